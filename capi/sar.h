@@ -1,0 +1,225 @@
+/* sar.h - C interface of SAR, full-batch training of graph neural networks on
+ * graphs that are split over several workers.
+ *
+ * This file is the specification. A test compares it with the exported symbols.
+ *
+ * Rules
+ *  - Every function returns a sar_status, 0 (SAR_OK) on success, unless it says
+ *    otherwise. After a failure sar_last_error() gives the message of the
+ *    calling thread, and sar_last_error_info() its parts.
+ *  - Objects are opaque non-zero handles. A handle may be used by any thread;
+ *    operations on one communicator must be issued by one thread at a time.
+ *  - Tensors are DLPack's DLTensor on the CPU, row-major and contiguous
+ *    (strides NULL, or saying the same). They belong to the caller and are not
+ *    kept after the call returns. "float" means float32 or float64; all tensors
+ *    of one call have the same float type. [n, w] is n rows of w numbers; more
+ *    trailing dimensions count as one.
+ *  - "Collective" means that every worker of the session makes the same call in
+ *    the same order. Workers that diverge get SAR_ERR_SCHEDULE.
+ *  - Structs that configure begin with their own size, so that they can grow.
+ *  - A process that forks after its first call must not call from the child:
+ *    the Go runtime does not survive a fork. Start workers by spawn or exec.
+ *  - Strings returned through char** belong to the caller: sar_free_string.
+ */
+#ifndef SAR_H
+#define SAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SAR_ABI_VERSION 1u
+
+/* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
+#ifndef DLPACK_DLPACK_H_
+typedef struct { int32_t device_type; int32_t device_id; } DLDevice; /* CPU: {1, 0} */
+typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } DLDataType; /* code 0 int, 1 uint, 2 float, 4 bfloat, 6 bool */
+typedef struct {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides; /* in elements, or NULL for contiguous */
+  uint64_t byte_offset;
+} DLTensor;
+#endif
+
+/* ---- status ------------------------------------------------------------ */
+typedef int32_t sar_status;
+enum {
+  SAR_OK = 0,
+  SAR_ERR_VALUE = 1,     /* shape, size or range of an argument (Python: ValueError) */
+  SAR_ERR_TYPE = 2,      /* dtype or device of a tensor (TypeError) */
+  SAR_ERR_FORMAT = 3,    /* a damaged file (sar.FormatError) */
+  SAR_ERR_PEER_LOST = 4, /* a worker died, was stopped or cut off (sar.PeerLostError) */
+  SAR_ERR_REMOTE = 5,    /* another worker failed; the message carries its error (sar.RemoteError) */
+  SAR_ERR_SCHEDULE = 6,  /* workers disagree about what comes next (sar.ScheduleError) */
+  SAR_ERR_BUDGET = 7,    /* a memory budget cannot be met (sar.BudgetError) */
+  SAR_ERR_TIMEOUT = 8,   /* a deadline passed (sar.DeadlineError) */
+  SAR_ERR_CLOSED = 9,    /* the handle is closed or the session is shut down (RuntimeError) */
+  SAR_ERR_IO = 10,       /* the operating system refused (OSError) */
+  SAR_ERR_INTERNAL = 11, /* a bug in the engine (RuntimeError) */
+  SAR_ERR_RENDEZVOUS = 12/* workers could not meet: unreachable master, port in use, two workers with one rank (sar.RendezvousError) */
+};
+
+typedef struct {
+  size_t size;           /* in: sizeof(sar_error_info) */
+  sar_status status;
+  int32_t rank;          /* the rank concerned, -1 where there is none */
+  const char *message;   /* the whole message */
+  const char *host;      /* PEER_LOST: host of the rank, else "" */
+  const char *phase;     /* PEER_LOST: what the rank was last known to do, else "" */
+  const char *file;      /* FORMAT: the file, else "" */
+  int64_t offset;        /* FORMAT: byte offset, -1 where unknown */
+  int64_t minimum;       /* BUDGET: the smallest budget that can be met, else 0 */
+} sar_error_info;
+
+uint32_t sar_abi_version(void);
+const char *sar_version(void);              /* of the engine, static */
+const char *sar_last_error(void);           /* of the calling thread; valid until its next call */
+void sar_last_error_info(sar_error_info *out); /* strings valid until the thread's next call */
+void sar_free_string(char *s);
+
+/* ---- process ----------------------------------------------------------- */
+sar_status sar_set_num_threads(int32_t n);  /* kernel threads of this process, >= 1 */
+int32_t sar_get_num_threads(void);
+const char *sar_simd(void);                 /* "scalar", "avx2" or "avx512": what kernels use, static */
+/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "saved": .., "scratch": .., "total": ..} */
+sar_status sar_memory_stats(char **json);
+void sar_reset_peaks(void);                 /* lowers every peak to what is live */
+/* 1 compact: glibc gives freed blocks of 256 KiB and more back at once (mallopt); 0 default: puts glibc's own rule back as far as it can */
+sar_status sar_set_allocator(int32_t compact);
+
+/* ---- session: one worker among several --------------------------------- */
+typedef uint64_t sar_handle;
+
+typedef struct {
+  size_t size;
+  int32_t rank, world;        /* 0 <= rank < world */
+  const char *master_addr;    /* where rank 0 listens; ignored for world 1 */
+  int32_t master_port;
+  const char *interface_name; /* network interface whose address peers use; NULL or "": the route to the master */
+  const char *transport;      /* "shm", "tcp", or NULL, "" or "auto": shm on one host, else tcp */
+  const char *advertise;      /* host:port that peers connect to in place of the listener's own, or NULL */
+  double start_seconds;       /* deadline of the rendezvous; 0: 300 */
+  double liveness_seconds;    /* a worker unheard of for so long is lost; 0: 20 */
+  double operation_seconds;   /* deadline of any one operation; 0: 1800 */
+  int64_t window_bytes;       /* receive buffers, rings and send staging together; 0: 16 MiB */
+} sar_session_config;
+
+sar_status sar_session_open(const sar_session_config *config, sar_handle *session); /* collective */
+/* Says goodbye to the peers and frees everything. Not collective: peers that still wait for this rank get SAR_ERR_PEER_LOST. */
+sar_status sar_session_close(sar_handle session);
+/* Tells every peer that this rank failed: their current and later calls end with SAR_ERR_REMOTE carrying the message. */
+sar_status sar_session_abort(sar_handle session, const char *message);
+/* A new window, from the next graph operation on. Collective. */
+sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
+/* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak},
+ * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...}],
+ * operations {kind: {count, seconds, wait_seconds, sent_bytes, recv_bytes}}. */
+sar_status sar_session_stats(sar_handle session, char **json);
+
+/* ---- collectives ------------------------------------------------------- */
+/* A communicator orders operations; two of them may overlap. 0 is for training
+ * (aggregation), 1 for gradients and everything else; further ones are made here. Collective. */
+enum { SAR_COMM_TRAIN = 0, SAR_COMM_REDUCE = 1 };
+sar_status sar_comm_create(sar_handle session, const char *name, int32_t *comm);
+
+enum { SAR_SUM = 0, SAR_MIN = 1, SAR_MAX = 2, SAR_PROD = 3, SAR_AVG = 4 };
+/* In place. float64/32/16, bfloat16, int64, int32, uint8, bool (sum of bool is or). The same bits on every rank. */
+sar_status sar_all_reduce(sar_handle session, int32_t comm, DLTensor *tensor, int32_t op);
+sar_status sar_broadcast(sar_handle session, int32_t comm, DLTensor *tensor, int32_t root); /* in place, any dtype */
+sar_status sar_barrier(sar_handle session, int32_t comm);
+/* send[q] goes to rank q, recv[q] comes from it; byte sizes must match pairwise; any dtype. */
+sar_status sar_all_to_all(sar_handle session, int32_t comm, const DLTensor *send, DLTensor *recv, int32_t n);
+/* Sends to one rank while receiving from another; -1 for neither. Collective over the session in order, not in peers. */
+sar_status sar_exchange_pair(sar_handle session, int32_t comm, int32_t send_to, const DLTensor *send, int32_t recv_from, DLTensor *recv);
+
+/* ---- partition data on disk: DGL's format ------------------------------- */
+sar_status sar_partition_open(const char *json_path, int32_t part, sar_handle *partition);
+sar_status sar_partition_close(sar_handle partition);
+/* JSON: {"graph_name", "num_parts", "part", "node_types": [..], "edge_types": [[src, rel, dst], ..],
+ *  "node_ranges": {ntype: [[start, end], ..per part]}, "edge_ranges": {"src:rel:dst": ..}, (homogenized ids)
+ *  "node_features": [{"name": "ntype/feat", "dtype": "float32", "shape": [n, ..]}], "edge_features": [..],
+ *  "num_inner_nodes", "num_local_nodes", "num_local_edges"} */
+sar_status sar_partition_info(sar_handle partition, char **json);
+/* Reads a feature into a tensor of its shape and dtype (bool may be read from uint8). */
+sar_status sar_partition_read(sar_handle partition, int32_t edge, const char *name, DLTensor *out);
+/* The worker's in-edges of one relation, in ascending edge id: int64 homogenized ids, each [n]. n is num_edges of the
+ * relation (sar_partition_count_edges). Any of the three may be NULL. */
+sar_status sar_partition_count_edges(sar_handle partition, int32_t relation, int64_t *n);
+sar_status sar_partition_edges(sar_handle partition, int32_t relation, DLTensor *src, DLTensor *dst, DLTensor *id);
+
+/* ---- making partitions -------------------------------------------------- */
+sar_status sar_dataset_open(const char *npz_path, sar_handle *dataset);
+sar_status sar_dataset_close(sar_handle dataset);
+/* JSON: {"num_nodes", "num_edges", "node_arrays": [{"name", "dtype", "shape"}], "edge_arrays": [..]} */
+sar_status sar_dataset_info(sar_handle dataset, char **json);
+/* Undirected adjacency without self loops, as METIS wants it. First call with adjncy NULL: gives its length. xadj int64 [n + 1]; adjncy int64 or int32 [length]. */
+sar_status sar_dataset_adjacency(sar_handle dataset, DLTensor *xadj, DLTensor *adjncy, int64_t *length);
+/* method "random" (equal sizes) or "contiguous" (equal in-edges); assignment int32 [num_nodes]. */
+sar_status sar_dataset_assign(sar_handle dataset, const char *method, int32_t parts, uint64_t seed, DLTensor *assignment);
+/* JSON: {"edge_cut", "edge_cut_fraction", "nodes": [..], "edges": [..], "node_balance", "edge_balance", "boundary": [[rows that p reads of q]]} */
+sar_status sar_dataset_quality(sar_handle dataset, const DLTensor *assignment, int32_t parts, char **json);
+/* Writes DGL's format: <dir>/<name>.json and part<i>/. done/total go to progress where it is not NULL. */
+typedef void (*sar_progress)(void *user, int64_t done, int64_t total);
+sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
+                             const char *name, const char *method, sar_progress progress, void *user);
+
+/* ---- graphs ------------------------------------------------------------- */
+enum { SAR_GRAPH_EDGE_DATA = 1 }; /* keep the order of edges from the start; else it is made when first needed */
+/* The worker's part of the whole graph, from its partition. The partition handle may be closed afterwards. Collective. */
+sar_status sar_graph_build(sar_handle session, sar_handle partition, uint32_t flags, sar_handle *graph);
+/* The same for one relation from memory: node_start int64 [world + 1] are the ranges of node ids that each rank owns;
+ * src, dst int64 [n] are the in-edges of own nodes, in the order in which edge tensors follow. Collective. */
+sar_status sar_graph_from_edges(sar_handle session, const DLTensor *node_start, const DLTensor *src, const DLTensor *dst, sar_handle *graph);
+sar_status sar_graph_free(sar_handle graph);
+
+typedef struct {
+  size_t size;
+  int64_t num_src, num_dst, num_edges;                 /* of this worker */
+  int64_t num_src_global, num_dst_global, num_edges_global;
+  int64_t num_boundary;                                /* rows this worker reads of its peers */
+  int64_t num_send;                                    /* rows its peers read of it, with repetition */
+  int64_t structure_bytes;
+} sar_relation_info;
+sar_status sar_graph_num_relations(sar_handle graph, int32_t *n);
+sar_status sar_graph_relation_info(sar_handle graph, int32_t relation, sar_relation_info *out);
+/* JSON: [{"peer": q, "receive_rows": n, "send_rows": n}, ..] */
+sar_status sar_graph_boundary(sar_handle graph, int32_t relation, char **json);
+/* out int64 [num_dst] for in-degrees (out_degrees 0), [num_src] for out-degrees over all workers (1). */
+sar_status sar_graph_degrees(sar_handle graph, int32_t relation, int32_t out_degrees, DLTensor *out);
+
+/* ---- message passing ---------------------------------------------------- */
+enum { SAR_COPY_U = 0, SAR_U_MUL_E = 1 };
+enum { SAR_REDUCE_SUM = 0, SAR_REDUCE_MEAN = 1 };
+enum { SAR_GRAD_U = 1, SAR_GRAD_E = 2 };
+typedef struct {
+  size_t size;
+  int32_t relation;
+  int32_t message; /* SAR_COPY_U, SAR_U_MUL_E */
+  int32_t reduce;  /* SAR_REDUCE_* */
+  uint32_t need_grad; /* SAR_GRAD_*: forward: what this rank will ask for; backward: what was agreed */
+} sar_aggregate;
+/* out[i] = reduce over in-edges (j -> i) of u[j], or u[j] * e[ji]. u [num_src, w]; e [num_edges] or [num_edges, h] in
+ * ascending edge id with w = h * d, head k scaling columns k*d..(k+1)*d-1; out [num_dst, w], rows without edges give 0.
+ * agreed: what any rank asked for. Collective, on SAR_COMM_TRAIN. Wire: w numbers per boundary row. */
+sar_status sar_aggregate_forward(sar_handle graph, const sar_aggregate *what, const DLTensor *u, const DLTensor *e, DLTensor *out, uint32_t *agreed);
+/* grad_u [num_src, w] and grad_e (shape of e) from grad_out [num_dst, w]; either may be NULL where this rank does not
+ * want it. u is needed for SAR_GRAD_E on every rank, e for SAR_U_MUL_E. Collective. Wire: w numbers per boundary row for each of the two. */
+sar_status sar_aggregate_backward(sar_handle graph, const sar_aggregate *what, const DLTensor *u, const DLTensor *e, const DLTensor *grad_out, DLTensor *grad_u, DLTensor *grad_e);
+
+/* ---- kernels on their own, without a session ---------------------------- */
+/* y[i, :] = sum over k in [indptr[i], indptr[i+1]) of w[k] * x[indices[k], :]. indptr int64 [n + 1], indices int32, w float [nnz] or [nnz, h] or NULL. */
+sar_status sar_kernel_spmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *w, const DLTensor *x, DLTensor *y);
+/* out[k, h] = sum over d of x[indices[k], h, d] * g[i, h, d] for slot k of row i. */
+sar_status sar_kernel_sddmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *x, const DLTensor *g, DLTensor *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SAR_H */

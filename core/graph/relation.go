@@ -1,0 +1,59 @@
+package graph
+
+import (
+	"sar/core/mem"
+)
+
+// Relation is what worker p knows of one edge type: its in-edges, in one CSR
+// over own destination rows and the transposed CSC.
+//
+// Columns number source rows: the own rows of the source type first, then the
+// boundary rows of peer p-1, p-2, … (mod P, the order in which rounds bring
+// them), each sorted by id. Rows hold their columns in ascending order, so one
+// shard (q → p) is a contiguous run of every row, and so is any chunk of it.
+// That is why shards need no arrays of their own, and why the structure
+// does not grow with P.
+type Relation struct {
+	Type             EdgeType
+	SrcType, DstType int // node type numbers
+	Rank, Parts      int
+
+	NumSrc, NumDst int   // own rows of the source and destination types
+	NumEdges       int64 // in-edges of own rows
+	NumEdgesGlobal int64 // over all workers, set by the session
+
+	// CSR: row i has slots RowPtr[i]..RowPtr[i+1]-1, slot k reads column Col[k].
+	RowPtr mem.Array[int64]
+	Col    mem.Array[int32]
+	// CSC: column j has slots ColPtr[j]..ColPtr[j+1]-1, slot k is read by Row[k].
+	ColPtr mem.Array[int64]
+	Row    mem.Array[int32]
+
+	// Position of the edge of a slot among the worker's edges of this type in
+	// ascending id: the order in which users see edge tensors. Made on demand.
+	RowEdge, ColEdge mem.Array[int32]
+
+	// Halo[r], for r = 1..P-1, are the boundary rows that peer (Rank-r) mod P owns.
+	Halo []Halo
+	// Send[r], for r = 1..P-1, are the own source rows that peer (Rank+r) mod P
+	// reads, in the order in which it numbers them. Filled by the session.
+	Send []mem.Array[int32]
+
+	// OutDegree[i] is the number of edges, on all workers, that leave own
+	// source row i. Filled by the session.
+	OutDegree mem.Array[int64]
+
+	source EdgeSource // to make edge positions on demand; may be nil
+}
+
+// Halo is the boundary rows that one peer owns: columns [Begin, End).
+type Halo struct {
+	Peer       int
+	Begin, End int32
+	// Rows are the peer's own row numbers of the columns. The session sends
+	// them to the peer, as its send list, and drops them.
+	Rows mem.Array[int32]
+}
+
+// NumCols is the number of columns: own source rows and boundary rows.
+func (r *Relation) NumCols() int { return len(r.ColPtr.Data) - 1 }

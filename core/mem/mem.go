@@ -1,0 +1,136 @@
+// Package mem holds the engine's large buffers. They live outside the Go heap
+// (anonymous mappings), so the garbage collector neither scans nor keeps them,
+// and every byte is counted under the purpose it serves. What Stats reports is
+// therefore the engine's part of the process's resident size, split so that a
+// user can see what structure, window or scratch costs.
+package mem
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Purpose says what a buffer is for. It is the unit of accounting.
+type Purpose uint8
+
+const (
+	Structure  Purpose = iota // CSR and CSC arrays, send lists, degrees
+	Features                  // rows read from files, before the caller owns them
+	Window                    // receive buffers, shared-memory rings, send staging
+	Saved                     // kept from forward for backward
+	Scratch                   // temporaries of kernels, builders and collectives
+	NumPurposes = 5
+)
+
+var purposeNames = [NumPurposes]string{"structure", "features", "window", "saved", "scratch"}
+
+func (p Purpose) String() string {
+	if int(p) < len(purposeNames) {
+		return purposeNames[p]
+	}
+	return fmt.Sprintf("purpose(%d)", uint8(p))
+}
+
+// Usage is the live size of one purpose and the largest it has been, in bytes.
+type Usage struct {
+	Live, Peak int64
+}
+
+type counter struct {
+	live, peak atomic.Int64
+}
+
+func (c *counter) add(n int64) {
+	now := c.live.Add(n)
+	for n > 0 {
+		old := c.peak.Load()
+		if now <= old || c.peak.CompareAndSwap(old, now) {
+			return
+		}
+	}
+}
+
+var (
+	counters [NumPurposes]counter
+	total    counter
+)
+
+// Count adjusts the account of a purpose by n bytes (negative to release) for
+// memory that something other than Alloc mapped: shared-memory rings, files.
+func Count(p Purpose, n int64) {
+	counters[p].add(n)
+	total.add(n)
+}
+
+// Stats returns the usage of every purpose, indexed by Purpose.
+func Stats() [NumPurposes]Usage {
+	var out [NumPurposes]Usage
+	for i := range counters {
+		out[i] = Usage{counters[i].live.Load(), counters[i].peak.Load()}
+	}
+	return out
+}
+
+// Total returns the usage over all purposes. Its peak is the largest sum at
+// one time, which is at most the sum of the peaks.
+func Total() Usage { return Usage{total.live.Load(), total.peak.Load()} }
+
+// ResetPeaks lowers every peak to what is live now.
+func ResetPeaks() {
+	for i := range counters {
+		counters[i].peak.Store(counters[i].live.Load())
+	}
+	total.peak.Store(total.live.Load())
+}
+
+// Elem lists the element types that may live off the Go heap: no pointers.
+type Elem interface {
+	~uint8 | ~int8 | ~uint16 | ~int16 | ~uint32 | ~int32 | ~uint64 | ~int64 | ~float32 | ~float64
+}
+
+// Array is an off-heap array. The zero value is an empty array. Data must not
+// be used after Free.
+type Array[T Elem] struct {
+	Data    []T
+	mapping []byte
+	purpose Purpose
+}
+
+// Make maps a zeroed array of n elements. An array of no elements maps nothing.
+func Make[T Elem](p Purpose, n int) (Array[T], error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if n < 0 || n > (1<<62)/size {
+		return Array[T]{}, fmt.Errorf("mem: cannot map %d elements of %d bytes for %s", n, size, p)
+	}
+	if n == 0 {
+		return Array[T]{purpose: p}, nil
+	}
+	m, err := unix.Mmap(-1, 0, roundUp(n*size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return Array[T]{}, fmt.Errorf("mem: mapping %d bytes for %s: %w", n*size, p, err)
+	}
+	Count(p, int64(len(m)))
+	return Array[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m))), n), mapping: m, purpose: p}, nil
+}
+
+// Free unmaps the array. It may be called again, and on the zero value.
+func (a *Array[T]) Free() {
+	if a.mapping != nil {
+		scribble(a.mapping)
+		Count(a.purpose, -int64(len(a.mapping)))
+		// munmap of a mapping that we made and never split cannot fail.
+		_ = unix.Munmap(a.mapping)
+	}
+	*a = Array[T]{purpose: a.purpose}
+}
+
+// Bytes is the size of the mapping, whole pages.
+func (a *Array[T]) Bytes() int64 { return int64(len(a.mapping)) }
+
+const page = 4096
+
+func roundUp(n int) int { return (n + page - 1) &^ (page - 1) }
