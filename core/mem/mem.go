@@ -17,11 +17,11 @@ import (
 type Purpose uint8
 
 const (
-	Structure  Purpose = iota // CSR and CSC arrays, send lists, degrees
-	Features                  // rows read from files, before the caller owns them
-	Window                    // receive buffers, shared-memory rings, send staging
-	Saved                     // kept from forward for backward
-	Scratch                   // temporaries of kernels, builders and collectives
+	Structure   Purpose = iota // CSR and CSC arrays, send lists, degrees
+	Features                   // rows read from files, before the caller owns them
+	Window                     // receive buffers, shared-memory rings, send staging
+	Saved                      // kept from forward for backward
+	Scratch                    // temporaries of kernels, builders and collectives
 	NumPurposes = 5
 )
 
