@@ -1,0 +1,153 @@
+package export
+
+/*
+#include <stdlib.h>
+#include "abi.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"syscall"
+	"unsafe"
+
+	"sar/core/mem"
+	"sar/core/transport"
+)
+
+// details are the parts of an error that callers may act on (sar_error_info).
+type details struct {
+	status              C.sar_status
+	rank                int
+	message             string
+	host, phase, file   string
+	offset, minimumSize int64
+}
+
+// rule maps one type of error to a status. Rules are tried in order: an error
+// that wraps another is put before what it may wrap.
+type rule func(err error, d *details) bool
+
+func when[E error](status C.sar_status, fill func(e E, d *details)) rule {
+	return func(err error, d *details) bool {
+		var e E
+		if !errors.As(err, &e) {
+			return false
+		}
+		d.status = status
+		if fill != nil {
+			fill(e, d)
+		}
+		return true
+	}
+}
+
+// rules is the whole table of errors that have a status of their own. What is
+// in none of them is SAR_ERR_INTERNAL.
+var rules = []rule{
+	func(err error, d *details) bool {
+		var e *argumentError
+		if !errors.As(err, &e) {
+			return false
+		}
+		d.status = e.status
+		return true
+	},
+	when(C.SAR_ERR_CLOSED, func(e *closedError, d *details) {}),
+	when(C.SAR_ERR_INTERNAL, func(e *panicError, d *details) {}),
+	when(C.SAR_ERR_BUDGET, func(e *mem.BudgetError, d *details) { d.minimumSize = e.Minimum }),
+	when(C.SAR_ERR_TIMEOUT, func(e *transport.TimeoutError, d *details) { d.rank = e.Peer }),
+	when(C.SAR_ERR_IO, func(e *fs.PathError, d *details) { d.file = e.Path }),
+	when(C.SAR_ERR_IO, func(e syscall.Errno, d *details) {}),
+}
+
+func classify(err error) details {
+	d := details{status: C.SAR_ERR_INTERNAL, rank: -1, offset: -1, message: err.Error()}
+	for _, r := range rules {
+		if r(err, &d) {
+			break
+		}
+	}
+	return d
+}
+
+// setError makes err the calling thread's last error and returns its status.
+func setError(err error) C.sar_status {
+	d := classify(err)
+	var frees [4]*C.char
+	for i, s := range [4]string{d.message, d.host, d.phase, d.file} {
+		frees[i] = C.CString(s)
+		defer C.free(unsafe.Pointer(frees[i]))
+	}
+	C.lasterror_set(&C.sar_error_info{
+		size: C.sizeof_sar_error_info, status: d.status, rank: C.int32_t(d.rank),
+		message: frees[0], host: frees[1], phase: frees[2], file: frees[3],
+		offset: C.int64_t(d.offset), minimum: C.int64_t(d.minimumSize),
+	})
+	return d.status
+}
+
+// argumentError says that an argument has a wrong value or a wrong type.
+type argumentError struct {
+	status C.sar_status
+	text   string
+}
+
+func (e *argumentError) Error() string { return e.text }
+
+func invalid(format string, args ...any) error {
+	return &argumentError{C.SAR_ERR_VALUE, fmt.Sprintf(format, args...)}
+}
+
+func wrongType(format string, args ...any) error {
+	return &argumentError{C.SAR_ERR_TYPE, fmt.Sprintf(format, args...)}
+}
+
+// closedError says that a handle was closed before.
+type closedError struct{ kind kind }
+
+func (e *closedError) Error() string { return fmt.Sprintf("the %s is closed", e.kind) }
+
+// panicError is a bug of the engine that guard caught.
+type panicError struct {
+	where string
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("%s: bug in the engine: %v\n%s", e.where, e.value, e.stack)
+}
+
+// guard runs the body of an export. An error becomes the thread's last error
+// and a status. So does a panic, and it poisons the sessions of all objects
+// that the body used: nobody knows what state it left them in.
+func guard(name string, body func(c *call) error) (status C.sar_status) {
+	c := &call{}
+	defer func() {
+		v := recover()
+		c.release()
+		if v != nil {
+			err := &panicError{name, v, debug.Stack()}
+			c.poison(err)
+			status = setError(err)
+		}
+	}()
+	if err := body(c); err != nil {
+		return setError(err)
+	}
+	return C.SAR_OK
+}
+
+//export sar_last_error
+func sar_last_error() *C.sar_const_char { return C.lasterror_get().message }
+
+//export sar_last_error_info
+func sar_last_error_info(out *C.sar_error_info) {
+	if out != nil {
+		copyOut(unsafe.Pointer(out), unsafe.Pointer(C.lasterror_get()), C.sizeof_sar_error_info)
+	}
+}

@@ -1,0 +1,47 @@
+// Package export is the C ABI of SAR: the functions of ../sar.h. It is linked
+// into libsar.so and, by a blank import, into the Python extension, so that a
+// process holds one Go runtime whichever way it calls.
+package export
+
+/*
+#include "abi.h"
+*/
+import "C"
+
+import (
+	"sar/core/mem"
+)
+
+// Version is the version of the engine and of the Python package.
+const Version = "0.1.0"
+
+// version is Version as C sees it, made once and never freed.
+var version = C.CString(Version)
+
+//export sar_abi_version
+func sar_abi_version() C.uint32_t { return C.SAR_ABI_VERSION }
+
+//export sar_version
+func sar_version() *C.sar_const_char { return (*C.sar_const_char)(version) }
+
+type usage struct {
+	Live int64 `json:"live"`
+	Peak int64 `json:"peak"`
+}
+
+// MemoryStats is the engine's memory by purpose, and in total, as sar.h has it.
+func MemoryStats() map[string]usage {
+	stats := map[string]usage{"total": usage(mem.Total())}
+	for p, u := range mem.Stats() {
+		stats[mem.Purpose(p).String()] = usage(u)
+	}
+	return stats
+}
+
+//export sar_memory_stats
+func sar_memory_stats(json **C.char) C.sar_status {
+	return guard("sar_memory_stats", func(*call) error { return giveJSON(json, MemoryStats()) })
+}
+
+//export sar_reset_peaks
+func sar_reset_peaks() { mem.ResetPeaks() }
