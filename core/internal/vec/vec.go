@@ -1,0 +1,131 @@
+// Package vec holds the innermost loops of the engine, over float32 and
+// float64: a scalar reference that every build has, and AVX2 and AVX-512
+// versions of the same loops (builds with GOEXPERIMENT=simd on amd64). One
+// table is in use at a time, chosen when the program starts.
+//
+// Every loop adds in the order its comment states, so within one table the
+// result does not depend on how a caller cuts its work. Tables may differ from
+// each other in the last bits: the scalar one rounds c*x before it adds, the
+// others fuse the two (FMA).
+package vec
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+)
+
+// Float lists the element types.
+type Float interface{ float32 | float64 }
+
+// Gather is the arguments of Ops.GatherSum and Ops.GatherDot: a run of source
+// rows, picked out of X by Col, and one row Y.
+type Gather[T Float] struct {
+	Y      []T     // [d] row that is added to (GatherSum) or multiplied with (GatherDot)
+	X      []T     // source rows; row r has its d columns at X[r*Stride : r*Stride+d]
+	Stride int     // elements from one source row to the next
+	Col    []int32 // [n] source rows, Col[k]-Base
+	Base   int32
+	C      []T  // [n] coefficients; nil means 1
+	First  bool // Y starts from zero and is not read
+	Out    []T  // [n] results of GatherDot
+	// Next is columns that will be read soon after Col, for prefetching only.
+	// It may hold anything: a column outside X costs time, nothing else.
+	Next []int32
+}
+
+// Ops is the loops of one table for one element type.
+type Ops[T Float] struct {
+	// GatherSum: y[j] = (first ? 0 : y[j]); for k ascending: y[j] += c[k] * x[col[k]-base, j]
+	GatherSum func(g *Gather[T])
+	// GatherDot: out[k] = Σ_j x[col[k]-base, j] * y[j]
+	GatherDot func(g *Gather[T])
+	// Axpy: y[j] += c * x[j], for j < len(y)
+	Axpy func(y, x []T, c T)
+	// Add: y[j] += x[j], for j < len(y)
+	Add func(y, x []T)
+	// Scale: y[j] *= c
+	Scale func(y []T, c T)
+}
+
+// table is one set of loops and what it needs of the CPU.
+type table struct {
+	name      string
+	available func() bool
+	f32       Ops[float32]
+	f64       Ops[float64]
+}
+
+// tables is in order of preference, the best last.
+var tables = []*table{{name: "scalar", available: func() bool { return true }, f32: scalarOps[float32](), f64: scalarOps[float64]()}}
+
+var current atomic.Pointer[table]
+
+func init() {
+	tables = append(tables, simdTables()...)
+	// A bad value leaves the best table in place here; whoever starts the
+	// engine calls Choose again and reports the error.
+	if _, err := Choose(os.Getenv("SAR_SIMD")); err != nil {
+		_, _ = Choose("")
+	}
+}
+
+// Choose puts a table into use: the one of that name, or for "" the best that
+// this CPU and build have. It returns the name of the table in use. On error
+// nothing changes. Not for use while kernels run, results would mix tables.
+func Choose(want string) (string, error) {
+	var pick *table
+	var names []string
+	for _, t := range tables {
+		if t.available() {
+			names = append(names, t.name)
+			if want == "" || want == t.name {
+				pick = t
+			}
+		}
+	}
+	if pick == nil {
+		known := want == "scalar" || want == "avx2" || want == "avx512"
+		if !known {
+			return Name(), fmt.Errorf("SAR_SIMD=%q is not a SIMD path: use scalar, avx2 or avx512, or leave it unset", want)
+		}
+		return Name(), fmt.Errorf("SAR_SIMD=%s is not available on this CPU or in this build: use %s, or leave it unset", want, strings.Join(names, " or "))
+	}
+	current.Store(pick)
+	return pick.name, nil
+}
+
+// Name is the name of the table in use: "scalar", "avx2" or "avx512".
+func Name() string {
+	if t := current.Load(); t != nil {
+		return t.name
+	}
+	return ""
+}
+
+// Available lists the tables of this CPU and build, the best last.
+func Available() []string {
+	var names []string
+	for _, t := range tables {
+		if t.available() {
+			names = append(names, t.name)
+		}
+	}
+	return names
+}
+
+// Get returns the loops in use for T.
+func Get[T Float]() *Ops[T] {
+	t := current.Load()
+	if ops, ok := any(&t.f32).(*Ops[T]); ok {
+		return ops
+	}
+	return any(&t.f64).(*Ops[T])
+}
+
+// AddF32 adds src to dst in place: dst[i] += src[i], for i < len(dst).
+func AddF32(dst, src []float32) { current.Load().f32.Add(dst, src) }
+
+// AddF64 adds src to dst in place: dst[i] += src[i], for i < len(dst).
+func AddF64(dst, src []float64) { current.Load().f64.Add(dst, src) }

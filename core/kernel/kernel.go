@@ -1,0 +1,81 @@
+// Package kernel holds the engine's computations on rows: products of a sparse
+// matrix with rows of features (SpMM), whole, by rows, or one window of columns
+// at a time; the products of rows along edges (SDDMM); and row gather and
+// scatter. Arrays are row-major and contiguous; n is rows of the matrix, m its
+// columns, E its slots, h heads, d features a head, width = h*d.
+//
+// Every sum is taken slot by slot in ascending order, starting from +0. So a
+// result has the same bits for every number of threads, for every way of
+// cutting the columns into windows, and in every run. It may differ in the
+// last bits between SIMD paths (see SIMD). Nothing is skipped: zeros multiply
+// like other numbers, so NaN and Inf are carried.
+package kernel
+
+import (
+	"fmt"
+	"unsafe"
+
+	"sar/core/internal/vec"
+)
+
+// Float lists the element types.
+type Float interface{ ~float32 | ~float64 }
+
+// SIMD is the name of the instruction set in use: "scalar", "avx2", "avx512".
+func SIMD() string { return vec.Name() }
+
+// ChooseSIMD puts a path into use, "" for the best of this CPU. The error says
+// which there are.
+func ChooseSIMD(name string) (string, error) { return vec.Choose(name) }
+
+// CSR is a sparse matrix by rows: row i has slots Ptr[i]..Ptr[i+1]-1, slot k
+// reads column Col[k], and Edge[k] is the row of slot k in arrays of edge
+// values (nil: k itself). Columns ascend in each row; they may repeat.
+type CSR struct {
+	Ptr  []int64
+	Col  []int32
+	Edge []int32
+}
+
+// Rows is the number of rows.
+func (a CSR) Rows() int { return max(0, len(a.Ptr)-1) }
+
+// as views a slice of a named float type as its underlying type, which the
+// tables of vec are made for.
+func as[U vec.Float, T Float](s []T) []U {
+	if s == nil {
+		return nil
+	}
+	return unsafe.Slice((*U)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
+}
+
+func is32[T Float]() bool {
+	var t T
+	return unsafe.Sizeof(t) == 4
+}
+
+// need panics when an array is shorter than the kernel is about to assume.
+// Behind this check the loops use pointers, so it is what stands between a
+// wrong shape and someone else's memory.
+func need(what string, have, want int) {
+	if have < want {
+		panic(fmt.Sprintf("kernel: %s has %d elements, %d are needed", what, have, want))
+	}
+}
+
+// checkProduct checks the arguments that all products share.
+func checkProduct(width, heads int, a CSR, lenW int, hasW bool) {
+	if width < 0 || heads < 1 || width%heads != 0 {
+		panic(fmt.Sprintf("kernel: width %d is not a multiple of %d heads", width, heads))
+	}
+	slots := 0
+	if n := a.Rows(); n > 0 {
+		slots = int(a.Ptr[n])
+	}
+	need("columns", len(a.Col), slots)
+	if a.Edge != nil {
+		need("edge numbers", len(a.Edge), slots)
+	} else if hasW {
+		need("edge weights", lenW, slots*heads)
+	}
+}

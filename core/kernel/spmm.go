@@ -1,0 +1,198 @@
+package kernel
+
+import (
+	"sort"
+
+	"sar/core/internal/vec"
+)
+
+// coefBlock is the slots whose coefficients are gathered before they are used.
+const coefBlock = 512
+
+// SpMM: y[i,:] = Σ_k c_k · x[col[k],:] over the slots k of row i,
+// c_k = w[edge[k],h] · scale[col[k]]. y [n, h, d], x [m, h, d], w [E, h] (nil:
+// 1), scale [m] (nil: 1). width = h*d. Rows without slots become 0.
+func SpMM[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T) {
+	SpMMRows(p, y, x, width, a, w, heads, scale, 0, a.Rows())
+}
+
+// SpMMRows is rows [r0, r1) of SpMM; y [r1-r0, h, d].
+func SpMMRows[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T, r0, r1 int) {
+	checkProduct(width, heads, a, len(w), w != nil)
+	need("y", len(y), (r1-r0)*width)
+	if is32[T]() {
+		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
+		m.scale = as[float32](scale)
+		spmmRows(p, as[float32](y), m, a.Ptr, r0, r1)
+	} else {
+		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
+		m.scale = as[float64](scale)
+		spmmRows(p, as[float64](y), m, a.Ptr, r0, r1)
+	}
+}
+
+func spmmRows[T vec.Float](p *Pool, y []T, m product[T], ptr []int64, r0, r1 int) {
+	rows, hubs := plan(ptr, r0, r1, m.width, sizeof[T](), p.Threads())
+	parts := append(hubs, rows...)
+	p.Run(len(parts), func(t int) {
+		q, m := parts[t], m
+		m.start(q)
+		for i := q.r0; i < q.r1; i++ {
+			m.row(y[(i-r0)*m.width:(i-r0+1)*m.width], ptr[i], ptr[i+1], true)
+		}
+	})
+}
+
+// SpMMWindow adds one window of columns to a product: for each row i, for
+// slots k from cursor[i] while k < ptr[i+1] and col[k] < colEnd:
+// y[i,:] += w[edge[k],h] · x[col[k]-colBegin,:]; cursor[i] is left at the first
+// slot not read. y [n, h, d], x [colEnd-colBegin, h, d], cursor [n], w [E, h]
+// (nil: 1). first: y starts from 0 and is not read. Windows that follow each
+// other from column 0 to the last give the bits of SpMM.
+func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, colBegin, colEnd int32, w []T, heads int, first bool) {
+	checkProduct(width, heads, a, len(w), w != nil)
+	need("y", len(y), a.Rows()*width)
+	need("cursor", len(cursor), a.Rows())
+	need("x", len(x), int(colEnd-colBegin)*width)
+	if is32[T]() {
+		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
+		m.g.Base = colBegin
+		spmmWindow(p, as[float32](y), m, a, cursor, colEnd, first)
+	} else {
+		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
+		m.g.Base = colBegin
+		spmmWindow(p, as[float64](y), m, a, cursor, colEnd, first)
+	}
+}
+
+func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64, colEnd int32, first bool) {
+	rows, hubs := plan(a.Ptr, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
+	parts := append(hubs, rows...)
+	p.Run(len(parts), func(t int) {
+		q, m := parts[t], m
+		m.start(q)
+		for i := q.r0; i < q.r1; i++ {
+			k0 := cursor[i]
+			k1 := runEnd(a.Col, k0, a.Ptr[i+1], colEnd)
+			if k0 == k1 && !first {
+				continue
+			}
+			m.row(y[i*m.width:(i+1)*m.width], k0, k1, first)
+			if t >= len(hubs) {
+				cursor[i] = k1
+			}
+		}
+	})
+	// The parts of a hub row share its cursor, so it moves once they are done.
+	for _, q := range hubs {
+		cursor[q.r0] = runEnd(a.Col, cursor[q.r0], a.Ptr[q.r0+1], colEnd)
+	}
+}
+
+// runEnd is the first slot from k on whose column is not below colEnd.
+func runEnd(col []int32, k, end int64, colEnd int32) int64 {
+	if k == end || col[end-1] < colEnd {
+		return end
+	}
+	// Runs are short in sparse windows: step, doubling, then search.
+	step := int64(1)
+	lo := k
+	for lo < end && col[lo] < colEnd {
+		k = lo
+		lo += step
+		step *= 2
+	}
+	if lo == k {
+		return k
+	}
+	hi := min(lo, end)
+	return k + int64(sort.Search(int(hi-k), func(i int) bool { return col[k+int64(i)] >= colEnd }))
+}
+
+// product is the right-hand side of a product, as one task uses it.
+type product[T vec.Float] struct {
+	ops      *vec.Ops[T]
+	width    int
+	heads, d int // 1 and width where there are no weights
+	x        []T
+	col      []int32
+	edge     []int32
+	w, scale []T
+
+	c0, c1 int            // columns of the width that the task computes
+	coef   []T            // [heads, coefBlock], gathered coefficients
+	g      *vec.Gather[T] // one per task
+	direct bool           // w is the coefficients as it stands
+}
+
+func newProduct[T vec.Float](x []T, width int, a CSR, w []T, heads int) product[T] {
+	if w == nil {
+		heads = 1
+	}
+	return product[T]{
+		ops: vec.Get[T](), width: width, heads: heads, d: width / heads,
+		x: x, col: a.Col, edge: a.Edge, w: w, g: &vec.Gather[T]{},
+	}
+}
+
+// start prepares a copy of the product for one task.
+func (m *product[T]) start(q part) {
+	m.c0, m.c1 = q.c0, q.c1
+	m.g = &vec.Gather[T]{Stride: m.width, Base: m.g.Base}
+	m.direct = m.w == nil && m.scale == nil || m.heads == 1 && m.edge == nil && m.scale == nil
+	if !m.direct {
+		m.coef = make([]T, m.heads*coefBlock)
+	}
+}
+
+// row: y[c0:c1] += Σ_k c_k · x[col[k]-base, c0:c1] for slots k0 ≤ k < k1.
+func (m *product[T]) row(y []T, k0, k1 int64, first bool) {
+	g := m.g
+	if m.direct {
+		if m.w != nil {
+			g.C = m.w[k0:k1]
+		}
+		g.Y, g.X, g.Col, g.First = y[m.c0:m.c1], m.x[min(m.c0, len(m.x)):], m.col[k0:k1], first
+		m.ops.GatherSum(g)
+		return
+	}
+	for {
+		k := min(k1, k0+coefBlock)
+		g.Col, g.First = m.col[k0:k], first
+		for h := m.c0 / max(1, m.d); h*m.d < m.c1; h++ {
+			from, to := max(m.c0, h*m.d), min(m.c1, (h+1)*m.d)
+			g.Y, g.X, g.C = y[from:to], m.x[min(from, len(m.x)):], m.gather(h, k0, k)
+			m.ops.GatherSum(g)
+		}
+		if k == k1 {
+			return
+		}
+		k0, first = k, false
+	}
+}
+
+// gather returns the coefficients of head h of slots [k0, k1).
+func (m *product[T]) gather(h int, k0, k1 int64) []T {
+	c := m.coef[h*coefBlock:][:k1-k0]
+	switch {
+	case m.w == nil:
+		for i := range c {
+			c[i] = m.scale[m.col[k0+int64(i)]]
+		}
+		return c
+	case m.edge == nil:
+		for i := range c {
+			c[i] = m.w[(int(k0)+i)*m.heads+h]
+		}
+	default:
+		for i := range c {
+			c[i] = m.w[int(m.edge[int(k0)+i])*m.heads+h]
+		}
+	}
+	if m.scale != nil {
+		for i := range c {
+			c[i] *= m.scale[m.col[int(k0)+i]]
+		}
+	}
+	return c
+}
