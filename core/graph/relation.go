@@ -43,7 +43,15 @@ type Relation struct {
 	// source row i. Filled by the session.
 	OutDegree mem.Array[int64]
 
-	source EdgeSource // to make edge positions on demand; may be nil
+	// What it takes to make edge positions on demand. source is nil once they
+	// are made.
+	source  EdgeSource
+	book    *Book
+	index   int // in book.EdgeTypes
+	threads int
+	ids     idSummary
+	digest  uint64
+	ordered bool
 }
 
 // Halo is the boundary rows that one peer owns: columns [Begin, End).
@@ -56,4 +64,46 @@ type Halo struct {
 }
 
 // NumCols is the number of columns: own source rows and boundary rows.
-func (r *Relation) NumCols() int { return len(r.ColPtr.Data) - 1 }
+func (r *Relation) NumCols() int { return max(0, len(r.ColPtr.Data)-1) }
+
+// HasEdgeOrder tells whether RowEdge and ColEdge are made.
+func (r *Relation) HasEdgeOrder() bool { return r.ordered }
+
+// InDegrees fills out[i], for NumDst own rows, with the number of in-edges.
+func (r *Relation) InDegrees(out []int64) {
+	for i := range out[:r.NumDst] {
+		out[i] = r.RowPtr.Data[i+1] - r.RowPtr.Data[i]
+	}
+}
+
+// Bytes is what the relation holds off the Go heap, in whole pages.
+func (r *Relation) Bytes() int64 {
+	n := r.RowPtr.Bytes() + r.Col.Bytes() + r.ColPtr.Bytes() + r.Row.Bytes() +
+		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.OutDegree.Bytes()
+	for i := range r.Halo {
+		n += r.Halo[i].Rows.Bytes()
+	}
+	for i := range r.Send {
+		n += r.Send[i].Bytes()
+	}
+	return n
+}
+
+// Free releases every array, also those that the session filled. It may be
+// called again. The source of edges belongs to whoever made it.
+func (r *Relation) Free() {
+	r.RowPtr.Free()
+	r.Col.Free()
+	r.ColPtr.Free()
+	r.Row.Free()
+	r.RowEdge.Free()
+	r.ColEdge.Free()
+	r.OutDegree.Free()
+	for i := range r.Halo {
+		r.Halo[i].Rows.Free()
+	}
+	for i := range r.Send {
+		r.Send[i].Free()
+	}
+	r.source, r.ordered = nil, false
+}

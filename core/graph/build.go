@@ -1,0 +1,178 @@
+package graph
+
+import (
+	"fmt"
+
+	"sar/core/mem"
+)
+
+// BuildOptions are choices of Build.
+type BuildOptions struct {
+	// EdgeOrder makes RowEdge and ColEdge at once. The relations then do not
+	// refer to the source any more.
+	EdgeOrder bool
+	Threads   int // at least 1 are used
+}
+
+// Build makes the relations of worker rank, in the order of book.EdgeTypes,
+// from two passes over src (four with EdgeOrder). The result depends neither
+// on the order in which src gives the edges nor on the number of threads.
+//
+//	pass 1: in-edges per row and per column; which halo nodes a relation reads
+//	pass 2: rows of each column, in the order of src
+//	transpose into CSR (columns ascend), transpose back into CSC (rows ascend)
+//
+// The passes fill the arrays in place. Beside the structure (8 bytes an edge,
+// 8 a row and a column) building takes 4 bytes per local node, 4 per relation
+// and local node of its source type, and cursors of at most 4 bytes an edge.
+//
+// src belongs to the caller and must stay usable until the relations are freed
+// or have their edge order.
+func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Relation, err error) {
+	loc, err := newLocals(book, rank, src)
+	if err != nil {
+		return nil, err
+	}
+	defer loc.free()
+	defer func() {
+		if err != nil {
+			for _, r := range rels {
+				r.Free()
+			}
+			rels = nil
+		}
+	}()
+	for i := range book.EdgeTypes {
+		r, err := newRelation(book, rank, i)
+		if r != nil {
+			rels = append(rels, r)
+		}
+		if err != nil {
+			return rels, err
+		}
+		r.source, r.threads = src, max(1, opts.Threads)
+	}
+	if err := fill(loc, src, rels); err != nil {
+		return rels, err
+	}
+	if opts.EdgeOrder {
+		return rels, edgeOrder(loc, src, rels)
+	}
+	return rels, nil
+}
+
+func newRelation(book *Book, rank, index int) (*Relation, error) {
+	et := book.EdgeTypes[index]
+	r := &Relation{Type: et, Rank: rank, Parts: book.Parts, book: book, index: index}
+	var err error
+	if r.SrcType, err = book.NodeType(et.Src); err != nil {
+		return nil, fmt.Errorf("edge type %s: %w", et, err)
+	}
+	if r.DstType, err = book.NodeType(et.Dst); err != nil {
+		return nil, fmt.Errorf("edge type %s: %w", et, err)
+	}
+	r.NumSrc = int(book.NumNodes(r.SrcType, rank))
+	r.NumDst = int(book.NumNodes(r.DstType, rank))
+	r.RowPtr, err = mem.Make[int64](mem.Structure, r.NumDst+1)
+	return r, err
+}
+
+func fill(loc *locals, src EdgeSource, rels []*Relation) error {
+	s, err := newScan(loc, src, rels)
+	if err != nil {
+		return err
+	}
+	defer s.free()
+	if err := s.each(func(b *block) error { return s.count(b, true) }); err != nil {
+		return err
+	}
+	for i := range s.tally {
+		t := &s.tally[i]
+		t.r.NumEdges, t.r.ids, t.r.digest = t.edges, t.ids, t.digest
+		for row := 0; row < t.r.NumDst; row++ {
+			t.r.RowPtr.Data[row+1] += t.r.RowPtr.Data[row]
+		}
+		if err := t.columns(loc); err != nil {
+			return err
+		}
+		t.start()
+		t.edges, t.digest = 0, 0
+	}
+	if err := s.each(s.placeRows); err != nil {
+		return err
+	}
+	for i := range s.tally {
+		t := &s.tally[i]
+		r := t.r
+		if t.edges != r.NumEdges || t.digest != r.digest {
+			return s.changed(t)
+		}
+		if r.Col, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
+			return err
+		}
+		if err := transpose(compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, r.threads); err != nil {
+			return err
+		}
+		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, r.threads); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columns numbers the columns of a relation: makes ColPtr, Halo and Row (yet
+// without content) from the counts per place.
+func (t *tally) columns(loc *locals) (err error) {
+	r, counts, parts := t.r, t.next.Data, t.r.Parts
+	ring := loc.ring[r.SrcType]
+	r.Halo = make([]Halo, parts)
+	cols := r.NumSrc
+	for q := 1; q < parts; q++ {
+		h := &r.Halo[q]
+		h.Peer, h.Begin = (r.Rank-q+parts)%parts, int32(cols)
+		for _, n := range counts[ring[q]-t.srcLo : ring[q+1]-t.srcLo] {
+			if n > 0 {
+				cols++
+			}
+		}
+		h.End = int32(cols)
+		if h.Rows, err = mem.Make[int32](mem.Structure, int(h.End-h.Begin)); err != nil {
+			return err
+		}
+		i := 0
+		for p := ring[q]; p < ring[q+1]; p++ {
+			if counts[p-t.srcLo] > 0 {
+				h.Rows.Data[i] = loc.haloRow.Data[p-loc.haloOff[r.SrcType]]
+				i++
+			}
+		}
+	}
+	if r.ColPtr, err = mem.Make[int64](mem.Structure, cols+1); err != nil {
+		return err
+	}
+	c, ptr := 0, r.ColPtr.Data
+	for p, n := range counts {
+		if p < r.NumSrc || n > 0 {
+			ptr[c+1] = ptr[c] + int64(n)
+			c++
+		}
+	}
+	r.Row, err = mem.Make[int32](mem.Structure, int(r.NumEdges))
+	return err
+}
+
+// placeRows puts the destination rows of a block into their columns.
+func (s *scan) placeRows(b *block) error {
+	for i := 0; i < b.n; i++ {
+		t := &s.tally[b.rel[i]]
+		k := t.next.Data[b.col[i]]
+		if int(k) >= len(t.r.Row.Data) {
+			return s.changed(t)
+		}
+		t.next.Data[b.col[i]] = k + 1
+		t.r.Row.Data[k] = b.row[i]
+		t.edges++
+		t.digest += mix(b.col[i], b.row[i], b.id[i])
+	}
+	return nil
+}
