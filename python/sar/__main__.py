@@ -1,0 +1,8 @@
+"""``python -m sar``: the same as the ``sar`` command."""
+
+import sys
+
+from sar.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

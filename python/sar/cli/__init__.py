@@ -1,0 +1,69 @@
+"""The ``sar`` command: partition a graph, look at partitions, start workers, examine an installation.
+
+Every subcommand lives in a module of its own with two functions: ``add(subparsers)`` declares its arguments and
+``run(arguments)`` does the work and returns the exit code. Modules import torch, numpy and the engine when they run, so
+``sar --help`` and ``sar launch`` stay light.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage; ``sar launch`` ends with the code of the worker that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from . import doctor, info, launch, partition
+from .output import Failure
+
+_EPILOG = """\
+examples:
+  sar partition graph.npz --parts 4 --out parts     cut a graph into 4 parts, in DGL's format
+  sar info parts/graph.json                         what a partition directory holds
+  sar launch -n 4 train.py --lr 0.01                run train.py as 4 workers on this machine
+  sar doctor                                        is everything installed, and does it work together?
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="sar",
+        description="Full-batch training of graph neural networks on graphs split over several workers.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for module in (partition, info, launch, doctor):
+        module.add(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one subcommand and returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    top = parser()
+    # What follows the script of `sar launch` belongs to the script, also where it looks like an option of ours.
+    rest: list[str] = []
+    if words[:1] == ["launch"]:
+        own, rest = launch.split(words[1:])
+        words = ["launch", *own]
+    arguments = top.parse_args(words)
+    if arguments.version:
+        return doctor.print_version()
+    if arguments.command is None:
+        top.print_help(sys.stderr)
+        return 2
+    arguments.rest = rest
+    try:
+        return int(arguments.run(arguments))
+    except Failure as failure:
+        print(f"sar {arguments.command}: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        print(f"sar {arguments.command}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away: `sar info … | head`
+        sys.stderr.close()
+        return 141

@@ -1,0 +1,164 @@
+"""``sar doctor``: examines an installation by using it, each check in a process of its own so that a crash is a finding."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from .launch import environment, free_port
+from .output import size
+
+_SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
+_ENOUGH_SHARED_MEMORY = 256 << 20
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser(
+        "doctor",
+        help="examine the installation",
+        description="Shows versions, and tries the engine, each transport, and torch, DGL and the engine in one process. Exit code 1 if something that SAR needs fails.",
+    )
+    p.set_defaults(run=run)
+
+
+class _Report:
+    def __init__(self) -> None:
+        self.trouble = 0
+
+    def line(self, mark: str, name: str, detail: str, fix: str = "") -> None:
+        """``mark`` is ok, note or FAIL."""
+        self.trouble += mark == "FAIL"
+        print(f"{mark:>4}  {name:<12} {detail}")
+        if fix:
+            print(f"{'':>4}  {'':<12} -> {fix}")
+        sys.stdout.flush()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    report = _Report()
+    report.line("ok" if sys.version_info >= (3, 9) else "FAIL", "python", f"{platform.python_version()} ({sys.executable})")
+    report.line("ok", "system", f"{platform.system()} {platform.release()} {platform.machine()}, {' '.join(platform.libc_ver())}, {len(os.sched_getaffinity(0))} cores")
+    _packages(report)
+    for check in (_engine, _together, _allocator, _shared_memory):
+        check(report)
+    for transport in ("shm", "tcp"):
+        _transport(report, transport)
+    print(f"\n{'no trouble found' if not report.trouble else f'{report.trouble} trouble(s) found'}")
+    return 1 if report.trouble else 0
+
+
+def print_version() -> int:
+    """``sar --version``."""
+    found, error = _probe("engine")
+    if found is None:
+        print(f"sar: {error}", file=sys.stderr)
+        return 1
+    print(f"sar {found['package']}, engine {found['engine']}, ABI {found['abi']}")
+    return 0
+
+
+def _packages(report: _Report) -> None:
+    found, error = _probe("packages")
+    if found is None:
+        report.line("FAIL", "packages", error)
+        return
+    for name, need, fix in (
+        ("numpy", True, "pip install numpy"),
+        ("torch", True, "pip install torch"),
+        ("dgl", False, "without DGL, its layers and graphs are not available: pip install dgl"),
+        ("pymetis", False, "without it, sar partition has no METIS: pip install pymetis"),
+    ):
+        version, problem = found[name]
+        if version:
+            report.line("ok", name, version)
+        else:
+            report.line("FAIL" if need else "note", name, problem, fix)
+
+
+def _engine(report: _Report) -> None:
+    found, error = _probe("engine")
+    if found is None:
+        report.line("FAIL", "engine", error, "reinstall the package: the wheel carries the engine")
+        return
+    agree = found["abi"] == found["expected_abi"]
+    report.line("ok" if agree else "FAIL", "engine", f"{found['engine']}, ABI {found['abi']} ({found['file']})",
+                "" if agree else f"the package expects ABI {found['expected_abi']}: reinstall it")
+    report.line("ok", "simd", found["simd"])
+
+
+def _together(report: _Report) -> None:
+    found, error = _probe("together")
+    if found is None:
+        report.line("FAIL", "together", f"torch, DGL and the engine in one process: {error}")
+    else:
+        wrong = found["difference"] > 1e-4
+        report.line("FAIL" if wrong else "ok", "together", f"{found['what']} in one process, sums differ by {found['difference']:.1e}")
+
+
+def _allocator(report: _Report) -> None:
+    found, error = _probe("allocator")
+    if found is None:
+        report.line("FAIL", "allocator", error)
+        return
+    kept = {policy: size(count) for policy, count in found["kept"].items()}
+    report.line("ok", "allocator", f"of 64 MiB freed in blocks of 512 KiB, compact keeps {kept['compact']}, default {kept['default']}; "
+                f"in use: {found['in_use']}")
+
+
+def _shared_memory(report: _Report) -> None:
+    try:
+        free = shutil.disk_usage("/dev/shm").free
+    except OSError as error:
+        report.line("FAIL", "/dev/shm", str(error), "workers of one machine can still use tcp: SAR_TRANSPORT=tcp")
+        return
+    little = free < _ENOUGH_SHARED_MEMORY
+    report.line("note" if little else "ok", "/dev/shm", f"{size(free)} free",
+                "give the container more (docker run --shm-size=1g), or use SAR_TRANSPORT=tcp" if little else "")
+
+
+def _transport(report: _Report, transport: str) -> None:
+    port = free_port()
+    environments = [{**environment(rank, 2, 1, "127.0.0.1", port), "SAR_TRANSPORT": transport} for rank in range(2)]
+    workers = [_start("pair", e) for e in environments]
+    answers = [_answer(w) for w in workers]
+    for found, error in answers:
+        if found is None:
+            report.line("FAIL", transport, error)
+            return
+    found = answers[0][0]
+    assert found is not None
+    report.line("ok", transport, f"two workers over {found['transport']}: {found['gigabytes_per_second']:.1f} GB/s each way")
+
+
+def _start(what: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "sar.cli.probe", what], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, env=environment)
+
+
+def _answer(process: subprocess.Popen[bytes]) -> tuple[dict[str, Any] | None, str]:
+    try:
+        out, err = process.communicate(timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None, f"no answer within {_SECONDS:g} s"
+    if process.returncode:
+        last = [line for line in err.decode(errors="replace").splitlines() if line.strip()]
+        how = f"killed by signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+        return None, f"{last[-1] if last else 'no message'} ({how})"
+    try:
+        return json.loads(out.splitlines()[-1]), ""
+    except (ValueError, IndexError):
+        return None, f"unreadable answer {out[-200:]!r}"
+
+
+def _probe(what: str) -> tuple[dict[str, Any] | None, str]:
+    return _answer(_start(what))
+
+

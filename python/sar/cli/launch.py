@@ -1,0 +1,131 @@
+"""``sar launch``: runs a script as several workers on this machine, and sees to it that they end together."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .output import Failure
+
+_DESCRIPTION = """\
+Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
+LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and its threads in OMP_NUM_THREADS and SAR_NUM_THREADS. Lines that workers
+print are prefixed with their rank. When one worker fails, the others get a grace time to report what they saw, then they
+are stopped; the command ends with the exit code of the worker that failed first (128 + signal if a signal killed it).
+
+To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own --node-rank.
+"""
+
+
+def add(commands: Any) -> None:
+    p = commands.add_parser(
+        "launch",
+        help="run a script as several workers",
+        usage="sar launch -n N [options] (SCRIPT | -m MODULE) [argument ...]",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _options(p)
+    p.set_defaults(run=run)
+
+
+def _options(p: argparse.ArgumentParser) -> None:
+    p.add_argument("-n", "--workers", type=int, required=True, metavar="N", help="workers on this machine")
+    p.add_argument("--threads", type=int, metavar="T", help="threads of each worker (default: cores / N, at least 1)")
+    p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
+    p.add_argument("--allocator", choices=("compact", "default"), help="what workers do with freed memory: compact gives "
+                   "it back to the system at once, default leaves glibc's rule (default: what the script says)")
+    p.add_argument("--transport", choices=("auto", "shm", "tcp"), help="force what carries data (default: shared memory on one machine, else tcp)")
+    p.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds in which workers may report after another failed (default: 10)")
+    p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
+    p.add_argument("--master-addr", default="127.0.0.1", metavar="A", help="address where rank 0 listens (default: 127.0.0.1)")
+    p.add_argument("--master-port", type=int, metavar="P", help="port where rank 0 listens (default: a free one)")
+    p.add_argument("--nodes", type=int, default=1, metavar="M", help="machines in all (default: 1)")
+    p.add_argument("--node-rank", type=int, default=0, metavar="K", help="number of this machine (default: 0)")
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Divides the words after ``launch`` into the launcher's own options and the script with its arguments. The script is
+    the first word that is no option and no option's value; with ``-m MODULE`` everything after it is the module's."""
+    table = argparse.ArgumentParser(add_help=False)
+    _options(table)
+    flags = table._option_string_actions
+    i = 0
+    while i < len(words):
+        word = words[i]
+        if word == "--":
+            return list(words[:i]), list(words[i + 1 :])
+        if not word.startswith("-") or word == "-":
+            break
+        name, has_value = (word, False) if word in flags else (word.split("=", 1)[0], "=" in word)
+        action = flags.get(name)
+        if action is None and not word.startswith("--") and word[:2] in flags:  # -n4
+            action, has_value = flags[word[:2]], True
+        i += 1
+        if action is not None and action.nargs != 0 and not has_value:
+            i += 1
+        if action is not None and action.dest == "module":
+            break
+    return list(words[:i]), list(words[i:])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from .workers import run_workers
+
+    n, rest = arguments.workers, list(arguments.rest)
+    if n < 1:
+        raise Failure(f"-n {n}: at least one worker is needed", 2)
+    if arguments.threads is not None and arguments.threads < 1:
+        raise Failure(f"--threads {arguments.threads}: at least one thread is needed", 2)
+    if not 0 <= arguments.node_rank < arguments.nodes:
+        raise Failure(f"--node-rank {arguments.node_rank} must be at least 0 and less than --nodes {arguments.nodes}", 2)
+    if arguments.nodes > 1 and arguments.master_port is None:
+        raise Failure("with several machines, give all of them the same --master-addr and --master-port", 2)
+    if arguments.module is not None:
+        command = [sys.executable, "-u", "-m", arguments.module, *rest]
+    elif not rest:
+        raise Failure("no script given: sar launch -n N SCRIPT [argument ...]", 2)
+    elif not os.path.isfile(rest[0]):
+        raise Failure(f"there is no script {rest[0]}", 2)
+    else:
+        command = [sys.executable, "-u", *rest]
+    port = arguments.master_port or free_port()
+    environments = [
+        environment(rank, n, arguments.threads, arguments.master_addr, port, arguments.nodes, arguments.node_rank)
+        for rank in range(n)
+    ]
+    for chosen, variable in ((arguments.allocator, "SAR_ALLOCATOR"), (arguments.transport, "SAR_TRANSPORT")):
+        if chosen is not None:
+            for e in environments:
+                e[variable] = chosen
+    return run_workers(command, environments, grace=arguments.grace, prefix=not arguments.no_prefix)
+
+
+def environment(
+    local_rank: int, workers: int, threads: int | None, master: str, port: int, nodes: int = 1, node: int = 0
+) -> dict[str, str]:
+    """The environment of one worker: this process's, and its place among the others."""
+    per_worker = str(threads or max(1, len(os.sched_getaffinity(0)) // workers))
+    return {
+        **os.environ,
+        "RANK": str(node * workers + local_rank),
+        "WORLD_SIZE": str(nodes * workers),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(workers),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": per_worker,
+        "SAR_NUM_THREADS": per_worker,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])

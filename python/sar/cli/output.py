@@ -1,0 +1,80 @@
+"""What the subcommands share in talking to a person: failures, tables, stages with progress, sizes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+class Failure(Exception):
+    """Ends the command with a message and an exit code, without a traceback."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> str:
+    """Columns aligned on their widest cell: the first ``left`` to the left, the others to the right."""
+    cells = [[str(c) for c in row] for row in [header, *rows]]
+    width = [max(len(row[i]) for row in cells) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, width))).rstrip()
+
+    rule = "  ".join("-" * w for w in width)
+    return "\n".join([line(cells[0]), rule, *(line(row) for row in cells[1:])])
+
+
+def size(count: float) -> str:
+    """A number of bytes in binary units: ``size(3 << 20) == "3.0 MiB"``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+class Stage:
+    """One long step, shown on stderr. On a terminal the line is rewritten as the step goes on; in a log, a step that
+    takes long leaves a line every ``_LOG_EVERY`` seconds."""
+
+    _TERMINAL_EVERY = 0.1
+    _LOG_EVERY = 10.0
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.note = ""
+        self._terminal = sys.stderr.isatty()
+        self._begin = self._shown = time.monotonic()
+
+    def progress(self, done: int, total: int) -> None:
+        """Says how far the step is. Cheap enough to be called often."""
+        now = time.monotonic()
+        if now - self._shown < (self._TERMINAL_EVERY if self._terminal else self._LOG_EVERY):
+            return
+        self._shown = now
+        share = f"{100 * done // total}%" if total > 0 else str(done)
+        self._write(f"{self.what} … {share}", end="" if self._terminal else "\n")
+
+    def _write(self, text: str, end: str) -> None:
+        sys.stderr.write((f"\r{text}\x1b[K" if self._terminal else text) + end)
+        sys.stderr.flush()
+
+
+@contextmanager
+def stage(what: str) -> Iterator[Stage]:
+    """Announces a step, and says how long it took when it is over. ``note`` of the yielded stage is added to that line."""
+    current = Stage(what)
+    if current._terminal:
+        current._write(f"{what} …", end="")
+    try:
+        yield current
+    except BaseException:
+        if current._terminal:
+            sys.stderr.write("\n")
+        raise
+    note = f", {current.note}" if current.note else ""
+    current._write(f"{what}: {time.monotonic() - current._begin:.1f} s{note}", end="\n")
