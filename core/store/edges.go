@@ -1,0 +1,310 @@
+package store
+
+import (
+	"fmt"
+
+	"sar/core/graph"
+	"sar/core/mem"
+)
+
+// partGraph is the graph file of a partition: one node type and one relation,
+// whatever the types of the graph, with their types as data.
+type partGraph struct {
+	f    *file
+	book *graph.Book
+	part int
+	m    matrix
+
+	nodeID, innerNode        array
+	edgeID, innerEdge        array
+	edgeType                 *array // nil where there is one relation
+	nodes, inner, innerEdges int64
+}
+
+func openPartGraph(f *file, book *graph.Book, part int) (*partGraph, error) {
+	g, err := parseGraphs(f)
+	if err != nil {
+		return nil, err
+	}
+	if len(g.relations) != 1 || len(g.numNodes) != 1 {
+		return nil, f.bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data", "%d node types and %d relations", len(g.numNodes), len(g.relations))
+	}
+	p := &partGraph{f: f, book: book, part: part, m: g.relations[0], nodes: g.numNodes[0]}
+	at := p.m.col.off
+	if p.m.numSrc != p.nodes || p.m.numDst != p.nodes {
+		return nil, f.bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
+	}
+	for t := range book.NodeTypes {
+		p.inner += book.NumNodes(t, part)
+	}
+	for t := range book.EdgeTypes {
+		p.innerEdges += book.EdgeEnd[t][part] - book.EdgeStart[t][part]
+	}
+	if p.nodes < p.inner {
+		return nil, f.bad(at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d", p.nodes)
+	}
+	if p.m.edges < p.innerEdges {
+		return nil, f.bad(at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part), "%d", p.m.edges)
+	}
+	find := func(frame []namedArray, name string, n int64, what string) (array, error) {
+		for _, a := range frame {
+			if a.name == name {
+				a.what = what
+				return a.array, nil
+			}
+		}
+		return array{}, f.bad(at, what+fmt.Sprintf(" (%q)", name), "none: this is no graph of a partition")
+	}
+	for _, w := range []struct {
+		into  *array
+		frame []namedArray
+		name  string
+		n     int64
+		what  string
+	}{
+		{&p.nodeID, g.ndata[0], "_ID", p.nodes, "the ids of nodes"},
+		{&p.innerNode, g.ndata[0], "inner_node", p.nodes, "the marks of inner nodes"},
+		{&p.edgeID, g.edata[0], "_ID", p.m.edges, "the ids of edges"},
+		{&p.innerEdge, g.edata[0], "inner_edge", p.m.edges, "the marks of inner edges"},
+	} {
+		if *w.into, err = find(w.frame, w.name, w.n, w.what); err != nil {
+			return nil, err
+		}
+		if w.into.dtype == Bool {
+			w.into.dtype = Uint8
+		}
+		if err := w.into.wantIDs(w.n); err != nil {
+			return nil, err
+		}
+	}
+	if len(book.EdgeTypes) > 1 {
+		t, err := find(g.edata[0], "_TYPE", p.m.edges, "the types of edges")
+		if err != nil {
+			return nil, err
+		}
+		if err := t.wantIDs(p.m.edges); err != nil {
+			return nil, err
+		}
+		p.edgeType = &t
+	}
+	return p, nil
+}
+
+// checkNodes reads the ids of all local nodes into ids and checks that the
+// inner ones come first, in the ranges that the book gives the partition.
+func (p *partGraph) checkNodes(ids []int64) error {
+	if err := p.nodeID.ints(0, ids); err != nil {
+		return err
+	}
+	marks := make([]uint8, min(int64(batch), p.nodes))
+	for at := int64(0); at < p.nodes; at += int64(len(marks)) {
+		marks = marks[:min(int64(len(marks)), p.nodes-at)]
+		if err := p.innerNode.bools(at, marks); err != nil {
+			return err
+		}
+		for i, m := range marks {
+			if (m == 1) != (at+int64(i) < p.inner) {
+				return p.f.bad(p.innerNode.off, fmt.Sprintf("the %d inner nodes of partition %d first, then the halo", p.inner, p.part), "node %d marked %d", at+int64(i), m)
+			}
+		}
+	}
+	at := int64(0)
+	for t, name := range p.book.NodeTypes {
+		for id := p.book.NodeStart[t][p.part]; id < p.book.NodeEnd[t][p.part]; id++ {
+			if ids[at] != id {
+				return p.f.bad(p.nodeID.off+at*int64(p.nodeID.dtype.Size()), fmt.Sprintf("id %d, of the range of %q that partition %d owns, as the JSON has it", id, name, p.part), "%d", ids[at])
+			}
+			at++
+		}
+	}
+	for i, id := range ids[at:] {
+		if _, owner, ok := p.book.Owner(id); !ok || owner == p.part {
+			return p.f.bad(p.nodeID.off+(at+int64(i))*int64(p.nodeID.dtype.Size()), "the id of a node that another partition owns", "%d", id)
+		}
+	}
+	return nil
+}
+
+// Edges is the partition as a source of edges.
+func (p *Partition) Edges() graph.EdgeSource { return edgeSource{p} }
+
+type edgeSource struct{ p *Partition }
+
+// Nodes implements graph.EdgeSource. The ids stay valid until the partition is closed.
+func (s edgeSource) Nodes() ([]int64, int, error) {
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ids.Data == nil && p.graph.nodes > 0 {
+		ids, err := mem.Make[int64](mem.Scratch, int(p.graph.nodes))
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := p.graph.checkNodes(ids.Data); err != nil {
+			ids.Free()
+			return nil, 0, err
+		}
+		p.ids = ids
+	}
+	return p.ids.Data, int(p.graph.inner), nil
+}
+
+func (s edgeSource) NumEdges() int64 { return s.p.graph.m.edges }
+
+func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.graph.batches(yield) }
+
+// batches streams the edges of the partition with their ids, types and marks,
+// and checks every inner edge: it ends in an inner node, and its id is of the
+// range that the book gives this partition and its type.
+func (p *partGraph) batches(yield func(graph.EdgeBatch) error) error {
+	buf := struct {
+		id, typ []int64
+		typ32   []int32
+		inner   []uint8
+	}{make([]int64, batch), make([]int64, batch), make([]int32, batch), make([]uint8, batch)}
+
+	var permuted []*gather // id, mark, type, where slots are not in the order of edges
+	if p.m.ids != nil {
+		arrays := []array{p.edgeID, p.innerEdge}
+		if p.edgeType != nil {
+			arrays = append(arrays, *p.edgeType)
+		}
+		for _, a := range arrays {
+			g, err := newGather(a)
+			if err != nil {
+				return err
+			}
+			defer g.done()
+			permuted = append(permuted, g)
+		}
+	}
+	read := func(which int, a *array, at int64, eid, dst []int64) error {
+		if eid == nil {
+			return a.ints(at, dst)
+		}
+		return permuted[which].at(eid, dst)
+	}
+	batches := 0
+	return p.slots(func(at int64, src, dst, eid []int64) error {
+		n := len(src)
+		b := graph.EdgeBatch{Src: src, Dst: dst, ID: buf.id[:n], Inner: buf.inner[:n]}
+		typ := buf.typ[:n]
+		if err := read(1, &p.innerEdge, at, eid, typ); err != nil {
+			return err
+		}
+		for i, v := range typ {
+			b.Inner[i] = 0
+			if v != 0 {
+				b.Inner[i] = 1
+			}
+		}
+		if err := read(0, &p.edgeID, at, eid, b.ID); err != nil {
+			return err
+		}
+		if p.edgeType != nil {
+			b.Type = buf.typ32[:n]
+			if err := read(2, p.edgeType, at, eid, typ); err != nil {
+				return err
+			}
+		}
+		if batches++; batches%8 == 0 {
+			for _, g := range permuted {
+				g.drop()
+			}
+		}
+		if err := p.checkEdges(&b, typ, at, eid); err != nil {
+			return err
+		}
+		return yield(b)
+	})
+}
+
+// checkEdges checks a batch whose first slot is at, and fills b.Type from typ.
+// eid are the edge numbers of the slots, or nil.
+func (p *partGraph) checkEdges(b *graph.EdgeBatch, typ []int64, at int64, eid []int64) error {
+	place := func(i int, a *array) int64 { // of slot i's edge in the array a
+		k := at + int64(i)
+		if eid != nil && a != &p.m.col {
+			k = eid[i]
+		}
+		return a.off + k*int64(a.dtype.Size())
+	}
+	types := int64(len(p.book.EdgeTypes))
+	start, end := p.book.EdgeStart[0][p.part], p.book.EdgeEnd[0][p.part]
+	for i, inner := range b.Inner {
+		if b.Type != nil {
+			t := typ[i]
+			if uint64(t) >= uint64(types) {
+				return p.f.bad(place(i, p.edgeType), fmt.Sprintf("an edge type from 0 to %d", types-1), "%d", t)
+			}
+			b.Type[i] = int32(t)
+			start, end = p.book.EdgeStart[t][p.part], p.book.EdgeEnd[t][p.part]
+		}
+		if inner == 0 {
+			continue
+		}
+		if b.Dst[i] >= p.inner {
+			return p.f.bad(place(i, &p.m.col), fmt.Sprintf("an inner edge to end in one of the %d inner nodes", p.inner), "%d -> %d", b.Src[i], b.Dst[i])
+		}
+		if b.ID[i] < start || b.ID[i] >= end {
+			return p.f.bad(place(i, &p.edgeID), fmt.Sprintf("the id of an inner edge from %d to %d, as the JSON has it", start, end-1), "%d", b.ID[i])
+		}
+	}
+	return nil
+}
+
+// NumRelationEdges is the number of in-edges that the partition owns of a relation.
+func (p *Partition) NumRelationEdges(relation int) (int64, error) {
+	if relation < 0 || relation >= len(p.book.EdgeTypes) {
+		return 0, fmt.Errorf("relation %d asked for: the graph has %d", relation, len(p.book.EdgeTypes))
+	}
+	return p.book.EdgeEnd[relation][p.part] - p.book.EdgeStart[relation][p.part], nil
+}
+
+// RelationEdges fills src, dst and id with the homogenized ids of the in-edges
+// of a relation, in ascending edge id. Each has NumRelationEdges elements, or
+// is nil where it is not wanted.
+func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
+	n, err := p.NumRelationEdges(relation)
+	if err != nil {
+		return err
+	}
+	for _, s := range [][]int64{src, dst, id} {
+		if s != nil && int64(len(s)) != n {
+			return fmt.Errorf("relation %s has %d edges here: the memory given for them holds %d", p.book.EdgeTypes[relation], n, len(s))
+		}
+	}
+	nodes, _, err := p.Edges().Nodes()
+	if err != nil {
+		return err
+	}
+	start := p.book.EdgeStart[relation][p.part]
+	seen, count := make([]uint64, (n+63)/64), int64(0)
+	err = p.graph.batches(func(b graph.EdgeBatch) error {
+		for i, inner := range b.Inner {
+			if inner == 0 || (b.Type != nil && int(b.Type[i]) != relation) {
+				continue
+			}
+			k := b.ID[i] - start
+			if seen[k/64]&(1<<(k%64)) != 0 {
+				return p.files[0].bad(p.graph.edgeID.off, "each edge id once", "%d again", b.ID[i])
+			}
+			seen[k/64] |= 1 << (k % 64)
+			count++
+			if src != nil {
+				src[k] = nodes[b.Src[i]]
+			}
+			if dst != nil {
+				dst[k] = nodes[b.Dst[i]]
+			}
+			if id != nil {
+				id[k] = b.ID[i]
+			}
+		}
+		return nil
+	})
+	if err == nil && count != n {
+		err = p.files[0].bad(p.graph.innerEdge.off, fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
+	}
+	return err
+}

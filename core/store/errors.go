@@ -1,0 +1,37 @@
+// Package store reads and writes graphs on disk: DGL's partition directories
+// and .npz files.
+//
+// Readers trust nothing: every size is checked against the file before memory
+// is taken for it, and what is wrong is reported as a *FormatError with its
+// place in the file. Nothing is unpickled. Large arrays are never read whole:
+// edges stream in batches, features go straight into the caller's memory.
+package store
+
+import (
+	"fmt"
+	"io/fs"
+)
+
+// FormatError says that a file is damaged, or is not what its place demands.
+type FormatError struct {
+	File   string
+	Offset int64  // byte of the file, -1 where there is none
+	Want   string // what was expected
+	Got    string // what was found
+}
+
+func (e *FormatError) Error() string {
+	at := ""
+	if e.Offset >= 0 {
+		at = fmt.Sprintf(" at byte %d", e.Offset)
+	}
+	return fmt.Sprintf("%s%s: expected %s, found %s", e.File, at, e.Want, e.Got)
+}
+
+// missing names the file that is not there and what asked for it.
+func missing(what, path string, err error) error {
+	if pe, ok := err.(*fs.PathError); ok {
+		err = pe.Err
+	}
+	return fmt.Errorf("%s %s: %w", what, path, err)
+}

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+)
+
+// file is an open file, or bytes in memory that tests and fuzzing stand in for one.
+type file struct {
+	name string
+	r    io.ReaderAt
+	size int64
+	os   *os.File // nil for bytes in memory
+}
+
+func openFile(what, path string) (*file, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, missing(what, path, err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("not a regular file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, missing(what, path, err)
+	}
+	return &file{name: path, r: f, size: st.Size(), os: f}, nil
+}
+
+func (f *file) Close() error {
+	if f == nil || f.os == nil {
+		return nil
+	}
+	return f.os.Close()
+}
+
+func (f *file) bad(off int64, want, got string, args ...any) error {
+	return &FormatError{File: f.name, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
+}
+
+// readAt fills p from off. A file that has shrunk since it was opened is a
+// format error like one that was short from the start.
+func (f *file) readAt(p []byte, off int64, what string) error {
+	n, err := f.r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return f.bad(off, fmt.Sprintf("%d bytes of %s", len(p), what), "the end of the file after %d", n)
+	}
+	return fmt.Errorf("%s: reading %s at byte %d: %w", f.name, what, off, err)
+}
+
+// readLarge fills dst with several positioned reads at a time.
+func (f *file) readLarge(dst []byte, off int64, what string) error {
+	const chunk = 8 << 20
+	if len(dst) <= chunk {
+		return f.readAt(dst, off, what)
+	}
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		next  int
+		first error
+	)
+	for range min(4, runtime.GOMAXPROCS(0)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				mu.Lock()
+				at := next
+				next += chunk
+				stop := at >= len(dst) || first != nil
+				mu.Unlock()
+				if stop {
+					return
+				}
+				if err := f.readAt(dst[at:min(at+chunk, len(dst))], off+int64(at), what); err != nil {
+					mu.Lock()
+					if first == nil {
+						first = err
+					}
+					mu.Unlock()
+					return
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	return first
+}
+
+// cursor reads little-endian values one after another. The first failure
+// sticks: later reads return zeros, so that callers may check err once per
+// group, before they act on what they read.
+type cursor struct {
+	f   *file
+	off int64
+	err error
+
+	win    [4096]byte
+	winOff int64
+	winLen int
+}
+
+func newCursor(f *file) *cursor { return &cursor{f: f} }
+
+func (c *cursor) fail(off int64, want, got string, args ...any) {
+	if c.err == nil {
+		c.err = c.f.bad(off, want, got, args...)
+	}
+}
+
+func (c *cursor) left() int64 { return c.f.size - c.off }
+
+// take returns the next n ≤ 4096 bytes, valid until the next read.
+func (c *cursor) take(n int, what string) []byte {
+	if c.err != nil {
+		return make([]byte, n)
+	}
+	if int64(n) > c.left() {
+		c.fail(c.off, fmt.Sprintf("%d bytes of %s", n, what), "the end of the file after %d", c.left())
+		return make([]byte, n)
+	}
+	if c.off < c.winOff || c.off+int64(n) > c.winOff+int64(c.winLen) {
+		c.winOff, c.winLen = c.off, int(min(int64(len(c.win)), c.left()))
+		if c.err = c.f.readAt(c.win[:c.winLen], c.off, what); c.err != nil {
+			c.winLen = 0
+			return make([]byte, n)
+		}
+	}
+	at := c.off - c.winOff
+	c.off += int64(n)
+	return c.win[at : at+int64(n)]
+}
+
+func (c *cursor) u8(what string) uint8   { return c.take(1, what)[0] }
+func (c *cursor) u16(what string) uint16 { return binary.LittleEndian.Uint16(c.take(2, what)) }
+func (c *cursor) i32(what string) int32  { return int32(binary.LittleEndian.Uint32(c.take(4, what))) }
+func (c *cursor) u64(what string) uint64 { return binary.LittleEndian.Uint64(c.take(8, what)) }
+func (c *cursor) i64(what string) int64  { return int64(c.u64(what)) }
+
+func (c *cursor) boolean(what string) bool {
+	at := c.off
+	v := c.u8(what)
+	if v > 1 {
+		c.fail(at, what+", 0 or 1", "%d", v)
+	}
+	return v == 1
+}
+
+func (c *cursor) magic(want uint64, what string) {
+	at := c.off
+	if got := c.u64("the magic number of " + what); c.err == nil && got != want {
+		c.fail(at, fmt.Sprintf("the magic number %#016x of %s", want, what), "%#016x", got)
+	}
+}
+
+// exactly reads a u64 that has one legal value.
+func (c *cursor) exactly(want uint64, what string) {
+	at := c.off
+	if got := c.u64(what); c.err == nil && got != want {
+		c.fail(at, fmt.Sprintf("%s %d", what, want), "%d", got)
+	}
+}
+
+// count reads the length of a vector whose items take at least itemBytes each.
+func (c *cursor) count(itemBytes int64, what string) int64 {
+	at := c.off
+	n := c.u64("the number of " + what)
+	if c.err == nil && n > uint64(c.left()/itemBytes) {
+		c.fail(at, fmt.Sprintf("a number of %s that fits the %d bytes left of the file", what, c.left()), "%d", n)
+	}
+	if c.err != nil {
+		return 0
+	}
+	return int64(n)
+}
+
+const maxName = 4096
+
+func (c *cursor) str(what string) string {
+	at := c.off
+	n := c.count(1, "characters of "+what)
+	if c.err == nil && n > maxName {
+		c.fail(at, fmt.Sprintf("%s of at most %d characters", what, maxName), "%d", n)
+	}
+	if c.err != nil {
+		return ""
+	}
+	return string(c.take(int(n), what))
+}
+
+// skip moves over n bytes that must be there.
+func (c *cursor) skip(n int64, what string) {
+	if c.err == nil && (n < 0 || n > c.left()) {
+		c.fail(c.off, fmt.Sprintf("%d bytes of %s", n, what), "the end of the file after %d", c.left())
+	}
+	if c.err == nil {
+		c.off += n
+	}
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"sar/core/graph"
+	"sar/core/mem"
+)
+
+// Partition is one worker's part of a graph, as DGL's partition_graph or
+// WritePartitions left it on disk. Opening it reads headers alone. It may be
+// used by several goroutines.
+type Partition struct {
+	part      int
+	name      string
+	book      *graph.Book
+	files     [3]*file // graph, node features, edge features
+	graph     *partGraph
+	nodeFeats map[string]array
+	edgeFeats map[string]array
+
+	mu  sync.Mutex
+	ids mem.Array[int64] // homogenized ids of local nodes, read when first asked for
+}
+
+// LocalCounts are sizes of what the files of one partition hold.
+type LocalCounts struct {
+	Nodes, InnerNodes int64 // with and without the halo
+	Edges, InnerEdges int64 // inner edges are the in-edges of inner nodes
+}
+
+// OpenPartition opens partition part of the graph that a DGL partition JSON
+// describes. What is wrong with a file is a *FormatError.
+func OpenPartition(jsonPath string, part int) (*Partition, error) {
+	jf, err := openFile("the partition configuration", jsonPath)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, jf.size)
+	err = jf.readAt(data, 0, "the partition configuration")
+	jf.Close()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parsePartConfig(jsonPath, data, part)
+	if err != nil {
+		return nil, err
+	}
+	p := &Partition{part: part, name: cfg.graphName, book: cfg.book}
+	for i, f := range []struct{ what, path string }{
+		{"the graph of the partition", cfg.files.PartGraph},
+		{"the node features of the partition", cfg.files.NodeFeats},
+		{"the edge features of the partition", cfg.files.EdgeFeats},
+	} {
+		if p.files[i], err = openFile(f.what, f.path); err != nil {
+			p.Close()
+			return nil, fmt.Errorf("%w (named by %s)", err, jsonPath)
+		}
+	}
+	if err := p.parse(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Partition) parse() (err error) {
+	if p.graph, err = openPartGraph(p.files[0], p.book, p.part); err != nil {
+		return err
+	}
+	nodeRows, edgeRows := map[string]int64{}, map[string]int64{}
+	for t, name := range p.book.NodeTypes {
+		nodeRows[name] = p.book.NumNodes(t, p.part)
+	}
+	for t, et := range p.book.EdgeTypes {
+		edgeRows[et.String()] = p.book.EdgeEnd[t][p.part] - p.book.EdgeStart[t][p.part]
+	}
+	if p.nodeFeats, err = features(p.files[1], nodeRows, defaultNodeType); err != nil {
+		return err
+	}
+	p.edgeFeats, err = features(p.files[2], edgeRows, defaultEdgeType.String())
+	return err
+}
+
+// features reads the headers of a feature file and holds the number of rows
+// of each against the type it belongs to. Names without a type are those of
+// older versions of DGL, which had one.
+func features(f *file, rows map[string]int64, only string) (map[string]array, error) {
+	list, err := parseTensors(f)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]array{}
+	for _, a := range list {
+		name := a.name
+		if !strings.Contains(name, "/") {
+			name = only + "/" + name
+		}
+		typ, _, _ := strings.Cut(name, "/")
+		n, ok := rows[typ]
+		if !ok {
+			return nil, f.bad(a.off, "features of a type of this graph", "%q", name)
+		}
+		if len(a.shape) == 0 || a.shape[0] != n {
+			return nil, f.bad(a.off, fmt.Sprintf("%d rows of feature %q, as many as the partition has", n, name), "shape %v", a.shape)
+		}
+		if _, twice := out[name]; twice {
+			return nil, f.bad(a.off, "each feature once", "%q again", name)
+		}
+		a.what = fmt.Sprintf("feature %q", name)
+		out[name] = a.array
+	}
+	return out, nil
+}
+
+// Close closes the files. What Nodes returned must not be used afterwards.
+func (p *Partition) Close() error {
+	var err error
+	for _, f := range p.files {
+		if e := f.Close(); e != nil && err == nil {
+			err = e
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ids.Free()
+	return err
+}
+
+// Book says who owns which ids. It is shared: do not change it.
+func (p *Partition) Book() *graph.Book { return p.book }
+
+// GraphName is the name the graph was partitioned under.
+func (p *Partition) GraphName() string { return p.name }
+
+// NumParts is the number of partitions of the graph.
+func (p *Partition) NumParts() int { return p.book.Parts }
+
+// Part is the number of this partition.
+func (p *Partition) Part() int { return p.part }
+
+// LocalCounts returns sizes of the partition, halo included.
+func (p *Partition) LocalCounts() LocalCounts {
+	return LocalCounts{Nodes: p.graph.nodes, InnerNodes: p.graph.inner, Edges: p.graph.m.edges, InnerEdges: p.graph.innerEdges}
+}
+
+// NodeFeatures lists what node features the partition has, by name. Rows are
+// the inner nodes of the type in ascending id.
+func (p *Partition) NodeFeatures() []TensorInfo { return infos(p.nodeFeats) }
+
+// EdgeFeatures lists what edge features the partition has, by name. Rows are
+// the in-edges of inner nodes, of the type, in ascending id.
+func (p *Partition) EdgeFeatures() []TensorInfo { return infos(p.edgeFeats) }
+
+func infos(m map[string]array) []TensorInfo {
+	out := make([]TensorInfo, 0, len(m))
+	for name, a := range m {
+		out = append(out, TensorInfo{Name: name, DType: a.dtype, Shape: append([]int64(nil), a.shape...)})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// ReadFeature reads a feature, as NodeFeatures or EdgeFeatures names it, into
+// dst, which has exactly its size.
+func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
+	feats, kind := p.nodeFeats, "node"
+	if edge {
+		feats, kind = p.edgeFeats, "edge"
+	}
+	a, ok := feats[name]
+	if !ok {
+		var have []string
+		for _, t := range infos(feats) {
+			have = append(have, t.Name)
+		}
+		return fmt.Errorf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
+	}
+	return a.read(dst)
+}

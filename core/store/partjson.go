@@ -1,0 +1,262 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"sar/core/graph"
+)
+
+// What DGL calls the only node type and the only relation of a homogeneous graph.
+const defaultNodeType = "_N"
+
+var defaultEdgeType = graph.EdgeType{Src: "_N", Rel: "_E", Dst: "_N"}
+
+// partFiles are the paths of one partition, relative to the JSON file.
+type partFiles struct {
+	NodeFeats string `json:"node_feats"`
+	EdgeFeats string `json:"edge_feats"`
+	PartGraph string `json:"part_graph"`
+}
+
+// partConfig is what the JSON file of a partitioned graph says.
+type partConfig struct {
+	graphName string
+	book      *graph.Book
+	files     partFiles // of the partition that was asked for
+}
+
+// errPart is returned for a partition number that the graph does not have.
+var errPart = errors.New("no such partition")
+
+// parsePartConfig reads the JSON file of a partitioned graph.
+func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
+	bad := func(off int64, want, got string, args ...any) error {
+		return &FormatError{File: name, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(data, &top); err != nil {
+		return nil, jsonError(name, 0, "a JSON object", err)
+	}
+	if top == nil {
+		return nil, bad(0, "a JSON object", "null")
+	}
+	get := func(key string, into any, want string) error {
+		raw, ok := top[key]
+		if !ok {
+			return bad(-1, fmt.Sprintf("the key %q, %s", key, want), "no such key")
+		}
+		if string(raw) == "null" {
+			return bad(-1, fmt.Sprintf("%q to be %s", key, want), "null")
+		}
+		if err := json.Unmarshal(raw, into); err != nil {
+			return jsonError(name, -1, fmt.Sprintf("%q to be %s", key, want), err)
+		}
+		return nil
+	}
+
+	cfg := &partConfig{}
+	var parts, nodes, edges int64
+	if err := errors.Join(
+		get("graph_name", &cfg.graphName, "a string"),
+		get("num_parts", &parts, "a whole number"),
+		get("num_nodes", &nodes, "a whole number"),
+		get("num_edges", &edges, "a whole number"),
+	); err != nil {
+		return nil, first(err)
+	}
+	if parts < 1 || parts > math.MaxInt32 {
+		return nil, bad(-1, `"num_parts" to be at least 1`, "%d", parts)
+	}
+	if part < 0 || int64(part) >= parts {
+		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d)", name, part, errPart, parts, parts-1)
+	}
+
+	b := &graph.Book{Parts: int(parts)}
+	ntypes, err := typeNames(name, "ntypes", top["ntypes"], defaultNodeType)
+	if err != nil {
+		return nil, err
+	}
+	etypes, err := typeNames(name, "etypes", top["etypes"], defaultEdgeType.String())
+	if err != nil {
+		return nil, err
+	}
+	b.NodeTypes = ntypes
+	for _, s := range etypes {
+		t, err := parseEdgeType(s)
+		if err != nil {
+			return nil, bad(-1, `the keys of "etypes" to be source:relation:destination`, "%q", s)
+		}
+		if _, err := b.NodeType(t.Src); err != nil {
+			return nil, bad(-1, fmt.Sprintf("the node types of relation %q among %q", s, ntypes), "%q", t.Src)
+		}
+		if _, err := b.NodeType(t.Dst); err != nil {
+			return nil, bad(-1, fmt.Sprintf("the node types of relation %q among %q", s, ntypes), "%q", t.Dst)
+		}
+		b.EdgeTypes = append(b.EdgeTypes, t)
+	}
+
+	var nodeMap, edgeMap json.RawMessage
+	if err := errors.Join(get("node_map", &nodeMap, "the ranges of node ids"), get("edge_map", &edgeMap, "the ranges of edge ids")); err != nil {
+		return nil, first(err)
+	}
+	if b.NodeStart, b.NodeEnd, err = ranges(name, "node_map", nodeMap, ntypes, int(parts), nodes); err != nil {
+		return nil, err
+	}
+	if b.EdgeStart, b.EdgeEnd, err = ranges(name, "edge_map", edgeMap, etypes, int(parts), edges); err != nil {
+		return nil, err
+	}
+	if err := b.Finish(); err != nil {
+		return nil, bad(-1, "ranges of ids that fit together", "%v", err)
+	}
+	cfg.book = b
+
+	key := fmt.Sprintf("part-%d", part)
+	if err := get(key, &cfg.files, "the files of a partition"); err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(name)
+	for _, p := range []struct {
+		key  string
+		path *string
+	}{{"part_graph", &cfg.files.PartGraph}, {"node_feats", &cfg.files.NodeFeats}, {"edge_feats", &cfg.files.EdgeFeats}} {
+		if *p.path == "" {
+			return nil, bad(-1, fmt.Sprintf("the path %q in %q", p.key, key), "none")
+		}
+		if !filepath.IsAbs(*p.path) {
+			*p.path = filepath.Join(dir, filepath.FromSlash(*p.path))
+		}
+	}
+	return cfg, nil
+}
+
+// first returns the first of joined errors, so that a message names one thing.
+func first(err error) error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()[0]
+	}
+	return err
+}
+
+func jsonError(name string, off int64, want string, err error) error {
+	var syn *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	got := err.Error()
+	switch {
+	case errors.As(err, &syn):
+		if off >= 0 {
+			off += syn.Offset
+		}
+	case errors.As(err, &typ):
+		got = "a " + typ.Value
+		if off >= 0 {
+			off += typ.Offset
+		}
+	}
+	return &FormatError{File: name, Offset: off, Want: want, Got: got}
+}
+
+// typeNames orders the names of types by their numbers, which must be 0, 1, ….
+func typeNames(file, key string, raw json.RawMessage, only string) ([]string, error) {
+	if raw == nil {
+		return []string{only}, nil
+	}
+	want := fmt.Sprintf("%q to give each type its number, from 0 on", key)
+	var m map[string]int64
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, jsonError(file, -1, want, err)
+	}
+	if len(m) == 0 {
+		return nil, &FormatError{File: file, Offset: -1, Want: want, Got: "no types"}
+	}
+	names := make([]string, len(m))
+	set := make([]bool, len(m))
+	for n, i := range m {
+		if i < 0 || i >= int64(len(m)) || set[i] {
+			return nil, &FormatError{File: file, Offset: -1, Want: want, Got: fmt.Sprintf("number %d for %q", i, n)}
+		}
+		names[i], set[i] = n, true
+	}
+	return names, nil
+}
+
+func parseEdgeType(s string) (graph.EdgeType, error) {
+	p := strings.Split(s, ":")
+	if len(p) != 3 || p[0] == "" || p[1] == "" || p[2] == "" {
+		return graph.EdgeType{}, fmt.Errorf("edge type %q is not source:relation:destination", s)
+	}
+	return graph.EdgeType{Src: p[0], Rel: p[1], Dst: p[2]}, nil
+}
+
+// ranges reads a node_map or edge_map: {type: [[start, end], …]}, or, as older
+// versions of DGL wrote it, {type: [end, …]} or the list of the only type. All
+// ranges together, by partition and then type, must cover 0..total-1 in order.
+func ranges(file, key string, raw json.RawMessage, types []string, parts int, total int64) (start, end [][]int64, err error) {
+	bad := func(want, got string, args ...any) error {
+		return &FormatError{File: file, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+	}
+	var byType map[string]json.RawMessage
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil {
+		byType = map[string]json.RawMessage{types[0]: raw}
+	} else if err := json.Unmarshal(raw, &byType); err != nil {
+		return nil, nil, jsonError(file, -1, fmt.Sprintf("%q as ranges of ids for each type (a graph partitioned with reshuffle=True)", key), err)
+	}
+	known := append([]string(nil), types...)
+	sort.Strings(known)
+	for name := range byType {
+		if i := sort.SearchStrings(known, name); i == len(known) || known[i] != name {
+			return nil, nil, bad(fmt.Sprintf("the types of %q among %q", key, known), "%q", name)
+		}
+	}
+	for _, name := range types {
+		rawType, ok := byType[name]
+		if !ok {
+			return nil, nil, bad(fmt.Sprintf("ranges of type %q in %q", name, key), "none")
+		}
+		var pairs [][]int64
+		var ends []int64
+		if json.Unmarshal(rawType, &ends) == nil {
+			var at int64
+			for _, e := range ends {
+				pairs = append(pairs, []int64{at, e})
+				at = e
+			}
+		} else if err := json.Unmarshal(rawType, &pairs); err != nil {
+			return nil, nil, jsonError(file, -1, fmt.Sprintf("%q of type %q as a list of [start, end]", key, name), err)
+		}
+		if len(pairs) != parts {
+			return nil, nil, bad(fmt.Sprintf("%d ranges of type %q in %q, one for each partition", parts, name, key), "%d", len(pairs))
+		}
+		s, e := make([]int64, parts), make([]int64, parts)
+		for i, p := range pairs {
+			if len(p) != 2 {
+				return nil, nil, bad(fmt.Sprintf("[start, end] as range %d of type %q in %q", i, name, key), "%v", p)
+			}
+			s[i], e[i] = p[0], p[1]
+		}
+		start, end = append(start, s), append(end, e)
+	}
+	var at int64
+	for p := range parts {
+		for t, name := range types {
+			s, e := &start[t][p], &end[t][p]
+			if *s == *e {
+				*s, *e = at, at // where nothing is, it does not matter where
+			}
+			if *s != at || *e < *s {
+				return nil, nil, bad(fmt.Sprintf("the range of type %q, partition %d in %q to begin at %d, where the one before it ends", name, p, key, at), "[%d, %d]", *s, *e)
+			}
+			at = *e
+		}
+	}
+	if at != total {
+		return nil, nil, bad(fmt.Sprintf("the ranges in %q to cover all %d ids", key, total), "%d", at)
+	}
+	return start, end, nil
+}
