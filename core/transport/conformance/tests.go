@@ -1,0 +1,427 @@
+package conformance
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sar/core/mem"
+	"sar/core/transport"
+)
+
+// testFrames sends frames of every size between every pair, both ways at once.
+func testFrames(t *testing.T, kind string, make Factory, ranks int) {
+	links := make(t, ranks, smallLink)
+	defer closeAll(t, links)
+	max := links[0][1].MaxPayload()
+	var sizes []int
+	for range 3 {
+		sizes = append(sizes, 0, 1, 63, 64, 65, min(4096, max), max, 0, max-1, 200)
+	}
+	var work []func() error
+	payload := 0
+	for _, n := range sizes {
+		payload += n
+	}
+	for r, row := range links {
+		for p, l := range row {
+			if l == nil {
+				continue
+			}
+			if l.Peer() != p || l.Kind() != kind || l.MaxPayload() != max {
+				t.Fatalf("link of rank %d to %d says peer %d, kind %q, max %d", r, p, l.Peer(), l.Kind(), l.MaxPayload())
+			}
+			work = append(work, func() error {
+				for i, n := range sizes {
+					if err := send(l, r, i, n); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, func() error {
+				for i, n := range sizes {
+					if err := receive(l, r, i, n); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+	all(t, work...)
+	frames := uint64(len(sizes))
+	want := transport.LinkStats{
+		SentFrames: frames, SentPayload: uint64(payload), SentBytes: uint64(payload) + frames*transport.HeaderSize,
+		RecvFrames: frames, RecvPayload: uint64(payload), RecvBytes: uint64(payload) + frames*transport.HeaderSize,
+	}
+	for _, row := range links {
+		for _, l := range row {
+			if l != nil && l.Stats() != want {
+				t.Fatalf("stats %+v, want %+v", l.Stats(), want)
+			}
+		}
+	}
+}
+
+// testTwoFramesFit has both sides send two of the largest frames before either
+// reads, whatever lay in the link before.
+func testTwoFramesFit(t *testing.T, make Factory) {
+	a, b := pair(t, make, smallLink)
+	max := a.MaxPayload()
+	i := 0
+	for _, before := range []int{0, 1, 64, max / 2, max - 64, max} {
+		steps := []struct {
+			l    transport.Link
+			self int
+		}{{a, 0}, {b, 1}}
+		for _, s := range steps {
+			if err := send(s.l, s.self, i, before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, s := range steps {
+			if err := receive(s.l, s.self, i, before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k := 1; k <= 2; k++ {
+			for _, s := range steps {
+				if err := send(s.l, s.self, i+k, max); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for k := 1; k <= 2; k++ {
+			for _, s := range steps {
+				if err := receive(s.l, s.self, i+k, max); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		i += 3
+	}
+}
+
+// testWrap sends sizes that leave every kind of remainder at a ring's end.
+func testWrap(t *testing.T, make Factory) {
+	a, b := pair(t, make, 8<<10)
+	max := a.MaxPayload()
+	const frames = 5000
+	size := func(i int) int { return i * 37 % (max + 1) }
+	all(t, func() error {
+		for i := range frames {
+			if err := send(a, 0, i, size(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() error {
+		for i := range frames {
+			if err := receive(b, 1, i, size(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// testBackpressure sends far more than fits while nobody reads.
+func testBackpressure(t *testing.T, make Factory) {
+	a, b := pair(t, make, 4<<20)
+	n := a.MaxPayload()
+	frames := 128<<20/n + 1 // more than socket buffers grow to
+	sent := func() uint64 { return a.Stats().SentFrames }
+	var blocked, resumed uint64
+	all(t, func() error {
+		for i := range frames {
+			if _, err := a.Reserve(n, soon()); err != nil {
+				return err
+			}
+			if err := a.Commit(tagOf(0, 1, i), soon()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() error {
+		for last := uint64(0); ; last = blocked {
+			time.Sleep(100 * time.Millisecond)
+			if blocked = sent(); blocked == last {
+				break
+			}
+		}
+		for i := range frames {
+			f, err := b.Next(soon())
+			if err != nil {
+				return err
+			}
+			if f.Tag != tagOf(0, 1, i) || len(f.Payload) != n {
+				t.Errorf("frame %d has tag %+v and %d bytes", i, f.Tag, len(f.Payload))
+			}
+			b.Release()
+		}
+		resumed = sent()
+		return nil
+	})
+	if blocked < 2 || blocked >= uint64(frames) || resumed < blocked {
+		t.Errorf("%d of %d frames were sent before anyone read, %d after", blocked, frames, resumed)
+	}
+}
+
+func testDeadlines(t *testing.T, make Factory) {
+	a, b := pair(t, make, smallLink)
+	const wait = 60 * time.Millisecond
+	check := func(start time.Time) {
+		t.Helper()
+		if d := time.Since(start); d < wait || d > wait+200*time.Millisecond {
+			t.Errorf("a deadline of %v took %v", wait, d)
+		}
+	}
+	for range 2 {
+		start := time.Now()
+		_, err := b.Next(start.Add(wait))
+		wantTimeout(t, err, 0)
+		check(start)
+	}
+	// The link is whole after a receive that was too late, and a deadline that
+	// has passed takes what is there.
+	if err := send(a, 0, 7, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(b, 1, 7, 100); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		deadline := time.Now().Add(wait)
+		_, err := a.Reserve(a.MaxPayload(), deadline)
+		if err == nil {
+			err = a.Commit(transport.Tag{}, deadline)
+		}
+		if err != nil {
+			wantTimeout(t, err, 1)
+			check(deadline.Add(-wait))
+			return
+		}
+	}
+}
+
+// blockBoth starts a receiver with nothing to read and a sender with no room,
+// and returns their errors once release has been called.
+func blockBoth(t *testing.T, a transport.Link, release func()) (recv, sent error) {
+	t.Helper()
+	type result struct {
+		side string
+		err  error
+		at   time.Time
+	}
+	results := make(chan result, 2)
+	go func() {
+		_, err := a.Next(soon())
+		results <- result{"Next", err, time.Now()}
+	}()
+	go func() {
+		for {
+			_, err := a.Reserve(a.MaxPayload(), soon())
+			if err == nil {
+				err = a.Commit(transport.Tag{}, soon())
+			}
+			if err != nil {
+				results <- result{"Reserve or Commit", err, time.Now()}
+				return
+			}
+		}
+	}()
+	time.Sleep(100 * time.Millisecond)
+	start := time.Now()
+	release()
+	for range 2 {
+		r := <-results
+		if d := r.at.Sub(start); d < 0 || d > 100*time.Millisecond {
+			t.Errorf("%s returned after %v with %v", r.side, d, r.err)
+		}
+		if r.side == "Next" {
+			recv = r.err
+		} else {
+			sent = r.err
+		}
+	}
+	return recv, sent
+}
+
+func testFailWakes(t *testing.T, make Factory) {
+	a, _ := pair(t, make, smallLink)
+	why := errors.New("another link has failed")
+	recv, sent := blockBoth(t, a, func() { a.Fail(why) })
+	if recv != why || sent != why {
+		t.Errorf("Next returned %v, Reserve or Commit %v", recv, sent)
+	}
+	if _, err := a.Reserve(1, soon()); err != why {
+		t.Errorf("Reserve after Fail: %v", err)
+	}
+	if err := a.Commit(transport.Tag{}, soon()); err != why {
+		t.Errorf("Commit after Fail: %v", err)
+	}
+	if _, err := a.Next(soon()); err != why {
+		t.Errorf("Next after Fail: %v", err)
+	}
+	a.Fail(errors.New("a later failure"))
+	if _, err := a.Next(soon()); err != why {
+		t.Errorf("Next after a second Fail: %v", err)
+	}
+}
+
+func testCloseWakes(t *testing.T, make Factory) {
+	a, b := pair(t, make, smallLink)
+	recv, sent := blockBoth(t, a, func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if recv != transport.ErrClosed || sent != transport.ErrClosed {
+		t.Errorf("Next returned %v, Reserve or Commit %v", recv, sent)
+	}
+	a.Release()
+	if _, err := a.Reserve(1, soon()); err != transport.ErrClosed {
+		t.Errorf("Reserve after Close: %v", err)
+	}
+	if err := a.Commit(transport.Tag{}, soon()); err != transport.ErrClosed {
+		t.Errorf("Commit after Close: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	// A peer that is blocked learns of it too.
+	for {
+		if _, err := b.Next(soon()); err != nil {
+			wantPeerGone(t, err, 0)
+			break
+		}
+		b.Release()
+	}
+}
+
+func testCloseDrains(t *testing.T, make Factory) {
+	a, b := pair(t, make, smallLink)
+	max := a.MaxPayload()
+	for i, n := range []int{max, 0, max} {
+		if err := send(a, 0, i, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	for i, n := range []int{max, 0, max} {
+		if err := receive(b, 1, i, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		_, err := b.Next(soon())
+		wantPeerGone(t, err, 0)
+	}
+	// The sender learns of it as well, at the latest when it finds no room.
+	for {
+		_, err := b.Reserve(max, soon())
+		if err == nil {
+			err = b.Commit(transport.Tag{}, soon())
+		}
+		if err != nil {
+			wantPeerGone(t, err, 0)
+			return
+		}
+	}
+}
+
+// testCloseWithUnread closes a side that has not read what the other sent: what
+// it had sent itself must arrive all the same.
+func testCloseWithUnread(t *testing.T, make Factory) {
+	a, b := pair(t, make, 1<<20)
+	max := a.MaxPayload()
+	for i := range 2 {
+		if err := send(a, 0, i, max); err != nil {
+			t.Fatal(err)
+		}
+		if err := send(b, 1, i, max); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	for i := range 2 {
+		if err := receive(b, 1, i, max); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := b.Next(soon())
+	wantPeerGone(t, err, 0)
+}
+
+func testMisuse(t *testing.T, make Factory) {
+	a, b := pair(t, make, smallLink)
+	if err := a.Commit(transport.Tag{}, soon()); err == nil {
+		t.Error("Commit without Reserve went through")
+	}
+	for _, n := range []int{-1, a.MaxPayload() + 1} {
+		if _, err := a.Reserve(n, soon()); err == nil {
+			t.Errorf("Reserve(%d) went through, MaxPayload is %d", n, a.MaxPayload())
+		}
+	}
+	b.Release() // nothing is held: no effect
+	// A reservation that is not committed is forgotten by the next one.
+	if _, err := a.Reserve(500, soon()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if err := send(a, 0, i, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Next(soon()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Next(soon()); err == nil {
+		t.Error("Next went through with a frame not released")
+	}
+	b.Release()
+	if err := receive(b, 1, 1, 10); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testNothingLeft opens and closes meshes, some with frames in flight.
+func testNothingLeft(t *testing.T, make Factory) {
+	before := measure(t)
+	for i := range 5 {
+		links := make(t, 3, smallLink)
+		if i%2 == 0 {
+			if err := send(links[0][1], 0, 0, 100); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := links[2][1].Reserve(10, soon()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeAll(t, links)
+	}
+	settle(t, before)
+}
+
+// testWindow holds a link to the memory it was given.
+func testWindow(t *testing.T, make Factory) {
+	for _, linkBytes := range []int{4096, 10_000, 64 << 10, 1<<20 + 5} {
+		before := mem.Stats()[mem.Window].Live
+		links := make(t, 2, linkBytes)
+		got := mem.Stats()[mem.Window].Live - before
+		// Both ends live in this process, so twice a link's bytes at most.
+		if got <= 0 || got > 2*int64(linkBytes) {
+			t.Errorf("two links of %d bytes use %d", linkBytes, got)
+		}
+		if least := linkBytes/8 - 1200; links[0][1].MaxPayload() < least {
+			t.Errorf("a link of %d bytes has frames of %d bytes only", linkBytes, links[0][1].MaxPayload())
+		}
+		closeAll(t, links)
+	}
+}

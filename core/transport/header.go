@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// HeaderSize is the size of a frame's header. A frame of n payload bytes costs
+// HeaderSize+n bytes on a wire; that is what LinkStats counts for every kind of
+// link. In a ring or in staging memory a frame takes 64 bytes more than its
+// payload rounded up to 64, with the header in the last HeaderSize of those 64,
+// so header and payload are one run of bytes and the payload is aligned.
+//
+// The header, little-endian:
+//
+//	 0  u32  magic "SARF"
+//	 4  u8   version
+//	 5  u8   Tag.Kind
+//	 6  u8   Tag.Dir
+//	 7  u8   zero
+//	 8  u32  payload bytes, at most what the two sides agreed on
+//	12  u32  Tag.Comm
+//	16  u64  Tag.Seq
+//	24  u16  Tag.Flags
+//	26  u16  Tag.Round
+//	28  u32  Tag.Chunk
+const HeaderSize = 32
+
+// Align is the alignment of payloads.
+const Align = 64
+
+// MaxFrame bounds a payload whatever the size of a link.
+const MaxFrame = 1 << 30
+
+const (
+	frameMagic   = 'S' | 'A'<<8 | 'R'<<16 | 'F'<<24
+	frameVersion = 1
+)
+
+// PutHeader writes the header of a frame of n payload bytes into b[:HeaderSize].
+func PutHeader(b []byte, tag Tag, n int) {
+	_ = b[HeaderSize-1]
+	le := binary.LittleEndian
+	le.PutUint32(b[0:], frameMagic)
+	b[4], b[5], b[6], b[7] = frameVersion, tag.Kind, tag.Dir, 0
+	le.PutUint32(b[8:], uint32(n))
+	le.PutUint32(b[12:], tag.Comm)
+	le.PutUint64(b[16:], tag.Seq)
+	le.PutUint16(b[24:], tag.Flags)
+	le.PutUint16(b[26:], tag.Round)
+	le.PutUint32(b[28:], tag.Chunk)
+}
+
+// ParseHeader reads a header that came from peer and returns the tag and the
+// size of the payload. Anything else than a frame of this version with at most
+// maxPayload bytes is a *FrameError.
+func ParseHeader(b []byte, peer, maxPayload int) (Tag, int, error) {
+	bad := func(format string, args ...any) (Tag, int, error) {
+		return Tag{}, 0, &FrameError{Peer: peer, Detail: fmt.Sprintf(format, args...)}
+	}
+	if len(b) < HeaderSize {
+		return bad("header of %d bytes, %d expected", len(b), HeaderSize)
+	}
+	le := binary.LittleEndian
+	if m := le.Uint32(b); m != frameMagic {
+		return bad("magic %#08x, %#08x expected", m, frameMagic)
+	}
+	if b[4] != frameVersion {
+		return bad("version %d, this side speaks %d: run one version of SAR on every worker", b[4], frameVersion)
+	}
+	if b[7] != 0 {
+		return bad("reserved byte is %#x", b[7])
+	}
+	n := le.Uint32(b[8:])
+	if int64(n) > int64(min(maxPayload, MaxFrame)) {
+		return bad("payload of %d bytes, at most %d are allowed", n, maxPayload)
+	}
+	return Tag{
+		Comm: le.Uint32(b[12:]), Seq: le.Uint64(b[16:]), Kind: b[5], Dir: b[6],
+		Flags: le.Uint16(b[24:]), Round: le.Uint16(b[26:]), Chunk: le.Uint32(b[28:]),
+	}, int(n), nil
+}
