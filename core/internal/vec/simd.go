@@ -2,4 +2,29 @@
 
 package vec
 
-func simdTables() []*table { return nil }
+import "simd/archsimd"
+
+//go:generate go run ./gen
+
+func simdTables() []*table {
+	return []*table{
+		{
+			name:      "avx2",
+			available: func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() },
+			f32:       opsF32x8(),
+			f64:       opsF64x4(),
+		},
+		{
+			name:      "avx512",
+			available: archsimd.X86.AVX512,
+			f32:       opsF32x16(),
+			f64:       opsF64x8(),
+		},
+	}
+}
+
+// Masks of n lanes are read off these at lanes-n.
+var (
+	ones32 = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
+	ones64 = [8]int64{-1, -1, -1, -1}
+)
