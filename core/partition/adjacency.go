@@ -1,0 +1,178 @@
+package partition
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+
+	"sar/core/mem"
+)
+
+// Undirected is a graph without directions, self loops and repeated edges, as
+// METIS wants it. It holds every edge once, at its smaller end.
+type Undirected struct {
+	ptr   mem.Array[int64] // [n + 1]
+	upper mem.Array[int32] // neighbours above the node, ascending
+}
+
+// NewUndirected reads the edges twice. While it works, and until Free, it
+// holds 4 bytes an edge and 8 a node.
+func NewUndirected(edges Edges) (u *Undirected, err error) {
+	n := edges.NumNodes()
+	if n > math.MaxInt32 {
+		return nil, fmt.Errorf("undirected adjacency of %d nodes: at most %d are supported", n, math.MaxInt32)
+	}
+	u = new(Undirected)
+	defer func() {
+		if err != nil {
+			u.Free()
+			u = nil
+		}
+	}()
+	if u.ptr, err = mem.Make[int64](mem.Scratch, int(n)+1); err != nil {
+		return u, err
+	}
+	ptr := u.ptr.Data
+	err = each(edges, func(src, dst []int64) error {
+		for i, a := range src {
+			if b := dst[i]; a != b {
+				ptr[min(a, b)+1]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return u, err
+	}
+	// ptr[a+1] becomes the start of a, and by filling its end
+	var at int64
+	for a := range n {
+		ptr[a+1], at = at, at+ptr[a+1]
+	}
+	if u.upper, err = mem.Make[int32](mem.Scratch, int(at)); err != nil {
+		return u, err
+	}
+	upper := u.upper.Data
+	err = each(edges, func(src, dst []int64) error {
+		for i, a := range src {
+			if b := dst[i]; a != b {
+				k := ptr[min(a, b)+1]
+				if k >= at {
+					return fmt.Errorf("the graph gave other edges when it was read again")
+				}
+				upper[k] = int32(max(a, b))
+				ptr[min(a, b)+1]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return u, err
+	}
+	if n > 0 && ptr[n] != at {
+		return u, fmt.Errorf("the graph gave other edges when it was read again")
+	}
+	u.dedup()
+	return u, nil
+}
+
+// dedup sorts the neighbours of each node, in parallel, and drops repetitions.
+func (u *Undirected) dedup() {
+	ptr, upper := u.ptr.Data, u.upper.Data
+	threads := runtime.GOMAXPROCS(0)
+	var wg sync.WaitGroup
+	for t := range threads {
+		// nodes whose last slots are in the t-th part of the slots
+		node := func(t int) int {
+			if t == threads {
+				return len(ptr) - 1
+			}
+			return max(0, sort.Search(len(ptr), func(i int) bool { return ptr[i] > int64(len(upper)*t/threads) })-1)
+		}
+		lo, hi := node(t), node(t+1)
+		wg.Go(func() {
+			for a := lo; a < hi; a++ {
+				slices.Sort(upper[ptr[a]:ptr[a+1]])
+			}
+		})
+	}
+	wg.Wait()
+	var kept, begin int64
+	for a := range len(ptr) - 1 {
+		end := ptr[a+1]
+		for k := begin; k < end; k++ {
+			if k == begin || upper[k] != upper[k-1] {
+				upper[kept] = upper[k]
+				kept++
+			}
+		}
+		begin, ptr[a+1] = end, kept
+	}
+	u.upper.Data = upper[:kept]
+}
+
+// NumNodes is the number of nodes.
+func (u *Undirected) NumNodes() int { return max(0, len(u.ptr.Data)-1) }
+
+// Len is the length of adjncy: every edge counts at both ends.
+func (u *Undirected) Len() int64 { return 2 * int64(len(u.upper.Data)) }
+
+// Free releases the graph.
+func (u *Undirected) Free() {
+	u.ptr.Free()
+	u.upper.Free()
+}
+
+// Fill writes the adjacency into the caller's arrays, xadj [n + 1] and
+// adjncy [Len()]: the neighbours of a are adjncy[xadj[a]:xadj[a+1]], ascending.
+// It takes no memory. The graph is not changed.
+func Fill[I int32 | int64](u *Undirected, xadj []int64, adjncy []I) error {
+	n := u.NumNodes()
+	if len(xadj) != n+1 || int64(len(adjncy)) != u.Len() {
+		return fmt.Errorf("adjacency of %d nodes with %d entries: xadj has %d numbers, expected %d; adjncy has %d, expected %d",
+			n, u.Len(), len(xadj), n+1, len(adjncy), u.Len())
+	}
+	clear(xadj)
+	ptr, upper := u.ptr.Data, u.upper.Data
+	for a := range n {
+		xadj[a+1] += ptr[a+1] - ptr[a]
+		for _, b := range upper[ptr[a]:ptr[a+1]] {
+			xadj[b+1]++
+		}
+	}
+	var at int64
+	for a := range n { // xadj[a+1] becomes the start of a, and by filling its end
+		xadj[a+1], at = at, at+xadj[a+1]
+	}
+	// a's smaller neighbours all come before a's own turn, in ascending order
+	for a := range n {
+		for _, b := range upper[ptr[a]:ptr[a+1]] {
+			adjncy[xadj[b+1]] = I(a)
+			xadj[b+1]++
+			adjncy[xadj[a+1]] = I(b)
+			xadj[a+1]++
+		}
+	}
+	return nil
+}
+
+// Adjacency is the undirected graph in arrays of their own, which the caller
+// frees. Its peak is 4 bytes an edge, 4 an entry of adjncy, 16 a node.
+func Adjacency(edges Edges) (xadj mem.Array[int64], adjncy mem.Array[int32], err error) {
+	u, err := NewUndirected(edges)
+	if err != nil {
+		return xadj, adjncy, err
+	}
+	defer u.Free()
+	if xadj, err = mem.Make[int64](mem.Scratch, u.NumNodes()+1); err != nil {
+		return xadj, adjncy, err
+	}
+	if adjncy, err = mem.Make[int32](mem.Scratch, int(u.Len())); err != nil {
+		xadj.Free()
+		return xadj, adjncy, err
+	}
+	return xadj, adjncy, Fill(u, xadj.Data, adjncy.Data)
+}

@@ -1,0 +1,131 @@
+package partition
+
+import (
+	"fmt"
+	"strings"
+
+	"sar/core/mem"
+)
+
+// Report says what an assignment costs. Edges are directed, as the graph gives
+// them; an edge belongs to the part of its destination.
+type Report struct {
+	Parts           int     `json:"parts"`
+	EdgeCut         int64   `json:"edge_cut"`          // edges between different parts
+	EdgeCutFraction float64 `json:"edge_cut_fraction"` // of all edges; 0 where there are none
+	Nodes           []int64 `json:"nodes"`             // [parts]
+	Edges           []int64 `json:"edges"`             // [parts] in-edges
+	// Largest part over the mean, 1 where there is nothing to divide.
+	NodeBalance float64 `json:"node_balance"`
+	EdgeBalance float64 `json:"edge_balance"`
+	// Boundary[p][q] is the number of distinct nodes of q that p reads: the rows
+	// that travel from q to p whenever p aggregates. Boundary[p][p] is 0.
+	Boundary [][]int64 `json:"boundary"`
+}
+
+// Quality measures an assignment, one part of 0..parts-1 for each node. It
+// takes 8 bytes a node and reads the edges once per 64 parts.
+func Quality(edges Edges, assignment []int32, parts int) (Report, error) {
+	r := Report{Parts: parts}
+	if err := checkParts(parts); err != nil {
+		return r, err
+	}
+	n := edges.NumNodes()
+	if int64(len(assignment)) != n {
+		return r, fmt.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), n)
+	}
+	r.Nodes, r.Edges, r.Boundary = make([]int64, parts), make([]int64, parts), make([][]int64, parts)
+	for p := range parts {
+		r.Boundary[p] = make([]int64, parts)
+	}
+	for i, p := range assignment {
+		if p < 0 || int(p) >= parts {
+			return r, fmt.Errorf("node %d is assigned to part %d; expected one in [0, %d)", i, p, parts)
+		}
+		r.Nodes[p]++
+	}
+	// bit p of readers[u]: part first+p reads u
+	readers, err := mem.Make[uint64](mem.Scratch, int(n))
+	if err != nil {
+		return r, err
+	}
+	defer readers.Free()
+	for first := 0; first < parts; first += 64 {
+		if first > 0 {
+			clear(readers.Data)
+		}
+		err := each(edges, func(src, dst []int64) error {
+			for i, u := range src {
+				q, p := assignment[u], assignment[dst[i]]
+				if first == 0 {
+					r.Edges[p]++
+					if p != q {
+						r.EdgeCut++
+					}
+				}
+				// a part below first wraps around to a large number
+				if bit := uint(int(p) - first); p != q && bit < 64 && readers.Data[u]>>bit&1 == 0 {
+					readers.Data[u] |= 1 << bit
+					r.Boundary[p][q]++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return r, err
+		}
+	}
+	if m := edges.NumEdges(); m > 0 {
+		r.EdgeCutFraction = float64(r.EdgeCut) / float64(m)
+	}
+	r.NodeBalance, r.EdgeBalance = balance(r.Nodes), balance(r.Edges)
+	return r, nil
+}
+
+func balance(sizes []int64) float64 {
+	var sum, most int64
+	for _, s := range sizes {
+		sum += s
+		most = max(most, s)
+	}
+	if sum == 0 {
+		return 1
+	}
+	return float64(most) * float64(len(sizes)) / float64(sum)
+}
+
+// String is a table for people. Its columns of boundary rows are the peers
+// that a part reads from, left out where there are more than 16 parts.
+func (r Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "edge cut %d (%.1f %% of the edges), balance of nodes %.3f, of in-edges %.3f\n",
+		r.EdgeCut, 100*r.EdgeCutFraction, r.NodeBalance, r.EdgeBalance)
+	pairs := r.Parts <= 16
+	fmt.Fprintf(&b, "%5s %12s %13s %13s", "part", "nodes", "in-edges", "boundary rows")
+	if pairs {
+		b.WriteString("   of which from")
+		for q := range r.Parts {
+			fmt.Fprintf(&b, " %9d", q)
+		}
+	}
+	b.WriteByte('\n')
+	for p := range r.Parts {
+		var rows int64
+		for _, n := range r.Boundary[p] {
+			rows += n
+		}
+		fmt.Fprintf(&b, "%5d %12d %13d %13d", p, r.Nodes[p], r.Edges[p], rows)
+		if pairs {
+			b.WriteString(strings.Repeat(" ", len("   of which from")))
+			for q, n := range r.Boundary[p] {
+				if q == p {
+					fmt.Fprintf(&b, " %9s", "-")
+				} else {
+					fmt.Fprintf(&b, " %9d", n)
+				}
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
