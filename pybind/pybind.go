@@ -1,12 +1,50 @@
-// Package pybind is the face that Python sees through gopy.
+// Package pybind is the face of the engine that Python sees through gopy:
+// objects, numbers, strings and errors. Tensors go through the C ABI, which the
+// blank import links into the same extension, and so into the same Go runtime.
+//
+// gopy does not survive a panic: what can fail returns an error.
 package pybind
 
 import (
-	_ "sar/capi/export"
+	"encoding/json"
+	"runtime"
+	"runtime/debug"
+
+	"sar/capi/export"
 )
 
 // Version is the version of the engine.
-func Version() string { return "0.1.0" }
+func Version() string { return export.Version }
 
-// Doctor x
-func Doctor() (string, error) { return "{}", nil }
+// SIMD is what kernels use: "scalar", "avx2" or "avx512".
+func SIMD() string { return export.SIMD() }
+
+// MemoryStats is JSON: {"purpose": {"live": bytes, "peak": bytes}, .., "total": ..}.
+func MemoryStats() (string, error) { return text(export.MemoryStats()) }
+
+// Doctor is JSON that describes the engine and its process: version, go, simd,
+// threads, cpus, heap_bytes, modules {path: version}.
+func Doctor() (string, error) {
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
+	modules := map[string]string{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			modules[m.Path] = m.Version
+		}
+	}
+	return text(map[string]any{
+		"version":    export.Version,
+		"go":         runtime.Version(),
+		"simd":       export.SIMD(),
+		"threads":    export.Threads(),
+		"cpus":       runtime.NumCPU(),
+		"heap_bytes": heap.HeapSys,
+		"modules":    modules,
+	})
+}
+
+func text(v any) (string, error) {
+	b, err := json.Marshal(v)
+	return string(b), err
+}

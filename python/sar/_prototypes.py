@@ -1,0 +1,110 @@
+"""``sar.h`` as ctypes sees it: DLTensor, the error struct and the signature of every function.
+
+Structs that configure something are passed by whoever fills them (``ctypes.byref``), so their pointers are plain
+addresses here. ``tests/test_abi.py`` holds this table against the header.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+from typing import Any
+
+ABI_VERSION = 1
+
+
+class DLTensor(ct.Structure):
+    """DLPack's ``DLTensor``. ``_keep`` holds what the pointers point at."""
+
+    class Device(ct.Structure):
+        _fields_ = [("device_type", ct.c_int32), ("device_id", ct.c_int32)]
+
+    class DataType(ct.Structure):
+        _fields_ = [("code", ct.c_uint8), ("bits", ct.c_uint8), ("lanes", ct.c_uint16)]
+
+    _fields_ = [
+        ("data", ct.c_void_p),
+        ("device", Device),
+        ("ndim", ct.c_int32),
+        ("dtype", DataType),
+        ("shape", ct.POINTER(ct.c_int64)),
+        ("strides", ct.POINTER(ct.c_int64)),
+        ("byte_offset", ct.c_uint64),
+    ]
+    _keep: Any
+
+
+class ErrorInfo(ct.Structure):
+    """``sar_error_info``."""
+
+    _fields_ = [
+        ("size", ct.c_size_t),
+        ("status", ct.c_int32),
+        ("rank", ct.c_int32),
+        ("message", ct.c_char_p),
+        ("host", ct.c_char_p),
+        ("phase", ct.c_char_p),
+        ("file", ct.c_char_p),
+        ("offset", ct.c_int64),
+        ("minimum", ct.c_int64),
+    ]
+
+
+Progress = ct.CFUNCTYPE(None, ct.c_void_p, ct.c_int64, ct.c_int64)
+
+_status = ct.c_int32
+_i32, _u32, _i64, _u64, _text, _address = ct.c_int32, ct.c_uint32, ct.c_int64, ct.c_uint64, ct.c_char_p, ct.c_void_p
+_handle = ct.c_uint64
+_tensor = ct.POINTER(DLTensor)
+_to_i32, _to_u32, _to_i64, _to_handle = ct.POINTER(_i32), ct.POINTER(_u32), ct.POINTER(_i64), ct.POINTER(_handle)
+# A string to free must come back as the address it has: c_char_p would turn it into bytes.
+_to_string, _string = ct.POINTER(ct.c_void_p), ct.c_void_p
+
+PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    # name: (result, argument, ...)
+    "sar_abi_version": (_u32,),
+    "sar_version": (_text,),
+    "sar_last_error": (_text,),
+    "sar_last_error_info": (None, ct.POINTER(ErrorInfo)),
+    "sar_free_string": (None, _string),
+    "sar_set_num_threads": (_status, _i32),
+    "sar_get_num_threads": (_i32,),
+    "sar_simd": (_text,),
+    "sar_memory_stats": (_status, _to_string),
+    "sar_reset_peaks": (None,),
+    "sar_set_allocator": (_status, _i32),
+    "sar_session_open": (_status, _address, _to_handle),
+    "sar_session_close": (_status, _handle),
+    "sar_session_abort": (_status, _handle, _text),
+    "sar_session_set_window": (_status, _handle, _i64),
+    "sar_session_stats": (_status, _handle, _to_string),
+    "sar_comm_create": (_status, _handle, _text, _to_i32),
+    "sar_all_reduce": (_status, _handle, _i32, _tensor, _i32),
+    "sar_broadcast": (_status, _handle, _i32, _tensor, _i32),
+    "sar_barrier": (_status, _handle, _i32),
+    "sar_all_to_all": (_status, _handle, _i32, _tensor, _tensor, _i32),
+    "sar_exchange_pair": (_status, _handle, _i32, _i32, _tensor, _i32, _tensor),
+    "sar_partition_open": (_status, _text, _i32, _to_handle),
+    "sar_partition_close": (_status, _handle),
+    "sar_partition_info": (_status, _handle, _to_string),
+    "sar_partition_read": (_status, _handle, _i32, _text, _tensor),
+    "sar_partition_count_edges": (_status, _handle, _i32, _to_i64),
+    "sar_partition_edges": (_status, _handle, _i32, _tensor, _tensor, _tensor),
+    "sar_dataset_open": (_status, _text, _to_handle),
+    "sar_dataset_close": (_status, _handle),
+    "sar_dataset_info": (_status, _handle, _to_string),
+    "sar_dataset_adjacency": (_status, _handle, _tensor, _tensor, _to_i64),
+    "sar_dataset_assign": (_status, _handle, _text, _i32, _u64, _tensor),
+    "sar_dataset_quality": (_status, _handle, _tensor, _i32, _to_string),
+    "sar_dataset_write": (_status, _handle, _tensor, _i32, _text, _text, _text, Progress, _address),
+    "sar_graph_build": (_status, _handle, _handle, _u32, _to_handle),
+    "sar_graph_from_edges": (_status, _handle, _tensor, _tensor, _tensor, _to_handle),
+    "sar_graph_free": (_status, _handle),
+    "sar_graph_num_relations": (_status, _handle, _to_i32),
+    "sar_graph_relation_info": (_status, _handle, _i32, _address),
+    "sar_graph_boundary": (_status, _handle, _i32, _to_string),
+    "sar_graph_degrees": (_status, _handle, _i32, _i32, _tensor),
+    "sar_aggregate_forward": (_status, _handle, _address, _tensor, _tensor, _tensor, _to_u32),
+    "sar_aggregate_backward": (_status, _handle, _address, _tensor, _tensor, _tensor, _tensor, _tensor),
+    "sar_kernel_spmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
+    "sar_kernel_sddmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
+}

@@ -1,0 +1,72 @@
+"""What SAR raises, beside Python's own ``ValueError``, ``TypeError`` and ``OSError``."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetError",
+    "DeadlineError",
+    "FormatError",
+    "PeerLostError",
+    "RemoteError",
+    "RendezvousError",
+    "ScheduleError",
+]
+
+
+class PeerLostError(RuntimeError):
+    """A worker died, was stopped past the liveness deadline, or was cut off.
+
+    ``rank`` is its rank, ``host`` where it ran, ``phase`` what it was last known to do. ``rank`` is -1, and the
+    others are empty, where they are not known.
+    """
+
+    def __init__(self, message: str = "", rank: int = -1, host: str = "", phase: str = "") -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.host = host
+        self.phase = phase
+
+
+class RemoteError(PeerLostError):
+    """Another worker failed with an error of its own, which the message carries."""
+
+
+class ScheduleError(RuntimeError):
+    """Workers disagree about which operation comes next; the message names both operations and both ranks."""
+
+    def __init__(self, message: str = "", rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class RendezvousError(RuntimeError):
+    """The workers could not meet: the master is unreachable, a port is in use, two workers have one rank."""
+
+    def __init__(self, message: str = "", rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class DeadlineError(TimeoutError):
+    """An operation did not end before its deadline."""
+
+    def __init__(self, message: str = "", rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class FormatError(ValueError):
+    """A partition, tensor or checkpoint file is damaged, at byte ``offset`` of ``file`` (-1 where unknown)."""
+
+    def __init__(self, message: str = "", file: str = "", offset: int = -1) -> None:
+        super().__init__(message)
+        self.file = file
+        self.offset = offset
+
+
+class BudgetError(RuntimeError):
+    """A memory budget cannot be met; ``minimum`` is the smallest, in bytes, that can."""
+
+    def __init__(self, message: str = "", minimum: int = 0) -> None:
+        super().__init__(message)
+        self.minimum = minimum

@@ -1,0 +1,114 @@
+"""Builds the extension: the Go engine, seen by Python through gopy.
+
+gopy writes a Go file (the exports), a pybindgen script (which writes the C
+module) and the Python wrappers; all of it goes to build/_gopy and is compiled
+into one shared object. As gopy drives it, that object would link libpython and
+carry the path of this machine's Python in its rpath; it needs neither. So the
+steps are taken here one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = "sar/pybind"  # the Go package that gopy wraps
+NAME = "sar_engine"  # gopy calls the module _sar_engine
+GENERATED = ROOT / "build" / "_gopy"  # the underscore hides it from "go build ./..."
+
+# The wrappers leave the working directory while they import the module, which
+# needs no such help where it is imported from its package.
+CHDIR = re.compile(r"^(cwd = os\.getcwd\(\)|currentdir = .*|os\.chdir\(.*\))\n", re.MULTILINE)
+COMMAND = re.compile(r"^# gopy gen .*\n", re.MULTILINE)  # with the paths of this machine
+
+
+def run(*command: str, cwd: Path = ROOT) -> None:
+    env = {**os.environ, "GOEXPERIMENT": "simd", "CGO_ENABLED": "1"}
+    for tool, use in (("go", "Go, version 1.26 or newer"), ("gcc", "a C compiler")):
+        if shutil.which(tool) is None and not (tool == "gcc" and os.environ.get("CC")):
+            raise SystemExit(f"building sar needs {use}: {tool} is not on the PATH. A wheel needs neither.")
+    done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed in {cwd}:\n{done.stdout}")
+
+
+def edit(path: Path, pattern: re.Pattern[str], expect: int) -> None:
+    """Deletes what matches, and fails where gopy's output is not as it was when this was written."""
+    text, found = pattern.subn("", path.read_text())
+    if found != expect:
+        raise SystemExit(
+            f"{path}: {found} matches of {pattern.pattern!r} in place of {expect}: has the version of gopy changed?"
+        )
+    path.write_text(text)
+
+
+def build_engine(target: Path, module: str) -> None:
+    """Builds the extension and its wrappers into target, the directory of the package sar._ext."""
+    shutil.rmtree(GENERATED, ignore_errors=True)
+    GENERATED.mkdir(parents=True)
+    run("go", "tool", "gopy", "gen", f"-vm={sys.executable}", f"-output={GENERATED}", f"-name={NAME}",
+        "-no-make", "-package-prefix=.", PACKAGE)
+    source = GENERATED / f"{NAME}.go"
+    # The interpreter that loads the extension brings Python's symbols.
+    edit(source, re.compile(r"^#cgo LDFLAGS:.*\n", re.MULTILINE), 1)
+    wrappers = [GENERATED / "pybind.py", GENERATED / "go.py"]
+    for wrapper in wrappers:
+        edit(wrapper, CHDIR, 4)
+        edit(wrapper, COMMAND, 1)
+    run("go", "tool", "goimports", "-w", str(source))
+    # The pybindgen script includes the header of the Go exports.
+    include = sysconfig.get_paths()["include"]
+    run("go", "tool", "cgo", "-objdir", str(GENERATED / "_obj"), "-exportheader", f"{NAME}_go.h", "--",
+        f"-I{include}", source.name, cwd=GENERATED)
+    run(sys.executable, "build.py", cwd=GENERATED)
+    built = GENERATED / module
+    run("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", str(built),
+        f"./{GENERATED.relative_to(ROOT)}")
+    target.mkdir(parents=True, exist_ok=True)
+    for old in target.glob("*.so"):
+        old.unlink()
+    for path in [*wrappers, built]:
+        # Replaced, not overwritten: a process may have the old object mapped.
+        new = target / (path.name + ".new")
+        shutil.copyfile(path, new)
+        new.replace(target / path.name)
+    (target / "__init__.py").write_text('"""The engine. Generated; sar._native loads it."""\n')
+
+
+class BuildEngine(build_ext):
+    """Has Go build the one extension that there is, in place or into the wheel."""
+
+    def run(self) -> None:
+        for extension in self.extensions:
+            path = Path(self.get_ext_fullpath(extension.name)).resolve()
+            build_engine(path.parent, path.name)
+
+
+class Wheel(bdist_wheel):
+    """Names the oldest glibc that the extension runs with, in place of "linux"."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        python, abi, plat = super().get_tag()
+        built = GENERATED / f"_{NAME}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        if plat.startswith("linux_") and built.exists():
+            minors = [int(m) for m in re.findall(rb"GLIBC_2\.(\d+)", built.read_bytes())]
+            if minors:
+                plat = f"manylinux_2_{max(minors)}_{platform.machine()}"
+        return python, abi, plat
+
+
+setup(
+    ext_modules=[Extension(f"sar._ext._{NAME}", sources=[])],
+    cmdclass={"build_ext": BuildEngine, "bdist_wheel": Wheel},
+)
