@@ -1,0 +1,205 @@
+// Package archtest holds the module to its architecture: who may import whom.
+package archtest
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "sar"
+
+// allowed are the only imports inside the module. A component is a directory
+// with all below it that is not a component of its own; within one, imports are
+// free. What a component may use it need not use.
+var allowed = map[string][]string{
+	"core/internal/vec": {},
+	"core/mem":          {},
+	"core/graph":        {"core/mem"},
+	"core/kernel":       {"core/mem", "core/internal/vec"},
+	"core/transport":    {"core/mem"},
+	"core/comm":         {"core/transport", "core/mem", "core/internal/vec"},
+	"core/exchange":     {"core/graph", "core/kernel", "core/comm", "core/mem"},
+	"core/store":        {"core/graph", "core/mem"},
+	"core/partition":    {"core/graph", "core/mem"},
+	"core/session": {"core/exchange", "core/kernel", "core/graph", "core/comm", "core/transport",
+		"core/store", "core/partition", "core/mem", "core/internal/vec"},
+	"core/archtest": {},
+	"capi":          {"core/session", "core/transport"},
+	"pybind":        {"core/session", "capi/export"},
+}
+
+// cgo may be used below these directories only.
+var cgo = []string{"capi"}
+
+func under(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }
+
+// component is the longest entry of the table that holds dir, "" if none does.
+func component(dir string) string {
+	best := ""
+	for c := range allowed {
+		if under(dir, c) && len(c) > len(best) {
+			best = c
+		}
+	}
+	return best
+}
+
+// forTests adds what the allowed components may use themselves: a test has to
+// make the things that its package is handed, such as a link for a communicator.
+func forTests(list []string) []string {
+	out := map[string]bool{}
+	var add func([]string)
+	add = func(list []string) {
+		for _, c := range list {
+			if !out[c] {
+				out[c] = true
+				add(allowed[component(c)])
+			}
+		}
+	}
+	add(list)
+	return slices.Sorted(maps.Keys(out))
+}
+
+// violations reads every Go file below root, whatever its build tags.
+func violations(root string) (found []string, files int, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			// the directories that the go command passes over, and what builds leave
+			skip := rel != "." && strings.ContainsAny(d.Name()[:1], "._") || d.Name() == "testdata" || rel == "build"
+			if skip {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		files++
+		bad, err := check(path, rel)
+		found = append(found, bad...)
+		return err
+	})
+	return found, files, err
+}
+
+func check(path, rel string) (found []string, err error) {
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, err
+	}
+	dir := rel[:max(0, strings.LastIndexByte(rel, '/'))]
+	own := component(dir)
+	list := allowed[own]
+	if strings.HasSuffix(rel, "_test.go") {
+		list = forTests(list)
+	}
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if name == "C" && !slices.ContainsFunc(cgo, func(c string) bool { return under(dir, c) }) {
+			found = append(found, fmt.Sprintf("%s uses cgo; only %v may", rel, cgo))
+		}
+		if !under(name, module) {
+			continue
+		}
+		target := strings.TrimPrefix(strings.TrimPrefix(name, module), "/")
+		switch {
+		case own == "":
+			found = append(found, fmt.Sprintf("%s imports %s, and no line of the table in core/archtest says what %q may import", rel, name, dir))
+		case component(target) == own:
+		case !slices.ContainsFunc(list, func(c string) bool { return under(target, c) }):
+			found = append(found, fmt.Sprintf("%s imports %s; %s may import %v of the module", rel, name, own, list))
+		}
+	}
+	return found, nil
+}
+
+func TestImports(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	found, files, err := violations(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 10 {
+		t.Fatalf("only %d Go files found below %s", files, root)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+}
+
+// TestCheckFinds makes sure that the test above can fail.
+func TestCheckFinds(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"core/graph/a.go":             `package graph; import ("fmt"; "sar/core/mem"; "golang.org/x/sys/unix")`,
+		"core/graph/b.go":             `package graph; import _ "sar/core/kernel"`,
+		"core/graph/sub/c.go":         `package sub; import ("sar/core/graph"; "sar/core/comm")`,
+		"core/comm/d_test.go":         `package comm; import ("sar/core/transport/inproc"; "sar/core/graph")`,
+		"core/exchange/e.go":          `package exchange; import "sar/core/transport"`,
+		"core/exchange/e_test.go":     `package exchange; import "sar/core/transport/inproc"`,
+		"core/mem/f.go":               `package mem; import "C"`,
+		"capi/export/g.go":            `package main; import ("C"; "sar/core/session"; "sar/core/mem")`,
+		"pybind/h.go":                 `package pybind; import (_ "sar/capi/export"; _ "sar/capi/libsar")`,
+		"core/new/i.go":               `package new; import "sar/core/mem"`,
+		"core/store/testdata/skip.go": `package broken; import "sar/core/session"`,
+		"build/_gopy/skip.go":         `package broken; import "sar/core/session"`,
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, files, err := violations(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"capi/export/g.go imports sar/core/mem;",
+		"core/comm/d_test.go imports sar/core/graph;",
+		"core/exchange/e.go imports sar/core/transport; core/exchange may import [core/graph core/kernel core/comm core/mem]",
+		"core/graph/b.go imports sar/core/kernel; core/graph may import [core/mem]",
+		"core/graph/sub/c.go imports sar/core/comm;",
+		"core/mem/f.go uses cgo",
+		"core/new/i.go imports sar/core/mem, and no line",
+		"pybind/h.go imports sar/capi/libsar;",
+	}
+	slices.Sort(found)
+	if len(found) != len(want) || files != 10 {
+		t.Fatalf("%d files, found\n%s", files, strings.Join(found, "\n"))
+	}
+	for i := range want {
+		if !strings.HasPrefix(found[i], want[i]) {
+			t.Errorf("found %q, expected %q", found[i], want[i])
+		}
+	}
+}
