@@ -42,28 +42,29 @@ func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Rel
 			rels = nil
 		}
 	}()
+	from := &origin{book, rank, src, max(1, opts.Threads)}
 	for i := range book.EdgeTypes {
-		r, err := newRelation(book, rank, i)
+		r, err := newRelation(from, i)
 		if r != nil {
 			rels = append(rels, r)
 		}
 		if err != nil {
 			return rels, err
 		}
-		r.source, r.threads = src, max(1, opts.Threads)
 	}
-	if err := fill(loc, src, rels); err != nil {
+	if err := fill(loc, from, rels); err != nil {
 		return rels, err
 	}
 	if opts.EdgeOrder {
-		return rels, edgeOrder(loc, src, rels)
+		return rels, edgeOrder(loc, from, rels)
 	}
 	return rels, nil
 }
 
-func newRelation(book *Book, rank, index int) (*Relation, error) {
+func newRelation(from *origin, index int) (*Relation, error) {
+	book, rank := from.book, from.rank
 	et := book.EdgeTypes[index]
-	r := &Relation{Type: et, Rank: rank, Parts: book.Parts, book: book, index: index}
+	r := &Relation{Type: et, Rank: rank, Parts: book.Parts, origin: from, index: index}
 	var err error
 	if r.SrcType, err = book.NodeType(et.Src); err != nil {
 		return nil, fmt.Errorf("edge type %s: %w", et, err)
@@ -77,8 +78,8 @@ func newRelation(book *Book, rank, index int) (*Relation, error) {
 	return r, err
 }
 
-func fill(loc *locals, src EdgeSource, rels []*Relation) error {
-	s, err := newScan(loc, src, rels)
+func fill(loc *locals, from *origin, rels []*Relation) error {
+	s, err := newScan(loc, from.source, rels)
 	if err != nil {
 		return err
 	}
@@ -110,10 +111,10 @@ func fill(loc *locals, src EdgeSource, rels []*Relation) error {
 		if r.Col, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
 			return err
 		}
-		if err := transpose(compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, r.threads); err != nil {
+		if err := transpose(compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, from.threads); err != nil {
 			return err
 		}
-		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, r.threads); err != nil {
+		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, from.threads); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -138,9 +139,19 @@ func TestErrors(t *testing.T) {
 	if err := EdgeOrder(rels...); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rels {
+	other, err := Build(book, 0, s, BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := Build(book, 0, s, BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, EdgeOrder(other[0], third[1]), "not built together")
+	for _, r := range slices.Concat(rels, other, third) {
 		r.Free()
 	}
+	expect(t, rels[0].EdgeOrder(), "no source of edges")
 
 	maxEdges = 1
 	_, err = Build(book, 0, s, BuildOptions{})

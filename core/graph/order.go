@@ -26,21 +26,21 @@ func EdgeOrder(rels ...*Relation) error {
 	if len(todo) == 0 {
 		return nil
 	}
-	src, book, rank := todo[0].source, todo[0].book, todo[0].Rank
+	from := todo[0].origin
 	for _, r := range todo {
-		if r.source == nil {
-			return fmt.Errorf("edge order of %s: the relation has no source of edges", r.Type)
+		if r.origin == nil {
+			return fmt.Errorf("edge order of %s: the relation has no source of edges; was it freed?", r.Type)
 		}
-		if r.source != src || r.book != book || r.Rank != rank {
+		if r.origin != from {
 			return fmt.Errorf("edge order of %s and %s together: they were not built together", todo[0].Type, r.Type)
 		}
 	}
-	loc, err := newLocals(book, rank, src)
+	loc, err := newLocals(from.book, from.rank, from.source)
 	if err != nil {
 		return err
 	}
 	defer loc.free()
-	return edgeOrder(loc, src, todo)
+	return edgeOrder(loc, from, todo)
 }
 
 // orderer is the making of the edge order of one relation.
@@ -51,8 +51,8 @@ type orderer struct {
 	last int64
 }
 
-func edgeOrder(loc *locals, src EdgeSource, rels []*Relation) (err error) {
-	s, err := newScan(loc, src, rels)
+func edgeOrder(loc *locals, from *origin, rels []*Relation) (err error) {
+	s, err := newScan(loc, from.source, rels)
 	if err != nil {
 		return err
 	}
@@ -110,17 +110,17 @@ func edgeOrder(loc *locals, src EdgeSource, rels []*Relation) (err error) {
 		}
 		csc := compressed{ptr: r.ColPtr.Data, idx: work[i].rows.Data, val: r.ColEdge.Data}
 		csr := compressed{ptr: r.RowPtr.Data, val: r.RowEdge.Data}
-		if err := transpose(csc, csr, r.threads); err != nil {
+		if err := transpose(csc, csr, from.threads); err != nil {
 			return err
 		}
 		work[i].rows.Free()
 		csr.idx, csc.idx = r.Col.Data, nil
-		if err := transpose(csr, csc, r.threads); err != nil {
+		if err := transpose(csr, csc, from.threads); err != nil {
 			return err
 		}
 	}
 	for _, r := range rels {
-		r.ordered, r.source = true, nil
+		r.ordered, r.origin = true, nil
 	}
 	return nil
 }

@@ -43,15 +43,21 @@ type Relation struct {
 	// source row i. Filled by the session.
 	OutDegree mem.Array[int64]
 
-	// What it takes to make edge positions on demand. source is nil once they
+	// What it takes to make edge positions on demand. origin is nil once they
 	// are made.
-	source  EdgeSource
-	book    *Book
-	index   int // in book.EdgeTypes
-	threads int
+	origin  *origin
+	index   int // in Book.EdgeTypes
 	ids     idSummary
 	digest  uint64
 	ordered bool
+}
+
+// origin is what the relations of one Build share.
+type origin struct {
+	book    *Book
+	rank    int
+	source  EdgeSource
+	threads int
 }
 
 // Halo is the boundary rows that one peer owns: columns [Begin, End).
@@ -105,5 +111,5 @@ func (r *Relation) Free() {
 	for i := range r.Send {
 		r.Send[i].Free()
 	}
-	r.source, r.ordered = nil, false
+	r.origin, r.ordered = nil, false
 }
