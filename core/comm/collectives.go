@@ -1,0 +1,234 @@
+package comm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// collective runs f as one operation of the communicator.
+func (c *Communicator) collective(kind Kind, f func(op *Op) error) error {
+	op, err := c.Begin(kind, None)
+	if err != nil {
+		return err
+	}
+	return op.End(f(op))
+}
+
+// up is the rank that is r places after this one, around the circle.
+func (c *Communicator) up(r int) int { return (c.Rank() + r) % c.World() }
+
+// down is the rank that is r places before this one.
+func (c *Communicator) down(r int) int { return (c.Rank() - r + c.World()) % c.World() }
+
+// Barrier returns once every rank has called it. Steps: log2(P). Bytes: log2(P)
+// empty frames per rank.
+func (c *Communicator) Barrier() error {
+	return c.collective(KindBarrier, func(op *Op) error {
+		for round, d := 0, 1; d < c.World(); round, d = round+1, 2*d {
+			if err := op.Send(c.up(d), 0, round, 0, nil); err != nil {
+				return err
+			}
+			if _, err := op.Next(c.down(d), round, 0); err != nil {
+				return err
+			}
+			op.Release(c.down(d))
+		}
+		return nil
+	})
+}
+
+// Up to flatBytes the root of a broadcast and every rank of an all-reduce send
+// the whole to everyone: one step. Beyond, bandwidth counts for more.
+const flatBytes = 32 << 10
+
+// Broadcast overwrites buf with the root's. Small ones (flatBytes): 1 step, the
+// root sends P-1 times the bytes. Large ones go along a chain root, root+1, …
+// in frames, each passed on as soon as it is there: the root and everyone but
+// the last send the bytes once, in about bytes/MaxPayload + P-2 steps.
+func (c *Communicator) Broadcast(buf []byte, root int) error {
+	if root < 0 || root >= c.World() {
+		return argumentf("broadcast from rank %d: ranks are 0 to %d", root, c.World()-1)
+	}
+	return c.collective(KindBroadcast, func(op *Op) error {
+		p := c.World()
+		place := (c.Rank() - root + p) % p // in the chain
+		if len(buf) <= min(flatBytes, op.payload-headSize) {
+			if place > 0 {
+				return op.recvStream(root, root, buf, nil)
+			}
+			for r := 1; r < p; r++ {
+				if err := op.sendStream(c.up(r), root, buf); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		switch place {
+		case 0:
+			if p == 1 {
+				return nil
+			}
+			return op.sendStream(c.up(1), root, buf)
+		case p - 1:
+			return op.recvStream(c.down(1), root, buf, nil)
+		}
+		pass := &relay{op: op, to: c.up(1), round: root, buf: buf}
+		return op.recvStream(c.down(1), root, buf, pass.upTo)
+	})
+}
+
+// relay sends the front of buf on while the rest still comes in.
+type relay struct {
+	op        *Op
+	to, round int
+	buf       []byte
+	sent      int
+	chunk     int
+}
+
+// upTo sends what there is of buf[:filled]. Frames are cut as sendStream cuts
+// them, which is also how they arrive.
+func (s *relay) upTo(filled int) error {
+	skip := 0
+	if s.chunk == 0 {
+		skip = headSize
+	}
+	b, err := s.op.Reserve(s.to, skip+filled-s.sent)
+	if err != nil {
+		return err
+	}
+	if skip > 0 {
+		head{size: uint64(len(s.buf))}.put(b)
+	}
+	copy(b[skip:], s.buf[s.sent:filled])
+	if err := s.op.Commit(s.to, 0, s.round, s.chunk); err != nil {
+		return err
+	}
+	s.sent, s.chunk = filled, s.chunk+1
+	return nil
+}
+
+// AllToAll sends send[q] to rank q and fills recv[q] with what comes from it.
+// Sizes may differ from pair to pair; len(recv[q]) here must be len(send[p])
+// on q. Steps: P-1 rounds, in round r to p+r and from p-r. Bytes: what is sent.
+func (c *Communicator) AllToAll(send, recv [][]byte) error {
+	p, me := c.World(), c.Rank()
+	if len(send) != p || len(recv) != p {
+		return argumentf("all-to-all of %d and %d buffers among %d ranks: there must be one for each rank", len(send), len(recv), p)
+	}
+	if len(send[me]) != len(recv[me]) {
+		return argumentf("all-to-all: rank %d sends %d bytes to itself and expects %d", me, len(send[me]), len(recv[me]))
+	}
+	return c.collective(KindAllToAll, func(op *Op) error {
+		copy(recv[me], send[me])
+		return op.Run(func() error {
+			for r := 1; r < p; r++ {
+				if err := op.sendStream(c.up(r), r, send[c.up(r)]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() error {
+			for r := 1; r < p; r++ {
+				if err := op.recvStream(c.down(r), r, recv[c.down(r)], nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// ExchangePair sends to one rank while it receives from another; -1 is nobody,
+// this rank itself is allowed for both. Every rank calls it, and whom a rank
+// sends to must receive from it. Steps: 1. Bytes: what is sent.
+func (c *Communicator) ExchangePair(sendTo int, send []byte, recvFrom int, recv []byte) error {
+	me := c.Rank()
+	for _, q := range []int{sendTo, recvFrom} {
+		if q < -1 || q >= c.World() {
+			return argumentf("pair exchange with rank %d: ranks are 0 to %d, and -1 is nobody", q, c.World()-1)
+		}
+	}
+	if (sendTo == me) != (recvFrom == me) {
+		return argumentf("pair exchange: rank %d is its own partner in one direction only", me)
+	}
+	if sendTo == me && len(send) != len(recv) {
+		return argumentf("pair exchange: rank %d sends %d bytes to itself and expects %d", me, len(send), len(recv))
+	}
+	return c.collective(KindPair, func(op *Op) error {
+		if sendTo == me {
+			copy(recv, send)
+			return nil
+		}
+		return op.Run(func() error {
+			if sendTo < 0 {
+				return nil
+			}
+			return op.sendStream(sendTo, 0, send)
+		}, func() error {
+			if recvFrom < 0 {
+				return nil
+			}
+			return op.recvStream(recvFrom, 0, recv, nil)
+		})
+	})
+}
+
+// maxGather bounds what one rank may hand to AllGather.
+const maxGather = 1 << 30
+
+// AllGather returns everyone's data, by rank; sizes may differ. Steps: P-1
+// rounds. Bytes: P-1 times len(data).
+func (c *Communicator) AllGather(data []byte) ([][]byte, error) {
+	if len(data) > maxGather {
+		return nil, argumentf("all-gather of %d bytes: at most %d", len(data), maxGather)
+	}
+	all := make([][]byte, c.World())
+	all[c.Rank()] = append([]byte{}, data...)
+	err := c.collective(KindAllGather, func(op *Op) error {
+		return op.Run(func() error {
+			for r := 1; r < c.World(); r++ {
+				if err := op.sendStream(c.up(r), r, data); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() error {
+			for r := 1; r < c.World(); r++ {
+				q := c.down(r)
+				err := op.recvSized(q, r, func(size uint64) ([]byte, error) {
+					if size > maxGather {
+						return nil, op.Mismatch(q, fmt.Sprintf("rank %d announces %d bytes, at most %d are allowed", q, size, maxGather))
+					}
+					all[q] = make([]byte, size)
+					return all[q], nil
+				}, nil)
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return all, err
+}
+
+// AllGatherInts returns everyone's values, by rank; lengths may differ.
+func (c *Communicator) AllGatherInts(values ...int64) ([][]int64, error) {
+	var data []byte
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint64(data, uint64(v))
+	}
+	all, err := c.AllGather(data)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]int64, len(all))
+	for r, b := range all {
+		out[r] = make([]int64, len(b)/8)
+		for i := range out[r] {
+			out[r][i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+		}
+	}
+	return out, nil
+}

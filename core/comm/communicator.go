@@ -1,0 +1,347 @@
+package comm
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sar/core/transport"
+)
+
+const maxComms = 1 << 12
+
+// Communicator orders operations and has links of its own. One thread at a
+// time may use it; two communicators may be used at once.
+type Communicator struct {
+	g    *Group
+	id   uint32
+	name string
+
+	mu sync.Mutex
+	schedule
+	active  *Op
+	links   []transport.Link      // by rank; nil at this rank's place, and for World 1
+	carried []transport.LinkStats // by links that Resize has replaced
+	window  int
+	gen     uint32 // of the mesh
+	payload int    // the smallest MaxPayload of any link of any rank
+}
+
+// schedule is a place in the schedule of one communicator.
+type schedule struct {
+	phase
+	// lane is the goroutine that began the operation (a thread of the calling
+	// program has one of its own). Only who waits for whom is read off it.
+	lane    uint64
+	changed time.Duration
+}
+
+func (s *schedule) begin(id uint32, kind Kind, dir Dir) {
+	s.step = step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir}
+	s.Active, s.lane, s.changed = true, lane(), now()
+}
+
+func (s *schedule) end() { s.Active, s.changed = false, now() }
+
+func (s *schedule) state() commState { return commState{s.phase, s.lane} }
+
+// lane is the number of the calling goroutine, which the runtime tells only in
+// the first line of a stack trace: "goroutine 7 [running]:".
+func lane() uint64 {
+	var buf [64]byte
+	line := string(buf[:runtime.Stack(buf[:], false)])
+	n, _, _ := strings.Cut(strings.TrimPrefix(line, "goroutine "), " ")
+	id, _ := strconv.ParseUint(n, 10, 64)
+	return id
+}
+
+// NewCommunicator makes a communicator. Collective: every rank makes the same
+// ones in the same order, with the same window. The window, in bytes, is split
+// evenly over the links to the P-1 peers.
+func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, error) {
+	g.mu.Lock()
+	err := g.failure
+	if g.closed {
+		err = ErrClosed
+	} else if err == nil && g.setup.Active {
+		err = argumentf("communicator %q: another one is being made at this moment; make one after the other", name)
+	} else if err == nil && len(g.comms)+1 >= maxComms {
+		err = argumentf("communicator %q: a group has at most %d", name, maxComms)
+	}
+	if err != nil {
+		g.mu.Unlock()
+		return nil, err
+	}
+	id := uint32(len(g.comms) + 1)
+	g.setup.begin(0, KindCreate, None)
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.setup.end()
+		g.mu.Unlock()
+	}()
+	c := &Communicator{g: g, id: id, name: name, window: windowBytes, carried: make([]transport.LinkStats, g.cfg.World)}
+	if g.cfg.World > 1 {
+		what := fmt.Sprintf("creation of communicator %q with a window of %d bytes", name, windowBytes)
+		if err := g.agree(fmt.Sprintf("create/%d", id), what); err != nil {
+			return nil, err
+		}
+		if err := c.connect(); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	g.comms = append(g.comms, c)
+	err = g.failure
+	g.mu.Unlock()
+	if err != nil { // it came while c was not in the list that fail walks
+		c.failLinks(err)
+		return nil, err
+	}
+	return c, nil
+}
+
+// Resize gives the communicator a window of another size. Collective; no
+// operation may run. Where the new window is too small the old one is restored.
+func (c *Communicator) Resize(windowBytes int) error {
+	op, err := c.Begin(KindCreate, None)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	old, same := c.window, c.window == windowBytes
+	c.mu.Unlock()
+	err = c.g.agree(fmt.Sprintf("resize/%d/%d", c.id, op.seq), fmt.Sprintf("resizing of communicator %q to %d bytes", c.name, windowBytes))
+	if err == nil && !same && c.g.cfg.World > 1 {
+		err = c.remake(windowBytes)
+		if err != nil && c.g.Failure() == nil {
+			if again := c.remake(old); again != nil {
+				return op.End(again)
+			}
+			op.finish()
+			return err
+		}
+	}
+	return op.End(err)
+}
+
+// remake replaces the mesh. Every rank has ended its operations on it.
+func (c *Communicator) remake(windowBytes int) error {
+	c.closeLinks()
+	c.mu.Lock()
+	c.window = windowBytes
+	c.gen++
+	c.mu.Unlock()
+	return c.connect()
+}
+
+// made is what ranks tell each other of a mesh.
+type made struct {
+	Payload int
+	Err     string
+}
+
+// connect makes the mesh of this generation and agrees on what it can carry.
+func (c *Communicator) connect() error {
+	g := c.g
+	links, err := g.mesh(c.id<<16|c.gen&0xffff, c.window/(g.cfg.World-1))
+	mine := made{Payload: math.MaxInt}
+	if err != nil {
+		mine.Err = clip(err.Error())
+	}
+	for _, l := range links {
+		if l != nil {
+			mine.Payload = min(mine.Payload, l.MaxPayload())
+		}
+	}
+	c.mu.Lock()
+	c.links = links
+	c.mu.Unlock()
+	body, _ := json.Marshal(mine) // of a struct of int and string: cannot fail
+	values, meetErr := g.meet(fmt.Sprintf("mesh/%d/%d", c.id, c.gen), body)
+	if err == nil {
+		err = meetErr
+	}
+	for r, v := range values {
+		var theirs made
+		if e := json.Unmarshal(v, &theirs); e != nil && err == nil {
+			err = fmt.Errorf("rank %d sent a damaged answer: %w", r, e)
+		}
+		if theirs.Err != "" && err == nil {
+			err = &RemoteError{Rank: r, Host: g.Endpoint(r).Host, Message: theirs.Err}
+		}
+		mine.Payload = min(mine.Payload, theirs.Payload)
+	}
+	if err == nil && mine.Payload < minPayload {
+		err = argumentf("communicator %q: a window of %d bytes leaves frames of %d bytes, at least %d are needed: enlarge window_bytes", c.name, c.window, mine.Payload, minPayload)
+	}
+	if err != nil {
+		c.closeLinks()
+		return err
+	}
+	c.mu.Lock()
+	c.payload = mine.Payload
+	c.mu.Unlock()
+	return g.usable()
+}
+
+// mesh makes links to every peer, and gives up when the group fails.
+func (g *Group) mesh(id uint32, bytesPerLink int) ([]transport.Link, error) {
+	type result struct {
+		links []transport.Link
+		err   error
+	}
+	ready := make(chan result, 1)
+	go func() {
+		links, err := g.fabric.Mesh(id, bytesPerLink, time.Now().Add(g.cfg.Operation))
+		ready <- result{links, err}
+	}()
+	drop := func() { // what comes too late
+		for _, l := range (<-ready).links {
+			if l != nil {
+				_ = l.Close()
+			}
+		}
+	}
+	select {
+	case r := <-ready:
+		return r.links, r.err
+	case <-g.failed:
+		go drop()
+		return nil, g.Failure()
+	case <-g.done:
+		go drop()
+		return nil, ErrClosed
+	}
+}
+
+// agree meets everyone and compares what each came for.
+func (g *Group) agree(key, what string) error {
+	if g.cfg.World == 1 {
+		return nil
+	}
+	values, err := g.meet(key, []byte(what))
+	if err != nil {
+		return err
+	}
+	for r, v := range values {
+		if string(v) != what {
+			return g.fail(&ScheduleError{Rank: g.cfg.Rank, Peer: r, Mine: what, Theirs: string(v)}, true)
+		}
+	}
+	return nil
+}
+
+// meet gathers a value of every rank. The name of a meeting is used once.
+func (g *Group) meet(key string, value []byte) ([][]byte, error) {
+	deadline := now() + g.cfg.Operation
+	for {
+		var left []int // before asking: who left after the meeting was full did attend
+		for r, p := range g.peers {
+			if p != nil && p.gone() {
+				left = append(left, r)
+			}
+		}
+		reply, err := g.coord.meet(meetRequest{Session: g.session, Rank: g.cfg.Rank, Key: key, Value: value})
+		if e := g.usable(); e != nil {
+			return nil, e
+		}
+		g.frames.Add(uint64(len(reply.Values)))
+		if err == nil && reply.Done {
+			return reply.Values, nil
+		}
+		for _, r := range left {
+			for _, missing := range reply.Missing {
+				if r == missing || r == 0 {
+					return nil, g.lost(r, shutDown)
+				}
+			}
+		}
+		if err != nil {
+			if p := g.peers[0]; p != nil && p.gone() {
+				return nil, g.lost(0, shutDown)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if now() > deadline {
+			peer := 0
+			if len(reply.Missing) > 0 {
+				peer = reply.Missing[0]
+			}
+			e := &DeadlineError{Peer: peer, Op: KindCreate.String(), Seconds: g.cfg.Operation.Seconds()}
+			if g.peers[peer] != nil {
+				e.Phase = g.phaseOf(peer)
+			}
+			return nil, g.fail(e, true)
+		}
+	}
+}
+
+// commName is how messages name a communicator.
+func (g *Group) commName(id uint32) string {
+	if id == 0 {
+		return "the group"
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if int(id) <= len(g.comms) {
+		return fmt.Sprintf("communicator %q", g.comms[id-1].name)
+	}
+	return fmt.Sprintf("communicator %d", id)
+}
+
+// Name is what the communicator was made with.
+func (c *Communicator) Name() string { return c.name }
+
+// Rank is this worker's number.
+func (c *Communicator) Rank() int { return c.g.cfg.Rank }
+
+// World is the number of workers.
+func (c *Communicator) World() int { return c.g.cfg.World }
+
+// Group is whose communicator this is.
+func (c *Communicator) Group() *Group { return c.g }
+
+// MaxPayload is the smallest MaxPayload of any link of any rank, the same
+// number everywhere; for one worker the window.
+func (c *Communicator) MaxPayload() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.g.cfg.World == 1 {
+		return c.window
+	}
+	return c.payload
+}
+
+func (c *Communicator) failLinks(err error) {
+	c.mu.Lock()
+	links := c.links
+	c.mu.Unlock()
+	for _, l := range links {
+		if l != nil {
+			l.Fail(err)
+		}
+	}
+}
+
+func (c *Communicator) closeLinks() {
+	c.mu.Lock()
+	links := c.links
+	for r, l := range links {
+		if l != nil {
+			c.carried[r] = addLinkStats(c.carried[r], l.Stats())
+		}
+	}
+	c.links = nil
+	c.mu.Unlock()
+	for _, l := range links {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package comm
+
+import (
+	"time"
+)
+
+// Config describes this worker and where to meet the others. Zero durations
+// mean the defaults.
+type Config struct {
+	Rank, World int
+	MasterAddr  string // where rank 0 listens; ignored where World is 1
+	MasterPort  int
+	Interface   string        // network interface whose address peers use; "": the route to the master
+	Transport   string        // "shm", "tcp", or "" and "auto": shm on one host, else tcp
+	Advertise   string        // host:port that peers connect to in place of the listener's own
+	Start       time.Duration // for everyone to arrive
+	Liveness    time.Duration // a worker unheard of for so long is lost
+	Operation   time.Duration // for any one operation
+}
+
+// Defaults of Config.
+const (
+	DefaultStart     = 300 * time.Second
+	DefaultLiveness  = 20 * time.Second
+	DefaultOperation = 1800 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Start <= 0 {
+		c.Start = DefaultStart
+	}
+	if c.Liveness <= 0 {
+		c.Liveness = DefaultLiveness
+	}
+	if c.Operation <= 0 {
+		c.Operation = DefaultOperation
+	}
+	return c
+}
+
+func (c Config) check() error {
+	if c.World < 1 {
+		return rendezvousf("world size %d: there must be at least one worker", c.World)
+	}
+	if c.Rank < 0 || c.Rank >= c.World {
+		return rendezvousf("rank %d with world size %d: ranks go from 0 to %d", c.Rank, c.World, c.World-1)
+	}
+	if c.World > maxWorld {
+		return rendezvousf("world size %d is more than %d", c.World, maxWorld)
+	}
+	if c.World > 1 && (c.MasterPort < 1 || c.MasterPort > 65535) {
+		return rendezvousf("master port %d: it must be from 1 to 65535", c.MasterPort)
+	}
+	if c.World > 1 && c.MasterAddr == "" {
+		return rendezvousf("no master address: give every worker the address of rank 0's host")
+	}
+	return nil
+}
+
+// maxWorld bounds what messages of the rendezvous may hold.
+const maxWorld = 4096
+
+// beatEvery is the time between two signs of life.
+func (c Config) beatEvery() time.Duration {
+	return min(500*time.Millisecond, c.Liveness/6)
+}

@@ -1,0 +1,122 @@
+package comm
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// message is what travels on the connection that each pair of ranks keeps for
+// control: a u32 length, little-endian, and JSON.
+type message struct {
+	Type    string
+	Failure failure
+}
+
+const (
+	msgPing = "ping" // a sign of life
+	msgBye  = "bye"  // this rank shuts down in good order
+	msgFail = "fail" // the group has failed
+)
+
+const maxControl = 4 * maxText // JSON escapes at most double, and there are three texts
+
+// tellTime bounds a write to one peer. A peer that reads has room at once.
+const tellTime = 250 * time.Millisecond
+
+// control is one such connection. Its end without a goodbye is the death of
+// the peer's process.
+type control struct {
+	conn net.Conn
+	mu   sync.Mutex // one writer at a time
+}
+
+func (c *control) send(m message) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.conn.SetWriteDeadline(time.Now().Add(tellTime)); err != nil {
+		return err
+	}
+	_, err = c.conn.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
+	return err
+}
+
+func (c *control) receive() (message, error) {
+	var m message
+	var head [4]byte
+	if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+		return m, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > maxControl {
+		return m, fmt.Errorf("control message of %d bytes, at most %d are allowed", n, maxControl)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(c.conn, body); err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(body, &m)
+}
+
+func (c *control) close() { _ = c.conn.Close() }
+
+// attach starts listening to every peer. conns is nil at this rank's place.
+func (g *Group) attach(conns []net.Conn) {
+	for r, conn := range conns {
+		if g.peers[r] == nil {
+			continue
+		}
+		g.peers[r].control = &control{conn: conn}
+	}
+	for r, p := range g.peers {
+		if p != nil {
+			g.wg.Go(func() { g.listen(r, p) })
+		}
+	}
+}
+
+// tell sends m to every peer. One that cannot be reached is dead or about to be
+// found dead, so errors do not matter here.
+func (g *Group) tell(m message) {
+	for _, p := range g.peers {
+		if p != nil && p.control != nil {
+			_ = p.control.send(m)
+		}
+	}
+}
+
+// listen takes what rank r says until its connection ends.
+func (g *Group) listen(r int, p *peer) {
+	for {
+		m, err := p.control.receive()
+		if err != nil {
+			select {
+			case <-g.done:
+			case <-p.bye:
+			default:
+				if errors.Is(err, io.EOF) {
+					g.lost(r, "its process has ended")
+				} else {
+					g.lost(r, "its control connection broke: %v", err)
+				}
+			}
+			return
+		}
+		p.heard.Store(int64(now()))
+		switch m.Type {
+		case msgBye:
+			p.byeOnce.Do(func() { close(p.bye) })
+		case msgFail:
+			g.fail(m.Failure.unpack(g.cfg.Rank, r, p.Host), false)
+		}
+	}
+}

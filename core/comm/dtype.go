@@ -1,0 +1,241 @@
+package comm
+
+import (
+	"fmt"
+	"unsafe"
+
+	"sar/core/internal/vec"
+)
+
+// DType is the type of the numbers of an all-reduce.
+type DType uint8
+
+const (
+	Float64 DType = iota
+	Float32
+	Float16
+	BFloat16
+	Int64
+	Int32
+	Uint8
+	Bool
+	numDTypes
+)
+
+var dtypeNames = [numDTypes]string{"float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool"}
+var dtypeSizes = [numDTypes]int{8, 4, 2, 2, 8, 4, 1, 1}
+
+func (d DType) String() string {
+	if d < numDTypes {
+		return dtypeNames[d]
+	}
+	return fmt.Sprintf("dtype %d", uint8(d))
+}
+
+// Size is the bytes of one number.
+func (d DType) Size() int { return dtypeSizes[d] }
+
+// ReduceOp is what an all-reduce does.
+type ReduceOp uint8
+
+const (
+	Sum ReduceOp = iota
+	Min
+	Max
+	Prod
+	Avg
+	numReduceOps
+)
+
+var reduceNames = [numReduceOps]string{"sum", "min", "max", "prod", "avg"}
+
+func (o ReduceOp) String() string {
+	if o < numReduceOps {
+		return reduceNames[o]
+	}
+	return fmt.Sprintf("reduction %d", uint8(o))
+}
+
+// reducer folds contributions of one dtype into an accumulator, which for the
+// 16-bit types is float32: load the first rank's, fold the others' in order of
+// ranks, store.
+type reducer struct {
+	size, accSize int
+	load          func(acc, x []byte)
+	fold          func(acc, x []byte)
+	store         func(dst, acc []byte)
+}
+
+func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
+	if d >= numDTypes {
+		return nil, argumentf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 and bool", d)
+	}
+	if op >= numReduceOps {
+		return nil, argumentf("all-reduce with %s: it takes sum, min, max, prod and avg", op)
+	}
+	if op == Avg && d >= Int64 {
+		return nil, argumentf("all-reduce with avg of %s: an average of integers would be cut off; reduce with sum and divide, or convert to float first", d)
+	}
+	switch d {
+	case Float64:
+		return floatReducer(op, float64(world), vec.AddF64), nil
+	case Float32:
+		return floatReducer(op, float32(world), vec.AddF32), nil
+	case Float16:
+		return halfReducer(op, float32(world), fromHalf, toHalf), nil
+	case BFloat16:
+		return halfReducer(op, float32(world), fromBfloat, toBfloat), nil
+	case Int64:
+		return plainReducer(intFold[int64](op)), nil
+	case Int32:
+		return plainReducer(intFold[int32](op)), nil
+	case Uint8:
+		return plainReducer(intFold[uint8](op)), nil
+	}
+	// Any non-zero byte is true. Of bools, sum is or and prod is and.
+	and := op == Min || op == Prod
+	return &reducer{
+		size: 1, accSize: 1,
+		load: func(acc, x []byte) {
+			for i, b := range x {
+				acc[i] = min(b, 1)
+			}
+		},
+		fold: func(acc, x []byte) {
+			for i, b := range x {
+				if and {
+					acc[i] &= min(b, 1)
+				} else {
+					acc[i] |= min(b, 1)
+				}
+			}
+		},
+		store: func(dst, acc []byte) { copy(dst, acc) },
+	}, nil
+}
+
+type number interface {
+	~uint8 | ~uint16 | ~int32 | ~int64 | ~float32 | ~float64
+}
+
+// numbers reads bytes as T.
+func numbers[T number](b []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
+}
+
+func plainReducer[T number](fold func(a, x []T)) *reducer {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	return &reducer{
+		size: size, accSize: size,
+		load:  func(acc, x []byte) { copy(acc, x) },
+		fold:  func(acc, x []byte) { fold(numbers[T](acc), numbers[T](x)) },
+		store: func(dst, acc []byte) { copy(dst, acc) },
+	}
+}
+
+func floatReducer[T float32 | float64](op ReduceOp, world T, add func(a, x []T)) *reducer {
+	r := plainReducer(floatFold(op, add))
+	if op == Avg {
+		r.store = func(dst, acc []byte) {
+			out := numbers[T](dst)
+			for i, v := range numbers[T](acc) {
+				out[i] = v / world
+			}
+		}
+	}
+	return r
+}
+
+func halfReducer(op ReduceOp, world float32, from func(uint16) float32, to func(float32) uint16) *reducer {
+	fold := floatFold(op, func(a, x []float32) { vec.AddF32(a, x) })
+	var wide [256]float32
+	return &reducer{
+		size: 2, accSize: 4,
+		load: func(acc, x []byte) {
+			a := numbers[float32](acc)
+			for i, h := range numbers[uint16](x) {
+				a[i] = from(h)
+			}
+		},
+		fold: func(acc, x []byte) {
+			a, h := numbers[float32](acc), numbers[uint16](x)
+			for len(h) > 0 {
+				n := min(len(h), len(wide))
+				for i, v := range h[:n] {
+					wide[i] = from(v)
+				}
+				fold(a[:n], wide[:n])
+				a, h = a[n:], h[n:]
+			}
+		},
+		store: func(dst, acc []byte) {
+			out := numbers[uint16](dst)
+			for i, v := range numbers[float32](acc) {
+				if op == Avg {
+					v /= world
+				}
+				out[i] = to(v)
+			}
+		},
+	}
+}
+
+// floatFold is a[i] = a[i] op x[i]. A NaN on either side stays, as in torch.
+func floatFold[T float32 | float64](op ReduceOp, add func(a, x []T)) func(a, x []T) {
+	switch op {
+	case Min:
+		return func(a, x []T) {
+			for i, v := range x {
+				if a[i] == a[i] && !(a[i] <= v) {
+					a[i] = v
+				}
+			}
+		}
+	case Max:
+		return func(a, x []T) {
+			for i, v := range x {
+				if a[i] == a[i] && !(a[i] >= v) {
+					a[i] = v
+				}
+			}
+		}
+	case Prod:
+		return func(a, x []T) {
+			for i, v := range x {
+				a[i] *= v
+			}
+		}
+	}
+	return add
+}
+
+// intFold is a[i] = a[i] op x[i], wrapping around.
+func intFold[T uint8 | int32 | int64](op ReduceOp) func(a, x []T) {
+	switch op {
+	case Min:
+		return func(a, x []T) {
+			for i, v := range x {
+				a[i] = min(a[i], v)
+			}
+		}
+	case Max:
+		return func(a, x []T) {
+			for i, v := range x {
+				a[i] = max(a[i], v)
+			}
+		}
+	case Prod:
+		return func(a, x []T) {
+			for i, v := range x {
+				a[i] *= v
+			}
+		}
+	}
+	return func(a, x []T) {
+		for i, v := range x {
+			a[i] += v
+		}
+	}
+}

@@ -1,0 +1,210 @@
+// Package comm lets P workers act as one: they meet (Join), notice when one of
+// them dies, stops or fails, keep to one schedule, and run collectives.
+//
+// A Group is this worker's membership. Its Communicators each have a mesh of
+// links of their own and number their operations, so that work on one never
+// waits behind work on another. Every frame carries the number and kind of its
+// operation; ranks that disagree get a ScheduleError. The first failure of a
+// group is final: every current and later call on every rank ends with it.
+//
+// Liveness and progress are two things. Signs of life come from goroutines of
+// this package, so a worker that is busy elsewhere for minutes is alive. What
+// an operation may take is bounded by Config.Operation alone.
+package comm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sar/core/transport"
+)
+
+// fabric makes meshes: core/transport/node between processes.
+type fabric interface {
+	// Mesh returns one link per rank, nil for this one.
+	Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transport.Link, error)
+	Close() error
+}
+
+// Group is this worker's membership in a set of workers.
+type Group struct {
+	cfg     Config
+	session [16]byte
+	peers   []*peer // nil at this rank's place
+	self    transport.Endpoint
+	fabric  fabric
+	coord   coordinator
+	onClose []func() // what Join started, in order
+
+	mu      sync.Mutex
+	comms   []*Communicator // id - 1
+	setup   schedule        // of making communicators, as id 0
+	failure error
+	closed  bool
+	failed  chan struct{} // closed with the first failure
+	done    chan struct{} // closed by Close
+	wg      sync.WaitGroup
+
+	frames  atomic.Uint64 // meetings attended: progress that no link counts
+	statsMu sync.Mutex
+	kinds   [numKinds]KindStats
+}
+
+// peer is what this rank knows of another one.
+type peer struct {
+	transport.Endpoint
+	control *control
+	heard   atomic.Int64             // last sign of life, nanoseconds since start
+	bye     chan struct{}            // closed when it says goodbye
+	byeOnce sync.Once                //
+	told    atomic.Pointer[sighting] // what the coordinator says it does
+	seen    atomic.Pointer[sighting] // what its last frame was of
+}
+
+func (p *peer) gone() bool {
+	select {
+	case <-p.bye:
+		return true
+	default:
+		return false
+	}
+}
+
+// newGroup makes a group of ranks whose endpoints are known; peers reach each
+// other over controls (nil for this rank).
+func newGroup(cfg Config, session [16]byte, ends []transport.Endpoint, f fabric, c coordinator) *Group {
+	g := &Group{
+		cfg: cfg, session: session, fabric: f, coord: c, self: ends[cfg.Rank],
+		failed: make(chan struct{}), done: make(chan struct{}),
+		peers: make([]*peer, cfg.World),
+	}
+	for r := range g.peers {
+		if r != cfg.Rank {
+			g.peers[r] = &peer{Endpoint: ends[r], bye: make(chan struct{})}
+			g.peers[r].heard.Store(int64(now()))
+		}
+	}
+	return g
+}
+
+var started = time.Now()
+
+// now is monotonic.
+func now() time.Duration { return time.Since(started) }
+
+// Rank is this worker's number.
+func (g *Group) Rank() int { return g.cfg.Rank }
+
+// World is the number of workers.
+func (g *Group) World() int { return g.cfg.World }
+
+// Session is the random id that rank 0 gave this group.
+func (g *Group) Session() [16]byte { return g.session }
+
+// Endpoint is where rank r can be reached.
+func (g *Group) Endpoint(r int) transport.Endpoint {
+	if r == g.cfg.Rank {
+		return g.self
+	}
+	return g.peers[r].Endpoint
+}
+
+// Failure is the error that ended the group, or nil.
+func (g *Group) Failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failure
+}
+
+// Failed is closed with the first failure, for those who wait on something else.
+func (g *Group) Failed() <-chan struct{} { return g.failed }
+
+// usable is nil while operations may begin.
+func (g *Group) usable() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	return g.failure
+}
+
+// fail makes err the end of the group unless it has ended already, and returns
+// what ended it. With tell the other ranks hear of it.
+func (g *Group) fail(err error, tell bool) error {
+	g.mu.Lock()
+	if g.closed || g.failure != nil {
+		old := g.failure
+		g.mu.Unlock()
+		if old == nil {
+			return ErrClosed
+		}
+		return old
+	}
+	g.failure = err
+	comms := append([]*Communicator(nil), g.comms...)
+	g.mu.Unlock()
+	// Peers first: failing the links lets this process raise the error and
+	// exit, and then they would only see it vanish.
+	if tell {
+		g.tell(message{Type: msgFail, Failure: pack(err, g.cfg.Rank, g.self.Host)})
+	}
+	close(g.failed)
+	for _, c := range comms {
+		c.failLinks(err)
+	}
+	return err
+}
+
+// Abort tells every rank that this one failed: their current and later calls
+// return *RemoteError with the message, as do this rank's.
+func (g *Group) Abort(message string) {
+	g.fail(&RemoteError{Rank: g.cfg.Rank, Host: g.self.Host, Message: message}, true)
+}
+
+// lost declares rank r lost.
+func (g *Group) lost(r int, format string, args ...any) error {
+	return g.fail(g.peerLost(r, fmt.Sprintf(format, args...)), true)
+}
+
+func (g *Group) peerLost(r int, reason string) *PeerLost {
+	return &PeerLost{Rank: r, Host: g.peers[r].Host, Phase: g.phaseOf(r), Reason: reason}
+}
+
+const shutDown = "it has shut down"
+
+// Close says goodbye, so that the peers do not take this rank for dead, and
+// frees everything. Operations that still run here end with ErrClosed, those of
+// peers that still wait for this rank with *PeerLost. It may be called again.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	g.closed = true
+	comms := append([]*Communicator(nil), g.comms...)
+	g.mu.Unlock()
+	close(g.done)
+	g.tell(message{Type: msgBye})
+	for _, c := range comms {
+		c.failLinks(ErrClosed)
+		c.closeLinks()
+	}
+	for _, f := range g.onClose {
+		f()
+	}
+	for _, p := range g.peers {
+		if p != nil && p.control != nil {
+			p.control.close()
+		}
+	}
+	var err error
+	if g.fabric != nil {
+		err = g.fabric.Close()
+	}
+	g.wg.Wait()
+	return err
+}

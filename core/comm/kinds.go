@@ -1,0 +1,86 @@
+package comm
+
+import (
+	"fmt"
+
+	"sar/core/transport"
+)
+
+// Kind says what an operation does. It travels in every frame, so that ranks
+// that disagree about what comes next notice before data is mixed up.
+type Kind uint8
+
+const (
+	KindNone      Kind = iota
+	KindCreate         // making or resizing a communicator, and start-up
+	KindBuild          // exchanges while a graph is built
+	KindAggregate      // sum and mean of messages
+	KindSDDMM          // gradients of edge weights, scores per edge
+	KindAttention      // fused attention
+	KindExtremum       // max and min of messages
+	KindMessage        // message functions written in Python
+	KindAllReduce      // collectives of Communicator
+	KindBroadcast      //
+	KindAllToAll       //
+	KindAllGather      //
+	KindPair           //
+	KindBarrier        //
+	KindSample         // neighbourhood sampling
+	numKinds           //
+)
+
+var kindNames = [numKinds]string{
+	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "attention",
+	"max/min aggregation", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
+	"pair exchange", "barrier", "sampling",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("operation of unknown kind %d", uint8(k))
+}
+
+// Dir tells the forward from the backward half of an operation.
+type Dir uint8
+
+const (
+	None Dir = iota
+	Forward
+	Backward
+)
+
+func (d Dir) String() string {
+	switch d {
+	case None:
+		return ""
+	case Forward:
+		return "forward"
+	case Backward:
+		return "backward"
+	}
+	return fmt.Sprintf("direction %d", uint8(d))
+}
+
+// step is one operation of the common schedule.
+type step struct {
+	Comm uint32
+	Seq  uint64
+	Kind Kind
+	Dir  Dir
+}
+
+func stepOf(t transport.Tag) step {
+	return step{Comm: t.Comm, Seq: t.Seq, Kind: Kind(t.Kind), Dir: Dir(t.Dir)}
+}
+
+// describe names the step as messages do: `forward aggregation (operation 12
+// of communicator "train")`.
+func (s step) describe(name string) string {
+	what := s.Kind.String()
+	if s.Dir != None {
+		what = s.Dir.String() + " " + what
+	}
+	return fmt.Sprintf("%s (operation %d of %s)", what, s.Seq, name)
+}

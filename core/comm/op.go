@@ -1,0 +1,229 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"sar/core/transport"
+)
+
+// Op is one operation on a communicator. Its methods may be called by a sender
+// and a receiver at once; End comes after both.
+type Op struct {
+	c        *Communicator
+	seq      uint64
+	step     step
+	links    []transport.Link
+	payload  int
+	start    time.Time
+	deadline time.Time
+	before   transport.LinkStats
+	waited   atomic.Int64
+	ended    bool
+}
+
+// Begin starts the next operation. Collective in order: every rank begins
+// operations of the same kinds in the same order.
+func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) {
+	if err := c.g.usable(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.active != nil {
+		return nil, argumentf("communicator %q is in %s: use it from one thread at a time, or make another one", c.name, c.active)
+	}
+	if c.links == nil && c.g.cfg.World > 1 {
+		return nil, ErrClosed
+	}
+	c.begin(c.id, kind, dir)
+	t := time.Now()
+	op := &Op{c: c, seq: c.Seq, step: c.step, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow()}
+	c.active = op
+	return op, nil
+}
+
+// String names the operation: `all-reduce (operation 3 of communicator "x")`.
+func (op *Op) String() string { return op.step.describe(fmt.Sprintf("communicator %q", op.c.name)) }
+
+// Seq is the number of the operation in its communicator, from 1.
+func (op *Op) Seq() uint64 { return op.seq }
+
+// Tag is the tag of a frame of this operation.
+func (op *Op) Tag(flags uint16, round, chunk int) transport.Tag {
+	return transport.Tag{
+		Comm: op.step.Comm, Seq: op.seq, Kind: uint8(op.step.Kind), Dir: uint8(op.step.Dir),
+		Flags: flags, Round: uint16(round), Chunk: uint32(chunk),
+	}
+}
+
+// Link joins this rank to peer.
+func (op *Op) Link(peer int) transport.Link { return op.links[peer] }
+
+// MaxPayload is the same on every rank and fits every link.
+func (op *Op) MaxPayload() int { return op.payload }
+
+// Deadline is when the operation must have ended.
+func (op *Op) Deadline() time.Time { return op.deadline }
+
+// Waited adds to the time that statistics show as waiting, for who uses links
+// without the helpers below.
+func (op *Op) Waited(d time.Duration) { op.waited.Add(int64(d)) }
+
+// Reserve is Link.Reserve with the operation's deadline and errors.
+func (op *Op) Reserve(peer, n int) ([]byte, error) {
+	t := time.Now()
+	b, err := op.links[peer].Reserve(n, op.deadline)
+	op.Waited(time.Since(t))
+	if err != nil {
+		return nil, op.Wrap(err, peer)
+	}
+	return b, nil
+}
+
+// Commit is Link.Commit with the operation's deadline, tag and errors.
+func (op *Op) Commit(peer int, flags uint16, round, chunk int) error {
+	return op.Wrap(op.links[peer].Commit(op.Tag(flags, round, chunk), op.deadline), peer)
+}
+
+// Send copies payload into one frame, at most MaxPayload bytes.
+func (op *Op) Send(peer int, flags uint16, round, chunk int, payload []byte) error {
+	b, err := op.Reserve(peer, len(payload))
+	if err != nil {
+		return err
+	}
+	copy(b, payload)
+	return op.Commit(peer, flags, round, chunk)
+}
+
+// Next returns the next frame from peer, which must be the one of that round
+// and chunk. Release it.
+func (op *Op) Next(peer, round, chunk int) (transport.Frame, error) {
+	t := time.Now()
+	f, err := op.links[peer].Next(op.deadline)
+	op.Waited(time.Since(t))
+	if err != nil {
+		return f, op.Wrap(err, peer)
+	}
+	if err := op.Expect(f, peer, round, chunk); err != nil {
+		op.Release(peer)
+		return transport.Frame{}, err
+	}
+	return f, nil
+}
+
+// Release is Link.Release.
+func (op *Op) Release(peer int) { op.links[peer].Release() }
+
+// Expect checks that a frame from peer belongs to this operation and is the one
+// of that round and chunk. Otherwise the group ends with a *ScheduleError.
+func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
+	theirs := stepOf(f.Tag)
+	p := op.c.g.peers[peer]
+	if old := p.seen.Load(); old == nil || old.step != theirs {
+		p.seen.Store(&sighting{phase{theirs, true}, now()})
+	}
+	if theirs == op.step && int(f.Tag.Round) == round&0xffff && int(f.Tag.Chunk) == chunk {
+		return nil
+	}
+	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String(), Theirs: theirs.describe(op.c.g.commName(theirs.Comm))}
+	if theirs == op.step {
+		e.Mine += fmt.Sprintf(", expecting round %d, chunk %d,", round, chunk)
+		e.Theirs += fmt.Sprintf(", sending round %d, chunk %d", f.Tag.Round, f.Tag.Chunk)
+	}
+	if e.Peer < e.Rank { // the same text whoever notices
+		e.Rank, e.Peer, e.Mine, e.Theirs = e.Peer, e.Rank, e.Theirs, e.Mine
+	}
+	return op.c.g.fail(e, true)
+}
+
+// Mismatch ends the group with a *SizeError: this rank and peer are in the same
+// operation, but what they brought does not fit together.
+func (op *Op) Mismatch(peer int, detail string) error {
+	return op.c.g.fail(&SizeError{Rank: op.c.g.cfg.Rank, Peer: peer, Op: op.String(), Detail: detail}, true)
+}
+
+// byeTime is how long Wrap waits for the control connection to say why a link
+// has ended. It is there already, or on its way.
+const byeTime = time.Second
+
+// Wrap turns what a link returned into the error that ends the operation, and
+// with it the group: *PeerLost, *DeadlineError or what the group failed with.
+func (op *Op) Wrap(err error, peer int) error {
+	if err == nil {
+		return nil
+	}
+	g := op.c.g
+	if e := g.usable(); e != nil {
+		return e
+	}
+	var timeout *transport.TimeoutError
+	if errors.As(err, &timeout) {
+		return g.fail(&DeadlineError{Peer: peer, Op: op.String(), Seconds: g.cfg.Operation.Seconds(), Phase: g.phaseOf(peer)}, true)
+	}
+	var frame *transport.FrameError
+	if errors.As(err, &frame) {
+		return g.lost(peer, "%s", frame.Error())
+	}
+	timer := time.NewTimer(byeTime)
+	defer timer.Stop()
+	select {
+	case <-g.failed:
+		return g.Failure()
+	case <-g.done:
+		return ErrClosed
+	case <-g.peers[peer].bye:
+		return g.lost(peer, shutDown)
+	case <-timer.C:
+		return g.lost(peer, "its data connection ended: %v", err)
+	}
+}
+
+// Run runs the two halves of an operation side by side. A half that fails by an
+// error of its own ends the group, so that the other half, here and on every
+// rank, does not wait.
+func (op *Op) Run(send, receive func() error) error {
+	sent := make(chan error, 1)
+	go func() { sent <- op.broken(send()) }()
+	err := op.broken(receive())
+	if e := <-sent; err == nil {
+		err = e
+	}
+	return err
+}
+
+// broken makes sure that an error has ended the group.
+func (op *Op) broken(err error) error {
+	if err != nil {
+		op.c.g.fail(err, true)
+	}
+	return err
+}
+
+// End ends the operation and returns the error to raise. An error of this rank
+// alone ends the group too: the peers would wait for what never comes.
+func (op *Op) End(err error) error {
+	op.finish()
+	return op.broken(err)
+}
+
+// finish records the operation's end. It may be called again.
+func (op *Op) finish() {
+	c := op.c
+	c.mu.Lock()
+	if op.ended {
+		c.mu.Unlock()
+		return
+	}
+	op.ended = true
+	c.active = nil
+	c.end()
+	after := c.carriedNow()
+	c.mu.Unlock()
+	c.g.count(op.step.Kind, KindStats{
+		Count: 1, Seconds: time.Since(op.start).Seconds(), WaitSeconds: time.Duration(op.waited.Load()).Seconds(),
+		SentBytes: after.SentBytes - op.before.SentBytes, RecvBytes: after.RecvBytes - op.before.RecvBytes,
+	})
+}

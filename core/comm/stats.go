@@ -1,0 +1,112 @@
+package comm
+
+import "sar/core/transport"
+
+// KindStats is what operations of one kind have cost this rank. Bytes include
+// frame headers. Waiting is the time blocked on links, of sender and receiver
+// together where both run.
+type KindStats struct {
+	Count       uint64  `json:"count"`
+	Seconds     float64 `json:"seconds"`
+	WaitSeconds float64 `json:"wait_seconds"`
+	SentBytes   uint64  `json:"sent_bytes"`
+	RecvBytes   uint64  `json:"recv_bytes"`
+}
+
+// PeerStats is another worker as statistics show it.
+type PeerStats struct {
+	Rank      int    `json:"rank"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	Transport string `json:"transport"` // of the links to it; "" before there is one
+}
+
+// LinkTotal is what one communicator has carried to and from one peer.
+type LinkTotal struct {
+	Peer         int    `json:"peer"`
+	Communicator string `json:"communicator"`
+	Transport    string `json:"transport"`
+	transport.LinkStats
+}
+
+// Stats is what a group has done so far.
+type Stats struct {
+	Rank, World int
+	Peers       []PeerStats
+	Links       []LinkTotal
+	Operations  map[string]KindStats // by name of the kind
+}
+
+// Stats returns what this rank has done so far.
+func (g *Group) Stats() Stats {
+	s := Stats{Rank: g.cfg.Rank, World: g.cfg.World, Operations: map[string]KindStats{}}
+	g.statsMu.Lock()
+	for k, v := range g.kinds {
+		if v.Count > 0 {
+			s.Operations[Kind(k).String()] = v
+		}
+	}
+	g.statsMu.Unlock()
+	g.mu.Lock()
+	comms := append([]*Communicator(nil), g.comms...)
+	g.mu.Unlock()
+	kinds := make([]string, g.cfg.World)
+	for _, c := range comms {
+		c.mu.Lock()
+		for r, total := range c.carried {
+			if r == g.cfg.Rank {
+				continue
+			}
+			l := LinkTotal{Peer: r, Communicator: c.name, LinkStats: total}
+			if c.links != nil {
+				l.Transport = c.links[r].Kind()
+				l.LinkStats = addLinkStats(total, c.links[r].Stats())
+				kinds[r] = l.Transport
+			}
+			s.Links = append(s.Links, l)
+		}
+		c.mu.Unlock()
+	}
+	for r, p := range g.peers {
+		if p != nil {
+			s.Peers = append(s.Peers, PeerStats{Rank: r, Host: p.Host, PID: p.PID, Transport: kinds[r]})
+		}
+	}
+	return s
+}
+
+func (g *Group) count(k Kind, add KindStats) {
+	if k >= numKinds {
+		return
+	}
+	g.statsMu.Lock()
+	defer g.statsMu.Unlock()
+	s := &g.kinds[k]
+	s.Count += add.Count
+	s.Seconds += add.Seconds
+	s.WaitSeconds += add.WaitSeconds
+	s.SentBytes += add.SentBytes
+	s.RecvBytes += add.RecvBytes
+}
+
+// carriedNow is what all links of c have carried. c.mu is held.
+func (c *Communicator) carriedNow() transport.LinkStats {
+	var sum transport.LinkStats
+	for r, total := range c.carried {
+		sum = addLinkStats(sum, total)
+		if c.links != nil && c.links[r] != nil {
+			sum = addLinkStats(sum, c.links[r].Stats())
+		}
+	}
+	return sum
+}
+
+func addLinkStats(a, b transport.LinkStats) transport.LinkStats {
+	a.SentFrames += b.SentFrames
+	a.SentPayload += b.SentPayload
+	a.SentBytes += b.SentBytes
+	a.RecvFrames += b.RecvFrames
+	a.RecvPayload += b.RecvPayload
+	a.RecvBytes += b.RecvBytes
+	return a
+}
