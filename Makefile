@@ -1,0 +1,109 @@
+# `make help` lists the targets.
+
+# Python 3.11 is what the pinned torch and DGL run with.
+PYTHON ?= $(or $(shell command -v python3.11),python3)
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+GO     ?= go
+# The kernels use Go's SIMD package; without the experiment they are scalar.
+export GOEXPERIMENT := simd
+
+GO_SOURCES  := go.mod go.sum $(shell find core capi pybind -name '*_test.go' -prune -o \( -name '*.go' -o -name '*.[chs]' \) -print 2>/dev/null)
+GO_PACKAGES := ./core/... ./capi/... ./pybind/...
+PY_SOURCES  := setup.py python tests bench examples
+# Stamps: a target is made again when something that its stamp depends on is newer.
+VENV_STAMP  := $(VENV)/.requirements
+BUILD_STAMP := $(VENV)/.engine
+
+.DEFAULT_GOAL := help
+.PHONY: help venv build test test-go test-py test-matrix demo lint wheel libsar examples-c bench bench-spmm bench-wire fuzz clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@echo "Needs Go (go.mod says which), Python 3.11, gcc, make. PYTHON=... and VENV=... choose others."
+
+# ---- set up -----------------------------------------------------------------
+
+venv: $(VENV_STAMP) ## .venv with torch, DGL and the tools, at pinned versions
+$(VENV_STAMP): requirements-dev.txt
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-dev.txt
+	@touch $@
+
+build: $(BUILD_STAMP) ## the engine, and the package installed into .venv as it lies here
+$(BUILD_STAMP): $(VENV_STAMP) $(GO_SOURCES) setup.py pyproject.toml
+	$(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# ---- check ------------------------------------------------------------------
+
+test: test-go test-py ## all tests, Go and Python
+
+test-go: # with the SIMD kernels, and those that a build without them uses
+	$(GO) vet $(GO_PACKAGES)
+	$(GO) test $(GO_PACKAGES)
+	GOEXPERIMENT=nosimd $(GO) test ./core/internal/vec/... ./core/kernel/...
+
+test-py: $(BUILD_STAMP) libsar
+	$(PY) -m pytest
+
+test-matrix: ## the Python tests with torch 2.2 and DGL 2.1, in .venv-dgl2
+	test -x .venv-dgl2/bin/python || $(PYTHON) -m venv .venv-dgl2
+	.venv-dgl2/bin/python -m pip install --disable-pip-version-check --quiet --requirement requirements-dgl2.txt
+	$(MAKE) wheel
+	.venv-dgl2/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar-*.whl
+	.venv-dgl2/bin/python -m pytest
+
+lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
+	@unformatted=$$(gofmt -l core capi pybind); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
+	$(GO) vet $(GO_PACKAGES)
+	$(GO) tool staticcheck $(GO_PACKAGES)
+	$(PY) -m ruff check $(wildcard $(PY_SOURCES))
+	$(PY) -m mypy
+
+FUZZTIME ?= 60s
+fuzz: ## every fuzz target for FUZZTIME (60s)
+	@for file in $$(grep -rl '^func Fuzz' --include='*_test.go' core); do \
+	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
+	    echo "== $$file $$target"; \
+	    $(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+	  done; \
+	done
+
+# ---- use --------------------------------------------------------------------
+
+demo: $(BUILD_STAMP) ## trains on the graphs that ship with the repository, with 1 and 2 workers
+	$(PY) examples/demo.py
+
+bench: $(BUILD_STAMP) ## time and memory of an epoch against DGL
+	$(PY) bench/bench.py
+
+bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
+	$(PY) bench/spmm.py
+
+bench-wire: $(BUILD_STAMP) ## the transports against gloo
+	$(PY) bench/wire.py
+
+wheel: $(VENV_STAMP) ## dist/sar-*.whl, which installs without Go and gcc
+	rm -rf build/lib.* build/bdist.* dist/sar-*.whl
+	$(PY) -m pip wheel --disable-pip-version-check --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@ls dist/sar-*.whl
+
+libsar: build/lib/libsar.so build/include/sar.h ## build/lib/libsar.so and build/include/sar.h, for C and other languages
+build/lib/libsar.so: $(GO_SOURCES)
+	$(GO) build -buildmode=c-shared -trimpath -buildvcs=false -ldflags='-s -w -extldflags=-Wl,-soname,libsar.so' -o $@ ./capi/libsar
+	@rm -f build/lib/libsar.h # what Go writes; sar.h is the interface
+build/include/sar.h: capi/sar.h
+	@mkdir -p $(@D)
+	cp $< $@
+
+C_EXAMPLES := $(patsubst examples/c/%.c,build/examples/%,$(wildcard examples/c/*.c))
+examples-c: $(C_EXAMPLES) ## compiles the C programs of examples/c against libsar.so and runs them
+	@! test -x examples/c/run.sh || examples/c/run.sh build/examples
+build/examples/%: examples/c/%.c build/lib/libsar.so build/include/sar.h
+	@mkdir -p $(@D)
+	$(or $(CC),cc) -std=c11 -O2 -Wall -Wextra -Werror -Ibuild/include $< -o $@ -Lbuild/lib -lsar -lm '-Wl,-rpath,$$ORIGIN/../lib'
+
+clean: ## everything that was built; .venv stays
+	rm -rf build dist python/sar.egg-info python/sar/_ext $(BUILD_STAMP)
+	find python tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
