@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"core/session": {"core/exchange", "core/kernel", "core/graph", "core/comm", "core/transport",
 		"core/store", "core/partition", "core/mem", "core/internal/vec"},
 	"core/archtest": {},
-	"capi":          {"core/session", "core/transport"},
+	"capi":          {"core/session", "core/transport", "core/kernel", "core/mem"},
 	"pybind":        {"core/session", "capi/export"},
 }
 

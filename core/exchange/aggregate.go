@@ -1,0 +1,256 @@
+package exchange
+
+import (
+	"unsafe"
+
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/kernel"
+	"sar/core/mem"
+)
+
+// Aggregate is sum or mean of copy_u or u_mul_e over one relation:
+//
+//	out[i, h, :] = Σ_{k: j→i} w[k, h] · u[j, h, :]   (divided by the in-degree of i for Mean)
+//
+// u is [NumSrc, Heads, d], out [NumDst, Heads, d], W [NumEdges, Heads] in the
+// users' order of edges or nil, with Width = Heads·d.
+type Aggregate[T kernel.Float] struct {
+	Rel   *graph.Relation
+	Pool  *kernel.Pool
+	Width int
+	Heads int
+	Mean  bool
+	W     []T
+}
+
+// Forward computes out. Remote rows are read once, in the order p-1, p-2, …,
+// and added to out from the receive buffer. Wire: Width numbers per boundary row.
+func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, error) {
+	rel := a.Rel
+	csr := a.csr()
+	if rel.Parts == 1 {
+		kernel.SpMM(a.Pool, out, u, a.Width, csr, a.W, a.Heads, nil)
+		return flags, a.finishMean(out)
+	}
+	cursor, err := newCursor(rel)
+	if err != nil {
+		return 0, err
+	}
+	defer cursor.Free()
+	scatter := sparseChunks(rel, op, a.rowBytes())
+	m := a.pull(op, flags, u)
+	m.Local = func() error {
+		kernel.SpMMWindow(a.Pool, out, u, a.Width, csr, cursor.Data, 0, int32(rel.NumSrc), a.W, a.Heads, true)
+		return nil
+	}
+	m.Consume = func(r, first, n int, src []byte) error {
+		begin := rel.Halo[r].Begin + int32(first)
+		x := view[T](src)
+		if scatter {
+			kernel.SpMMScatter(a.Pool, out, x, a.Width, rel.ColPtr.Data, rel.Row.Data, rel.ColEdge.Data, begin, begin+int32(n), a.W, a.Heads)
+		} else {
+			kernel.SpMMWindow(a.Pool, out, x, a.Width, csr, cursor.Data, begin, begin+int32(n), a.W, a.Heads, false)
+		}
+		return nil
+	}
+	agreed, err := m.Move(rel.Rank, rel.Parts)
+	if err != nil {
+		return 0, err
+	}
+	return agreed, a.finishMean(out)
+}
+
+// BackwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed
+// straight into the send buffer and goes home to the row's owner, who adds what
+// arrives in the order p+1, p+2, …. gradU may be nil: this rank then only serves
+// its peers. Nothing is fetched again. Wire: Width numbers per boundary row.
+func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
+	rel := a.Rel
+	scale, err := a.inverseDegrees()
+	if err != nil {
+		return err
+	}
+	defer scale.Free()
+	inv := asFloat[T](scale, rel.NumDst)
+	csc := kernel.CSR{Ptr: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
+	m := &Movement{
+		Op: op, Home: true, RowBytes: a.rowBytes(),
+		Send: haloRows(rel), Recv: sendRows(rel),
+		Produce: func(r, first, n int, dst []byte) error {
+			begin := int(rel.Halo[r].Begin) + first
+			kernel.SpMMRows(a.Pool, view[T](dst), gradOut, a.Width, csc, a.W, a.Heads, inv, begin, begin+n)
+			return nil
+		},
+		Local: func() error {
+			if gradU != nil {
+				kernel.SpMMRows(a.Pool, gradU, gradOut, a.Width, csc, a.W, a.Heads, inv, 0, rel.NumSrc)
+			}
+			return nil
+		},
+		Consume: func(r, first, n int, src []byte) error {
+			if gradU != nil {
+				kernel.ScatterAddRows(a.Pool, gradU, a.Width, rel.Send[r].Data[first:first+n], view[T](src))
+			}
+			return nil
+		},
+	}
+	_, err = m.Move(rel.Rank, rel.Parts)
+	return err
+}
+
+// BackwardE computes the gradient of the weights,
+//
+//	gradE[k, h] = Σ_d u[j, h, d] · gradOut[i, h, d]   for edge k: j→i,
+//
+// by fetching the boundary rows of u again. gradE may be nil: this rank then
+// only serves its peers. Wire: Width numbers per boundary row.
+func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
+	rel := a.Rel
+	csr := a.csr()
+	cursor, err := newCursor(rel)
+	if err != nil {
+		return err
+	}
+	defer cursor.Free()
+	sddmm := func(x []T, begin, end int32) error {
+		if gradE != nil {
+			kernel.SDDMMWindow(a.Pool, gradE, a.Heads, x, gradOut, a.Width, csr, cursor.Data, begin, end)
+		}
+		return nil
+	}
+	m := a.pull(op, 0, u)
+	m.Local = func() error { return sddmm(u, 0, int32(rel.NumSrc)) }
+	m.Consume = func(r, first, n int, src []byte) error {
+		begin := rel.Halo[r].Begin + int32(first)
+		return sddmm(view[T](src), begin, begin+int32(n))
+	}
+	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.Mean {
+		return err
+	}
+	a.divideEdges(gradE)
+	return nil
+}
+
+// pull is the movement that brings boundary rows of u to whoever reads them.
+func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
+	rel := a.Rel
+	return &Movement{
+		Op: op, Flags: flags, RowBytes: a.rowBytes(),
+		Send: sendRows(rel), Recv: haloRows(rel),
+		Produce: func(r, first, n int, dst []byte) error {
+			kernel.GatherRows(a.Pool, dst, bytesOf(u), a.rowBytes(), rel.Send[r].Data[first:first+n])
+			return nil
+		},
+	}
+}
+
+func (a *Aggregate[T]) csr() kernel.CSR {
+	return kernel.CSR{Ptr: a.Rel.RowPtr.Data, Col: a.Rel.Col.Data, Edge: a.Rel.RowEdge.Data}
+}
+
+func (a *Aggregate[T]) rowBytes() int { return a.Width * sizeOf[T]() }
+
+// finishMean divides each row by its in-degree; rows without edges stay 0.
+func (a *Aggregate[T]) finishMean(out []T) error {
+	scale, err := a.inverseDegrees()
+	if err != nil || !a.Mean {
+		return err
+	}
+	defer scale.Free()
+	kernel.ScaleRows(a.Pool, out, a.Width, asFloat[T](scale, a.Rel.NumDst))
+	return nil
+}
+
+// inverseDegrees is 1/in-degree per own row for Mean and nothing otherwise.
+func (a *Aggregate[T]) inverseDegrees() (mem.Array[uint8], error) {
+	if !a.Mean {
+		return mem.Array[uint8]{}, nil
+	}
+	n := a.Rel.NumDst
+	buf, err := mem.Make[uint8](mem.Scratch, n*sizeOf[T]())
+	if err != nil {
+		return buf, err
+	}
+	inv, ptr := asFloat[T](buf, n), a.Rel.RowPtr.Data
+	for i := range inv {
+		inv[i] = 1 / T(max(1, ptr[i+1]-ptr[i]))
+	}
+	return buf, nil
+}
+
+// divideEdges divides gradE[k, :] by the in-degree of edge k's destination.
+func (a *Aggregate[T]) divideEdges(gradE []T) {
+	ptr, edge := a.Rel.RowPtr.Data, a.Rel.RowEdge.Data
+	for i := 0; i+1 < len(ptr); i++ {
+		inv := 1 / T(max(1, ptr[i+1]-ptr[i]))
+		for k := ptr[i]; k < ptr[i+1]; k++ {
+			at := int(edge[k]) * a.Heads
+			for h := range a.Heads {
+				gradE[at+h] *= inv
+			}
+		}
+	}
+}
+
+// newCursor returns, for every own row, the slot that comes next.
+func newCursor(rel *graph.Relation) (mem.Array[int64], error) {
+	cursor, err := mem.Make[int64](mem.Scratch, rel.NumDst)
+	if err == nil {
+		copy(cursor.Data, rel.RowPtr.Data)
+	}
+	return cursor, err
+}
+
+// sparseChunks tells whether a chunk of boundary rows touches so few of the own
+// rows that looking at every own row once a chunk would cost more than it
+// saves. Both ways add in the same order, so the choice changes no bit.
+func sparseChunks(rel *graph.Relation, op *comm.Op, rowBytes int) bool {
+	remote := rel.ColPtr.Data[rel.NumCols()] - rel.ColPtr.Data[rel.NumSrc]
+	var chunks int64
+	for r := 1; r < rel.Parts; r++ {
+		if n := int(rel.Halo[r].End - rel.Halo[r].Begin); n > 0 {
+			rows := max(1, RowsPerFrame(op, rowBytes))
+			chunks += int64((n + rows - 1) / rows)
+		}
+	}
+	const visits = 4 // own rows looked at for the price of one edge added
+	return remote*visits < chunks*int64(rel.NumDst)
+}
+
+func haloRows(rel *graph.Relation) []int {
+	n := make([]int, rel.Parts)
+	for r := 1; r < rel.Parts; r++ {
+		n[r] = int(rel.Halo[r].End - rel.Halo[r].Begin)
+	}
+	return n
+}
+
+func sendRows(rel *graph.Relation) []int {
+	n := make([]int, rel.Parts)
+	for r := 1; r < rel.Parts; r++ {
+		n[r] = len(rel.Send[r].Data)
+	}
+	return n
+}
+
+func sizeOf[T any]() int {
+	var zero T
+	return int(unsafe.Sizeof(zero))
+}
+
+// view reads a frame's payload, which links align to 64 bytes, as numbers.
+func view[T any](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
+}
+
+func asFloat[T any](a mem.Array[uint8], n int) []T {
+	if a.Data == nil {
+		return nil
+	}
+	return view[T](a.Data)[:n]
+}
+
+func bytesOf[T any](x []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*sizeOf[T]())
+}

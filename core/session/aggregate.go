@@ -1,0 +1,159 @@
+package session
+
+import (
+	"sar/core/comm"
+	"sar/core/exchange"
+	"sar/core/graph"
+	"sar/core/kernel"
+)
+
+// Messages and reducers of an aggregation, numbered as in sar.h.
+const (
+	CopyU = 0
+	UMulE = 1
+
+	ReduceSum  = 0
+	ReduceMean = 1
+
+	GradU = 1
+	GradE = 2
+)
+
+// Aggregation describes one aggregation. NeedGrad holds GradU and GradE bits:
+// in forward what this rank will ask for, in backward what was agreed.
+type Aggregation struct {
+	Relation, Message, Reduce int
+	NeedGrad                  uint32
+}
+
+// Rows is a matrix [N, Width] of the caller's; Data is nil where the caller
+// gave none.
+type Rows[T kernel.Float] struct {
+	Data     []T
+	N, Width int
+}
+
+func (r Rows[T]) check(name string, n int, unit string) error {
+	if r.N != n {
+		return Invalid("%s has %d rows, and this worker has %d %s", name, r.N, n, unit)
+	}
+	return nil
+}
+
+// plan checks the arguments common to both directions.
+func plan[T kernel.Float](g *Graph, what Aggregation, width int, e *Rows[T]) (*exchange.Aggregate[T], error) {
+	rel, err := g.Relation(what.Relation)
+	if err != nil {
+		return nil, err
+	}
+	a := &exchange.Aggregate[T]{Rel: rel, Pool: pool, Width: width, Heads: 1, Mean: what.Reduce == ReduceMean}
+	if what.Reduce != ReduceSum && what.Reduce != ReduceMean {
+		return nil, Invalid("reduce %d: there are SAR_REDUCE_SUM and SAR_REDUCE_MEAN", what.Reduce)
+	}
+	switch what.Message {
+	case CopyU:
+		if e != nil {
+			return nil, Invalid("copy_u takes no edge weights")
+		}
+		return a, nil
+	case UMulE:
+	default:
+		return nil, Invalid("message %d: there are SAR_COPY_U and SAR_U_MUL_E", what.Message)
+	}
+	if e == nil {
+		return nil, Invalid("u_mul_e needs edge weights e")
+	}
+	if int64(e.N) != rel.NumEdges {
+		return nil, Invalid("e has %d rows, and this worker has %d edges of %s", e.N, rel.NumEdges, rel.Type)
+	}
+	if e.Width < 1 || width%e.Width != 0 {
+		return nil, Invalid("e has %d weights an edge, which does not divide the %d columns of u", e.Width, width)
+	}
+	a.W, a.Heads = e.Data, e.Width
+	return a, g.edgeOrder(rel)
+}
+
+// Forward computes one aggregation; it returns the gradients any rank asked
+// for. Collective.
+func Forward[T kernel.Float](g *Graph, what Aggregation, u Rows[T], e *Rows[T], out Rows[T]) (uint32, error) {
+	a, err := plan(g, what, u.Width, e)
+	if err != nil {
+		return 0, err
+	}
+	if err := checkRows(a.Rel, u, out, "out"); err != nil {
+		return 0, err
+	}
+	var agreed uint16
+	err = g.run(comm.KindAggregate, comm.Forward, func(op *comm.Op) error {
+		agreed, err = a.Forward(op, uint16(what.NeedGrad), u.Data, out.Data)
+		return err
+	})
+	return uint32(agreed), err
+}
+
+// Backward computes the agreed gradients of one aggregation. gradU and gradE
+// may be nil where this rank does not want them. Collective.
+func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut Rows[T], gradU, gradE *Rows[T]) error {
+	a, err := plan(g, what, gradOut.Width, e)
+	if err != nil {
+		return err
+	}
+	if err := gradOut.check("grad_out", a.Rel.NumDst, "destination nodes"); err != nil {
+		return err
+	}
+	var gu, ge []T
+	if gradU != nil {
+		if err := checkRows(a.Rel, *gradU, gradOut, "grad_out"); err != nil {
+			return err
+		}
+		gu = gradU.Data
+	}
+	if gradE != nil {
+		if e == nil || gradE.N != e.N || gradE.Width != e.Width {
+			return Invalid("grad_e must have the shape of e")
+		}
+		ge = gradE.Data
+	}
+	if what.NeedGrad&GradU != 0 {
+		err := g.run(comm.KindAggregate, comm.Backward, func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
+		if err != nil {
+			return err
+		}
+	}
+	if what.NeedGrad&GradE == 0 {
+		return nil
+	}
+	if u == nil {
+		return Invalid("the gradient of edge weights needs u")
+	}
+	if err := checkRows(a.Rel, *u, gradOut, "grad_out"); err != nil {
+		return err
+	}
+	return g.run(comm.KindSDDMM, comm.Backward, func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
+}
+
+func checkRows[T kernel.Float](rel *graph.Relation, u, out Rows[T], outName string) error {
+	if err := u.check("u", rel.NumSrc, "source nodes"); err != nil {
+		return err
+	}
+	if err := out.check(outName, rel.NumDst, "destination nodes"); err != nil {
+		return err
+	}
+	if u.Width != out.Width {
+		return Invalid("u has %d columns and %s has %d", u.Width, outName, out.Width)
+	}
+	return nil
+}
+
+// run brackets one operation on the training communicator.
+func (g *Graph) run(kind comm.Kind, dir comm.Dir, f func(op *comm.Op) error) error {
+	train, err := g.session.Comm(Train)
+	if err != nil {
+		return err
+	}
+	op, err := train.Begin(kind, dir)
+	if err != nil {
+		return err
+	}
+	return op.End(f(op))
+}

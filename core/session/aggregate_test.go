@@ -1,0 +1,217 @@
+package session
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sar/core/kernel"
+	"sar/core/mem"
+)
+
+// toT converts the oracle's numbers.
+func toT[T kernel.Float](x []float64) []T {
+	y := make([]T, len(x))
+	for i, v := range x {
+		y[i] = T(v)
+	}
+	return y
+}
+
+func round[T kernel.Float](x []float64) []float64 {
+	for i, v := range x {
+		x[i] = float64(T(v))
+	}
+	return x
+}
+
+type aggregateCase struct {
+	width, heads int // heads 0: copy_u
+	mean         bool
+}
+
+// runCase compares one aggregation on one worker with the serial one.
+func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64, tol float64) error {
+	rng := rand.New(rand.NewPCG(seed, 7)) // the same numbers on every rank
+	u := round[T](random[float64](rng, g.n*c.width))
+	gradOut := round[T](random[float64](rng, g.n*c.width))
+	var w []float64
+	if c.heads > 0 {
+		w = round[T](random[float64](rng, len(g.src)*c.heads))
+	}
+	wantOut, wantU, wantW := g.serial(c.width, c.heads, c.mean, u, w, gradOut)
+
+	p := s.Rank()
+	src, dst, at := g.of(p)
+	lo, hi := int(g.starts[p]), int(g.starts[p+1])
+	own := func(x []float64) []float64 { return x[lo*c.width : hi*c.width] }
+	dg, err := s.GraphFromEdges(g.starts, src, dst)
+	if err != nil {
+		return err
+	}
+	defer dg.Free()
+
+	n := hi - lo
+	rows := func(x []T) Rows[T] { return Rows[T]{Data: x, N: n, Width: c.width} }
+	what := Aggregation{Message: CopyU, Reduce: ReduceSum, NeedGrad: GradU}
+	if c.mean {
+		what.Reduce = ReduceMean
+	}
+	var e, gradE *Rows[T]
+	var myW []float64
+	if c.heads > 0 {
+		what.Message, what.NeedGrad = UMulE, GradU|GradE
+		var mine []float64
+		for _, k := range at {
+			mine = append(mine, w[k*c.heads:(k+1)*c.heads]...)
+			myW = append(myW, wantW[k*c.heads:(k+1)*c.heads]...)
+		}
+		e = &Rows[T]{toT[T](mine), len(at), c.heads}
+		gradE = &Rows[T]{make([]T, len(mine)), len(at), c.heads}
+	}
+	in, out := rows(toT[T](own(u))), rows(make([]T, n*c.width))
+	for i := range out.Data {
+		out.Data[i] = T(math.NaN()) // whatever was there must not matter
+	}
+	asked := what
+	if p != s.World()-1 {
+		asked.NeedGrad = 0 // only the last rank asks
+	}
+	agreed, err := Forward(dg, asked, in, e, out)
+	if err != nil {
+		return err
+	}
+	if agreed != what.NeedGrad {
+		return fmt.Errorf("agreed on %b, want %b", agreed, what.NeedGrad)
+	}
+	if err := closeTo("out", out.Data, own(wantOut), tol); err != nil {
+		return err
+	}
+	gradU := rows(make([]T, n*c.width))
+	if err := Backward(dg, what, &in, e, rows(toT[T](own(gradOut))), &gradU, gradE); err != nil {
+		return err
+	}
+	if err := closeTo("grad_u", gradU.Data, own(wantU), tol); err != nil {
+		return err
+	}
+	if gradE != nil {
+		if err := closeTo("grad_e", gradE.Data, myW, tol); err != nil {
+			return err
+		}
+	}
+	// A rank that wants nothing serves the others all the same.
+	return Backward(dg, what, &in, e, rows(toT[T](own(gradOut))), nil, nil)
+}
+
+var aggregateCases = []aggregateCase{
+	{1, 0, false}, {47, 0, true}, {64, 0, false}, {0, 0, false},
+	{1, 1, false}, {47, 1, true}, {24, 3, false}, {24, 24, true},
+}
+
+func TestAggregateAgainstSerial(t *testing.T) {
+	for _, parts := range []int{1, 2, 3, 5, 8} {
+		for _, transport := range []string{"shm", "tcp"} {
+			t.Run(fmt.Sprintf("P=%d/%s", parts, transport), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(uint64(parts), 3))
+				graphs := []whole{randomGraph(rng, 60, 400, parts), randomGraph(rng, 1, 3, parts), randomGraph(rng, 40, 0, parts)}
+				workers(t, parts, Config{Transport: transport, Window: 1 << 20}, func(s *Session) error {
+					for gi := range graphs {
+						for ci, c := range aggregateCases {
+							seed := uint64(gi*100 + ci)
+							if err := runCase[float32](s, &graphs[gi], c, seed, 1e-5); err != nil {
+								return fmt.Errorf("graph %d, fp32 %+v: %w", gi, c, err)
+							}
+							if err := runCase[float64](s, &graphs[gi], c, seed, 1e-10); err != nil {
+								return fmt.Errorf("graph %d, fp64 %+v: %w", gi, c, err)
+							}
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// The window changes how rows are cut into frames and nothing else.
+func TestWindowChangesNoBit(t *testing.T) {
+	const parts, width = 3, 33
+	rng := rand.New(rand.NewPCG(5, 5))
+	g := randomGraph(rng, 900, 20000, parts)
+	u := random[float32](rng, g.n*width)
+	results := make([][]float32, parts)
+	for _, window := range []int64{1 << 18, 1 << 20, 1 << 24} {
+		workers(t, parts, Config{Window: window}, func(s *Session) error {
+			p := s.Rank()
+			src, dst, _ := g.of(p)
+			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			if err != nil {
+				return err
+			}
+			defer dg.Free()
+			lo, hi := int(g.starts[p]), int(g.starts[p+1])
+			in := Rows[float32]{u[lo*width : hi*width], hi - lo, width}
+			out := Rows[float32]{make([]float32, (hi-lo)*width), hi - lo, width}
+			if _, err := Forward(dg, Aggregation{}, in, nil, out); err != nil {
+				return err
+			}
+			if results[p] == nil {
+				results[p] = out.Data
+				return nil
+			}
+			for i, v := range out.Data {
+				if math.Float32bits(v) != math.Float32bits(results[p][i]) {
+					return fmt.Errorf("out[%d] = %v with a window of %d, %v before", i, v, window, results[p][i])
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func TestDegreesAndCounts(t *testing.T) {
+	const parts = 4
+	g := randomGraph(rand.New(rand.NewPCG(9, 9)), 80, 600, parts)
+	in, out := make([]int64, g.n), make([]int64, g.n)
+	for k := range g.src {
+		in[g.dst[k]]++
+		out[g.src[k]]++
+	}
+	before := mem.Stats()[mem.Structure].Live
+	workers(t, parts, Config{}, func(s *Session) error {
+		p := s.Rank()
+		src, dst, _ := g.of(p)
+		dg, err := s.GraphFromEdges(g.starts, src, dst)
+		if err != nil {
+			return err
+		}
+		defer dg.Free()
+		lo, hi := g.starts[p], g.starts[p+1]
+		for _, c := range []struct {
+			outgoing bool
+			want     []int64
+		}{{false, in[lo:hi]}, {true, out[lo:hi]}} {
+			got := make([]int64, hi-lo)
+			if err := dg.Degrees(0, c.outgoing, got); err != nil {
+				return err
+			}
+			for i := range got {
+				if got[i] != c.want[i] {
+					return fmt.Errorf("degree (outgoing %v) of row %d is %d, want %d", c.outgoing, i, got[i], c.want[i])
+				}
+			}
+		}
+		info, err := dg.Info(0)
+		if err != nil {
+			return err
+		}
+		if info.NumEdgesGlobal != int64(len(g.src)) || info.NumSrcGlobal != int64(g.n) || info.NumEdges != int64(len(src)) {
+			return fmt.Errorf("counts %+v for %d edges and %d nodes", info, len(g.src), g.n)
+		}
+		return nil
+	})
+	if after := mem.Stats()[mem.Structure].Live; after != before {
+		t.Errorf("%d bytes of structure are left after Free", after-before)
+	}
+}

@@ -1,0 +1,137 @@
+package session
+
+import (
+	"sar/core/partition"
+	"sar/core/store"
+)
+
+// Dataset is a whole graph on disk that is to be partitioned.
+type Dataset struct {
+	*store.Dataset
+	adjacency *partition.Undirected // between the two calls of Adjacency
+}
+
+// OpenDataset opens an .npz graph.
+func OpenDataset(path string) (*Dataset, error) {
+	d, err := store.OpenNPZ(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Dataset{Dataset: d}, nil
+}
+
+// Close closes the file.
+func (d *Dataset) Close() error {
+	if d.adjacency != nil {
+		d.adjacency.Free()
+		d.adjacency = nil
+	}
+	return d.Dataset.Close()
+}
+
+// Stream makes the data set a partition.Edges.
+func (d *Dataset) Stream(yield func(src, dst []int64) error) error {
+	return d.EdgesBatch(func(_ int64, src, dst []int64) error { return yield(src, dst) })
+}
+
+// DatasetInfo is what sar_dataset_info tells.
+type DatasetInfo struct {
+	NumNodes   int64         `json:"num_nodes"`
+	NumEdges   int64         `json:"num_edges"`
+	NodeArrays []FeatureInfo `json:"node_arrays"`
+	EdgeArrays []FeatureInfo `json:"edge_arrays"`
+	Ignored    []string      `json:"ignored"`
+}
+
+// Info describes the data set.
+func (d *Dataset) Info() DatasetInfo {
+	return DatasetInfo{
+		NumNodes: d.NumNodes(), NumEdges: d.NumEdges(),
+		NodeArrays: features(d.NodeArrays()), EdgeArrays: features(d.EdgeArrays()),
+		Ignored: append([]string{}, d.Ignored()...),
+	}
+}
+
+// AdjacencyLen is the length of adjncy. It prepares FillAdjacency.
+func (d *Dataset) AdjacencyLen() (int64, error) {
+	if d.adjacency == nil {
+		u, err := partition.NewUndirected(d)
+		if err != nil {
+			return 0, err
+		}
+		d.adjacency = u
+	}
+	return d.adjacency.Len(), nil
+}
+
+// FillAdjacency writes the undirected adjacency of Metis and forgets it.
+func FillAdjacency[I int32 | int64](d *Dataset, xadj []int64, adjncy []I) error {
+	n, err := d.AdjacencyLen()
+	if err != nil {
+		return err
+	}
+	if int64(len(xadj)) != d.NumNodes()+1 || int64(len(adjncy)) != n {
+		return Invalid("xadj has %d entries and adjncy %d: this graph needs %d and %d", len(xadj), len(adjncy), d.NumNodes()+1, n)
+	}
+	err = partition.Fill(d.adjacency, xadj, adjncy)
+	d.adjacency.Free()
+	d.adjacency = nil
+	return err
+}
+
+// Assign gives every node a partition.
+func (d *Dataset) Assign(method string, parts int, seed uint64, assignment []int32) error {
+	if err := d.checkSizes(parts, assignment); err != nil {
+		return err
+	}
+	switch method {
+	case "random":
+		return partition.Random(assignment, parts, seed)
+	case "contiguous":
+		degrees, err := partition.InDegrees(d)
+		if err != nil {
+			return err
+		}
+		defer degrees.Free()
+		return partition.Contiguous(assignment, degrees.Data, parts)
+	}
+	return Invalid("there is no partitioning method %q here: random and contiguous (metis needs pymetis)", method)
+}
+
+// Quality judges an assignment.
+func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, error) {
+	if err := d.checkAssignment(parts, assignment); err != nil {
+		return partition.Report{}, err
+	}
+	return partition.Quality(d, assignment, parts)
+}
+
+// Write writes DGL's partition directories.
+func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
+	if err := d.checkAssignment(parts, assignment); err != nil {
+		return err
+	}
+	return store.WritePartitions(d.Dataset, assignment, parts, dir, name, method, progress)
+}
+
+func (d *Dataset) checkAssignment(parts int, assignment []int32) error {
+	if err := d.checkSizes(parts, assignment); err != nil {
+		return err
+	}
+	for node, p := range assignment {
+		if p < 0 || int(p) >= parts {
+			return Invalid("assignment[%d] is %d: partitions are 0 to %d", node, p, parts-1)
+		}
+	}
+	return nil
+}
+
+func (d *Dataset) checkSizes(parts int, assignment []int32) error {
+	if parts < 1 {
+		return Invalid("parts is %d: there must be at least one", parts)
+	}
+	if int64(len(assignment)) != d.NumNodes() {
+		return Invalid("assignment has %d entries for %d nodes", len(assignment), d.NumNodes())
+	}
+	return nil
+}

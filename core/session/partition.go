@@ -1,0 +1,163 @@
+package session
+
+import (
+	"slices"
+
+	"sar/core/graph"
+	"sar/core/store"
+)
+
+// Partition is one worker's files of a partitioned graph.
+type Partition struct {
+	*store.Partition
+	path string
+}
+
+// OpenPartition opens part of the graph that a DGL partition JSON describes.
+func OpenPartition(jsonPath string, part int) (*Partition, error) {
+	p, err := store.OpenPartition(jsonPath, part)
+	if err != nil {
+		return nil, err
+	}
+	return &Partition{p, jsonPath}, nil
+}
+
+// FeatureInfo is the type and shape of one feature.
+type FeatureInfo struct {
+	Name  string  `json:"name"`
+	DType string  `json:"dtype"`
+	Shape []int64 `json:"shape"`
+}
+
+// PartitionInfo is what sar_partition_info tells.
+type PartitionInfo struct {
+	GraphName     string                `json:"graph_name"`
+	NumParts      int                   `json:"num_parts"`
+	Part          int                   `json:"part"`
+	NodeTypes     []string              `json:"node_types"`
+	EdgeTypes     [][3]string           `json:"edge_types"`
+	NodeRanges    map[string][][2]int64 `json:"node_ranges"`
+	EdgeRanges    map[string][][2]int64 `json:"edge_ranges"`
+	NodeFeatures  []FeatureInfo         `json:"node_features"`
+	EdgeFeatures  []FeatureInfo         `json:"edge_features"`
+	NumInnerNodes int64                 `json:"num_inner_nodes"`
+	NumLocalNodes int64                 `json:"num_local_nodes"`
+	NumLocalEdges int64                 `json:"num_local_edges"`
+	NumInnerEdges int64                 `json:"num_inner_edges"`
+}
+
+// Info describes the partition.
+func (p *Partition) Info() PartitionInfo {
+	book, counts := p.Book(), p.LocalCounts()
+	info := PartitionInfo{
+		GraphName: p.GraphName(), NumParts: book.Parts, Part: p.Part(), NodeTypes: book.NodeTypes,
+		EdgeTypes: [][3]string{}, NodeRanges: map[string][][2]int64{}, EdgeRanges: map[string][][2]int64{},
+		NodeFeatures: features(p.NodeFeatures()), EdgeFeatures: features(p.EdgeFeatures()),
+		NumInnerNodes: counts.InnerNodes, NumLocalNodes: counts.Nodes,
+		NumLocalEdges: counts.Edges, NumInnerEdges: counts.InnerEdges,
+	}
+	for t, name := range book.NodeTypes {
+		info.NodeRanges[name] = pairs(book.NodeStart[t], book.NodeEnd[t])
+	}
+	for t, et := range book.EdgeTypes {
+		info.EdgeTypes = append(info.EdgeTypes, [3]string{et.Src, et.Rel, et.Dst})
+		info.EdgeRanges[et.String()] = pairs(book.EdgeStart[t], book.EdgeEnd[t])
+	}
+	return info
+}
+
+func pairs(start, end []int64) [][2]int64 {
+	out := make([][2]int64, len(start))
+	for i := range start {
+		out[i] = [2]int64{start[i], end[i]}
+	}
+	return out
+}
+
+func features(list []store.TensorInfo) []FeatureInfo {
+	out := make([]FeatureInfo, len(list))
+	for i, t := range list {
+		out[i] = FeatureInfo{t.Name, t.DType.String(), t.Shape}
+	}
+	return out
+}
+
+// Read copies a feature into dst, a tensor of the given dtype and shape.
+func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape []int64) error {
+	list, kind := p.NodeFeatures(), "node"
+	if edge {
+		list, kind = p.EdgeFeatures(), "edge"
+	}
+	i := slices.IndexFunc(list, func(t store.TensorInfo) bool { return t.Name == name })
+	if i < 0 {
+		names := make([]string, len(list))
+		for k, t := range list {
+			names[k] = t.Name
+		}
+		return Invalid("there is no %s feature %q (there are %q)", kind, name, names)
+	}
+	have := list[i]
+	// torch.bool is stored as uint8: DGL's files know no other way.
+	if have.DType.String() != dtype && !(have.DType == store.Uint8 && dtype == "bool") {
+		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)
+	}
+	if !slices.Equal(have.Shape, shape) {
+		return Invalid("%s feature %q has shape %v, and the tensor to read it into has %v", kind, name, have.Shape, shape)
+	}
+	return p.ReadFeature(edge, name, dst)
+}
+
+// Build makes the worker's part of the graph. Collective.
+func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
+	src := &fileSource{path: p.path, part: p.Part()}
+	var g *Graph
+	err := src.open(func() (err error) {
+		g, err = s.BuildGraph(p.Book(), p.Part(), src, flags)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.source = src
+	return g, nil
+}
+
+// fileSource reads the edges of a partition whenever they are needed, and keeps
+// nothing open in between.
+type fileSource struct {
+	path string
+	part int
+	p    *store.Partition
+}
+
+func (f *fileSource) open(use func() error) error {
+	p, err := store.OpenPartition(f.path, f.part)
+	if err != nil {
+		return err
+	}
+	f.p = p
+	defer func() {
+		f.p = nil
+		p.Close() // files read only: nothing can be lost
+	}()
+	return use()
+}
+
+func (f *fileSource) Nodes() ([]int64, int, error) { return f.p.Edges().Nodes() }
+func (f *fileSource) NumEdges() int64              { return f.p.Edges().NumEdges() }
+func (f *fileSource) Edges(yield func(graph.EdgeBatch) error) error {
+	return f.p.Edges().Edges(yield)
+}
+
+// edgeOrder makes the order of edges of a relation if it is not there yet.
+func (g *Graph) edgeOrder(rel *graph.Relation) error {
+	g.orderMu.Lock()
+	defer g.orderMu.Unlock()
+	if rel.HasEdgeOrder() {
+		return nil
+	}
+	if g.source == nil {
+		return rel.EdgeOrder()
+	}
+	return g.source.open(rel.EdgeOrder)
+}
