@@ -1,0 +1,311 @@
+// Package node makes the meshes of links between the processes of a run. A node
+// listens on a TCP port and on an abstract Unix socket (which leaves no file).
+// For each pair the higher rank dials the lower one: shared memory where both
+// are on one host, else TCP. A connection from anything that does not know the
+// session is turned away and disturbs nothing; one for a mesh that this rank
+// has not come to yet is parked.
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"sar/core/transport"
+)
+
+// The transports that Config may ask for.
+const (
+	Auto = "auto" // shm on one host, else tcp; tcp also where shm fails
+	Shm  = "shm"
+	TCP  = "tcp"
+)
+
+const (
+	helloTime  = 10 * time.Second // for a connection to say hello
+	maxGreeted = 256              // connections that have not said hello, at one time
+)
+
+// Config says how this rank is reached.
+type Config struct {
+	Rank, World int
+	Interface   string // network interface whose address peers use
+	BindAddr    string // address to listen on; "": the interface's, else every one
+	Advertise   string // host:port for peers to dial; port 0 or none: the listener's
+	Transport   string // Auto (or ""), Shm or TCP
+}
+
+// Node is this process's part of every mesh.
+type Node struct {
+	cfg      Config
+	tcp      net.Listener
+	unix     net.Listener // nil where there are no abstract sockets
+	endpoint transport.Endpoint
+
+	mu       sync.Mutex
+	session  [16]byte
+	peers    []transport.Endpoint // nil until SetPeers
+	parked   []*arrival
+	greeting map[net.Conn]struct{} // connections that have not said hello
+	controls uint32
+	closed   bool
+	changed  chan struct{} // closed and replaced when any of the above changes
+	wg       sync.WaitGroup
+}
+
+// arrival is a connection whose hello has been read.
+type arrival struct {
+	hello
+	conn net.Conn
+	fd   int // the segment's descriptor, -1 if none
+}
+
+func (a *arrival) drop() {
+	closeDescriptor(a.fd)
+	_ = a.conn.Close()
+}
+
+// refuse tells the dialer why and drops the connection.
+func (a *arrival) refuse(n *Node, why answer, bytes int) {
+	_ = a.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = sendHello(a.conn, hello{kind: a.kind, answer: why, rank: uint32(n.cfg.Rank), world: uint32(n.cfg.World),
+		mesh: a.mesh, bytes: uint64(bytes)}, -1)
+	a.drop()
+}
+
+// Listen opens the node.
+func Listen(cfg Config) (*Node, error) {
+	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
+		return nil, fmt.Errorf("rank %d is not within a world of %d", cfg.Rank, cfg.World)
+	}
+	switch cfg.Transport {
+	case "":
+		cfg.Transport = Auto
+	case Auto, Shm, TCP:
+	default:
+		return nil, fmt.Errorf("transport %q is not known: use %s, %s or %s", cfg.Transport, Auto, Shm, TCP)
+	}
+	bind, host := cfg.BindAddr, cfg.BindAddr
+	if cfg.Interface != "" {
+		addr, err := InterfaceAddr(cfg.Interface)
+		if err != nil {
+			return nil, err
+		}
+		host = addr
+		if bind == "" {
+			bind = addr
+		}
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(bind, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("listening on %q: %w", bind, err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = anyAddr()
+	}
+	n := &Node{cfg: cfg, tcp: listener, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
+	n.endpoint = transport.Endpoint{
+		Rank: cfg.Rank, Host: hostName(), PID: os.Getpid(), HostID: hostID(), TCP: net.JoinHostPort(host, port),
+	}
+	if cfg.Advertise != "" {
+		if n.endpoint.TCP, err = advertised(cfg.Advertise, port); err != nil {
+			_ = listener.Close()
+			return nil, err
+		}
+	}
+	var random [12]byte
+	if _, err = rand.Read(random[:]); err == nil {
+		name := fmt.Sprintf("@sar-%d-%s", os.Getpid(), hex.EncodeToString(random[:]))
+		if n.unix, err = net.Listen("unix", name); err == nil {
+			n.endpoint.Unix = name
+		}
+	}
+	if err != nil {
+		n.unix = nil
+		if cfg.Transport == Shm {
+			_ = listener.Close()
+			return nil, fmt.Errorf("shared memory needs an abstract Unix socket: %w", err)
+		}
+	}
+	for _, l := range []net.Listener{n.tcp, n.unix} {
+		if l != nil {
+			n.wg.Go(func() { n.accept(l) })
+		}
+	}
+	return n, nil
+}
+
+// advertised completes what peers are to dial with the listener's port.
+func advertised(addr, port string) (string, error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		host, p = addr, ""
+	}
+	if p == "" || p == "0" {
+		p = port
+	}
+	if _, err := strconv.ParseUint(p, 10, 16); err != nil || host == "" {
+		return "", fmt.Errorf("address to advertise %q is not host:port", addr)
+	}
+	return net.JoinHostPort(host, p), nil
+}
+
+// Endpoint is how peers reach this node.
+func (n *Node) Endpoint() transport.Endpoint { return n.endpoint }
+
+// SetPeers tells the node the run's session and everyone's endpoint, by rank.
+// Parked connections of other sessions are turned away.
+func (n *Node) SetPeers(session [16]byte, peers []transport.Endpoint) error {
+	if len(peers) != n.cfg.World {
+		return fmt.Errorf("%d endpoints for a world of %d", len(peers), n.cfg.World)
+	}
+	for r, p := range peers {
+		if p.Rank != r {
+			return fmt.Errorf("endpoint %d is of rank %d", r, p.Rank)
+		}
+	}
+	n.mu.Lock()
+	n.session = session
+	n.peers = append([]transport.Endpoint(nil), peers...)
+	var strangers []*arrival
+	kept := n.parked[:0]
+	for _, a := range n.parked {
+		if a.session == session {
+			kept = append(kept, a)
+		} else {
+			strangers = append(strangers, a)
+		}
+	}
+	clear(n.parked[len(kept):])
+	n.parked = kept
+	n.wakeLocked()
+	n.mu.Unlock()
+	for _, a := range strangers {
+		a.refuse(n, answerSession, 0)
+	}
+	return nil
+}
+
+func (n *Node) wakeLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// accept greets what connects until the listener is closed.
+func (n *Node) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptors left, or the peer gave up: neither lasts
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		n.mu.Lock()
+		if n.closed || len(n.greeting) >= maxGreeted {
+			n.mu.Unlock()
+			_ = conn.Close()
+			continue
+		}
+		n.greeting[conn] = struct{}{}
+		n.wg.Add(1)
+		n.mu.Unlock()
+		go n.greet(conn)
+	}
+}
+
+// greet reads a hello and parks the connection, or turns it away.
+func (n *Node) greet(conn net.Conn) {
+	defer n.wg.Done()
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	h, fd, err := receiveHello(conn)
+	a := &arrival{hello: h, conn: conn, fd: fd}
+	n.mu.Lock()
+	delete(n.greeting, conn)
+	why := answerNone
+	var old *arrival
+	if err == nil && !n.closed {
+		if why = n.judgeLocked(h); why == answerNone {
+			old = n.parkLocked(a)
+		}
+	}
+	dropped := err != nil || n.closed
+	n.mu.Unlock()
+	switch {
+	case dropped:
+		a.drop()
+	case why != answerNone:
+		a.refuse(n, why, 0)
+	case old != nil:
+		old.drop()
+	}
+}
+
+func (n *Node) judgeLocked(h hello) answer {
+	switch {
+	case h.version != helloVersion:
+		return answerVersion
+	case n.peers != nil && h.session != n.session:
+		return answerSession
+	case int64(h.world) != int64(n.cfg.World), h.rank >= h.world, int64(h.rank) <= int64(n.cfg.Rank),
+		h.kind < kindTCP, h.kind > kindControl:
+		return answerMismatch
+	}
+	return answerNone
+}
+
+// parkLocked keeps an arrival and returns one that it replaces: an earlier one
+// of the same sender, which has given that up, or the oldest if there are many.
+func (n *Node) parkLocked(a *arrival) (old *arrival) {
+	_ = a.conn.SetDeadline(time.Time{})
+	at := -1
+	for i, p := range n.parked {
+		if p.hello == a.hello {
+			at = i
+		}
+	}
+	if at < 0 && len(n.parked) >= 16*n.cfg.World+64 {
+		at = 0
+	}
+	if at >= 0 {
+		old = n.parked[at]
+		n.parked = append(n.parked[:at], n.parked[at+1:]...)
+	}
+	n.parked = append(n.parked, a)
+	n.wakeLocked()
+	return old
+}
+
+// Close ends the node. Links and control streams that it made live on.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil
+	}
+	n.closed = true
+	parked := n.parked
+	n.parked = nil
+	for conn := range n.greeting {
+		_ = conn.Close()
+	}
+	n.wakeLocked()
+	n.mu.Unlock()
+	err := n.tcp.Close()
+	if n.unix != nil {
+		err = errors.Join(err, n.unix.Close())
+	}
+	for _, a := range parked {
+		a.drop()
+	}
+	n.wg.Wait()
+	return err
+}

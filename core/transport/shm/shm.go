@@ -1,0 +1,79 @@
+// Package shm joins two processes of one host through shared memory. The
+// sender fills the ring itself and the receiver reads the frame where it lies:
+// what is sent is written once and read once.
+//
+// The segment is a sealed memfd that travelled over a Unix socket, so it has no
+// name and vanishes with the last process that maps it, however that ends. The
+// socket stays open for two things. A side that found nothing to do after a
+// short spin sleeps on it, and the other side sends one byte to wake it (only
+// if it sleeps: a busy link makes no system calls). And its end says that the
+// peer is gone, which the kernel sees to if the peer could not.
+package shm
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"sar/core/transport"
+	"sar/core/transport/internal/ring"
+)
+
+// spin is how long a side looks before it sleeps. To sleep and be woken costs
+// some 10 to 20 µs over both sides; processes share cores with each other's
+// computation, so a side burns no more than that.
+const spin = 20 * time.Microsecond
+
+// NewLink makes a link to peer over a segment that both sides have mapped, and
+// owns conn, the connection it travelled over, and the segment from then on.
+// creator is true on the side that made the segment.
+func NewLink(conn *net.UnixConn, seg *Segment, peer int, creator bool) (transport.Link, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	state := ring.NewState(spin)
+	wake := waker(raw)
+	out, in := seg.rings()
+	if !creator {
+		out, in = in, out
+	}
+	pumped := make(chan struct{})
+	go func() {
+		defer close(pumped)
+		pump(conn, state, peer)
+	}()
+	free := func() {
+		_ = conn.Close() // the peer drains the ring in its own mapping
+		<-pumped
+		seg.Close()
+	}
+	return ring.NewLink("shm", peer, state, ring.NewProducer(out, seg.max, peer, state, wake),
+		ring.NewConsumer(in, seg.max, peer, state, wake), free), nil
+}
+
+// waker returns a function that rings the peer's doorbell, for use by the
+// sender and the receiver at once.
+func waker(raw syscall.RawConn) func() {
+	b := new(byte)
+	ring := func(fd uintptr) { doorbell(fd, b) }
+	return func() { _ = raw.Control(ring) } // fails only once conn is closed
+}
+
+// pump turns the peer's doorbell and its end into wake-ups on this side.
+func pump(conn *net.UnixConn, state *ring.State, peer int) {
+	var b [64]byte
+	for {
+		if _, err := conn.Read(b[:]); err != nil {
+			if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {
+				err = nil // a peer that closed with a ring unheard resets the socket
+			}
+			state.Gone(&transport.PeerGone{Peer: peer, Err: err})
+			return
+		}
+		state.Wake()
+	}
+}
