@@ -1,0 +1,83 @@
+"""SAR: full-batch training of graph neural networks on graphs split over several workers.
+
+The five calls that a DGL script needs::
+
+    sar.initialize_comms(rank, world_size, master_ip, "sar")
+    data = sar.load_dgl_partition_data("graph.json", rank, torch.device("cpu"))
+    graph = sar.construct_full_graph(data)     # in place of the DGL graph
+    sar.sync_params(model)                     # once
+    sar.gather_grads(model)                    # after each loss.backward()
+
+Importing the package starts nothing: the engine is loaded at its first use.
+"""
+
+from __future__ import annotations
+
+from . import comm, common_tuples, config, core, data_loading, errors, function
+from .comm import (
+    comm_device,
+    gather_grads,
+    initialize_comms,
+    memory_stats,
+    nfs_ip_init,
+    rank,
+    set_allocator,
+    set_num_threads,
+    stats,
+    sync_params,
+    world_size,
+)
+from .config import Config
+from .construct_shard_manager import construct_full_graph
+from .core import GraphShardManager, HeteroGraphShardManager
+from .data_loading import load_dgl_partition_data, suffix_key_lookup
+from .distributed_bn import DistributedBN1D
+from .errors import (
+    BudgetError,
+    DeadlineError,
+    FormatError,
+    PeerLostError,
+    RemoteError,
+    RendezvousError,
+    ScheduleError,
+)
+from .logging_setup import logger, logging_setup
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BudgetError",
+    "Config",
+    "DeadlineError",
+    "DistributedBN1D",
+    "FormatError",
+    "GraphShardManager",
+    "HeteroGraphShardManager",
+    "PeerLostError",
+    "RemoteError",
+    "RendezvousError",
+    "ScheduleError",
+    "comm",
+    "comm_device",
+    "common_tuples",
+    "config",
+    "construct_full_graph",
+    "core",
+    "data_loading",
+    "errors",
+    "function",
+    "gather_grads",
+    "initialize_comms",
+    "load_dgl_partition_data",
+    "logger",
+    "logging_setup",
+    "memory_stats",
+    "nfs_ip_init",
+    "rank",
+    "set_allocator",
+    "set_num_threads",
+    "stats",
+    "suffix_key_lookup",
+    "sync_params",
+    "world_size",
+]

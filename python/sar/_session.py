@@ -1,0 +1,187 @@
+"""The one session of this process, and collectives on torch tensors."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import List, Optional, Sequence, Set
+
+import torch
+from torch import Tensor
+
+from . import _abi
+from .config import Config
+from .logging_setup import logger
+
+DEFAULT_WINDOW = 16 << 20
+
+
+class Session:
+    """What :func:`sar.initialize_comms` set up."""
+
+    def __init__(
+        self, handle: int, rank: int, world: int, backend: str, device: torch.device, master_ip: str, master_port: int
+    ) -> None:
+        self.handle = handle
+        self.rank = rank
+        self.world = world
+        self.backend = backend
+        self.device = device
+        self.master_ip = master_ip
+        self.master_port = master_port
+        self.window = Config.window_bytes or DEFAULT_WINDOW
+        self.owns_process_group = False
+
+    def follow_window(self) -> None:
+        """Hands a changed ``Config.window_bytes`` to the engine. Collective where it changed."""
+        wanted = Config.window_bytes or DEFAULT_WINDOW
+        if wanted != self.window:
+            _abi.session_set_window(self.handle, wanted)
+            self.window = wanted
+
+
+_current: Optional[Session] = None
+_was_shut_down = False
+_lock = threading.Lock()
+_allocator_chosen = False
+
+
+def peek() -> Optional[Session]:
+    """The session, or ``None`` before :func:`sar.initialize_comms` and after shutdown."""
+    return _current
+
+
+def current() -> Session:
+    """The session.
+
+    :raises RuntimeError: there is none (any more)
+    """
+    if _current is None:
+        if _was_shut_down:
+            raise RuntimeError(
+                "SAR was shut down in this process (sar.comm.shutdown); "
+                "call sar.initialize_comms again before using graphs or collectives"
+            )
+        raise RuntimeError("SAR is not initialized: call sar.initialize_comms(rank, world_size, master_ip, backend) first")
+    return _current
+
+
+def install(session: Session) -> None:
+    global _current
+    with _lock:
+        _current = session
+
+
+def remove() -> Optional[Session]:
+    """Takes the session away, so that it is closed once; ``None`` if another thread was first."""
+    global _current, _was_shut_down
+    with _lock:
+        session, _current = _current, None
+        if session is not None:
+            _was_shut_down = True
+    return session
+
+
+def set_allocator(policy: str) -> None:
+    """Chooses how glibc treats freed memory in this process.
+
+    ``"compact"`` (the default, set at first use) gives freed blocks of 256 KiB and more back at once, which keeps
+    the resident size near what is alive; ``"default"`` puts glibc's own rule back as far as it can. The environment
+    variable ``SAR_ALLOCATOR=default`` leaves the allocator alone.
+
+    :raises ValueError: another policy
+    """
+    global _allocator_chosen
+    if policy not in ("compact", "default"):
+        raise ValueError(f"allocator policy {policy!r} is unknown: give 'compact' or 'default'")
+    _abi.set_allocator(policy == "compact")
+    _allocator_chosen = True
+
+
+def prepare_process() -> None:
+    """What happens once, at the first use of the engine: the allocator policy, unless the user chose one."""
+    global _allocator_chosen
+    if _allocator_chosen:
+        return
+    policy = os.environ.get("SAR_ALLOCATOR", "").strip().lower() or "compact"
+    if policy == "default":
+        _allocator_chosen = True
+        return
+    if policy != "compact":
+        raise ValueError(f"SAR_ALLOCATOR={policy!r} is unknown: set it to 'compact' or 'default', or unset it")
+    set_allocator(policy)
+
+
+# ---- collectives on tensors ------------------------------------------------
+
+
+def all_reduce(tensor: Tensor, op: str = "sum", comm: int = _abi.REDUCE) -> None:
+    """``tensor = op over ranks of tensor``, in place, any device, stride or shape; the same bits on every rank."""
+    session = current()
+    work = _flat_cpu(tensor)
+    for piece in _pieces(work):
+        _abi.all_reduce(session.handle, comm, piece, op)
+    _give_back(tensor, work)
+
+
+def broadcast(tensor: Tensor, root: int = 0, comm: int = _abi.REDUCE) -> None:
+    """Gives every rank the values that ``root`` holds, in place."""
+    session = current()
+    work = _flat_cpu(tensor)
+    for piece in _pieces(work):
+        _abi.broadcast(session.handle, comm, piece, root)
+    _give_back(tensor, work)
+
+
+def all_to_all(recv: Sequence[Tensor], send: Sequence[Tensor], comm: int = _abi.REDUCE) -> None:
+    """``recv[q]`` gets what rank q has as ``send[own rank]``."""
+    session = current()
+    work = [_flat_cpu(t) for t in recv]
+    _abi.all_to_all(session.handle, comm, [_flat_cpu(t) for t in send], work)
+    for tensor, flat in zip(recv, work):
+        _give_back(tensor, flat)
+
+
+def exchange_pair(
+    send_to: int, send: Optional[Tensor], recv_from: int, recv: Optional[Tensor], comm: int = _abi.REDUCE
+) -> None:
+    """Sends to one rank while receiving from another; -1 for neither."""
+    session = current()
+    work = None if recv is None else _flat_cpu(recv)
+    _abi.exchange_pair(
+        session.handle, comm, send_to, None if send is None else _flat_cpu(send), recv_from, work
+    )
+    if recv is not None and work is not None:
+        _give_back(recv, work)
+
+
+def _flat_cpu(tensor: Tensor) -> Tensor:
+    """One dimension, contiguous, in CPU memory: the tensor's own memory where that is so already."""
+    return tensor.detach().to("cpu").contiguous().view(-1)
+
+
+def _give_back(tensor: Tensor, work: Tensor) -> None:
+    if tensor.numel() and work.data_ptr() != tensor.data_ptr():
+        tensor.detach().copy_(work.view(tensor.shape))
+    elif tensor.numel():
+        # the engine wrote behind torch's back: autograd must notice that a saved tensor changed
+        increment = getattr(torch.autograd.graph, "increment_version", None)
+        if increment is not None:
+            increment(tensor)
+
+
+def _pieces(flat: Tensor) -> List[Tensor]:
+    limit = int(Config.max_collective_size or 0)
+    if limit <= 0 or flat.numel() <= limit:
+        return [flat]
+    return list(flat.split(limit))
+
+
+def log_once(key: str, message: str) -> None:
+    """Logs a warning the first time that ``key`` is seen in this process."""
+    if key not in _said:
+        _said.add(key)
+        logger.warning(message)
+
+
+_said: Set[str] = set()

@@ -1,0 +1,5 @@
+"""Graph objects."""
+
+from .graphshard import GraphShardManager, HeteroGraphShardManager
+
+__all__ = ["GraphShardManager", "HeteroGraphShardManager"]

@@ -1,0 +1,285 @@
+"""Batch normalization over the rows of all workers.
+
+Every worker computes the count, mean and sum of squared deviations of its own rows; these are merged in order of rank,
+in double precision (Chan, Golub and LeVeque's formula), so that no large numbers are subtracted from each other and the
+result hardly depends on how many workers there are. One small collective in forward and one in backward, ``2 f``
+numbers per worker for f features. Workers without rows take part.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import Parameter
+
+from . import _abi, _session
+
+__all__ = ["DistributedBN1D", "MeanOp", "VarOp", "mean_op", "var_op"]
+
+
+class DistributedBN1D(nn.Module):
+    """Normalizes each feature by its mean and variance over the rows of all workers.
+
+    ``out[i, c] = (x[i, c] - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]``, with the biased variance, as
+    ``torch.nn.BatchNorm1d`` has it in training. Collective in forward and backward.
+
+    :param n_feats: features, f
+    :param eps: added to the variance
+    :param affine: learn ``weight`` and ``bias`` (``[f]`` each)
+    :param distributed: normalize over all workers, or over the worker's own rows; ``None``: over all workers if
+        :func:`sar.initialize_comms` was called before the first forward
+    :param track_running_stats: keep ``running_mean`` and ``running_var`` and use them after ``eval()``. Without them
+        the statistics are those of the input, in ``eval()`` too
+    :param momentum: weight of the newest statistics in the running ones; ``None``: their average
+    """
+
+    running_mean: Optional[Tensor]
+    running_var: Optional[Tensor]
+    num_batches_tracked: Optional[Tensor]
+
+    def __init__(
+        self,
+        n_feats: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        distributed: Optional[bool] = None,
+        *,
+        track_running_stats: bool = False,
+        momentum: Optional[float] = 0.1,
+    ) -> None:
+        super().__init__()
+        self.n_feats = n_feats
+        self.eps = eps
+        self.affine = affine
+        self.distributed = distributed
+        self.track_running_stats = track_running_stats
+        self.momentum = momentum
+        self.weight = Parameter(torch.ones(n_feats)) if affine else None
+        self.bias = Parameter(torch.zeros(n_feats)) if affine else None
+        tracked = track_running_stats
+        self.register_buffer("running_mean", torch.zeros(n_feats) if tracked else None)
+        self.register_buffer("running_var", torch.ones(n_feats) if tracked else None)
+        self.register_buffer("num_batches_tracked", torch.tensor(0) if tracked else None)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, running statistics as at the start."""
+        if self.weight is not None and self.bias is not None:
+            nn.init.ones_(self.weight)
+            nn.init.zeros_(self.bias)
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Normalizes ``inp``, ``[n, f]`` float32 or float64. Collective where distributed.
+
+        :raises ValueError: another shape, or no worker has a row
+        :raises TypeError: another dtype
+        """
+        _check(inp, self.n_feats)
+        if self.running_mean is not None and self.running_var is not None and not self.training:
+            return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        if self.distributed is None:
+            self.distributed = _session.peek() is not None
+        anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+        found = _Found()
+        out: Tensor = _Normalize.apply(anchor, inp, self.weight, self.bias, self.eps, self.distributed, found)
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self._track(found, self.running_mean, self.running_var, self.num_batches_tracked)
+        return out if found.needs_backward else out.detach()
+
+    def _track(self, found: _Found, mean: Tensor, var: Tensor, batches: Tensor) -> None:
+        with torch.no_grad():
+            batches += 1
+            share = 1.0 / float(batches) if self.momentum is None else self.momentum
+            unbiased = found.moments.m2 / max(found.moments.count - 1, 1)
+            mean += share * (found.moments.mean.to(mean.dtype) - mean)
+            var += share * (unbiased.to(var.dtype) - var)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.n_feats}, eps={self.eps}, affine={self.affine}, distributed={self.distributed}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class _Moments(NamedTuple):
+    """Rows, mean and sum of squared deviations, float64 ``[f]``, over all workers."""
+
+    count: int
+    mean: Tensor
+    m2: Tensor
+
+
+class _Found:
+    """Carries what forward found out of it."""
+
+    moments: _Moments
+    needs_backward = False
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        eps: float,
+        distributed: bool,
+        found: _Found,
+    ) -> Tensor:
+        wants = ctx.needs_input_grad[0] and ctx.needs_input_grad[1]
+        moments, shared = _all_moments(x, wants, distributed)
+        if moments.count == 0:
+            raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
+        mean = moments.mean.to(x.dtype)
+        var = (moments.m2 / moments.count).to(x.dtype)
+        found.moments = moments
+        found.needs_backward = ctx.needs_input_grad[0] and (
+            shared or any(ctx.needs_input_grad[i] for i in (1, 2, 3))
+        )
+        ctx.save_for_backward(x, weight, mean, torch.rsqrt(var + eps))
+        ctx.count, ctx.shared, ctx.distributed, ctx.eps = moments.count, shared, distributed, eps
+        return F.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+        x, weight, mean, invstd = ctx.saved_tensors
+        # own sums of grad * xhat and of grad, in one pass over both
+        grad_weight, grad_bias = _sums(grad, x, weight, mean, invstd, ctx.eps)
+        grad_x = None
+        if ctx.shared:
+            total = torch.cat([grad_weight, grad_bias]).double()
+            if ctx.distributed:
+                _session.all_reduce(total, "sum", _abi.TRAIN)
+            if ctx.needs_input_grad[1]:
+                along, shift = (total / ctx.count).to(x.dtype).split(x.shape[1])
+                scale = invstd if weight is None else invstd * weight
+                # grad_x = scale * (grad - shift - xhat * along)
+                grad_x = torch.sub(x, mean).mul_(invstd * along).neg_().add_(grad).sub_(shift).mul_(scale)
+        return None, grad_x, _if(ctx.needs_input_grad[2], grad_weight), _if(ctx.needs_input_grad[3], grad_bias), None, None, None
+
+
+def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, bool]:
+    """Moments over all workers, and whether any of them needs a gradient of its rows."""
+    rows, features = x.shape
+    mean = torch.zeros(features, dtype=torch.float64)
+    m2 = torch.zeros(features, dtype=torch.float64)
+    if rows:
+        var, own = torch.var_mean(x.detach(), dim=0, correction=0)
+        mean, m2 = own.double(), var.double() * rows
+    if not distributed:
+        return _Moments(rows, mean, m2), wants
+    session = _session.current()
+    # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
+    lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
+    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(wants)], dtype=torch.float64), mean, m2])
+    _session.all_reduce(lines, "sum", _abi.TRAIN)
+    count = 0.0
+    mean, m2 = torch.zeros_like(mean), torch.zeros_like(m2)
+    for line in lines:
+        n = float(line[0])
+        if n == 0:
+            continue
+        delta = line[2 : 2 + features] - mean
+        mean = mean + delta * (n / (count + n))
+        m2 = m2 + line[2 + features :] + delta * delta * (count * n / (count + n))
+        count += n
+    return _Moments(int(count), mean, m2), bool(lines[:, 1].any())
+
+
+def _sums(
+    grad: Tensor, x: Tensor, weight: Optional[Tensor], mean: Tensor, invstd: Tensor, eps: float
+) -> Tuple[Tensor, Tensor]:
+    """Sums over own rows of ``grad * xhat`` and ``grad``."""
+    if x.shape[0] == 0:
+        return torch.zeros_like(mean), torch.zeros_like(mean)
+    _, along, plain = torch.ops.aten.native_batch_norm_backward(
+        grad, x, weight, None, None, mean, invstd, True, eps, [False, True, True]
+    )
+    return along, plain
+
+
+def _if(wanted: bool, tensor: Tensor) -> Optional[Tensor]:
+    return tensor if wanted else None
+
+
+def _check(x: Tensor, features: Optional[int] = None) -> None:
+    if x.dim() != 2 or (features is not None and x.shape[1] != features):
+        raise ValueError(f"the input has shape {tuple(x.shape)}, expected (n, {'f' if features is None else features})")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"the input is {x.dtype}: batch statistics take float32 or float64")
+
+
+class _Moment(torch.autograd.Function):
+    """``E[x ** power]`` over the rows of all workers, ``[f]``; power is 1 or 2."""
+
+    power = 1
+
+    @classmethod
+    def _forward(cls, ctx: Any, x: Tensor) -> Tensor:
+        _check(x)
+        own = x.detach().double()
+        total = torch.cat([own.pow(cls.power).sum(0), own.new_tensor([x.shape[0]])])
+        _session.all_reduce(total, "sum", _abi.TRAIN)
+        ctx.count = total[-1].item()
+        if ctx.count == 0:
+            raise ValueError("no worker has a row, so there is no mean")
+        return (total[:-1] / total[-1]).to(x.dtype)
+
+    @staticmethod
+    def _shared(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.double()
+        _session.all_reduce(total, "sum", _abi.TRAIN)
+        return (total / ctx.count).to(grad.dtype)
+
+
+class MeanOp(_Moment):
+    """``E[x]`` over the rows of all workers. Collective in forward and backward.
+
+    ``MeanOp.apply(x)`` takes ``[n, f]`` float32 or float64 and gives ``[f]``. The gradient of x is exact when every
+    worker's loss may depend on the result. All workers' inputs, or none, must need a gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.rows = x.shape[0]
+        return MeanOp._forward(ctx, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return _Moment._shared(ctx, grad).expand(ctx.rows, -1)
+
+
+class VarOp(_Moment):
+    """``E[x ** 2]`` over the rows of all workers: with :class:`MeanOp`, the variance is ``E[x²] - E[x]²``.
+
+    As :class:`MeanOp` otherwise. :class:`DistributedBN1D` does not use it, because that difference loses precision
+    where the mean is large.
+    """
+
+    power = 2
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(x)
+        return VarOp._forward(ctx, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        return x * (2 * _Moment._shared(ctx, grad))
+
+
+mean_op = MeanOp.apply
+var_op = VarOp.apply

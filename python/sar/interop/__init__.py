@@ -1,0 +1,1 @@
+"""The only files that import graph libraries; nothing here is imported unless it is needed."""
