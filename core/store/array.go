@@ -15,6 +15,8 @@ type array struct {
 	dtype DType
 	shape []int64
 	n     int64 // number of elements
+	// fortran says that the first dimension runs fastest (.npy files alone).
+	fortran bool
 }
 
 func (a *array) bytes() int64 { return a.n * int64(a.dtype.Size()) }

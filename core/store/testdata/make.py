@@ -1,6 +1,6 @@
 """Makes the partition directories that the tests of core/store read, with the DGL that is installed.
 
-python make.py OUT      writes OUT/dgl-<version>/<case>/: DGL's files, and expected.npz with what DGL reads from them
+python make.py OUT [CASE ...]      writes OUT/dgl-<version>/<case>/: DGL's files, and expected.npz with what DGL reads from them
 
 Run it once in an environment of each DGL version (docs/architecture.md names them). The arrays of expected.npz are
 named part|kind|name|dtype, so that a reader that shares no code with DGL can be held against it element by element.
@@ -84,9 +84,10 @@ def bits(t):
     return (t.view(torch.int16) if t.dtype == torch.bfloat16 else t).numpy(), name
 
 
-def main(out):
+def main(out, *cases):
     out = os.path.join(out, "dgl-" + dgl.__version__.split("+")[0])
-    for case, (make, parts, how) in CASES.items():
+    for case in cases or CASES:
+        make, parts, how = CASES[case]
         seed()
         g = make()
         where = os.path.join(out, case)
@@ -120,4 +121,4 @@ def main(out):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+)
+
+// appender writes a region of a file from its start to its end, in blocks.
+type appender struct {
+	f    *os.File
+	off  int64 // of the next block
+	end  int64 // of the region
+	buf  []byte
+	size int // of a block
+}
+
+func newAppender(f *os.File, off, bytes int64, block int) *appender {
+	return &appender{f: f, off: off, end: off + bytes, size: block}
+}
+
+func (a *appender) write(b []byte) error {
+	for len(b) > 0 {
+		if a.buf == nil {
+			a.buf = make([]byte, 0, a.size)
+		}
+		n := min(len(b), cap(a.buf)-len(a.buf))
+		a.buf = append(a.buf, b[:n]...)
+		b = b[n:]
+		if len(a.buf) == cap(a.buf) {
+			if err := a.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *appender) int64(v int64) error {
+	if cap(a.buf)-len(a.buf) > 8 {
+		a.buf = binary.LittleEndian.AppendUint64(a.buf, uint64(v))
+		return nil
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(v))
+	return a.write(b[:])
+}
+
+func (a *appender) flush() error {
+	if len(a.buf) == 0 {
+		return nil
+	}
+	if a.off+int64(len(a.buf)) > a.end {
+		return fmt.Errorf("store: %s: more data than were counted: did the graph change meanwhile?", a.f.Name())
+	}
+	if _, err := a.f.WriteAt(a.buf, a.off); err != nil {
+		return err
+	}
+	a.off += int64(len(a.buf))
+	a.buf = a.buf[:0]
+	return nil
+}
+
+// finish writes what is left and checks that the region is full.
+func (a *appender) finish() error {
+	if err := a.flush(); err != nil {
+		return err
+	}
+	a.buf = nil
+	if a.off != a.end {
+		return fmt.Errorf("store: %s: %d bytes fewer than were counted: did the graph change meanwhile?", a.f.Name(), a.end-a.off)
+	}
+	return nil
+}
+
+func finishAll(list []*appender) error {
+	for _, a := range list {
+		if err := a.finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes a file of the layout's size and writes what is known of it.
+func (l *layout) create(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o664)
+	if err != nil {
+		return nil, err
+	}
+	if err = l.write(f); err == nil {
+		err = f.Truncate(l.size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (l *layout) write(f *os.File) error {
+	for _, p := range l.pieces {
+		if _, err := f.WriteAt(p.bytes, p.off); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"sar/core/graph"
+)
+
+// Dataset is a homogeneous graph in a .npz file, as users have it before they
+// partition it:
+//
+//	edge_index   [2, E], integers: sources in row 0, destinations in row 1
+//	x            [N, ...], becomes node feature "features"
+//	y            [N, ...], becomes node feature "labels"
+//	num_nodes    optional scalar
+//
+// Any other array of N rows is a node feature under its own name, and of E
+// rows (E not N) an edge feature. N is the number of rows of x, y or an array
+// whose name ends in "mask"; without those num_nodes; without that the largest
+// id + 1. It may be used by several goroutines.
+type Dataset struct {
+	z            *npz
+	edges        *array
+	nodes, count int64 // nodes, edges
+	node, edge   map[string]array
+	ignored      []string
+}
+
+// origID is the feature that holds original ids beside DGL's.
+const origID = "orig_id"
+
+// OpenNPZ opens a graph. What is wrong with the file is a *FormatError.
+func OpenNPZ(path string) (*Dataset, error) {
+	f, err := openFile("the graph", path)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDataset(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func newDataset(f *file) (*Dataset, error) {
+	z, err := openNpz(f)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{z: z, node: map[string]array{}, edge: map[string]array{}}
+	if err := d.findEdges(); err != nil {
+		z.Close()
+		return nil, err
+	}
+	if err := d.countNodes(); err != nil {
+		z.Close()
+		return nil, err
+	}
+	if err := d.sortArrays(); err != nil {
+		z.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dataset) findEdges() error {
+	a := d.z.arrays["edge_index"]
+	if a == nil {
+		return d.z.f.bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", d.z.names)
+	}
+	if len(a.shape) != 2 || a.shape[0] != 2 {
+		hint := ""
+		if len(a.shape) == 2 && a.shape[1] == 2 {
+			hint = ": save its transpose"
+		}
+		return a.f.bad(a.off, `"edge_index" of shape [2, edges]`, "shape %v%s", a.shape, hint)
+	}
+	if !a.dtype.IsInteger() {
+		return a.f.bad(a.off, `"edge_index" of whole numbers`, "%s", a.dtype)
+	}
+	d.edges, d.count = a, a.shape[1]
+	return nil
+}
+
+// countNodes finds N, from whatever says it first.
+func (d *Dataset) countNodes() error {
+	d.nodes = -1
+	from := ""
+	for _, name := range append([]string{"x", "y"}, d.z.names...) {
+		a := d.z.arrays[name]
+		if a == nil || (name != "x" && name != "y" && !strings.HasSuffix(name, "mask")) {
+			continue
+		}
+		if len(a.shape) == 0 {
+			return a.f.bad(a.off, fmt.Sprintf("%q with a row for each node", name), "a scalar")
+		}
+		if d.nodes < 0 {
+			d.nodes, from = a.shape[0], name
+		} else if a.shape[0] != d.nodes {
+			return a.f.bad(a.off, fmt.Sprintf("%d rows of %q, as many as %q has", d.nodes, name, from), "%d", a.shape[0])
+		}
+	}
+	if a := d.z.arrays["num_nodes"]; a != nil {
+		var n [1]int64
+		if a.n != 1 || !a.dtype.IsInteger() {
+			return a.f.bad(a.off, `"num_nodes", one whole number`, "%s of shape %v", a.dtype, a.shape)
+		}
+		if err := a.ints(0, n[:]); err != nil {
+			return err
+		}
+		if n[0] < 0 || (d.nodes >= 0 && n[0] != d.nodes) {
+			return a.f.bad(a.off, fmt.Sprintf(`"num_nodes" equal to the %d rows of %q`, d.nodes, from), "%d", n[0])
+		}
+		d.nodes = n[0]
+	}
+	if d.nodes >= 0 {
+		return d.plausible()
+	}
+	largest := int64(-1)
+	d.nodes = math.MaxInt64
+	err := d.EdgesBatch(func(_ int64, src, dst []int64) error {
+		for i := range src {
+			largest = max(largest, src[i], dst[i])
+		}
+		return nil
+	})
+	d.nodes = largest + 1
+	if err != nil {
+		return err
+	}
+	return d.plausible()
+}
+
+// plausible refuses a number of nodes that no data of the file stands behind:
+// what works on the graph takes memory for every node.
+func (d *Dataset) plausible() error {
+	for _, a := range d.z.arrays {
+		if len(a.shape) > 0 && a.shape[0] == d.nodes && a.n >= d.nodes {
+			return nil
+		}
+	}
+	if limit := 16*d.z.f.size + 2*d.count; d.nodes > limit {
+		return d.edges.f.bad(-1, fmt.Sprintf("at most %d nodes in a file of %d bytes without a row for each", limit, d.z.f.size), "%d", d.nodes)
+	}
+	return nil
+}
+
+func (d *Dataset) sortArrays() error {
+	for _, name := range d.z.names {
+		a := d.z.arrays[name]
+		if name == "edge_index" || name == "num_nodes" {
+			continue
+		}
+		to := name
+		switch name {
+		case "x":
+			to = "features"
+		case "y":
+			to = "labels"
+		case origID:
+			return a.f.bad(-1, fmt.Sprintf("no array named %q: partitions keep the original ids under that name", origID), "one: rename it")
+		}
+		var into map[string]array
+		switch {
+		case len(a.shape) > 0 && a.shape[0] == d.nodes:
+			into = d.node
+		case len(a.shape) > 0 && a.shape[0] == d.count:
+			into = d.edge
+		default:
+			d.ignored = append(d.ignored, name)
+			continue
+		}
+		if _, twice := into[to]; twice {
+			return a.f.bad(-1, fmt.Sprintf("one array for feature %q", to), "two: x stands for features and y for labels")
+		}
+		into[to] = *a
+	}
+	return nil
+}
+
+// Close closes the file.
+func (d *Dataset) Close() error { return d.z.Close() }
+
+// NumNodes is the number of nodes.
+func (d *Dataset) NumNodes() int64 { return d.nodes }
+
+// NumEdges is the number of edges.
+func (d *Dataset) NumEdges() int64 { return d.count }
+
+// NodeArrays lists the node features, by name.
+func (d *Dataset) NodeArrays() []TensorInfo { return infos(d.node) }
+
+// EdgeArrays lists the edge features, by name.
+func (d *Dataset) EdgeArrays() []TensorInfo { return infos(d.edge) }
+
+// Ignored names arrays that have neither a row for each node nor one for each edge.
+func (d *Dataset) Ignored() []string { return d.ignored }
+
+// ReadRows reads whole rows of a feature, from row first on, into dst.
+func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) error {
+	m, kind := d.node, "node"
+	if edge {
+		m, kind = d.edge, "edge"
+	}
+	a, ok := m[name]
+	if !ok {
+		return fmt.Errorf("%s has no %s feature %q", d.z.f.name, kind, name)
+	}
+	row := TensorInfo{DType: a.dtype, Shape: a.shape}.RowBytes()
+	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
+		return fmt.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
+	}
+	if a.fortran {
+		return a.fortranRows(first, dst)
+	}
+	return a.f.readLarge(dst, a.off+first*row, a.what)
+}
+
+// EdgesBatch calls yield with one run of edges after another: edges first,
+// first+1, … of the file. The slices are valid during the call. Ids that are
+// no nodes are a *FormatError.
+func (d *Dataset) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	a := d.edges
+	size := int64(a.dtype.Size())
+	src, dst := make([]int64, batch), make([]int64, batch)
+	var pairs []int64
+	if a.fortran {
+		pairs = make([]int64, 2*batch)
+	}
+	for at := int64(0); at < d.count; at += batch {
+		n := int(min(batch, d.count-at))
+		s, t := src[:n], dst[:n]
+		if a.fortran {
+			if err := a.ints(2*at, pairs[:2*n]); err != nil {
+				return err
+			}
+			for i := range s {
+				s[i], t[i] = pairs[2*i], pairs[2*i+1]
+			}
+		} else if err := a.ints(at, s); err != nil {
+			return err
+		} else if err := a.ints(d.count+at, t); err != nil {
+			return err
+		}
+		for i := range s {
+			if uint64(s[i]) >= uint64(d.nodes) || uint64(t[i]) >= uint64(d.nodes) {
+				return a.f.bad(a.off+(at+int64(i))*size, fmt.Sprintf("edge %d between two of the %d nodes", at+int64(i), d.nodes), "%d -> %d", s[i], t[i])
+			}
+		}
+		if err := yield(at, s, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Nodes implements graph.EdgeSource: every node is local, owned, and has its own id.
+func (d *Dataset) Nodes() ([]int64, int, error) {
+	if d.nodes > math.MaxInt {
+		return nil, 0, fmt.Errorf("%s: %d nodes", d.z.f.name, d.nodes)
+	}
+	ids := make([]int64, d.nodes)
+	for i := range ids {
+		ids[i] = int64(i)
+	}
+	return ids, len(ids), nil
+}
+
+// Edges implements graph.EdgeSource.
+func (d *Dataset) Edges(yield func(graph.EdgeBatch) error) error {
+	id := make([]int64, batch)
+	return d.EdgesBatch(func(first int64, src, dst []int64) error {
+		for i := range src {
+			id[i] = first + int64(i)
+		}
+		return yield(graph.EdgeBatch{Src: src, Dst: dst, ID: id[:len(src)]})
+	})
+}
+
+var _ graph.EdgeSource = (*Dataset)(nil)

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+)
+
+// npz is an open .npz file: a zip of .npy members. Members that are stored are
+// read in place. Deflated ones are inflated, when first read, into a temporary
+// file without a name.
+type npz struct {
+	f      *file
+	arrays map[string]*array
+	names  []string // in the order of the file
+	temps  []*inflated
+}
+
+// smallMember is the size up to which a deflated member is inflated into memory.
+const smallMember = 1 << 16
+
+// maxInflate is the most that deflate can make of a byte.
+const maxInflate = 1032
+
+func openNpz(f *file) (*npz, error) {
+	zr, err := zip.NewReader(f.r, f.size)
+	if err != nil {
+		return nil, f.bad(-1, "a .npz file, a zip of arrays", "%v", err)
+	}
+	z := &npz{f: f, arrays: map[string]*array{}}
+	for _, m := range zr.File {
+		if err := z.add(m); err != nil {
+			return nil, err
+		}
+	}
+	return z, nil
+}
+
+func (z *npz) add(m *zip.File) error {
+	member := fmt.Sprintf("%s(%s)", z.f.name, m.Name)
+	bad := func(want, got string, args ...any) error {
+		return &FormatError{File: member, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+	}
+	name, ok := strings.CutSuffix(m.Name, ".npy")
+	if !ok || name == "" || strings.ContainsAny(name, "/\\") || len(name) > maxName {
+		return bad("members named after arrays, name.npy", "%q", m.Name)
+	}
+	if z.arrays[name] != nil {
+		return bad("each array once", "%q again", name)
+	}
+	packed, size := m.CompressedSize64, m.UncompressedSize64
+	if m.Flags&1 != 0 {
+		return bad("an array that is not encrypted", "an encrypted one")
+	}
+	if packed > uint64(z.f.size) || size > maxInflate*packed+64 || (m.Method == zip.Store && size != packed) {
+		return bad("a size that fits the file", "%d bytes, packed into %d", size, packed)
+	}
+	mf := &file{name: member, size: int64(size)}
+	switch m.Method {
+	case zip.Store:
+		off, err := m.DataOffset()
+		if err != nil || off < 0 || off > z.f.size-int64(size) {
+			return bad("a member of the zip", "no room for it in the file (%v)", err)
+		}
+		mf.r = io.NewSectionReader(z.f.r, off, int64(size))
+	case zip.Deflate:
+		t := &inflated{m: m, name: member}
+		z.temps = append(z.temps, t)
+		mf.r = t
+	default:
+		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d", m.Method)
+	}
+	head, err := z.head(m, mf)
+	if err != nil {
+		return err
+	}
+	h, err := parseNpy(member, head, mf.size)
+	if err != nil {
+		return err
+	}
+	n, _ := elements(h.shape, 1, mf.size)
+	z.arrays[name] = &array{f: mf, what: fmt.Sprintf("array %q", name), off: h.start, dtype: h.dtype, shape: h.shape, n: n, fortran: h.fortran}
+	z.names = append(z.names, name)
+	return nil
+}
+
+// head returns the first bytes of a member, enough for its header, without
+// inflating all of it.
+func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
+	head := make([]byte, min(mf.size, 512))
+	full := make([]byte, 0)
+	read := func(b []byte) error {
+		if m.Method == zip.Store {
+			return mf.readAt(b, 0, "the header")
+		}
+		r, err := m.Open()
+		if err == nil {
+			_, err = io.ReadFull(r, b)
+			r.Close()
+		}
+		if err != nil {
+			return &FormatError{File: mf.name, Offset: -1, Want: "the header of an array", Got: "a broken zip member: " + err.Error()}
+		}
+		return nil
+	}
+	if err := read(head); err != nil || len(head) < 12 {
+		return head, err
+	}
+	// A header of version 2 or 3 may be longer than the first guess.
+	if n := npyHeaderSize(head); n > int64(len(head)) && n <= maxNpyHeader+12 {
+		full = make([]byte, min(mf.size, n))
+		return full, read(full)
+	}
+	return head, nil
+}
+
+func npyHeaderSize(head []byte) int64 {
+	if head[6] == 1 {
+		return 10 + int64(head[8]) + int64(head[9])<<8
+	}
+	return 12 + int64(head[8]) + int64(head[9])<<8 + int64(head[10])<<16 + int64(head[11])<<24
+}
+
+func (z *npz) Close() error {
+	for _, t := range z.temps {
+		t.Close()
+	}
+	return z.f.Close()
+}
+
+// inflated is a deflated member as a file that can be read anywhere.
+type inflated struct {
+	m    *zip.File
+	name string
+	once sync.Once
+	mu   sync.Mutex // guards f against Close
+	f    *os.File   // nil where it is small
+	r    io.ReaderAt
+	err  error
+}
+
+func (t *inflated) ReadAt(p []byte, off int64) (int, error) {
+	t.once.Do(t.inflate)
+	if t.err != nil {
+		return 0, t.err
+	}
+	return t.r.ReadAt(p, off)
+}
+
+func (t *inflated) inflate() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.m.Open()
+	if err != nil {
+		t.err = err
+		return
+	}
+	defer r.Close()
+	size := int64(t.m.UncompressedSize64)
+	if size <= smallMember {
+		b := make([]byte, size)
+		if _, err := io.ReadFull(r, b); err == nil {
+			_, err = io.ReadFull(r, make([]byte, 1)) // the end, where the sum is checked
+			if err == io.EOF {
+				t.r = bytes.NewReader(b)
+				return
+			}
+		}
+		t.err = &FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: "a broken zip member"}
+		return
+	}
+	f, err := os.CreateTemp("", "sar-npz-")
+	if err != nil {
+		t.err = fmt.Errorf("a place for the inflated array (TMPDIR names another): %w", err)
+		return
+	}
+	os.Remove(f.Name())
+	// The reader checks the sum of the member, and that it has the size it claims.
+	n, err := io.Copy(f, io.LimitReader(r, size+1))
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes or more", n)
+	}
+	if err != nil {
+		f.Close()
+		if isOSError(err) {
+			t.err = fmt.Errorf("inflating %s into a temporary file (TMPDIR names another place): %w", t.name, err)
+		} else {
+			t.err = &FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: err.Error()}
+		}
+		return
+	}
+	t.f, t.r = f, f
+}
+
+func isOSError(err error) bool {
+	var pe *os.PathError
+	return errors.As(err, &pe)
+}
+
+func (t *inflated) Close() {
+	t.once.Do(func() { t.err = os.ErrClosed })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.f != nil {
+		t.f.Close()
+	}
+}

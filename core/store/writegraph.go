@@ -1,0 +1,371 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+
+	"sar/core/mem"
+)
+
+// writeEdges writes the graph files, and the original ids of edges.
+//
+// One pass over the edges appends each to the partition of its destination
+// and, where it crosses, once more to the partition of its source: DGL keeps
+// such outer edges as well, after the inner ones. At that time the halo of a
+// partition is not known, so the far end of an edge is written as a new global
+// id. A second pass over what each partition got finds the halo and replaces
+// those ids in place.
+func (w *writer) writeEdges() (err error) {
+	if w.edgeFiles, w.edgeAt, err = w.createFeatures(edgeFile, defaultEdgeType.String(), w.edgeArrays, w.innerEdges); err != nil {
+		return err
+	}
+	files := make([]*os.File, w.parts)
+	defer func() {
+		if e := closeAll(files); err == nil {
+			err = e
+		}
+	}()
+	draft := make([]graphDraft, w.parts)
+	for p := range files {
+		if files[p], err = os.OpenFile(filepath.Join(w.partDir(p), partGraphFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o664); err != nil {
+			return err
+		}
+		draft[p] = w.draft(p, files[p])
+	}
+	if err := w.scatterEdges(draft); err != nil {
+		return err
+	}
+	halo, err := newHaloSet(w.nodes)
+	if err != nil {
+		return err
+	}
+	defer halo.free()
+	for p := range draft {
+		if err := w.finishGraph(p, &draft[p], halo); err != nil {
+			return err
+		}
+		w.progress(w.innerEdges(p))
+	}
+	return nil
+}
+
+// graphDraft is the graph file of a partition while its halo is unknown.
+type graphDraft struct {
+	f            *os.File
+	inner, outer int64 // edges
+	src, dst     int64 // where the ends of edges go, in every case
+	outerID      int64 // where ids of outer edges wait: beyond any end of the file
+
+	innerSrc, innerDst, innerOrig     *appender
+	outerSrc, outerDst, outerIDWriter *appender
+}
+
+func (w *writer) draft(p int, f *os.File) graphDraft {
+	inner, outer := w.innerEdges(p), w.outer[p]
+	var l layout
+	at := l.partition(min(w.nodes, w.innerNodes(p)+inner+outer), inner+outer)
+	block := w.block(6 * w.parts)
+	return graphDraft{
+		f: f, inner: inner, outer: outer, src: at.src, dst: at.dst, outerID: l.size,
+		innerSrc:      newAppender(f, at.src, 8*inner, block),
+		innerDst:      newAppender(f, at.dst, 8*inner, block),
+		innerOrig:     newAppender(w.edgeFiles[p], w.edgeAt[p][len(w.edgeArrays)], 8*inner, block),
+		outerSrc:      newAppender(f, at.src+8*inner, 8*outer, block),
+		outerDst:      newAppender(f, at.dst+8*inner, 8*outer, block),
+		outerIDWriter: newAppender(f, l.size, 8*outer, block),
+	}
+}
+
+func (w *writer) scatterEdges(draft []graphDraft) error {
+	next := append([]int64(nil), w.edgeStart...)
+	err := w.src.EdgesBatch(func(first int64, src, dst []int64) error {
+		for i := range src {
+			from, to := w.assign[src[i]], w.assign[dst[i]]
+			s, d := w.newID.Data[src[i]], w.newID.Data[dst[i]]
+			in := &draft[to]
+			err := in.innerSrc.int64(s)
+			if err == nil {
+				err = in.innerDst.int64(d - w.nodeStart[to])
+			}
+			if err == nil {
+				err = in.innerOrig.int64(first + int64(i))
+			}
+			if err == nil && from != to {
+				out := &draft[from]
+				if err = out.outerSrc.int64(s - w.nodeStart[from]); err == nil {
+					err = out.outerDst.int64(d)
+				}
+				if err == nil {
+					err = out.outerIDWriter.int64(next[to])
+				}
+			}
+			if err != nil {
+				return err
+			}
+			next[to]++
+		}
+		w.progress(int64(len(src)))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range draft {
+		d := &draft[i]
+		if err := finishAll([]*appender{d.innerSrc, d.innerDst, d.innerOrig, d.outerSrc, d.outerDst, d.outerIDWriter}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishGraph numbers the halo of partition p and writes the rest of its file.
+func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
+	lo, hi := w.nodeStart[p], w.nodeStart[p+1]
+	halo.clear()
+	far := []struct{ off, n int64 }{{d.src, d.inner}, {d.dst + 8*d.inner, d.outer}}
+	for _, r := range far {
+		err := editInts(d.f, r.off, r.n, false, func(v []int64) {
+			for _, id := range v {
+				if id < lo || id >= hi {
+					halo.add(id)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	size := halo.number()
+	for _, r := range far {
+		err := editInts(d.f, r.off, r.n, true, func(v []int64) {
+			for i, id := range v {
+				if id < lo || id >= hi {
+					v[i] = hi - lo + halo.rank(id)
+				} else {
+					v[i] = id - lo
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	var l layout
+	nodes := hi - lo + size
+	at := l.partition(nodes, d.inner+d.outer)
+	if err := l.write(d.f); err != nil {
+		return err
+	}
+	block := w.block(1)
+	id, inner := newAppender(d.f, at.nodeID, 8*nodes, block), newAppender(d.f, at.innerNode, nodes, block)
+	part := newAppender(d.f, at.partID, 8*nodes, block)
+	put := func(node int64, owner int, mark byte) error {
+		err := id.int64(node)
+		if err == nil {
+			err = part.int64(int64(owner))
+		}
+		if err == nil {
+			err = inner.write([]byte{mark})
+		}
+		return err
+	}
+	for node := lo; node < hi; node++ {
+		if err := put(node, p, 1); err != nil {
+			return err
+		}
+	}
+	owner := 0
+	err := halo.each(func(node int64) error {
+		for node >= w.nodeStart[owner+1] {
+			owner++
+		}
+		return put(node, owner, 0)
+	})
+	if err != nil {
+		return err
+	}
+
+	edgeID := newAppender(d.f, at.edgeID, 8*(d.inner+d.outer), block)
+	mark := newAppender(d.f, at.innerEdge, d.inner+d.outer, block)
+	for e := range d.inner {
+		if err = edgeID.int64(w.edgeStart[p] + e); err == nil {
+			err = mark.write([]byte{1})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Where the ids go lies before where they wait, so copying forward is safe.
+	var failed error
+	err = editInts(d.f, d.outerID, d.outer, false, func(v []int64) {
+		for _, e := range v {
+			if failed == nil {
+				failed = edgeID.int64(e)
+			}
+			if failed == nil {
+				failed = mark.write([]byte{0})
+			}
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	if err == nil {
+		err = finishAll([]*appender{id, inner, part, edgeID, mark})
+	}
+	if err != nil {
+		return err
+	}
+	return d.f.Truncate(l.size)
+}
+
+// editInts hands n int64 at off of a file to edit, a run at a time, and writes
+// them back where asked to.
+func editInts(f *os.File, off, n int64, back bool, edit func([]int64)) error {
+	raw, v := make([]byte, 8*min(n, batch)), make([]int64, min(n, batch))
+	for at := int64(0); at < n; at += batch {
+		m := min(batch, n-at)
+		b := raw[:8*m]
+		if _, err := f.ReadAt(b, off+8*at); err != nil {
+			return err
+		}
+		widen(v[:m], b, Int64)
+		edit(v[:m])
+		if !back {
+			continue
+		}
+		for i, x := range v[:m] {
+			binary.LittleEndian.PutUint64(b[8*i:], uint64(x))
+		}
+		if _, err := f.WriteAt(b, off+8*at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// haloSet is a set of global ids that numbers its members in ascending order.
+// It takes a quarter of a byte for every node of the graph.
+type haloSet struct {
+	words  mem.Array[uint64]
+	before mem.Array[int64] // members before each word
+}
+
+func newHaloSet(n int64) (*haloSet, error) {
+	words, err := mem.Make[uint64](mem.Scratch, int((n+63)/64))
+	if err != nil {
+		return nil, err
+	}
+	before, err := mem.Make[int64](mem.Scratch, int((n+63)/64))
+	if err != nil {
+		words.Free()
+		return nil, err
+	}
+	return &haloSet{words, before}, nil
+}
+
+func (h *haloSet) free() {
+	h.words.Free()
+	h.before.Free()
+}
+
+func (h *haloSet) clear() { clear(h.words.Data) }
+
+func (h *haloSet) add(id int64) { h.words.Data[id>>6] |= 1 << (id & 63) }
+
+// number prepares rank and returns the number of members.
+func (h *haloSet) number() int64 {
+	var n int64
+	for i, w := range h.words.Data {
+		h.before.Data[i] = n
+		n += int64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+func (h *haloSet) rank(id int64) int64 {
+	below := h.words.Data[id>>6] & (1<<(id&63) - 1)
+	return h.before.Data[id>>6] + int64(bits.OnesCount64(below))
+}
+
+func (h *haloSet) each(do func(id int64) error) error {
+	for i, w := range h.words.Data {
+		for ; w != 0; w &= w - 1 {
+			if err := do(int64(i)<<6 + int64(bits.TrailingZeros64(w))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// config is the JSON file, with the keys in DGL's order.
+func (w *writer) config(name, method string) []byte {
+	pairs := func(start []int64) [][2]int64 {
+		out := make([][2]int64, w.parts)
+		for p := range out {
+			out[p] = [2]int64{start[p], start[p+1]}
+		}
+		return out
+	}
+	type entry struct {
+		key   string
+		value any
+	}
+	edge := defaultEdgeType.String()
+	list := []entry{
+		{"graph_name", name},
+		{"num_nodes", w.nodes},
+		{"num_edges", w.edges},
+		{"part_method", method},
+		{"num_parts", w.parts},
+		{"halo_hops", 1},
+		{"node_map", map[string]any{defaultNodeType: pairs(w.nodeStart)}},
+		{"edge_map", map[string]any{edge: pairs(w.edgeStart)}},
+		{"ntypes", map[string]int{defaultNodeType: 0}},
+		{"etypes", map[string]int{edge: 0}},
+	}
+	for p := range w.parts {
+		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }
+		list = append(list, entry{fmt.Sprintf("part-%d", p), partFiles{in(nodeFile), in(edgeFile), in(partGraphFile)}})
+	}
+	var b bytes.Buffer
+	b.WriteString("{")
+	for i, e := range list {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		// Strings, numbers and maps of them: Marshal cannot fail.
+		v, _ := json.MarshalIndent(e.value, "    ", "    ")
+		fmt.Fprintf(&b, "\n    %q: %s", e.key, v)
+	}
+	b.WriteString("\n}\n")
+	return b.Bytes()
+}
+
+// publish moves what was written to its place, the JSON last.
+func (w *writer) publish(dir, name, config string) error {
+	final := filepath.Join(dir, name+".json")
+	if err := os.Remove(final); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for p := range w.parts {
+		to := filepath.Join(dir, fmt.Sprintf("part%d", p))
+		if err := os.MkdirAll(to, 0o775); err != nil {
+			return err
+		}
+		for _, file := range []string{nodeFile, edgeFile, partGraphFile} {
+			if err := os.Rename(filepath.Join(w.partDir(p), file), filepath.Join(to, file)); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Rename(config, final)
+}
