@@ -14,10 +14,11 @@ from .output import Failure
 _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
 LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and its threads in OMP_NUM_THREADS and SAR_NUM_THREADS. Lines that workers
-print are prefixed with their rank. When one worker fails, the others get a grace time to report what they saw, then they
-are stopped; the command ends with the exit code of the worker that failed first (128 + signal if a signal killed it).
+print are prefixed with their rank. When one worker fails, the others get a grace time to report what they saw, then
+they are stopped; the command ends with the exit code of the worker that failed first (128 + signal if a signal killed it).
 
-To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own --node-rank.
+To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own
+--node-rank.
 """
 
 
@@ -37,20 +38,36 @@ def _options(p: argparse.ArgumentParser) -> None:
     p.add_argument("-n", "--workers", type=int, required=True, metavar="N", help="workers on this machine")
     p.add_argument("--threads", type=int, metavar="T", help="threads of each worker (default: cores / N, at least 1)")
     p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
-    p.add_argument("--allocator", choices=("compact", "default"), help="what workers do with freed memory: compact gives "
-                   "it back to the system at once, default leaves glibc's rule (default: what the script says)")
-    p.add_argument("--transport", choices=("auto", "shm", "tcp"), help="force what carries data (default: shared memory on one machine, else tcp)")
-    p.add_argument("--grace", type=float, default=10.0, metavar="S", help="seconds in which workers may report after another failed (default: 10)")
+    p.add_argument(
+        "--allocator",
+        choices=("compact", "default"),
+        help="what workers do with freed memory: compact gives "
+        "it back to the system at once, default leaves glibc's rule (default: what the script says)",
+    )
+    p.add_argument(
+        "--transport",
+        choices=("auto", "shm", "tcp"),
+        help="force what carries data (default: shared memory on one machine, else tcp)",
+    )
+    p.add_argument(
+        "--grace",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="seconds in which workers may report after another failed (default: 10)",
+    )
     p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
-    p.add_argument("--master-addr", default="127.0.0.1", metavar="A", help="address where rank 0 listens (default: 127.0.0.1)")
+    p.add_argument(
+        "--master-addr", default="127.0.0.1", metavar="A", help="address where rank 0 listens (default: 127.0.0.1)"
+    )
     p.add_argument("--master-port", type=int, metavar="P", help="port where rank 0 listens (default: a free one)")
     p.add_argument("--nodes", type=int, default=1, metavar="M", help="machines in all (default: 1)")
     p.add_argument("--node-rank", type=int, default=0, metavar="K", help="number of this machine (default: 0)")
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides the words after ``launch`` into the launcher's own options and the script with its arguments. The script is
-    the first word that is no option and no option's value; with ``-m MODULE`` everything after it is the module's."""
+    """Divides the words after ``launch`` into the launcher's own options and the script with its arguments. The script
+    is the first word that is no option and no option's value; with ``-m MODULE`` everything after it is the module's."""
     table = argparse.ArgumentParser(add_help=False)
     _options(table)
     flags = table._option_string_actions
@@ -82,7 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads is not None and arguments.threads < 1:
         raise Failure(f"--threads {arguments.threads}: at least one thread is needed", 2)
     if not 0 <= arguments.node_rank < arguments.nodes:
-        raise Failure(f"--node-rank {arguments.node_rank} must be at least 0 and less than --nodes {arguments.nodes}", 2)
+        raise Failure(
+            f"--node-rank {arguments.node_rank} must be at least 0 and less than --nodes {arguments.nodes}", 2
+        )
     if arguments.nodes > 1 and arguments.master_port is None:
         raise Failure("with several machines, give all of them the same --master-addr and --master-port", 2)
     if arguments.module is not None:

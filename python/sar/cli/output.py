@@ -66,7 +66,7 @@ class Stage:
 
 @contextmanager
 def stage(what: str) -> Iterator[Stage]:
-    """Announces a step, and says how long it took when it is over. ``note`` of the yielded stage is added to that line."""
+    """Announces a step, and says how long it took when it is over, and the stage's ``note`` with it."""
     current = Stage(what)
     if current._terminal:
         current._write(f"{what} …", end="")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import tempfile
 from typing import Any
 
 from .output import Failure, stage, table
@@ -33,8 +35,11 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--method",
         choices=("metis", "random", "contiguous"),
-        help="metis: few cut edges; random: parts of equal numbers of nodes; contiguous: runs of node numbers with equal "
-        "numbers of in-edges (default: metis where pymetis is installed, else contiguous)",
+        help="metis: few cut edges; random: parts of equal numbers of nodes; contiguous: runs of node numbers with "
+        "equal numbers of in-edges (default: metis where pymetis is installed, else contiguous)",
+    )
+    p.add_argument(
+        "--self-loops", action="store_true", help="give every node that lacks one an edge to itself, as GCN wants it"
     )
     p.add_argument("--seed", type=int, default=0, metavar="S", help="for metis and random (default: 0)")
     p.set_defaults(run=run)
@@ -51,10 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     from .dataset import Dataset
 
-    with stage(f"reading {arguments.graph}") as step:
-        dataset = Dataset(arguments.graph)
-        step.note = f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges"
-    with dataset:
+    with contextlib.ExitStack() as cleanup:
+        with stage(f"reading {arguments.graph}") as step:
+            dataset = cleanup.enter_context(Dataset(arguments.graph))
+            step.note = f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges"
+        if arguments.self_loops:
+            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="sar-"))
+            with stage("adding self loops") as step:
+                looped = add_self_loops(arguments.graph, dataset.info, folder)
+                dataset = cleanup.enter_context(Dataset(looped))
+                step.note = f"{dataset.num_edges:,} edges now"
         if arguments.parts > max(1, dataset.num_nodes):
             raise Failure(f"--parts {arguments.parts} is more than the {dataset.num_nodes} nodes of the graph", 2)
         if pymetis is not None:
@@ -69,6 +80,24 @@ def run(arguments: argparse.Namespace) -> int:
     print(report(quality, method))
     print(f"\nwrote {os.path.join(arguments.out, name + '.json')}")
     return 0
+
+
+def add_self_loops(path: str, info: dict[str, Any], folder: str) -> str:
+    """Writes the graph with an edge from every node to itself into ``folder``, and returns the file's path. Edges that
+    are there keep their order and come first."""
+    import numpy as np
+
+    if info["edge_arrays"]:
+        names = ", ".join(a["name"] for a in info["edge_arrays"])
+        raise Failure(f"--self-loops: the new edges would have no values in {names}; add them to {path} yourself")
+    with np.load(path) as arrays:
+        content = {name: arrays[name] for name in arrays.files}
+    src, dst = edges = content["edge_index"]
+    lacking = np.setdiff1d(np.arange(info["num_nodes"], dtype=edges.dtype), src[src == dst])
+    content["edge_index"] = np.concatenate([edges, np.stack([lacking, lacking])], axis=1)
+    out = os.path.join(folder, os.path.basename(path))
+    np.savez(out, **content)
+    return out
 
 
 def metis(dataset: Any, parts: int, seed: int, pymetis: Any) -> Any:
@@ -119,7 +148,8 @@ def report(quality: dict[str, Any], method: str) -> str:
         ],
     )
     lines = [
-        f"{method}: edge cut {quality['edge_cut']:,} of {sum(edges):,} edges ({100 * quality['edge_cut_fraction']:.1f} %), "
+        f"{method}: edge cut {quality['edge_cut']:,} of {sum(edges):,} edges "
+        f"({100 * quality['edge_cut_fraction']:.1f} %), "
         f"balance {quality['node_balance']:.3f} in nodes, {quality['edge_balance']:.3f} in edges (largest / mean)",
         "",
         summary,
@@ -138,7 +168,8 @@ def _default_method() -> str:
         import pymetis  # noqa: F401
     except ImportError:
         print(
-            f"sar partition: pymetis is not installed, so parts are runs of node numbers. For far fewer cut edges: pip install '{_PYMETIS}'",
+            f"sar partition: pymetis is not installed, so parts are runs of node numbers. "
+            f"For far fewer cut edges: pip install '{_PYMETIS}'",
             file=sys.stderr,
         )
         return "contiguous"

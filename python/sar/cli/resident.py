@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def resident() -> dict[str, int]:
-    """Bytes: ``now`` and ``peak`` resident (shared memory included), and ``shared``, the part of now that is shared memory."""
+    """Bytes: ``now`` and ``peak`` resident, shared memory included; ``shared``, the part of now that is that."""
     names = {"VmRSS": "now", "VmHWM": "peak", "RssShmem": "shared"}
     found = {}
     with open("/proc/self/status", encoding="ascii") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -44,10 +45,8 @@ class _Worker:
         """Signals the worker and its children, also where the worker itself is gone."""
         if self.code is not None:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
     def stop(self, number: int) -> None:
         """A signal whose consequence is not the worker's own failure."""
@@ -237,7 +236,10 @@ class _Group:
             return 0
         cause = next((w for w in failed if w.failed_first_hand()), failed[0])
         others = [w.rank for w in self.workers if w is not cause]
-        _say(f"rank {cause.rank} {_how(cause)}" + (f"; ranks {', '.join(others)} were stopped or had ended" if others else ""))
+        _say(
+            f"rank {cause.rank} {_how(cause)}"
+            + (f"; ranks {', '.join(others)} were stopped or had ended" if others else "")
+        )
         story = cause.story()
         if story and len(self.workers) > 1:
             sys.stderr.buffer.write(b"".join(b"    " + line + b"\n" for line in story.rstrip().split(b"\n")))

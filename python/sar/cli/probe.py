@@ -1,0 +1,137 @@
+"""What ``sar doctor`` runs in processes of their own: ``python -m sar.cli.probe WHAT`` prints one JSON object."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from .resident import resident
+
+_PAIR_BYTES = 4 << 20
+_PAIR_ROUNDS = 20
+
+
+def packages() -> dict[str, Any]:
+    """Version and, where importing fails, the problem, of what SAR works with."""
+    found = {}
+    for name in ("numpy", "torch", "dgl", "pymetis"):
+        try:
+            module = importlib.import_module(name)
+        except Exception as error:  # whatever an import may raise is what we are to report
+            found[name] = (None, f"{type(error).__name__}: {error}".splitlines()[0])
+        else:
+            version = getattr(module, "__version__", None) or getattr(module, "version", "installed")
+            found[name] = (str(version), "")
+    return found
+
+
+def engine() -> dict[str, Any]:
+    """Versions of the package, engine and ABI, and what the kernels use."""
+    from .. import _native
+    from .._prototypes import ABI_VERSION
+
+    simd = _native.text_call("sar_simd")
+    version = _native.text_call("sar_version")
+    extension = sys.modules["sar._ext._sar_engine"].__file__
+    return {
+        "package": _package_version() or version,
+        "engine": version,
+        "abi": ABI_VERSION,  # loading has checked that the engine has the same
+        "simd": simd,
+        "file": extension,
+    }
+
+
+def _package_version() -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version("sar")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def together() -> dict[str, Any]:
+    """The same sums by torch, by DGL where it is installed, and by the engine, in one process."""
+    import ctypes as ct
+
+    import torch
+
+    from .. import _native
+
+    n, width, degree = 1000, 32, 8
+    x = torch.randn(n, width)
+    index = torch.randint(0, n, (n * degree,), dtype=torch.int32)
+    offsets = torch.arange(0, n * degree + 1, degree)
+    names, results = ["torch"], [x[index.long()].view(n, degree, width).sum(1)]
+    try:
+        import dgl
+    except ImportError:
+        pass
+    else:
+        graph = dgl.graph((index, torch.arange(n, dtype=torch.int32).repeat_interleave(degree)), num_nodes=n)
+        names.append("DGL")
+        results.append(dgl.ops.copy_u_sum(graph, x))
+    out = torch.empty(n, width)
+    tensors = [ct.byref(_native.tensor(t)) for t in (offsets, index)]
+    _native.call("sar_kernel_spmm", *tensors, None, ct.byref(_native.tensor(x)), ct.byref(_native.tensor(out)))
+    difference = max(float((out - r).abs().max()) for r in results)
+    return {"what": ", ".join(names) + " and the engine", "difference": difference}
+
+
+def allocator() -> dict[str, Any]:
+    """How many bytes of 64 MiB freed the process keeps under either policy, and the policy in use."""
+    import torch
+
+    import sar
+
+    kept = {}
+    for policy in ("compact", "default"):
+        sar.set_allocator(policy)
+        torch.zeros(1 << 17)
+        before = resident()["now"]
+        blocks = [torch.ones(1 << 17) for _ in range(128)]
+        last = torch.ones(16)  # keeps the top of the heap where it is
+        blocks.clear()
+        kept[policy] = max(0, resident()["now"] - before)
+        del last
+    chosen = os.environ.get("SAR_ALLOCATOR", "").strip().lower()
+    return {"kept": kept, "in_use": f"{chosen} (SAR_ALLOCATOR)" if chosen else "compact"}
+
+
+def pair() -> dict[str, Any]:
+    """Two workers exchange tensors and check what they got."""
+    import torch
+
+    import sar
+
+    rank = int(os.environ["RANK"])
+    os.environ.setdefault("SAR_START_TIMEOUT", "30")
+    sar.initialize_comms(rank, 2, os.environ["MASTER_ADDR"], "sar", master_port_number=int(os.environ["MASTER_PORT"]))
+    send = torch.full((_PAIR_BYTES // 4,), float(rank))
+    receive = torch.empty_like(send)
+    sar.comm.exchange_single_tensor(1 - rank, 1 - rank, receive, send)
+    begin = time.perf_counter()
+    for _ in range(_PAIR_ROUNDS):
+        sar.comm.exchange_single_tensor(1 - rank, 1 - rank, receive, send)
+    seconds = time.perf_counter() - begin
+    if not bool((receive == 1 - rank).all()):
+        raise RuntimeError(f"rank {rank} received other values than were sent")
+    transport = sar.stats()["peers"][1 - rank].get("transport", "?")
+    sar.comm.barrier()
+    sar.comm.shutdown()
+    return {"transport": transport, "gigabytes_per_second": _PAIR_ROUNDS * _PAIR_BYTES / seconds / 1e9}
+
+
+def main() -> None:
+    checks = {check.__name__: check for check in (packages, engine, together, allocator, pair)}
+    answer = checks[sys.argv[1]]()
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()
