@@ -98,7 +98,7 @@ def _ref(tensor: Optional[Tensor]) -> Any:
 
 def _array(tensors: Sequence[Tensor]) -> Any:
     views = [_native.tensor(t) for t in tensors]
-    array = (type(views[0]) * len(views))(*views)
+    array: Any = (type(views[0]) * len(views))(*views)
     array._keep = views  # the shapes that the copies point at live in the originals
     return array
 

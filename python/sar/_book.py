@@ -128,7 +128,7 @@ class RangePartitionBook:
     def _ntype(self, ntype: Optional[str]) -> str:
         if ntype is None and len(self._ntypes) == 1:
             return self._ntypes[0]
-        if ntype not in self._nodes:
+        if ntype is None or ntype not in self._nodes:
             raise KeyError(f"node type {ntype!r} is unknown; there are: {', '.join(self._ntypes)}")
         return ntype
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
@@ -82,17 +83,17 @@ class StoredPartition:
     def _read(self, edge: bool, feature: Dict[str, Any]) -> Tensor:
         dtype = getattr(torch, feature["dtype"], None)
         if not isinstance(dtype, torch.dtype):
-            raise TypeError(f"feature {feature['name']!r} of {self.json_path} is {feature['dtype']}: torch has no such dtype")
+            raise TypeError(
+                f"feature {feature['name']!r} of {self.json_path} is {feature['dtype']}: torch has no such dtype"
+            )
         out = torch.empty(feature["shape"], dtype=dtype)
         _abi.partition_read(self.handle, edge, feature["name"], out)
         return out
 
 
 def _close_partition(handle: int) -> None:
-    try:
+    with contextlib.suppress(Exception):  # at exit, or in a forked child: the memory goes with the process
         _abi.partition_close(handle)
-    except Exception:  # at exit, or in a forked child: the memory goes with the process
-        pass
 
 
 class PartitionData:

@@ -62,7 +62,9 @@ def current() -> Session:
                 "SAR was shut down in this process (sar.comm.shutdown); "
                 "call sar.initialize_comms again before using graphs or collectives"
             )
-        raise RuntimeError("SAR is not initialized: call sar.initialize_comms(rank, world_size, master_ip, backend) first")
+        raise RuntimeError(
+            "SAR is not initialized: call sar.initialize_comms(rank, world_size, master_ip, backend) first"
+        )
     return _current
 
 

@@ -165,7 +165,7 @@ def comm_device() -> torch.device:
 
 
 def backend() -> str:
-    """The backend in use: what the script named, or ``SAR_BACKEND``. Raises RuntimeError before :func:`initialize_comms`."""
+    """The backend in use: ``SAR_BACKEND``, or what the script named. RuntimeError before :func:`initialize_comms`."""
     return _session.current().backend
 
 
@@ -251,7 +251,7 @@ def exchange_tensors(tensors: Sequence[Tensor], recv_sizes: Optional[Sequence[in
 
 
 def exchange_single_tensor(recv_idx: int, send_idx: int, recv_tensor: Tensor, send_tensor: Tensor) -> None:
-    """Sends ``send_tensor`` to worker ``send_idx`` while ``recv_tensor`` is filled from worker ``recv_idx``. Collective.
+    """Sends ``send_tensor`` to worker ``send_idx`` while worker ``recv_idx`` fills ``recv_tensor``. Collective.
 
     :param recv_idx: worker to receive from, or the own rank
     :param send_idx: worker to send to, or the own rank

@@ -97,7 +97,7 @@ class DistributedBN1D(nn.Module):
         with torch.no_grad():
             batches += 1
             share = 1.0 / float(batches) if self.momentum is None else self.momentum
-            unbiased = found.moments.m2 / max(found.moments.count - 1, 1)
+            unbiased = found.moments.m2 / max(found.moments.rows - 1, 1)
             mean += share * (found.moments.mean.to(mean.dtype) - mean)
             var += share * (unbiased.to(var.dtype) - var)
 
@@ -111,7 +111,7 @@ class DistributedBN1D(nn.Module):
 class _Moments(NamedTuple):
     """Rows, mean and sum of squared deviations, float64 ``[f]``, over all workers."""
 
-    count: int
+    rows: int
     mean: Tensor
     m2: Tensor
 
@@ -125,7 +125,7 @@ class _Found:
 
 class _Normalize(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         anchor: Tensor,
         x: Tensor,
@@ -137,21 +137,21 @@ class _Normalize(torch.autograd.Function):
     ) -> Tensor:
         wants = ctx.needs_input_grad[0] and ctx.needs_input_grad[1]
         moments, shared = _all_moments(x, wants, distributed)
-        if moments.count == 0:
+        if moments.rows == 0:
             raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
         mean = moments.mean.to(x.dtype)
-        var = (moments.m2 / moments.count).to(x.dtype)
+        var = (moments.m2 / moments.rows).to(x.dtype)
         found.moments = moments
         found.needs_backward = ctx.needs_input_grad[0] and (
             shared or any(ctx.needs_input_grad[i] for i in (1, 2, 3))
         )
         ctx.save_for_backward(x, weight, mean, torch.rsqrt(var + eps))
-        ctx.count, ctx.shared, ctx.distributed, ctx.eps = moments.count, shared, distributed, eps
+        ctx.count, ctx.shared, ctx.distributed, ctx.eps = moments.rows, shared, distributed, eps
         return F.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         x, weight, mean, invstd = ctx.saved_tensors
         # own sums of grad * xhat and of grad, in one pass over both
         grad_weight, grad_bias = _sums(grad, x, weight, mean, invstd, ctx.eps)
@@ -162,10 +162,12 @@ class _Normalize(torch.autograd.Function):
                 _session.all_reduce(total, "sum", _abi.TRAIN)
             if ctx.needs_input_grad[1]:
                 along, shift = (total / ctx.count).to(x.dtype).split(x.shape[1])
+                # grad_x = scale * (grad - shift - xhat * along), as a * grad + b * x + c: two passes
                 scale = invstd if weight is None else invstd * weight
-                # grad_x = scale * (grad - shift - xhat * along)
-                grad_x = torch.sub(x, mean).mul_(invstd * along).neg_().add_(grad).sub_(shift).mul_(scale)
-        return None, grad_x, _if(ctx.needs_input_grad[2], grad_weight), _if(ctx.needs_input_grad[3], grad_bias), None, None, None
+                b = -scale * invstd * along
+                grad_x = torch.addcmul(-scale * shift - b * mean, grad, scale).addcmul_(x, b)
+        needs = ctx.needs_input_grad
+        return None, grad_x, grad_weight if needs[2] else None, grad_bias if needs[3] else None, None, None, None
 
 
 def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, bool]:
@@ -208,10 +210,6 @@ def _sums(
     return along, plain
 
 
-def _if(wanted: bool, tensor: Tensor) -> Optional[Tensor]:
-    return tensor if wanted else None
-
-
 def _check(x: Tensor, features: Optional[int] = None) -> None:
     if x.dim() != 2 or (features is not None and x.shape[1] != features):
         raise ValueError(f"the input has shape {tuple(x.shape)}, expected (n, {'f' if features is None else features})")
@@ -250,13 +248,13 @@ class MeanOp(_Moment):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.rows = x.shape[0]
         return MeanOp._forward(ctx, x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         return _Moment._shared(ctx, grad).expand(ctx.rows, -1)
 
 
@@ -270,13 +268,13 @@ class VarOp(_Moment):
     power = 2
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
         return VarOp._forward(ctx, x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return x * (2 * _Moment._shared(ctx, grad))
 

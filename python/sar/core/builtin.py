@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Optional
 
 from .. import _abi
 
-SUPPORTED = "update_all runs the messages copy_u and u_mul_e with the reducers sum and mean (of dgl.function or sar.function)"
+SUPPORTED = (
+    "update_all runs the messages copy_u and u_mul_e with the reducers sum and mean (of dgl.function or sar.function)"
+)
 
 
 class Step(NamedTuple):

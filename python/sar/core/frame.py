@@ -11,7 +11,7 @@ The rules below serve both ways of thinking:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, MutableMapping, Tuple
+from typing import Any, Dict, Iterator, List, MutableMapping, Tuple
 
 from torch import Tensor
 
@@ -120,21 +120,22 @@ class EdgeFrame(MutableMapping[str, Tensor]):
         self._columns = saved
 
 
-class TypedView(MutableMapping[str, Dict[str, Tensor]]):
+class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
     """Columns of several types at once: ``view["h"]`` is ``{type: tensor}`` of the types that have the column."""
 
-    def __init__(self, views: Dict[str, MutableMapping[str, Tensor]]) -> None:
+    def __init__(self, views: Dict[Any, MutableMapping[str, Tensor]]) -> None:
         self._views = views
 
-    def __getitem__(self, key: str) -> Dict[str, Tensor]:
+    def __getitem__(self, key: str) -> Dict[Any, Tensor]:
         found = {kind: view[key] for kind, view in self._views.items() if key in view}
         if not found:
             raise KeyError(f"no type has the column {key!r}; there are: {', '.join(sorted(self)) or 'none'}")
         return found
 
-    def __setitem__(self, key: str, value: Dict[str, Tensor]) -> None:
+    def __setitem__(self, key: str, value: Dict[Any, Tensor]) -> None:
         if not isinstance(value, dict):
-            raise TypeError(f"this graph has several types: give {key!r} as {{type: tensor}}, not {type(value).__name__}")
+            given = type(value).__name__
+            raise TypeError(f"this graph has several types: give {key!r} as {{type: tensor}}, not {given}")
         unknown = [kind for kind in value if kind not in self._views]
         if unknown:
             raise KeyError(f"unknown type {unknown[0]!r}; there are: {', '.join(map(str, self._views))}")

@@ -12,7 +12,7 @@ from .. import _session, ops
 from .._book import CanonicalEtype, canonical
 from .._partition import made
 from .builtin import parse
-from .frame import DataView, EdgeFrame, NodeFrame, TypedView
+from .frame import EdgeFrame, NodeFrame, TypedView
 from .relation import Relation
 
 Etype = Union[str, CanonicalEtype]
@@ -179,7 +179,7 @@ class GraphShardManager:
         return _pick(self._relation(etype).degrees(out=False), v)
 
     def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Tensor:
-        """Out-degrees of own nodes over the edges of all workers, int64 ``[num_src]``; of the rows ``u`` where given."""
+        """Out-degrees of own nodes over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given."""
         return _pick(self._relation(etype).degrees(out=True), u)
 
     def batch_num_nodes(self, ntype: Optional[str] = None) -> Tensor:
@@ -194,7 +194,7 @@ class GraphShardManager:
 
     @property
     def srcdata(self) -> MutableMapping[str, Any]:
-        """Columns of own nodes as sources: ``{name: [num_src, ...]}``, or ``{type: tensor}`` where there are several types."""
+        """Columns of own nodes as sources, ``[num_src, ...]``; ``{type: tensor}`` where there are several types."""
         return self._data("srcdata")
 
     @property
@@ -216,7 +216,7 @@ class GraphShardManager:
 
     def _data(self, side: str) -> MutableMapping[str, Any]:
         names = self._side_types(side)
-        views: Dict[str, DataView] = {t: getattr(self._rows.frames[t], side) for t in names}
+        views: Dict[Any, MutableMapping[str, Tensor]] = {t: getattr(self._rows.frames[t], side) for t in names}
         return views[names[0]] if len(names) == 1 else TypedView(views)
 
     def _side_types(self, side: str) -> List[str]:
@@ -245,7 +245,7 @@ class GraphShardManager:
     def idtype(self) -> torch.dtype:
         return torch.int64
 
-    def to(self, device: Any, **kwargs: Any) -> "GraphShardManager":
+    def to(self, device: Any, **kwargs: Any) -> GraphShardManager:
         """The graph itself; it lives in CPU memory.
 
         :raises TypeError: another device than the CPU
@@ -308,7 +308,7 @@ class GraphShardManager:
         frame = self._rows.frames[target]
         (frame.ndata if frame.square else frame.dstdata)[step.out_field] = out
 
-    def __getitem__(self, etype: Etype) -> "GraphShardManager":
+    def __getitem__(self, etype: Etype) -> GraphShardManager:
         """The graph of one relation, sharing the columns of this one."""
         return RelationView(self._rows, self._relation(etype))
 

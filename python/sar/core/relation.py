@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Dict, List
 
@@ -22,10 +23,8 @@ class NativeGraph:
 
 
 def _free_graph(handle: int) -> None:
-    try:
+    with contextlib.suppress(Exception):  # the session was closed, which frees graphs, or this is a forked child
         _abi.graph_free(handle)
-    except Exception:  # the session was closed, which frees graphs, or this is a forked child
-        pass
 
 
 class Relation:

@@ -64,7 +64,7 @@ class _Agreed:
 
 class _Aggregate(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         anchor: Tensor,
         u: Tensor,
@@ -85,7 +85,7 @@ class _Aggregate(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         u, e = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         grad_u = grad_out.new_empty(ctx.shape) if ctx.need & _abi.GRAD_U else None

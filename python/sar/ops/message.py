@@ -33,8 +33,8 @@ def u_mul_e(
 ) -> Tensor:
     """``out[i] = reduce over in-edges (j -> i) of u[j] * e[ji]``, feature dimensions aligned from the right.
 
-    ``e`` of shape ``[E]``, ``[E, 1]`` or ``[E, 1, 1]`` is one weight per edge; ``[E, H, 1]`` against u ``[N, H, D]``, or
-    ``[E, H]`` against ``[N, H]``, is one per head. Other shapes that broadcast are expanded first.
+    ``e`` of shape ``[E]``, ``[E, 1]`` or ``[E, 1, 1]`` is one weight per edge; ``[E, H, 1]`` against u ``[N, H, D]``,
+    or ``[E, H]`` against ``[N, H]``, is one per head. Other shapes that broadcast are expanded first.
 
     :raises TypeError: dtype or device, or u and e differ in dtype
     :raises ValueError: the number of rows, or shapes that do not broadcast
