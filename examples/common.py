@@ -1,4 +1,4 @@
-"""What the example scripts share: arguments, progress, accuracy over all workers, and the report at the end.
+"""What the example scripts share: arguments, node data, progress, accuracy over all workers, the report at the end.
 
 None of it is needed to use SAR; the calls that are stand in the scripts themselves.
 """
@@ -18,11 +18,12 @@ from sar.cli.resident import reset_peak, resident
 
 def arguments(description: str, **defaults) -> argparse.Namespace:
     """The command line. Under ``sar launch`` rank, world size and master come from the environment."""
-    p = argparse.ArgumentParser(description=description)
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--partitioning-json-file", required=True, help="made by `sar partition` or by DGL")
     p.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
     p.add_argument("--world-size", type=int, default=int(os.environ.get("WORLD_SIZE", "1")))
     p.add_argument("--ip-file", help="a file on a shared file system, through which workers learn the master's address")
+    p.add_argument("--master-port", type=int, default=int(os.environ.get("MASTER_PORT", "12345")))
     p.add_argument("--backend", default="sar", choices=("sar", "gloo", "mpi", "ccl", "nccl"))
     p.add_argument("--train-iters", type=int, default=200)
     p.add_argument("--hidden-layer-dim", type=int, default=16)
@@ -43,24 +44,34 @@ def master_address(args: argparse.Namespace) -> str:
     return os.environ.get("MASTER_ADDR", "127.0.0.1")
 
 
-def row_normalized(features: torch.Tensor) -> torch.Tensor:
-    """float32 features [n, f] whose rows add up to 1; a row of zeros stays."""
-    features = features.float()
-    return features.div_(features.sum(1, keepdim=True).clamp_(min=1))
+def node_data(data) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+    """Of this worker's nodes: features float32 [n, f] whose rows add up to 1 (a row of zeros stays), classes int64 [n],
+    and the masks for training, validation and test, bool [n]."""
+    features = sar.suffix_key_lookup(data.node_features, "/x").float()
+    features.div_(features.sum(1, keepdim=True).clamp_(min=1))
+    labels = sar.suffix_key_lookup(data.node_features, "/y")
+    masks = [sar.suffix_key_lookup(data.node_features, f"/{name}_mask").bool() for name in ("train", "val", "test")]
+    return features, labels, masks
 
 
-def total(*numbers: float) -> list[float]:
-    """Each number added up over all workers."""
-    added = torch.tensor(numbers, dtype=torch.float64)
+def number_of_classes(labels: torch.Tensor) -> int:
+    """One more than the largest class of any worker. Collective."""
+    largest = labels.max() if len(labels) else torch.tensor(-1)
+    sar.comm.all_reduce(largest, torch.distributed.ReduceOp.MAX, move_to_comm_device=True)
+    return int(largest) + 1
+
+
+def total(number: float) -> float:
+    """The sum over all workers. Collective."""
+    added = torch.tensor(float(number), dtype=torch.float64)
     sar.comm.all_reduce(added, torch.distributed.ReduceOp.SUM, move_to_comm_device=True)
-    return added.tolist()
+    return added.item()
 
 
 def accuracies(logits: torch.Tensor, labels: torch.Tensor, masks: list[torch.Tensor]) -> list[float]:
-    """The share of right predictions under each mask, over all workers."""
+    """The share of right predictions under each mask, over all workers. Collective."""
     right = logits.argmax(1) == labels
-    counts = total(*(float(right[mask].sum()) for mask in masks), *(float(mask.sum()) for mask in masks))
-    return [hit / max(1.0, of) for hit, of in zip(counts, counts[len(masks) :])]
+    return [total(right[mask].sum()) / max(1.0, total(mask.sum())) for mask in masks]
 
 
 class Progress:
@@ -79,10 +90,10 @@ class Progress:
     def epoch_begins(self) -> None:
         self.begin = time.perf_counter()
 
-    def epoch_ends(self, loss: float) -> bool:
-        """Notes an epoch and its loss, which is already that of all workers. True where accuracy is due."""
+    def epoch_ends(self, loss: torch.Tensor) -> bool:
+        """Notes an epoch and its loss, of which each worker has its part. True where accuracy is due. Collective."""
         self.seconds.append(time.perf_counter() - self.begin)
-        self.losses.append(loss)
+        self.losses.append(total(loss.item()))
         return len(self.losses) % self.args.every == 0 or len(self.losses) == self.args.train_iters
 
     def show(self, accuracy: list[float]) -> None:
@@ -92,26 +103,24 @@ class Progress:
             train, val, test = (100 * a for a in accuracy)
             print(
                 f"epoch {len(self.losses):4d}/{self.args.train_iters}  loss {self.losses[-1]:.4f}  "
-                f"accuracy: train {train:.1f} %, val {val:.1f} %, test {test:.1f} %  {1000 * self.seconds[-1]:.0f} ms",
+                f"accuracy: train {train:.1f} %, val {val:.1f} %, test {test:.1f} %  "
+                f"{1000 * self.seconds[-1]:.0f} ms an epoch",
                 flush=True,
             )
 
     def finish(self) -> None:
         """Writes the results. Collective."""
-        sent = sum(link["sent_bytes"] for link in sar.stats()["links"])
-        (sent,) = total(sent)
-        memory = torch.tensor([float(resident()["peak"] - self.base)], dtype=torch.float64)
+        sent = total(sum(link["sent_bytes"] for link in sar.stats()["links"]))
+        memory = torch.tensor(resident()["peak"] - self.base)
         sar.comm.all_reduce(memory, torch.distributed.ReduceOp.MAX, move_to_comm_device=True)
         if self.args.rank == 0 and self.args.results:
+            results = {
+                "workers": self.args.world_size,
+                "losses": self.losses,
+                "epoch_seconds": sorted(self.seconds)[len(self.seconds) // 2],
+                "accuracy": dict(zip(("train", "val", "test"), self.accuracy)),
+                "memory_per_worker": memory.item(),
+                "sent_bytes": sent,
+            }
             with open(self.args.results, "w", encoding="utf-8") as file:
-                json.dump(
-                    {
-                        "workers": self.args.world_size,
-                        "losses": self.losses,
-                        "epoch_seconds": sorted(self.seconds)[len(self.seconds) // 2],
-                        "accuracy": dict(zip(("train", "val", "test"), self.accuracy)),
-                        "memory_per_worker": memory.item(),
-                        "sent_bytes": sent,
-                    },
-                    file,
-                )
+                json.dump(results, file)

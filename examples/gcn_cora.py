@@ -1,6 +1,6 @@
 """A 2-layer GCN on a citation graph, over several workers. The model is plain DGL.
 
-sar partition examples/data/cora.npz --parts 2 --out parts
+sar partition examples/data/cora.npz --parts 2 --self-loops --out parts
 sar launch -n 2 examples/gcn_cora.py --partitioning-json-file parts/cora.json
 """
 
@@ -26,28 +26,38 @@ class GCN(nn.Module):
 
 def main():
     args = common.arguments(__doc__, weight_decay=5e-4, dropout=0.5)
-    sar.initialize_comms(args.rank, args.world_size, common.master_address(args), args.backend)
-    common.Progress(args)
+    sar.initialize_comms(args.rank, args.world_size, *common.master(args))
+    progress = common.Progress(args)
 
+    # This worker's share of the nodes, and a graph object that stands for the whole graph.
     data = sar.load_dgl_partition_data(args.partitioning_json_file, args.rank, torch.device("cpu"))
-    features = common.row_normalized(sar.suffix_key_lookup(data.node_features, "/x"))
-    labels = sar.suffix_key_lookup(data.node_features, "/y").long()
-    masks = [sar.suffix_key_lookup(data.node_features, f"/{name}_mask").bool() for name in ("train", "val", "test")]
+    features, labels, masks = common.node_data(data)
     graph = sar.construct_full_graph(data)
     del data
+    n_classes, n_train = common.number_of_classes(labels), common.total(masks[0].sum())
 
-    # What the whole graph has, not only this worker's part of it.
-    n_classes = labels.max() + 1 if len(labels) else torch.tensor(0)
-    sar.comm.all_reduce(n_classes, torch.distributed.ReduceOp.MAX, move_to_comm_device=True)
-    (n_train,) = common.total(float(masks[0].sum()))
-
-    # A self loop at every node, as GCN wants it, is in effect `graph` itself here: see `with_self_loops`.
-    model = GCN(features.shape[1], args.hidden_layer_dim, int(n_classes), args.dropout)
+    torch.manual_seed(args.seed)
+    model = GCN(features.shape[1], args.hidden_layer_dim, n_classes, args.dropout)
     sar.sync_params(model)
-    # One stream of random numbers per worker: no two workers draw the same dropout mask.
+    # From here on a stream of random numbers per worker: no two draw the same dropout masks.
     torch.manual_seed(args.seed * args.world_size + args.rank)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
-    return graph, model, optimizer, n_train
+
+    for _ in range(args.train_iters):
+        progress.epoch_begins()
+        model.train()
+        logits = model(graph, features)
+        # Normalized by the nodes of all workers: gradients add up to those of the mean, also where a mask is empty.
+        loss = F.cross_entropy(logits[masks[0]], labels[masks[0]], reduction="sum") / n_train
+        optimizer.zero_grad()
+        loss.backward()
+        sar.gather_grads(model)
+        optimizer.step()
+        if progress.epoch_ends(loss):
+            model.eval()
+            with torch.no_grad():
+                progress.show(common.accuracies(model(graph, features), labels, masks))
+    progress.finish()
 
 
 if __name__ == "__main__":

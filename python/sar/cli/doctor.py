@@ -22,8 +22,8 @@ def add(commands: Any) -> None:
     p = commands.add_parser(
         "doctor",
         help="examine the installation",
-        description="Shows versions, and tries the engine, each transport, and torch, DGL and the engine in one process. "
-        "Exit code 1 if something that SAR needs fails.",
+        description="Shows versions, and tries the engine, each transport, and torch, DGL and the engine in one "
+        "process. Exit code 1 if something that SAR needs fails.",
     )
     p.set_defaults(run=run)
 

@@ -17,7 +17,7 @@ _PAIR_ROUNDS = 20
 
 def packages() -> dict[str, Any]:
     """Version and, where importing fails, the problem, of what SAR works with."""
-    found = {}
+    found: dict[str, tuple[str | None, str]] = {}
     for name in ("numpy", "torch", "dgl", "pymetis"):
         try:
             module = importlib.import_module(name)
