@@ -1,4 +1,4 @@
-"""Trains on the graphs that ship with the repository: a GCN on Cora with 2 workers, GraphSAGE on Cornell5 with 1 worker and
+"""Trains on the graphs that ship with the repository: a GCN on Cora with 2 workers, GraphSAGE on Cornell5 with 1 and
 with 2, whose losses must agree. Ends with a table; exit code 1 if something failed or the losses differ.
 
     make demo

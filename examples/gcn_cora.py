@@ -26,7 +26,8 @@ class GCN(nn.Module):
 
 def main():
     args = common.arguments(__doc__, weight_decay=5e-4, dropout=0.5)
-    sar.initialize_comms(args.rank, args.world_size, *common.master(args))
+    address = common.master_address(args)
+    sar.initialize_comms(args.rank, args.world_size, address, args.backend, master_port_number=args.master_port)
     progress = common.Progress(args)
 
     # This worker's share of the nodes, and a graph object that stands for the whole graph.

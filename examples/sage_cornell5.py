@@ -30,7 +30,8 @@ class SAGE(nn.Module):
 
 def main():
     args = common.arguments(__doc__, train_iters=20, hidden_layer_dim=64, lr=0.003, every=5)
-    sar.initialize_comms(args.rank, args.world_size, *common.master(args))
+    address = common.master_address(args)
+    sar.initialize_comms(args.rank, args.world_size, address, args.backend, master_port_number=args.master_port)
     progress = common.Progress(args)
 
     data = sar.load_dgl_partition_data(args.partitioning_json_file, args.rank, torch.device("cpu"))

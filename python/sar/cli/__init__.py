@@ -1,8 +1,7 @@
 """The ``sar`` command: partition a graph, look at partitions, start workers, examine an installation.
 
 Every subcommand lives in a module of its own with two functions: ``add(subparsers)`` declares its arguments and
-``run(arguments)`` does the work and returns the exit code. Modules import torch, numpy and the engine when they run, so
-``sar --help`` and ``sar launch`` stay light.
+``run(arguments)`` does the work and returns the exit code.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage; ``sar launch`` ends with the code of the worker that failed.
 """
