@@ -24,243 +24,294 @@ func maskF64x4(n int) archsimd.Mask64x4 {
 	return archsimd.LoadInt64x4((*[4]int64)(unsafe.Pointer(&ones64[4-n]))).ToMask()
 }
 
-// gatherSumF64x4 walks the columns in tiles of up to 12 registers, whose
-// sums stay in registers over all slots. The last register of a tile is masked.
+// gatherSumF64x4 walks the columns in tiles of up to 8 registers, whose
+// sums stay in registers over all slots.
 func gatherSumF64x4(g *Gather[float64]) {
-	d := len(g.Y)
-	for j := 0; j < d; {
-		n := (d - j + 3) / 4
-		switch {
-		case n >= 12:
-			n = 12
-		case n > 8:
-			n = (n + 1) / 2
-		}
-		last := maskF64x4(min(d-j-(n-1)*4, 4))
+	d, base := len(g.Y), int(g.Base)
+	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
+	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*8
+	for d > 0 {
+		// Tiles of about equal width, all but the last of whole registers.
+		n := (d + 3) / 4
+		tiles := (n + 7) / 8
+		n = (n + tiles - 1) / tiles
+		w := min(d, n*4)
 		switch n {
 		case 1:
-			sum1F64x4(g, j, last)
+			sum1F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 2:
-			sum2F64x4(g, j, last)
+			sum2F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 3:
-			sum3F64x4(g, j, last)
+			sum3F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 4:
-			sum4F64x4(g, j, last)
+			sum4F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 5:
-			sum5F64x4(g, j, last)
+			sum5F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 6:
-			sum6F64x4(g, j, last)
+			sum6F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 7:
-			sum7F64x4(g, j, last)
+			sum7F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		case 8:
-			sum8F64x4(g, j, last)
-		case 12:
-			sum12F64x4(g, j, last)
+			sum8F64x4(y, x, w, stride, g.Col, base, c, g.First)
 		}
-		j += n * 4
+		d -= w
+		y, x = unsafe.Add(y, w*8), unsafe.Add(x, w*8)
 	}
 }
 
+// sum1F64x4 is a tile of one register, masked to w columns.
+//
+//go:noinline
 //go:nocheckptr
-func sum1F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
-	var a0 archsimd.Float64x4
-	if !g.First {
-		a0 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 0)), last)
+func sum1F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	last := maskF64x4(w)
+	var a archsimd.Float64x4
+	if !first {
+		a = archsimd.LoadMaskedFloat64x4((*[4]float64)(y), last)
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 0)), last))
+	if c == nil {
+		for _, col := range cols {
+			a = a.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x, (int(col)-base)*stride)), last))
 		}
 	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 0)), last).MulAdd(c, a0)
+		for k, col := range cols {
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, k*8)))
+			a = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x, (int(col)-base)*stride)), last).MulAdd(b, a)
 		}
 	}
-	a0.StoreMasked((*[4]float64)(unsafe.Add(y, 0)), last)
+	a.StoreMasked((*[4]float64)(y), last)
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum2F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum2F64x4 is a tile of w columns in 2 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum2F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 32)), last)
+		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 32)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 32)), last).MulAdd(c, a1)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a1)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.StoreMasked((*[4]float64)(unsafe.Add(y, 32)), last)
+	a1.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum3F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum3F64x4 is a tile of w columns in 3 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum3F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1, a2 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 64)), last)
+		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 64)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 64)), last).MulAdd(c, a2)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a2)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
 	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.StoreMasked((*[4]float64)(unsafe.Add(y, 64)), last)
+	a2.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum4F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum4F64x4 is a tile of w columns in 4 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum4F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1, a2, a3 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
 		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 96)), last)
+		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 96)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(c, a2)
-			a3 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 96)), last).MulAdd(c, a3)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a3)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
 	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
 	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.StoreMasked((*[4]float64)(unsafe.Add(y, 96)), last)
+	a3.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum5F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum5F64x4 is a tile of w columns in 5 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
 		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
 		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 128)), last)
+		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 128)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(c, a3)
-			a4 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 128)), last).MulAdd(c, a4)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a4)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
 	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
 	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
 	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.StoreMasked((*[4]float64)(unsafe.Add(y, 128)), last)
+	a4.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum6F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum6F64x4 is a tile of w columns in 6 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4, a5 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
 		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
 		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
 		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-		a5 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 160)), last)
+		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 160)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(c, a4)
-			a5 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 160)), last).MulAdd(c, a5)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
+				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(b, a4)
+				a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a5)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -268,47 +319,58 @@ func sum6F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
 	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
 	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
 	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
-	a5.StoreMasked((*[4]float64)(unsafe.Add(y, 160)), last)
+	a5.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum7F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum7F64x4 is a tile of w columns in 7 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4, a5, a6 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
 		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
 		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
 		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
 		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
-		a6 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 192)), last)
+		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-			a6 = a6.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 192)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(c, a4)
-			a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(c, a5)
-			a6 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 192)), last).MulAdd(c, a6)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
+				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
+				a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(b, a4)
+				a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(b, a5)
+				a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a6)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -317,16 +379,19 @@ func sum7F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
 	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
 	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
 	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
-	a6.StoreMasked((*[4]float64)(unsafe.Add(y, 192)), last)
+	a6.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum8F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
+// sum8F64x4 is a tile of w columns in 8 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float64x4
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
 		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
@@ -334,33 +399,41 @@ func sum8F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
 		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
 		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
 		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192)))
-		a7 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 224)), last)
+		a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-			a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))))
-			a7 = a7.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 224)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(c, a4)
-			a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(c, a5)
-			a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))).MulAdd(c, a6)
-			a7 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 224)), last).MulAdd(c, a7)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
+				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
+				a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))))
+				a7 = a7.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
+				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(b, a4)
+				a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(b, a5)
+				a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))).MulAdd(b, a6)
+				a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a7)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -370,76 +443,8 @@ func sum8F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
 	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
 	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
 	a6.Store((*[4]float64)(unsafe.Add(y, 192)))
-	a7.StoreMasked((*[4]float64)(unsafe.Add(y, 224)), last)
-}
-
-//go:nocheckptr
-func sum12F64x4(g *Gather[float64], j int, last archsimd.Mask64x4) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*8))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*8))
-	stride, base := g.Stride*8, int(g.Base)
-	var a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11 archsimd.Float64x4
-	if !g.First {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
-		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192)))
-		a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 224)))
-		a8 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 256)))
-		a9 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 288)))
-		a10 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 320)))
-		a11 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, 352)), last)
-	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-			a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))))
-			a7 = a7.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 224))))
-			a8 = a8.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 256))))
-			a9 = a9.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 288))))
-			a10 = a10.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 320))))
-			a11 = a11.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 352)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat64x4(coef[k])
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(c, a4)
-			a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(c, a5)
-			a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))).MulAdd(c, a6)
-			a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 224))).MulAdd(c, a7)
-			a8 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 256))).MulAdd(c, a8)
-			a9 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 288))).MulAdd(c, a9)
-			a10 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 320))).MulAdd(c, a10)
-			a11 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, 352)), last).MulAdd(c, a11)
-		}
-	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
-	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
-	a6.Store((*[4]float64)(unsafe.Add(y, 192)))
-	a7.Store((*[4]float64)(unsafe.Add(y, 224)))
-	a8.Store((*[4]float64)(unsafe.Add(y, 256)))
-	a9.Store((*[4]float64)(unsafe.Add(y, 288)))
-	a10.Store((*[4]float64)(unsafe.Add(y, 320)))
-	a11.StoreMasked((*[4]float64)(unsafe.Add(y, 352)), last)
+	a7.Store((*[4]float64)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
 // gatherDotF64x4 takes four slots at a time; where fewer are left it takes the

@@ -24,243 +24,294 @@ func maskF32x16(n int) archsimd.Mask32x16 {
 	return archsimd.Mask32x16FromBits(uint16(1<<n - 1))
 }
 
-// gatherSumF32x16 walks the columns in tiles of up to 16 registers, whose
-// sums stay in registers over all slots. The last register of a tile is masked.
+// gatherSumF32x16 walks the columns in tiles of up to 8 registers, whose
+// sums stay in registers over all slots.
 func gatherSumF32x16(g *Gather[float32]) {
-	d := len(g.Y)
-	for j := 0; j < d; {
-		n := (d - j + 15) / 16
-		switch {
-		case n >= 16:
-			n = 16
-		case n > 8:
-			n = (n + 1) / 2
-		}
-		last := maskF32x16(min(d-j-(n-1)*16, 16))
+	d, base := len(g.Y), int(g.Base)
+	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
+	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*4
+	for d > 0 {
+		// Tiles of about equal width, all but the last of whole registers.
+		n := (d + 15) / 16
+		tiles := (n + 7) / 8
+		n = (n + tiles - 1) / tiles
+		w := min(d, n*16)
 		switch n {
 		case 1:
-			sum1F32x16(g, j, last)
+			sum1F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 2:
-			sum2F32x16(g, j, last)
+			sum2F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 3:
-			sum3F32x16(g, j, last)
+			sum3F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 4:
-			sum4F32x16(g, j, last)
+			sum4F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 5:
-			sum5F32x16(g, j, last)
+			sum5F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 6:
-			sum6F32x16(g, j, last)
+			sum6F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 7:
-			sum7F32x16(g, j, last)
+			sum7F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		case 8:
-			sum8F32x16(g, j, last)
-		case 16:
-			sum16F32x16(g, j, last)
+			sum8F32x16(y, x, w, stride, g.Col, base, c, g.First)
 		}
-		j += n * 16
+		d -= w
+		y, x = unsafe.Add(y, w*4), unsafe.Add(x, w*4)
 	}
 }
 
+// sum1F32x16 is a tile of one register, masked to w columns.
+//
+//go:noinline
 //go:nocheckptr
-func sum1F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
-	var a0 archsimd.Float32x16
-	if !g.First {
-		a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 0)), last)
+func sum1F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	last := maskF32x16(w)
+	var a archsimd.Float32x16
+	if !first {
+		a = archsimd.LoadMaskedFloat32x16((*[16]float32)(y), last)
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 0)), last))
+	if c == nil {
+		for _, col := range cols {
+			a = a.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, (int(col)-base)*stride)), last))
 		}
 	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 0)), last).MulAdd(c, a0)
+		for k, col := range cols {
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, k*4)))
+			a = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, (int(col)-base)*stride)), last).MulAdd(b, a)
 		}
 	}
-	a0.StoreMasked((*[16]float32)(unsafe.Add(y, 0)), last)
+	a.StoreMasked((*[16]float32)(y), last)
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum2F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum2F32x16 is a tile of w columns in 2 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum2F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 64)), last)
+		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 64)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 64)), last).MulAdd(c, a1)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a1)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.StoreMasked((*[16]float32)(unsafe.Add(y, 64)), last)
+	a1.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum3F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum3F32x16 is a tile of w columns in 3 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum3F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1, a2 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 128)), last)
+		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 128)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 128)), last).MulAdd(c, a2)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a2)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
 	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.StoreMasked((*[16]float32)(unsafe.Add(y, 128)), last)
+	a2.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum4F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum4F32x16 is a tile of w columns in 4 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum4F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1, a2, a3 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
 		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 192)), last)
+		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 192)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(c, a2)
-			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 192)), last).MulAdd(c, a3)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a3)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
 	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
 	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.StoreMasked((*[16]float32)(unsafe.Add(y, 192)), last)
+	a3.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum5F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum5F32x16 is a tile of w columns in 5 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
 		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
 		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 256)), last)
+		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 256)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(c, a3)
-			a4 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 256)), last).MulAdd(c, a4)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a4)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
 	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
 	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
 	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.StoreMasked((*[16]float32)(unsafe.Add(y, 256)), last)
+	a4.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum6F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum6F32x16 is a tile of w columns in 6 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4, a5 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
 		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
 		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
 		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-		a5 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 320)), last)
+		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 320)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(c, a4)
-			a5 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 320)), last).MulAdd(c, a5)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
+				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(b, a4)
+				a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a5)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -268,47 +319,58 @@ func sum6F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
 	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
 	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
 	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
-	a5.StoreMasked((*[16]float32)(unsafe.Add(y, 320)), last)
+	a5.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum7F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum7F32x16 is a tile of w columns in 7 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4, a5, a6 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
 		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
 		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
 		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
 		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
-		a6 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 384)), last)
+		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-			a6 = a6.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 384)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(c, a4)
-			a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(c, a5)
-			a6 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 384)), last).MulAdd(c, a6)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
+				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
+				a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(b, a4)
+				a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(b, a5)
+				a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a6)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -317,16 +379,19 @@ func sum7F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
 	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
 	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
 	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
-	a6.StoreMasked((*[16]float32)(unsafe.Add(y, 384)), last)
+	a6.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
-//go:nocheckptr
-func sum8F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
+// sum8F32x16 is a tile of w columns in 8 registers. The last register
+// reaches back over the one before it rather than past w: the columns that two
+// registers share get the same sum twice.
+//
+//go:noinline
+func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool) {
+	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float32x16
-	if !g.First {
+	if !first {
 		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
 		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
@@ -334,33 +399,41 @@ func sum8F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
 		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
 		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
 		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 384)))
-		a7 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 448)), last)
+		a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-			a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))))
-			a7 = a7.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 448)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(c, a4)
-			a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(c, a5)
-			a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))).MulAdd(c, a6)
-			a7 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 448)), last).MulAdd(c, a7)
+	// r is one slot ahead: as a value that the loop carries, it is a register
+	// that the loads below take their offsets from.
+	n := len(cols)
+	if n > 0 {
+		col := unsafe.Pointer(unsafe.SliceData(cols))
+		r := unsafe.Add(x, (int(cols[0])-base)*stride)
+		if c == nil {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
+				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
+				a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))))
+				a7 = a7.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				r = next
+			}
+		} else {
+			for k := 1; k <= n; k++ {
+				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
+				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
+				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
+				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
+				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
+				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(b, a4)
+				a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(b, a5)
+				a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))).MulAdd(b, a6)
+				a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a7)
+				r = next
+			}
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -370,92 +443,8 @@ func sum8F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
 	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
 	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
 	a6.Store((*[16]float32)(unsafe.Add(y, 384)))
-	a7.StoreMasked((*[16]float32)(unsafe.Add(y, 448)), last)
-}
-
-//go:nocheckptr
-func sum16F32x16(g *Gather[float32], j int, last archsimd.Mask32x16) {
-	y := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.Y)), j*4))
-	x := unsafe.Pointer(unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.X)), j*4))
-	stride, base := g.Stride*4, int(g.Base)
-	var a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15 archsimd.Float32x16
-	if !g.First {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
-		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 384)))
-		a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 448)))
-		a8 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 512)))
-		a9 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 576)))
-		a10 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 640)))
-		a11 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 704)))
-		a12 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 768)))
-		a13 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 832)))
-		a14 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 896)))
-		a15 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, 960)), last)
-	}
-	if g.C == nil {
-		for _, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-			a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))))
-			a7 = a7.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 448))))
-			a8 = a8.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 512))))
-			a9 = a9.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 576))))
-			a10 = a10.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 640))))
-			a11 = a11.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 704))))
-			a12 = a12.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 768))))
-			a13 = a13.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 832))))
-			a14 = a14.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 896))))
-			a15 = a15.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 960)), last))
-		}
-	} else {
-		coef := g.C[:len(g.Col)]
-		for k, col := range g.Col {
-			r := unsafe.Add(x, (int(col)-base)*stride)
-			c := archsimd.BroadcastFloat32x16(coef[k])
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(c, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(c, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(c, a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(c, a3)
-			a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(c, a4)
-			a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(c, a5)
-			a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))).MulAdd(c, a6)
-			a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 448))).MulAdd(c, a7)
-			a8 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 512))).MulAdd(c, a8)
-			a9 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 576))).MulAdd(c, a9)
-			a10 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 640))).MulAdd(c, a10)
-			a11 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 704))).MulAdd(c, a11)
-			a12 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 768))).MulAdd(c, a12)
-			a13 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 832))).MulAdd(c, a13)
-			a14 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 896))).MulAdd(c, a14)
-			a15 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, 960)), last).MulAdd(c, a15)
-		}
-	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
-	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
-	a6.Store((*[16]float32)(unsafe.Add(y, 384)))
-	a7.Store((*[16]float32)(unsafe.Add(y, 448)))
-	a8.Store((*[16]float32)(unsafe.Add(y, 512)))
-	a9.Store((*[16]float32)(unsafe.Add(y, 576)))
-	a10.Store((*[16]float32)(unsafe.Add(y, 640)))
-	a11.Store((*[16]float32)(unsafe.Add(y, 704)))
-	a12.Store((*[16]float32)(unsafe.Add(y, 768)))
-	a13.Store((*[16]float32)(unsafe.Add(y, 832)))
-	a14.Store((*[16]float32)(unsafe.Add(y, 896)))
-	a15.StoreMasked((*[16]float32)(unsafe.Add(y, 960)), last)
+	a7.Store((*[16]float32)(unsafe.Add(y, end)))
+	archsimd.ClearAVXUpperBits()
 }
 
 // gatherDotF32x16 takes four slots at a time; where fewer are left it takes the

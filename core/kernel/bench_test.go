@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sort"
+	"testing"
+)
+
+// benchGraph is a random graph, or the one in the file that SAR_BENCH_CSR
+// names: n and the number of slots as int64, then ptr as int64, col as int32.
+func benchGraph(b *testing.B, n, degree int) CSR {
+	b.Helper()
+	name := os.Getenv("SAR_BENCH_CSR")
+	if name == "" {
+		rng := rand.New(rand.NewPCG(1, 2))
+		a := CSR{Ptr: make([]int64, n+1), Col: make([]int32, n*degree)}
+		for i := range n {
+			row := a.Col[i*degree : (i+1)*degree]
+			for k := range row {
+				row[k] = rng.Int32N(int32(n))
+			}
+			sort.Slice(row, func(x, y int) bool { return row[x] < row[y] })
+			a.Ptr[i+1] = int64((i + 1) * degree)
+		}
+		return a
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 1<<20)
+	var size [2]int64
+	read := func(v any) {
+		if err := binary.Read(r, binary.LittleEndian, v); err != nil && err != io.EOF {
+			b.Fatal(err)
+		}
+	}
+	read(&size)
+	a := CSR{Ptr: make([]int64, size[0]+1), Col: make([]int32, size[1])}
+	read(a.Ptr)
+	read(a.Col)
+	return a
+}
+
+func BenchmarkSpMM(b *testing.B) {
+	a := benchGraph(b, 60_000, 47)
+	n := a.Rows()
+	x, y := make([]float32, n*256), make([]float32, n*256)
+	for i := range x {
+		x[i], y[i] = float32(i%97), 1 // and no page is new when the clock starts
+	}
+	w := make([]float32, len(a.Col))
+	for i := range w {
+		w[i] = 1
+	}
+	for _, threads := range []int{1, 2} {
+		p := NewPool(threads)
+		for _, width := range []int{256, 100, 47} {
+			b.Run(fmt.Sprintf("copy/width=%d/threads=%d", width, threads), func(b *testing.B) {
+				for b.Loop() {
+					SpMM(p, y[:n*width], x[:n*width], width, a, nil, 1, nil)
+				}
+			})
+			b.Run(fmt.Sprintf("mul/width=%d/threads=%d", width, threads), func(b *testing.B) {
+				for b.Loop() {
+					SpMM(p, y[:n*width], x[:n*width], width, a, w, 1, nil)
+				}
+			})
+			b.Run(fmt.Sprintf("sddmm/width=%d/threads=%d", width, threads), func(b *testing.B) {
+				for b.Loop() {
+					SDDMM(p, w, 1, x[:n*width], y[:n*width], width, a)
+				}
+			})
+		}
+	}
+}
