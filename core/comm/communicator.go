@@ -34,7 +34,7 @@ type Communicator struct {
 
 // schedule is a place in the schedule of one communicator.
 type schedule struct {
-	phase
+	Phase
 	// lane is the goroutine that began the operation (a thread of the calling
 	// program has one of its own). Only who waits for whom is read off it.
 	lane    uint64
@@ -42,13 +42,13 @@ type schedule struct {
 }
 
 func (s *schedule) begin(id uint32, kind Kind, dir Dir) {
-	s.step = step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir}
+	s.Step = Step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir}
 	s.Active, s.lane, s.changed = true, lane(), now()
 }
 
 func (s *schedule) end() { s.Active, s.changed = false, now() }
 
-func (s *schedule) state() commState { return commState{s.phase, s.lane} }
+func (s *schedule) state() commState { return commState{s.Phase, s.lane} }
 
 // lane is the number of the calling goroutine, which the runtime tells only in
 // the first line of a stack trace: "goroutine 7 [running]:".

@@ -32,15 +32,15 @@ type meetReply struct {
 	Missing []int    // who has not come
 }
 
-// phase is what a rank does or, not Active, last did. The zero value: nothing yet.
-type phase struct {
-	step
+// Phase is what a rank does or, not Active, last did. The zero value: nothing yet.
+type Phase struct {
+	Step
 	Active bool
 }
 
 // commState is the place of a rank in the schedule of one communicator.
 type commState struct {
-	phase
+	Phase
 	Lane uint64 // the caller, see schedule
 }
 
@@ -48,12 +48,12 @@ type beatRequest struct {
 	Session  [16]byte
 	Rank     int
 	Progress uint64
-	Latest   phase
+	Latest   Phase
 	Comms    []commState
 }
 
 type beatReply struct {
-	Phases  []phase // of every rank
+	Phases  []Phase // of every rank
 	Failure *failure
 }
 
@@ -174,7 +174,7 @@ func (h *hub) beat(req beatRequest) (beatReply, error) {
 		r.since = now()
 	}
 	r.beatRequest, r.at = req, now()
-	reply := beatReply{Phases: make([]phase, h.world)}
+	reply := beatReply{Phases: make([]Phase, h.world)}
 	for i := range h.ranks {
 		reply.Phases[i] = h.ranks[i].Latest
 	}

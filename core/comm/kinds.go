@@ -63,21 +63,21 @@ func (d Dir) String() string {
 	return fmt.Sprintf("direction %d", uint8(d))
 }
 
-// step is one operation of the common schedule.
-type step struct {
+// Step is one operation of the common schedule.
+type Step struct {
 	Comm uint32
 	Seq  uint64
 	Kind Kind
 	Dir  Dir
 }
 
-func stepOf(t transport.Tag) step {
-	return step{Comm: t.Comm, Seq: t.Seq, Kind: Kind(t.Kind), Dir: Dir(t.Dir)}
+func stepOf(t transport.Tag) Step {
+	return Step{Comm: t.Comm, Seq: t.Seq, Kind: Kind(t.Kind), Dir: Dir(t.Dir)}
 }
 
 // describe names the step as messages do: `forward aggregation (operation 12
 // of communicator "train")`.
-func (s step) describe(name string) string {
+func (s Step) describe(name string) string {
 	what := s.Kind.String()
 	if s.Dir != None {
 		what = s.Dir.String() + " " + what

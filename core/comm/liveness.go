@@ -96,7 +96,7 @@ func (g *Group) learn(reply beatReply) {
 			if p == nil {
 				continue
 			}
-			if old := p.told.Load(); old == nil || old.phase != reply.Phases[r] {
+			if old := p.told.Load(); old == nil || old.Phase != reply.Phases[r] {
 				p.told.Store(&sighting{reply.Phases[r], now()})
 			}
 		}
@@ -133,7 +133,7 @@ func (g *Group) snapshot() beatRequest {
 			latest = s
 		}
 	}
-	req.Latest = latest.phase
+	req.Latest = latest.Phase
 	return req
 }
 
@@ -159,7 +159,7 @@ func (g *Group) phaseOf(r int) string {
 
 // sighting is a phase and when this rank first knew of it.
 type sighting struct {
-	phase
+	Phase
 	at time.Duration
 }
 

@@ -14,7 +14,7 @@ import (
 type Op struct {
 	c        *Communicator
 	seq      uint64
-	step     step
+	step     Step
 	links    []transport.Link
 	payload  int
 	start    time.Time
@@ -40,7 +40,7 @@ func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) {
 	}
 	c.begin(c.id, kind, dir)
 	t := time.Now()
-	op := &Op{c: c, seq: c.Seq, step: c.step, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow()}
+	op := &Op{c: c, seq: c.Seq, step: c.Step, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow()}
 	c.active = op
 	return op, nil
 }
@@ -122,8 +122,8 @@ func (op *Op) Release(peer int) { op.links[peer].Release() }
 func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 	theirs := stepOf(f.Tag)
 	p := op.c.g.peers[peer]
-	if old := p.seen.Load(); old == nil || old.step != theirs {
-		p.seen.Store(&sighting{phase{theirs, true}, now()})
+	if old := p.seen.Load(); old == nil || old.Step != theirs {
+		p.seen.Store(&sighting{Phase{theirs, true}, now()})
 	}
 	if theirs == op.step && int(f.Tag.Round) == round&0xffff && int(f.Tag.Chunk) == chunk {
 		return nil

@@ -1,0 +1,290 @@
+package comm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+// value reads number i of b as float64 (exact for every dtype but int64, whose
+// tests keep to small numbers).
+func value(d DType, b []byte, i int) float64 {
+	le := binary.LittleEndian
+	switch d {
+	case Float64:
+		return math.Float64frombits(le.Uint64(b[8*i:]))
+	case Float32:
+		return float64(math.Float32frombits(le.Uint32(b[4*i:])))
+	case Float16:
+		return halfValue(le.Uint16(b[2*i:]))
+	case BFloat16:
+		return float64(math.Float32frombits(uint32(le.Uint16(b[2*i:])) << 16))
+	case Int64:
+		return float64(int64(le.Uint64(b[8*i:])))
+	case Int32:
+		return float64(int32(le.Uint32(b[4*i:])))
+	}
+	return float64(b[i])
+}
+
+// halfValue reads a float16 by its definition.
+func halfValue(h uint16) float64 {
+	sign := 1.0
+	if h>>15 == 1 {
+		sign = -1
+	}
+	exp, frac := int(h>>10&31), float64(h&1023)
+	switch exp {
+	case 31:
+		if frac != 0 {
+			return math.NaN()
+		}
+		return math.Inf(int(sign))
+	case 0:
+		return sign * math.Ldexp(frac, -24)
+	}
+	return sign * math.Ldexp(1024+frac, exp-25)
+}
+
+// oracle folds naively in float64, in order of ranks.
+func oracle(d DType, op ReduceOp, x []float64) float64 {
+	acc := x[0]
+	for _, v := range x[1:] {
+		switch op {
+		case Sum, Avg:
+			acc += v
+		case Prod:
+			acc *= v
+		case Min:
+			if math.IsNaN(acc) || math.IsNaN(v) {
+				acc = math.NaN()
+			} else {
+				acc = math.Min(acc, v)
+			}
+		case Max:
+			if math.IsNaN(acc) || math.IsNaN(v) {
+				acc = math.NaN()
+			} else {
+				acc = math.Max(acc, v)
+			}
+		}
+	}
+	if op == Avg {
+		acc /= float64(len(x))
+	}
+	switch d {
+	case Int32:
+		return float64(int32(uint32(bigOf(acc).Uint64())))
+	case Uint8:
+		return float64(uint8(bigOf(acc).Uint64()))
+	case Bool:
+		return math.Min(acc, 1)
+	}
+	return acc
+}
+
+// bigOf wraps a whole number to 64 bits.
+func bigOf(v float64) *big.Int {
+	n, _ := big.NewFloat(v).Int(nil)
+	return n.And(n, new(big.Int).SetUint64(math.MaxUint64))
+}
+
+// epsilon is the relative error that the dtype allows a fold of p numbers.
+func epsilon(d DType, p int) float64 {
+	n := float64(p)
+	switch d {
+	case Float64:
+		return n * 0x1p-52
+	case Float32:
+		return n * 0x1p-23
+	case Float16:
+		return 0x1p-10
+	case BFloat16:
+		return 0x1p-7
+	}
+	return 0
+}
+
+func randomNumbers(r *rand.Rand, d DType, n int) []byte {
+	b := make([]byte, n*d.Size())
+	le := binary.LittleEndian
+	for i := range n {
+		f := float32(r.NormFloat64())
+		if r.IntN(50) == 0 {
+			f = float32(math.NaN())
+		}
+		switch d {
+		case Float64:
+			le.PutUint64(b[8*i:], math.Float64bits(float64(f)*1.1))
+		case Float32:
+			le.PutUint32(b[4*i:], math.Float32bits(f))
+		case Float16:
+			le.PutUint16(b[2*i:], toHalf(f))
+		case BFloat16:
+			le.PutUint16(b[2*i:], toBfloat(f))
+		case Int64:
+			le.PutUint64(b[8*i:], uint64(r.IntN(41)-20))
+		case Int32:
+			le.PutUint32(b[4*i:], uint32(r.IntN(41)-20))
+		case Uint8:
+			b[i] = byte(r.IntN(256))
+		case Bool:
+			b[i] = byte(r.IntN(2))
+		}
+	}
+	return b
+}
+
+func TestAllReduceAgainstOracle(t *testing.T) {
+	for _, p := range worlds {
+		// Frames of a few hundred bytes, so that the large way takes many steps.
+		noErrors(t, onRanks(t, Config{World: p}, 2048*max(1, p-1), func(c *Communicator) error {
+			for d := range numDTypes {
+				for op := range numReduceOps {
+					if op == Avg && d >= Int64 {
+						continue
+					}
+					for _, n := range []int{0, 1, 3, 37, 1001, flatBytes/d.Size() + 5} {
+						if err := checkAllReduce(c, d, op, n); err != nil {
+							return fmt.Errorf("P %d, %s of %d %s: %w", p, op, n, d, err)
+						}
+					}
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+func checkAllReduce(c *Communicator, d DType, op ReduceOp, n int) error {
+	p := c.World()
+	in := make([][]byte, p)
+	for r := range in {
+		in[r] = randomNumbers(rand.New(rand.NewPCG(uint64(r), uint64(n)<<16|uint64(d)<<8|uint64(op))), d, n)
+	}
+	const guard = 8
+	buf := make([]byte, len(in[0])+2*guard)
+	for i := range buf {
+		buf[i] = 0xa5
+	}
+	own := buf[guard : len(buf)-guard]
+	copy(own, in[c.Rank()])
+	if err := c.AllReduce(own, d, op); err != nil {
+		return err
+	}
+	for i := range guard {
+		if buf[i] != 0xa5 || buf[len(buf)-1-i] != 0xa5 {
+			return fmt.Errorf("wrote outside of the buffer")
+		}
+	}
+	x := make([]float64, p)
+	for i := range n {
+		scale := 0.0
+		for r := range p {
+			x[r] = value(d, in[r], i)
+			scale += math.Abs(x[r])
+		}
+		got, want := value(d, own, i), oracle(d, op, x)
+		if op == Prod || op == Min || op == Max {
+			scale = math.Abs(want) + 0x1p-14
+		}
+		if math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > epsilon(d, p)*scale && got != want {
+			return fmt.Errorf("number %d is %v, not %v, of %v", i, got, want, x)
+		}
+	}
+	// Everyone's bits are rank 0's.
+	ref := bytes.Clone(own)
+	if err := c.Broadcast(ref, 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(ref, own) {
+		return fmt.Errorf("other bits than on rank 0")
+	}
+	return nil
+}
+
+func TestHalvesRoundTrip(t *testing.T) {
+	for h := range 1 << 16 {
+		f := fromHalf(uint16(h))
+		if want := halfValue(uint16(h)); float64(f) != want && !math.IsNaN(want) {
+			t.Fatalf("%#04x is %v, not %v", h, f, want)
+		}
+		if math.IsNaN(float64(f)) {
+			if back := toHalf(f); back&0x7fff <= 0x7c00 {
+				t.Fatalf("NaN %#04x became %#04x", h, back)
+			}
+		} else if back := toHalf(f); back != uint16(h) {
+			t.Fatalf("%#04x came back as %#04x", h, back)
+		}
+		if g := fromBfloat(uint16(h)); g == g && toBfloat(g) != uint16(h) {
+			t.Fatalf("bfloat16 %#04x came back as %#04x", h, toBfloat(g))
+		}
+	}
+	// Rounding: to the nearest, ties to even.
+	for h := range uint16(0x7bff) {
+		a, b := float64(fromHalf(h)), float64(fromHalf(h+1))
+		mid := (a + b) / 2
+		for _, f := range []float32{float32(mid), math.Nextafter32(float32(mid), 0), math.Nextafter32(float32(mid), 1e9)} {
+			want := h
+			if float64(f) > mid || float64(f) == mid && h&1 == 1 {
+				want = h + 1
+			}
+			if got := toHalf(f); got != want {
+				t.Fatalf("%v rounds to %#04x, not %#04x", f, got, want)
+			}
+		}
+	}
+}
+
+// Two communicators are used at once from two goroutines of each rank, which
+// drift apart.
+func TestCommunicatorsOverlap(t *testing.T) {
+	groups, err := Local(Config{World: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noErrors(t, runRanks(t, groups, func(g *Group) error {
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range 2 {
+			c, err := g.NewCommunicator(fmt.Sprintf("c%d", i), 1<<16)
+			if err != nil {
+				return err
+			}
+			wg.Go(func() {
+				for k := range 60 {
+					n := 1 + (k*977)%30_000
+					if errs[i] = checkAllReduce(c, Float32, Sum, n*(i+1)%20_000); errs[i] != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if errs[0] != nil {
+			return errs[0]
+		}
+		return errs[1]
+	}))
+}
+
+// The bytes that an operation sends are what its comment says.
+func TestAllReduceBytes(t *testing.T) {
+	const p, n = 4, 400_000
+	noErrors(t, onRanks(t, Config{World: p}, 3<<20, func(c *Communicator) error {
+		if err := c.AllReduce(make([]byte, n), Float32, Sum); err != nil {
+			return err
+		}
+		sent := c.Group().Stats().Operations["all-reduce"].SentBytes
+		least := uint64(2 * n * (p - 1) / p)
+		if sent < least || sent > least+least/100 {
+			return fmt.Errorf("sent %d bytes, not %d and 1 %%", sent, least)
+		}
+		return nil
+	}))
+}

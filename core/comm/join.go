@@ -1,0 +1,173 @@
+package comm
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"sar/core/transport"
+	"sar/core/transport/node"
+)
+
+// lingerTime is how long a rank 0 that gives up stays to tell the others.
+const lingerTime = time.Second
+
+// Join meets the other workers and returns when all are there: rank 0 listens
+// at the master address and the others come to it. World 1 opens no socket.
+// Errors are *RendezvousError, and the ranks that came all get the same text.
+func Join(cfg Config) (*Group, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.World == 1 {
+		host, _ := os.Hostname()
+		return newGroup(cfg, [16]byte{}, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil, nil), nil
+	}
+	n, err := listenNode(cfg)
+	if err != nil {
+		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
+	}
+	g, err := join(cfg, n)
+	if err != nil {
+		_ = n.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// listenNode opens this rank's listener on the interface that was asked for, or
+// else on the one that leads to the master.
+func listenNode(cfg Config) (*node.Node, error) {
+	nc := node.Config{Rank: cfg.Rank, World: cfg.World, Interface: cfg.Interface, Advertise: cfg.Advertise, Transport: cfg.Transport}
+	if cfg.Interface == "" && cfg.Advertise == "" && !aliasesLoopback(cfg.MasterAddr) {
+		// Without a route, say to a name that resolves later, every interface.
+		if addr, err := node.RouteTo(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort))); err == nil {
+			nc.BindAddr = addr
+		}
+	}
+	return node.Listen(nc)
+}
+
+func join(cfg Config, n *node.Node) (*Group, error) {
+	deadline := time.Now().Add(cfg.Start)
+	own := joinRequest{Version: protocol, Rank: cfg.Rank, World: cfg.World, Endpoint: n.Endpoint()}
+	if _, err := rand.Read(own.Nonce[:]); err != nil {
+		return nil, err
+	}
+	var (
+		reply  joinReply
+		err    error
+		m      *master
+		c      *client
+		onStop func()
+	)
+	if cfg.Rank == 0 {
+		if m, err = newMaster(cfg, own); err != nil {
+			return nil, err
+		}
+		onStop = m.server.stop
+		reply, err = m.wait(cfg)
+		if err != nil {
+			m.linger(lingerTime)
+		}
+	} else {
+		c = connect(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort)), max(time.Second, cfg.Liveness/3))
+		onStop = c.stop
+		reply, err = c.meetMaster(cfg, own, deadline)
+	}
+	if err != nil {
+		onStop()
+		return nil, err
+	}
+	conns, err := controls(cfg, n, reply, deadline)
+	if err != nil {
+		onStop()
+		return nil, err
+	}
+	g := newGroup(cfg, reply.Session, reply.Peers, n, c)
+	var h *hub
+	if m != nil {
+		h = newHub(g)
+		g.coord = h
+		m.open(h)
+		g.onClose = append(g.onClose, func() { h.drain(lingerTime) })
+	}
+	g.onClose = append(g.onClose, onStop)
+	g.attach(conns)
+	g.start(h)
+	if err := g.agree("start", "start-up"); err != nil {
+		_ = g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// controls makes the control connections. Everyone has been alive a moment ago,
+// so a rank that does not come soon has died on the way.
+func controls(cfg Config, n *node.Node, reply joinReply, deadline time.Time) ([]net.Conn, error) {
+	if err := n.SetPeers(reply.Session, reply.Peers); err != nil {
+		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
+	}
+	if soon := time.Now().Add(cfg.Liveness + greetTime); soon.Before(deadline) {
+		deadline = soon
+	}
+	conns, err := n.Control(deadline)
+	if err == nil {
+		return conns, nil
+	}
+	text := fmt.Sprintf("rank %d cannot connect to all workers: %v", cfg.Rank, err)
+	var (
+		timeout *transport.TimeoutError
+		gone    *transport.PeerGone
+		peer    = -1
+	)
+	if errors.As(err, &timeout) {
+		peer = timeout.Peer
+	} else if errors.As(err, &gone) {
+		peer = gone.Peer
+	}
+	if peer >= 0 {
+		e := reply.Peers[peer]
+		text += fmt.Sprintf(" (process %d on %s, at %s): it has ended, or a firewall is between; SAR_SOCKET_NAME chooses another network interface", e.PID, e.Host, e.TCP)
+	}
+	return nil, &RendezvousError{text}
+}
+
+// meetMaster asks rank 0 until everyone is there.
+func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (joinReply, error) {
+	var missing []int
+	for {
+		reply, err := c.join(own, deadline)
+		switch {
+		case err == nil && reply.Error != "":
+			return reply, &RendezvousError{reply.Error}
+		case err == nil && reply.Done:
+			if len(reply.Peers) != cfg.World {
+				return reply, rendezvousf("rank 0 told of %d workers, expected %d", len(reply.Peers), cfg.World)
+			}
+			return reply, nil
+		case err == nil:
+			missing = reply.Missing
+		}
+		select {
+		case <-c.strange:
+			return reply, rendezvousf("what listens at %s is not a SAR worker: the master port is taken by something else, choose another", c.addr)
+		default:
+		}
+		if time.Now().Before(deadline) {
+			continue
+		}
+		if err == nil || len(missing) > 0 {
+			return reply, missingError(missing, cfg)
+		}
+		if why := c.why(); why != nil {
+			err = why
+		}
+		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and is no firewall between?",
+			cfg.Rank, c.addr, cfg.Start.Seconds(), err)
+	}
+}

@@ -1,0 +1,304 @@
+package comm
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sar/core/transport"
+)
+
+// protocol is the version of everything that workers say to each other.
+const protocol = 1
+
+// joinRequest is repeated until the reply says Done or has an Error.
+type joinRequest struct {
+	Version     int
+	Rank, World int
+	Endpoint    transport.Endpoint
+	Nonce       [16]byte // of the process
+}
+
+type joinReply struct {
+	Done    bool
+	Session [16]byte
+	Peers   []transport.Endpoint
+	Missing []int
+	Error   string
+}
+
+// master is the rendezvous at rank 0. After it, it serves the hub.
+type master struct {
+	world   int
+	server  *server
+	session [16]byte
+
+	mu      sync.Mutex
+	joined  []*joiner // by rank
+	count   int
+	err     error
+	over    chan struct{} // closed when all are there or err is set
+	hub     *hub
+	ready   chan struct{} // closed with hub
+	stopped chan struct{}
+}
+
+type joiner struct {
+	joinRequest
+	seen time.Duration // its last call
+	told bool          // it has the result
+}
+
+// vanishTime is how long a worker may not have asked before another one may
+// take its place: workers ask several times a second.
+const vanishTime = 5 * time.Second
+
+// newMaster opens the rendezvous with rank 0 in it.
+func newMaster(cfg Config, own joinRequest) (*master, error) {
+	l, err := listenMaster(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &master{
+		world: cfg.World, joined: make([]*joiner, cfg.World),
+		over: make(chan struct{}), ready: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	if _, err := rand.Read(m.session[:]); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	m.join(&own)
+	if m.server, err = serve(l, m.handle); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// listenMaster listens where the others will look for rank 0. A name that
+// leads others here and this host to its loopback, or an address that is
+// translated on the way, is served on every interface.
+func listenMaster(cfg Config) (net.Listener, error) {
+	host := cfg.MasterAddr
+	if aliasesLoopback(host) {
+		host = ""
+	}
+	port := fmt.Sprint(cfg.MasterPort)
+	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if errors.Is(err, unix.EADDRNOTAVAIL) && host != "" {
+		l, err = net.Listen("tcp", net.JoinHostPort("", port))
+	}
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, rendezvousf("port %d on %s is in use: another run or service listens there; stop it or choose another master port", cfg.MasterPort, cfg.MasterAddr)
+	}
+	if err != nil {
+		return nil, rendezvousf("rank 0 cannot listen on %s port %d: %v", cfg.MasterAddr, cfg.MasterPort, err)
+	}
+	return l, nil
+}
+
+// aliasesLoopback tells whether name is a host name, not localhost, that this
+// host resolves to its loopback, as /etc/hosts often has it.
+func aliasesLoopback(name string) bool {
+	if name == "localhost" || net.ParseIP(name) != nil {
+		return false
+	}
+	addrs, err := net.LookupHost(name)
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if ip := net.ParseIP(a); ip == nil || !ip.IsLoopback() {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *master) handle(request any) any {
+	switch r := request.(type) {
+	case *joinRequest:
+		reply := m.join(r)
+		return &reply
+	case *meetRequest, *beatRequest:
+		select {
+		case <-m.ready:
+		case <-time.After(pollTime):
+			return &refusal{"rank 0 is not ready yet"}
+		}
+		return m.coordinate(r)
+	}
+	return &refusal{fmt.Sprintf("rank 0 does not know what %T is", request)}
+}
+
+func (m *master) coordinate(request any) any {
+	var err error
+	switch r := request.(type) {
+	case *meetRequest:
+		var reply meetReply
+		if reply, err = m.hub.meet(*r); err == nil {
+			return &reply
+		}
+	case *beatRequest:
+		var reply beatReply
+		if reply, err = m.hub.beat(*r); err == nil {
+			return &reply
+		}
+	}
+	return &refusal{fmt.Sprint(err)}
+}
+
+// join takes a worker in and waits a moment for the others.
+func (m *master) join(r *joinRequest) joinReply {
+	m.mu.Lock()
+	if text := m.admit(r); text != "" {
+		m.endLocked(&RendezvousError{text})
+	}
+	err := m.err
+	m.mu.Unlock()
+	if err == nil && r.Rank != 0 {
+		timer := time.NewTimer(pollTime)
+		defer timer.Stop()
+		select {
+		case <-m.over:
+		case <-timer.C:
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var own *joiner
+	if r.Rank >= 0 && r.Rank < m.world {
+		own = m.joined[r.Rank]
+	}
+	reply := joinReply{Missing: m.missingLocked()}
+	switch {
+	case m.err != nil:
+		reply.Error = m.err.Error()
+	case m.count == m.world:
+		reply.Done, reply.Session = true, m.session
+		for _, j := range m.joined {
+			reply.Peers = append(reply.Peers, j.Endpoint)
+		}
+	default:
+		return reply
+	}
+	if own != nil && own.Nonce == r.Nonce {
+		own.told = true
+	}
+	return reply
+}
+
+// admit takes r in or says what is wrong with it. m.mu is held.
+func (m *master) admit(r *joinRequest) string {
+	who := fmt.Sprintf("rank %d (process %d on %s)", r.Rank, r.Endpoint.PID, r.Endpoint.Host)
+	switch {
+	case m.err != nil:
+		return ""
+	case r.Version != protocol:
+		return fmt.Sprintf("%s speaks version %d of the protocol and rank 0 version %d: install one version of SAR on every worker", who, r.Version, protocol)
+	case r.World != m.world:
+		return fmt.Sprintf("%s was started with a world size of %d and rank 0 with %d: start every worker with the same number", who, r.World, m.world)
+	case r.Rank < 0 || r.Rank >= m.world:
+		return fmt.Sprintf("%s is not below the world size of %d: ranks go from 0 to %d", who, m.world, m.world-1)
+	}
+	old := m.joined[r.Rank]
+	switch {
+	case old != nil && old.Nonce == r.Nonce:
+		old.seen = now()
+		return ""
+	case old != nil && (r.Rank == 0 || m.count == m.world || now()-old.seen < vanishTime):
+		return fmt.Sprintf("two workers have rank %d: process %d on %s and process %d on %s; give each worker a rank of its own",
+			r.Rank, old.Endpoint.PID, old.Endpoint.Host, r.Endpoint.PID, r.Endpoint.Host)
+	}
+	if old == nil {
+		m.count++
+	}
+	j := &joiner{joinRequest: *r, seen: now()}
+	j.Endpoint.Rank = r.Rank
+	m.joined[r.Rank] = j
+	if m.count == m.world {
+		close(m.over)
+	}
+	return ""
+}
+
+// endLocked ends a rendezvous that is not over yet.
+func (m *master) endLocked(err error) {
+	if m.err == nil && m.count < m.world {
+		m.err = err
+		close(m.over)
+	}
+}
+
+func (m *master) missingLocked() []int {
+	var missing []int
+	for r, j := range m.joined {
+		if j == nil {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// wait returns when everyone is there.
+func (m *master) wait(cfg Config) (joinReply, error) {
+	timer := time.NewTimer(cfg.Start)
+	defer timer.Stop()
+	select {
+	case <-m.over:
+	case <-timer.C:
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err == nil && m.count < m.world {
+		m.endLocked(missingError(m.missingLocked(), cfg))
+	}
+	if m.err != nil {
+		return joinReply{}, m.err
+	}
+	reply := joinReply{Done: true, Session: m.session}
+	for _, j := range m.joined {
+		reply.Peers = append(reply.Peers, j.Endpoint)
+	}
+	return reply, nil
+}
+
+func missingError(missing []int, cfg Config) error {
+	names := make([]string, len(missing))
+	for i, r := range missing {
+		names[i] = fmt.Sprint(r)
+	}
+	word := "rank"
+	if len(missing) > 1 {
+		word = "ranks"
+	}
+	return rendezvousf("%s %s of %d did not come to %s port %d within %g s: were all workers started, and did one end with an error?",
+		word, strings.Join(names, ", "), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds())
+}
+
+// linger gives those who have joined the time to hear of the end.
+func (m *master) linger(limit time.Duration) {
+	for end := now() + limit; now() < end; time.Sleep(5 * time.Millisecond) {
+		waiting := false
+		m.mu.Lock()
+		for _, j := range m.joined {
+			waiting = waiting || j != nil && j.Rank != 0 && !j.told && now()-j.seen < vanishTime
+		}
+		m.mu.Unlock()
+		if !waiting {
+			return
+		}
+	}
+}
+
+// open lets the hub answer.
+func (m *master) open(h *hub) {
+	m.hub = h
+	close(m.ready)
+}
