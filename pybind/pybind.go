@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 
 	"sar/capi/export"
+	"sar/core/session"
 )
 
 // Version is the version of the engine.
@@ -20,7 +21,7 @@ func Version() string { return export.Version }
 func SIMD() string { return export.SIMD() }
 
 // MemoryStats is JSON: {"purpose": {"live": bytes, "peak": bytes}, .., "total": ..}.
-func MemoryStats() (string, error) { return text(export.MemoryStats()) }
+func MemoryStats() (string, error) { return text(session.MemoryStats()) }
 
 // Doctor is JSON that describes the engine and its process: version, go, simd,
 // threads, cpus, heap_bytes, modules {path: version}.

@@ -14,17 +14,17 @@ import (
 	"syscall"
 	"unsafe"
 
-	"sar/core/mem"
+	"sar/core/session"
 	"sar/core/transport"
 )
 
 // details are the parts of an error that callers may act on (sar_error_info).
 type details struct {
-	status              C.sar_status
-	rank                int
-	message             string
-	host, phase, file   string
-	offset, minimumSize int64
+	status            C.sar_status
+	rank              int
+	message           string
+	host, phase, file string
+	offset, minimum   int64
 }
 
 // rule maps one type of error to a status. Rules are tried in order: an error
@@ -38,9 +38,17 @@ func when[E error](status C.sar_status, fill func(e E, d *details)) rule {
 			return false
 		}
 		d.status = status
-		if fill != nil {
-			fill(e, d)
+		fill(e, d)
+		return true
+	}
+}
+
+func whenIs(status C.sar_status, target error) rule {
+	return func(err error, d *details) bool {
+		if !errors.Is(err, target) {
+			return false
 		}
+		d.status = status
 		return true
 	}
 }
@@ -48,20 +56,28 @@ func when[E error](status C.sar_status, fill func(e E, d *details)) rule {
 // rules is the whole table of errors that have a status of their own. What is
 // in none of them is SAR_ERR_INTERNAL.
 var rules = []rule{
-	func(err error, d *details) bool {
-		var e *argumentError
-		if !errors.As(err, &e) {
-			return false
+	whenIs(C.SAR_ERR_CLOSED, session.ErrClosed),
+	whenIs(C.SAR_ERR_CLOSED, session.ErrGroupClosed),
+	when(C.SAR_ERR_CLOSED, func(*closedError, *details) {}),
+	when(C.SAR_ERR_INTERNAL, func(*panicError, *details) {}),
+	when(C.SAR_ERR_VALUE, func(e *session.ArgumentError, d *details) {
+		if e.Type {
+			d.status = C.SAR_ERR_TYPE
 		}
-		d.status = e.status
-		return true
-	},
-	when(C.SAR_ERR_CLOSED, func(e *closedError, d *details) {}),
-	when(C.SAR_ERR_INTERNAL, func(e *panicError, d *details) {}),
-	when(C.SAR_ERR_BUDGET, func(e *mem.BudgetError, d *details) { d.minimumSize = e.Minimum }),
+	}),
+	when(C.SAR_ERR_VALUE, func(*session.CommArgument, *details) {}),
+	when(C.SAR_ERR_VALUE, func(e *session.SizeError, d *details) { d.rank = e.Peer }),
+	when(C.SAR_ERR_REMOTE, func(e *session.RemoteError, d *details) { d.rank, d.host = e.Rank, e.Host }),
+	when(C.SAR_ERR_PEER_LOST, func(e *session.PeerLost, d *details) { d.rank, d.host, d.phase = e.Rank, e.Host, e.Phase }),
+	when(C.SAR_ERR_SCHEDULE, func(e *session.ScheduleError, d *details) { d.rank = e.Peer }),
+	when(C.SAR_ERR_RENDEZVOUS, func(*session.RendezvousError, *details) {}),
+	when(C.SAR_ERR_TIMEOUT, func(e *session.DeadlineError, d *details) { d.rank, d.phase = e.Peer, e.Phase }),
+	when(C.SAR_ERR_FORMAT, func(e *session.FormatError, d *details) { d.file, d.offset = e.File, e.Offset }),
+	when(C.SAR_ERR_BUDGET, func(e *session.BudgetError, d *details) { d.minimum = e.Minimum }),
+	when(C.SAR_ERR_PEER_LOST, func(e *transport.PeerGone, d *details) { d.rank = e.Peer }),
 	when(C.SAR_ERR_TIMEOUT, func(e *transport.TimeoutError, d *details) { d.rank = e.Peer }),
 	when(C.SAR_ERR_IO, func(e *fs.PathError, d *details) { d.file = e.Path }),
-	when(C.SAR_ERR_IO, func(e syscall.Errno, d *details) {}),
+	when(C.SAR_ERR_IO, func(syscall.Errno, *details) {}),
 }
 
 func classify(err error) details {
@@ -85,26 +101,12 @@ func setError(err error) C.sar_status {
 	C.lasterror_set(&C.sar_error_info{
 		size: C.sizeof_sar_error_info, status: d.status, rank: C.int32_t(d.rank),
 		message: frees[0], host: frees[1], phase: frees[2], file: frees[3],
-		offset: C.int64_t(d.offset), minimum: C.int64_t(d.minimumSize),
+		offset: C.int64_t(d.offset), minimum: C.int64_t(d.minimum),
 	})
 	return d.status
 }
 
-// argumentError says that an argument has a wrong value or a wrong type.
-type argumentError struct {
-	status C.sar_status
-	text   string
-}
-
-func (e *argumentError) Error() string { return e.text }
-
-func invalid(format string, args ...any) error {
-	return &argumentError{C.SAR_ERR_VALUE, fmt.Sprintf(format, args...)}
-}
-
-func wrongType(format string, args ...any) error {
-	return &argumentError{C.SAR_ERR_TYPE, fmt.Sprintf(format, args...)}
-}
+var invalid, wrongType = session.Invalid, session.WrongType
 
 // closedError says that a handle was closed before.
 type closedError struct{ kind kind }

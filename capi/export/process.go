@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"sar/core/mem"
+	"sar/core/session"
 )
 
 // Version is the version of the engine and of the Python package.
@@ -24,23 +25,9 @@ func sar_abi_version() C.uint32_t { return C.SAR_ABI_VERSION }
 //export sar_version
 func sar_version() *C.sar_const_char { return (*C.sar_const_char)(version) }
 
-type usage struct {
-	Live int64 `json:"live"`
-	Peak int64 `json:"peak"`
-}
-
-// MemoryStats is the engine's memory by purpose, and in total, as sar.h has it.
-func MemoryStats() map[string]usage {
-	stats := map[string]usage{"total": usage(mem.Total())}
-	for p, u := range mem.Stats() {
-		stats[mem.Purpose(p).String()] = usage(u)
-	}
-	return stats
-}
-
 //export sar_memory_stats
 func sar_memory_stats(json **C.char) C.sar_status {
-	return guard("sar_memory_stats", func(*call) error { return giveJSON(json, MemoryStats()) })
+	return guard("sar_memory_stats", func(*call) error { return giveJSON(json, session.MemoryStats()) })
 }
 
 //export sar_reset_peaks

@@ -9,10 +9,11 @@ import (
 	"sync"
 
 	"sar/core/kernel"
+	"sar/core/session"
 )
 
 // pool is the kernel threads of the process.
-var pool = kernel.NewPool(1)
+var pool = session.Pool()
 
 // Threads is the number of kernel threads.
 func Threads() int { return pool.Threads() }

@@ -1,0 +1,124 @@
+package export
+
+/*
+#include "abi.h"
+*/
+import "C"
+
+import (
+	"math"
+	"os"
+	"time"
+	"unsafe"
+
+	"sar/core/kernel"
+	"sar/core/session"
+)
+
+//export sar_session_open
+func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.sar_status {
+	return guard("sar_session_open", func(*call) error {
+		var c C.sar_session_config
+		if err := copyIn("config", unsafe.Pointer(&c), unsafe.Pointer(config), C.sizeof_sar_session_config); err != nil {
+			return err
+		}
+		if err := give("session", out, 0); err != nil {
+			return err
+		}
+		if err := checkSIMD(); err != nil {
+			return err
+		}
+		cfg := session.Config{
+			Rank: int(c.rank), World: int(c.world), MasterPort: int(c.master_port), Window: int64(c.window_bytes),
+			MasterAddr: text(c.master_addr), Interface: text(c.interface_name), Transport: text(c.transport), Advertise: text(c.advertise),
+		}
+		if cfg.Window < 0 {
+			return invalid("window_bytes is %d: it must be positive, or 0 for %d", cfg.Window, session.DefaultWindow)
+		}
+		for _, d := range []struct {
+			name    string
+			seconds float64
+			to      *time.Duration
+		}{
+			{"start_seconds", float64(c.start_seconds), &cfg.Start},
+			{"liveness_seconds", float64(c.liveness_seconds), &cfg.Liveness},
+			{"operation_seconds", float64(c.operation_seconds), &cfg.Operation},
+		} {
+			if !(d.seconds >= 0 && d.seconds < math.MaxInt64/float64(time.Second)) { // also NaN
+				return invalid("%s is %g: it must be positive, or 0 for the default", d.name, d.seconds)
+			}
+			*d.to = time.Duration(d.seconds * float64(time.Second))
+		}
+		s, err := session.Open(cfg)
+		if err != nil {
+			return err
+		}
+		*out = register(kindSession, s, nil)
+		return nil
+	})
+}
+
+// checkSIMD reports a value of SAR_SIMD that kernels ignored when they were loaded.
+func checkSIMD() error {
+	want := os.Getenv("SAR_SIMD")
+	if want == "" || want == kernel.SIMD() {
+		return nil
+	}
+	_, err := kernel.ChooseSIMD(want)
+	if err != nil {
+		return invalid("SAR_SIMD: %v", err)
+	}
+	return nil
+}
+
+func useSession(c *call, h C.sar_handle) (*session.Session, error) {
+	return use[*session.Session](c, h, kindSession)
+}
+
+// sar_session_close does not wait for calls that work on the session: closing
+// makes them fail.
+//
+//export sar_session_close
+func sar_session_close(h C.sar_handle) C.sar_status {
+	return guard("sar_session_close", func(*call) error {
+		e, err := remove(h, kindSession)
+		if err != nil {
+			return err
+		}
+		return e.value.(*session.Session).Close()
+	})
+}
+
+//export sar_session_abort
+func sar_session_abort(h C.sar_handle, message *C.sar_const_char) C.sar_status {
+	return guard("sar_session_abort", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		s.Abort(text(message))
+		return nil
+	})
+}
+
+//export sar_session_set_window
+func sar_session_set_window(h C.sar_handle, bytes C.int64_t) C.sar_status {
+	return guard("sar_session_set_window", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		return s.SetWindow(int64(bytes))
+	})
+}
+
+//export sar_session_stats
+func sar_session_stats(h C.sar_handle, json **C.char) C.sar_status {
+	return guard("sar_session_stats", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		return giveJSON(json, s.Stats())
+	})
+}

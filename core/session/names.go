@@ -1,0 +1,45 @@
+package session
+
+import (
+	"sar/core/comm"
+	"sar/core/mem"
+	"sar/core/store"
+)
+
+// What the layers below say to the users of this package, who do not import
+// them: their errors and the types of an all-reduce.
+type (
+	PeerLost        = comm.PeerLost
+	RemoteError     = comm.RemoteError
+	ScheduleError   = comm.ScheduleError
+	SizeError       = comm.SizeError
+	RendezvousError = comm.RendezvousError
+	DeadlineError   = comm.DeadlineError
+	CommArgument    = comm.ArgumentError
+	FormatError     = store.FormatError
+	BudgetError     = mem.BudgetError
+
+	DType    = comm.DType
+	ReduceOp = comm.ReduceOp
+)
+
+// ErrGroupClosed is ErrClosed of the layer below.
+var ErrGroupClosed = comm.ErrClosed
+
+// ParseDType returns the type of an all-reduce by its name.
+func ParseDType(name string) (DType, error) {
+	for d := comm.Float64; d <= comm.Bool; d++ {
+		if d.String() == name {
+			return d, nil
+		}
+	}
+	return 0, WrongType("all_reduce of %s: float64, float32, float16, bfloat16, int64, int32, uint8 and bool can be reduced", name)
+}
+
+// ParseReduceOp returns a reduction by its number in sar.h.
+func ParseReduceOp(op int) (ReduceOp, error) {
+	if op < 0 || op > int(comm.Avg) {
+		return 0, Invalid("reduction %d: there are SAR_SUM (0) to SAR_AVG (%d)", op, comm.Avg)
+	}
+	return ReduceOp(op), nil
+}

@@ -1,0 +1,252 @@
+"""Calls across the C interface: tensors, errors, one runtime, forks."""
+
+from __future__ import annotations
+
+import ctypes as ct
+import json
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from sar import _native, errors
+
+
+def ref(t: object) -> object:
+    return ct.byref(_native.tensor(t))
+
+
+INDPTR = torch.tensor([0, 2, 2, 3])
+INDICES = torch.tensor([1, 4, 0], dtype=torch.int32)
+
+
+def spmm(indptr: object, indices: object, w: object, x: object, y: object) -> None:
+    _native.call("sar_kernel_spmm", *(None if t is None else ref(t) for t in (indptr, indices, w, x, y)))
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("heads", [None, 1, 2])
+def test_spmm_and_sddmm(dtype: torch.dtype, heads: int | None) -> None:
+    x, g = torch.randn(5, 4, dtype=dtype), torch.randn(3, 4, dtype=dtype)
+    w = None if heads is None else torch.randn(3, heads, dtype=dtype)
+    rows = torch.repeat_interleave(torch.arange(3), INDPTR.diff())
+    messages = x[INDICES.long()].view(3, heads or 1, -1)
+    weighted = messages if w is None else messages * w[:, :, None]
+    want = torch.zeros(3, 4, dtype=dtype).index_add_(0, rows, weighted.reshape(3, 4))
+    y = torch.full((3, 4), torch.nan, dtype=dtype)
+    spmm(INDPTR, INDICES, w, x, y)
+    torch.testing.assert_close(y, want)
+
+    dw = torch.full((3, heads or 1), torch.nan, dtype=dtype)
+    _native.call("sar_kernel_sddmm", ref(INDPTR), ref(INDICES), ref(x), ref(g), ref(dw))
+    torch.testing.assert_close(dw, (messages * g[rows].view_as(messages)).sum(-1))
+
+
+def test_numpy_arrays_and_empty_tensors() -> None:
+    x, y = np.random.randn(5, 4), np.empty((3, 4))
+    spmm(INDPTR.numpy(), INDICES.numpy(), None, x, y)
+    np.testing.assert_allclose(y, [x[1] + x[4], np.zeros(4), x[0]])
+    spmm(torch.zeros(1, dtype=torch.int64), INDICES[:0], None, torch.empty(0, 4), torch.empty(0, 4))
+
+
+def test_nan_is_carried() -> None:
+    x, y = torch.zeros(5, 2), torch.zeros(3, 2)
+    x[4, 1] = torch.nan
+    spmm(INDPTR, INDICES, torch.zeros(3), x, y)
+    assert y[0].isnan().tolist() == [False, True]
+
+
+X, Y = torch.ones(5, 4), torch.empty(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("args", "kind", "says"),
+    [
+        ((INDPTR, INDICES, None, X.t(), Y), ValueError, r"tensor x of shape \[4, 5\] has strides \[1, 4\]"),
+        ((INDPTR, INDICES, None, X.int(), Y), TypeError, "tensor x is int32"),
+        ((INDPTR, INDICES, None, X.half(), Y), TypeError, "tensor x is float16"),
+        ((INDPTR, INDICES, None, X, Y.double()), TypeError, "tensor y is float64 and x is float32"),
+        ((INDPTR, INDICES, None, X, Y[:2]), ValueError, r"y has shape \[2, 4\]"),
+        ((INDPTR.int(), INDICES, None, X, Y), TypeError, "tensor indptr is int32, and must be int64"),
+        ((INDPTR[:, None], INDICES, None, X, Y), ValueError, r"indptr has shape \[4, 1\]"),
+        ((INDPTR[:3], INDICES, None, X, Y[:2]), ValueError, "indptr must begin with 0 and end with 3"),
+        ((torch.tensor([0, 2, 1, 3]), INDICES, None, X, Y), ValueError, r"indptr\[2\] is 1, below indptr\[1\]"),
+        ((INDPTR, INDICES + 3, None, X, Y), ValueError, r"indices\[1\] is 7: x has 5 rows"),
+        ((INDPTR, INDICES - 1, None, X, Y), ValueError, r"indices\[2\] is -1: x has 5 rows"),
+        ((INDPTR, INDICES, torch.ones(3, 3), X, Y), ValueError, "3 heads do not divide the 4 columns"),
+        ((INDPTR, INDICES, torch.ones(2), X, Y), ValueError, r"w has shape \[2\]: indices of length 3"),
+        ((INDPTR, INDICES, None, torch.tensor(1.0), Y), ValueError, "tensor x has no dimensions"),
+        ((None, INDICES, None, X, Y), ValueError, "tensor indptr is NULL"),
+    ],
+)
+def test_bad_tensors(args: tuple[object, ...], kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        spmm(*args)
+
+
+def test_tensors_that_python_refuses() -> None:
+    with pytest.raises(TypeError, match="works on CPU tensors; this one, of shape \\[2\\], is on meta"):
+        _native.tensor(torch.empty(2, device="meta"))
+    with pytest.raises(TypeError, match="complex64"):
+        _native.tensor(torch.empty(2, dtype=torch.complex64))
+    with pytest.raises(TypeError, match="not list"):
+        _native.tensor([1, 2])
+
+
+def test_device_and_dtype_are_checked_in_the_engine_too() -> None:
+    x = _native.tensor(X)
+    x.device.device_type = 2
+    with pytest.raises(TypeError, match="device type 2"):
+        _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
+    x = _native.tensor(X)
+    x.data += 2
+    with pytest.raises(ValueError, match="not aligned to its 4-byte elements"):
+        _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
+    x = _native.tensor(X)
+    x.shape[0] = 1 << 62
+    with pytest.raises(ValueError, match="more elements than memory can hold"):
+        _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
+
+
+def test_byte_offset_moves_the_data() -> None:
+    x, y = _native.tensor(torch.cat([torch.zeros(2), X.flatten()])), torch.empty(3, 4)
+    moved = _native.tensor(X)
+    moved.data, moved.byte_offset = x.data, 8
+    _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(moved), ref(y))
+    assert y[:, 0].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"])
+def test_dtypes_of_torch_and_numpy_agree(name: str) -> None:
+    mine, other = _native.tensor(torch.zeros(2, dtype=getattr(torch, name))), _native.tensor(np.zeros(2, dtype=name))
+    for field in ("code", "bits", "lanes"):
+        assert getattr(mine.dtype, field) == getattr(other.dtype, field)
+    assert mine.dtype.bits == 8 * torch.zeros(1, dtype=getattr(torch, name)).element_size()
+
+
+def test_each_thread_has_its_own_last_error() -> None:
+    library = _native._load().functions
+    assert library["sar_set_num_threads"](-7) == 1
+    seen = []
+
+    def other() -> None:
+        seen.append(library["sar_last_error"]())
+        library["sar_set_num_threads"](-8)
+        seen.append(library["sar_last_error"]())
+
+    t = threading.Thread(target=other)
+    t.start()
+    t.join()
+    assert seen[0] == b""
+    assert b"-8" in seen[1]
+    assert b"-7" in library["sar_last_error"]()
+
+
+def test_a_caller_with_a_shorter_error_struct() -> None:
+    from sar._prototypes import ErrorInfo
+
+    engine = _native._load()
+    engine.functions["sar_set_num_threads"](0)
+    info = ErrorInfo(ErrorInfo.message.offset, -5)
+    info.message = b"untouched"
+    engine.functions["sar_last_error_info"](ct.byref(info))
+    assert (info.status, info.rank, info.message) == (1, -1, b"untouched")
+
+
+def test_handles() -> None:
+    with pytest.raises(ValueError, match="handle is 0"):
+        _native.call("sar_session_close", 0)
+    with pytest.raises(ValueError, match="0x7b is not a handle"):
+        _native.call("sar_graph_free", 123)
+
+
+def test_wrong_name() -> None:
+    with pytest.raises(RuntimeError, match="is not in sar.h"):
+        _native.call("sar_no_such_thing")
+
+
+def test_allocator() -> None:
+    code = """
+from sar import _native
+_native.call("sar_set_allocator", 0)
+_native.call("sar_set_allocator", 1)
+_native.call("sar_set_allocator", 0)
+try:
+    _native.call("sar_set_allocator", 2)
+except ValueError as e:
+    print(e)
+"""
+    done = python(code)
+    assert "1 is compact and 0 is default" in done.stdout, done.stderr
+
+
+def test_one_runtime_for_both_faces() -> None:
+    before = json.loads(_native.face().Doctor())["threads"]
+    try:
+        _native.call("sar_set_num_threads", 3)
+        assert json.loads(_native.face().Doctor())["threads"] == 3
+    finally:
+        _native.call("sar_set_num_threads", before)
+    assert _native.face().Version() == _native.text_call("sar_version")
+    assert _native.face().SIMD() == _native.text_call("sar_simd")
+    assert json.loads(_native.face().MemoryStats()) == _native.json_call("sar_memory_stats")
+
+
+def test_fork_after_first_use_raises() -> None:
+    code = """
+import os
+from sar import _native
+def child():
+    try:
+        _native.call("sar_set_num_threads", 1)
+    except RuntimeError as e:
+        print(e, flush=True)
+def fork():
+    pid = os.fork()
+    if pid == 0:
+        child(); os._exit(0)
+    os.waitpid(pid, 0)
+fork()  # before the first use: the child starts an engine of its own
+print("first child ran", flush=True)
+_native.call("sar_set_num_threads", 1)
+fork()
+_native.call("sar_set_num_threads", 1)
+print("parent goes on", flush=True)
+"""
+    done = python(code)
+    first, second = done.stdout.split("first child ran")
+    assert first == "", first
+    assert "spawn" in second and "forked" in second
+    assert "parent goes on" in second, done.stderr
+
+
+def test_wrong_abi_version_is_refused() -> None:
+    code = "from sar import _native; _native.ABI_VERSION = 99; _native.call('sar_set_num_threads', 1)"
+    done = python(code)
+    assert (
+        "ImportError" in done.stderr and "version 1 of the C interface" in done.stderr and "make build" in done.stderr
+    )
+
+
+def test_errors_carry_their_parts_through_pickle() -> None:
+    import pickle
+
+    for e in (
+        errors.PeerLostError("gone", 3, "host", "forward"),
+        errors.RemoteError("boom", 1),
+        errors.FormatError("bad", "graph.dgl", 12),
+        errors.BudgetError("small", 4096),
+        errors.DeadlineError("late", 2),
+    ):
+        again = pickle.loads(pickle.dumps(e))
+        assert type(again) is type(e) and again.__dict__ == e.__dict__ and str(again) == str(e)
+    assert issubclass(errors.RemoteError, errors.PeerLostError)
+    assert issubclass(errors.DeadlineError, TimeoutError)
+    assert issubclass(errors.FormatError, ValueError)
