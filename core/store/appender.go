@@ -16,7 +16,7 @@ type appender struct {
 }
 
 func newAppender(f *os.File, off, bytes int64, block int) *appender {
-	return &appender{f: f, off: off, end: off + bytes, size: block}
+	return &appender{f: f, off: off, end: off + bytes, size: int(max(8, min(int64(block), bytes)))}
 }
 
 func (a *appender) write(b []byte) error {

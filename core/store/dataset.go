@@ -154,6 +154,9 @@ func (d *Dataset) sortArrays() error {
 		if name == "edge_index" || name == "num_nodes" {
 			continue
 		}
+		if strings.ContainsAny(name, "/\\") {
+			return a.f.bad(-1, "a name without slashes, which become part of a feature's name", "%q: rename it", name)
+		}
 		to := name
 		switch name {
 		case "x":
@@ -225,10 +228,11 @@ func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) erro
 func (d *Dataset) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
 	a := d.edges
 	size := int64(a.dtype.Size())
-	src, dst := make([]int64, batch), make([]int64, batch)
+	room := min(batch, d.count)
+	src, dst := make([]int64, room), make([]int64, room)
 	var pairs []int64
 	if a.fortran {
-		pairs = make([]int64, 2*batch)
+		pairs = make([]int64, 2*room)
 	}
 	for at := int64(0); at < d.count; at += batch {
 		n := int(min(batch, d.count-at))
@@ -271,7 +275,7 @@ func (d *Dataset) Nodes() ([]int64, int, error) {
 
 // Edges implements graph.EdgeSource.
 func (d *Dataset) Edges(yield func(graph.EdgeBatch) error) error {
-	id := make([]int64, batch)
+	id := make([]int64, min(batch, d.count))
 	return d.EdgesBatch(func(first int64, src, dst []int64) error {
 		for i := range src {
 			id[i] = first + int64(i)

@@ -157,11 +157,12 @@ func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.
 // and checks every inner edge: it ends in an inner node, and its id is of the
 // range that the book gives this partition and its type.
 func (p *partGraph) batches(yield func(graph.EdgeBatch) error) error {
+	room := min(batch, p.m.edges)
 	buf := struct {
 		id, typ []int64
 		typ32   []int32
 		inner   []uint8
-	}{make([]int64, batch), make([]int64, batch), make([]int32, batch), make([]uint8, batch)}
+	}{make([]int64, room), make([]int64, room), make([]int32, room), make([]uint8, room)}
 
 	var permuted []*gather // id, mark, type, where slots are not in the order of edges
 	if p.m.ids != nil {

@@ -87,7 +87,7 @@ func sameInBothOrders(shape []int64) bool {
 }
 
 func npyDType(descr string) (DType, error) {
-	if len(descr) < 3 {
+	if len(descr) < 2 {
 		return Invalid, fmt.Errorf("type %q", descr)
 	}
 	order, kind := descr[0], descr[1:]

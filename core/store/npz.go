@@ -47,7 +47,7 @@ func (z *npz) add(m *zip.File) error {
 		return &FormatError{File: member, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
 	}
 	name, ok := strings.CutSuffix(m.Name, ".npy")
-	if !ok || name == "" || strings.ContainsAny(name, "/\\") || len(name) > maxName {
+	if !ok || name == "" || len(name) > maxName {
 		return bad("members named after arrays, name.npy", "%q", m.Name)
 	}
 	if z.arrays[name] != nil {

@@ -1,17 +1,16 @@
 package store
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // slots streams (source, destination, edge number) of every slot of the
 // matrix; edge numbers are nil where slot k is edge k.
 func (p *partGraph) slots(yield func(first int64, src, dst, eid []int64) error) error {
 	m := &p.m
-	src, dst := make([]int64, batch), make([]int64, batch)
+	room := min(batch, m.edges)
+	src, dst := make([]int64, room), make([]int64, room)
 	var eid []int64
 	if m.ids != nil {
-		eid = make([]int64, batch)
+		eid = make([]int64, room)
 	}
 	var rows rowWalker
 	if m.format != fmtCOO {

@@ -1,5 +1,6 @@
 """Makes the partition directories that the tests of core/store read, with the DGL that is installed.
 
+python make.py OUT npz             writes OUT/npz/*.npz, with numpy alone
 python make.py OUT [CASE ...]      writes OUT/dgl-<version>/<case>/: DGL's files, and expected.npz with what DGL reads from them
 
 Run it once in an environment of each DGL version (docs/architecture.md names them). The arrays of expected.npz are
@@ -84,7 +85,34 @@ def bits(t):
     return (t.view(torch.int16) if t.dtype == torch.bfloat16 else t).numpy(), name
 
 
+def arrays(out):
+    """Files as users save them, that readers must take or refuse with a reason."""
+    out = os.path.join(out, "npz")
+    os.makedirs(out, exist_ok=True)
+    rng = np.random.default_rng(3)
+    n, e = 6, 9
+    edges = rng.integers(0, n, (2, e))
+    base = dict(edge_index=edges, x=rng.integers(0, 99, (n, 3)).astype(np.float32), y=np.arange(n), train_mask=np.arange(n) % 2 == 0)
+    np.savez(os.path.join(out, "stored.npz"), **base, edge_weight=np.arange(e) / 2)
+    np.savez_compressed(os.path.join(out, "deflated.npz"), **base, edge_weight=np.arange(e) / 2)
+    np.savez(os.path.join(out, "fortran.npz"), **{**base, "edge_index": np.asfortranarray(edges.astype(np.int16)),
+             "x": np.asfortranarray(base["x"]), "t": np.asfortranarray(np.arange(n * 4).reshape(n, 2, 2))})
+    np.savez(os.path.join(out, "bare.npz"), edge_index=edges.astype(np.uint8))
+    np.savez(os.path.join(out, "bigendian.npz"), **{**base, "x": base["x"].astype(">f4")})
+    np.savez(os.path.join(out, "object.npz"), **base, meta=np.array([{"a": 1}, None]))
+    np.savez(os.path.join(out, "string.npz"), **base, names=np.array(["a"] * n))
+    np.savez(os.path.join(out, "badid.npz"), **{**base, "edge_index": edges + 3})
+    np.savez(os.path.join(out, "transposed.npz"), **{**base, "edge_index": edges.T.copy()})
+    np.savez(os.path.join(out, "rows.npz"), **{**base, "y": np.arange(n + 1)})
+    np.savez(os.path.join(out, "noedges.npz"), x=base["x"])
+    for major in (1, 2, 3):
+        with open(os.path.join(out, f"v{major}.npy"), "wb") as f:
+            np.lib.format.write_array(f, base["x"], version=(major, 0))
+
+
 def main(out, *cases):
+    if cases == ("npz",):
+        return arrays(out)
     out = os.path.join(out, "dgl-" + dgl.__version__.split("+")[0])
     for case in cases or CASES:
         make, parts, how = CASES[case]
