@@ -1,8 +1,12 @@
 package tcp_test
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"net"
 	"testing"
+	"time"
 
 	"sar/core/transport"
 	"sar/core/transport/conformance"
@@ -40,3 +44,77 @@ func newPair(t testing.TB, a, b, linkBytes int) (la, lb transport.Link) {
 }
 
 func TestConformance(t *testing.T) { conformance.Run(t, "tcp", conformance.Pairs(newPair)) }
+
+// TestDamage writes what is not a frame to a link.
+func TestDamage(t *testing.T) {
+	good := make([]byte, transport.HeaderSize)
+	transport.PutHeader(good, transport.Tag{Seq: 5}, 3)
+	good = append(good, "abc"...)
+	large := make([]byte, transport.HeaderSize)
+	transport.PutHeader(large, transport.Tag{}, 1<<20)
+	for _, c := range []struct {
+		name string
+		tail []byte
+		want any
+	}{
+		{"not a frame", []byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"), new(*transport.FrameError)},
+		{"too large", large, new(*transport.FrameError)},
+		{"cut in the header", good[:10], new(*transport.PeerGone)},
+		{"cut in the payload", good[:transport.HeaderSize+1], new(*transport.PeerGone)},
+		{"whole", nil, new(*transport.PeerGone)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			raw, conn := loopback(t)
+			l, err := tcp.NewLink(conn, 4, 1<<16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			if _, err := raw.Write(append(append([]byte(nil), good...), c.tail...)); err != nil {
+				t.Fatal(err)
+			}
+			_ = raw.Close()
+			f, err := l.Next(time.Now().Add(time.Second))
+			if err != nil || f.Tag.Seq != 5 || string(f.Payload) != "abc" {
+				t.Fatalf("the good frame came as %+v %q, %v", f.Tag, f.Payload, err)
+			}
+			l.Release()
+			if _, err := l.Next(time.Now().Add(time.Second)); !errors.As(err, c.want) {
+				t.Errorf("got %v, want %T", err, c.want)
+			}
+		})
+	}
+}
+
+// TestWireBytes reads what a link writes: the frames and nothing else.
+func TestWireBytes(t *testing.T) {
+	raw, conn := loopback(t)
+	l, err := tcp.NewLink(conn, 1, 1<<16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	for i, payload := range []string{"", "hello", "frame"} {
+		p, err := l.Reserve(len(payload), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(p, payload)
+		tag := transport.Tag{Seq: uint64(i)}
+		if err := l.Commit(tag, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		header := make([]byte, transport.HeaderSize)
+		transport.PutHeader(header, tag, len(payload))
+		want = append(append(want, header...), payload...)
+	}
+	if l.Stats().SentBytes != uint64(len(want)) {
+		t.Errorf("%d bytes counted, %d sent", l.Stats().SentBytes, len(want))
+	}
+	_ = l.Close()
+	got, err := io.ReadAll(raw)
+	_ = raw.Close()
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("wire carried %d bytes, want %d; %v", len(got), len(want), err)
+	}
+}
