@@ -96,20 +96,16 @@ func (a *allReduce) run() error {
 		}
 		return a.fold(0)
 	}
-	folded := make(chan struct{})
+	scattered, folded := make(chan struct{}), make(chan struct{})
 	return a.op.Run(func() error {
 		for k := range a.steps {
 			if err := a.sendStep(k); err != nil {
 				return err
 			}
 		}
-		// Failure of the other half closes failed.
-		select {
-		case <-folded:
-		case <-a.c.g.failed:
-			return a.c.g.Failure()
-		case <-a.c.g.done:
-			return ErrClosed
+		close(scattered)
+		if err := a.await(folded); err != nil {
+			return err
 		}
 		for k := range a.steps {
 			for d := 1; d < a.c.World(); d++ {
@@ -126,6 +122,9 @@ func (a *allReduce) run() error {
 			}
 		}
 		close(folded)
+		if err := a.await(scattered); err != nil { // what comes lands where the sender reads
+			return err
+		}
 		for k := range a.steps {
 			for d := 1; d < a.c.World(); d++ {
 				q := a.c.down(d)
@@ -136,6 +135,18 @@ func (a *allReduce) run() error {
 		}
 		return nil
 	})
+}
+
+// await waits for the other half, whose failure is the group's.
+func (a *allReduce) await(half <-chan struct{}) error {
+	select {
+	case <-half:
+		return nil
+	case <-a.c.g.failed:
+		return a.c.g.Failure()
+	case <-a.c.g.done:
+		return ErrClosed
+	}
 }
 
 // sendStep sends frame k of every other part to who folds it.
