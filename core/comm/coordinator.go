@@ -69,6 +69,7 @@ type hub struct {
 
 	mu       sync.Mutex
 	meetings map[string]*meeting
+	fetched  time.Duration // when a meeting's values were last handed out
 	ranks    []report
 }
 
@@ -139,6 +140,7 @@ func (h *hub) meet(req meetRequest) (meetReply, error) {
 	reply.Values = m.values
 	if !m.fetched[req.Rank] {
 		m.fetched[req.Rank] = true
+		h.fetched = now()
 		if m.left++; m.left == h.world {
 			delete(h.meetings, req.Key)
 		}
@@ -150,8 +152,8 @@ func (h *hub) meet(req meetRequest) (meetReply, error) {
 // that rank 0 may leave.
 func (h *hub) drain(limit time.Duration) {
 	for end := now() + limit; now() < end && h.failure() == nil; time.Sleep(5 * time.Millisecond) {
-		open := false
 		h.mu.Lock()
+		open := now()-h.fetched < replyTime
 		for _, m := range h.meetings {
 			for r, fetched := range m.fetched {
 				open = open || m.count == h.world && !fetched && !h.gone(r)

@@ -31,7 +31,7 @@ func Join(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
 	}
-	g, err := join(cfg, n)
+	g, err := join(cfg, n, n.Endpoint())
 	if err != nil {
 		_ = n.Close()
 		return nil, err
@@ -52,9 +52,10 @@ func listenNode(cfg Config) (*node.Node, error) {
 	return node.Listen(nc)
 }
 
-func join(cfg Config, n *node.Node) (*Group, error) {
+// join meets the others, who are told end to reach n.
+func join(cfg Config, n *node.Node, end transport.Endpoint) (*Group, error) {
 	deadline := time.Now().Add(cfg.Start)
-	own := joinRequest{Version: protocol, Rank: cfg.Rank, World: cfg.World, Endpoint: n.Endpoint()}
+	own := joinRequest{Version: protocol, Rank: cfg.Rank, World: cfg.World, Endpoint: end}
 	if _, err := rand.Read(own.Nonce[:]); err != nil {
 		return nil, err
 	}

@@ -282,8 +282,13 @@ func missingError(missing []int, cfg Config) error {
 		word, strings.Join(names, ", "), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds())
 }
 
+// replyTime is for the reply to a handled call to leave the process; gorpc does
+// not tell when it has.
+const replyTime = 200 * time.Millisecond
+
 // linger gives those who have joined the time to hear of the end.
 func (m *master) linger(limit time.Duration) {
+	defer time.Sleep(replyTime)
 	for end := now() + limit; now() < end; time.Sleep(5 * time.Millisecond) {
 		waiting := false
 		m.mu.Lock()

@@ -271,5 +271,5 @@ func (c *client) meet(r meetRequest) (meetReply, error) { return call[meetReply]
 func (c *client) beat(r beatRequest) (beatReply, error) { return call[beatReply](c, &r, c.timeout) }
 
 func (c *client) join(r joinRequest, deadline time.Time) (joinReply, error) {
-	return call[joinReply](c, &r, min(c.timeout, max(redialTime, time.Until(deadline))))
+	return call[joinReply](c, &r, min(time.Second, max(redialTime, time.Until(deadline))))
 }

@@ -1,0 +1,335 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// freePort is a port that nobody listens on now.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// joinAll joins with each config at once, sockets and all, and runs f where
+// joining worked.
+func joinAll(t *testing.T, cfgs []Config, f func(g *Group) error) []error {
+	t.Helper()
+	return joinBy(t, cfgs, Join, f)
+}
+
+func joinBy(t *testing.T, cfgs []Config, join func(Config) (*Group, error), f func(g *Group) error) []error {
+	t.Helper()
+	errs := make([]error, len(cfgs))
+	groups := make([]*Group, len(cfgs))
+	var wg sync.WaitGroup
+	for i, cfg := range cfgs {
+		wg.Go(func() {
+			if groups[i], errs[i] = join(cfg); errs[i] == nil && f != nil {
+				errs[i] = f(groups[i])
+			}
+		})
+	}
+	wg.Wait()
+	for _, g := range groups {
+		if g != nil {
+			if err := g.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}
+	}
+	return errs
+}
+
+func configs(port, world int, change func(c *Config)) []Config {
+	cfgs := make([]Config, world)
+	for r := range cfgs {
+		cfgs[r] = Config{Rank: r, World: world, MasterAddr: "127.0.0.1", MasterPort: port, Start: 20 * time.Second}
+		if change != nil {
+			change(&cfgs[r])
+		}
+	}
+	return cfgs
+}
+
+func TestJoinOverTheNetwork(t *testing.T) {
+	for _, transport := range []string{"tcp", "shm"} {
+		for _, p := range []int{1, 2, 4} {
+			t.Run(fmt.Sprintf("%s/P%d", transport, p), func(t *testing.T) {
+				cfgs := configs(freePort(t), p, func(c *Config) { c.Transport = transport })
+				noErrors(t, joinAll(t, cfgs, func(g *Group) error {
+					c, err := g.NewCommunicator("net", 1<<20)
+					if err != nil {
+						return err
+					}
+					for _, n := range []int{3, 50_000} {
+						if err := checkAllReduce(c, Float32, Sum, n); err != nil {
+							return err
+						}
+					}
+					if err := c.Resize(1 << 19); err != nil {
+						return err
+					}
+					for _, peer := range g.Stats().Peers {
+						if peer.Transport != transport {
+							return fmt.Errorf("link to %d is %s", peer.Rank, peer.Transport)
+						}
+					}
+					return checkAllReduce(c, Float64, Avg, 20_000)
+				}))
+			})
+		}
+	}
+}
+
+// every wants the same *RendezvousError from every rank, with these words.
+func every(t *testing.T, errs []error, words ...string) {
+	t.Helper()
+	for i, err := range errs {
+		var e *RendezvousError
+		if !errors.As(err, &e) {
+			t.Errorf("worker %d: %T %v", i, err, err)
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("worker %d: %q is not in: %v", i, w, err)
+			}
+		}
+	}
+}
+
+func TestRendezvousErrors(t *testing.T) {
+	t.Run("two workers with one rank", func(t *testing.T) {
+		cfgs := configs(freePort(t), 3, nil)
+		cfgs[2].Rank = 1
+		every(t, joinAll(t, cfgs, nil), "two workers have rank 1", "process", " on ")
+	})
+	t.Run("world sizes that differ", func(t *testing.T) {
+		cfgs := configs(freePort(t), 3, nil)
+		cfgs[1].World = 4
+		every(t, joinAll(t, cfgs, nil), "rank 1", "world size of 4", "rank 0 with 3")
+	})
+	t.Run("rank out of range", func(t *testing.T) {
+		_, err := Join(Config{Rank: 2, World: 2})
+		every(t, []error{err}, "rank 2 with world size 2")
+	})
+	t.Run("missing ranks", func(t *testing.T) {
+		cfgs := configs(freePort(t), 4, func(c *Config) { c.Start = time.Second })
+		every(t, joinAll(t, []Config{cfgs[0], cfgs[2]}, nil), "ranks 1, 3 of 4", "within 1 s")
+	})
+	t.Run("port in use", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		port := l.Addr().(*net.TCPAddr).Port
+		_, err = Join(configs(port, 2, nil)[0])
+		every(t, []error{err}, fmt.Sprintf("port %d", port), "in use", "another master port")
+	})
+	t.Run("unreachable master", func(t *testing.T) {
+		port := freePort(t)
+		begin := time.Now()
+		_, err := Join(configs(port, 2, func(c *Config) { c.Start = 500 * time.Millisecond })[1])
+		every(t, []error{err}, fmt.Sprintf("127.0.0.1:%d", port), "0.5 s", "refused")
+		if d := time.Since(begin); d > 3*time.Second {
+			t.Errorf("took %v", d)
+		}
+	})
+	t.Run("something else answers", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, "220 mail.example.org ESMTP")
+			}
+		}()
+		_, err = Join(configs(l.Addr().(*net.TCPAddr).Port, 2, nil)[1])
+		every(t, []error{err}, "is not a SAR worker", "choose another")
+	})
+	t.Run("another version", func(t *testing.T) {
+		cfg := configs(freePort(t), 2, nil)[0]
+		m, err := newMaster(cfg, joinRequest{Version: protocol, World: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.server.stop()
+		c := connect(fmt.Sprintf("127.0.0.1:%d", cfg.MasterPort), time.Second)
+		defer c.stop()
+		_, err = c.meetMaster(cfg, joinRequest{Version: protocol + 1, Rank: 1, World: 2}, time.Now().Add(5*time.Second))
+		_, err0 := m.wait(cfg)
+		every(t, []error{err, err0}, "version 2", "version 1")
+	})
+}
+
+// Whatever knocks at the rendezvous does not disturb it.
+func TestStrangersAtTheRendezvous(t *testing.T) {
+	cfgs := configs(freePort(t), 2, nil)
+	knocked := make(chan struct{})
+	go func() {
+		defer close(knocked)
+		addr := fmt.Sprintf("127.0.0.1:%d", cfgs[0].MasterPort)
+		for range 20 {
+			if c, err := net.Dial("tcp", addr); err == nil {
+				_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+				_ = c.Close()
+			}
+			if c, err := net.Dial("tcp", addr); err == nil { // knows the greeting, then claims 2^60 bytes
+				_, _ = io.WriteString(c, greeting+"\x00\xf8\x10\x00\x00\x00\x00\x00\x00\x00garbage")
+				_ = c.Close()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	late := make(chan []error)
+	go func() { late <- joinAll(t, cfgs[:1], nil) }()
+	time.Sleep(200 * time.Millisecond)
+	noErrors(t, joinAll(t, cfgs[1:], nil))
+	noErrors(t, <-late)
+	<-knocked
+}
+
+func TestBoundedStopsAtLongMessages(t *testing.T) {
+	read := func(stream string) error {
+		a, b := net.Pipe()
+		go func() {
+			_, _ = io.WriteString(a, stream)
+			_ = a.Close()
+		}()
+		_, err := io.ReadAll(&bounded{Conn: b, skip: 1})
+		return err
+	}
+	for stream, ok := range map[string]bool{
+		"\x00\x05hello\x01x": true,
+		"\x00\xfe\x01\x00" + strings.Repeat("x", 256) + "\x03abc": true,
+		"\x00\xfc\x7f\xff\xff\xff":                                false, // 2^31 bytes
+		"\x00\x05hello\xfd\xff\xff\xff":                           false,
+		"\x00\x81" + strings.Repeat("1", 200):                     false, // a length of 127 bytes
+	} {
+		if err := read(stream); (err == nil) != ok {
+			t.Errorf("%.20q: %v", stream, err)
+		}
+	}
+}
+
+// line forwards connections until it is cut; then it keeps them open and
+// carries nothing, as a network does that has failed.
+type line struct {
+	net.Listener
+	cut atomic.Bool
+}
+
+func newLine(t *testing.T, to func() string) *line {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	p := &line{Listener: l}
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to())
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go p.carry(in, out)
+			go p.carry(out, in)
+		}
+	}()
+	return p
+}
+
+func (p *line) carry(dst, src net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := src.Read(buf)
+		if p.cut.Load() {
+			return // leaves both open
+		}
+		if n > 0 {
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			_ = dst.Close()
+			return
+		}
+	}
+}
+
+// The network between two workers stops carrying anything.
+func TestCutOff(t *testing.T) {
+	port := freePort(t)
+	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
+	var listener atomic.Value
+	data := newLine(t, func() string { return listener.Load().(string) })
+	cfgs := configs(port, 2, func(c *Config) { c.Transport, c.Liveness = "tcp", time.Second })
+	cfgs[1].MasterPort = control.Addr().(*net.TCPAddr).Port
+	var cutAt atomic.Int64
+	errs := joinBy(t, cfgs, func(cfg Config) (*Group, error) {
+		cfg = cfg.withDefaults()
+		n, err := listenNode(cfg)
+		if err != nil {
+			return nil, err
+		}
+		end := n.Endpoint()
+		if cfg.Rank == 0 { // whom rank 1 dials
+			listener.Store(end.TCP)
+			end.TCP = data.Addr().String()
+		}
+		return join(cfg, n, end)
+	}, func(g *Group) error {
+		c, err := g.NewCommunicator("c", 1<<20)
+		if err != nil {
+			return err
+		}
+		if err := c.Barrier(); err != nil {
+			return err
+		}
+		for k := 0; err == nil; k++ {
+			if k == 30 && g.Rank() == 0 {
+				cutAt.Store(time.Now().UnixNano())
+				control.cut.Store(true)
+				data.cut.Store(true)
+			}
+			err = c.AllReduce(make([]byte, 800), Float64, Sum)
+			time.Sleep(time.Millisecond)
+		}
+		return err
+	})
+	for r, err := range errs {
+		var lost *PeerLost
+		if !errors.As(err, &lost) || lost.Rank != 1-r || !strings.Contains(lost.Phase, "all-reduce") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if d := time.Since(time.Unix(0, cutAt.Load())); d > 4*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
