@@ -76,7 +76,7 @@ demo: $(BUILD_STAMP) ## trains on the graphs that ship with the repository, with
 	$(PY) examples/demo.py
 
 bench: $(BUILD_STAMP) ## time and memory of an epoch against DGL
-	$(PY) bench/bench.py
+	$(PY) bench/run.py
 
 bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
 	$(PY) bench/spmm.py
