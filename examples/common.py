@@ -47,10 +47,10 @@ def master_address(args: argparse.Namespace) -> str:
 def node_data(data) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     """Of this worker's nodes: features float32 [n, f] whose rows add up to 1 (a row of zeros stays), classes int64 [n],
     and the masks for training, validation and test, bool [n]."""
-    features = sar.suffix_key_lookup(data.node_features, "/x").float()
+    features = sar.suffix_key_lookup(data.node_features, "features").float()
     features.div_(features.sum(1, keepdim=True).clamp_(min=1))
-    labels = sar.suffix_key_lookup(data.node_features, "/y")
-    masks = [sar.suffix_key_lookup(data.node_features, f"/{name}_mask").bool() for name in ("train", "val", "test")]
+    labels = sar.suffix_key_lookup(data.node_features, "labels")
+    masks = [sar.suffix_key_lookup(data.node_features, f"{name}_mask").bool() for name in ("train", "val", "test")]
     return features, labels, masks
 
 

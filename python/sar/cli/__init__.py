@@ -57,12 +57,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.rest = rest
     try:
         return int(arguments.run(arguments))
-    except Failure as failure:
-        print(f"sar {arguments.command}: {failure}", file=sys.stderr)
-        return failure.code
-    except KeyboardInterrupt:
-        print(f"sar {arguments.command}: interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:  # the reader of our output went away: `sar info … | head`
         sys.stderr.close()
         return 141
+    except Failure as failure:
+        print(f"sar {arguments.command}: {failure}", file=sys.stderr)
+        return failure.code
+    except _expected_errors() as error:
+        print(f"sar {arguments.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"sar {arguments.command}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _expected_errors() -> tuple[type[BaseException], ...]:
+    """What the engine raises over files and arguments: its message says what is wrong, a traceback adds nothing."""
+    from ..errors import FormatError
+
+    return (FormatError, ValueError, OSError)

@@ -15,7 +15,7 @@ _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
 LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and its threads in OMP_NUM_THREADS and SAR_NUM_THREADS. Lines that workers
 print are prefixed with their rank. When one worker fails, the others get a grace time to report what they saw, then
-they are stopped; the command ends with the exit code of the worker that failed first, or 128 + the signal that ended it.
+they are stopped; the command ends with the exit code of the worker that failed first, or 128 + the signal it died of.
 
 To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own
 --node-rank.

@@ -41,6 +41,12 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--self-loops", action="store_true", help="give every node that lacks one an edge to itself, as GCN wants it"
     )
+    p.add_argument(
+        "--balance",
+        choices=("nodes", "both"),
+        default="nodes",
+        help="what METIS gives parts equal shares of: nodes, or nodes and edges weighed together (default: nodes)",
+    )
     p.add_argument("--seed", type=int, default=0, metavar="S", help="for metis and random (default: 0)")
     p.set_defaults(run=run)
 
@@ -69,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.parts > max(1, dataset.num_nodes):
             raise Failure(f"--parts {arguments.parts} is more than the {dataset.num_nodes} nodes of the graph", 2)
         if pymetis is not None:
-            assignment = metis(dataset, arguments.parts, arguments.seed, pymetis)
+            assignment = metis(dataset, arguments.parts, arguments.seed, pymetis, arguments.balance)
         else:
             with stage(f"assigning nodes ({method})"):
                 assignment = dataset.assign(method, arguments.parts, arguments.seed)
@@ -100,9 +106,9 @@ def add_self_loops(path: str, info: dict[str, Any], folder: str) -> str:
     return out
 
 
-def metis(dataset: Any, parts: int, seed: int, pymetis: Any) -> Any:
-    """METIS's assignment int32 [num_nodes]: k-way, few cut edges. A node weighs 1 + degree / average degree, since the
-    memory of a worker follows its nodes and its work follows both nodes and edges."""
+def metis(dataset: Any, parts: int, seed: int, pymetis: Any, balance: str = "nodes") -> Any:
+    """METIS's assignment int32 [num_nodes]: k-way, few cut edges. ``balance`` is what parts have equal shares of:
+    ``"nodes"``, which memory and dense layers follow, or ``"both"``: a node weighs 1 + degree / average degree."""
     import numpy as np
 
     index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)
@@ -110,15 +116,17 @@ def metis(dataset: Any, parts: int, seed: int, pymetis: Any) -> Any:
         xadj, adjncy = dataset.adjacency(index)
     if parts == 1:
         return np.zeros(dataset.num_nodes, np.int32)
-    degree = np.diff(xadj)
-    weight = np.rint(8 * (1 + degree / max(1.0, float(degree.mean())))).astype(index)
+    weight = None
+    if balance == "both":
+        degree = np.diff(xadj)
+        weight = np.rint(8 * (1 + degree / max(1.0, float(degree.mean())))).astype(index)
     with stage(f"cutting {len(xadj) - 1:,} nodes and {len(adjncy) // 2:,} undirected edges into {parts} with METIS"):
-        options = pymetis.Options(seed=seed)
         adjacency = (
             {"adjacency": pymetis.CSRAdjacency(xadj, adjncy)}
             if hasattr(pymetis, "CSRAdjacency")
             else {"xadj": xadj, "adjncy": adjncy}
         )
+        options = pymetis.Options(seed=seed)
         _, membership = pymetis.part_graph(parts, vweights=weight, recursive=False, options=options, **adjacency)
     return _without_empty_parts(np.asarray(membership, dtype=np.int32), parts)
 

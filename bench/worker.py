@@ -1,0 +1,149 @@
+"""One process of the epoch benchmark. Reads commands from stdin, one per line, and answers each with a line of JSON:
+``epochs K`` trains K epochs, ``memory`` tells what they took. The first answer comes by itself when it is ready.
+
+    python bench/worker.py dgl GRAPH.npz ALLOCATOR        the whole graph, DGL alone
+    python bench/worker.py sar PARTS/NAME.json ALLOCATOR  one worker; rank and the others from the environment
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+from model import Training, warm_up
+from sar.cli.resident import reset_peak, resident
+
+# What the compact policy of the engine sets, for the process that has no engine.
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, COMPACT_BYTES = -3, -1, 256 << 10
+
+
+class Memory:
+    """Resident sizes at the points that the figures are made of."""
+
+    def __init__(self, engine_peaks=None) -> None:
+        self.engine = engine_peaks  # () -> (live, peak) bytes by core/mem, or None
+        self.after_imports = resident()["now"]
+        self.before_training = 0
+        self.engine_before = 0
+
+    def training_begins(self) -> None:
+        gc.collect()
+        reset_peak()
+        self.before_training = resident()["now"]
+        if self.engine is not None:
+            self.engine_before = self.engine()["total"]["live"]
+
+    def report(self) -> dict:
+        now = resident()
+        out = {
+            "growth": now["peak"] - self.before_training,
+            "total": now["peak"] - self.after_imports,
+            "shared": now["shared"],
+        }
+        if self.engine is not None:
+            stats = self.engine()
+            out["engine"] = {name: stats[name]["peak"] for name in stats}
+            out["engine_growth"] = stats["total"]["peak"] - self.engine_before
+        return out
+
+
+def dgl_training(path: str) -> tuple[Training, Memory, dict]:
+    import dgl
+
+    warm_up()
+    memory = Memory()
+    with np.load(path) as arrays:
+        ends = torch.from_numpy(arrays["edge_index"])
+        features, labels = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
+        mask = torch.from_numpy(arrays["train_mask"])
+    graph = dgl.graph((ends[0], ends[1]), num_nodes=len(labels))  # int32, as the file is
+    graph.create_formats_()
+    del ends
+    n_classes, n_train = int(labels.max()) + 1, float(mask.sum())
+    return Training(graph, features, labels, mask, n_classes, n_train, nn.BatchNorm1d), memory, {}
+
+
+def sar_training(path: str) -> tuple[Training, Memory, dict]:
+    import sar
+
+    warm_up()
+    memory = Memory(sar.memory_stats)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    port = int(os.environ["MASTER_PORT"])
+    sar.initialize_comms(rank, world, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+    data = sar.load_dgl_partition_data(path, rank, torch.device("cpu"))
+    features, labels, mask = (
+        sar.suffix_key_lookup(data.node_features, k) for k in ("features", "labels", "train_mask")
+    )
+    before, accounted = resident()["now"], sar.memory_stats()["total"]["live"]
+    graph = sar.construct_full_graph(data)
+    del data
+    structure = {
+        "structure_resident": resident()["now"] - before,
+        "structure_accounted": sar.memory_stats()["total"]["live"] - accounted,
+    }
+    counts = torch.stack([labels.max() + 1, mask.sum()])
+    n_train = counts[1:].clone()
+    sar.comm.all_reduce(counts, "max")
+    sar.comm.all_reduce(n_train, "sum")
+    training = Training(
+        graph,
+        features,
+        labels,
+        mask.bool(),
+        int(counts[0]),
+        float(n_train),
+        sar.DistributedBN1D,
+        sar.sync_params,
+        sar.gather_grads,
+    )
+    return training, memory, structure
+
+
+def main() -> None:
+    kind, path, allocator = sys.argv[1:]
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if kind == "dgl" and allocator == "compact":
+        libc = ctypes.CDLL(None)
+        assert libc.mallopt(M_MMAP_THRESHOLD, COMPACT_BYTES) and libc.mallopt(M_TRIM_THRESHOLD, COMPACT_BYTES)
+    elif kind == "sar":
+        os.environ["SAR_ALLOCATOR"] = allocator
+        import sar
+
+        sar.set_allocator(allocator)  # before the first tensor, as for DGL
+    training, memory, ready = (dgl_training if kind == "dgl" else sar_training)(path)
+    memory.training_begins()
+    answer(ready)
+    for line in sys.stdin:
+        word, *rest = line.split()
+        if word == "epochs":
+            seconds, losses = [], []
+            for _ in range(int(rest[0])):
+                begin = time.perf_counter()
+                losses.append(training.epoch())
+                seconds.append(time.perf_counter() - begin)
+            answer({"seconds": seconds, "losses": losses})
+        elif word == "memory":
+            answer(memory.report())
+        elif word == "end":
+            break
+    if kind == "sar":
+        sar.comm.barrier()
+        sar.comm.shutdown()
+
+
+def answer(content: dict) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
