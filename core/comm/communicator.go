@@ -79,16 +79,18 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 	}
 	id := uint32(len(g.comms) + 1)
 	g.setup.begin(0, KindCreate, None)
+	attempt := g.setup.Seq
 	g.mu.Unlock()
 	defer func() {
 		g.mu.Lock()
 		g.setup.end()
 		g.mu.Unlock()
 	}()
-	c := &Communicator{g: g, id: id, name: name, window: windowBytes, carried: make([]transport.LinkStats, g.cfg.World)}
+	// Meshes and meetings are numbered so that a failed attempt leaves no trace.
+	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt), carried: make([]transport.LinkStats, g.cfg.World)}
 	if g.cfg.World > 1 {
 		what := fmt.Sprintf("creation of communicator %q with a window of %d bytes", name, windowBytes)
-		if err := g.agree(fmt.Sprintf("create/%d", id), what); err != nil {
+		if err := g.agree(fmt.Sprintf("create/%d", attempt), what); err != nil {
 			return nil, err
 		}
 		if err := c.connect(); err != nil {

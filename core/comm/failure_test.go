@@ -3,7 +3,6 @@ package comm
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +38,7 @@ func TestDivergenceByTag(t *testing.T) {
 
 // Ranks wait for each other in two communicators: no frame ever comes.
 func TestDivergenceWithoutFrames(t *testing.T) {
+	t.Parallel()
 	groups, err := Local(Config{World: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +71,7 @@ func TestDivergenceWithoutFrames(t *testing.T) {
 }
 
 func TestDivergenceInSetUp(t *testing.T) {
+	t.Parallel()
 	for r, err := range onRanks(t, Config{World: 2}, 1<<20, func(c *Communicator) error {
 		_, err := c.Group().NewCommunicator([]string{"a", "b"}[c.Rank()], 1<<20)
 		return err
@@ -94,7 +95,8 @@ func TestDivergenceInSetUp(t *testing.T) {
 // A rank that stays away for longer than every limit but the operation's is
 // slow and no more, also where two threads use two communicators.
 func TestSlowIsNotLost(t *testing.T) {
-	groups, err := Local(Config{World: 2, Liveness: 600 * time.Millisecond})
+	t.Parallel()
+	groups, err := Local(Config{World: 2, Liveness: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +241,14 @@ func TestResize(t *testing.T) {
 		if err := c.Resize(10); err == nil {
 			return errors.New("a window of 10 bytes was accepted")
 		}
+		for range 2 {
+			if _, err := c.Group().NewCommunicator("tiny", 10); err == nil {
+				return errors.New("a communicator with a window of 10 bytes was made")
+			}
+		}
+		if _, err := c.Group().NewCommunicator("more", 1<<18); err != nil {
+			return err
+		}
 		// The window from before is back.
 		return checkAllReduce(c, Float32, Sum, 30_000)
 	}))
@@ -249,7 +259,6 @@ func TestUseAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := runtime.NumGoroutine()
 	noErrors(t, runRanks(t, groups, func(g *Group) error {
 		c, err := g.NewCommunicator("c", 1<<20)
 		if err != nil {
@@ -269,10 +278,5 @@ func TestUseAfterClose(t *testing.T) {
 		}
 		return g.Close()
 	}))
-	for end := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > before-6 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n := runtime.NumGoroutine(); n > before-6 { // three of each group watched
-		t.Errorf("%d goroutines, %d while the groups lived", n, before)
-	}
+	nothingLeft(t)
 }

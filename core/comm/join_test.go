@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,9 +90,34 @@ func TestJoinOverTheNetwork(t *testing.T) {
 					}
 					return checkAllReduce(c, Float64, Avg, 20_000)
 				}))
+				nothingLeft(t)
 			})
 		}
 	}
+}
+
+// left is the stacks of goroutines of this package and of gorpc.
+func left() []string {
+	buf := make([]byte, 1<<20)
+	var out []string
+	for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(s, "comm.(*Group)") || strings.Contains(s, "comm.(*client)") || strings.Contains(s, "comm.(*server)") || strings.Contains(s, "gorpc.") {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// nothingLeft waits a little until no goroutine is left behind.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	var stacks []string
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if stacks = left(); len(stacks) == 0 {
+			return
+		}
+	}
+	t.Errorf("%d goroutines are left behind:\n%s", len(stacks), strings.Join(stacks, "\n\n"))
 }
 
 // every wants the same *RendezvousError from every rank, with these words.
@@ -167,6 +193,7 @@ func TestRendezvousErrors(t *testing.T) {
 		_, err = Join(configs(l.Addr().(*net.TCPAddr).Port, 2, nil)[1])
 		every(t, []error{err}, "is not a SAR worker", "choose another")
 	})
+	nothingLeft(t)
 	t.Run("another version", func(t *testing.T) {
 		cfg := configs(freePort(t), 2, nil)[0]
 		m, err := newMaster(cfg, joinRequest{Version: protocol, World: 2})
@@ -289,7 +316,7 @@ func TestCutOff(t *testing.T) {
 	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
 	var listener atomic.Value
 	data := newLine(t, func() string { return listener.Load().(string) })
-	cfgs := configs(port, 2, func(c *Config) { c.Transport, c.Liveness = "tcp", time.Second })
+	cfgs := configs(port, 2, func(c *Config) { c.Transport, c.Liveness = "tcp", 2*time.Second })
 	cfgs[1].MasterPort = control.Addr().(*net.TCPAddr).Port
 	var cutAt atomic.Int64
 	errs := joinBy(t, cfgs, func(cfg Config) (*Group, error) {
@@ -329,7 +356,8 @@ func TestCutOff(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
-	if d := time.Since(time.Unix(0, cutAt.Load())); d > 4*time.Second {
+	if d := time.Since(time.Unix(0, cutAt.Load())); d > 6*time.Second {
 		t.Errorf("took %v", d)
 	}
+	nothingLeft(t)
 }

@@ -39,8 +39,12 @@ func (g *Group) watch() {
 }
 
 // report beats at the coordinator until the group ends. Rank 0's silence on
-// this way, too, is its loss.
+// this way, too, is its loss. Afterwards nobody needs the connection, and the
+// attempts to restore it end.
 func (g *Group) report() {
+	if c, ok := g.coord.(*client); ok {
+		defer c.stop()
+	}
 	every := g.cfg.beatEvery()
 	tick := time.NewTicker(every)
 	defer tick.Stop()

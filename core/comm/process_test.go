@@ -191,11 +191,13 @@ func TestKilledBetweenOperations(t *testing.T) {
 }
 
 func TestStoppedPastLiveness(t *testing.T) {
+	t.Parallel()
 	for _, victim := range []int{0, 1} {
 		t.Run(strconv.Itoa(victim), func(t *testing.T) {
-			workers := startWorkers(t, 3, "reduce", func(c *Config) { c.Liveness = 1500 * time.Millisecond })
+			t.Parallel()
+			workers := startWorkers(t, 3, "reduce", func(c *Config) { c.Liveness = 3 * time.Second })
 			_ = workers[victim].cmd.Process.Signal(unix.SIGSTOP)
-			survivorsLose(t, workers, victim, 4*time.Second, "all-reduce")
+			survivorsLose(t, workers, victim, 5*time.Second, "all-reduce")
 			// Woken up, it finds that it was given up.
 			_ = workers[victim].cmd.Process.Signal(unix.SIGCONT)
 			if o := workers[victim].end(t); o.Type == "<nil>" {
@@ -207,11 +209,12 @@ func TestStoppedPastLiveness(t *testing.T) {
 
 // A pause shorter than the deadline harms nobody, nor does being idle for longer.
 func TestPausedWithinLiveness(t *testing.T) {
-	workers := startWorkers(t, 2, "idle", func(c *Config) { c.Liveness = 1500 * time.Millisecond })
+	t.Parallel()
+	workers := startWorkers(t, 2, "idle", func(c *Config) { c.Liveness = 3 * time.Second })
 	_ = workers[1].cmd.Process.Signal(unix.SIGSTOP)
-	time.Sleep(600 * time.Millisecond)
+	time.Sleep(time.Second)
 	_ = workers[1].cmd.Process.Signal(unix.SIGCONT)
-	time.Sleep(2 * time.Second)
+	time.Sleep(3500 * time.Millisecond)
 	for _, w := range workers {
 		_, _ = w.stdin.WriteString("\n")
 	}

@@ -176,6 +176,7 @@ type client struct {
 	last    atomic.Pointer[error] // why it is not connected
 	strange chan struct{}         // closed when something else than SAR answers
 	once    sync.Once
+	stopped sync.Once
 }
 
 // connect starts to reach the server and goes on whenever the connection ends,
@@ -232,9 +233,12 @@ func (c *client) why() error {
 	return nil
 }
 
+// stop ends the connection and the attempts to have one. It may be called again.
 func (c *client) stop() {
-	c.cancel()
-	c.rpc.Stop()
+	c.stopped.Do(func() {
+		c.cancel()
+		c.rpc.Stop()
+	})
 }
 
 // call makes one call. Unlike gorpc's own it ends at once when c is stopped.
