@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -44,6 +45,18 @@ func (a *appender) int64(v int64) error {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(v))
 	return a.write(b[:])
+}
+
+// fill appends n times the byte v.
+func (a *appender) fill(v byte, n int64) error {
+	run := bytes.Repeat([]byte{v}, int(min(n, 4096)))
+	for ; n > 0; n -= int64(len(run)) {
+		run = run[:min(n, int64(len(run)))]
+		if err := a.write(run); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *appender) flush() error {

@@ -93,7 +93,6 @@ func (z *npz) add(m *zip.File) error {
 // inflating all of it.
 func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
 	head := make([]byte, min(mf.size, 512))
-	full := make([]byte, 0)
 	read := func(b []byte) error {
 		if m.Method == zip.Store {
 			return mf.readAt(b, 0, "the header")
@@ -113,7 +112,7 @@ func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
 	}
 	// A header of version 2 or 3 may be longer than the first guess.
 	if n := npyHeaderSize(head); n > int64(len(head)) && n <= maxNpyHeader+12 {
-		full = make([]byte, min(mf.size, n))
+		full := make([]byte, min(mf.size, n))
 		return full, read(full)
 	}
 	return head, nil

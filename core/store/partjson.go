@@ -31,8 +31,8 @@ type partConfig struct {
 	files     partFiles // of the partition that was asked for
 }
 
-// errPart is returned for a partition number that the graph does not have.
-var errPart = errors.New("no such partition")
+// ErrPart is wrapped by the error for a partition number that the graph does not have.
+var ErrPart = errors.New("no such partition")
 
 // parsePartConfig reads the JSON file of a partitioned graph.
 func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
@@ -74,7 +74,7 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 		return nil, bad(-1, `"num_parts" to be at least 1`, "%d", parts)
 	}
 	if part < 0 || int64(part) >= parts {
-		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d)", name, part, errPart, parts, parts-1)
+		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d)", name, part, ErrPart, parts, parts-1)
 	}
 
 	b := &graph.Book{Parts: int(parts)}

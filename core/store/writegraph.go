@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
@@ -166,18 +167,8 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 	block := w.block(1)
 	id, inner := newAppender(d.f, at.nodeID, 8*nodes, block), newAppender(d.f, at.innerNode, nodes, block)
 	part := newAppender(d.f, at.partID, 8*nodes, block)
-	put := func(node int64, owner int, mark byte) error {
-		err := id.int64(node)
-		if err == nil {
-			err = part.int64(int64(owner))
-		}
-		if err == nil {
-			err = inner.write([]byte{mark})
-		}
-		return err
-	}
 	for node := lo; node < hi; node++ {
-		if err := put(node, p, 1); err != nil {
+		if err := errors.Join(id.int64(node), part.int64(int64(p))); err != nil {
 			return err
 		}
 	}
@@ -186,44 +177,39 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 		for node >= w.nodeStart[owner+1] {
 			owner++
 		}
-		return put(node, owner, 0)
+		return errors.Join(id.int64(node), part.int64(int64(owner)))
 	})
+	if err == nil {
+		err = errors.Join(inner.fill(1, hi-lo), inner.fill(0, size), finishAll([]*appender{id, inner, part}))
+	}
 	if err != nil {
 		return err
 	}
+	if err := w.finishEdges(p, d, at); err != nil {
+		return err
+	}
+	return d.f.Truncate(l.size)
+}
 
-	edgeID := newAppender(d.f, at.edgeID, 8*(d.inner+d.outer), block)
-	mark := newAppender(d.f, at.innerEdge, d.inner+d.outer, block)
+// finishEdges writes the ids of edges, and which of them are inner.
+func (w *writer) finishEdges(p int, d *graphDraft, at graphPlaces) error {
+	id := newAppender(d.f, at.edgeID, 8*(d.inner+d.outer), w.block(1))
+	mark := newAppender(d.f, at.innerEdge, d.inner+d.outer, w.block(1))
 	for e := range d.inner {
-		if err = edgeID.int64(w.edgeStart[p] + e); err == nil {
-			err = mark.write([]byte{1})
-		}
-		if err != nil {
+		if err := id.int64(w.edgeStart[p] + e); err != nil {
 			return err
 		}
 	}
 	// Where the ids go lies before where they wait, so copying forward is safe.
 	var failed error
-	err = editInts(d.f, d.outerID, d.outer, false, func(v []int64) {
+	err := editInts(d.f, d.outerID, d.outer, false, func(v []int64) {
 		for _, e := range v {
 			if failed == nil {
-				failed = edgeID.int64(e)
-			}
-			if failed == nil {
-				failed = mark.write([]byte{0})
+				failed = id.int64(e)
 			}
 		}
 	})
-	if err == nil {
-		err = failed
-	}
-	if err == nil {
-		err = finishAll([]*appender{id, inner, part, edgeID, mark})
-	}
-	if err != nil {
-		return err
-	}
-	return d.f.Truncate(l.size)
+	return errors.Join(err, failed, mark.fill(1, d.inner), mark.fill(0, d.outer), finishAll([]*appender{id, mark}))
 }
 
 // editInts hands n int64 at off of a file to edit, a run at a time, and writes
