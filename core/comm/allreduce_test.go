@@ -138,7 +138,7 @@ func TestAllReduceAgainstOracle(t *testing.T) {
 	for _, p := range worlds {
 		// Small frames, so that the large way takes many steps, and one size
 		// that takes it with large ones.
-		noErrors(t, onRanks(t, Config{World: p}, 2048*max(1, p-1), func(c *Communicator) error {
+		noErrors(t, onRanks(t, Config{World: p}, 4096*max(1, p-1), func(c *Communicator) error {
 			wide, err := c.Group().NewCommunicator("wide", 64<<10*max(1, p-1))
 			if err != nil {
 				return err

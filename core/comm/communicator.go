@@ -1,7 +1,7 @@
 package comm
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sar/core/mem"
 	"sar/core/transport"
 )
 
@@ -93,6 +94,9 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 		if err := g.agree(fmt.Sprintf("create/%d", attempt), what); err != nil {
 			return nil, err
 		}
+		if err := c.fits(windowBytes); err != nil {
+			return nil, err
+		}
 		if err := c.connect(); err != nil {
 			return nil, err
 		}
@@ -109,87 +113,102 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 }
 
 // Resize gives the communicator a window of another size. Collective; no
-// operation may run. Where the new window is too small the old one is restored.
+// operation may run. One that is too small is refused with *mem.BudgetError,
+// and the communicator goes on with what it has.
 func (c *Communicator) Resize(windowBytes int) error {
 	op, err := c.Begin(KindCreate, None)
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	old, same := c.window, c.window == windowBytes
-	c.mu.Unlock()
+	if c.g.cfg.World == 1 {
+		c.mu.Lock()
+		c.window = windowBytes
+		c.mu.Unlock()
+		return op.End(nil)
+	}
 	err = c.g.agree(fmt.Sprintf("resize/%d/%d", c.id, op.seq), fmt.Sprintf("resizing of communicator %q to %d bytes", c.name, windowBytes))
-	if err == nil && !same && c.g.cfg.World > 1 {
-		err = c.remake(windowBytes)
-		if err != nil && c.g.Failure() == nil {
-			if again := c.remake(old); again != nil {
-				return op.End(again)
-			}
-			op.finish()
-			return err
-		}
+	if err != nil {
+		return op.End(err)
+	}
+	if err := c.fits(windowBytes); err != nil {
+		op.finish()
+		return err
+	}
+	if c.window != windowBytes {
+		c.closeLinks() // every rank has come here, so nobody uses them
+		c.mu.Lock()
+		c.window = windowBytes
+		c.gen++
+		c.mu.Unlock()
+		err = c.connect()
 	}
 	return op.End(err)
 }
 
-// remake replaces the mesh. Every rank has ended its operations on it.
-func (c *Communicator) remake(windowBytes int) error {
-	c.closeLinks()
-	c.mu.Lock()
-	c.window = windowBytes
-	c.gen++
-	c.mu.Unlock()
-	return c.connect()
+// minLinkBytes is the least that links are made of.
+const minLinkBytes = 4096
+
+// fits is the same answer on every rank.
+func (c *Communicator) fits(windowBytes int) error {
+	if links := c.g.cfg.World - 1; windowBytes/links < minLinkBytes {
+		return &mem.BudgetError{
+			What: fmt.Sprintf("window of communicator %q, which has links to %d peers,", c.name, links),
+			Have: int64(windowBytes), Minimum: int64(links * minLinkBytes),
+		}
+	}
+	return nil
 }
 
-// made is what ranks tell each other of a mesh.
-type made struct {
-	Payload int
-	Err     string
-}
-
-// connect makes the mesh of this generation and agrees on what it can carry.
+// connect makes the mesh of this generation and agrees on what its frames can
+// carry on every rank.
 func (c *Communicator) connect() error {
 	g := c.g
 	links, err := g.mesh(c.id<<16|c.gen&0xffff, c.window/(g.cfg.World-1))
-	mine := made{Payload: math.MaxInt}
 	if err != nil {
-		mine.Err = clip(err.Error())
+		return g.meshFailed(c, err)
 	}
+	payload := math.MaxInt
 	for _, l := range links {
 		if l != nil {
-			mine.Payload = min(mine.Payload, l.MaxPayload())
+			payload = min(payload, l.MaxPayload())
 		}
 	}
 	c.mu.Lock()
 	c.links = links
 	c.mu.Unlock()
-	body, _ := json.Marshal(mine) // of a struct of int and string: cannot fail
-	values, meetErr := g.meet(fmt.Sprintf("mesh/%d/%d", c.id, c.gen), body)
-	if err == nil {
-		err = meetErr
-	}
+	values, err := g.meet(fmt.Sprintf("mesh/%d/%d", c.id, c.gen), strconv.AppendInt(nil, int64(payload), 10))
 	for r, v := range values {
-		var theirs made
-		if e := json.Unmarshal(v, &theirs); e != nil && err == nil {
-			err = fmt.Errorf("rank %d sent a damaged answer: %w", r, e)
+		theirs, e := strconv.Atoi(string(v))
+		if e != nil || theirs < minPayload {
+			err = g.fail(fmt.Errorf("rank %d has links with frames of %q bytes", r, v), true)
+			break
 		}
-		if theirs.Err != "" && err == nil {
-			err = &RemoteError{Rank: r, Host: g.Endpoint(r).Host, Message: theirs.Err}
-		}
-		mine.Payload = min(mine.Payload, theirs.Payload)
+		payload = min(payload, theirs)
 	}
-	if err == nil && mine.Payload < minPayload {
-		err = argumentf("communicator %q: a window of %d bytes leaves frames of %d bytes, at least %d are needed: enlarge window_bytes", c.name, c.window, mine.Payload, minPayload)
+	if err == nil {
+		err = g.usable()
 	}
 	if err != nil {
+		c.failLinks(err)
 		c.closeLinks()
 		return err
 	}
 	c.mu.Lock()
-	c.payload = mine.Payload
+	c.payload = payload
 	c.mu.Unlock()
-	return g.usable()
+	return nil
+}
+
+// meshFailed ends the group: the others wait for this rank's links.
+func (g *Group) meshFailed(c *Communicator, err error) error {
+	var gone *transport.PeerGone
+	if errors.As(err, &gone) {
+		return g.ended(gone.Peer, err)
+	}
+	if e := g.usable(); e != nil {
+		return e
+	}
+	return g.fail(fmt.Errorf("links of communicator %q: %w", c.name, err), true)
 }
 
 // mesh makes links to every peer, and gives up when the group fails.

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sar/core/mem"
+	"sar/core/transport"
 )
 
 // both names the two operations of a divergence whoever it names first.
@@ -238,18 +241,24 @@ func TestResize(t *testing.T) {
 		if got := c.MaxPayload(); got >= before {
 			return fmt.Errorf("frames of %d bytes, before %d", got, before)
 		}
-		if err := c.Resize(10); err == nil {
-			return errors.New("a window of 10 bytes was accepted")
+		var budget *mem.BudgetError
+		if err := c.Resize(10); !errors.As(err, &budget) || budget.Minimum != 2*minLinkBytes {
+			return fmt.Errorf("a window of 10 bytes: %v", err)
+		}
+		if err := c.Resize(int(budget.Minimum)); err != nil {
+			return err
+		}
+		if err := checkAllReduce(c, Float32, Sum, 3000); err != nil {
+			return err
 		}
 		for range 2 {
-			if _, err := c.Group().NewCommunicator("tiny", 10); err == nil {
-				return errors.New("a communicator with a window of 10 bytes was made")
+			if _, err := c.Group().NewCommunicator("tiny", 10); !errors.As(err, &budget) {
+				return fmt.Errorf("a communicator with a window of 10 bytes: %v", err)
 			}
 		}
 		if _, err := c.Group().NewCommunicator("more", 1<<18); err != nil {
 			return err
 		}
-		// The window from before is back.
 		return checkAllReduce(c, Float32, Sum, 30_000)
 	}))
 }
@@ -280,3 +289,34 @@ func TestUseAfterClose(t *testing.T) {
 	}))
 	nothingLeft(t)
 }
+
+// A rank whose links cannot be made says so: the others do not wait.
+func TestMeshThatFails(t *testing.T) {
+	groups, err := Local(Config{World: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups[1].fabric = &brokenFabric{groups[1].fabric}
+	for r, err := range runRanks(t, groups, func(g *Group) error {
+		c, err := g.NewCommunicator("c", 1<<20)
+		if err != nil {
+			return err
+		}
+		return c.Barrier()
+	}) {
+		var e *RemoteError
+		if r == 1 {
+			if !errors.Is(err, errBroken) {
+				t.Errorf("rank 1: %v", err)
+			}
+		} else if !errors.As(err, &e) || e.Rank != 1 || !strings.Contains(e.Message, errBroken.Error()) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+var errBroken = errors.New("no shared memory left")
+
+type brokenFabric struct{ fabric }
+
+func (brokenFabric) Mesh(uint32, int, time.Time) ([]transport.Link, error) { return nil, errBroken }

@@ -145,7 +145,7 @@ func (op *Op) Mismatch(peer int, detail string) error {
 	return op.c.g.fail(&SizeError{Rank: op.c.g.cfg.Rank, Peer: peer, Op: op.String(), Detail: detail}, true)
 }
 
-// byeTime is how long Wrap waits for the control connection to say why a link
+// byeTime is how long ended waits for the control connection to say why a link
 // has ended. It is there already, or on its way.
 const byeTime = time.Second
 
@@ -167,6 +167,11 @@ func (op *Op) Wrap(err error, peer int) error {
 	if errors.As(err, &frame) {
 		return g.lost(peer, "%s", frame.Error())
 	}
+	return g.ended(peer, err)
+}
+
+// ended finds out why a connection to peer has ended, and ends the group.
+func (g *Group) ended(peer int, err error) error {
 	timer := time.NewTimer(byeTime)
 	defer timer.Stop()
 	select {
