@@ -93,7 +93,8 @@ def machine() -> dict:
 def machine_line(m: dict) -> str:
     return (
         f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']:.0f} GiB, Linux {m['kernel']}, {m['libc']}; "
-        f"Python {m['python']}, torch {m['torch']}, DGL {m['dgl']}; sar {m['sar']} ({m['simd']}), commit {m['commit']}, {m['date']}"
+        f"Python {m['python']}, torch {m['torch']}, DGL {m['dgl']}; "
+        f"sar {m['sar']} ({m['simd']}), commit {m['commit']}, {m['date']}"
     )
 
 
