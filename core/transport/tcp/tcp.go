@@ -7,6 +7,11 @@
 // On the wire is nothing but frames as transport.HeaderSize describes them:
 // 32 bytes and the payload. The end of the stream between two frames is the
 // peer's Close.
+//
+// A link is one connection. Over a loopback nearly all the time goes into
+// copying, the kernel's two copies of every byte above all, which more
+// connections would not lessen; over a fast network they might pay. Socket
+// buffers are left to the kernel, which grows them as the connection needs.
 package tcp
 
 import (
@@ -76,8 +81,8 @@ func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
 	return l, nil
 }
 
-// tune sets what a stream of large frames wants. A link over another kind of
-// connection works untuned.
+// tune has small frames leave at once. A link over another kind of connection
+// works untuned.
 func tune(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetNoDelay(true)
