@@ -148,7 +148,7 @@ func TestAllReduceAgainstOracle(t *testing.T) {
 					if op == Avg && d >= Int64 {
 						continue
 					}
-					for _, n := range []int{0, 1, 3, 37, 1001} {
+					for _, n := range []int{0, 1, 3, 1001} {
 						if err := checkAllReduce(c, d, op, n); err != nil {
 							return fmt.Errorf("P %d, %s of %d %s: %w", p, op, n, d, err)
 						}

@@ -36,8 +36,8 @@ type Communicator struct {
 // schedule is a place in the schedule of one communicator.
 type schedule struct {
 	Phase
-	// lane is the goroutine that began the operation (a thread of the calling
-	// program has one of its own). Only who waits for whom is read off it.
+	// lane is the goroutine that began the operation; a thread that calls from C
+	// keeps one of its own. Only who waits for whom is read off it.
 	lane    uint64
 	changed time.Duration
 }

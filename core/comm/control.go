@@ -24,7 +24,7 @@ const (
 	msgFail = "fail" // the group has failed
 )
 
-const maxControl = 4 * maxText // JSON escapes at most double, and there are three texts
+const maxControl = 8 * maxText // JSON makes six bytes of one at worst
 
 // tellTime bounds a write to one peer. A peer that reads has room at once.
 const tellTime = 250 * time.Millisecond

@@ -236,16 +236,18 @@ func TestStrangersAtTheRendezvous(t *testing.T) {
 	<-knocked
 }
 
+func readBounded(stream string) error {
+	a, b := net.Pipe()
+	go func() {
+		_, _ = io.WriteString(a, stream)
+		_ = a.Close()
+	}()
+	_, err := io.ReadAll(&bounded{Conn: b, skip: 1})
+	_ = b.Close()
+	return err
+}
+
 func TestBoundedStopsAtLongMessages(t *testing.T) {
-	read := func(stream string) error {
-		a, b := net.Pipe()
-		go func() {
-			_, _ = io.WriteString(a, stream)
-			_ = a.Close()
-		}()
-		_, err := io.ReadAll(&bounded{Conn: b, skip: 1})
-		return err
-	}
 	for stream, ok := range map[string]bool{
 		"\x00\x05hello\x01x": true,
 		"\x00\xfe\x01\x00" + strings.Repeat("x", 256) + "\x03abc": true,
@@ -253,10 +255,22 @@ func TestBoundedStopsAtLongMessages(t *testing.T) {
 		"\x00\x05hello\xfd\xff\xff\xff":                           false,
 		"\x00\x81" + strings.Repeat("1", 200):                     false, // a length of 127 bytes
 	} {
-		if err := read(stream); (err == nil) != ok {
+		if err := readBounded(stream); (err == nil) != ok {
 			t.Errorf("%.20q: %v", stream, err)
 		}
 	}
+}
+
+// Any stream is read to its end or refused.
+func FuzzBounded(f *testing.F) {
+	f.Add("\x00\x05hello\x01x")
+	f.Add("\x00\xfe\x01\x00abc")
+	f.Add("\x00\xf8\xff\xff\xff\xff\xff\xff\xff\xff")
+	f.Fuzz(func(t *testing.T, stream string) {
+		if err := readBounded(stream); err != nil && !errors.Is(err, errTooLong) {
+			t.Error(err)
+		}
+	})
 }
 
 // line forwards connections until it is cut; then it keeps them open and
