@@ -38,7 +38,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		return 0, err
 	}
 	defer cursor.Free()
-	scatter := sparseChunks(rel, op, a.rowBytes())
+	scatter := sparseChunks(rel, op, a.RowBytes())
 	m := a.pull(op, flags, u)
 	m.Local = func() error {
 		kernel.SpMMWindow(a.Pool, out, u, a.Width, csr, cursor.Data, 0, int32(rel.NumSrc), a.W, a.Heads, true)
@@ -75,7 +75,7 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	inv := asFloat[T](scale, rel.NumDst)
 	csc := kernel.CSR{Ptr: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
 	m := &Movement{
-		Op: op, Home: true, RowBytes: a.rowBytes(),
+		Op: op, Home: true, RowBytes: a.RowBytes(),
 		Send: haloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
@@ -136,10 +136,10 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 	rel := a.Rel
 	return &Movement{
-		Op: op, Flags: flags, RowBytes: a.rowBytes(),
+		Op: op, Flags: flags, RowBytes: a.RowBytes(),
 		Send: sendRows(rel), Recv: haloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			kernel.GatherRows(a.Pool, dst, bytesOf(u), a.rowBytes(), rel.Send[r].Data[first:first+n])
+			kernel.GatherRows(a.Pool, dst, bytesOf(u), a.RowBytes(), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
@@ -149,7 +149,8 @@ func (a *Aggregate[T]) csr() kernel.CSR {
 	return kernel.CSR{Ptr: a.Rel.RowPtr.Data, Col: a.Rel.Col.Data, Edge: a.Rel.RowEdge.Data}
 }
 
-func (a *Aggregate[T]) rowBytes() int { return a.Width * sizeOf[T]() }
+// RowBytes is the size of one row on the wire.
+func (a *Aggregate[T]) RowBytes() int { return a.Width * sizeOf[T]() }
 
 // finishMean divides each row by its in-degree; rows without edges stay 0.
 func (a *Aggregate[T]) finishMean(out []T) error {

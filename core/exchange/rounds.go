@@ -14,7 +14,6 @@ import (
 	"fmt"
 
 	"sar/core/comm"
-	"sar/core/mem"
 )
 
 // Movement is one exchange of rows between all pairs of workers.
@@ -52,9 +51,6 @@ func (m *Movement) Move(rank, world int) (uint16, error) {
 	if m.RowBytes == 0 { // rows of no columns: only flags travel
 		m.Send, m.Recv = make([]int, world), make([]int, world)
 	}
-	if err := m.fits(); err != nil {
-		return 0, err
-	}
 	flags := m.Flags
 	err := m.Op.Run(
 		func() error { return m.sendAll(rank, world) },
@@ -68,18 +64,6 @@ func (m *Movement) peer(rank, world, r int, sending bool) int {
 		return (rank - r + world) % world
 	}
 	return (rank + r) % world
-}
-
-// fits checks that a frame holds a row.
-func (m *Movement) fits() error {
-	if payload := m.Op.MaxPayload(); payload < m.RowBytes {
-		return &mem.BudgetError{
-			What:    fmt.Sprintf("the window's share of one frame (rows have %d bytes; raise window_bytes in proportion): a payload", m.RowBytes),
-			Have:    int64(payload),
-			Minimum: int64(m.RowBytes),
-		}
-	}
-	return nil
 }
 
 // RowsPerFrame is how many rows of rowBytes one frame of op holds.

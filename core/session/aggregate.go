@@ -1,10 +1,13 @@
 package session
 
 import (
+	"fmt"
+
 	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/graph"
 	"sar/core/kernel"
+	"sar/core/mem"
 )
 
 // Messages and reducers of an aggregation, numbered as in sar.h.
@@ -25,6 +28,9 @@ type Aggregation struct {
 	Relation, Message, Reduce int
 	NeedGrad                  uint32
 }
+
+// pageBytes is the granularity of rings.
+const pageBytes = 4096
 
 // Rows is a matrix [N, Width] of the caller's; Data is nil where the caller
 // gave none.
@@ -84,7 +90,7 @@ func Forward[T kernel.Float](g *Graph, what Aggregation, u Rows[T], e *Rows[T], 
 		return 0, err
 	}
 	var agreed uint16
-	err = g.run(comm.KindAggregate, comm.Forward, func(op *comm.Op) error {
+	err = g.run(comm.KindAggregate, comm.Forward, a.RowBytes(), func(op *comm.Op) error {
 		agreed, err = a.Forward(op, uint16(what.NeedGrad), u.Data, out.Data)
 		return err
 	})
@@ -115,7 +121,7 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 		ge = gradE.Data
 	}
 	if what.NeedGrad&GradU != 0 {
-		err := g.run(comm.KindAggregate, comm.Backward, func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
+		err := g.run(comm.KindAggregate, comm.Backward, a.RowBytes(), func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
 		if err != nil {
 			return err
 		}
@@ -129,7 +135,7 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 	if err := checkRows(a.Rel, *u, gradOut, "grad_out"); err != nil {
 		return err
 	}
-	return g.run(comm.KindSDDMM, comm.Backward, func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
+	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
 }
 
 func checkRows[T kernel.Float](rel *graph.Relation, u, out Rows[T], outName string) error {
@@ -145,11 +151,21 @@ func checkRows[T kernel.Float](rel *graph.Relation, u, out Rows[T], outName stri
 	return nil
 }
 
-// run brackets one operation on the training communicator.
-func (g *Graph) run(kind comm.Kind, dir comm.Dir, f func(op *comm.Op) error) error {
+// run brackets one operation on the training communicator, which moves rows of
+// rowBytes. A window that cannot hold one is found before anybody waits.
+func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, f func(op *comm.Op) error) error {
 	train, err := g.session.Comm(Train)
 	if err != nil {
 		return err
+	}
+	if payload := train.MaxPayload(); g.session.World() > 1 && rowBytes > payload {
+		// What a frame holds grows in proportion to the window, in whole pages.
+		window := g.session.windowLimit()
+		return &mem.BudgetError{
+			What:    fmt.Sprintf("window_bytes (rows have %d bytes and a frame of this window holds %d): a window", rowBytes, payload),
+			Have:    window,
+			Minimum: (window/int64(payload) + 1) * int64(rowBytes+pageBytes),
+		}
 	}
 	op, err := train.Begin(kind, dir)
 	if err != nil {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -214,4 +215,45 @@ func TestDegreesAndCounts(t *testing.T) {
 	if after := mem.Stats()[mem.Structure].Live; after != before {
 		t.Errorf("%d bytes of structure are left after Free", after-before)
 	}
+}
+
+// A window too small for one row is an error on every rank that names a window
+// that does, and the session goes on with that one.
+func TestWindowTooSmall(t *testing.T) {
+	const parts, width = 2, 9000
+	g := randomGraph(rand.New(rand.NewPCG(2, 2)), 30, 200, parts)
+	u := random[float32](rand.New(rand.NewPCG(3, 3)), g.n*width)
+	want, _, _ := g.serial(width, 0, false, widen(u), nil, make([]float64, len(u)))
+	workers(t, parts, Config{Window: 64 << 10}, func(s *Session) error {
+		p := s.Rank()
+		src, dst, _ := g.of(p)
+		dg, err := s.GraphFromEdges(g.starts, src, dst)
+		if err != nil {
+			return err
+		}
+		defer dg.Free()
+		lo, hi := int(g.starts[p])*width, int(g.starts[p+1])*width
+		n := (hi - lo) / width
+		in, out := Rows[float32]{u[lo:hi], n, width}, Rows[float32]{make([]float32, hi-lo), n, width}
+		_, err = Forward(dg, Aggregation{}, in, nil, out)
+		var budget *mem.BudgetError
+		if !errors.As(err, &budget) {
+			return fmt.Errorf("a window of 64 KiB and rows of 36,000 bytes: %v", err)
+		}
+		if err := s.SetWindow(budget.Minimum); err != nil {
+			return err
+		}
+		if _, err := Forward(dg, Aggregation{}, in, nil, out); err != nil {
+			return fmt.Errorf("with the window the error named: %w", err)
+		}
+		return closeTo("out", out.Data, want[lo:hi], 1e-5)
+	})
+}
+
+func widen(x []float32) []float64 {
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = float64(v)
+	}
+	return y
 }

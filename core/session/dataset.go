@@ -108,9 +108,6 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 
 // Write writes DGL's partition directories.
 func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
-	if err := d.checkAssignment(parts, assignment); err != nil {
-		return err
-	}
 	return store.WritePartitions(d.Dataset, assignment, parts, dir, name, method, progress)
 }
 

@@ -1,0 +1,156 @@
+package exchange
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"sar/core/comm"
+)
+
+var update = flag.Bool("update", false, "write the golden transcripts anew")
+
+// rows that rank p sends to rank q in the transcripts: rank 2 has none.
+func rows(p, q int) int {
+	if p == 2 {
+		return 0
+	}
+	return 3*p + q + 1
+}
+
+// transcript runs a movement and returns what each rank did, senders and
+// receivers apart, since the two run side by side.
+func transcript(t *testing.T, world int, home bool) string {
+	groups, err := comm.Local(comm.Config{World: world})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, got := make([]strings.Builder, world), make([]strings.Builder, world)
+	var wg sync.WaitGroup
+	for p, g := range groups {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer g.Close()
+			if err := move(g, p, world, home, &sent[p], &got[p]); err != nil {
+				t.Errorf("rank %d: %v", p, err)
+			}
+		}()
+	}
+	wg.Wait()
+	var all strings.Builder
+	for p := range world {
+		fmt.Fprintf(&all, "rank %d\n%s%s", p, sent[p].String(), got[p].String())
+	}
+	return all.String()
+}
+
+const rowBytes = 1000
+
+func move(g *comm.Group, p, world int, home bool, sent, got *strings.Builder) error {
+	c, err := g.NewCommunicator("test", 1<<14*(world-1)) // small frames, so that rounds have several
+	if err != nil {
+		return err
+	}
+	op, err := c.Begin(comm.KindAggregate, comm.Forward)
+	if err != nil {
+		return err
+	}
+	m := &Movement{Op: op, Home: home, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
+	for r := 1; r < world; r++ {
+		to, from := m.peer(p, world, r, true), m.peer(p, world, r, false)
+		m.Send[r], m.Recv[r] = rows(p, to), rows(from, p)
+	}
+	m.Produce = func(r, first, n int, dst []byte) error {
+		to := m.peer(p, world, r, true)
+		fmt.Fprintf(sent, "  round %d: to rank %d rows %d-%d of %d\n", r, to, first, first+n-1, m.Send[r])
+		for i := range n {
+			dst[i*rowBytes], dst[i*rowBytes+1] = byte(p), byte(first+i)
+		}
+		return nil
+	}
+	m.Local = func() error { fmt.Fprintln(got, "  own rows"); return nil }
+	m.Consume = func(r, first, n int, src []byte) error {
+		from := m.peer(p, world, r, false)
+		fmt.Fprintf(got, "  round %d: from rank %d rows %d-%d of %d\n", r, from, first, first+n-1, m.Recv[r])
+		for i := range n {
+			if src[i*rowBytes] != byte(from) || src[i*rowBytes+1] != byte(first+i) {
+				return fmt.Errorf("row %d of rank %d is row %d of rank %d", first+i, from, src[i*rowBytes+1], src[i*rowBytes])
+			}
+		}
+		return nil
+	}
+	flags, err := m.Move(p, world)
+	if err := op.End(err); err != nil {
+		return err
+	}
+	if want := uint16(1<<world - 1); flags != want {
+		return fmt.Errorf("flags %b, want those of every rank, %b", flags, want)
+	}
+	return nil
+}
+
+// The schedule, in transcripts that a person can read.
+func TestRounds(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		world int
+		home  bool
+	}{{"pull-2", 2, false}, {"pull-4", 4, false}, {"home-4", 4, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			got, path := transcript(t, c.world, c.home), "testdata/"+c.name+".txt"
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("the schedule changed; if that is meant, run with -update. Got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// Ranks that expect different rows end with an error, all of them.
+func TestSizesThatDiffer(t *testing.T) {
+	groups, err := comm.Local(comm.Config{World: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	for p, g := range groups {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer g.Close()
+			c, err := g.NewCommunicator("test", 1<<16)
+			if err != nil {
+				errs[p] = err
+				return
+			}
+			op, err := c.Begin(comm.KindAggregate, comm.Forward)
+			if err != nil {
+				errs[p] = err
+				return
+			}
+			m := &Movement{Op: op, RowBytes: 8 + 8*p, Send: []int{0, 5}, Recv: []int{0, 5},
+				Produce: func(r, first, n int, dst []byte) error { return nil }}
+			_, err = m.Move(p, 2)
+			errs[p] = op.End(err)
+		}()
+	}
+	wg.Wait()
+	for p, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "feature widths") {
+			t.Errorf("rank %d: %v", p, err)
+		}
+	}
+}
