@@ -76,6 +76,7 @@ typedef struct {
   const char *file;      /* FORMAT: the file, else "" */
   int64_t offset;        /* FORMAT: byte offset, -1 where unknown */
   int64_t minimum;       /* BUDGET: the smallest budget that can be met, else 0 */
+  int32_t error_number;  /* IO: errno, e.g. ENOENT for a missing file; 0 where there is none */
 } sar_error_info;
 
 uint32_t sar_abi_version(void);

@@ -25,6 +25,7 @@ type details struct {
 	message           string
 	host, phase, file string
 	offset, minimum   int64
+	number            syscall.Errno
 }
 
 // rule maps one type of error to a status. Rules are tried in order: an error
@@ -66,6 +67,8 @@ var rules = []rule{
 		}
 	}),
 	when(C.SAR_ERR_VALUE, func(*session.CommArgument, *details) {}),
+	when(C.SAR_ERR_VALUE, func(*session.StoreArgument, *details) {}),
+	whenIs(C.SAR_ERR_VALUE, session.ErrPart),
 	when(C.SAR_ERR_VALUE, func(e *session.SizeError, d *details) { d.rank = e.Peer }),
 	when(C.SAR_ERR_REMOTE, func(e *session.RemoteError, d *details) { d.rank, d.host = e.Rank, e.Host }),
 	when(C.SAR_ERR_PEER_LOST, func(e *session.PeerLost, d *details) { d.rank, d.host, d.phase = e.Rank, e.Host, e.Phase }),
@@ -87,6 +90,9 @@ func classify(err error) details {
 			break
 		}
 	}
+	if d.status == C.SAR_ERR_IO {
+		errors.As(err, &d.number)
+	}
 	return d
 }
 
@@ -101,7 +107,7 @@ func setError(err error) C.sar_status {
 	C.lasterror_set(&C.sar_error_info{
 		size: C.sizeof_sar_error_info, status: d.status, rank: C.int32_t(d.rank),
 		message: frees[0], host: frees[1], phase: frees[2], file: frees[3],
-		offset: C.int64_t(d.offset), minimum: C.int64_t(d.minimum),
+		offset: C.int64_t(d.offset), minimum: C.int64_t(d.minimum), error_number: C.int32_t(d.number),
 	})
 	return d.status
 }

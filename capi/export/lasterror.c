@@ -8,7 +8,7 @@
 
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const sar_error_info none = {sizeof(sar_error_info), SAR_OK, -1, "", "", "", "", -1, 0};
+static const sar_error_info none = {sizeof(sar_error_info), SAR_OK, -1, "", "", "", "", -1, 0, 0};
 
 static void make_key(void) { pthread_key_create(&key, free); }
 

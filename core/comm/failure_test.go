@@ -173,6 +173,44 @@ func TestLocalErrorEndsTheOperationEverywhere(t *testing.T) {
 	}
 }
 
+// A panic in either half is an error of every rank, not the end of the process.
+func TestPanicInAHalfEndsTheOperationEverywhere(t *testing.T) {
+	for _, half := range []string{"send", "receive"} {
+		for r, err := range onRanks(t, Config{World: 3}, 1<<20, func(c *Communicator) error {
+			op, err := c.Begin(KindAggregate, Forward)
+			if err != nil {
+				return err
+			}
+			broken := func(name string) {
+				if c.Rank() == 1 && name == half {
+					panic("index out of range, in " + name)
+				}
+			}
+			return op.End(op.Run(
+				func() error {
+					broken("send")
+					return op.Send(c.up(1), 0, 1, 0, nil)
+				},
+				func() error {
+					broken("receive")
+					_, err := op.Next(c.down(1), 1, 0)
+					if err == nil {
+						op.Release(c.down(1))
+						_, err = op.Next(c.down(1), 1, 1) // until the failure comes
+					}
+					return err
+				}))
+		}) {
+			var remote *RemoteError
+			if err == nil || !strings.Contains(err.Error(), "bug in the engine: index out of range, in "+half) {
+				t.Errorf("%s, rank %d: %v", half, r, err)
+			} else if errors.As(err, &remote) == (r == 1) || (r != 1 && remote.Rank != 1) {
+				t.Errorf("%s, rank %d: %T of rank 1", half, r, err)
+			}
+		}
+	}
+}
+
 func TestCloseIsNoLossUntilSomeoneWaits(t *testing.T) {
 	n := 200_000
 	for r, err := range onRanks(t, Config{World: 3}, 4<<20, func(c *Communicator) error {

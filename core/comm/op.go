@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -188,15 +189,26 @@ func (g *Group) ended(peer int, err error) error {
 
 // Run runs the two halves of an operation side by side. A half that fails by an
 // error of its own ends the group, so that the other half, here and on every
-// rank, does not wait.
+// rank, does not wait. So does one that panics: the other half may be reading
+// memory of the caller, so Run returns only when both are done.
 func (op *Op) Run(send, receive func() error) error {
 	sent := make(chan error, 1)
-	go func() { sent <- op.broken(send()) }()
-	err := op.broken(receive())
+	go func() { sent <- op.broken(caught(send)) }()
+	err := op.broken(caught(receive))
 	if e := <-sent; err == nil {
 		err = e
 	}
 	return err
+}
+
+// caught runs f and makes a panic of it an error.
+func caught(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("bug in the engine: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // broken makes sure that an error has ended the group.

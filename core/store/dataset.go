@@ -210,11 +210,11 @@ func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) erro
 	}
 	a, ok := m[name]
 	if !ok {
-		return fmt.Errorf("%s has no %s feature %q", d.z.f.name, kind, name)
+		return argumentf("%s has no %s feature %q", d.z.f.name, kind, name)
 	}
 	row := TensorInfo{DType: a.dtype, Shape: a.shape}.RowBytes()
 	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
-		return fmt.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
+		return argumentf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
 	}
 	if a.fortran {
 		return a.fortranRows(first, dst)

@@ -177,7 +177,7 @@ func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
 		for _, t := range infos(feats) {
 			have = append(have, t.Name)
 		}
-		return fmt.Errorf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
+		return argumentf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
 	}
 	return a.read(dst)
 }

@@ -74,7 +74,8 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 		return nil, bad(-1, `"num_parts" to be at least 1`, "%d", parts)
 	}
 	if part < 0 || int64(part) >= parts {
-		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d)", name, part, ErrPart, parts, parts-1)
+		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the partition of its rank: "+
+			"start %d workers, or partition the graph into as many parts as there are workers", name, part, ErrPart, parts, parts-1, parts)
 	}
 
 	b := &graph.Book{Parts: int(parts)}

@@ -76,18 +76,18 @@ func WritePartitions(src Source, assignment []int32, parts int, dir, name, metho
 
 func checkWrite(src Source, assignment []int32, parts int, name string) error {
 	if parts < 1 {
-		return fmt.Errorf("%d partitions: at least 1 is needed", parts)
+		return argumentf("%d partitions: at least 1 is needed", parts)
 	}
 	if int64(len(assignment)) != src.NumNodes() {
-		return fmt.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), src.NumNodes())
+		return argumentf("an assignment of %d nodes for a graph of %d", len(assignment), src.NumNodes())
 	}
 	for i, p := range assignment {
 		if p < 0 || int(p) >= parts {
-			return fmt.Errorf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, parts-1)
+			return argumentf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, parts-1)
 		}
 	}
 	if name == "" || strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
-		return fmt.Errorf("%q cannot be the name of a graph: it names a file", name)
+		return argumentf("%q cannot be the name of a graph: it names a file", name)
 	}
 	return nil
 }

@@ -292,8 +292,9 @@ func TestRefusedWrite(t *testing.T) {
 		parts  int
 		name   string
 	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"}, {make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
-		if err := WritePartitions(g, c.assign, c.parts, dir, c.name, "random", nil); err == nil {
-			t.Errorf("%v into %d parts as %q was written", c.assign, c.parts, c.name)
+		var ae *ArgumentError
+		if err := WritePartitions(g, c.assign, c.parts, dir, c.name, "random", nil); !errors.As(err, &ae) {
+			t.Errorf("%v into %d parts as %q: %v is no ArgumentError", c.assign, c.parts, c.name, err)
 		}
 	}
 }

@@ -150,6 +150,8 @@ def _error(engine: _Engine, status: int) -> BaseException:
     ranked = {6: errors.ScheduleError, 8: errors.DeadlineError, 12: errors.RendezvousError}
     if status in ranked:
         return ranked[status](message, rank)
+    if status == 10 and info.error_number:
+        return OSError(info.error_number, message)  # FileNotFoundError, PermissionError and so on
     return {1: ValueError, 2: TypeError, 10: OSError}.get(status, RuntimeError)(message)
 
 

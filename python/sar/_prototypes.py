@@ -46,6 +46,7 @@ class ErrorInfo(ct.Structure):
         ("file", ct.c_char_p),
         ("offset", ct.c_int64),
         ("minimum", ct.c_int64),
+        ("error_number", ct.c_int32),
     ]
 
 
