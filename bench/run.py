@@ -1,10 +1,10 @@
 """Time and memory of an epoch against DGL alone, in one run and one table.
 
 Bench graph, 3 layers of SAGE (mean, 256 hidden) with batch norm between. The peer is DGL on the whole graph at its
-best: 2 threads, int32, nodes in METIS order, sparse formats built before the clock starts. Every row alternates with
-it, a few epochs each in turn, both sides under the same allocator policy; a row's time is the median, its ratio the median
-over turns. Memory is resident memory, shared memory included: growth is the peak while training minus the size before
-the first epoch, total is the peak minus the size after imports; a warm-up before both has loaded what torch loads late.
+best: 2 threads, int32, nodes in METIS order, sparse formats built before the clock starts. Every row takes turns with
+it, a few epochs each, both sides under the same allocator policy; a row's time is the median, its ratio the median over
+turns. Memory is resident memory, shared memory included: growth is the peak while training minus the size before the
+first epoch, total is the peak minus the size after imports; a warm-up before both has loaded what torch loads late.
 
     python bench/run.py [--rounds 4] [--epochs 3] [--policies compact,default] [--rows 2:shm:metis,...]
 """

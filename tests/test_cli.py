@@ -1,0 +1,332 @@
+"""The ``sar`` command as a user meets it: output, exit codes, and that no process is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import sar
+from sar import cli
+from sar.cli import launch
+
+DEADLINE = 120.0
+
+
+def run_sar(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sar", *map(str, words)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+def in_process(*words: str) -> int:
+    """The exit code of a command that starts nothing."""
+    try:
+        return cli.main(words)
+    except SystemExit as end:  # how argparse ends
+        return int(end.code or 0)
+
+
+def script(folder: Path, body: str) -> Path:
+    path = folder / "worker.py"
+    path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n" + body)
+    return path
+
+
+def is_gone(pid: int) -> bool:
+    """Whether no such process runs (a zombie does not run)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until(condition, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.02)
+
+
+# ---- sar launch -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "rest"),
+    [
+        ("-n 4 train.py --lr 0.1 -n 9", "-n 4", "train.py --lr 0.1 -n 9"),
+        ("-n4 --threads=2 train.py -m x", "-n4 --threads=2", "train.py -m x"),
+        ("-n 2 -m pkg.mod --lr 1", "-n 2 -m pkg.mod", "--lr 1"),
+        ("-n 2 --no-prefix train.py", "-n 2 --no-prefix", "train.py"),
+        ("-n 2 -- --odd.py a", "-n 2", "--odd.py a"),
+        ("--help", "--help", ""),
+        ("-n 2", "-n 2", ""),
+    ],
+)
+def test_script_arguments_are_the_scripts(words: str, own: str, rest: str) -> None:
+    assert launch.split(words.split()) == (own.split(), rest.split())
+
+
+def test_workers_find_their_place(tmp_path: Path) -> None:
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR OMP_NUM_THREADS SAR_NUM_THREADS MASTER_PORT"
+    path = script(tmp_path, f"print(*(os.environ[k] for k in '{names}'.split()), *sys.argv[1:])")
+    done = run_sar("launch", "-n", 3, "--threads", 2, path, "-n", "x y")
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.splitlines())
+    ports = {line.split()[8] for line in lines}
+    assert len(ports) == 1
+    assert lines == [f"[{r}] {r} 3 {r} 3 127.0.0.1 2 2 {port} -n x y" for r in range(3) for port in ports]
+
+
+def test_several_machines(tmp_path: Path) -> None:
+    path = script(tmp_path, "print(*(os.environ[k] for k in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_PORT')))")
+    place = ["--nodes", 2, "--node-rank", 1, "--master-addr", "10.0.0.1", "--master-port", 4711]
+    done = run_sar("launch", "-n", 2, *place, path)
+    assert sorted(done.stdout.splitlines()) == ["[2] 2 4 0 4711", "[3] 3 4 1 4711"]
+
+
+def test_module_and_raw_output(tmp_path: Path) -> None:
+    (tmp_path / "some_module.py").write_text("import sys; print('args', sys.argv[1:])")
+    done = run_sar("launch", "-n", 1, "--no-prefix", "-m", "some_module", "--flag", PYTHONPATH=str(tmp_path))
+    assert done.stdout == "args ['--flag']\n"
+
+
+def test_lines_stay_whole(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        "for i in range(200): sys.stdout.write(f'{rank}:{i}'); sys.stdout.flush(); sys.stdout.write('.' * 50 + '\\n')\n"
+        "sys.stdout.write('10%\\r100%\\nno newline at the end')",
+    )
+    lines = run_sar("launch", "-n", 2, path).stdout.splitlines()
+    for rank in range(2):
+        own = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert own[:200] == [f"[{rank}] {rank}:{i}{'.' * 50}" for i in range(200)]
+        assert own[200:] == [f"[{rank}] 100%", f"[{rank}] no newline at the end"]
+    assert len(lines) == 2 * 202
+
+
+def test_a_failing_worker_ends_the_others(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        "print('pid', os.getpid())\n"
+        "if rank == 1:\n    print('dying of it', file=sys.stderr); sys.exit(7)\ntime.sleep(300)",
+    )
+    begin = time.monotonic()
+    done = run_sar("launch", "-n", 3, "--grace", 0.5, path)
+    assert time.monotonic() - begin < 60
+    assert done.returncode == 7
+    assert "[1] dying of it" in done.stderr
+    assert "rank 1 ended with exit code 7" in done.stderr.splitlines()[-2]
+    pids = [int(line.split()[-1]) for line in done.stdout.splitlines()]
+    assert len(pids) == 3 and all(map(is_gone, pids))
+
+
+def test_others_may_report_before_they_are_stopped(tmp_path: Path) -> None:
+    path = script(tmp_path, "if rank: sys.exit(3)\ntime.sleep(1.5); print('saw it')")
+    done = run_sar("launch", "-n", 2, path)
+    assert done.returncode == 3
+    assert "[0] saw it" in done.stdout
+
+
+def test_the_cause_is_named_not_its_echo(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        "class RemoteError(Exception): pass\n"
+        "if rank == 0: raise RemoteError('rank 1 failed')\n"
+        "if rank == 2: time.sleep(300)\n"
+        "time.sleep(1); raise ValueError('the cause')",
+    )
+    done = run_sar("launch", "-n", 3, "--grace", 3, path)
+    assert done.returncode == 1
+    closing = done.stderr[done.stderr.rindex("sar launch: ") :]
+    assert closing.startswith("sar launch: rank 1 ended with exit code 1") and "ValueError: the cause" in closing
+    assert "RemoteError" not in closing
+
+
+def test_death_by_signal(tmp_path: Path) -> None:
+    done = run_sar("launch", "-n", 2, script(tmp_path, "if rank: os.kill(os.getpid(), signal.SIGKILL)\n"))
+    assert done.returncode == 128 + signal.SIGKILL
+    assert "rank 1 was killed by signal 9" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -> None:
+    path = script(
+        tmp_path,
+        f"child = subprocess.Popen(['sleep', '300'])\n"
+        f"open(f'{tmp_path}/{{rank}}.tmp', 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.rename(f'{tmp_path}/{{rank}}.tmp', f'{tmp_path}/{{rank}}.pid')\n"
+        "time.sleep(300)",
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "sar", "launch", "-n", "2", "--grace", "1", str(path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+        workers, children = zip(*(map(int, p.read_text().split()) for p in tmp_path.glob("*.pid")))
+        launcher.send_signal(number)
+        _, errors = launcher.communicate(timeout=DEADLINE)
+        wait_until(lambda: all(map(is_gone, workers)))
+        if number == signal.SIGKILL:  # nobody is left to end the workers' own children
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+        else:
+            assert launcher.returncode == 128 + number, errors
+            wait_until(lambda: all(map(is_gone, children)))
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "launch", "launch -n 2", "launch -n 0 x.py", "launch -n 2 nowhere.py", "nonsense", "partition", "info"]
+    + ["launch -n 2 --nodes 2 --node-rank 2 x.py", "launch -n x y.py", "partition g.npz --out d --parts 0"],
+)
+def test_wrong_usage_is_exit_code_2(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert in_process(*words.split()) == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--help", "partition --help", "info --help", "launch --help", "doctor --help"])
+def test_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert in_process(*words.split()) == 0
+    assert "usage: sar" in capsys.readouterr().out
+
+
+def test_version() -> None:
+    done = run_sar("--version")
+    assert done.stdout.startswith(f"sar {sar.__version__}, engine ")
+
+
+# ---- sar partition, sar info -----------------------------------------------
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """70 nodes, 400 edges, some of them self loops, a feature and a label."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "little.npz"
+    x = rng.random((70, 5), dtype=np.float32)
+    ends = rng.integers(0, 70, (2, 400)).astype(np.int32)
+    np.savez(path, edge_index=ends, x=x, y=np.arange(70) % 3, train_mask=rng.random(70) < 0.5)
+    return path
+
+
+@pytest.mark.parametrize("method", ["metis", "random", "contiguous"])
+def test_partition_and_info(graph: Path, tmp_path: Path, method: str) -> None:
+    if method == "metis":
+        pytest.importorskip("pymetis")
+    out = tmp_path / "parts"
+    done = run_sar("partition", graph, "--parts", 3, "--out", out, "--method", method)
+    assert done.returncode == 0, done.stderr
+    info = json.loads(run_sar("info", out / "little.json", "--json").stdout)
+    assert [p["num_inner_nodes"] for p in info["parts"]] == [
+        end - begin for begin, end in info["parts"][0]["node_ranges"]["_N"]
+    ]
+    assert sum(p["num_inner_nodes"] for p in info["parts"]) == 70
+
+    original = np.load(graph)
+    part_of = np.empty(70, np.int64)
+    for part in range(3):
+        data = sar.load_dgl_partition_data(str(out / "little.json"), part, torch.device("cpu"))
+        ids = sar.suffix_key_lookup(data.node_features, "orig_id").numpy()
+        part_of[ids] = part
+        np.testing.assert_array_equal(sar.suffix_key_lookup(data.node_features, "features"), original["x"][ids])
+        np.testing.assert_array_equal(sar.suffix_key_lookup(data.node_features, "labels"), original["y"][ids])
+
+    src, dst = original["edge_index"]
+    crossing = part_of[src] != part_of[dst]
+    assert f"edge cut {crossing.sum()} of 400 edges" in done.stdout
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if " reads " in line}
+    for p in range(3):
+        for q in range(3):
+            reads = len(np.unique(src[(part_of[dst] == p) & (part_of[src] == q)])) if p != q else "-"
+            assert rows[str(p)][2 + q] == str(reads)
+    human = run_sar("info", out / "little.json")
+    assert human.returncode == 0 and "70 nodes, 400 edges, 3 parts" in human.stdout and "_N/features" in human.stdout
+
+
+def test_random_parts_follow_the_seed(graph: Path, tmp_path: Path) -> None:
+    outputs = [
+        run_sar("partition", graph, "--parts", 2, "--out", tmp_path / f"{i}", "--method", "random", "--seed", s).stdout
+        for i, s in enumerate((1, 1, 2))
+    ]
+    tables = [text[: text.index("wrote")] for text in outputs]
+    assert tables[0] == tables[1] != tables[2]
+
+
+def test_self_loops(graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "parts"
+    words = ["partition", graph, "--parts", 1, "--out", out, "--method", "contiguous", "--self-loops"]
+    assert run_sar(*words).returncode == 0
+    src, dst = np.load(graph)["edge_index"]
+    expected = len(src) + 70 - len(np.unique(src[src == dst]))
+    info = json.loads(run_sar("info", out / "little.json", "--json").stdout)
+    assert info["description"]["num_edges"] == expected
+
+
+@pytest.fixture
+def without_pymetis(tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path / "shadow"
+    folder.mkdir()
+    (folder / "pymetis.py").write_text("raise ImportError('not here')")
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_missing_metis_names_the_fix(graph: Path, tmp_path: Path, without_pymetis: dict[str, str]) -> None:
+    words = ["partition", graph, "--parts", 2, "--out", tmp_path / "p"]
+    asked = run_sar(*words, "--method", "metis", **without_pymetis)
+    assert asked.returncode == 1 and "pip install 'pymetis==" in asked.stderr and "--method random" in asked.stderr
+    unasked = run_sar(*words, **without_pymetis)
+    assert unasked.returncode == 0 and "pip install" in unasked.stderr and "contiguous: edge cut" in unasked.stdout
+
+
+def test_bad_input(graph: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.npz"
+    damaged.write_bytes(graph.read_bytes()[:-30])
+    cases = [
+        (["partition", tmp_path / "none.npz", "--parts", 2, "--out", tmp_path / "p"], 1, "none.npz"),
+        (["partition", damaged, "--parts", 2, "--out", tmp_path / "p"], 1, "damaged.npz"),
+        (["partition", graph, "--parts", 71, "--out", tmp_path / "p"], 2, "70 nodes"),
+        (["info", tmp_path / "none.json"], 1, "none.json"),
+        (["info", damaged], 1, "damaged.npz"),
+    ]
+    for words, code, text in cases:
+        done = run_sar(*words)
+        assert done.returncode == code, done.stderr
+        assert text in done.stderr and "Traceback" not in done.stderr
+
+
+# ---- sar doctor -------------------------------------------------------------
+
+
+def test_doctor_finds_no_trouble() -> None:
+    done = run_sar("doctor")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("no trouble found\n")
+    for line in ("two workers over shm", "two workers over tcp", "the engine in one process", "compact keeps"):
+        assert line in done.stdout
+
+
+def test_doctor_finds_trouble() -> None:
+    done = run_sar("doctor", SAR_ALLOCATOR="nonsense")
+    assert done.returncode == 1
+    assert "FAIL  shm" in done.stdout and "nonsense" in done.stdout
