@@ -72,40 +72,9 @@ func (c *Communicator) Broadcast(buf []byte, root int) error {
 		case p - 1:
 			return op.recvStream(c.down(1), root, buf, nil)
 		}
-		pass := &relay{op: op, to: c.up(1), round: root, buf: buf}
+		pass := op.outStream(c.up(1), root, buf) // the front goes on while the rest still comes in
 		return op.recvStream(c.down(1), root, buf, pass.upTo)
 	})
-}
-
-// relay sends the front of buf on while the rest still comes in.
-type relay struct {
-	op        *Op
-	to, round int
-	buf       []byte
-	sent      int
-	chunk     int
-}
-
-// upTo sends what there is of buf[:filled]. Frames are cut as sendStream cuts
-// them, which is also how they arrive.
-func (s *relay) upTo(filled int) error {
-	skip := 0
-	if s.chunk == 0 {
-		skip = headSize
-	}
-	b, err := s.op.Reserve(s.to, skip+filled-s.sent)
-	if err != nil {
-		return err
-	}
-	if skip > 0 {
-		head{size: uint64(len(s.buf))}.put(b)
-	}
-	copy(b[skip:], s.buf[s.sent:filled])
-	if err := s.op.Commit(s.to, 0, s.round, s.chunk); err != nil {
-		return err
-	}
-	s.sent, s.chunk = filled, s.chunk+1
-	return nil
 }
 
 // AllToAll sends send[q] to rank q and fills recv[q] with what comes from it.

@@ -3,12 +3,27 @@ package comm
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
+
+	"sar/core/transport"
 )
 
 // A stream is a run of bytes from one rank to another within one round of an
 // operation: frames of at most MaxPayload bytes, the first of which begins with
 // a head that says what the sender thinks it sends. The receiver compares it
 // with what it expects before it uses a byte. An empty stream is one frame.
+
+// Over links that move bytes straight between the callers' memory, a stream of
+// directBytes and more is a frame with the head alone and then direct frames.
+const (
+	directBytes = 64 << 10
+	directChunk = 4 << 20
+)
+
+func (op *Op) direct(peer int, size uint64) (transport.Direct, bool) {
+	d, ok := op.links[peer].(transport.Direct)
+	return d, ok && size >= directBytes
+}
 
 // headSize keeps what follows it aligned for any dtype.
 const headSize = 16
@@ -36,27 +51,87 @@ func parseHead(b []byte) (head, bool) {
 
 // sendStream sends data to peer in one stream.
 func (op *Op) sendStream(peer, round int, data []byte) error {
-	for chunk := 0; ; chunk++ {
-		skip := 0
-		if chunk == 0 {
-			skip = headSize
+	return op.outStream(peer, round, data).upTo(len(data))
+}
+
+// outStream is a stream on its way to peer, whose front may leave before the
+// rest of data is there.
+type outStream struct {
+	op          *Op
+	peer, round int
+	data        []byte
+	sent, chunk int
+	link        transport.Direct
+	direct      bool
+}
+
+func (op *Op) outStream(peer, round int, data []byte) *outStream {
+	s := &outStream{op: op, peer: peer, round: round, data: data}
+	s.link, s.direct = op.direct(peer, uint64(len(data)))
+	return s
+}
+
+// upTo sends what has not left yet of data[:filled].
+func (s *outStream) upTo(filled int) error {
+	for s.chunk == 0 || s.sent < filled {
+		n, err := 0, error(nil)
+		switch {
+		case s.chunk == 0:
+			n, err = s.first(filled)
+		case s.direct:
+			n = min(filled-s.sent, directChunk)
+			if n < directChunk && s.sent+n < len(s.data) {
+				return nil // the receiver knows where direct frames are cut
+			}
+			err = s.op.Wrap(s.link.SendFrom(s.op.Tag(0, s.round, s.chunk), s.data[s.sent:s.sent+n], s.op.deadline), s.peer)
+		default:
+			n = min(filled-s.sent, s.op.payload)
+			err = s.op.Send(s.peer, 0, s.round, s.chunk, s.data[s.sent:s.sent+n])
 		}
-		n := min(len(data), op.payload-skip)
-		b, err := op.Reserve(peer, skip+n)
 		if err != nil {
 			return err
 		}
-		if chunk == 0 {
-			head{size: uint64(len(data))}.put(b)
+		s.sent, s.chunk = s.sent+n, s.chunk+1
+	}
+	return nil
+}
+
+// first sends the head, and what fits behind it where frames are copied anyway.
+func (s *outStream) first(filled int) (int, error) {
+	n := min(filled, s.op.payload-headSize)
+	if s.direct {
+		n = 0
+	}
+	b, err := s.op.Reserve(s.peer, headSize+n)
+	if err != nil {
+		return 0, err
+	}
+	head{size: uint64(len(s.data))}.put(b)
+	copy(b[headSize:], s.data[:n])
+	return n, s.op.Commit(s.peer, 0, s.round, 0)
+}
+
+// recvDirect receives the direct frames of a stream, after its head.
+func (op *Op) recvDirect(link transport.Direct, round int, into []byte, each func(filled int) error) error {
+	peer := link.Peer()
+	for chunk, filled := 1, 0; filled < len(into); chunk++ {
+		n := min(len(into)-filled, directChunk)
+		t := time.Now()
+		tag, err := link.ReceiveInto(into[filled:filled+n], op.deadline)
+		op.Waited(time.Since(t))
+		if err != nil {
+			return op.Wrap(err, peer)
 		}
-		copy(b[skip:], data[:n])
-		if err := op.Commit(peer, 0, round, chunk); err != nil {
+		if err := op.Expect(transport.Frame{Tag: tag}, peer, round, chunk); err != nil {
 			return err
 		}
-		if data = data[n:]; len(data) == 0 {
-			return nil
+		if filled += n; each != nil {
+			if err := each(filled); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // recvStream fills into with the stream that comes from peer, which must have
@@ -88,13 +163,16 @@ func (op *Op) recvSized(peer, round int, alloc func(size uint64) ([]byte, error)
 				data = data[headSize:]
 			}
 		}
-		if err == nil && (len(data) > len(into)-filled || len(data) == 0 && filled < len(into)) {
+		if err == nil && (len(data) > len(into)-filled || len(data) == 0 && chunk > 0) {
 			err = op.Mismatch(peer, fmt.Sprintf("rank %d sent %d bytes in frame %d, where %d are left", peer, len(data), chunk, len(into)-filled))
 		}
 		if err == nil {
 			filled += copy(into[filled:], data)
 		}
 		op.Release(peer)
+		if link, ok := op.direct(peer, uint64(len(into))); ok && err == nil {
+			return op.recvDirect(link, round, into, each)
+		}
 		if err == nil && each != nil {
 			err = each(filled)
 		}

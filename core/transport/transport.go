@@ -67,6 +67,18 @@ type Link interface {
 	Close() error
 }
 
+// Direct is what links over a stream of bytes are besides: they move payloads
+// straight between the callers' memory, whatever the size of the link, up to
+// MaxFrame. A frame sent with SendFrom must be received with ReceiveInto.
+type Direct interface {
+	Link
+	// SendFrom sends payload as one frame and returns when it may be changed.
+	SendFrom(tag Tag, payload []byte, deadline time.Time) error
+	// ReceiveInto fills dst with the payload of the next frame, which must have
+	// its size. Whatever it returns, nobody writes to dst afterwards.
+	ReceiveInto(dst []byte, deadline time.Time) (Tag, error)
+}
+
 // Endpoint is how a rank can be reached; the rendezvous hands everyone's to all.
 type Endpoint struct {
 	Rank int

@@ -21,6 +21,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sar/core/mem"
@@ -47,6 +48,11 @@ type link struct {
 	in     *ring.Consumer
 	fill   *ring.Producer // the reader's end of the same ring
 	reader chan struct{}  // closed when the reader has left
+
+	direct   atomic.Int64  // payload bytes of the direct frame that waits for its landing
+	landings chan landing  // from ReceiveInto to the reader
+	ended    chan struct{} // closed by Fail
+	end      sync.Once
 
 	staging  []byte // one frame: 64 bytes with the header at their end, payload
 	reserved int    // payload bytes of the staged frame, -1 if none is
@@ -75,7 +81,7 @@ func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
 		peer: peer, conn: conn, state: s, memory: memory, max: max,
 		in:     ring.NewConsumer(memory.Data[:ringBytes], max, peer, s, s.Space.Signal),
 		fill:   ring.NewProducer(memory.Data[:ringBytes], max, peer, s, s.Data.Signal),
-		reader: make(chan struct{}), staging: memory.Data[ringBytes:], reserved: -1,
+		reader: make(chan struct{}), landings: make(chan landing), ended: make(chan struct{}), staging: memory.Data[ringBytes:], reserved: -1,
 	}
 	go l.read()
 	return l, nil
@@ -121,11 +127,7 @@ func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 	}
 	n := l.reserved
 	l.reserved = -1
-	if deadline != l.deadline {
-		_ = l.conn.SetWriteDeadline(deadline) // fails only on a closed connection, as Write will
-		l.deadline = deadline
-	}
-	if err := l.state.Err(); err != nil { // Fail may have been before SetWriteDeadline
+	if err := l.writeBy(deadline); err != nil {
 		return err
 	}
 	const start = transport.Align - transport.HeaderSize
@@ -135,6 +137,15 @@ func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 	}
 	l.Sent(n)
 	return nil
+}
+
+// writeBy sets the deadline of the next write.
+func (l *link) writeBy(deadline time.Time) error {
+	if deadline != l.deadline {
+		_ = l.conn.SetWriteDeadline(deadline) // fails only on a closed connection, as Write will
+		l.deadline = deadline
+	}
+	return l.state.Err() // Fail may have been before SetWriteDeadline
 }
 
 func (l *link) sendErr() error {
@@ -167,10 +178,16 @@ func (l *link) read() {
 			l.readFailed(err, err == io.EOF)
 			return
 		}
-		tag, n, err := transport.ParseHeader(header[:], l.peer, l.max)
+		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.peer, l.max)
 		if err != nil {
 			l.state.Gone(err)
 			return
+		}
+		if direct {
+			if !l.land(tag, n) {
+				return
+			}
+			continue
 		}
 		payload, err := l.fill.Reserve(n, time.Time{})
 		if err != nil {
@@ -216,6 +233,7 @@ func (l *link) Release() {
 
 func (l *link) Fail(err error) {
 	l.state.Fail(err)
+	l.end.Do(func() { close(l.ended) })
 	_ = l.conn.SetDeadline(longAgo) // wakes the reader and a blocked Commit
 }
 
