@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -22,6 +23,9 @@ type idSet struct {
 	added  int
 	n      int64
 }
+
+// ErrTwice is wrapped by the error for an id that two members of a set share.
+var ErrTwice = errors.New("is there twice")
 
 const wordsPerCount = 8
 
@@ -72,7 +76,7 @@ func (s *idSet) seal() error {
 		slices.Sort(members)
 		for i := 1; i < len(members); i++ {
 			if members[i] == members[i-1] {
-				return fmt.Errorf("id %d is there twice", members[i])
+				return fmt.Errorf("id %d %w", members[i], ErrTwice)
 			}
 		}
 		s.n = int64(s.added)

@@ -142,7 +142,7 @@ func (s *scan) survey(b *block, work []orderer) error {
 			return s.changed(t)
 		}
 		if !w.ids.add(b.id[i]) {
-			return fmt.Errorf("edges of type %s of partition %d: id %d is there twice", t.r.Type, s.loc.rank, b.id[i])
+			return fmt.Errorf("edges of type %s of partition %d: id %d %w", t.r.Type, s.loc.rank, b.id[i], ErrTwice)
 		}
 	}
 	return nil

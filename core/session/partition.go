@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"slices"
 
 	"sar/core/graph"
@@ -116,7 +117,7 @@ func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, src.damage(err)
 	}
 	g.source = src
 	return g, nil
@@ -143,6 +144,15 @@ func (f *fileSource) open(use func() error) error {
 	return use()
 }
 
+// damage makes a FormatError of what is wrong with the edges of a file though
+// each by itself is in order.
+func (f *fileSource) damage(err error) error {
+	if !errors.Is(err, graph.ErrTwice) {
+		return err
+	}
+	return &store.FormatError{File: f.path, Offset: -1, Want: "partitions in which every edge has an id of its own", Got: err.Error()}
+}
+
 func (f *fileSource) Nodes() ([]int64, int, error) { return f.p.Edges().Nodes() }
 func (f *fileSource) NumEdges() int64              { return f.p.Edges().NumEdges() }
 func (f *fileSource) Edges(yield func(graph.EdgeBatch) error) error {
@@ -159,5 +169,5 @@ func (g *Graph) edgeOrder(rel *graph.Relation) error {
 	if g.source == nil {
 		return rel.EdgeOrder()
 	}
-	return g.source.open(rel.EdgeOrder)
+	return g.source.damage(g.source.open(rel.EdgeOrder))
 }

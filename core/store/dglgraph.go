@@ -65,7 +65,7 @@ func (c *cursor) tail(start int64) {
 	c.exactly(16, "the length of the list of graphs")
 	c.exactly(1, "the number of graphs in the list")
 	c.exactly(uint64(start), "the place of the first graph in the list")
-	c.exactly(16, "the length of the list of graphs, again,")
+	c.exactly(16, "the closing length of the list of graphs")
 	c.atEnd()
 }
 

@@ -10,6 +10,7 @@ package store
 import (
 	"fmt"
 	"io/fs"
+	"path/filepath"
 )
 
 // FormatError says that a file is damaged, or is not what its place demands.
@@ -25,7 +26,18 @@ func (e *FormatError) Error() string {
 	if e.Offset >= 0 {
 		at = fmt.Sprintf(" at byte %d", e.Offset)
 	}
-	return fmt.Sprintf("%s%s: expected %s, found %s", e.File, at, e.Want, e.Got)
+	return fmt.Sprintf("%s%s: expected %s, found %s%s", e.File, at, e.Want, e.Got, e.mend())
+}
+
+// mend is what to do about a partition's file. Programs write these, so what is
+// wrong with one is damage; a .npz file is of the user's making, and what was
+// expected of it says enough.
+func (e *FormatError) mend() string {
+	switch filepath.Ext(e.File) {
+	case ".dgl", ".json":
+		return "; the file is damaged or incomplete: copy it again, or partition the graph again"
+	}
+	return ""
 }
 
 // ArgumentError says that the caller asked for what cannot be.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 )
 
 // file is an open file, or bytes in memory that tests and fuzzing stand in for one.
@@ -23,8 +24,11 @@ func openFile(what, path string) (*file, error) {
 		return nil, missing(what, path, err)
 	}
 	st, err := f.Stat()
+	if err == nil && st.IsDir() {
+		err = syscall.EISDIR
+	}
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("not a regular file")
+		err = argumentf("not a regular file")
 	}
 	if err != nil {
 		f.Close()

@@ -30,7 +30,7 @@ const maxInflate = 1032
 func openNpz(f *file) (*npz, error) {
 	zr, err := zip.NewReader(f.r, f.size)
 	if err != nil {
-		return nil, f.bad(-1, "a .npz file, a zip of arrays", "%v", err)
+		return nil, f.bad(-1, "a .npz file, a zip of arrays as numpy.savez writes it", "%v", err)
 	}
 	z := &npz{f: f, arrays: map[string]*array{}}
 	for _, m := range zr.File {
