@@ -1,4 +1,4 @@
-"""Partition directories in both directions: DGL loads what SAR writes, SAR loads what DGL writes, element by element."""
+"""Partition directories both ways, element by element: DGL loads what SAR writes, SAR loads what DGL writes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_dgl_loads_what_sar_partition_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("empty", [0, 2, 3, None])
 def test_dgl_loads_features_of_all_kinds_and_an_empty_part(tmp_path: Path, empty: int | None, save: Any) -> None:
-    """Edge features, several dtypes and shapes, parallel edges, self loops, isolated nodes; first, middle, last part empty."""
+    """Edge features, several dtypes and shapes, parallel edges, self loops, isolated nodes, a part without nodes."""
     rng = np.random.default_rng(11)
     n, e, parts = 41, 170, 4
     src, dst = rng.integers(0, n - 5, (2, e))
