@@ -305,7 +305,7 @@ func testSDDMM[T Float](t *testing.T) {
 // hub rows are divided.
 func TestThreads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	m := randomMatrix(rng, 2000, 500, 3, 200_000, false)
+	m := randomMatrix(rng, 2000, 500, 3, 90_000, false)
 	everyPath(t, func(t *testing.T) {
 		for _, width := range []int{1, 40, 100} {
 			x := randoms[float32](rng, m.cols*width)

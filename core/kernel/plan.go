@@ -25,24 +25,23 @@ const (
 // of the width: all its parts read the same slots, each a few cache lines of
 // every source row. That leaves the order of every sum as it is, which a cut
 // by slots would not. The first return value is the parts of whole rows, the
-// second those of hub rows, which the first passes over.
+// second those of hub rows, which the first passes over. One thread gets parts
+// too: between them the pool lets another caller compute.
 func plan(ptr []int64, r0, r1, width, itemBytes, threads int) (rows, hubs []part) {
 	if r1 <= r0 {
 		return nil, nil
-	}
-	if threads <= 1 {
-		return []part{{r0, r1, 0, width}}, nil
 	}
 	slot := int64(width + slotCost)
 	cost := func(i int) int64 { return (ptr[i]-ptr[r0])*slot + int64(i-r0)*rowCost }
 	total := cost(r1)
 	share := max(taskWork, total/(1<<14))
-	hub := max(4*share, total/int64(8*threads))
+	hub := max(4*share, total/int64(8*max(1, threads)))
+	divide := threads > 1 && width*itemBytes > lineBytes
 	from := r0
 	for at := share; from < r1; at += share {
 		// to is the first row at which the work so far reaches at, or the end.
 		to := from + sort.Search(r1-from, func(i int) bool { return cost(from+i) >= at })
-		if to > r0 && to > from && cost(to)-cost(to-1) > hub && width*itemBytes > lineBytes {
+		if to > r0 && to > from && cost(to)-cost(to-1) > hub && divide {
 			// Row to-1 spans this mark because it is long.
 			if to-1 > from {
 				rows = append(rows, part{from, to - 1, 0, width})

@@ -14,10 +14,7 @@ func sizeof[T vec.Float]() int {
 // eachRows calls f on ranges of n rows that cost about elements each, in
 // parallel.
 func eachRows(p *Pool, n, elements int, f func(r0, r1 int)) {
-	parts := 1
-	if n > 1 && p.Threads() > 1 {
-		parts = min(n, 1+n*(elements+rowCost)/taskWork)
-	}
+	parts := min(n, 1+n*(elements+rowCost)/taskWork)
 	p.Run(parts, func(t int) { f(n*t/parts, n*(t+1)/parts) })
 }
 

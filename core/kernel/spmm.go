@@ -13,6 +13,7 @@ const coefBlock = 512
 // c_k = w[edge[k],h] · scale[col[k]]. y [n, h, d], x [m, h, d], w [E, h] (nil:
 // 1), scale [m] (nil: 1). width = h*d. Rows without slots become 0.
 func SpMM[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T) {
+	adviseHuge(y)
 	SpMMRows(p, y, x, width, a, w, heads, scale, 0, a.Rows())
 }
 
@@ -54,6 +55,9 @@ func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, co
 	need("y", len(y), a.Rows()*width)
 	need("cursor", len(cursor), a.Rows())
 	need("x", len(x), int(colEnd-colBegin)*width)
+	if first {
+		adviseHuge(y)
+	}
 	if is32[T]() {
 		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
 		m.g.Base = colBegin

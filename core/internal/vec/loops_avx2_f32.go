@@ -19,6 +19,10 @@ func opsF32x8() Ops[float32] {
 	}
 }
 
+// Every loop below ends by clearing the upper halves of the registers: Go's
+// own code uses legacy SSE instructions, and the first of those after a loop
+// that does not cost hundreds of cycles.
+
 // maskF32x8 is set in its first n lanes.
 func maskF32x8(n int) archsimd.Mask32x8 {
 	return archsimd.LoadInt32x8((*[8]int32)(unsafe.Pointer(&ones32[8-n]))).ToMask()
@@ -482,6 +486,7 @@ func gatherDotF32x8(g *Gather[float32]) {
 		s := fourF32x8(a0, a1, a2, a3)
 		copy(out[k:], s[:])
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 // fourF32x8 sums the lanes of four registers.
@@ -508,6 +513,7 @@ func axpyF32x8(y, x []float32, c float32) {
 		to := (*[8]float32)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Pointer(&x[j])), last).MulAdd(cv, archsimd.LoadMaskedFloat32x8(to, last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -523,6 +529,7 @@ func addF32x8(y, x []float32) {
 		to := (*[8]float32)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat32x8(to, last).Add(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Pointer(&x[j])), last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -538,4 +545,5 @@ func scaleF32x8(y []float32, c float32) {
 		to := (*[8]float32)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat32x8(to, last).Mul(cv).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }

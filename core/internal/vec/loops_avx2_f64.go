@@ -19,6 +19,10 @@ func opsF64x4() Ops[float64] {
 	}
 }
 
+// Every loop below ends by clearing the upper halves of the registers: Go's
+// own code uses legacy SSE instructions, and the first of those after a loop
+// that does not cost hundreds of cycles.
+
 // maskF64x4 is set in its first n lanes.
 func maskF64x4(n int) archsimd.Mask64x4 {
 	return archsimd.LoadInt64x4((*[4]int64)(unsafe.Pointer(&ones64[4-n]))).ToMask()
@@ -482,6 +486,7 @@ func gatherDotF64x4(g *Gather[float64]) {
 		s := fourF64x4(a0, a1, a2, a3)
 		copy(out[k:], s[:])
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 // fourF64x4 sums the lanes of four registers.
@@ -509,6 +514,7 @@ func axpyF64x4(y, x []float64, c float64) {
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last).MulAdd(cv, archsimd.LoadMaskedFloat64x4(to, last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -524,6 +530,7 @@ func addF64x4(y, x []float64) {
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat64x4(to, last).Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -539,4 +546,5 @@ func scaleF64x4(y []float64, c float64) {
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat64x4(to, last).Mul(cv).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }

@@ -19,6 +19,10 @@ func opsF32x16() Ops[float32] {
 	}
 }
 
+// Every loop below ends by clearing the upper halves of the registers: Go's
+// own code uses legacy SSE instructions, and the first of those after a loop
+// that does not cost hundreds of cycles.
+
 // maskF32x16 is set in its first n lanes.
 func maskF32x16(n int) archsimd.Mask32x16 {
 	return archsimd.Mask32x16FromBits(uint16(1<<n - 1))
@@ -482,6 +486,7 @@ func gatherDotF32x16(g *Gather[float32]) {
 		s := fourF32x16(a0, a1, a2, a3)
 		copy(out[k:], s[:])
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 // fourF32x16 sums the lanes of four registers.
@@ -512,6 +517,7 @@ func axpyF32x16(y, x []float32, c float32) {
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last).MulAdd(cv, archsimd.LoadMaskedFloat32x16(to, last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -527,6 +533,7 @@ func addF32x16(y, x []float32) {
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat32x16(to, last).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -542,4 +549,5 @@ func scaleF32x16(y []float32, c float32) {
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat32x16(to, last).Mul(cv).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }

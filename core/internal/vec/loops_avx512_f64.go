@@ -19,6 +19,10 @@ func opsF64x8() Ops[float64] {
 	}
 }
 
+// Every loop below ends by clearing the upper halves of the registers: Go's
+// own code uses legacy SSE instructions, and the first of those after a loop
+// that does not cost hundreds of cycles.
+
 // maskF64x8 is set in its first n lanes.
 func maskF64x8(n int) archsimd.Mask64x8 {
 	return archsimd.Mask64x8FromBits(uint8(1<<n - 1))
@@ -482,6 +486,7 @@ func gatherDotF64x8(g *Gather[float64]) {
 		s := fourF64x8(a0, a1, a2, a3)
 		copy(out[k:], s[:])
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 // fourF64x8 sums the lanes of four registers.
@@ -513,6 +518,7 @@ func axpyF64x8(y, x []float64, c float64) {
 		to := (*[8]float64)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last).MulAdd(cv, archsimd.LoadMaskedFloat64x8(to, last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -528,6 +534,7 @@ func addF64x8(y, x []float64) {
 		to := (*[8]float64)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat64x8(to, last).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last)).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }
 
 //go:nocheckptr
@@ -543,4 +550,5 @@ func scaleF64x8(y []float64, c float64) {
 		to := (*[8]float64)(unsafe.Pointer(&y[j]))
 		archsimd.LoadMaskedFloat64x8(to, last).Mul(cv).StoreMasked(to, last)
 	}
+	archsimd.ClearAVXUpperBits()
 }

@@ -1,0 +1,91 @@
+package vec
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestChoose(t *testing.T) {
+	was := Name()
+	defer func() { _, _ = Choose(was) }()
+	names := Available()
+	if names[0] != "scalar" {
+		t.Fatalf("available are %v, and scalar is not the first", names)
+	}
+	for _, name := range names {
+		if got, err := Choose(name); err != nil || got != name || Name() != name {
+			t.Errorf("Choose(%q) = %q, %v, and then Name() = %q", name, got, err, Name())
+		}
+	}
+	if got, err := Choose(""); err != nil || got != names[len(names)-1] {
+		t.Errorf("Choose(\"\") = %q, %v, want the best of %v", got, err, names)
+	}
+	if got, err := Choose("sse9"); err == nil || got != Name() || !strings.Contains(err.Error(), "sse9") {
+		t.Errorf("Choose(\"sse9\") = %q, %v", got, err)
+	}
+	for _, name := range []string{"avx2", "avx512"} {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if _, err := Choose(name); err == nil || !strings.Contains(err.Error(), "not available") {
+			t.Errorf("Choose(%q) without it: %v", name, err)
+		}
+	}
+}
+
+// TestElementwise holds every table's loops over one row against the scalar
+// ones, at every width that straddles a register, with guards around.
+func TestElementwise(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { elementwise(t, &table.f32, 0x1p-23) })
+			t.Run(table.name+"/float64", func(t *testing.T) { elementwise(t, &table.f64, 0x1p-52) })
+		}
+	}
+}
+
+func elementwise[T Float](t *testing.T, ops *Ops[T], eps float64) {
+	const guard = 32
+	rng := rand.New(rand.NewPCG(1, 1))
+	reference := scalarOps[T]()
+	for n := range 150 {
+		x := make([]T, n)
+		start := make([]T, n+2*guard)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		for i := range start {
+			start[i] = T(rng.NormFloat64())
+		}
+		for name, f := range map[string]func(o *Ops[T], y []T){
+			"Axpy":  func(o *Ops[T], y []T) { o.Axpy(y, x, 1.7) },
+			"Add":   func(o *Ops[T], y []T) { o.Add(y, x) },
+			"Scale": func(o *Ops[T], y []T) { o.Scale(y, 1.7) },
+		} {
+			got, want := slices.Clone(start), slices.Clone(start)
+			f(ops, got[guard:guard+n])
+			f(&reference, want[guard:guard+n])
+			for i := range want {
+				// Only Axpy may round otherwise: once in place of twice.
+				tolerance := 0.0
+				if name == "Axpy" && i >= guard && i < guard+n {
+					tolerance = eps * (math.Abs(1.7*float64(x[i-guard])) + math.Abs(float64(want[i])))
+				}
+				if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= tolerance) {
+					t.Fatalf("%s of %d elements: element %d is %v, want %v", name, n, i-guard, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkAddF32(b *testing.B) {
+	x, y := make([]float32, 1<<14), make([]float32, 1<<14)
+	b.SetBytes(int64(4 * len(x)))
+	for b.Loop() {
+		AddF32(y, x)
+	}
+}
