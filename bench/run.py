@@ -101,7 +101,12 @@ def render(peer: dict, rows: list[dict]) -> str:
                 f"{r['first_loss']:.5f}",
             ]
         )
-    return f"allocator: {peer['policy']}\n{table(header, lines)}"
+    account = max(rows, key=lambda r: r["structure_accounted"])
+    return (
+        f"allocator: {peer['policy']}\n{table(header, lines)}\n"
+        f"construct_full_graph with {account['workers']} worker(s): {mib(account['structure_resident'])} MiB more "
+        f"resident, of which the engine accounts for {mib(account['structure_accounted'])}"
+    )
 
 
 def main() -> None:

@@ -39,6 +39,9 @@ class Memory:
         reset_peak()
         self.before_training = resident()["now"]
         if self.engine is not None:
+            from sar import _native
+
+            _native._function("sar_reset_peaks")[1]()
             self.engine_before = self.engine()["total"]["live"]
 
     def report(self) -> dict:

@@ -16,8 +16,9 @@ _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
 
 GRAPH is an .npz file with edge_index, integers [2, edges]: edge k goes from node edge_index[0, k] to edge_index[1, k].
-Its other arrays are features: those with one row per node become node features, those with one row per edge, edge
-features. Any dtype is kept as it is.
+Its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
+those with one row per edge, edge features. Any dtype is kept; bool is stored as uint8. The node's and the edge's number
+in GRAPH is kept as the feature "orig_id".
 """
 
 
