@@ -37,8 +37,10 @@ func gatherSumF64x4(g *Gather[float64]) {
 	for d > 0 {
 		// Tiles of about equal width, all but the last of whole registers.
 		n := (d + 3) / 4
-		tiles := (n + 7) / 8
-		n = (n + tiles - 1) / tiles
+		if n > 8 {
+			tiles := (n + 7) / 8
+			n = (n + tiles - 1) / tiles
+		}
 		w := min(d, n*4)
 		switch n {
 		case 1:

@@ -37,8 +37,10 @@ func gatherSumF32x16(g *Gather[float32]) {
 	for d > 0 {
 		// Tiles of about equal width, all but the last of whole registers.
 		n := (d + 15) / 16
-		tiles := (n + 7) / 8
-		n = (n + tiles - 1) / tiles
+		if n > 8 {
+			tiles := (n + 7) / 8
+			n = (n + tiles - 1) / tiles
+		}
 		w := min(d, n*16)
 		switch n {
 		case 1:
