@@ -37,7 +37,9 @@ def parts(count: int, method: str) -> str:
     path = os.path.join(folder, "bench.json")
     if not os.path.exists(path):
         words = ["--parts", str(count), "--method", method, "--name", "bench", "--out", folder]
-        subprocess.run([sys.executable, "-m", "sar", "partition", bench_graph(), *words], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "sar", "partition", bench_graph(), *words], check=True, stdout=subprocess.DEVNULL
+        )
     return path
 
 

@@ -15,7 +15,7 @@ import argparse
 import statistics
 
 import common
-from sar.cli.output import table
+from sar.cli.output import stage, table
 
 ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random"
 PEER_THREADS = 2
@@ -66,10 +66,14 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int)
 
 def run_policy(policy: str, rows: list[str], rounds: int, epochs: int) -> tuple[dict, list[dict]]:
     """The peer and all rows under one allocator policy."""
+    measured = []
     with common.Group("worker.py", ["dgl", common.reordered_graph(), policy], 1, PEER_THREADS, {}) as peer:
         peer.answers()
         warm = peer.ask(f"epochs {epochs}")[0]
-        measured = [measure(peer, row, policy, rounds, epochs) for row in rows]
+        for row in rows:
+            with stage(f"{policy}: {row}") as step:
+                measured.append(measure(peer, row, policy, rounds, epochs))
+                step.note = f"{measured[-1]['seconds']:.3f} s an epoch, {measured[-1]['ratio']:.2f}x DGL"
         memory = peer.ask("memory")[0]
     return {"policy": policy, "first_loss": warm["losses"][0], **memory}, measured
 
