@@ -12,8 +12,8 @@ const hugeBytes, hugeLeast = 2 << 20, 4 << 20
 
 // adviseHuge asks for huge pages behind a result that is about to be written
 // whole. Such a result is often a fresh mapping, and then taking its page
-// faults 4 KiB at a time is a good part of a kernel's time (15 % at 256
-// columns and 47 edges a row). Only huge pages that lie inside y are asked for,
+// faults 4 KiB at a time is part of a kernel's time (8 % at 256 columns and 47
+// edges a row). Only huge pages that lie inside y are asked for,
 // so no memory is used that y does not fill. It is advice: a refusal changes
 // nothing, so its error is of no interest.
 func adviseHuge[T Float](y []T) {

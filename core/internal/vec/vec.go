@@ -30,9 +30,6 @@ type Gather[T Float] struct {
 	C      []T  // [n] coefficients; nil means 1
 	First  bool // Y starts from zero and is not read
 	Out    []T  // [n] results of GatherDot
-	// Next is columns that will be read soon after Col, for prefetching only.
-	// It may hold anything: a column outside X costs time, nothing else.
-	Next []int32
 }
 
 // Ops is the loops of one table for one element type.
