@@ -19,9 +19,12 @@ _PR_SET_PDEATHSIG = 1
 _TERMINATE_SECONDS = 5.0  # from SIGTERM to SIGKILL
 _DRAIN_SECONDS = 1.0  # how long output is awaited after its worker ended (a child of it may hold the pipe)
 _LONGEST_LINE = 1 << 16
-_KEPT_LINES = 60  # of each worker's stderr, for the closing report
-# Last lines of workers that only report another's failure.
-_ECHO = re.compile(rb"(PeerLostError|RemoteError|DeadlineError|ScheduleError|RendezvousError|KeyboardInterrupt)\b")
+_KEPT_LINES = 400  # of each worker's stderr, for the closing report
+# How a traceback names the exception of a worker that only reports another's failure. What follows may be long: a
+# RemoteError carries the other's whole traceback, so that the last line is that of the cause.
+_ECHO = re.compile(
+    rb"(?:\w+\.)*(?:PeerLostError|RemoteError|DeadlineError|ScheduleError|RendezvousError|KeyboardInterrupt)\b"
+)
 
 
 class _Worker:
@@ -71,8 +74,7 @@ class _Worker:
         """Whether it failed by itself rather than because it was told to stop or lost a peer that failed."""
         if not self.code or -self.code in self.stopped_by:
             return False
-        last = next((line for line in reversed(self.errors) if line.strip()), b"")
-        return self.code < 0 or not _ECHO.match(last.split(b":")[0].rsplit(b".", 1)[-1])
+        return self.code < 0 or not any(map(_ECHO.match, self.errors))
 
     def story(self) -> bytes:
         """Its last traceback, or the last lines it wrote to stderr."""
