@@ -133,11 +133,11 @@ def observe(action: Callable[[], None], began: Callable[[], float]) -> None:
 
     try:
         action()
-    except (sar.PeerLostError, sar.ScheduleError, sar.RendezvousError, sar.DeadlineError) as error:
+    except (sar.PeerLostError, sar.ScheduleError, sar.RendezvousError, sar.DeadlineError, ValueError) as error:
         report(
             kind=type(error).__name__,
             message=str(error),
-            rank=error.rank,
+            rank=getattr(error, "rank", -1),
             host=getattr(error, "host", ""),
             phase=getattr(error, "phase", ""),
             seconds=time.time() - began(),

@@ -110,8 +110,8 @@ def test_divergence() -> None:
 
 def test_another_width_on_one_rank() -> None:
     for report in Group("differs", 2).wait():
-        assert report["kind"] == "ScheduleError", report
-        assert "8" in report["message"] and "9" in report["message"]
+        assert report["kind"] in ("ScheduleError", "ValueError"), report
+        assert "ranks" in report["message"] and "different feature widths" in report["message"], report
 
 
 def test_an_exception_in_one_script() -> None:

@@ -173,11 +173,7 @@ class _Normalize(torch.autograd.Function):
 def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, bool]:
     """Moments over all workers, and whether any of them needs a gradient of its rows."""
     rows, features = x.shape
-    mean = torch.zeros(features, dtype=torch.float64)
-    m2 = torch.zeros(features, dtype=torch.float64)
-    if rows:
-        var, own = torch.var_mean(x.detach(), dim=0, correction=0)
-        mean, m2 = own.double(), var.double() * rows
+    mean, m2 = _own_moments(x.detach())
     if not distributed:
         return _Moments(rows, mean, m2), wants
     session = _session.current()
@@ -196,6 +192,28 @@ def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, b
         m2 = m2 + line[2 + features :] + delta * delta * (count * n / (count + n))
         count += n
     return _Moments(int(count), mean, m2), bool(lines[:, 1].any())
+
+
+BLOCK_ROWS = 256
+"""Rows that are summed in the input's own precision before they are merged in double precision."""
+
+
+def _own_moments(x: Tensor) -> Tuple[Tensor, Tensor]:
+    """Mean and sum of squared deviations of own rows, float64 ``[f]``; zeros where there are no rows.
+
+    torch's kernel for batch norm is the fastest there is, but it adds up all rows in single precision; so it gets blocks
+    that fit the cache, over which its error is small, and the blocks are merged in double precision.
+    """
+    if x.shape[0] == 0:
+        zeros = torch.zeros(x.shape[1], dtype=torch.float64)
+        return zeros, zeros.clone()
+    blocks = x.split(BLOCK_ROWS)
+    found = [torch.batch_norm_update_stats(block, None, None, 0.0) for block in blocks]
+    rows = torch.tensor([float(block.shape[0]) for block in blocks], dtype=torch.float64).view(-1, 1)
+    means = torch.stack([m for m, _ in found]).double()
+    squares = torch.stack([v for _, v in found]).double() * rows
+    mean = (means * rows).sum(0) / x.shape[0]
+    return mean, (squares + rows * (means - mean).square()).sum(0)
 
 
 def _sums(
