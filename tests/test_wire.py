@@ -1,0 +1,120 @@
+"""What travels between workers, counted by a proxy between them: boundary rows and little else."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import psutil
+from sar._network import free_port
+
+ROWS, WIDTH, EDGES, EPOCHS = 4000, 256, 60000, 5
+
+WORKER = f"""
+import json, os, sys
+import torch
+import sar
+from sar import _abi
+
+rank = int(sys.argv[1])
+sar.initialize_comms(rank, 2, "127.0.0.1", "sar", master_port_number=int(sys.argv[2]))
+generator = torch.Generator().manual_seed(rank)
+dst = torch.randint(rank * {ROWS}, (rank + 1) * {ROWS}, ({EDGES},), generator=generator)
+src = torch.randint(0, 2 * {ROWS}, ({EDGES},), generator=generator)
+session = sar._session.current()
+graph = _abi.graph_from_edges(session.handle, torch.tensor([0, {ROWS}, {2 * ROWS}]), src, dst)
+u = torch.ones({ROWS}, {WIDTH})
+out, grad = torch.empty_like(u), torch.empty_like(u)
+what = (0, "copy_u", "sum")
+for epoch in range({EPOCHS}):
+    agreed = _abi.aggregate_forward(graph, what, 1, u, None, out)
+    _abi.aggregate_backward(graph, what, agreed, None, None, out, grad, None)
+counted = sum(l["sent_bytes"] for l in sar.stats()["links"])
+print(json.dumps({{"boundary": _abi.graph_relation_info(graph, 0).num_boundary, "counted": counted}}), flush=True)
+sar.comm.shutdown()
+"""
+
+
+class Proxy:
+    """Passes connections on to the listener of a process and counts the bytes towards it and from it."""
+
+    def __init__(self, besides: int) -> None:
+        self.besides = besides  # a port that is not the one to pass on to
+        self.process: subprocess.Popen[str] | None = None
+        self.bytes = 0
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self._target()))
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
+
+    def _target(self) -> int:
+        assert self.process is not None
+        ports = {
+            c.laddr.port
+            for c in psutil.Process(self.process.pid).net_connections("tcp")
+            if c.status == psutil.CONN_LISTEN and c.laddr.port != self.besides
+        }
+        assert len(ports) == 1, ports
+        return ports.pop()
+
+    def _pump(self, a: socket.socket, b: socket.socket) -> None:
+        try:
+            while data := a.recv(1 << 20):
+                with self.lock:
+                    self.bytes += len(data)
+                b.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for end in (a, b):
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+
+def test_wire_carries_boundary_rows_and_little_else() -> None:
+    port = free_port()
+    proxies = [Proxy(besides=port) for _ in range(2)]
+    reports = []
+    try:
+        for rank, proxy in enumerate(proxies):
+            proxy.process = subprocess.Popen(
+                [sys.executable, "-c", WORKER, str(rank), str(port)],
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "SAR_TRANSPORT": "tcp", "SAR_ADVERTISE": proxy.address, "OMP_NUM_THREADS": "1"},
+            )
+        for proxy in proxies:
+            assert proxy.process is not None
+            out, _ = proxy.process.communicate(timeout=120)
+            assert proxy.process.returncode == 0
+            reports.append(json.loads(out.splitlines()[-1]))
+    finally:
+        for proxy in proxies:
+            proxy.listener.close()
+            if proxy.process is not None:
+                proxy.process.kill()
+    # forward brings each boundary row once, backward takes its gradient home once; building the graph asked for
+    # each with 4 bytes and told its edges with 8
+    boundary = sum(r["boundary"] for r in reports)
+    rows = boundary * (WIDTH * 4 * 2 * EPOCHS + 4 + 8)
+    on_the_wire = sum(proxy.bytes for proxy in proxies)
+    assert rows > 40 << 20
+    assert rows <= on_the_wire <= 1.01 * rows, (rows, on_the_wire)
+    counted = sum(r["counted"] for r in reports)
+    assert counted <= on_the_wire <= 1.01 * counted, (counted, on_the_wire)
