@@ -83,7 +83,7 @@ def layer(
     e: np.ndarray | None,
     grad: np.ndarray,
 ) -> dict[str, Any]:
-    """A layer of ``dgl.nn``, unchanged: output, and gradients of input, edge weights and parameters (over all ranks)."""
+    """A layer of ``dgl.nn``, unchanged: output, gradients of input, edge weights and (over all ranks) parameters."""
     import dgl.nn
 
     torch.set_default_dtype(getattr(torch, dtype))

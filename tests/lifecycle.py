@@ -44,7 +44,7 @@ class Group:
         ]
 
     def wait(self, timeout: float = 150.0, besides: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-        """What each rank reported (``{}`` for none), with ``code`` and ``stderr``; ranks in ``besides`` are killed after."""
+        """What each rank reported, with ``code`` and ``stderr``; ``{}`` for those in ``besides``, which are killed."""
         end = time.monotonic() + timeout
         reports: list[dict[str, Any]] = [{} for _ in self.processes]
         try:
@@ -84,6 +84,7 @@ def join(rank: int, world: int) -> None:
 def ring(rank: int, world: int, rows: int = 2000) -> Any:
     """A graph in which every worker reads rows of the next."""
     import numpy as np
+
     from cases import build
 
     start = np.arange(world + 1) * rows
@@ -260,6 +261,7 @@ def zero_degree(rank: int, world: int) -> None:
     import dgl.nn
     import numpy as np
     import torch
+
     from cases import build
 
     join(rank, world)

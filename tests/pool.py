@@ -6,6 +6,7 @@ at the same time, with arguments of its own. Arrays travel as numpy, so no proce
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -61,11 +62,9 @@ class Pool:
 
     def stop(self) -> None:
         """Ends the processes."""
-        for process, pipe in self._workers:
-            try:
+        for _, pipe in self._workers:
+            with contextlib.suppress(OSError):
                 pipe.send(None)
-            except OSError:
-                continue
         for process, _ in self._workers:
             process.join(5)
             if process.is_alive():

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Workers
 
 import sar
+from conftest import Workers
 from sar import _network
 
 OPS = {"SUM": np.sum, "MIN": np.min, "MAX": np.max, "PRODUCT": np.prod, "AVG": np.mean}
@@ -31,7 +31,8 @@ def test_all_reduce(workers: Workers, dtype: str, op: str) -> None:
     for result in results:
         assert result.dtype == np.dtype(dtype)
         assert np.array_equal(result, results[0]), "ranks differ"
-        np.testing.assert_allclose(result.astype("float64"), np.asarray(expected, "float64"), rtol=tolerance, atol=tolerance)
+        found, wanted = result.astype("float64"), np.asarray(expected, "float64")
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
 def test_all_reduce_of_odd_tensors(workers: Workers) -> None:

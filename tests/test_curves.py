@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from conftest import Workers
 from graphs import Graph
 from pool import Pool

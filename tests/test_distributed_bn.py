@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+
 from conftest import Workers
 from graphs import close
-
 from sar import DistributedBN1D
 
 FEATURES = 6
@@ -27,7 +27,9 @@ def values(rows: int, dtype: str, offset: float = 0.0) -> np.ndarray:
     return (np.random.default_rng(5).standard_normal((rows, FEATURES)) + offset).astype(dtype)
 
 
-def oracle(x: np.ndarray, grad: np.ndarray, affine: bool, weight: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
+def oracle(
+    x: np.ndarray, grad: np.ndarray, affine: bool, weight: np.ndarray, bias: np.ndarray
+) -> dict[str, np.ndarray]:
     norm = torch.nn.BatchNorm1d(FEATURES, affine=affine).to(torch.from_numpy(x).dtype)
     if affine:
         with torch.no_grad():

@@ -7,11 +7,11 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 import torch
-from cases import build
-from graphs import make
 
 import sar
 import sar.function as fn
+from cases import build
+from graphs import make
 from sar import _network
 
 
@@ -109,8 +109,9 @@ def test_bad_columns(graph: sar.GraphShardManager) -> None:
     refused(graph, ValueError, r"edata\['w'\] has shape \(3,\), but this worker has 400 in-edges", None, torch.ones(3))
     refused(graph, TypeError, r"srcdata\['h'\] is torch.int64.*float32 or float64", torch.ones(N, 2).long())
     refused(graph, TypeError, r"srcdata\['h'\] is torch.float16", torch.ones(N, 2).half())
-    refused(graph, TypeError, r"srcdata\['h'\] is torch.float32 and edata\['w'\] is torch.float64", None, torch.ones(E).double())
-    refused(graph, ValueError, r"\(61, 3, 4\).*\(400, 3\).*give it as \(400, 3, 1\)", torch.ones(N, 3, 4), torch.ones(E, 3))
+    double, per_head = torch.ones(E).double(), torch.ones(E, 3)
+    refused(graph, TypeError, r"srcdata\['h'\] is torch.float32 and edata\['w'\] is torch.float64", None, double)
+    refused(graph, ValueError, r"\(61, 3, 4\).*\(400, 3\).*as \(400, 3, 1\)", torch.ones(N, 3, 4), per_head)
     refused(graph, TypeError, "must be a torch tensor, not list", [1.0] * N)
     refused(graph, TypeError, "is on meta.*CPU", torch.ones(N, 2, device="meta"))
     refused(graph, KeyError, r"no srcdata\['x'\]; there are: h", message=fn.copy_u("x", "m"))
@@ -121,7 +122,8 @@ def test_bad_columns(graph: sar.GraphShardManager) -> None:
 
 def test_functions_that_do_not_run(graph: sar.GraphShardManager) -> None:
     supported = "copy_u and u_mul_e with the reducers sum and mean"
-    for message in (lambda edges: {"m": edges.src["h"]}, fn.CopyMessage("copy_e", "h", "m"), fn.BinaryMessage("u_add_v", "h", "h", "m")):
+    copy_e, u_add_v = fn.CopyMessage("copy_e", "h", "m"), fn.BinaryMessage("u_add_v", "h", "h", "m")
+    for message in (lambda edges: {"m": edges.src["h"]}, copy_e, u_add_v):
         refused(graph, NotImplementedError, supported, message=message)
     refused(graph, NotImplementedError, supported + ".*not the reducer max", reduce=fn.Reduce("max", "m", "out"))
     refused(graph, NotImplementedError, "reducer.*<lambda>", reduce=lambda nodes: {})
@@ -184,7 +186,8 @@ def test_the_window(graph: sar.GraphShardManager) -> None:
 
 def test_features_by_suffix() -> None:
     kinds = torch.tensor([0, 1, 1, 0], dtype=torch.int32)
-    features = {"paper/feat": torch.ones(2, 3), "author/name": torch.arange(2), "paper/x_name": torch.zeros(2), "_TYPE": kinds}
+    features = {"paper/feat": torch.ones(2, 3), "author/name": torch.arange(2), "paper/x_name": torch.zeros(2)}
+    features["_TYPE"] = kinds
     find = sar.suffix_key_lookup
     assert find(features, "feat") is features["paper/feat"]
     assert find(features, "name") is features["author/name"]  # the exact name before one that ends so
@@ -203,7 +206,6 @@ def test_features_by_suffix() -> None:
 
 def test_functions_named_like_modules() -> None:
     import sar.logging_setup
-
     from sar.logging_setup import logger, logging_setup
 
     assert sar.logging_setup is logging_setup and sar.logger is logger

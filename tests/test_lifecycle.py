@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from lifecycle import HERE, Group
 
 import sar
+from lifecycle import HERE, Group
 from sar._network import free_port
 
 WORLD = 3
@@ -56,7 +56,8 @@ def test_a_killed_worker(slow_group: Group, phase: str, transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_stopped_worker(transport: str) -> None:
-    group = Group("lost", WORLD, transport, SAR_TEST_PHASE="forward", SAR_TEST_SIGNAL="SIGSTOP", SAR_LIVENESS_TIMEOUT="3")
+    asked = {"SAR_TEST_PHASE": "forward", "SAR_TEST_SIGNAL": "SIGSTOP", "SAR_LIVENESS_TIMEOUT": "3"}
+    group = Group("lost", WORLD, transport, **asked)
     began = time.monotonic()
     reports = group.wait(besides=(1,))
     for report in survivors(reports):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from cases import make_layer
 from conftest import Workers
 from graphs import Graph, close, make
@@ -15,6 +16,7 @@ dgl = pytest.importorskip("dgl")
 
 IN = 7
 SQUARE = {"in_feats": IN, "out_feats": 5}
+NORMS = ("none", "both", "left", "right")
 ZERO = {"allow_zero_in_degree": True}
 
 # name: (layer, its arguments, shape of the edge weights after the first dimension, or None)
@@ -24,10 +26,10 @@ LAYERS: dict[str, tuple[str, dict[str, Any], tuple[int, ...] | None]] = {
     "sage_mean_weights": ("SAGEConv", {**SQUARE, "aggregator_type": "mean"}, ()),
     "sage_gcn": ("SAGEConv", {**SQUARE, "aggregator_type": "gcn"}, None),
     "sage_gcn_weights": ("SAGEConv", {**SQUARE, "aggregator_type": "gcn"}, (1,)),
-    **{f"graph_{norm}": ("GraphConv", {**SQUARE, **ZERO, "norm": norm}, None) for norm in ("none", "both", "left", "right")},
+    **{f"graph_{norm}": ("GraphConv", {**SQUARE, **ZERO, "norm": norm}, None) for norm in NORMS},
     **{
         f"graph_{norm}_weights": ("GraphConv", {"in_feats": IN, "out_feats": 9, **ZERO, "norm": norm}, ())
-        for norm in ("none", "both", "left", "right")
+        for norm in NORMS
     },
     "gin_sum": ("GINConv", {"aggregator_type": "sum", "apply_func": (IN, 4), "learn_eps": True}, None),
     "gin_mean": ("GINConv", {"aggregator_type": "mean", "apply_func": (IN, 4)}, None),

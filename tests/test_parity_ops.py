@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from conftest import Workers
 from graphs import KINDS, Graph, close, make
 

@@ -201,8 +201,8 @@ BLOCK_ROWS = 256
 def _own_moments(x: Tensor) -> Tuple[Tensor, Tensor]:
     """Mean and sum of squared deviations of own rows, float64 ``[f]``; zeros where there are no rows.
 
-    torch's kernel for batch norm is the fastest there is, but it adds up all rows in single precision; so it gets blocks
-    that fit the cache, over which its error is small, and the blocks are merged in double precision.
+    torch's kernel for batch norm is the fastest there is, but it adds up all rows in single precision; so it gets
+    blocks that fit the cache, over which its error is small, and the blocks are merged in double precision.
     """
     if x.shape[0] == 0:
         zeros = torch.zeros(x.shape[1], dtype=torch.float64)
