@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 
 import psutil
+
 from sar._network import free_port
 
 ROWS, WIDTH, EDGES, EPOCHS = 4000, 256, 60000, 5
@@ -48,7 +50,7 @@ class Proxy:
         self.bytes = 0
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -81,10 +83,8 @@ class Proxy:
             pass
         finally:
             for end in (a, b):
-                try:
+                with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
 
 def test_wire_carries_boundary_rows_and_little_else() -> None:
