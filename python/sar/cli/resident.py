@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def resident() -> dict[str, int]:
-    """Bytes: ``now`` and ``peak`` resident, shared memory included; ``shared``, the part of now that is that."""
-    names = {"VmRSS": "now", "VmHWM": "peak", "RssShmem": "shared"}
+    """Bytes: ``now`` and ``peak`` resident, shared memory included; of now, ``shared`` memory and mapped ``files``."""
+    names = {"VmRSS": "now", "VmHWM": "peak", "RssShmem": "shared", "RssFile": "files"}
     found = {}
     with open("/proc/self/status", encoding="ascii") as file:
         for line in file:
