@@ -50,7 +50,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		if scatter {
 			kernel.SpMMScatter(a.Pool, out, x, a.Width, rel.ColPtr.Data, rel.Row.Data, rel.ColEdge.Data, begin, begin+int32(n), a.W, a.Heads)
 		} else {
-			kernel.SpMMWindow(a.Pool, out, x, a.Width, csr, cursor.Data, begin, begin+int32(n), a.W, a.Heads, false)
+			kernel.SpMMWindow(a.Pool, out, x, a.Width, inSequence(csr), cursor.Data, begin, begin+int32(n), a.W, a.Heads, false)
 		}
 		return nil
 	}
@@ -74,6 +74,8 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	defer scale.Free()
 	inv := asFloat[T](scale, rel.NumDst)
 	csc := kernel.CSR{Ptr: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
+	own := csc
+	own.Ptr, own.Order = csc.Ptr[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before: rel.ColsBefore.Data}
 	m := &Movement{
 		Op: op, Home: true, RowBytes: a.RowBytes(),
 		Send: haloRows(rel), Recv: sendRows(rel),
@@ -84,7 +86,7 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		},
 		Local: func() error {
 			if gradU != nil {
-				kernel.SpMMRows(a.Pool, gradU, gradOut, a.Width, csc, a.W, a.Heads, inv, 0, rel.NumSrc)
+				kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, inv)
 			}
 			return nil
 		},
@@ -113,17 +115,17 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 		return err
 	}
 	defer cursor.Free()
-	sddmm := func(x []T, begin, end int32) error {
+	sddmm := func(x []T, csr kernel.CSR, begin, end int32) error {
 		if gradE != nil {
 			kernel.SDDMMWindow(a.Pool, gradE, a.Heads, x, gradOut, a.Width, csr, cursor.Data, begin, end)
 		}
 		return nil
 	}
 	m := a.pull(op, 0, u)
-	m.Local = func() error { return sddmm(u, 0, int32(rel.NumSrc)) }
+	m.Local = func() error { return sddmm(u, csr, 0, int32(rel.NumSrc)) }
 	m.Consume = func(r, first, n int, src []byte) error {
 		begin := rel.Halo[r].Begin + int32(first)
-		return sddmm(view[T](src), begin, begin+int32(n))
+		return sddmm(view[T](src), inSequence(csr), begin, begin+int32(n))
 	}
 	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.Mean {
 		return err
@@ -146,7 +148,18 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 }
 
 func (a *Aggregate[T]) csr() kernel.CSR {
-	return kernel.CSR{Ptr: a.Rel.RowPtr.Data, Col: a.Rel.Col.Data, Edge: a.Rel.RowEdge.Data}
+	rel := a.Rel
+	return kernel.CSR{
+		Ptr: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data,
+		Order: kernel.Order{Rows: rel.Order.Data, Before: rel.RowsBefore.Data},
+	}
+}
+
+// inSequence is the matrix for windows of boundary rows: those are few and in
+// the cache, so that own rows are best met in sequence.
+func inSequence(a kernel.CSR) kernel.CSR {
+	a.Order = kernel.Order{}
+	return a
 }
 
 // RowBytes is the size of one row on the wire.

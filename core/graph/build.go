@@ -21,9 +21,10 @@ type BuildOptions struct {
 //	pass 1: in-edges per row and per column; which halo nodes a relation reads
 //	pass 2: rows of each column, in the order of src
 //	transpose into CSR (columns ascend), transpose back into CSC (rows ascend)
+//	order rows for locality
 //
 // The passes fill the arrays in place. Beside the structure (8 bytes an edge,
-// 8 a row and a column) building takes 4 bytes per local node, 4 per relation
+// 8 a row and a column, 20 a row that has an order) building takes 4 bytes per local node, 4 per relation
 // and local node of its source type, and cursors of at most 4 bytes an edge.
 //
 // src belongs to the caller and must stay usable until the relations are freed
@@ -115,6 +116,9 @@ func fill(loc *locals, from *origin, rels []*Relation) error {
 			return err
 		}
 		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, from.threads); err != nil {
+			return err
+		}
+		if err := r.makeOrder(); err != nil {
 			return err
 		}
 	}

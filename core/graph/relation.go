@@ -29,6 +29,12 @@ type Relation struct {
 	ColPtr mem.Array[int64]
 	Row    mem.Array[int32]
 
+	// Order is the order in which a product had best compute own rows, and the
+	// transposed product own columns (see Locality); empty: as they are. Before
+	// a place lie RowsBefore slots of rows and ColsBefore slots of columns.
+	Order                  mem.Array[int32]
+	RowsBefore, ColsBefore mem.Array[int64]
+
 	// Position of the edge of a slot among the worker's edges of this type in
 	// ascending id: the order in which users see edge tensors. Made on demand.
 	RowEdge, ColEdge mem.Array[int32]
@@ -85,7 +91,8 @@ func (r *Relation) InDegrees(out []int64) {
 // Bytes is what the relation holds off the Go heap, in whole pages.
 func (r *Relation) Bytes() int64 {
 	n := r.RowPtr.Bytes() + r.Col.Bytes() + r.ColPtr.Bytes() + r.Row.Bytes() +
-		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.OutDegree.Bytes()
+		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.OutDegree.Bytes() +
+		r.Order.Bytes() + r.RowsBefore.Bytes() + r.ColsBefore.Bytes()
 	for i := range r.Halo {
 		n += r.Halo[i].Rows.Bytes()
 	}
@@ -105,6 +112,9 @@ func (r *Relation) Free() {
 	r.RowEdge.Free()
 	r.ColEdge.Free()
 	r.OutDegree.Free()
+	r.Order.Free()
+	r.RowsBefore.Free()
+	r.ColsBefore.Free()
 	for i := range r.Halo {
 		r.Halo[i].Rows.Free()
 	}

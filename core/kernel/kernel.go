@@ -32,13 +32,30 @@ func ChooseSIMD(name string) (string, error) { return vec.Choose(name) }
 // reads column Col[k], and Edge[k] is the row of slot k in arrays of edge
 // values (nil: k itself). Columns ascend in each row; they may repeat.
 type CSR struct {
-	Ptr  []int64
-	Col  []int32
-	Edge []int32
+	Ptr   []int64
+	Col   []int32
+	Edge  []int32
+	Order Order
+}
+
+// Order is the order in which kernels compute the rows of a matrix. It changes
+// no bit of a result, only the time: rows that read the same source rows are
+// best computed one after the other, while those are still in the cache.
+type Order struct {
+	Rows   []int32 // the row at each place, every row once; nil: as they are
+	Before []int64 // [n+1] slots of the rows at the places before this one
 }
 
 // Rows is the number of rows.
 func (a CSR) Rows() int { return max(0, len(a.Ptr)-1) }
+
+// row is the row at a place of the order.
+func (a *CSR) row(place int) int {
+	if a.Order.Rows == nil {
+		return place
+	}
+	return int(a.Order.Rows[place])
+}
 
 // as views a slice of a named float type as its underlying type, which the
 // tables of vec are made for.
@@ -73,6 +90,10 @@ func checkProduct(width, heads int, a CSR, lenW int, hasW bool) {
 		slots = int(a.Ptr[n])
 	}
 	need("columns", len(a.Col), slots)
+	if a.Order.Rows != nil {
+		need("order", len(a.Order.Rows), a.Rows())
+		need("slots before", len(a.Order.Before), len(a.Ptr))
+	}
 	if a.Edge != nil {
 		need("edge numbers", len(a.Edge), slots)
 	} else if hasW {

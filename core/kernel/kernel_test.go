@@ -341,13 +341,13 @@ func TestThreads(t *testing.T) {
 
 func TestHubIsDivided(t *testing.T) {
 	ptr := []int64{0, 10, 1_000_010, 1_000_020, 1_000_020}
-	rows, hubs := plan(ptr, 0, 4, 256, 4, 4)
+	rows, hubs := plan(&CSR{Ptr: ptr}, 0, 4, 256, 4, 4)
 	if len(hubs) < 4 {
 		t.Fatalf("a row of a million slots makes %d parts", len(hubs))
 	}
 	covered := make([]int, 256)
 	for _, q := range hubs {
-		if q.r0 != 1 || q.r1 != 2 {
+		if q.p0 != 1 || q.p1 != 2 {
 			t.Fatalf("hub part %+v is not of row 1", q)
 		}
 		for c := q.c0; c < q.c1; c++ {
@@ -361,7 +361,7 @@ func TestHubIsDivided(t *testing.T) {
 	}
 	seen := make([]int, 4)
 	for _, q := range rows {
-		for i := q.r0; i < q.r1; i++ {
+		for i := q.p0; i < q.p1; i++ {
 			seen[i]++
 		}
 	}
@@ -386,10 +386,10 @@ func TestPlanCovers(t *testing.T) {
 		}
 		r0 := rng.IntN(n)
 		r1 := r0 + rng.IntN(n-r0+1)
-		rows, hubs := plan(ptr, r0, r1, width, 4, 1+rng.IntN(8))
+		rows, hubs := plan(&CSR{Ptr: ptr}, r0, r1, width, 4, 1+rng.IntN(8))
 		seen := make([]int, n)
 		for _, q := range append(rows, hubs...) {
-			for i := q.r0; i < q.r1; i++ {
+			for i := q.p0; i < q.p1; i++ {
 				seen[i] += q.c1 - q.c0
 			}
 		}

@@ -2,9 +2,10 @@ package kernel
 
 import "sort"
 
-// part is the work of one task: rows [r0, r1), columns [c0, c1) of the width.
+// part is the work of one task: the rows at places [p0, p1) of the order of the
+// matrix, columns [c0, c1) of the width.
 type part struct {
-	r0, r1 int
+	p0, p1 int
 	c0, c1 int
 }
 
@@ -18,31 +19,41 @@ const (
 	slotCost, rowCost = 16, 32
 	// lineBytes is the unit in which a hub row's width is divided.
 	lineBytes = 64
+	// ordered is the tasks in one where rows have an order that keeps source
+	// rows in the cache of a core: a thread should then stay with them.
+	ordered = 16
 )
 
-// plan cuts rows [r0, r1) into parts of about equal work, by slots, not rows.
-// A hub row, one that has more than its share of slots, is divided by columns
-// of the width: all its parts read the same slots, each a few cache lines of
-// every source row. That leaves the order of every sum as it is, which a cut
-// by slots would not. The first return value is the parts of whole rows, the
-// second those of hub rows, which the first passes over. One thread gets parts
-// too: between them the pool lets another caller compute.
-func plan(ptr []int64, r0, r1, width, itemBytes, threads int) (rows, hubs []part) {
-	if r1 <= r0 {
+// plan cuts the rows at places [p0, p1) into parts of about equal work, by
+// slots, not rows. A hub row, one that has more than its share of slots, is
+// divided by columns of the width: all its parts read the same slots, each a few
+// cache lines of every source row. That leaves the order of every sum as it is,
+// which a cut by slots would not. The first return value is the parts of whole
+// rows, the second those of hub rows, which the first passes over. One thread
+// gets parts too: between them the pool lets another caller compute.
+func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
+	if p1 <= p0 {
 		return nil, nil
 	}
+	before := a.Ptr
+	if a.Order.Rows != nil {
+		before = a.Order.Before
+	}
 	slot := int64(width + slotCost)
-	cost := func(i int) int64 { return (ptr[i]-ptr[r0])*slot + int64(i-r0)*rowCost }
-	total := cost(r1)
+	cost := func(i int) int64 { return (before[i]-before[p0])*slot + int64(i-p0)*rowCost }
+	total := cost(p1)
 	share := max(taskWork, total/(1<<14))
+	if a.Order.Rows != nil {
+		share = max(share, min(ordered*taskWork, total/int64(16*max(1, threads))))
+	}
 	hub := max(4*share, total/int64(8*max(1, threads)))
 	divide := threads > 1 && width*itemBytes > lineBytes
-	from := r0
-	for at := share; from < r1; at += share {
-		// to is the first row at which the work so far reaches at, or the end.
-		to := from + sort.Search(r1-from, func(i int) bool { return cost(from+i) >= at })
-		if to > r0 && to > from && cost(to)-cost(to-1) > hub && divide {
-			// Row to-1 spans this mark because it is long.
+	from := p0
+	for at := share; from < p1; at += share {
+		// to is the first place at which the work so far reaches at, or the end.
+		to := from + sort.Search(p1-from, func(i int) bool { return cost(from+i) >= at })
+		if to > p0 && to > from && cost(to)-cost(to-1) > hub && divide {
+			// The row at to-1 spans this mark because it is long.
 			if to-1 > from {
 				rows = append(rows, part{from, to - 1, 0, width})
 			}
@@ -52,15 +63,16 @@ func plan(ptr []int64, r0, r1, width, itemBytes, threads int) (rows, hubs []part
 			rows = append(rows, part{from, to, 0, width})
 			from = to
 		}
-		if from < r1 {
+		if from < p1 {
 			at = max(at, cost(from))
 		}
 	}
 	return rows, hubs
 }
 
-// splitWidth divides one row into at most pieces parts of whole cache lines.
-func splitWidth(row, width, itemBytes int, pieces int64) []part {
+// splitWidth divides the row at a place into at most pieces parts of whole
+// cache lines.
+func splitWidth(place, width, itemBytes int, pieces int64) []part {
 	perLine := lineBytes / itemBytes
 	lines := (width + perLine - 1) / perLine
 	n := int(min(pieces, int64(lines)))
@@ -68,36 +80,37 @@ func splitWidth(row, width, itemBytes int, pieces int64) []part {
 	for i := range n {
 		c0, c1 := lines*i/n*perLine, min(width, lines*(i+1)/n*perLine)
 		if c0 < c1 {
-			out = append(out, part{row, row + 1, c0, c1})
+			out = append(out, part{place, place + 1, c0, c1})
 		}
 	}
 	return out
 }
 
-// slotPart is rows [r0, r1); where cut is set it is one row, and of it only
-// the slots [k0, k1).
+// slotPart is the rows at places [p0, p1); where cut is set it is one row, and
+// of it only the slots [k0, k1).
 type slotPart struct {
-	r0, r1 int
+	p0, p1 int
 	cut    bool
 	k0, k1 int64
 }
 
 // planSlots is plan for kernels that make one result a slot: there, a hub row
 // may be cut between any two slots.
-func planSlots(ptr []int64, width, threads int) []slotPart {
-	rows, hubs := plan(ptr, 0, max(0, len(ptr)-1), width, lineBytes, threads)
+func planSlots(a *CSR, width, threads int) []slotPart {
+	rows, hubs := plan(a, 0, a.Rows(), width, lineBytes, threads)
 	var out []slotPart
 	for i, q := range hubs {
-		if i > 0 && hubs[i-1].r0 == q.r0 {
+		if i > 0 && hubs[i-1].p0 == q.p0 {
 			continue // plan divides by columns; here one entry a row is enough
 		}
+		row := a.row(q.p0)
 		step := int64(taskWork/(width+slotCost) + 1)
-		for k := ptr[q.r0]; k < ptr[q.r0+1]; k += step {
-			out = append(out, slotPart{q.r0, q.r1, true, k, min(k+step, ptr[q.r0+1])})
+		for k := a.Ptr[row]; k < a.Ptr[row+1]; k += step {
+			out = append(out, slotPart{q.p0, q.p1, true, k, min(k+step, a.Ptr[row+1])})
 		}
 	}
 	for _, q := range rows {
-		out = append(out, slotPart{r0: q.r0, r1: q.r1})
+		out = append(out, slotPart{p0: q.p0, p1: q.p1})
 	}
 	return out
 }

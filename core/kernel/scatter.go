@@ -13,7 +13,7 @@ import (
 // d], edge nil means k itself, w [E, h] (nil: 1). Threads divide the rows of
 // y. The sums have the bits of SpMMWindow on the same window.
 func SpMMScatter[T Float](p *Pool, y, x []T, width int, ptr []int64, rows, edge []int32, colBegin, colEnd int32, w []T, heads int) {
-	checkProduct(width, heads, CSR{ptr, rows, edge}, len(w), w != nil)
+	checkProduct(width, heads, CSR{Ptr: ptr, Col: rows, Edge: edge}, len(w), w != nil)
 	need("column pointers", len(ptr), int(colEnd)+1)
 	need("x", len(x), int(colEnd-colBegin)*width)
 	s := columns{ptr, rows, edge, colBegin, colEnd}

@@ -39,13 +39,14 @@ type dots[T vec.Float] struct {
 
 func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEnd int32) {
 	ops, ptr := vec.Get[T](), m.a.Ptr
-	parts := planSlots(ptr, m.width, p.Threads())
+	parts := planSlots(&m.a, m.width, p.Threads())
 	whole := cursor == nil
 	p.Run(len(parts), func(t int) {
 		q := parts[t]
 		run := &vec.Gather[T]{Stride: m.width, Base: colBegin}
 		buf := make([]T, coefBlock)
-		for i := q.r0; i < q.r1; i++ {
+		for place := q.p0; place < q.p1; place++ {
+			i := m.a.row(place)
 			k0, k1 := ptr[i], ptr[i+1]
 			if !whole {
 				k0 = cursor[i]
@@ -64,7 +65,8 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 	if !whole {
 		for _, q := range parts {
 			if q.cut {
-				cursor[q.r0] = runEnd(m.a.Col, cursor[q.r0], ptr[q.r0+1], colEnd)
+				i := m.a.row(q.p0)
+				cursor[i] = runEnd(m.a.Col, cursor[i], ptr[i+1], colEnd)
 			}
 		}
 	}

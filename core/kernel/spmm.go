@@ -17,29 +17,34 @@ func SpMM[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale 
 	SpMMRows(p, y, x, width, a, w, heads, scale, 0, a.Rows())
 }
 
-// SpMMRows is rows [r0, r1) of SpMM; y [r1-r0, h, d].
+// SpMMRows is rows [r0, r1) of SpMM; y [r1-r0, h, d]. An order counts only where
+// they are all rows.
 func SpMMRows[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T, r0, r1 int) {
 	checkProduct(width, heads, a, len(w), w != nil)
 	need("y", len(y), (r1-r0)*width)
+	if r0 != 0 || r1 != a.Rows() {
+		a.Order = Order{}
+	}
 	if is32[T]() {
 		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
 		m.scale = as[float32](scale)
-		spmmRows(p, as[float32](y), m, a.Ptr, r0, r1)
+		spmmRows(p, as[float32](y), m, a, r0, r1)
 	} else {
 		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
 		m.scale = as[float64](scale)
-		spmmRows(p, as[float64](y), m, a.Ptr, r0, r1)
+		spmmRows(p, as[float64](y), m, a, r0, r1)
 	}
 }
 
-func spmmRows[T vec.Float](p *Pool, y []T, m product[T], ptr []int64, r0, r1 int) {
-	rows, hubs := plan(ptr, r0, r1, m.width, sizeof[T](), p.Threads())
+func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
+	rows, hubs := plan(&a, r0, r1, m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
 		m.start(q)
-		for i := q.r0; i < q.r1; i++ {
-			m.row(y[(i-r0)*m.width:(i-r0+1)*m.width], ptr[i], ptr[i+1], true)
+		for place := q.p0; place < q.p1; place++ {
+			i := a.row(place)
+			m.row(y[(i-r0)*m.width:(i-r0+1)*m.width], a.Ptr[i], a.Ptr[i+1], true)
 		}
 	})
 }
@@ -70,12 +75,13 @@ func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, co
 }
 
 func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64, colEnd int32, first bool) {
-	rows, hubs := plan(a.Ptr, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
+	rows, hubs := plan(&a, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
 		m.start(q)
-		for i := q.r0; i < q.r1; i++ {
+		for place := q.p0; place < q.p1; place++ {
+			i := a.row(place)
 			k0 := cursor[i]
 			k1 := runEnd(a.Col, k0, a.Ptr[i+1], colEnd)
 			if k0 == k1 && !first {
@@ -89,7 +95,8 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 	})
 	// The parts of a hub row share its cursor, so it moves once they are done.
 	for _, q := range hubs {
-		cursor[q.r0] = runEnd(a.Col, cursor[q.r0], a.Ptr[q.r0+1], colEnd)
+		i := a.row(q.p0)
+		cursor[i] = runEnd(a.Col, cursor[i], a.Ptr[i+1], colEnd)
 	}
 }
 

@@ -1,0 +1,175 @@
+package graph
+
+import (
+	"sort"
+
+	"sar/core/mem"
+)
+
+const (
+	// clusterRows is the most rows of a cluster: 1 MB at 256 columns of
+	// float32, which with what else a product touches fits in 2 MiB of L2.
+	clusterRows = 1024
+	// orderLeast is the rows below which there is no order: narrow rows of so
+	// few fit in L2 anyway.
+	orderLeast = 8 * clusterRows
+	// orderSweeps over the rows, orderLooks neighbours of a row: more of either
+	// find hardly better clusters.
+	orderSweeps, orderLooks = 3, 32
+	// orderGain is the share of edges that clusters must hold beyond what runs
+	// of clusterRows rows in sequence hold.
+	orderGain = 0.1
+)
+
+// Locality is an order of the rows of a square matrix in which rows that read
+// the same source rows come one after the other; empty where the matrix is
+// small, or no such order is found. ptr and col are its CSR: n rows; columns
+// from n on, which have no row, come last in a row and count for nothing.
+//
+// A product is bound by bringing source rows into L2, so that this order
+// about halves its time on graphs that have communities and no good order of
+// their own. Rows are clustered by label propagation:
+//
+//	repeat: each row takes the most frequent label of its neighbours whose
+//	        cluster has room
+//
+// and sorted by label. It is sequential, because a row must see the labels that
+// rows before it have just taken; about 15 ns an edge looked at. The order
+// depends on nothing but the matrix. Scratch: 12 bytes a row.
+func Locality(ptr []int64, col []int32) (order mem.Array[int32], err error) {
+	n := len(ptr) - 1
+	if n < orderLeast {
+		return order, nil
+	}
+	scratch, err := mem.Make[int32](mem.Scratch, 3*n)
+	if err != nil {
+		return order, err
+	}
+	defer scratch.Free()
+	c := clusters{ptr, col, scratch.Data[:n], scratch.Data[n : 2*n], scratch.Data[2*n:]}
+	for i := range c.label {
+		c.label[i], c.size[i] = int32(i), 1
+	}
+	for range orderSweeps {
+		for i := range n {
+			c.move(i)
+		}
+	}
+	if !c.worthwhile() {
+		return order, nil
+	}
+	if order, err = mem.Make[int32](mem.Structure, n); err != nil {
+		return order, err
+	}
+	c.sort(order.Data)
+	return order, nil
+}
+
+// clusters is label propagation in progress. size is by label; count, by label
+// too, is 0 between rows.
+type clusters struct {
+	ptr                []int64
+	col                []int32
+	label, size, count []int32
+}
+
+// neighbours is a run of columns of row i and the step at which to look at it.
+func (c *clusters) neighbours(i int) (run []int32, step int) {
+	run = c.col[c.ptr[i]:c.ptr[i+1]]
+	if n := len(c.label); len(run) > 0 && int(run[len(run)-1]) >= n {
+		run = run[:sort.Search(len(run), func(k int) bool { return int(run[k]) >= n })]
+	}
+	return run, 1 + len(run)/orderLooks
+}
+
+// move gives row i its label. On a tie it keeps its own, and otherwise takes
+// the one that is met first.
+func (c *clusters) move(i int) {
+	own := c.label[i]
+	run, step := c.neighbours(i)
+	best, to := int32(0), own
+	for k := 0; k < len(run); k += step {
+		if int(run[k]) == i {
+			continue
+		}
+		l := c.label[run[k]]
+		c.count[l]++
+		if c.count[l] > best && (c.size[l] < clusterRows || l == own) {
+			best, to = c.count[l], l
+		}
+	}
+	if c.count[own] >= max(best, 1) {
+		to = own
+	}
+	for k := 0; k < len(run); k += step {
+		c.count[c.label[run[k]]] = 0
+	}
+	c.size[own]--
+	c.size[to]++
+	c.label[i] = to
+}
+
+// worthwhile tells whether clusters hold more edges than runs of rows.
+func (c *clusters) worthwhile() bool {
+	var edges, held, runs int
+	for i, own := range c.label {
+		run, step := c.neighbours(i)
+		for k := 0; k < len(run); k += step {
+			j := int(run[k])
+			edges++
+			if c.label[j] == own {
+				held++
+			}
+			if j/clusterRows == i/clusterRows {
+				runs++
+			}
+		}
+	}
+	return float64(held-runs) > orderGain*float64(edges)
+}
+
+// sort writes the rows by label, those of one label ascending. Afterwards count
+// is of no use.
+func (c *clusters) sort(order []int32) {
+	next := c.count
+	var at int32
+	for l, n := range c.size {
+		next[l] = at
+		at += n
+	}
+	for i, l := range c.label {
+		order[next[l]] = int32(i)
+		next[l]++
+	}
+}
+
+// SlotsBefore is, for every place of an order, the slots of the rows at the
+// places before it, and at its end all slots. Empty where the order is.
+func SlotsBefore(ptr []int64, order []int32) (before mem.Array[int64], err error) {
+	if len(order) == 0 {
+		return before, nil
+	}
+	if before, err = mem.Make[int64](mem.Structure, len(order)+1); err != nil {
+		return before, err
+	}
+	for place, i := range order {
+		before.Data[place+1] = before.Data[place] + ptr[i+1] - ptr[i]
+	}
+	return before, nil
+}
+
+// makeOrder fills Order, RowsBefore and ColsBefore. Only where own rows are own
+// columns too.
+func (r *Relation) makeOrder() (err error) {
+	if r.SrcType != r.DstType {
+		return nil
+	}
+	if r.Order, err = Locality(r.RowPtr.Data, r.Col.Data); err != nil {
+		return err
+	}
+	if r.RowsBefore, err = SlotsBefore(r.RowPtr.Data, r.Order.Data); err != nil {
+		return err
+	}
+	r.ColsBefore, err = SlotsBefore(r.ColPtr.Data, r.Order.Data)
+	return err
+}
