@@ -654,11 +654,12 @@ def closing(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_an_exception_under_the_launcher(tmp_path: Path) -> None:
     done, seconds = launched(tmp_path, FAILING, 3)
-    assert done.returncode == 1 and seconds < 60
-    assert "rank 1 ended with exit code 1" in closing(done), "the cause is named, not the ranks that were told of it"
-    assert "LookupError: the labels of rank 1 are gone" in closing(done)
+    assert done.returncode == 1 and seconds < 60, done.stderr
+    # the cause is named, not the ranks that were told of it
+    assert "rank 1 ended with exit code 1" in closing(done), done.stderr
+    assert "LookupError: the labels of rank 1 are gone" in closing(done), done.stderr
     for rank in (0, 2):
-        assert f"[{rank}] sar.errors.RemoteError: rank 1 on" in done.stderr
+        assert f"[{rank}] sar.errors.RemoteError: rank 1 on" in done.stderr, done.stderr
 
 
 def test_an_exception_before_the_workers_meet(tmp_path: Path) -> None:
