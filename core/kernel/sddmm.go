@@ -45,8 +45,7 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 		q := parts[t]
 		run := &vec.Gather[T]{Stride: m.width, Base: colBegin}
 		buf := make([]T, coefBlock)
-		for place := q.p0; place < q.p1; place++ {
-			i := m.a.row(place)
+		m.a.eachRow(q.p0, q.p1, func(i int) {
 			k0, k1 := ptr[i], ptr[i+1]
 			if !whole {
 				k0 = cursor[i]
@@ -60,7 +59,7 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 				k0, k1 = max(k0, q.k0), min(k1, q.k1)
 			}
 			m.row(ops, run, buf, i, k0, k1)
-		}
+		})
 	})
 	if !whole {
 		for _, q := range parts {

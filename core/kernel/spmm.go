@@ -42,10 +42,9 @@ func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
 		m.start(q)
-		for place := q.p0; place < q.p1; place++ {
-			i := a.row(place)
+		a.eachRow(q.p0, q.p1, func(i int) {
 			m.row(y[(i-r0)*m.width:(i-r0+1)*m.width], a.Ptr[i], a.Ptr[i+1], true)
-		}
+		})
 	})
 }
 
@@ -80,18 +79,17 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
 		m.start(q)
-		for place := q.p0; place < q.p1; place++ {
-			i := a.row(place)
+		a.eachRow(q.p0, q.p1, func(i int) {
 			k0 := cursor[i]
 			k1 := runEnd(a.Col, k0, a.Ptr[i+1], colEnd)
 			if k0 == k1 && !first {
-				continue
+				return
 			}
 			m.row(y[i*m.width:(i+1)*m.width], k0, k1, first)
 			if t >= len(hubs) {
 				cursor[i] = k1
 			}
-		}
+		})
 	})
 	// The parts of a hub row share its cursor, so it moves once they are done.
 	for _, q := range hubs {
