@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from pathlib import Path
 from typing import Any
 
@@ -229,16 +228,9 @@ def test_bad_files(homogeneous: dict[str, Any], two: Workers, tmp_path: Path) ->
         sar.load_dgl_partition_data(str(wrong / "small.json"), 0)
     for rank, message in enumerate(two.run("wrong_partition", json_file=homogeneous["json"])):
         assert f"partition {1 - rank} was loaded by the worker of rank {rank}" in message
-    three = tmp_path / "three"
-    _copy(Path(homogeneous["json"]), three, {})
-    layout = json.loads((three / "small.json").read_text())
-    layout["num_parts"] = 1
-    layout["node_map"] = {"_N": [[0, 50]]}
-    layout["edge_map"] = {"_N:_E:_N": [[0, 300]]}
-    layout.pop("part-1")
-    (three / "small.json").write_text(json.dumps(layout))
-    for message in two.run("load_message", json_file=str(three / "small.json")):
-        assert "1 partitions, but 2 workers" in message and "partition the graph into 2" in message
+    dgl.distributed.partition_graph(homogeneous["graph"], "whole", 3, str(tmp_path / "whole"), part_method="random")
+    for message in two.run("load_message", json_file=str(tmp_path / "whole" / "whole.json")):
+        assert "3 partitions, but 2 workers" in message and "partition the graph into 2" in message
 
 
 def _copy(json_file: Path, target: Path, changes: dict[str, Any]) -> None:

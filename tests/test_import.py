@@ -1,0 +1,78 @@
+"""Importing the package: quick, and without the libraries it can do without."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import sar
+from cases import build
+from graphs import make
+from sar._partition import PartitionBookMaker, made
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_is_quick() -> None:
+    """At most 100 ms beyond torch; the best of several, because the machine may be busy."""
+    code = "import time, torch; begin = time.perf_counter(); import sar; print(time.perf_counter() - begin)"
+    assert min(float(python(code)) for _ in range(5)) <= 0.1
+
+
+def test_import_loads_no_other_library() -> None:
+    code = "import sys, torch; before = set(sys.modules); import sar; print(sorted(set(sys.modules) - before))"
+    loaded = python(code)
+    for library in ("dgl", "scipy", "networkx", "pymetis", "setuptools"):
+        assert f"'{library}'" not in loaded
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for module in (sar, sar.comm, sar.function):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if callable(thing):
+                assert thing.__doc__ and len(thing.__doc__) > 10, f"{module.__name__}.{name} has no docstring"
+
+
+def test_a_broken_dgl_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where DGL is missing, or is there and cannot be imported, the partition book is SAR's own."""
+    maker = PartitionBookMaker.__new__(PartitionBookMaker)
+    maker._path, maker._part = "nowhere.json", 0
+    maker._ranges = {"_N": [[0, 4], [4, 9]]}, {("_N", "_E", "_N"): [[0, 3], [3, 8]]}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None)
+    assert made(maker).partid2nids(1, "_N").tolist() == [4, 5, 6, 7, 8]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: object())
+    monkeypatch.setitem(sys.modules, "dgl", None)
+    monkeypatch.delitem(sys.modules, "sar.interop.dgl", raising=False)
+    monkeypatch.delattr(sar.interop, "dgl", raising=False) if hasattr(sar, "interop") else None
+    assert made(maker).nid2partid(torch.tensor([3, 4])).tolist() == [0, 1]
+
+
+def test_a_graph_is_freed_with_its_last_user() -> None:
+    """The engine's memory goes with the graph object, not with the session."""
+    import gc
+
+    from sar._network import free_port
+
+    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=free_port())
+    try:
+        before = sar.memory_stats()["structure"]["live"]
+        graph = build(make("random", 1).part(0))
+        slice_of_it = graph["_E"]
+        del graph
+        gc.collect()
+        assert sar.memory_stats()["structure"]["live"] > before
+        slice_of_it.in_degrees()
+        del slice_of_it
+        gc.collect()
+        assert sar.memory_stats()["structure"]["live"] == before
+    finally:
+        sar.comm.shutdown()
