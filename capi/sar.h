@@ -217,6 +217,14 @@ sar_status sar_aggregate_backward(sar_handle graph, const sar_aggregate *what, c
 /* ---- kernels on their own, without a session ---------------------------- */
 /* y[i, :] = sum over k in [indptr[i], indptr[i+1]) of w[k] * x[indices[k], :]. indptr int64 [n + 1], indices int32, w float [nnz] or [nnz, h] or NULL. */
 sar_status sar_kernel_spmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *w, const DLTensor *x, DLTensor *y);
+/* A matrix that is multiplied many times: checked and copied once, and put into an order in which its products are faster
+ * where it is square and has one. indptr int64 [n + 1], indices int32 [nnz], below num_cols. 4 bytes an entry and 8 a row,
+ * 20 a row with an order, until it is freed. */
+sar_status sar_matrix_create(const DLTensor *indptr, const DLTensor *indices, int64_t num_cols, sar_handle *matrix);
+/* The product of sar_kernel_spmm, the same to the bit. x has num_cols rows; w is in the order of indices. */
+sar_status sar_matrix_spmm(sar_handle matrix, const DLTensor *w, const DLTensor *x, DLTensor *y);
+/* Waits for products in progress. */
+sar_status sar_matrix_free(sar_handle matrix);
 /* out[k, h] = sum over d of x[indices[k], h, d] * g[i, h, d] for slot k of row i. */
 sar_status sar_kernel_sddmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *x, const DLTensor *g, DLTensor *out);
 

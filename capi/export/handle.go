@@ -19,10 +19,11 @@ const (
 	kindPartition
 	kindDataset
 	kindGraph
+	kindMatrix
 	numKinds
 )
 
-var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph"}
+var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix"}
 
 func (k kind) String() string {
 	if k > 0 && k < numKinds {

@@ -14,29 +14,36 @@ import (
 //export sar_kernel_spmm
 func sar_kernel_spmm(indptr, indices, w, x *C.sar_const_tensor, y *C.DLTensor) C.sar_status {
 	return guard("sar_kernel_spmm", func(*call) error {
-		xv, err := view("x", x)
-		if err != nil {
-			return err
-		}
-		switch xv.dtype {
-		case float32Type:
-			return spmm[float32](xv, indptr, indices, w, y)
-		case float64Type:
-			return spmm[float64](xv, indptr, indices, w, y)
-		}
-		return notFloat(xv)
+		return product(x, w, y, func(_ tensor, rows int) (kernel.CSR, error) {
+			return sparse(indptr, indices, rows, "x has %d rows")
+		})
 	})
 }
 
-func spmm[T kernel.Float](x tensor, indptr, indices, w *C.sar_const_tensor, y *C.DLTensor) error {
-	sources, width, err := x.rows()
+// product is y = A·x, where matrix gives the A that fits the rows of x.
+func product(x, w *C.sar_const_tensor, y *C.DLTensor, matrix func(x tensor, rows int) (kernel.CSR, error)) error {
+	xv, err := view("x", x)
 	if err != nil {
 		return err
 	}
-	csr, err := sparse(indptr, indices, sources)
+	if xv.dtype != float32Type && xv.dtype != float64Type {
+		return notFloat(xv)
+	}
+	rows, width, err := xv.rows()
 	if err != nil {
 		return err
 	}
+	csr, err := matrix(xv, rows)
+	if err != nil {
+		return err
+	}
+	if xv.dtype == float32Type {
+		return spmm[float32](xv, width, csr, w, y)
+	}
+	return spmm[float64](xv, width, csr, w, y)
+}
+
+func spmm[T kernel.Float](x tensor, width int, csr kernel.CSR, w *C.sar_const_tensor, y *C.DLTensor) error {
 	out, err := sameType("y", constant(y), x)
 	if err != nil {
 		return err
@@ -84,7 +91,7 @@ func sddmm[T kernel.Float](x tensor, indptr, indices, g *C.sar_const_tensor, out
 	if err != nil {
 		return err
 	}
-	csr, err := sparse(indptr, indices, sources)
+	csr, err := sparse(indptr, indices, sources, "x has %d rows")
 	if err != nil {
 		return err
 	}
@@ -140,9 +147,10 @@ func headsOf(v tensor, slots, width int, x tensor) (int, error) {
 	return heads, nil
 }
 
-// sparse reads a CSR matrix with the given number of columns. Kernels trust
-// the structure, so all of it is checked here; that reads it once.
-func sparse(indptr, indices *C.sar_const_tensor, columns int) (kernel.CSR, error) {
+// sparse reads a CSR matrix with the given number of columns, which bound says
+// to the user. Kernels trust the structure, so all of it is checked here; that
+// reads it once.
+func sparse(indptr, indices *C.sar_const_tensor, columns int, bound string) (kernel.CSR, error) {
 	ptr, err := vector[int64]("indptr", indptr, int64Type)
 	if err != nil {
 		return kernel.CSR{}, err
@@ -160,7 +168,7 @@ func sparse(indptr, indices *C.sar_const_tensor, columns int) (kernel.CSR, error
 		}
 	}
 	if i := outside(col, columns); i >= 0 {
-		return kernel.CSR{}, invalid("indices[%d] is %d: x has %d rows", i, col[i], columns)
+		return kernel.CSR{}, invalid("indices[%d] is %d: "+bound, i, col[i], columns)
 	}
 	return kernel.CSR{Ptr: ptr, Col: col}, nil
 }

@@ -107,5 +107,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_aggregate_forward": (_status, _handle, _address, _tensor, _tensor, _tensor, _to_u32),
     "sar_aggregate_backward": (_status, _handle, _address, _tensor, _tensor, _tensor, _tensor, _tensor),
     "sar_kernel_spmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
+    "sar_matrix_create": (_status, _tensor, _tensor, _i64, _to_handle),
+    "sar_matrix_spmm": (_status, _handle, _tensor, _tensor, _tensor),
+    "sar_matrix_free": (_status, _handle),
     "sar_kernel_sddmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
 }

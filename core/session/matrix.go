@@ -1,0 +1,57 @@
+package session
+
+import (
+	"sar/core/graph"
+	"sar/core/kernel"
+	"sar/core/mem"
+)
+
+// Matrix is a sparse matrix that is used many times: a copy of its CSR, with
+// an order of rows where it is square and has one (see graph.Locality). It belongs
+// to no session.
+type Matrix struct {
+	Cols   int
+	ptr    mem.Array[int64]
+	col    mem.Array[int32]
+	order  mem.Array[int32]
+	before mem.Array[int64]
+}
+
+// NewMatrix copies a matrix whose structure was checked.
+func NewMatrix(a kernel.CSR, cols int) (m *Matrix, err error) {
+	m = &Matrix{Cols: cols}
+	defer func() {
+		if err != nil {
+			m.Free()
+		}
+	}()
+	if m.ptr, err = mem.Make[int64](mem.Structure, len(a.Ptr)); err != nil {
+		return m, err
+	}
+	if m.col, err = mem.Make[int32](mem.Structure, len(a.Col)); err != nil {
+		return m, err
+	}
+	copy(m.ptr.Data, a.Ptr)
+	copy(m.col.Data, a.Col)
+	if a.Rows() != cols {
+		return m, nil
+	}
+	if m.order, err = graph.Locality(m.ptr.Data, m.col.Data); err != nil {
+		return m, err
+	}
+	m.before, err = graph.SlotsBefore(m.ptr.Data, m.order.Data)
+	return m, err
+}
+
+// CSR is the matrix as kernels take it, until Free.
+func (m *Matrix) CSR() kernel.CSR {
+	return kernel.CSR{Ptr: m.ptr.Data, Col: m.col.Data, Order: kernel.Order{Rows: m.order.Data, Before: m.before.Data}}
+}
+
+// Free releases the matrix. It may be called again.
+func (m *Matrix) Free() {
+	m.ptr.Free()
+	m.col.Free()
+	m.order.Free()
+	m.before.Free()
+}
