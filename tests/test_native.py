@@ -91,6 +91,82 @@ def test_bad_tensors(args: tuple[object, ...], kind: type[Exception], says: str)
         spmm(*args)
 
 
+class Matrix:
+    """A prepared matrix."""
+
+    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, columns: int) -> None:
+        self.handle = ct.c_uint64()
+        _native.call("sar_matrix_create", ref(indptr), ref(indices), columns, ct.byref(self.handle))
+
+    def spmm(self, w: object, x: object, y: object) -> None:
+        _native.call("sar_matrix_spmm", self.handle, *(None if t is None else ref(t) for t in (w, x, y)))
+
+    def free(self) -> None:
+        _native.call("sar_matrix_free", self.handle)
+
+
+def structure() -> int:
+    """Bytes of structure that the engine holds."""
+    return int(_native.json_call("sar_memory_stats")["structure"]["live"])
+
+
+def test_prepared_matrix_keeps_nothing_of_the_caller() -> None:
+    before = structure()
+    indptr, indices = INDPTR.clone(), INDICES.clone()
+    matrix = Matrix(indptr, indices, 5)
+    assert structure() > before
+    indptr.zero_()
+    indices.fill_(-1)
+    for dtype in (torch.float32, torch.float64):
+        for w in (None, torch.randn(3, 2, dtype=dtype)):
+            x, y, want = torch.randn(5, 4, dtype=dtype), torch.empty(3, 4, dtype=dtype), torch.empty(3, 4, dtype=dtype)
+            matrix.spmm(w, x, y)
+            spmm(INDPTR, INDICES, w, x, want)
+            assert torch.equal(y, want)
+    matrix.free()
+    assert structure() == before
+    with pytest.raises(RuntimeError, match="matrix is closed"):
+        matrix.spmm(None, X, Y)
+    with pytest.raises(RuntimeError, match="matrix is closed"):
+        matrix.free()
+
+
+def test_prepared_matrix_with_an_order_has_the_same_bits() -> None:
+    blocks, size, degree = 20, 500, 12
+    nodes = blocks * size
+    random = np.random.default_rng(5)
+    names = random.permutation(nodes)
+    columns = names // size * size + random.integers(0, size, (degree, nodes))  # of rows in the order of names
+    indices = np.empty((nodes, degree), np.int32)
+    indices[np.arange(nodes)] = np.sort(np.argsort(names)[columns], axis=0).T
+    indptr = torch.arange(0, nodes * degree + 1, degree)
+    before = structure()
+    matrix = Matrix(indptr, torch.from_numpy(indices.ravel()), nodes)
+    assert structure() - before > 4 * nodes * degree + 20 * nodes  # there is an order
+    x, w = torch.randn(nodes, 47), torch.randn(nodes * degree)
+    for weights in (None, w):
+        y, want = torch.full_like(x, torch.nan), torch.empty_like(x)
+        matrix.spmm(weights, x, y)
+        spmm(indptr, torch.from_numpy(indices.ravel()), weights, x, want)
+        assert torch.equal(y, want)
+    matrix.free()
+
+
+def test_bad_prepared_matrices() -> None:
+    with pytest.raises(ValueError, match=r"indices\[1\] is 4: the matrix has 4 columns"):
+        Matrix(INDPTR, INDICES, 4)
+    with pytest.raises(ValueError, match="num_cols is -1"):
+        Matrix(INDPTR, INDICES, -1)
+    matrix = Matrix(INDPTR, INDICES, 5)
+    with pytest.raises(ValueError, match=r"x has shape \[6, 4\]: a matrix of 5 columns"):
+        matrix.spmm(None, torch.ones(6, 4), Y)
+    with pytest.raises(TypeError, match="tensor x is int32"):
+        matrix.spmm(None, X.int(), Y)
+    with pytest.raises(ValueError, match=r"y has shape \[2, 4\]"):
+        matrix.spmm(None, X, Y[:2])
+    matrix.free()
+
+
 def test_tensors_that_python_refuses() -> None:
     with pytest.raises(TypeError, match="works on CPU tensors; this one, of shape \\[2\\], is on meta"):
         _native.tensor(torch.empty(2, device="meta"))
