@@ -2,7 +2,7 @@
 
 Four peers take turns on the same graph and the same x, each allocating its result: the engine with a prepared matrix
 (sar_matrix_spmm), the engine in one shot (sar_kernel_spmm, which checks the structure in every call and has no order of
-rows), DGL (dgl.ops.copy_u_sum, int32 graph) and torch (CSR times dense, int32). All get the same matrix, its nodes in the
+rows), DGL (dgl.ops.copy_u_sum, int32 graph) and torch (CSR times dense, int32). All get the same matrix, nodes in the
 same order, and all but the one-shot call have built their format before the clock starts. A time is the median over
 turns, a ratio the median of the ratios within a turn. In cache: the bench graph (x at 256 columns is 61 MB). Beyond
 cache: random edges between a million nodes (x is 1 GB). Every result is checked first.
