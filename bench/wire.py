@@ -35,8 +35,8 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
         limits = (START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS)
         session = _abi.session_open(rank, 2, "127.0.0.1", ports[way], None, way, None, *limits, 0)
 
-        def native(send, receive, session=session):
-            _abi.exchange_pair(session, _abi.REDUCE, other, send, other, receive)
+        def native(send, receive, session=session):  # on the communicator that carries rows
+            _abi.exchange_pair(session, _abi.TRAIN, other, send, other, receive)
 
         ways[way] = native
     dist.init_process_group(
