@@ -243,8 +243,8 @@ def fails(rank: int, world: int) -> None:
     """Rank 1's script raises; nothing catches it."""
     join(rank, world)
     step = steps("forward", rank, world)
-    step()
     if rank == 1:
+        step()
         report(died=time.time())
         raise ZeroDivisionError("the script of rank 1 divided by zero")
     began = time.time()
@@ -254,6 +254,31 @@ def fails(rank: int, world: int) -> None:
             step()
 
     observe(loop, lambda: began)
+
+
+def _child(rank: int, world: int) -> None:
+    """The function of a process that torch or multiprocessing started."""
+    fails(rank, world)
+
+
+def children(rank: int, world: int) -> None:
+    """Workers are children of one process; one of them raises."""
+    import multiprocessing
+
+    import torch.multiprocessing
+
+    how = os.environ["SAR_TEST_SPAWN"]
+    if how == "torch":
+        context = torch.multiprocessing.start_processes(_child, (3,), nprocs=3, join=False, start_method="spawn")
+        assert context is not None
+        processes = context.processes
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        processes = [spawn.Process(target=_child, args=(r, 3)) for r in range(3)]
+        for process in processes:
+            process.start()
+    for process in processes:
+        process.join(100)
 
 
 def zero_degree(rank: int, world: int) -> None:
@@ -275,12 +300,12 @@ def leaves(rank: int, world: int) -> None:
     """Rank 1 ends its script without an error while the others wait for it."""
     join(rank, world)
     step = steps("forward", rank, world)
-    step()
     if rank == 1:
+        step()
         report(died=time.time())
         return
     began = time.time()
-    observe(step, lambda: began)
+    observe(lambda: (step(), step()), lambda: began)
 
 
 def ends(rank: int, world: int) -> None:

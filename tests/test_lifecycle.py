@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -122,6 +123,18 @@ def test_an_exception_in_one_script() -> None:
         assert report["kind"] == "RemoteError" and report["rank"] == 1, report
         assert "the script of rank 1 divided by zero" in report["message"]
         assert report["at"] - reports[1]["died"] < 4, report
+
+
+@pytest.mark.parametrize("how", ["torch", "multiprocessing"])
+def test_an_exception_in_a_child_process(how: str) -> None:
+    """Such processes end without atexit and without sys.excepthook."""
+    (report,) = Group("children", 1, SAR_TEST_SPAWN=how).wait()
+    lines = [json.loads(line) for line in report["stdout"].splitlines() if line.startswith("{")]
+    found = [line for line in lines if "kind" in line]
+    assert len(found) == 2, report
+    for line in found:
+        assert line["kind"] == "RemoteError" and line["rank"] == 1, line
+        assert "the script of rank 1 divided by zero" in line["message"]
 
 
 def test_a_layer_that_refuses_on_one_rank() -> None:

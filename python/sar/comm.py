@@ -6,6 +6,8 @@ Collectives are collective: every worker calls the same ones in the same order, 
 from __future__ import annotations
 
 import atexit
+import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import traceback
@@ -343,6 +345,19 @@ def _install_hooks() -> None:
         previous(kind, error, trace)
 
     sys.excepthook = hook
+    if multiprocessing.parent_process() is not None:
+        # a child of multiprocessing (and of torch.multiprocessing.spawn) ends without either of the above
+        multiprocessing.util.Finalize(None, _end_of_child, exitpriority=100)
+
+
+def _end_of_child() -> None:
+    """What :mod:`multiprocessing` calls while an exception of the child's function is on its way."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit) and error.code:
+        error = error.__context__  # torch's spawn catches the exception, and exits
+    if error is not None and not isinstance(error, SystemExit):
+        _tell_peers(type(error), error, error.__traceback__)
+    _shutdown_quietly()
 
 
 def _tell_peers(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
