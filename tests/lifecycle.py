@@ -245,6 +245,7 @@ def fails(rank: int, world: int) -> None:
     step = steps("forward", rank, world)
     if rank == 1:
         step()
+        time.sleep(0.5)  # the others are in the loop by then
         report(died=time.time())
         raise ZeroDivisionError("the script of rank 1 divided by zero")
     began = time.time()
@@ -302,6 +303,7 @@ def leaves(rank: int, world: int) -> None:
     step = steps("forward", rank, world)
     if rank == 1:
         step()
+        time.sleep(0.5)  # the others are in the loop by then
         report(died=time.time())
         return
     began = time.time()
