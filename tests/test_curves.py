@@ -54,9 +54,8 @@ class Set:
 
 def curve(pool: Pool, world: int, name: str, model: str, dtype: str, **options: Any) -> list[dict[str, Any]]:
     data = Set(name, world, self_loops=model == "gcn")
-    return Workers(pool, world, "shm").run(
-        "train", data.arguments(dtype), model=model, classes=data.classes, n_train=data.n_train, **options
-    )
+    known = {"model": model, "classes": data.classes, "n_train": data.n_train}
+    return Workers(pool, world, "shm").run("cases_training:train", data.arguments(dtype), **known, **options)
 
 
 def check(losses: dict[int, np.ndarray], tolerance: float) -> None:

@@ -59,7 +59,7 @@ def test_against_torch(workers: Workers, offset: float, empty: bool, affine: boo
     expected = oracle(x, grad, affine, weight, bias)
     slices = split(workers.world, len(x), empty)
     arguments = [{"x": x[s], "grad": grad[s]} for s in slices]
-    results = workers.run("batch_norm", arguments, affine=affine, weight=weight, bias=bias)
+    results = workers.run("cases_training:batch_norm", arguments, affine=affine, weight=weight, bias=bias)
     loose = 2000 if offset else 10  # the input itself is rounded to 100 * 6e-8 in single precision
     for rank, (result, rows) in enumerate(zip(results, slices)):
         close(result["out"], expected["out"][rows], f"output of rank {rank}", loose)
@@ -77,7 +77,7 @@ def test_large_offsets_do_not_destroy_the_variance(workers: Workers) -> None:
     slices = split(workers.world, len(x), True, seed=1)
     arguments = [{"x": x[s], "grad": np.ones_like(x[s])} for s in slices]
     ones, zeros = np.ones(FEATURES), np.zeros(FEATURES)
-    results = workers.run("batch_norm", arguments, affine=True, weight=ones, bias=zeros)
+    results = workers.run("cases_training:batch_norm", arguments, affine=True, weight=ones, bias=zeros)
     out = np.concatenate([r["out"] for r in results])
     exact = x.astype(np.longdouble)
     exact = (exact - exact.mean(0)) / np.sqrt(exact.var(0) + 1e-5)
@@ -87,7 +87,7 @@ def test_large_offsets_do_not_destroy_the_variance(workers: Workers) -> None:
 def test_no_gradient_is_needed_anywhere(workers: Workers) -> None:
     x = values(20, "float32")
     slices = split(workers.world, len(x), False, seed=2)
-    results = workers.run("batch_norm_no_grad", [{"x": x[s]} for s in slices])
+    results = workers.run("cases_training:batch_norm_no_grad", [{"x": x[s]} for s in slices])
     assert results == [[False, False]] * workers.world
 
 
@@ -97,7 +97,7 @@ def test_a_gradient_that_one_rank_alone_needs(workers: Workers) -> None:
     expected = oracle(x, grad, False, np.ones(FEATURES), np.zeros(FEATURES))
     slices = split(workers.world, len(x), False, seed=3)
     arguments = [{"x": x[s], "grad": grad[s], "needs": rank == 0} for rank, s in enumerate(slices)]
-    results = workers.run("batch_norm", arguments, affine=False, weight=None, bias=None)
+    results = workers.run("cases_training:batch_norm", arguments, affine=False, weight=None, bias=None)
     close(results[0]["x"], expected["x"][slices[0]], "gradient of rank 0", 10)
     assert all(r["x"] is None for r in results[1:])
 
@@ -112,7 +112,7 @@ def test_moments(workers: Workers) -> None:
     total = torch.from_numpy(upstream.sum(0))
     (rows.mean(0) * total[0] + (rows * rows).mean(0) * total[1]).sum().backward()
     assert rows.grad is not None
-    results = workers.run("moments", [{"x": x[s], "grad": upstream[r]} for r, s in enumerate(slices)])
+    results = workers.run("cases_training:moments", [{"x": x[s], "grad": upstream[r]} for r, s in enumerate(slices)])
     for rank, (result, own) in enumerate(zip(results, slices)):
         close(result["mean"], x.mean(0), "mean")
         close(result["square"], (x * x).mean(0), "mean square")
