@@ -1,0 +1,91 @@
+package mem
+
+import (
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+// What is mapped is counted under its purpose, in whole pages, until it is freed.
+func TestCounts(t *testing.T) {
+	before, total := Stats(), Total()
+	a, err := Make[float64](Scratch, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Data) != 1000 || uintptr(unsafe.Pointer(&a.Data[0]))%page != 0 {
+		t.Errorf("%d elements at %p", len(a.Data), &a.Data[0])
+	}
+	for i, v := range a.Data {
+		if v != 0 {
+			t.Fatalf("element %d is %v", i, v)
+		}
+	}
+	for p, u := range Stats() {
+		want := before[p].Live
+		if Purpose(p) == Scratch {
+			want += 2 * page
+		}
+		if u.Live != want || u.Peak < u.Live {
+			t.Errorf("%s: %+v, %d live expected", Purpose(p), u, want)
+		}
+	}
+	if a.Bytes() != 2*page || Total().Live != total.Live+2*page {
+		t.Errorf("mapping of %d, total %+v", a.Bytes(), Total())
+	}
+	a.Free()
+	a.Free() // again is nothing
+	if a.Data != nil || Stats()[Scratch].Live != before[Scratch].Live || Total().Live != total.Live {
+		t.Errorf("after Free: %+v, total %+v", Stats()[Scratch], Total())
+	}
+}
+
+// Peaks stay until they are reset, and then begin at what is live.
+func TestPeaks(t *testing.T) {
+	live := Stats()[Window].Live
+	Count(Window, 5000)
+	Count(Window, -4000)
+	if u := Stats()[Window]; u.Live != live+1000 || u.Peak < live+5000 {
+		t.Errorf("%+v", u)
+	}
+	ResetPeaks()
+	if u := Stats()[Window]; u.Peak != live+1000 {
+		t.Errorf("after the reset %+v", u)
+	}
+	Count(Window, -1000)
+}
+
+// The peak is the largest sum at one time, also where many count at once.
+func TestPeakOfMany(t *testing.T) {
+	ResetPeaks()
+	live := Stats()[Saved].Live
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range 1000 {
+				Count(Saved, 3)
+				Count(Saved, -3)
+			}
+		}()
+	}
+	wg.Wait()
+	if u := Stats()[Saved]; u.Live != live || u.Peak < live+3 || u.Peak > live+24 {
+		t.Errorf("%+v after 8 at once counted 3 each, %d before", u, live)
+	}
+}
+
+func TestImpossibleSizes(t *testing.T) {
+	for _, n := range []int{-1, 1 << 62} {
+		if a, err := Make[int64](Structure, n); err == nil {
+			a.Free()
+			t.Errorf("%d elements were mapped", n)
+		}
+	}
+	a, err := Make[int64](Structure, 0)
+	if err != nil || a.Data != nil || a.Bytes() != 0 {
+		t.Errorf("no elements: %v, %d bytes, %v", a.Data, a.Bytes(), err)
+	}
+	a.Free()
+}
