@@ -10,6 +10,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/kernel"
+	"sar/core/mem"
 )
 
 // Config describes the worker. Zero durations and sizes mean the defaults.
@@ -67,6 +68,9 @@ func Open(cfg Config) (*Session, error) {
 	}
 	if cfg.Window == 0 {
 		cfg.Window = DefaultWindow
+	}
+	if err := enough(cfg.Window, cfg.World); err != nil {
+		return nil, err
 	}
 	group, err := comm.Join(comm.Config{
 		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
@@ -137,6 +141,19 @@ func (s *Session) NewComm(name string) (int, error) {
 	return s.addComm(name, s.windowLimit()/extraShare)
 }
 
+// linkBytes is the least that a link works with.
+const linkBytes = 4096
+
+// enough tells whether the smallest share of a window serves its P-1 links, also
+// with further communicators, before anything is taken down for it.
+func enough(window int64, world int) error {
+	least := int64(extraShare * linkBytes * (world - 1))
+	if window >= least {
+		return nil
+	}
+	return &mem.BudgetError{What: "window_bytes", Have: window, Minimum: least}
+}
+
 func trainBytes(window int64, extra int) int64 {
 	return window - window/reduceShare - int64(extra)*(window/extraShare)
 }
@@ -147,6 +164,9 @@ func (s *Session) SetWindow(bytes int64) error {
 		return Invalid("window_bytes is %d: it must be positive", bytes)
 	}
 	if _, err := s.Comm(Train); err != nil {
+		return err
+	}
+	if err := enough(bytes, s.World()); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -66,8 +66,9 @@ class StoredPartition:
         features[TYPE_KEY] = torch.repeat_interleave(kinds, torch.tensor([n for _, _, n in runs])).to(device)
         return features
 
-    def has_edge_features(self) -> bool:
-        return bool(self._edge_features)
+    def edge_readers(self, device: torch.device) -> Dict[str, Callable[[], Tensor]]:
+        """By name of an edge feature, what opens the files again and reads it."""
+        return {f["name"]: _edge_reader(self.json_path, self.part, f, device) for f in self._edge_features}
 
     def edge_features(self, device: torch.device) -> Dict[str, Tensor]:
         """All edge features, by relation in ascending edge id."""
@@ -89,6 +90,21 @@ class StoredPartition:
         out = torch.empty(feature["shape"], dtype=dtype)
         _abi.partition_read(self.handle, edge, feature["name"], out)
         return out
+
+
+def _given(tensor: Tensor) -> Callable[[], Tensor]:
+    return lambda: tensor
+
+
+def _edge_reader(path: str, part: int, feature: Dict[str, Any], device: torch.device) -> Callable[[], Tensor]:
+    def read() -> Tensor:
+        partition = StoredPartition(path, part)
+        try:
+            return partition._read(True, feature).to(device)
+        finally:
+            partition.close()
+
+    return read
 
 
 def _close_partition(handle: int) -> None:
@@ -159,6 +175,12 @@ class PartitionData:
             self._edge_features = self._edge_features()
         features: Dict[str, Tensor] = self._edge_features
         return features
+
+    def edge_readers(self) -> Dict[str, Callable[[], Tensor]]:
+        """By name of an edge feature, what gives it; what nobody has read yet stays in its file until then."""
+        if callable(self._edge_features) and self.stored is not None:
+            return self.stored.edge_readers(torch.device("cpu"))
+        return {name: _given(t) for name, t in self.edge_features.items()}
 
     def __iter__(self) -> Iterator[Any]:
         return (getattr(self, field) for field in self._fields)

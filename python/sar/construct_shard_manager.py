@@ -42,18 +42,18 @@ def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
     if stored is None:
         graph, triples = _from_edges(partition_data)
     else:
-        flags = _abi.GRAPH_EDGE_DATA if stored.has_edge_features() else 0
-        graph = NativeGraph(_abi.graph_build(session.handle, stored.handle, flags))
+        # the order of edges is made when an edge tensor is first used: files hold edge features that nobody reads
+        graph = NativeGraph(_abi.graph_build(session.handle, stored.handle, 0))
         triples = stored.edge_types
     relations = [Relation(graph, index, triple) for index, triple in enumerate(triples)]
     counts = _node_counts(partition_data, relations)
     frames = {t: NodeFrame(t, own, own, square=True) for t, (own, _) in counts.items()}
     edge_frames = {r.canonical: EdgeFrame(r.canonical[1], r.num_edges) for r in relations}
-    for name, tensor in partition_data.edge_features.items():
+    for name, read in partition_data.edge_readers().items():
         triple_text, _, feature = name.rpartition("/")
         for triple, frame in edge_frames.items():
             if ":".join(triple) == triple_text or (len(edge_frames) == 1 and not triple_text):
-                frame[feature] = tensor
+                frame.later(feature, read)
     book = partition_data._book
     rows = Rows(relations, frames, edge_frames, counts, ranges, book)
     if len(relations) == 1 and len(counts) == 1:

@@ -11,7 +11,7 @@ The rules below serve both ways of thinking:
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, MutableMapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, MutableMapping, Tuple, Union
 
 from torch import Tensor
 
@@ -85,17 +85,27 @@ class DataView(MutableMapping[str, Tensor]):
 
 
 class EdgeFrame(MutableMapping[str, Tensor]):
-    """A dictionary of tensors with one row per in-edge of the worker, in ascending edge id."""
+    """A dictionary of tensors with one row per in-edge of the worker, in ascending edge id.
+
+    Columns that come from files are read when they are first asked for.
+    """
 
     def __init__(self, name: str, rows: int) -> None:
         self._name, self._rows = name, rows
-        self._columns: Columns = {}
+        self._columns: Dict[str, Union[Tensor, Callable[[], Tensor]]] = {}
+
+    def later(self, key: str, read: Callable[[], Tensor]) -> None:
+        """Has ``read`` make the column when it is first asked for."""
+        self._columns[key] = read
 
     def __getitem__(self, key: str) -> Tensor:
         try:
-            return self._columns[key]
+            column = self._columns[key]
         except KeyError:
             raise KeyError(f"no edata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}") from None
+        if not isinstance(column, Tensor):
+            self[key] = column = column()
+        return column
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         check_rows(f"edata[{key!r}]", value, self._rows, f"in-edges of relation {self._name!r}")
@@ -113,10 +123,10 @@ class EdgeFrame(MutableMapping[str, Tensor]):
     def __repr__(self) -> str:
         return describe(self)
 
-    def snapshot(self) -> Columns:
+    def snapshot(self) -> Dict[str, Union[Tensor, Callable[[], Tensor]]]:
         return dict(self._columns)
 
-    def restore(self, saved: Columns) -> None:
+    def restore(self, saved: Dict[str, Union[Tensor, Callable[[], Tensor]]]) -> None:
         self._columns = saved
 
 
