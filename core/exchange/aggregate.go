@@ -30,8 +30,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	rel := a.Rel
 	csr := a.csr()
 	if rel.Parts == 1 {
-		kernel.SpMM(a.Pool, out, u, a.Width, csr, a.W, a.Heads, nil)
-		return flags, a.finishMean(out)
+		return flags, a.whole(csr, u, out)
 	}
 	cursor, err := newCursor(rel)
 	if err != nil {
@@ -59,6 +58,21 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		return 0, err
 	}
 	return agreed, a.finishMean(out)
+}
+
+// whole is Forward where one worker has everything.
+func (a *Aggregate[T]) whole(csr kernel.CSR, u, out []T) error {
+	scale, err := a.inverseDegrees()
+	if err != nil {
+		return err
+	}
+	defer scale.Free()
+	if a.Mean {
+		kernel.SpMMScaled(a.Pool, out, u, a.Width, csr, a.W, a.Heads, asFloat[T](scale, a.Rel.NumDst))
+	} else {
+		kernel.SpMM(a.Pool, out, u, a.Width, csr, a.W, a.Heads, nil)
+	}
+	return nil
 }
 
 // BackwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed

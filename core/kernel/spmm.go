@@ -17,9 +17,21 @@ func SpMM[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale 
 	SpMMRows(p, y, x, width, a, w, heads, scale, 0, a.Rows())
 }
 
+// SpMMScaled is SpMM without scale, and then y[i,:] *= post[i] while the row is
+// in cache; post [n]. The bits are those of SpMM and ScaleRows.
+func SpMMScaled[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, post []T) {
+	adviseHuge(y)
+	need("post", len(post), a.Rows())
+	spmm(p, y, x, width, a, w, heads, nil, post, 0, a.Rows())
+}
+
 // SpMMRows is rows [r0, r1) of SpMM; y [r1-r0, h, d]. An order counts only where
 // they are all rows.
 func SpMMRows[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T, r0, r1 int) {
+	spmm(p, y, x, width, a, w, heads, scale, nil, r0, r1)
+}
+
+func spmm[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale, post []T, r0, r1 int) {
 	checkProduct(width, heads, a, len(w), w != nil)
 	need("y", len(y), (r1-r0)*width)
 	if r0 != 0 || r1 != a.Rows() {
@@ -27,11 +39,11 @@ func SpMMRows[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, sc
 	}
 	if is32[T]() {
 		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
-		m.scale = as[float32](scale)
+		m.scale, m.post = as[float32](scale), as[float32](post)
 		spmmRows(p, as[float32](y), m, a, r0, r1)
 	} else {
 		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
-		m.scale = as[float64](scale)
+		m.scale, m.post = as[float64](scale), as[float64](post)
 		spmmRows(p, as[float64](y), m, a, r0, r1)
 	}
 }
@@ -43,7 +55,11 @@ func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 		q, m := parts[t], m
 		m.start(q)
 		a.eachRow(q.p0, q.p1, func(i int) {
-			m.row(y[(i-r0)*m.width:(i-r0+1)*m.width], a.Ptr[i], a.Ptr[i+1], true)
+			row := y[(i-r0)*m.width : (i-r0+1)*m.width]
+			m.row(row, a.Ptr[i], a.Ptr[i+1], true)
+			if m.post != nil {
+				m.ops.Scale(row[m.c0:m.c1], m.post[i])
+			}
 		})
 	})
 }
@@ -127,6 +143,7 @@ type product[T vec.Float] struct {
 	col      []int32
 	edge     []int32
 	w, scale []T
+	post     []T // of rows, applied to their sums
 
 	c0, c1 int            // columns of the width that the task computes
 	coef   []T            // [heads, coefBlock], gathered coefficients
@@ -180,27 +197,34 @@ func (m *product[T]) row(y []T, k0, k1 int64, first bool) {
 	}
 }
 
-// gather returns the coefficients of head h of slots [k0, k1).
+// gather returns the coefficients of head h of slots [k0, k1). Its loops run
+// over slices, since a slot has little else to pay for than its checks.
 func (m *product[T]) gather(h int, k0, k1 int64) []T {
-	c := m.coef[h*coefBlock:][:k1-k0]
-	switch {
-	case m.w == nil:
-		for i := range c {
-			c[i] = m.scale[m.col[k0+int64(i)]]
+	c, col, heads := m.coef[h*coefBlock:][:k1-k0], m.col[k0:k1], m.heads
+	if len(c) == 0 {
+		return c
+	}
+	if m.w == nil {
+		scale := m.scale
+		for i, j := range col {
+			c[i] = scale[j]
 		}
 		return c
-	case m.edge == nil:
+	}
+	if m.edge == nil {
+		w := m.w[int(k0)*heads+h:]
 		for i := range c {
-			c[i] = m.w[(int(k0)+i)*m.heads+h]
+			c[i] = w[i*heads]
 		}
-	default:
-		for i := range c {
-			c[i] = m.w[int(m.edge[int(k0)+i])*m.heads+h]
+	} else {
+		w := m.w[h:]
+		for i, e := range m.edge[k0:k1] {
+			c[i] = w[int(e)*heads]
 		}
 	}
-	if m.scale != nil {
-		for i := range c {
-			c[i] *= m.scale[m.col[int(k0)+i]]
+	if scale := m.scale; scale != nil {
+		for i, j := range col {
+			c[i] *= scale[j]
 		}
 	}
 	return c

@@ -194,26 +194,29 @@ def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, b
     return _Moments(int(count), mean, m2), bool(lines[:, 1].any())
 
 
-BLOCK_ROWS = 256
-"""Rows that are summed in the input's own precision before they are merged in double precision."""
+BLOCK_ROWS = 8192
+"""Rows that torch's kernels sum in the input's own precision before they are merged in double precision."""
 
 
 def _own_moments(x: Tensor) -> Tuple[Tensor, Tensor]:
     """Mean and sum of squared deviations of own rows, float64 ``[f]``; zeros where there are no rows.
 
-    torch's kernel for batch norm is the fastest there is, but it adds up all rows in single precision; so it gets
-    blocks that fit the cache, over which its error is small, and the blocks are merged in double precision.
+    torch's kernel for batch norm is the fastest there is, but it adds rows one after another in single precision. So it
+    gets blocks, which are merged in double precision; and as its squares are about a mean with that error, they are
+    moved to the mean that torch's pairwise sum gives. Few large blocks, because each call starts all of torch's
+    threads: with blocks of 256 rows a machine busy with other work spent most of an epoch waiting for them.
     """
     if x.shape[0] == 0:
         zeros = torch.zeros(x.shape[1], dtype=torch.float64)
         return zeros, zeros.clone()
     blocks = x.split(BLOCK_ROWS)
-    found = [torch.batch_norm_update_stats(block, None, None, 0.0) for block in blocks]
     rows = torch.tensor([float(block.shape[0]) for block in blocks], dtype=torch.float64).view(-1, 1)
-    means = torch.stack([m for m, _ in found]).double()
-    squares = torch.stack([v for _, v in found]).double() * rows
+    means = torch.stack([block.sum(0) for block in blocks]).double() / rows
+    found = [torch.batch_norm_update_stats(block, None, None, 0.0) for block in blocks]
+    about = torch.stack([m for m, _ in found]).double()
+    squares = torch.stack([v for _, v in found]).double() - (means - about).square()
     mean = (means * rows).sum(0) / x.shape[0]
-    return mean, (squares + rows * (means - mean).square()).sum(0)
+    return mean, ((squares.clamp_(min=0) + (means - mean).square()) * rows).sum(0)
 
 
 def _sums(

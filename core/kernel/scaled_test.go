@@ -1,0 +1,44 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// The fused product has the bits of the product and the scaling, also where a
+// hub row is divided by columns.
+func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	const n, width = 300, 96
+	a := CSR{Ptr: make([]int64, n+1)}
+	for i := range n {
+		slots := rng.IntN(9)
+		if i == 17 {
+			slots = 200000
+		}
+		for range slots {
+			a.Col = append(a.Col, int32(rng.IntN(n)))
+		}
+		a.Ptr[i+1] = int64(len(a.Col))
+	}
+	x, post := make([]float32, n*width), make([]float32, n)
+	for i := range x {
+		x[i] = rng.Float32() - 0.5
+	}
+	for i := range post {
+		post[i] = 1 / (1 + rng.Float32())
+	}
+	for _, threads := range []int{1, 3} {
+		p := NewPool(threads)
+		want, got := make([]float32, n*width), make([]float32, n*width)
+		SpMM(p, want, x, width, a, nil, 1, nil)
+		ScaleRows(p, want, width, post)
+		SpMMScaled(p, got, x, width, a, nil, 1, post)
+		for i := range want {
+			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+				t.Fatalf("%d threads: y[%d] = %v, want %v", threads, i, got[i], want[i])
+			}
+		}
+	}
+}
