@@ -72,7 +72,8 @@ class Group:
 
 
 def report(**facts: Any) -> None:
-    print(json.dumps(facts), flush=True)
+    # in one piece: processes of one rank share the pipe
+    os.write(sys.stdout.fileno(), (json.dumps(facts) + "\n").encode())
 
 
 def join(rank: int, world: int) -> None:

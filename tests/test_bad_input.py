@@ -175,8 +175,10 @@ def test_ids_that_are_not_the_partitions(json_file: Path) -> None:
     damaged(single, "graph.dgl", "each edge id once, found 0 again")
     sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=free_port())
     try:
+        graph = sar.construct_full_graph(sar.load_dgl_partition_data(str(single), 0))
+        graph.srcdata["h"], graph.edata["w"] = torch.ones(N, 1), torch.ones(E, 1)
         with pytest.raises(sar.FormatError, match=f"id of its own.*id 0 is there twice.*{MEND}"):
-            sar.construct_full_graph(sar.load_dgl_partition_data(str(single), 0))
+            graph.update_all(sar.function.u_mul_e("h", "w", "m"), sar.function.sum("m", "h"))  # needs edges in order
     finally:
         sar.comm.shutdown()
 

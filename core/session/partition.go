@@ -117,7 +117,7 @@ func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
 		return err
 	})
 	if err != nil {
-		return nil, src.damage(err)
+		return nil, err
 	}
 	g.source = src
 	return g, nil
@@ -141,7 +141,7 @@ func (f *fileSource) open(use func() error) error {
 		f.p = nil
 		p.Close() // files read only: nothing can be lost
 	}()
-	return use()
+	return f.damage(use())
 }
 
 // damage makes a FormatError of what is wrong with the edges of a file though
@@ -169,5 +169,5 @@ func (g *Graph) edgeOrder(rel *graph.Relation) error {
 	if g.source == nil {
 		return rel.EdgeOrder()
 	}
-	return g.source.damage(g.source.open(rel.EdgeOrder))
+	return g.source.open(rel.EdgeOrder)
 }
