@@ -326,3 +326,15 @@ def test_errors_carry_their_parts_through_pickle() -> None:
     assert issubclass(errors.RemoteError, errors.PeerLostError)
     assert issubclass(errors.DeadlineError, TimeoutError)
     assert issubclass(errors.FormatError, ValueError)
+
+
+def test_threads_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sar import comm
+
+    for text, threads in (("", 0), ("3", 3)):
+        monkeypatch.setenv("SAR_NUM_THREADS", text)
+        assert comm._threads_from_environment() == threads
+    for text in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv("SAR_NUM_THREADS", text)
+        with pytest.raises(ValueError, match=f"SAR_NUM_THREADS='{text}'"):
+            comm._threads_from_environment()

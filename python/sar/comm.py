@@ -99,7 +99,7 @@ def initialize_comms(
         get_socket()  # refuses an interface that is not here, by name
     _session.prepare_process()
     if not _threads_chosen:
-        _abi.set_num_threads(max(1, torch.get_num_threads()))
+        _abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
     owns = False
     if name != _rendezvous.NATIVE:
         owns = _rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
@@ -301,6 +301,16 @@ def memory_stats() -> Dict[str, Any]:
     """
     _session.prepare_process()
     return _abi.memory_stats()
+
+
+def _threads_from_environment() -> int:
+    """``SAR_NUM_THREADS``, 0 where it is not set."""
+    text = os.environ.get("SAR_NUM_THREADS", "")
+    if not text:
+        return 0
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"SAR_NUM_THREADS={text!r}: give a number of threads, at least 1, or leave it unset")
+    return int(text)
 
 
 def set_num_threads(n: int) -> None:
