@@ -22,7 +22,7 @@ const (
 	// two sweeps already. Clusters of a random graph hold 2 edges a row or so,
 	// 0.06 of them at 15 edges a row and 0.16 at 5; Cornell5's hold 0.30, the
 	// bench graph's 0.74.
-	orderGain, orderHope = 0.2, 0.1
+	orderGain, orderHope = 0.2, 0.05
 )
 
 // Locality is an order of the rows of a square matrix in which rows that read
