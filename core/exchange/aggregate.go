@@ -68,7 +68,7 @@ func (a *Aggregate[T]) whole(csr kernel.CSR, u, out []T) error {
 	}
 	defer scale.Free()
 	if a.Mean {
-		kernel.SpMMScaled(a.Pool, out, u, a.Width, csr, a.W, a.Heads, asFloat[T](scale, a.Rel.NumDst))
+		kernel.SpMMScaled(a.Pool, out, u, a.Width, csr, a.W, a.Heads, scale.Data)
 	} else {
 		kernel.SpMM(a.Pool, out, u, a.Width, csr, a.W, a.Heads, nil)
 	}
@@ -86,21 +86,20 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		return err
 	}
 	defer scale.Free()
-	inv := asFloat[T](scale, rel.NumDst)
 	csc := kernel.CSR{Ptr: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
 	own := csc
 	own.Ptr, own.Order = csc.Ptr[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before: rel.ColsBefore.Data}
 	m := &Movement{
 		Op: op, Home: true, RowBytes: a.RowBytes(),
-		Send: haloRows(rel), Recv: sendRows(rel),
+		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
-			kernel.SpMMRows(a.Pool, view[T](dst), gradOut, a.Width, csc, a.W, a.Heads, inv, begin, begin+n)
+			kernel.SpMMRows(a.Pool, view[T](dst), gradOut, a.Width, csc, a.W, a.Heads, scale.Data, begin, begin+n)
 			return nil
 		},
 		Local: func() error {
 			if gradU != nil {
-				kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, inv)
+				kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale.Data)
 			}
 			return nil
 		},
@@ -153,7 +152,7 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 	rel := a.Rel
 	return &Movement{
 		Op: op, Flags: flags, RowBytes: a.RowBytes(),
-		Send: sendRows(rel), Recv: haloRows(rel),
+		Send: sendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			kernel.GatherRows(a.Pool, dst, bytesOf(u), a.RowBytes(), rel.Send[r].Data[first:first+n])
 			return nil
@@ -186,25 +185,21 @@ func (a *Aggregate[T]) finishMean(out []T) error {
 		return err
 	}
 	defer scale.Free()
-	kernel.ScaleRows(a.Pool, out, a.Width, asFloat[T](scale, a.Rel.NumDst))
+	kernel.ScaleRows(a.Pool, out, a.Width, scale.Data)
 	return nil
 }
 
 // inverseDegrees is 1/in-degree per own row for Mean and nothing otherwise.
-func (a *Aggregate[T]) inverseDegrees() (mem.Array[uint8], error) {
+func (a *Aggregate[T]) inverseDegrees() (mem.Array[T], error) {
 	if !a.Mean {
-		return mem.Array[uint8]{}, nil
+		return mem.Array[T]{}, nil
 	}
-	n := a.Rel.NumDst
-	buf, err := mem.Make[uint8](mem.Scratch, n*sizeOf[T]())
-	if err != nil {
-		return buf, err
+	inv, err := mem.Make[T](mem.Scratch, a.Rel.NumDst)
+	ptr := a.Rel.RowPtr.Data
+	for i := range inv.Data {
+		inv.Data[i] = 1 / T(max(1, ptr[i+1]-ptr[i]))
 	}
-	inv, ptr := asFloat[T](buf, n), a.Rel.RowPtr.Data
-	for i := range inv {
-		inv[i] = 1 / T(max(1, ptr[i+1]-ptr[i]))
-	}
-	return buf, nil
+	return inv, err
 }
 
 // divideEdges divides gradE[k, :] by the in-degree of edge k's destination.
@@ -246,7 +241,8 @@ func sparseChunks(rel *graph.Relation, op *comm.Op, rowBytes int) bool {
 	return remote*visits < chunks*int64(rel.NumDst)
 }
 
-func haloRows(rel *graph.Relation) []int {
+// HaloRows is how many boundary rows of each round this worker reads.
+func HaloRows(rel *graph.Relation) []int {
 	n := make([]int, rel.Parts)
 	for r := 1; r < rel.Parts; r++ {
 		n[r] = int(rel.Halo[r].End - rel.Halo[r].Begin)
@@ -270,13 +266,6 @@ func sizeOf[T any]() int {
 // view reads a frame's payload, which links align to 64 bytes, as numbers.
 func view[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
-}
-
-func asFloat[T any](a mem.Array[uint8], n int) []T {
-	if a.Data == nil {
-		return nil
-	}
-	return view[T](a.Data)[:n]
 }
 
 func bytesOf[T any](x []T) []byte {

@@ -184,12 +184,8 @@ func (s *Session) home(c *comm.Communicator, rel *graph.Relation, sizes []int, s
 	if err != nil {
 		return err
 	}
-	send := make([]int, rel.Parts)
-	for r := 1; r < rel.Parts; r++ {
-		send[r] = int(rel.Halo[r].End - rel.Halo[r].Begin)
-	}
 	m := &exchange.Movement{
-		Op: op, Home: true, RowBytes: size, Send: send, Recv: sizes,
+		Op: op, Home: true, RowBytes: size, Send: exchange.HaloRows(rel), Recv: sizes,
 		Produce: func(r, first, n int, dst []byte) error {
 			for i := range n {
 				put(r, first+i, dst[i*size:])
