@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from .. import _session, ops
+from .. import _session
 from .._book import CanonicalEtype, canonical
 from .._partition import made
-from .builtin import parse
 from .frame import EdgeFrame, NodeFrame, TypedView
+from .message import Etype, MessagePassing
 from .relation import Relation
 
-Etype = Union[str, CanonicalEtype]
 ALL = "__ALL__"
 """What DGL passes for "every node"."""
 
@@ -48,7 +47,7 @@ class Rows:
         self.partition_book = partition_book
 
 
-class GraphShardManager:
+class GraphShardManager(MessagePassing):
     """A worker's part of a graph split over all workers, with the interface of a DGL graph.
 
     Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations
@@ -273,40 +272,6 @@ class GraphShardManager:
     def tgt_node_range(self) -> Tuple[int, int]:
         """Node ids that this worker owns, over all types."""
         return self._rows.part_ranges[_session.current().rank]
-
-    # ---- message passing ---------------------------------------------------
-
-    def update_all(
-        self,
-        message_func: Any,
-        reduce_func: Any,
-        apply_node_func: Any = None,
-        etype: Optional[Etype] = None,
-    ) -> None:
-        """Sends messages along all edges and reduces them at their destinations. Collective.
-
-        :param message_func: ``copy_u`` or ``u_mul_e``, of ``dgl.function`` or :mod:`sar.function`. It reads
-            ``srcdata`` (float32 or float64 ``[num_src, ...]``) and ``edata`` (the same dtype, ``[num_edges, ...]``)
-        :param reduce_func: ``sum`` or ``mean``; the result, ``[num_dst, ...]``, goes to ``dstdata``. Rows without
-            edges give 0
-        :param etype: the relation, where there are several
-        :raises NotImplementedError: another message or reducer
-        :raises KeyError: a column is missing
-        :raises TypeError, ValueError: dtype, device or shape of a column
-        """
-        relation = self._relation(etype)
-        step = parse(message_func, reduce_func, apply_node_func)
-        source, _, target = relation.canonical
-        columns = self._rows.frames[source].srcdata
-        u = columns[step.u_field]
-        u_name = f"srcdata[{step.u_field!r}]"
-        if step.e_field is None:
-            out = ops.copy_u(relation, step.reduce, u, u_name)
-        else:
-            e = self._rows.edge_frames[relation.canonical][step.e_field]
-            out = ops.u_mul_e(relation, step.reduce, u, e, u_name, f"edata[{step.e_field!r}]")
-        frame = self._rows.frames[target]
-        (frame.ndata if frame.square else frame.dstdata)[step.out_field] = out
 
     def __getitem__(self, etype: Etype) -> GraphShardManager:
         """The graph of one relation, sharing the columns of this one."""
