@@ -122,7 +122,7 @@ def test_bad_columns(graph: sar.GraphShardManager) -> None:
 
 def test_functions_that_do_not_run(graph: sar.GraphShardManager) -> None:
     supported = "copy_u and u_mul_e with the reducers sum and mean"
-    copy_e, u_add_v = fn.CopyMessage("copy_e", "h", "m"), fn.BinaryMessage("u_add_v", "h", "h", "m")
+    copy_e, u_add_v = fn.copy_e("h", "m"), fn.u_add_v("h", "h", "m")
     for message in (lambda edges: {"m": edges.src["h"]}, copy_e, u_add_v):
         refused(graph, NotImplementedError, supported, message=message)
     refused(graph, NotImplementedError, supported + ".*not the reducer max", reduce=fn.Reduce("max", "m", "out"))

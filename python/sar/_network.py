@@ -60,6 +60,11 @@ def get_socket() -> SocketInfo:
     return min(found, key=preference)
 
 
+def get_socket_name() -> str:
+    """The name of the interface of :func:`get_socket`. Raises ValueError as that does."""
+    return get_socket().name
+
+
 def dump_ip_address(ip_file: str) -> str:
     """Writes the address of this host to ``ip_file``, whole or not at all, and returns it.
 

@@ -19,25 +19,30 @@ from torch import Tensor
 
 from . import _abi, _rendezvous, _session
 from ._buckets import gather_grads, sync_params
-from ._network import dump_ip_address, get_ip_address, get_socket, nfs_ip_init, seconds
+from ._comm_thread import CommThread, comm_thread
+from ._network import dump_ip_address, get_ip_address, get_socket, get_socket_name, nfs_ip_init, seconds
 from ._session import set_allocator
 from .config import Config
 from .errors import PeerLostError, RemoteError, ScheduleError
 from .logging_setup import logger
 
 __all__ = [
+    "CommThread",
     "all_reduce",
     "all_to_all",
+    "all_to_all_rounds",
     "backend",
     "barrier",
     "broadcast",
     "comm_device",
+    "comm_thread",
     "dump_ip_address",
     "exchange_single_tensor",
     "exchange_tensors",
     "gather_grads",
     "get_ip_address",
     "get_socket",
+    "get_socket_name",
     "initialize_comms",
     "is_initialized",
     "master_ip",
@@ -217,7 +222,35 @@ def all_to_all(
     for name, tensors in (("recv_tensors", recv_tensors), ("send_tensors", send_tensors)):
         if len(tensors) != world:
             raise ValueError(f"all_to_all: {name} holds {len(tensors)} tensors for {world} workers; give one for each")
-    _session.all_to_all(recv_tensors, send_tensors)
+    all_to_all_rounds(recv_tensors, send_tensors)
+
+
+def all_to_all_rounds(recv_tensors: Sequence[Tensor], send_tensors: Sequence[Tensor]) -> None:
+    """:func:`all_to_all` in as many rounds as ``Config.max_collective_size`` asks for; 0: one. Collective.
+
+    :param recv_tensors: one tensor per worker, as large as what comes from it
+    :param send_tensors: one tensor per worker; a round takes an equal share of the elements of each
+    :raises ValueError: sizes that do not match pairwise
+    """
+    limit = int(Config.max_collective_size or 0)
+    if limit <= 0:
+        _session.all_to_all(recv_tensors, send_tensors)
+        return
+    elements = [sum(t.numel() for t in side) for side in (recv_tensors, send_tensors)]
+    largest = torch.tensor(max(elements), dtype=torch.int64)
+    all_reduce(largest, "max")
+    rounds = max(1, -(-int(largest) // limit))
+    received = [t.detach().reshape(-1) for t in recv_tensors]  # the tensor's own memory where it is contiguous
+    sent = [t.detach().reshape(-1) for t in send_tensors]
+    for r in range(rounds):
+        _session.all_to_all(_share(received, r, rounds), _share(sent, r, rounds))
+    for tensor, flat in zip(recv_tensors, received):
+        if tensor.numel() and flat.data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(flat.view(tensor.shape))
+
+
+def _share(tensors: Sequence[Tensor], part: int, parts: int) -> List[Tensor]:
+    return [t[t.numel() * part // parts : t.numel() * (part + 1) // parts] for t in tensors]
 
 
 def exchange_tensors(tensors: Sequence[Tensor], recv_sizes: Optional[Sequence[int]] = None) -> List[Tensor]:
