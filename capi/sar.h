@@ -178,6 +178,12 @@ sar_status sar_graph_build(sar_handle session, sar_handle partition, uint32_t fl
 /* The same for one relation from memory: node_start int64 [world + 1] are the ranges of node ids that each rank owns;
  * src, dst int64 [n] are the in-edges of own nodes, in the order in which edge tensors follow. Collective. */
 sar_status sar_graph_from_edges(sar_handle session, const DLTensor *node_start, const DLTensor *src, const DLTensor *dst, sar_handle *graph);
+/* The same for several node types and relations. types is JSON: {"node_types": [..], "edge_types": [[src, rel, dst], ..]}.
+ * node_counts int64 [node types, world]: the nodes of each type that each rank owns. src[i], dst[i] int64 [n_i] are the
+ * in-edges of own nodes of relation i, for i < n, in homogenized ids: all nodes of rank 0 first, in each rank one type after
+ * the other. Collective. */
+sar_status sar_graph_from_relations(sar_handle session, const char *types, const DLTensor *node_counts, const DLTensor *src,
+                                    const DLTensor *dst, int32_t n, sar_handle *graph);
 sar_status sar_graph_free(sar_handle graph);
 
 typedef struct {
@@ -194,6 +200,22 @@ sar_status sar_graph_relation_info(sar_handle graph, int32_t relation, sar_relat
 sar_status sar_graph_boundary(sar_handle graph, int32_t relation, char **json);
 /* out int64 [num_dst] for in-degrees (out_degrees 0), [num_src] for out-degrees over all workers (1). */
 sar_status sar_graph_degrees(sar_handle graph, int32_t relation, int32_t out_degrees, DLTensor *out);
+
+/* ---- blocks (message-flow graphs) ---------------------------------------- */
+/* The edges of graph into some of its own rows, as a graph of its own in which they are the destination rows. Its source
+ * rows of a node type are all rows that any worker reads over those edges, ascending; with keep_seeds the seeds of the type come
+ * first, in their order.
+ * Rows are numbered per type; node types and relations are those of graph. Degrees are those within the block.
+ * seeds int64 [n]: own rows of graph, each once, one type after the other; seed_start int64 [node types + 1] says where each
+ * type begins. A worker may have none. The block does not need graph any more. Collective. Wire: 4 bytes a boundary row. */
+sar_status sar_graph_block(sar_handle graph, const DLTensor *seeds, const DLTensor *seed_start, int32_t keep_seeds, sar_handle *block);
+/* How many source rows (dst 0) or destination rows (1) of each node type a block has: out int64 [node types]. */
+sar_status sar_graph_block_counts(sar_handle block, int32_t dst, DLTensor *out);
+/* Which own rows of the graph they are: out int64 [count of the type]. */
+sar_status sar_graph_block_rows(sar_handle block, int32_t node_type, int32_t dst, DLTensor *out);
+/* For every edge of a block, in the order of its edge tensors, the position of that edge in the order of the graph it was made of:
+ * out int64 [num_edges]. Ascends. */
+sar_status sar_graph_block_edges(sar_handle block, int32_t relation, DLTensor *out);
 
 /* ---- message passing ---------------------------------------------------- */
 enum { SAR_COPY_U = 0, SAR_U_MUL_E = 1 };

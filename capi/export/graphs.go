@@ -6,6 +6,8 @@ package export
 import "C"
 
 import (
+	"encoding/json"
+	"fmt"
 	"unsafe"
 
 	"sar/core/session"
@@ -39,6 +41,52 @@ func sar_graph_from_edges(h C.sar_handle, nodeStart, src, dst *C.sar_const_tenso
 			return s.GraphFromEdges(arrays[0], arrays[1], arrays[2])
 		})
 	})
+}
+
+//export sar_graph_from_relations
+func sar_graph_from_relations(h C.sar_handle, types *C.sar_const_char, nodeCounts, src, dst *C.sar_const_tensor, n C.int32_t, out *C.sar_handle) C.sar_status {
+	return guard("sar_graph_from_relations", func(c *call) error {
+		var named session.Types
+		if err := json.Unmarshal([]byte(text(types)), &named); err != nil {
+			return invalid("types: %v", err)
+		}
+		counts, err := matrix("node_counts", nodeCounts, len(named.NodeTypes))
+		if err != nil {
+			return err
+		}
+		if n < 0 || (n > 0 && (src == nil || dst == nil)) {
+			return invalid("n is %d: src and dst must each point at as many tensors", n)
+		}
+		ends := make([]session.Ends, n)
+		if n > 0 {
+			sources, targets := unsafe.Slice(src, n), unsafe.Slice(dst, n)
+			for i := range ends {
+				if ends[i].Src, err = vector[int64](fmt.Sprintf("src[%d]", i), &sources[i], int64Type); err != nil {
+					return err
+				}
+				if ends[i].Dst, err = vector[int64](fmt.Sprintf("dst[%d]", i), &targets[i], int64Type); err != nil {
+					return err
+				}
+			}
+		}
+		return newGraph(c, h, out, func(s *session.Session) (*session.Graph, error) { return s.GraphFromRelations(named, counts, ends) })
+	})
+}
+
+// matrix views an int64 tensor of some rows.
+func matrix(name string, t *C.sar_const_tensor, rows int) ([][]int64, error) {
+	v, err := view(name, t)
+	if err != nil {
+		return nil, err
+	}
+	if v.dtype != int64Type || len(v.shape) != 2 || v.shape[0] != int64(rows) {
+		return nil, invalid("%s is %s of shape %v: expected int64 with %d rows", name, v.dtype, v.shape, rows)
+	}
+	out := make([][]int64, rows)
+	for i := range out {
+		out[i] = elements[int64](v)[int64(i)*v.shape[1] : int64(i+1)*v.shape[1]]
+	}
+	return out, nil
 }
 
 func newGraph(c *call, h C.sar_handle, out *C.sar_handle, build func(s *session.Session) (*session.Graph, error)) error {

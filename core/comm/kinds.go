@@ -26,13 +26,14 @@ const (
 	KindPair           //
 	KindBarrier        //
 	KindSample         // neighbourhood sampling
+	KindBlock          // making blocks (message-flow graphs)
 	numKinds           //
 )
 
 var kindNames = [numKinds]string{
 	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "attention",
 	"max/min aggregation", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
-	"pair exchange", "barrier", "sampling",
+	"pair exchange", "barrier", "sampling", "block construction",
 }
 
 func (k Kind) String() string {

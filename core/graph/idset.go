@@ -106,16 +106,24 @@ func (s *idSet) rank(id int64) int64 {
 	return n + int64(bits.OnesCount64(s.words.Data[w]&(1<<(i&63)-1)))
 }
 
-// appendTo appends the members in ascending order.
-func (s *idSet) appendTo(ids []int64) []int64 {
+// each visits the members in ascending order.
+func (s *idSet) each(visit func(id int64)) {
 	if s.words.Data == nil {
-		return append(ids, s.sorted.Data[:s.added]...)
+		for _, id := range s.sorted.Data[:s.added] {
+			visit(id)
+		}
+		return
 	}
 	for i, w := range s.words.Data {
 		for ; w != 0; w &= w - 1 {
-			ids = append(ids, s.lo+int64(i)*64+int64(bits.TrailingZeros64(w)))
+			visit(s.lo + int64(i)*64 + int64(bits.TrailingZeros64(w)))
 		}
 	}
+}
+
+// appendTo appends the members in ascending order.
+func (s *idSet) appendTo(ids []int64) []int64 {
+	s.each(func(id int64) { ids = append(ids, id) })
 	return ids
 }
 

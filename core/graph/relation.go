@@ -38,6 +38,9 @@ type Relation struct {
 	// Position of the edge of a slot among the worker's edges of this type in
 	// ascending id: the order in which users see edge tensors. Made on demand.
 	RowEdge, ColEdge mem.Array[int32]
+	// ParentEdge, in a relation of a block that has its edge order, is the
+	// position of each edge among those of the relation it was induced from.
+	ParentEdge mem.Array[int32]
 
 	// Halo[r], for r = 1..P-1, are the boundary rows that peer (Rank-r) mod P owns.
 	Halo []Halo
@@ -91,7 +94,7 @@ func (r *Relation) InDegrees(out []int64) {
 // Bytes is what the relation holds off the Go heap, in whole pages.
 func (r *Relation) Bytes() int64 {
 	n := r.RowPtr.Bytes() + r.Col.Bytes() + r.ColPtr.Bytes() + r.Row.Bytes() +
-		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.OutDegree.Bytes() +
+		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.ParentEdge.Bytes() + r.OutDegree.Bytes() +
 		r.Order.Bytes() + r.RowsBefore.Bytes() + r.ColsBefore.Bytes()
 	for i := range r.Halo {
 		n += r.Halo[i].Rows.Bytes()
@@ -111,6 +114,7 @@ func (r *Relation) Free() {
 	r.Row.Free()
 	r.RowEdge.Free()
 	r.ColEdge.Free()
+	r.ParentEdge.Free()
 	r.OutDegree.Free()
 	r.Order.Free()
 	r.RowsBefore.Free()

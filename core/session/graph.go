@@ -19,6 +19,7 @@ type Graph struct {
 	relations []*graph.Relation
 
 	source  *fileSource // of graphs built from files
+	block   *block      // of blocks
 	orderMu sync.Mutex
 }
 
@@ -60,15 +61,51 @@ func (s *Session) GraphFromEdges(nodeStart, src, dst []int64) (*Graph, error) {
 	if len(nodeStart) != s.World()+1 {
 		return nil, Invalid("node_start has %d entries: %d workers need %d", len(nodeStart), s.World(), s.World()+1)
 	}
-	if len(src) != len(dst) {
-		return nil, Invalid("src has %d entries and dst %d: an edge is one of each", len(src), len(dst))
-	}
-	nodeStart = slices.Clone(nodeStart) // the caller's memory is not kept
-	book, err := graph.HomogeneousBook(nodeStart)
+	book, err := graph.HomogeneousBook(slices.Clone(nodeStart)) // the caller's memory is not kept
 	if err != nil {
 		return nil, Invalid("node_start: %v", err)
 	}
-	source, err := graph.FromEdges(nodeStart, s.Rank(), src, dst)
+	return s.fromEdges(book, nodeStart, []graph.Ends{{Src: src, Dst: dst}})
+}
+
+// Types names the node types and relations of a graph from memory.
+type Types struct {
+	NodeTypes []string    `json:"node_types"`
+	EdgeTypes [][3]string `json:"edge_types"`
+}
+
+// Ends are the ends of the edges of a relation.
+type Ends = graph.Ends
+
+// GraphFromRelations builds a graph of several types from edges in memory:
+// worker p owns counts[t][p] nodes of type t, and ids are homogenized. Collective.
+func (s *Session) GraphFromRelations(types Types, counts [][]int64, ends []Ends) (*Graph, error) {
+	edgeTypes := make([]graph.EdgeType, len(types.EdgeTypes))
+	for i, t := range types.EdgeTypes {
+		edgeTypes[i] = graph.EdgeType{Src: t[0], Rel: t[1], Dst: t[2]}
+	}
+	if len(ends) != len(edgeTypes) {
+		return nil, Invalid("edges of %d relations, and %d are named", len(ends), len(edgeTypes))
+	}
+	for i, of := range counts {
+		if len(of) != s.World() {
+			return nil, Invalid("node_counts has %d numbers for node type %d: %d workers need %d", len(of), i, s.World(), s.World())
+		}
+	}
+	book, err := graph.TypedBook(types.NodeTypes, edgeTypes, counts)
+	if err != nil {
+		return nil, Invalid("%v", err)
+	}
+	return s.fromEdges(book, book.Starts(), ends)
+}
+
+func (s *Session) fromEdges(book *graph.Book, starts []int64, ends []graph.Ends) (*Graph, error) {
+	for _, e := range ends {
+		if len(e.Src) != len(e.Dst) {
+			return nil, Invalid("src has %d entries and dst %d: an edge is one of each", len(e.Src), len(e.Dst))
+		}
+	}
+	source, err := graph.FromRelations(starts, s.Rank(), ends)
 	if err != nil {
 		return nil, Invalid("%v", err)
 	}
@@ -211,6 +248,7 @@ func (g *Graph) Free() {
 		rel.Free()
 	}
 	g.relations = nil
+	g.block.free()
 }
 
 // NumRelations is the number of edge types.
@@ -243,6 +281,9 @@ func (g *Graph) Info(i int) (Info, error) {
 		NumEdgesGlobal: rel.NumEdgesGlobal,
 		NumBoundary:    int64(rel.NumCols() - rel.NumSrc),
 		StructureBytes: rel.Bytes(),
+	}
+	if g.block != nil {
+		info.NumSrcGlobal, info.NumDstGlobal = g.block.srcGlobal[rel.SrcType], g.block.dstGlobal[rel.DstType]
 	}
 	for r := 1; r < rel.Parts; r++ {
 		info.NumSend += int64(len(rel.Send[r].Data))

@@ -166,6 +166,9 @@ func (g *Graph) edgeOrder(rel *graph.Relation) error {
 	if rel.HasEdgeOrder() {
 		return nil
 	}
+	if g.block != nil {
+		return g.orderBlock(rel)
+	}
 	if g.source == nil {
 		return rel.EdgeOrder()
 	}
