@@ -10,6 +10,7 @@ import (
 	"sar/core/exchange"
 	"sar/core/graph"
 	"sar/core/mem"
+	"sar/core/sample"
 )
 
 // Graph is this worker's part of a distributed graph: one relation an edge type.
@@ -21,6 +22,11 @@ type Graph struct {
 	source  *fileSource // of graphs built from files
 	block   *block      // of blocks
 	orderMu sync.Mutex
+
+	sampling *sample.Graph // made by the first sampler
+	hold     sync.Mutex
+	samplers int // that use the graph
+	freed    bool
 }
 
 // EdgeData asks BuildGraph to keep the order of edges from the start.
@@ -242,8 +248,21 @@ func (s *Session) home(c *comm.Communicator, rel *graph.Relation, sizes []int, s
 	return op.End(err)
 }
 
-// Free unmaps the graph.
+// Free unmaps the graph, once no sampler uses it any more.
 func (g *Graph) Free() {
+	g.hold.Lock()
+	g.freed = true
+	now := g.samplers == 0
+	g.hold.Unlock()
+	if now {
+		g.unmap()
+	}
+}
+
+func (g *Graph) unmap() {
+	if g.sampling != nil {
+		g.sampling.Free()
+	}
 	for _, rel := range g.relations {
 		rel.Free()
 	}

@@ -53,6 +53,8 @@ type Session struct {
 	window int64
 	comms  []*comm.Communicator
 	closed bool
+
+	sampler *background // made by the first sampler
 }
 
 // pool is shared by all sessions of the process: threads belong to the machine.
@@ -180,7 +182,7 @@ func (s *Session) SetWindow(bytes int64) error {
 		case Reduce:
 			share = bytes / reduceShare
 		}
-		if err := c.Resize(int(share)); err != nil {
+		if err := s.resize(c, int(share)); err != nil {
 			return err
 		}
 	}
@@ -188,6 +190,18 @@ func (s *Session) SetWindow(bytes int64) error {
 	s.window = bytes
 	s.mu.Unlock()
 	return nil
+}
+
+// resize gives a communicator another share. The one for sampling takes its turn
+// among the batches that are on their way, which is the same on every rank.
+func (s *Session) resize(c *comm.Communicator, share int) error {
+	s.mu.Lock()
+	b := s.sampler
+	s.mu.Unlock()
+	if b != nil && b.c == c {
+		return b.do(func(c *comm.Communicator) error { return c.Resize(share) })
+	}
+	return c.Resize(share)
 }
 
 func (s *Session) windowLimit() int64 {
@@ -207,7 +221,11 @@ func (s *Session) Close() error {
 		return nil
 	}
 	s.closed = true
+	b := s.sampler
 	s.mu.Unlock()
+	if b != nil {
+		b.stop()
+	}
 	return s.group.Close()
 }
 
