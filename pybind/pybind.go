@@ -45,6 +45,24 @@ func Doctor() (string, error) {
 	})
 }
 
+// TraceStart begins to record what the engine does, at most capacity events.
+func TraceStart(capacity int) error { return session.TraceStart(capacity) }
+
+// TraceStop ends the recording. JSON: {"events": [Trace Event Format], "lanes": {tid: name}, "dropped": n}.
+func TraceStop() (string, error) {
+	t, err := session.TraceStop()
+	if err != nil {
+		return "", err
+	}
+	return text(t)
+}
+
+// ProfileStart writes the CPU time of the engine's goroutines to a file in pprof's format, until ProfileStop.
+func ProfileStart(path string) error { return session.ProfileStart(path) }
+
+// ProfileStop ends the profile.
+func ProfileStop() error { return session.ProfileStop() }
+
 func text(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return string(b), err

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sar/core/trace"
 	"sar/core/transport"
 )
 
@@ -23,6 +24,7 @@ type Op struct {
 	before   transport.LinkStats
 	waited   atomic.Int64
 	ended    bool
+	span     trace.Span
 }
 
 // Begin starts the next operation. Collective in order: every rank begins
@@ -41,7 +43,7 @@ func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) {
 	}
 	c.begin(c.id, kind, dir)
 	t := time.Now()
-	op := &Op{c: c, seq: c.Seq, step: c.Step, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow()}
+	op := &Op{c: c, seq: c.Seq, step: c.Step, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
 	c.active = op
 	return op, nil
 }
@@ -51,6 +53,9 @@ func (op *Op) String() string { return op.step.describe(fmt.Sprintf("communicato
 
 // Seq is the number of the operation in its communicator, from 1.
 func (op *Op) Seq() uint64 { return op.seq }
+
+// Comm is the name of the operation's communicator.
+func (op *Op) Comm() string { return op.c.name }
 
 // Tag is the tag of a frame of this operation.
 func (op *Op) Tag(flags uint16, round, chunk int) transport.Tag {
@@ -75,9 +80,10 @@ func (op *Op) Waited(d time.Duration) { op.waited.Add(int64(d)) }
 
 // Reserve is Link.Reserve with the operation's deadline and errors.
 func (op *Op) Reserve(peer, n int) ([]byte, error) {
-	t := time.Now()
+	t, span := time.Now(), trace.Begin()
 	b, err := op.links[peer].Reserve(n, op.deadline)
 	op.Waited(time.Since(t))
+	span.End("wait for room", trace.Sending, op.c.name, peer, 0, int64(n))
 	if err != nil {
 		return nil, op.Wrap(err, peer)
 	}
@@ -102,9 +108,10 @@ func (op *Op) Send(peer int, flags uint16, round, chunk int, payload []byte) err
 // Next returns the next frame from peer, which must be the one of that round
 // and chunk. Release it.
 func (op *Op) Next(peer, round, chunk int) (transport.Frame, error) {
-	t := time.Now()
+	t, span := time.Now(), trace.Begin()
 	f, err := op.links[peer].Next(op.deadline)
 	op.Waited(time.Since(t))
+	span.End("wait for rows", trace.Receiving, op.c.name, peer, round, int64(len(f.Payload)))
 	if err != nil {
 		return f, op.Wrap(err, peer)
 	}
@@ -239,6 +246,10 @@ func (op *Op) finish() {
 	c.end()
 	after := c.carriedNow()
 	c.mu.Unlock()
+	if op.span.On() {
+		sent := int64(after.SentBytes - op.before.SentBytes)
+		op.span.End(op.String(), trace.Operations, op.c.name, -1, 0, sent)
+	}
 	c.g.count(op.step.Kind, KindStats{
 		Count: 1, Seconds: time.Since(op.start).Seconds(), WaitSeconds: time.Duration(op.waited.Load()).Seconds(),
 		SentBytes: after.SentBytes - op.before.SentBytes, RecvBytes: after.RecvBytes - op.before.RecvBytes,

@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"sar/core/comm"
+	"sar/core/trace"
 )
 
 // Movement is one exchange of rows between all pairs of workers.
@@ -80,7 +81,10 @@ func (m *Movement) sendAll(rank, world int) error {
 				return err
 			}
 			if n > 0 {
-				if err := m.Produce(r, first, n, dst); err != nil {
+				span := trace.Begin()
+				err := m.Produce(r, first, n, dst)
+				span.End("produce", trace.Sending, m.Op.Comm(), peer, r, int64(len(dst)))
+				if err != nil {
 					return err
 				}
 			}
@@ -95,7 +99,10 @@ func (m *Movement) sendAll(rank, world int) error {
 
 func (m *Movement) receiveAll(rank, world int, flags *uint16) error {
 	if m.Local != nil {
-		if err := m.Local(); err != nil {
+		span := trace.Begin()
+		err := m.Local()
+		span.End("own rows", trace.Receiving, m.Op.Comm(), rank, 0, 0)
+		if err != nil {
 			return err
 		}
 	}
@@ -112,7 +119,9 @@ func (m *Movement) receiveAll(rank, world int, flags *uint16) error {
 				err = m.Op.Mismatch(peer, fmt.Sprintf("rank %d expects %d rows of %d bytes in chunk %d of round %d and got %d bytes: "+
 					"the ranks use different feature widths, dtypes or graphs", rank, n, m.RowBytes, chunk, r, len(frame.Payload)))
 			} else if n > 0 && m.Consume != nil {
+				span := trace.Begin()
 				err = m.Consume(r, first, n, frame.Payload)
+				span.End("consume", trace.Receiving, m.Op.Comm(), peer, r, int64(len(frame.Payload)))
 			}
 			m.Op.Release(peer)
 			if err != nil {

@@ -14,6 +14,7 @@ Importing the package starts nothing: the engine is loaded at its first use.
 from __future__ import annotations
 
 from . import comm, common_tuples, config, core, data_loading, errors, function
+from ._observe import engine_profile, trace
 from .comm import (
     comm_device,
     gather_grads,
@@ -64,6 +65,7 @@ __all__ = [
     "construct_full_graph",
     "core",
     "data_loading",
+    "engine_profile",
     "errors",
     "function",
     "gather_grads",
@@ -79,5 +81,6 @@ __all__ = [
     "stats",
     "suffix_key_lookup",
     "sync_params",
+    "trace",
     "world_size",
 ]

@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import doctor, info, launch, partition
+from . import doctor, info, launch, partition, trace
 from .output import Failure
 
 _EPILOG = """\
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (partition, info, launch, doctor):
+    for module in (partition, info, launch, trace, doctor):
         module.add(commands)
     return top
 

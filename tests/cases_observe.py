@@ -1,0 +1,41 @@
+"""What runs on the workers to look at a run."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+import sar
+import sar.function as fn
+from cases import build, tensor
+
+
+def traced(folder: str, part: dict[str, Any], x: np.ndarray, torch_ops: bool) -> dict[str, Any]:
+    """The timeline of one aggregation, forward and backward, and how long the block took in microseconds."""
+    import time
+
+    graph = build(part)
+    rows = tensor(x, True)
+    assert rows is not None
+    begin = time.perf_counter()
+    with sar.trace(os.path.join(folder, "run.json"), torch_ops=torch_ops):
+        with graph.local_scope():
+            graph.srcdata["h"] = rows
+            graph.update_all(fn.copy_u("h", "m"), fn.mean("m", "out"))
+            (graph.dstdata["out"] * 2).sum().backward()
+    took = time.perf_counter() - begin
+    name = "run.json" if sar.world_size() == 1 else f"run.rank{sar.rank()}.json"
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return {"events": json.load(file)["traceEvents"], "microseconds": took * 1e6}
+
+
+def trace_twice(folder: str) -> str:
+    with sar.trace(os.path.join(folder, "a.json"), torch_ops=False):
+        try:
+            with sar.trace(os.path.join(folder, "b.json"), torch_ops=False):
+                return "no error"
+        except Exception as error:
+            return str(error)
