@@ -9,6 +9,7 @@ import torch
 from . import _abi, _session
 from ._book import CanonicalEtype
 from ._partition import TYPE_KEY, PartitionData
+from .core.degrees import agree_on_degrees
 from .core.frame import EdgeFrame, NodeFrame
 from .core.graphshard import GraphShardManager, HeteroGraphShardManager, Rows
 from .core.relation import NativeGraph, Relation
@@ -46,6 +47,7 @@ def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
         graph = NativeGraph(_abi.graph_build(session.handle, stored.handle, 0))
         triples = stored.edge_types
     relations = [Relation(graph, index, triple) for index, triple in enumerate(triples)]
+    agree_on_degrees(relations)
     counts = _node_counts(partition_data, relations)
     frames = {t: NodeFrame(t, own, own, square=True) for t, (own, _) in counts.items()}
     edge_frames = {r.canonical: EdgeFrame(r.canonical[1], r.num_edges) for r in relations}

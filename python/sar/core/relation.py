@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 import torch
 from torch import Tensor
 
 from .. import _abi, _session
 from .._book import CanonicalEtype
+from .degrees import tagged
 
 
 class NativeGraph:
@@ -40,6 +41,8 @@ class Relation:
         self.index = index
         self.canonical = canonical
         self.info = _abi.graph_relation_info(graph.handle, index)
+        self.zero_in_degree: Optional[bool] = None
+        """Whether a node of any worker has no in-edge, once that is agreed (:mod:`sar.core.degrees`)."""
 
     @property
     def handle(self) -> int:
@@ -62,7 +65,7 @@ class Relation:
         _session.current()
         result = torch.empty(self.num_src if out else self.num_dst, dtype=torch.int64)
         _abi.graph_degrees(self.handle, self.index, out, result)
-        return result
+        return result if out or self.zero_in_degree is None else tagged(result, self.zero_in_degree)
 
     def boundary(self) -> List[Dict[str, int]]:
         """Rows exchanged with each peer: ``[{"peer": q, "receive_rows": n, "send_rows": n}]``."""
