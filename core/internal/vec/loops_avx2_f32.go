@@ -16,6 +16,14 @@ func opsF32x8() Ops[float32] {
 		Axpy:      axpyF32x8,
 		Add:       addF32x8,
 		Scale:     scaleF32x8,
+		Plus:      plusF32x8,
+		Minus:     minusF32x8,
+		Times:     timesF32x8,
+		Over:      overF32x8,
+		Leaky:     leakyF32x8,
+		TimesEach: timesEachF32x8,
+		DotPairs:  dotPairsF32x8,
+		Exp:       expF32x8,
 	}
 }
 

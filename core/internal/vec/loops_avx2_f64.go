@@ -16,6 +16,14 @@ func opsF64x4() Ops[float64] {
 		Axpy:      axpyF64x4,
 		Add:       addF64x4,
 		Scale:     scaleF64x4,
+		Plus:      plusF64x4,
+		Minus:     minusF64x4,
+		Times:     timesF64x4,
+		Over:      overF64x4,
+		Leaky:     leakyF64x4,
+		TimesEach: timesEachF64x4,
+		DotPairs:  dotPairsF64x4,
+		Exp:       expF64x4,
 	}
 }
 

@@ -16,6 +16,14 @@ func opsF32x16() Ops[float32] {
 		Axpy:      axpyF32x16,
 		Add:       addF32x16,
 		Scale:     scaleF32x16,
+		Plus:      plusF32x16,
+		Minus:     minusF32x16,
+		Times:     timesF32x16,
+		Over:      overF32x16,
+		Leaky:     leakyF32x16,
+		TimesEach: timesEachF32x16,
+		DotPairs:  dotPairsF32x16,
+		Exp:       expF32x16,
 	}
 }
 

@@ -16,6 +16,14 @@ func opsF64x8() Ops[float64] {
 		Axpy:      axpyF64x8,
 		Add:       addF64x8,
 		Scale:     scaleF64x8,
+		Plus:      plusF64x8,
+		Minus:     minusF64x8,
+		Times:     timesF64x8,
+		Over:      overF64x8,
+		Leaky:     leakyF64x8,
+		TimesEach: timesEachF64x8,
+		DotPairs:  dotPairsF64x8,
+		Exp:       expF64x8,
 	}
 }
 

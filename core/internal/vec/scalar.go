@@ -1,5 +1,7 @@
 package vec
 
+import "math"
+
 // The scalar reference. T(c*x) keeps the compiler from fusing the multiply
 // with the add on targets where it would, so the reference rounds alike
 // everywhere.
@@ -11,6 +13,14 @@ func scalarOps[T Float]() Ops[T] {
 		Axpy:      axpyScalar[T],
 		Add:       addScalar[T],
 		Scale:     scaleScalar[T],
+		Plus:      plusScalar[T],
+		Minus:     minusScalar[T],
+		Times:     timesScalar[T],
+		Over:      overScalar[T],
+		Leaky:     leakyScalar[T],
+		TimesEach: timesEachScalar[T],
+		DotPairs:  dotPairsScalar[T],
+		Exp:       expScalar[T],
 	}
 }
 
@@ -58,5 +68,74 @@ func addScalar[T Float](y, x []T) {
 func scaleScalar[T Float](y []T, c T) {
 	for j := range y {
 		y[j] *= c
+	}
+}
+
+func plusScalar[T Float](z, x, y []T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j := range z {
+		z[j] = x[j] + y[j]
+	}
+}
+
+func minusScalar[T Float](z, x, y []T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j := range z {
+		z[j] = x[j] - y[j]
+	}
+}
+
+func timesScalar[T Float](z, x, y []T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j := range z {
+		z[j] = x[j] * y[j]
+	}
+}
+
+func overScalar[T Float](z, x, y []T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j := range z {
+		z[j] = x[j] / y[j]
+	}
+}
+
+func leakyScalar[T Float](z, x, y []T, c T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j := range z {
+		if x[j] > 0 {
+			z[j] = y[j]
+		} else {
+			z[j] = c * y[j]
+		}
+	}
+}
+
+func timesEachScalar[T Float](z, x, c []T, d int) {
+	for g, s := range c {
+		to, from := z[g*d:(g+1)*d], x[g*d:(g+1)*d]
+		for j := range to {
+			to[j] = from[j] * s
+		}
+	}
+}
+
+func dotPairsScalar[T Float](p *Pairs[T]) {
+	width := p.Heads * p.D
+	for k, ix := range p.IX {
+		x := p.X[int(ix-p.BaseX)*p.StrideX:][:width]
+		y := p.Y[int(p.IY[k]-p.BaseY)*p.StrideY:][:width]
+		for h := range p.Heads {
+			var s T
+			for j := h * p.D; j < (h+1)*p.D; j++ {
+				s += T(x[j] * y[j])
+			}
+			p.Out[k*p.Heads+h] = s
+		}
+	}
+}
+
+func expScalar[T Float](y, x []T) {
+	for j, v := range x[:len(y)] {
+		y[j] = T(math.Exp(float64(v)))
 	}
 }

@@ -44,6 +44,28 @@ type Ops[T Float] struct {
 	Add func(y, x []T)
 	// Scale: y[j] *= c
 	Scale func(y []T, c T)
+
+	// Plus: z[j] = x[j] + y[j], for j < len(z), and so on. z may be x or y.
+	Plus, Minus, Times, Over func(z, x, y []T)
+	// Leaky: z[j] = x[j] > 0 ? y[j] : c * y[j]. With y = x that is leaky ReLU, with
+	// y the gradient of its result its gradient.
+	Leaky func(z, x, y []T, c T)
+	// TimesEach: z[g*d+j] = x[g*d+j] * c[g], for g < len(c), j < d
+	TimesEach func(z, x, c []T, d int)
+	// DotPairs: out[k*heads+h] = Σ_j x[ix[k]-baseX, h*d+j] * y[iy[k]-baseY, h*d+j]
+	DotPairs func(p *Pairs[T])
+	// Exp: y[j] = e^x[j], within 2 units in the last place
+	Exp func(y, x []T)
+}
+
+// Pairs is the arguments of Ops.DotPairs: pairs of rows, picked out of X and Y.
+type Pairs[T Float] struct {
+	Out              []T // [n, Heads]
+	X, Y             []T // row r begins at X[r*StrideX]
+	StrideX, StrideY int
+	IX, IY           []int32 // [n] rows, IX[k]-BaseX of X
+	BaseX, BaseY     int32
+	Heads, D         int
 }
 
 // table is one set of loops and what it needs of the CPU.

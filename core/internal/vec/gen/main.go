@@ -1,5 +1,5 @@
-// Command gen writes the SIMD loops of package vec from loops.go.tmpl: one
-// file for each element type and register width. The loops differ in nothing
+// Command gen writes the SIMD loops of package vec from its templates: one file
+// of each for each element type and register width. The loops differ in nothing
 // but the names of types, the lanes of a register, and how a mask is made;
 // Go's generics cannot express that without a call for each instruction.
 package main
@@ -12,10 +12,11 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 )
 
-//go:embed loops.go.tmpl
+//go:embed *.go.tmpl
 var source embed.FS
 
 // file is the parameters of one file.
@@ -55,6 +56,38 @@ func (f file) Half() []string {
 	return out
 }
 
+// Does names the methods of vectors behind loops over elements.
+func (f file) Does() map[string]string {
+	return map[string]string{"Plus": "Add", "Minus": "Sub", "Times": "Mul", "Over": "Div"}
+}
+
+// exponential is the constants of the exponential function. Hi + Lo is ln 2, Hi with
+// so few bits that its products with small integers are exact.
+type exponential struct {
+	Log2e, Magic, Hi, Lo, Most, Least string
+	Bias, Shift                       int
+	Poly                              []string // highest power first
+}
+
+func (f file) Exp() exponential {
+	if f.Bits == 32 {
+		return exponential{
+			Log2e: "1.44269504088896341", Magic: "0x1.8p23", Hi: "0.693359375", Lo: "-2.12194440e-4", Most: "90", Least: "-106", Bias: 127, Shift: 23,
+			// minimax, from Cephes
+			Poly: []string{"1.9875691500e-4", "1.3981999507e-3", "8.3334519073e-3", "4.1665795894e-2", "1.6666665459e-1", "5.0000001201e-1", "1", "1"},
+		}
+	}
+	poly := make([]string, 14) // Taylor: what is left out is below 2^-57
+	factorial := 1.0
+	for i := range poly {
+		poly[len(poly)-1-i] = fmt.Sprintf("1.0 / %.0f", factorial)
+		factorial *= float64(i + 1)
+	}
+	return exponential{
+		Log2e: "1.44269504088896341", Magic: "0x1.8p52", Hi: "6.93147180369123816490e-01", Lo: "1.90821492927058770002e-10", Most: "711", Least: "-747", Bias: 1023, Shift: 52, Poly: poly,
+	}
+}
+
 var files = []file{
 	{"float32", 4, 8, "avx2", 32, 8},
 	{"float64", 8, 4, "avx2", 64, 8},
@@ -75,23 +108,26 @@ func main() {
 			}
 			return out
 		},
-		"list": func(s ...string) []string { return s },
-		"sub":  func(a, b int) int { return a - b },
-		"mul":  func(a, b int) int { return a * b },
+		"list":  func(s ...string) []string { return s },
+		"lower": func(s string) string { return strings.ToLower(s[:1]) + s[1:] },
+		"sub":   func(a, b int) int { return a - b },
+		"mul":   func(a, b int) int { return a * b },
 	}
-	t := template.Must(template.New("loops.go.tmpl").Funcs(funcs).ParseFS(source, "loops.go.tmpl"))
-	for _, f := range files {
-		var b bytes.Buffer
-		if err := t.Execute(&b, f); err != nil {
-			log.Fatal(err)
-		}
-		text, err := format.Source(b.Bytes())
-		if err != nil {
-			log.Fatalf("%s: %v", f.Name(), err)
-		}
-		name := filepath.Join(dir, fmt.Sprintf("loops_%s_f%d.go", f.ISA, f.Bits))
-		if err := os.WriteFile(name, text, 0o644); err != nil {
-			log.Fatal(err)
+	for _, what := range []string{"loops", "elements"} {
+		t := template.Must(template.New(what+".go.tmpl").Funcs(funcs).ParseFS(source, what+".go.tmpl"))
+		for _, f := range files {
+			var b bytes.Buffer
+			if err := t.Execute(&b, f); err != nil {
+				log.Fatal(err)
+			}
+			text, err := format.Source(b.Bytes())
+			if err != nil {
+				log.Fatalf("%s: %v", f.Name(), err)
+			}
+			name := filepath.Join(dir, fmt.Sprintf("%s_%s_f%d.go", what, f.ISA, f.Bits))
+			if err := os.WriteFile(name, text, 0o644); err != nil {
+				log.Fatal(err)
+			}
 		}
 	}
 }

@@ -1,0 +1,142 @@
+package vec
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestElements holds the loops over elements against the scalar ones, to the
+// bit where neither order nor rounding is free.
+func TestElements(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { elements(t, &table.f32, 0x1p-23) })
+			t.Run(table.name+"/float64", func(t *testing.T) { elements(t, &table.f64, 0x1p-52) })
+		}
+	}
+}
+
+const guard = 32
+
+// same compares z between guards with want, and the guards with what was there.
+func same[T Float](t *testing.T, what string, z, before, want []T, tolerance func(i int) float64) {
+	t.Helper()
+	for i := range z {
+		w, allowed := before[i], 0.0
+		if i >= guard && i < guard+len(want) {
+			w, allowed = want[i-guard], tolerance(i-guard)
+		}
+		if d := math.Abs(float64(z[i]) - float64(w)); !(d <= allowed) && !(math.IsNaN(float64(z[i])) && math.IsNaN(float64(w))) && z[i] != w {
+			t.Fatalf("%s: element %d is %v, want %v", what, i-guard, z[i], w)
+		}
+	}
+}
+
+func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
+	rng := rand.New(rand.NewPCG(2, 1))
+	draw := func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+			if rng.IntN(20) == 0 {
+				x[i] = T(math.Inf(rng.IntN(2)*2 - 1))
+			}
+		}
+		return x
+	}
+	exact := func(int) float64 { return 0 }
+	reference := scalarOps[T]()
+	for n := range 70 {
+		x, y := draw(n), draw(n)
+		for name, f := range map[string]func(o *Ops[T], z []T){
+			"Plus":  func(o *Ops[T], z []T) { o.Plus(z, x, y) },
+			"Minus": func(o *Ops[T], z []T) { o.Minus(z, x, y) },
+			"Times": func(o *Ops[T], z []T) { o.Times(z, x, y) },
+			"Over":  func(o *Ops[T], z []T) { o.Over(z, x, y) },
+			"Leaky": func(o *Ops[T], z []T) { o.Leaky(z, x, y, 0.2) },
+		} {
+			before, want := draw(n+2*guard), make([]T, n)
+			got := slices.Clone(before)
+			f(ops, got[guard:guard+n])
+			f(&reference, want)
+			same(t, fmt.Sprintf("%s of %d", name, n), got, before, want, exact)
+		}
+		for groups := range 6 {
+			x, c := draw(groups*n), draw(groups)
+			before, want := draw(groups*n+2*guard), make([]T, groups*n)
+			got := slices.Clone(before)
+			ops.TimesEach(got[guard:guard+groups*n], x, c, n)
+			reference.TimesEach(want, x, c, n)
+			same(t, fmt.Sprintf("TimesEach of %d by %d", groups, n), got, before, want, exact)
+		}
+		for heads := 1; heads < 7; heads++ {
+			width := heads * n
+			p := Pairs[T]{X: draw(5*width + 9), Y: draw(4*width + 9), StrideX: width + 1, StrideY: width, IX: []int32{12, 10, 11, 13}, IY: []int32{0, 3, 1, 0}, BaseX: 10, Heads: heads, D: n}
+			for _, s := range [][]T{p.X, p.Y} { // sums of infinities would depend on the order
+				for i, v := range s {
+					if math.IsInf(float64(v), 0) {
+						s[i] = 1
+					}
+				}
+			}
+			size := len(p.IX) * heads
+			before, want := draw(size+2*guard), make([]T, size)
+			got := slices.Clone(before)
+			p.Out = got[guard : guard+size]
+			ops.DotPairs(&p)
+			p.Out = want
+			reference.DotPairs(&p)
+			same(t, fmt.Sprintf("DotPairs of %d heads of %d", heads, n), got, before, want, func(int) float64 { return eps * float64(8*n+1) })
+		}
+	}
+}
+
+// TestExp compares with the exponential in double precision, rounded.
+func TestExp(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) {
+				exponentials(t, &table.f32, func(got, want float32) float64 {
+					return math.Abs(float64(math.Float32bits(got)) - float64(math.Float32bits(want)))
+				}, 89, -105)
+			})
+			t.Run(table.name+"/float64", func(t *testing.T) {
+				exponentials(t, &table.f64, func(got, want float64) float64 {
+					return math.Abs(float64(int64(math.Float64bits(got)) - int64(math.Float64bits(want))))
+				}, 709, -746) // above 709.6 math.Exp gives up too early
+			})
+		}
+	}
+}
+
+func exponentials[T Float](t *testing.T, ops *Ops[T], ulps func(got, want T) float64, top, bottom float64) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	x := []T{0, T(math.Copysign(0, -1)), 1, -1, T(top), T(bottom), T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 1e30, -1e30, 1e-30, T(top) - 2, T(bottom) + 4, T(bottom) + 17}
+	for range 100000 {
+		x = append(x, T(bottom+rng.Float64()*(top-bottom)), T(rng.NormFloat64()))
+	}
+	y := make([]T, len(x))
+	for n := range 40 { // every tail
+		ops.Exp(y[:n], x[:n])
+	}
+	ops.Exp(y, x)
+	worst := 0.0
+	for i, v := range x {
+		want := T(math.Exp(float64(v)))
+		if math.IsNaN(float64(want)) {
+			if !math.IsNaN(float64(y[i])) {
+				t.Errorf("exp(%v) = %v", v, y[i])
+			}
+			continue
+		}
+		d := ulps(y[i], want)
+		worst = max(worst, d)
+		if d > 2 {
+			t.Fatalf("exp(%v) = %v, want %v: %g units in the last place", v, y[i], want, d)
+		}
+	}
+	t.Logf("at most %g units in the last place", worst)
+}
