@@ -236,6 +236,69 @@ sar_status sar_aggregate_forward(sar_handle graph, const sar_aggregate *what, co
  * want it. u is needed for SAR_GRAD_E on every rank, e for SAR_U_MUL_E. Collective. Wire: w numbers per boundary row for each of the two. */
 sar_status sar_aggregate_backward(sar_handle graph, const sar_aggregate *what, const DLTensor *u, const DLTensor *e, const DLTensor *grad_out, DLTensor *grad_u, DLTensor *grad_e);
 
+/* ---- visits of in-edges -------------------------------------------------- */
+/* Some in-edges of own rows, with the rows that they read. */
+typedef struct {
+  size_t size;
+  int32_t peer;            /* whose rows these are */
+  int64_t num_rows;        /* n */
+  const void *const *rows; /* by field: [n, ..], contiguous, aligned to 8 bytes; gone when visit returns */
+  void *const *grads;      /* by field: where to add gradients of the rows, zero before the first block of the same rows; NULL: none wanted */
+  int64_t num_edges;       /* m: so many places of src, dst and edge are filled */
+} sar_stream_block;
+/* Returns 1 to go on. Anything else ends the stream and, as any failure, the session. */
+typedef int32_t (*sar_stream_visit)(void *user, const sar_stream_block *block);
+typedef struct {
+  size_t size;
+  int32_t relation;
+  uint32_t flags;          /* 16 bits that every rank is told */
+  int32_t num_fields;
+  const DLTensor *fields;  /* [num_fields] of [num_src, ..], any dtypes; the same shapes and dtypes on every rank */
+  const uint8_t *home;     /* [num_fields]: 1: its gradient goes home (float); the same on every rank. NULL: none does */
+  DLTensor *grads;         /* [num_fields]: to add to; shape and dtype of the field; data NULL where this rank wants none. NULL: it wants none */
+  DLTensor *src, *dst, *edge; /* int64 [k], k >= 1 the most edges of a block: row in the block, own destination row (ascends in a
+                            * block), position among own edges in ascending id. edge may be NULL */
+  sar_stream_visit visit;
+  void *user;
+} sar_stream;
+/* Visits every in-edge of own rows once, on the calling thread: first those from own rows, then those from each peer's
+ * rows as they arrive. agreed: all ranks' flags. Collective, on SAR_COMM_TRAIN. Wire: per boundary row its fields, each
+ * padded to 8 bytes, and the same back for those with a gradient. */
+sar_status sar_stream_run(sar_handle graph, const sar_stream *what, uint32_t *agreed);
+
+/* ---- sampling ------------------------------------------------------------ */
+/* Draws blocks of the neighbourhood of seed nodes, layer by layer, in the background, and fetches features. Nodes have ids
+ * by type, [0, n) over all workers and rank by rank (for one node type the ids of its node ranges); so do edges of a relation. */
+typedef struct {
+  size_t size;
+  const DLTensor *fanouts;  /* int64 [layers, relations]: edges drawn per destination node, -1 for every in-edge */
+  int32_t replace;          /* 1: with replacement; a node with in-edges then gets its fan-out */
+  int32_t edge_ids;         /* 1: tell the ids of the edges drawn */
+} sar_sample_config;
+/* Collective the first time for a graph, and for a session. */
+sar_status sar_sampler_create(sar_handle graph, const sar_sample_config *config, sar_handle *sampler);
+/* SAR_SAMPLE_INPUT: columns of a node type that blocks have for the nodes of the first layer; OUTPUT: for the seeds; EDGE: columns
+ * of a relation for the edges drawn. Any dtype, one row per own node, or per in-edge in ascending id. WEIGHT: float32 [num_edges] of
+ * a relation, finite and >= 0, to draw in proportion to; one for every relation or none. */
+enum { SAR_SAMPLE_INPUT = 0, SAR_SAMPLE_OUTPUT = 1, SAR_SAMPLE_EDGE = 2, SAR_SAMPLE_WEIGHT = 3 };
+/* Registers a column, before the first batch; the same on every rank but for the number of rows. Its memory must last
+ * until sar_sampler_free returns. */
+sar_status sar_sampler_column(sar_handle sampler, int32_t what, int32_t type, const DLTensor *rows);
+/* Has a batch drawn. seeds [num_types] of int64 [n]: own rows, none twice. key: of the random numbers; ranks that use the
+ * same key draw the same edges for a node. Returns at once. Collective: every rank submits in the same order. */
+sar_status sar_sampler_submit(sar_handle sampler, const DLTensor *seeds, int32_t num_types, uint64_t key, sar_handle *batch);
+/* Waits for the batches that were submitted, which the peers count on. Batches live on. */
+sar_status sar_sampler_free(sar_handle sampler);
+sar_status sar_batch_wait(sar_handle batch);
+/* Arrays of a batch that is there. layer 0 is the one that reads the input; its destination nodes are the source nodes of
+ * layer 1. type: a node type for NODES, INPUT and OUTPUT, else a relation; column: of DATA, INPUT and OUTPUT, in the order of
+ * sar_sampler_column. NODES: int64 ids of the source nodes, of which the destination nodes are the first num_dst; INDPTR, INDICES:
+ * int64, the edges by destination; EDGE_IDS: int64. DATA, INPUT and OUTPUT are bytes of rows. */
+enum { SAR_BATCH_NODES = 0, SAR_BATCH_INDPTR = 1, SAR_BATCH_INDICES = 2, SAR_BATCH_EDGE_IDS = 3, SAR_BATCH_DATA = 4, SAR_BATCH_INPUT = 5, SAR_BATCH_OUTPUT = 6 };
+/* The memory, until sar_batch_free, and its size in bytes; num_dst may be NULL. */
+sar_status sar_batch_array(sar_handle batch, int32_t layer, int32_t what, int32_t type, int32_t column, void **data, int64_t *bytes, int64_t *num_dst);
+sar_status sar_batch_free(sar_handle batch);
+
 /* ---- kernels on their own, without a session ---------------------------- */
 /* y[i, :] = sum over k in [indptr[i], indptr[i+1]) of w[k] * x[indices[k], :]. indptr int64 [n + 1], indices int32, w float [nnz] or [nnz, h] or NULL. */
 sar_status sar_kernel_spmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *w, const DLTensor *x, DLTensor *y);

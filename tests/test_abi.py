@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sar import _abi, _native, _prototypes
+from sar import _abi, _abi_stream, _native, _prototypes
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = ROOT / "capi" / "sar.h"
@@ -57,6 +57,9 @@ CTYPES = {
     "sar_session_config*": [ct.c_void_p],
     "sar_relation_info*": [ct.c_void_p],
     "sar_aggregate*": [ct.c_void_p],
+    "sar_stream*": [ct.c_void_p],
+    "sar_sample_config*": [ct.c_void_p],
+    "void**": [ct.POINTER(ct.c_void_p)],
     "sar_progress": [_prototypes.Progress],
 }
 
@@ -119,6 +122,8 @@ STRUCTS = {
     "sar_session_config": _abi.SessionConfig,
     "sar_aggregate": _abi.AggregateSpec,
     "sar_relation_info": _abi.RelationInfo,
+    "sar_stream": _abi_stream.StreamSpec,
+    "sar_stream_block": _abi_stream.StreamBlock,
 }
 
 

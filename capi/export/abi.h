@@ -14,6 +14,8 @@ typedef const char sar_const_char;
 typedef const DLTensor sar_const_tensor;
 typedef const sar_session_config sar_const_session_config;
 typedef const sar_aggregate sar_const_aggregate;
+typedef const sar_sample_config sar_const_sample_config;
+typedef const sar_stream sar_const_stream;
 
 #define SAR_HIDDEN __attribute__((visibility("hidden")))
 
@@ -25,6 +27,11 @@ SAR_HIDDEN const sar_error_info *lasterror_get(void); /* never NULL */
 static inline void call_progress(sar_progress progress, void *user, int64_t done, int64_t total) {
   if (progress)
     progress(user, done, total);
+}
+
+/* Calls visit, which Go cannot. */
+static inline int32_t call_visit(sar_stream_visit visit, void *user, const sar_stream_block *block) {
+  return visit(user, block);
 }
 
 #endif

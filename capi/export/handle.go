@@ -20,10 +20,12 @@ const (
 	kindDataset
 	kindGraph
 	kindMatrix
+	kindSampler
+	kindBatch
 	numKinds
 )
 
-var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix"}
+var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch"}
 
 func (k kind) String() string {
 	if k > 0 && k < numKinds {

@@ -116,3 +116,6 @@ func bytesOf[T any](x []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
 }
+
+// Bytes is the memory of ids.
+func Bytes(ids []int64) []byte { return bytesOf(ids) }

@@ -46,17 +46,8 @@ type Batch struct {
 // NewSampler prepares draws from a graph. Collective the first time for a graph
 // and for a session. The memory of columns and weights must last until Close.
 func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
-	if g.block != nil {
-		return nil, Invalid("sampling needs a full graph, and this graph is a block")
-	}
-	if err := g.checkSample(&cfg); err != nil {
-		return nil, err
-	}
-	worker, err := g.session.sampling()
+	worker, err := g.prepareSampling(&cfg)
 	if err != nil {
-		return nil, err
-	}
-	if err := g.sampleIDs(worker); err != nil {
 		return nil, err
 	}
 	for i, rel := range g.relations {
@@ -78,6 +69,26 @@ func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
 	defer g.hold.Unlock()
 	g.samplers++
 	return &Sampler{graph: g, worker: worker, sampler: inner, layers: len(cfg.Fanouts)}, nil
+}
+
+// PrepareSampling checks fan-outs and does what of NewSampler is collective.
+func (g *Graph) PrepareSampling(cfg SampleConfig) error {
+	_, err := g.prepareSampling(&cfg)
+	return err
+}
+
+func (g *Graph) prepareSampling(cfg *SampleConfig) (*background, error) {
+	if g.block != nil {
+		return nil, Invalid("sampling needs a full graph, and this graph is a block")
+	}
+	if err := g.checkSample(cfg); err != nil {
+		return nil, err
+	}
+	worker, err := g.session.sampling()
+	if err != nil {
+		return nil, err
+	}
+	return worker, g.sampleIDs(worker)
 }
 
 // checkSample holds the sizes of everything against the graph.
@@ -222,6 +233,71 @@ func (b *Batch) end(err error) {
 func (b *Batch) Wait() error {
 	<-b.done
 	return b.err
+}
+
+// What Array returns.
+const (
+	BatchNodes = iota
+	BatchIndptr
+	BatchIndices
+	BatchEdgeIDs
+	BatchData
+	BatchInput
+	BatchOutput
+)
+
+// Array returns the memory of one array of a batch that is there, until Free,
+// and how many of BatchNodes are destination nodes.
+func (b *Batch) Array(layer, what, kind, column int) (array []byte, numDst int, err error) {
+	if b.Layers == nil {
+		return nil, 0, Invalid("the batch is not there")
+	}
+	bad := func(name string, n, have int) error {
+		return Invalid("there is no %s %d: this batch has %d", name, n, have)
+	}
+	if layer < 0 || layer >= len(b.Layers) {
+		return nil, 0, bad("layer", layer, len(b.Layers))
+	}
+	l := b.Layers[layer]
+	pick := func(columns [][]byte) error {
+		if column < 0 || column >= len(columns) {
+			return bad("column", column, len(columns))
+		}
+		array = columns[column]
+		return nil
+	}
+	switch what {
+	case BatchNodes, BatchInput, BatchOutput:
+		if kind < 0 || kind >= len(l.Nodes) {
+			return nil, 0, bad("node type", kind, len(l.Nodes))
+		}
+		switch what {
+		case BatchInput:
+			err = pick(b.Inputs[kind])
+		case BatchOutput:
+			err = pick(b.Outputs[kind])
+		default:
+			array, numDst = sample.Bytes(l.Nodes[kind]), l.NumDst[kind]
+		}
+		return array, numDst, err
+	case BatchIndptr, BatchIndices, BatchEdgeIDs, BatchData:
+		if kind < 0 || kind >= len(l.Edges) {
+			return nil, 0, bad("relation", kind, len(l.Edges))
+		}
+		e := l.Edges[kind]
+		switch what {
+		case BatchIndptr:
+			array = sample.Bytes(e.Indptr)
+		case BatchIndices:
+			array = sample.Bytes(e.Indices)
+		case BatchEdgeIDs:
+			array = sample.Bytes(e.IDs)
+		default:
+			err = pick(e.Data)
+		}
+		return array, 0, err
+	}
+	return nil, 0, Invalid("there is no array %d of a batch", what)
 }
 
 // Free gives the memory of the batch back; one on its way is dropped when it comes.

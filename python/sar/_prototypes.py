@@ -59,6 +59,7 @@ _tensor = ct.POINTER(DLTensor)
 _to_i32, _to_u32, _to_i64, _to_handle = ct.POINTER(_i32), ct.POINTER(_u32), ct.POINTER(_i64), ct.POINTER(_handle)
 # A string to free must come back as the address it has: c_char_p would turn it into bytes.
 _to_string, _string = ct.POINTER(ct.c_void_p), ct.c_void_p
+_to_address = ct.POINTER(ct.c_void_p)
 
 PROTOTYPES: dict[str, tuple[Any, ...]] = {
     # name: (result, argument, ...)
@@ -111,6 +112,14 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_graph_block_edges": (_status, _handle, _i32, _tensor),
     "sar_aggregate_forward": (_status, _handle, _address, _tensor, _tensor, _tensor, _to_u32),
     "sar_aggregate_backward": (_status, _handle, _address, _tensor, _tensor, _tensor, _tensor, _tensor),
+    "sar_stream_run": (_status, _handle, _address, _to_u32),
+    "sar_sampler_create": (_status, _handle, _address, _to_handle),
+    "sar_sampler_column": (_status, _handle, _i32, _i32, _tensor),
+    "sar_sampler_submit": (_status, _handle, _tensor, _i32, _u64, _to_handle),
+    "sar_sampler_free": (_status, _handle),
+    "sar_batch_wait": (_status, _handle),
+    "sar_batch_array": (_status, _handle, _i32, _i32, _i32, _i32, _to_address, _to_i64, _to_i64),
+    "sar_batch_free": (_status, _handle),
     "sar_kernel_spmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
     "sar_matrix_create": (_status, _tensor, _tensor, _i64, _to_handle),
     "sar_matrix_spmm": (_status, _handle, _tensor, _tensor, _tensor),
