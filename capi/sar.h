@@ -198,6 +198,8 @@ sar_status sar_graph_num_relations(sar_handle graph, int32_t *n);
 sar_status sar_graph_relation_info(sar_handle graph, int32_t relation, sar_relation_info *out);
 /* JSON: [{"peer": q, "receive_rows": n, "send_rows": n}, ..] */
 sar_status sar_graph_boundary(sar_handle graph, int32_t relation, char **json);
+/* Own source rows that a peer reads, in the order in which they travel: out int64 [send_rows of sar_graph_boundary]. */
+sar_status sar_graph_send_rows(sar_handle graph, int32_t relation, int32_t peer, DLTensor *out);
 /* out int64 [num_dst] for in-degrees (out_degrees 0), [num_src] for out-degrees over all workers (1). */
 sar_status sar_graph_degrees(sar_handle graph, int32_t relation, int32_t out_degrees, DLTensor *out);
 

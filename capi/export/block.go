@@ -95,6 +95,13 @@ func sar_graph_block_edges(h C.sar_handle, relation C.int32_t, out *C.DLTensor) 
 	})
 }
 
+//export sar_graph_send_rows
+func sar_graph_send_rows(h C.sar_handle, relation, peer C.int32_t, out *C.DLTensor) C.sar_status {
+	return guard("sar_graph_send_rows", func(c *call) error {
+		return widen(c, h, out, "rows", func(g *session.Graph) ([]int32, error) { return g.SendRows(int(relation), int(peer)) })
+	})
+}
+
 // widen gives the caller numbers that the engine holds in 32 bits.
 func widen(c *call, h C.sar_handle, out *C.DLTensor, what string, get func(g *session.Graph) ([]int32, error)) error {
 	g, err := useGraph(c, h)

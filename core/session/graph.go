@@ -335,6 +335,19 @@ func (g *Graph) Boundary(i int) ([]Pair, error) {
 	return append(pairs[:rel.Rank], pairs[rel.Rank+1:]...), nil
 }
 
+// SendRows are the own source rows that a peer reads in relation i, in the order
+// in which they travel.
+func (g *Graph) SendRows(i, peer int) ([]int32, error) {
+	rel, err := g.Relation(i)
+	if err != nil {
+		return nil, err
+	}
+	if peer < 0 || peer >= rel.Parts || peer == rel.Rank {
+		return nil, Invalid("rank %d is no peer of rank %d of %d", peer, rel.Rank, rel.Parts)
+	}
+	return rel.Send[(peer-rel.Rank+rel.Parts)%rel.Parts].Data, nil
+}
+
 // Degrees writes the in-degrees of own destination rows, or the out-degrees of
 // own source rows over all workers, into out.
 func (g *Graph) Degrees(i int, outgoing bool, out []int64) error {

@@ -105,6 +105,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_graph_num_relations": (_status, _handle, _to_i32),
     "sar_graph_relation_info": (_status, _handle, _i32, _address),
     "sar_graph_boundary": (_status, _handle, _i32, _to_string),
+    "sar_graph_send_rows": (_status, _handle, _i32, _i32, _tensor),
     "sar_graph_degrees": (_status, _handle, _i32, _i32, _tensor),
     "sar_graph_block": (_status, _handle, _tensor, _tensor, _i32, _to_handle),
     "sar_graph_block_counts": (_status, _handle, _i32, _tensor),

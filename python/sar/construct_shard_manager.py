@@ -2,94 +2,192 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from torch import Tensor
 
-from . import _abi, _session
+from . import _abi, _abi_blocks, _session
 from ._book import CanonicalEtype
-from ._partition import TYPE_KEY, PartitionData
-from .core.degrees import agree_on_degrees
+from ._layout import Layout, layout
+from ._partition import PartitionData
+from ._shard_edges import relation_edges, relation_features, triples_of
 from .core.frame import EdgeFrame, NodeFrame
-from .core.graphshard import GraphShardManager, HeteroGraphShardManager, Rows
+from .core.graphshard import GraphShardManager, HeteroGraphShardManager
 from .core.relation import NativeGraph, Relation
+from .core.rows import Rows
+from .errors import ScheduleError
 
-__all__ = ["construct_full_graph"]
+__all__ = ["construct_full_graph", "construct_mfgs"]
 
 
 def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
     """The whole graph, of which this worker holds the in-edges of its own nodes. Collective.
 
-    :param partition_data: of :func:`sar.load_dgl_partition_data`; not needed afterwards. Data made by hand works too
-        where there is one relation
+    :param partition_data: of :func:`sar.load_dgl_partition_data`, or made by hand; not needed afterwards
     :returns: a :class:`HeteroGraphShardManager` where there are several node types or relations. Edge features, if
         there are any, are columns of its ``edata``
     :raises ValueError: the partition is not this worker's, or the number of partitions is not the number of workers
     :raises RuntimeError: before :func:`sar.initialize_comms`
     """
+    whole = _Whole(partition_data)
+    return whole.manager(whole.graph)
+
+
+def construct_mfgs(
+    partition_data: PartitionData, seed_nodes: Tensor, n_layers: int, keep_seed_nodes: bool = True
+) -> List[GraphShardManager]:
+    """Message-flow graphs (blocks): for each layer, the edges that the output at the seed nodes depends on. Collective.
+
+    ``blocks[0]`` takes features of its source rows: ``features[blocks[0].input_nodes]``, with several node types
+    ``features_of_type[blocks[0].srcnodes(type)]``. The rows that ``blocks[i]`` computes are the source rows of
+    ``blocks[i + 1]``, and those of the last block are the seed nodes, ascending.
+
+    :param partition_data: of :func:`sar.load_dgl_partition_data`, or made by hand; not needed afterwards
+    :param seed_nodes: own nodes, by their ids over all types (row number + ``node_ranges[rank][0]``), integers ``[n]``,
+        each once, in any order. A worker may have none
+    :param n_layers: number of blocks, the same on all workers
+    :param keep_seed_nodes: destination nodes are the first source nodes too, whether anybody reads them or not, which
+        layers need that look at the destination's own features
+    :raises ValueError: seed nodes that are not this worker's or there twice, or fewer than 1 layer. The other workers
+        raise RuntimeError then
+    :raises TypeError: seed nodes that are not integers
+    :raises sar.ScheduleError: workers ask for different numbers of layers, or ``keep_seed_nodes``
+    """
+    whole = _Whole(partition_data)
+    error, seeds = None, []
+    try:
+        seeds = whole.seeds(seed_nodes, n_layers)
+    except (TypeError, ValueError) as found:
+        error = found
+    _agree(n_layers if error is None else 0, keep_seed_nodes, error)
+    managers = []
+    for _ in range(int(n_layers)):
+        graph = NativeGraph(_abi_blocks.graph_block(whole.graph.handle, seeds, keep_seed_nodes))
+        managers.append(whole.manager(graph, keep_seed_nodes))
+        seeds = [rows.rows(False) for rows in managers[-1]._rows.nodes.values()]
+    return managers[::-1]
+
+
+def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception]) -> None:
+    """Makes a mistake on one worker an error on all, before anybody waits."""
     session = _session.current()
-    ranges = list(partition_data.node_ranges)
-    if len(ranges) != session.world:
-        raise ValueError(
-            f"the graph has {len(ranges)} partitions, but {session.world} workers take part: start {len(ranges)} "
-            f"workers, or partition the graph into {session.world}"
-        )
-    stored = partition_data.stored
-    if stored is not None and stored.part != session.rank:
-        raise ValueError(
-            f"partition {stored.part} was loaded by the worker of rank {session.rank}: call "
-            "load_dgl_partition_data(file, sar.rank(), device)"
-        )
-    if stored is None:
-        graph, triples = _from_edges(partition_data)
-    else:
-        # the order of edges is made when an edge tensor is first used: files hold edge features that nobody reads
-        graph = NativeGraph(_abi.graph_build(session.handle, stored.handle, 0))
-        triples = stored.edge_types
-    relations = [Relation(graph, index, triple) for index, triple in enumerate(triples)]
-    agree_on_degrees(relations)
-    counts = _node_counts(partition_data, relations)
-    frames = {t: NodeFrame(t, own, own, square=True) for t, (own, _) in counts.items()}
-    edge_frames = {r.canonical: EdgeFrame(r.canonical[1], r.num_edges) for r in relations}
-    for name, read in partition_data.edge_readers().items():
-        triple_text, _, feature = name.rpartition("/")
-        for triple, frame in edge_frames.items():
-            if ":".join(triple) == triple_text or (len(edge_frames) == 1 and not triple_text):
-                frame.later(feature, read)
-    book = partition_data._book
-    rows = Rows(relations, frames, edge_frames, counts, ranges, book)
-    if len(relations) == 1 and len(counts) == 1:
-        return GraphShardManager(rows)
-    return HeteroGraphShardManager(rows)
+    own = torch.tensor([int(n_layers), int(bool(keep_seed_nodes)), int(error is not None)])
+    everyone = [torch.empty_like(own) for _ in range(session.world)]
+    _session.all_to_all(everyone, [own] * session.world)
+    if error is not None:
+        raise error
+    given = torch.stack(everyone)
+    wrong = given[:, 2].nonzero().view(-1).tolist()
+    if wrong:
+        raise RuntimeError(f"construct_mfgs: the arguments of rank {wrong[0]} were refused there; its error says why")
+    for what, column in (("n_layers", 0), ("keep_seed_nodes", 1)):
+        other = (given[:, column] != own[column]).nonzero().view(-1).tolist()
+        if other:
+            raise ScheduleError(
+                f"construct_mfgs: {what} is {int(own[column])} on rank {session.rank} and "
+                f"{int(given[other[0], column])} on rank {other[0]}: all workers must give the same",
+                other[0],
+            )
 
 
-def _node_counts(data: PartitionData, relations: List[Relation]) -> Dict[str, Tuple[int, int]]:
-    """Own nodes and all nodes of each type."""
-    if data.stored is not None:
-        return {
-            t: (runs[data.stored.part][1] - runs[data.stored.part][0], sum(end - start for start, end in runs))
-            for t, runs in data.stored.node_ranges.items()
+class _Whole:
+    """The full graph of a partition, and what managers of it and of its blocks need."""
+
+    def __init__(self, data: PartitionData) -> None:
+        session = _session.current()
+        self.rank = session.rank
+        ranges = list(data.node_ranges)
+        if len(ranges) != session.world:
+            raise ValueError(
+                f"the graph has {len(ranges)} partitions, but {session.world} workers take part: start {len(ranges)} "
+                f"workers, or partition the graph into {session.world}"
+            )
+        stored = data.stored
+        if stored is not None and stored.part != session.rank:
+            raise ValueError(
+                f"partition {stored.part} was loaded by the worker of rank {session.rank}: call "
+                "load_dgl_partition_data(file, sar.rank(), device)"
+            )
+        self.layout: Layout = layout(data)
+        self.part_ranges = [(int(a), int(b)) for a, b in ranges]
+        self.triples: Sequence[CanonicalEtype]
+        if stored is None:
+            self.triples = triples_of(data)
+            self.graph = _from_edges(data, self.layout, self.triples)
+            if not data._edge_features:
+                data._edge_features = relation_features(data, self.triples)
+        else:
+            # the order of edges is made when an edge tensor is first used: files hold edge features that nobody reads
+            self.triples = stored.edge_types
+            self.graph = NativeGraph(_abi.graph_build(session.handle, stored.handle, 0))
+        self.readers = data.edge_readers()
+        self.book = data._book
+        self.edges_global = {
+            triple: _abi.graph_relation_info(self.graph.handle, n).num_edges_global
+            for n, triple in enumerate(self.triples)
         }
-    info = relations[0].info
-    return {data.node_type_names[0]: (info.num_dst, info.num_dst_global)}
 
-
-def _from_edges(data: PartitionData) -> Tuple[NativeGraph, List[CanonicalEtype]]:
-    """A graph of one relation from edges in memory, in the order of the shards."""
-    if len(data.node_type_names) != 1 or len(data.edge_type_names) != 1:
-        raise NotImplementedError(
-            "graphs of several types are built from partition files: write them with dgl.distributed.partition_graph "
-            "and load them with sar.load_dgl_partition_data"
+    def manager(self, graph: NativeGraph, keep_seeds: Optional[bool] = None) -> GraphShardManager:
+        """The object that scripts see, of the full graph or of a block of it."""
+        relations = [Relation(graph, index, triple) for index, triple in enumerate(self.triples)]
+        if keep_seeds is None:
+            nodes = self.layout.node_rows(self.rank)
+        else:
+            kinds = len(self.layout.kinds)
+            sides = (_abi_blocks.block_rows(graph.handle, kinds, dst) for dst in (False, True))
+            nodes = self.layout.node_rows(self.rank, *sides)
+        frames = {t: NodeFrame(t, rows.num_src, rows.num_dst, keep_seeds is None) for t, rows in nodes.items()}
+        edge_frames = {r.canonical: EdgeFrame(r.canonical[1], r.num_edges) for r in relations}
+        for name, read in self.readers.items():
+            triple_text, _, feature = name.rpartition("/")
+            for relation in relations:
+                if ":".join(relation.canonical) == triple_text or (len(relations) == 1 and not triple_text):
+                    reader = read if keep_seeds is None else _of_block(relation, read)
+                    edge_frames[relation.canonical].later(feature, reader)
+        rows = Rows(
+            relations, frames, edge_frames, nodes, self.part_ranges, self.book, self.edges_global, keep_seeds
         )
-    starts = torch.tensor([start for start, _ in data.node_ranges] + [data.node_ranges[-1][1]], dtype=torch.int64)
-    shards = data.all_shard_edges
-    src = torch.cat([shard.edges[0] for shard in shards]).to("cpu", torch.int64)
-    dst = torch.cat([shard.edges[1] for shard in shards]).to("cpu", torch.int64)
-    if not data._edge_features:
-        names = [name for name in shards[0].edge_features if name != TYPE_KEY]
-        data._edge_features = {name: torch.cat([s.edge_features[name] for s in shards]) for name in names}
-    handle = _abi.graph_from_edges(_session.current().handle, starts, src, dst)
-    relation = data.edge_type_names[0]
-    node_type = data.node_type_names[0]
-    triple = relation if isinstance(relation, tuple) else (node_type, str(relation), node_type)
-    return NativeGraph(handle), [triple]
+        if len(relations) == 1 and len(nodes) == 1:
+            return GraphShardManager(rows)
+        return HeteroGraphShardManager(rows)
+
+    def seeds(self, seed_nodes: Any, n_layers: int) -> List[Tensor]:
+        """Checked seeds, ascending, as own rows of each type."""
+        if not isinstance(n_layers, int) or n_layers < 1:
+            raise ValueError(f"n_layers is {n_layers!r}: give the number of layers of the model, at least 1")
+        seeds = torch.as_tensor(seed_nodes).detach().cpu()
+        if seeds.numel() == 0:
+            seeds = seeds.new_zeros(0, dtype=torch.int64)
+        if seeds.dtype == torch.bool or seeds.is_floating_point() or seeds.is_complex():
+            raise TypeError(f"seed_nodes is {seeds.dtype}: give ids of nodes, integers, as mask.nonzero() makes them")
+        if seeds.dim() != 1:
+            raise ValueError(f"seed_nodes has shape {tuple(seeds.shape)}: expected one dimension")
+        seeds = seeds.to(torch.int64).sort().values
+        twice = seeds[1:][seeds.diff() == 0]
+        if len(twice):
+            raise ValueError(f"seed_nodes holds node {int(twice[0])} twice: give each node once")
+        return self.layout.by_type(seeds, self.rank)
+
+
+def _of_block(relation: Relation, read: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """An edge feature of the full graph, for the edges of a block."""
+
+    def chosen() -> Tensor:
+        whole = read()
+        edges = _abi_blocks.block_edges(relation.handle, relation.index, relation.num_edges)
+        return whole[edges.to(whole.device)]
+
+    return chosen
+
+
+def _from_edges(data: PartitionData, where: Layout, triples: Sequence[CanonicalEtype]) -> NativeGraph:
+    """The graph of edges in memory; those of a relation keep the order in which the shards have them."""
+    edges = relation_edges(data, triples)
+    session = _session.current()
+    if len(triples) == 1 and len(where.kinds) == 1:
+        starts = torch.tensor([start for start, _ in data.node_ranges] + [data.node_ranges[-1][1]], dtype=torch.int64)
+        return NativeGraph(_abi.graph_from_edges(session.handle, starts, *edges[0]))
+    return NativeGraph(
+        _abi_blocks.graph_from_relations(session.handle, where.kinds, triples, where.counts.contiguous(), edges)
+    )

@@ -11,215 +11,64 @@ from torch import Tensor
 from .. import _session
 from .._book import CanonicalEtype, canonical
 from .._partition import made
-from .frame import EdgeFrame, NodeFrame, TypedView
-from .message import Etype, MessagePassing
+from .frame import TypedView
+from .message import MessagePassing
 from .relation import Relation
+from .rows import Rows
+from .shards import GraphShard, required_rows, sampling_graph, shards
+from .surface import ALL, Etype, Surface, refuse_ndata
 
-ALL = "__ALL__"
-"""What DGL passes for "every node"."""
-
-
-class Rows:
-    """What a graph manager is made of; slices of one graph share the frames.
-
-    :param relations: in canonical order
-    :param frames: columns of each node type
-    :param edge_frames: columns of each relation
-    :param part_ranges: node ids of each partition over all types
-    :param partition_book: the partition book, or what makes it
-    :param counts: per node type, own nodes and nodes over all workers
-    """
-
-    def __init__(
-        self,
-        relations: Sequence[Relation],
-        frames: Dict[str, NodeFrame],
-        edge_frames: Dict[CanonicalEtype, EdgeFrame],
-        counts: Dict[str, Tuple[int, int]],
-        part_ranges: List[Tuple[int, int]],
-        partition_book: Any,
-    ) -> None:
-        self.relations = list(relations)
-        self.frames = frames
-        self.edge_frames = edge_frames
-        self.counts = counts
-        self.part_ranges = part_ranges
-        self.partition_book = partition_book
+__all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView", "Rows"]
 
 
-class GraphShardManager(MessagePassing):
+class GraphShardManager(MessagePassing, Surface):
     """A worker's part of a graph split over all workers, with the interface of a DGL graph.
 
     Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations
     that need other workers' rows (:meth:`update_all`) are collective: every worker calls them in the same order, also
-    one without nodes. Made by :func:`sar.construct_full_graph`.
+    one without nodes. Made by :func:`sar.construct_full_graph`, and by :func:`sar.construct_mfgs`, whose graphs hold
+    the edges into some of the own nodes.
     """
 
     is_block = True
-    """Layers then take source and destination features, which here are those of the same nodes."""
+    """Layers then take source and destination features, which in a full graph are those of the same nodes."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._relations = rows.relations
 
-    # ---- types -------------------------------------------------------------
-
-    @property
-    def canonical_etypes(self) -> List[CanonicalEtype]:
-        """``(source type, relation, destination type)`` of each relation."""
-        return [r.canonical for r in self._relations]
-
-    @property
-    def etypes(self) -> List[str]:
-        return [r.canonical[1] for r in self._relations]
-
-    @property
-    def ntypes(self) -> List[str]:
-        return list(self._rows.counts)
-
-    @property
-    def srctypes(self) -> List[str]:
-        return list(self._rows.counts)
-
-    @property
-    def dsttypes(self) -> List[str]:
-        return list(self._rows.counts)
-
-    @property
-    def canonical_etypes_global(self) -> List[CanonicalEtype]:
-        return self.canonical_etypes
-
-    @property
-    def etypes_global(self) -> List[str]:
-        return self.etypes
-
-    @property
-    def ntypes_global(self) -> List[str]:
-        return self.ntypes
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return len(self._relations) == 1 and len(self._rows.counts) == 1
-
-    def to_canonical_etype(self, etype: Optional[Etype]) -> CanonicalEtype:
-        """The triple for a relation's name; ``None`` is fine where there is one relation. Raises KeyError."""
-        return self._relation(etype).canonical
-
-    def get_etype_id(self, etype: Optional[Etype]) -> int:
-        """Number of a relation."""
-        return self.canonical_etypes.index(self.to_canonical_etype(etype))
-
-    def get_ntype_id(self, ntype: Optional[str]) -> int:
-        """Number of a node type."""
-        return self.ntypes.index(self._ntype(ntype))
-
-    def _relation(self, etype: Optional[Etype]) -> Relation:
-        if etype is None:
-            if len(self._relations) == 1:
-                return self._relations[0]
-            raise KeyError(f"this graph has several relations, name one of {self.canonical_etypes}")
-        found = canonical(etype, self.canonical_etypes)
-        return self._relations[self.canonical_etypes.index(found)]
-
-    def _ntype(self, ntype: Optional[str]) -> str:
-        if ntype is None:
-            if len(self._rows.counts) == 1:
-                return next(iter(self._rows.counts))
-            raise KeyError(f"this graph has several node types, name one of {self.ntypes}")
-        if ntype not in self._rows.counts:
-            raise KeyError(f"node type {ntype!r} is unknown; there are: {', '.join(self.ntypes)}")
-        return ntype
-
-    # ---- counts ------------------------------------------------------------
-
-    def num_nodes(self, ntype: Optional[str] = None) -> int:
-        """Own nodes; of one type, or of all."""
-        return self._count(ntype, 0)
-
-    def num_nodes_global(self, ntype: Optional[str] = None) -> int:
-        """Nodes over all workers; of one type, or of all."""
-        return self._count(ntype, 1)
-
-    def num_src_nodes(self, ntype: Optional[str] = None) -> int:
-        """Own nodes that edges begin at."""
-        return self._count(ntype, 0)
-
-    def num_dst_nodes(self, ntype: Optional[str] = None) -> int:
-        """Own nodes that edges end at."""
-        return self._count(ntype, 0)
-
-    def num_edges(self, etype: Optional[Etype] = None) -> int:
-        """In-edges of own nodes; of one relation, or of all."""
-        if etype is None:
-            return sum(r.num_edges for r in self._relations)
-        return self._relation(etype).num_edges
-
-    def num_edges_global(self, etype: Optional[Etype] = None) -> int:
-        """Edges over all workers; of one relation, or of all."""
-        if etype is None:
-            return sum(r.info.num_edges_global for r in self._relations)
-        return self._relation(etype).info.num_edges_global
-
-    number_of_nodes = num_nodes
-    number_of_edges = num_edges
-    number_of_src_nodes = num_src_nodes
-    number_of_dst_nodes = num_dst_nodes
-    number_of_nodes_global = num_src_nodes_global = num_dst_nodes_global = num_nodes_global
-    number_of_src_nodes_global = number_of_dst_nodes_global = num_nodes_global
-    number_of_edges_global = num_edges_global
-
-    def _count(self, ntype: Optional[str], which: int) -> int:
-        if ntype is None:
-            return sum(c[which] for c in self._rows.counts.values())
-        return self._rows.counts[self._ntype(ntype)][which]
-
-    def in_degrees(self, v: Any = ALL, etype: Optional[Etype] = None) -> Tensor:
-        """In-degrees of own nodes, int64 ``[num_dst]``; of the rows ``v`` where given."""
-        return _pick(self._relation(etype).degrees(out=False), v)
-
-    def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Tensor:
-        """Out-degrees of own nodes over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given."""
-        return _pick(self._relation(etype).degrees(out=True), u)
-
-    def batch_num_nodes(self, ntype: Optional[str] = None) -> Tensor:
-        """Nodes of each graph in the batch: one graph."""
-        return torch.tensor([self.num_nodes(ntype)])
-
-    def batch_num_edges(self, etype: Optional[Etype] = None) -> Tensor:
-        """Edges of each graph in the batch: one graph."""
-        return torch.tensor([self.num_edges(etype)])
-
     # ---- data --------------------------------------------------------------
 
     @property
     def srcdata(self) -> MutableMapping[str, Any]:
-        """Columns of own nodes as sources, ``[num_src, ...]``; ``{type: tensor}`` where there are several types."""
-        return self._data("srcdata")
+        """Columns of source rows, ``[num_src, ...]``; ``{type: tensor}`` where there are several types."""
+        return self._data("srcdata", self.srctypes)
 
     @property
     def dstdata(self) -> MutableMapping[str, Any]:
-        """Columns of own nodes as destinations."""
-        return self._data("dstdata")
+        """Columns of destination rows, ``[num_dst, ...]``; ``{type: tensor}`` where there are several types."""
+        return self._data("dstdata", self.dsttypes)
 
     @property
     def ndata(self) -> MutableMapping[str, Any]:
-        """Columns of own nodes, as sources and as destinations."""
-        return self._data("ndata")
+        """Columns of own nodes, as sources and as destinations.
+
+        :raises ValueError: in a block, where those differ
+        """
+        refuse_ndata(self)
+        return self._data("ndata", self.ntypes)
 
     @property
     def edata(self) -> MutableMapping[str, Any]:
-        """Columns of in-edges, in ascending id."""
+        """Columns of in-edges, in ascending id; ``{(source, relation, destination): tensor}`` where there are several
+        relations (written also by name of the relation)."""
         if len(self._relations) == 1:
             return self._rows.edge_frames[self._relations[0].canonical]
-        return TypedView({r.canonical: self._rows.edge_frames[r.canonical] for r in self._relations})
+        return EdgeTypedView({r.canonical: self._rows.edge_frames[r.canonical] for r in self._relations})
 
-    def _data(self, side: str) -> MutableMapping[str, Any]:
-        names = self._side_types(side)
+    def _data(self, side: str, names: Sequence[str]) -> MutableMapping[str, Any]:
         views: Dict[Any, MutableMapping[str, Tensor]] = {t: getattr(self._rows.frames[t], side) for t in names}
         return views[names[0]] if len(names) == 1 else TypedView(views)
-
-    def _side_types(self, side: str) -> List[str]:
-        return self.ntypes
 
     @contextmanager
     def local_scope(self) -> Iterator[None]:
@@ -234,14 +83,20 @@ class GraphShardManager(MessagePassing):
             for edge_frame, edge_columns in saved_edges:
                 edge_frame.restore(edge_columns)
 
+    def local_var(self) -> GraphShardManager:
+        """The same graph with columns of its own: what is set there does not appear here."""
+        return type(self)(self._rows.copy())
+
     # ---- where things are --------------------------------------------------
 
     @property
     def device(self) -> torch.device:
+        """Where the graph is: the CPU."""
         return torch.device("cpu")
 
     @property
     def idtype(self) -> torch.dtype:
+        """dtype of node and edge numbers."""
         return torch.int64
 
     def to(self, device: Any, **kwargs: Any) -> GraphShardManager:
@@ -273,12 +128,65 @@ class GraphShardManager(MessagePassing):
         """Node ids that this worker owns, over all types."""
         return self._rows.part_ranges[_session.current().rank]
 
+    @property
+    def local_src_node_range(self) -> Tuple[int, int]:
+        """The same: a worker's source rows are nodes of its own."""
+        return self.tgt_node_range
+
+    # ---- relations, shards, other forms --------------------------------------
+
     def __getitem__(self, etype: Etype) -> GraphShardManager:
         """The graph of one relation, sharing the columns of this one."""
         return RelationView(self._rows, self._relation(etype))
 
+    @property
+    def graph_shard_managers(self) -> Dict[int, GraphShardManager]:
+        """The graph of each relation, by its number."""
+        return {n: RelationView(self._rows, relation) for n, relation in enumerate(self._rows.relations)}
+
+    @property
+    def graph_shards(self) -> List[GraphShard]:
+        """Per worker q, the edges from q's nodes into own destination rows. For graphs of one relation. Collective."""
+        return shards(self)
+
+    @property
+    def indices_required_from_me(self) -> List[Tensor]:
+        """Per worker q, the own source rows that q reads, int64. For graphs of one relation."""
+        return required_rows(self._relation(None))
+
+    @property
+    def sizes_expected_from_others(self) -> List[int]:
+        """Per worker q, how many of its rows this worker reads. For graphs of one relation."""
+        relation, rank = self._relation(None), _session.current().rank
+        sizes = {pair["peer"]: pair["receive_rows"] for pair in relation.boundary()}
+        sizes[rank] = len(required_rows(relation)[rank])
+        return [sizes[q] for q in range(_session.current().world)]
+
+    @property
+    def sampling_graph(self) -> Any:
+        """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective.
+
+        :raises ImportError: DGL is not installed
+        """
+        return sampling_graph(self)
+
+    def get_full_partition_graph(self, delete_shard_data: bool = True) -> Any:
+        """The same graph for one-shot aggregation: setting a column of its ``srcdata`` fetches all boundary rows at
+        once, and what follows runs on this worker alone, in DGL. Collective.
+
+        :param delete_shard_data: whether the graph itself is not needed any more; both ways it stays usable here
+        :returns: a :class:`sar.DistributedBlock`
+        :raises ImportError: DGL is not installed
+        """
+        from .block import distributed_block
+
+        return distributed_block(self)
+
     def __repr__(self) -> str:
-        kinds = ", ".join(f"{t}: {own} of {everywhere} nodes" for t, (own, everywhere) in self._rows.counts.items())
+        kinds = ", ".join(
+            f"{t}: {rows.num_src if self.src_is_tgt else f'{rows.num_src} to {rows.num_dst}'} of {rows.num_global} nodes"
+            for t, rows in self._rows.nodes.items()
+        )
         return (
             f"{type(self).__name__}({kinds}; {self.num_edges()} of {self.num_edges_global()} edges; "
             f"relations {self.canonical_etypes})"
@@ -309,28 +217,19 @@ class RelationView(GraphShardManager):
     def dsttypes(self) -> List[str]:
         return [self._relations[0].canonical[2]]
 
-    @property
-    def is_homogeneous(self) -> bool:
-        return len(self.ntypes) == 1
+    def local_var(self) -> GraphShardManager:
+        return RelationView(self._rows.copy(), self._relations[0])
 
-    def _side_types(self, side: str) -> List[str]:
-        return {"srcdata": self.srctypes, "dstdata": self.dsttypes}.get(side, self.ntypes)
-
-    def num_nodes(self, ntype: Optional[str] = None) -> int:
-        return super().num_nodes(ntype) if ntype else sum(super(RelationView, self).num_nodes(t) for t in self.ntypes)
-
-    def num_src_nodes(self, ntype: Optional[str] = None) -> int:
-        return super().num_src_nodes(ntype or self.srctypes[0])
-
-    def num_dst_nodes(self, ntype: Optional[str] = None) -> int:
-        return super().num_dst_nodes(ntype or self.dsttypes[0])
-
-    number_of_nodes = num_nodes
-    number_of_src_nodes = num_src_nodes
-    number_of_dst_nodes = num_dst_nodes
+    def get_etype_id(self, etype: Optional[Etype]) -> int:
+        self._relation(etype)
+        return 0
 
 
-def _pick(degrees: Tensor, rows: Any) -> Tensor:
-    if isinstance(rows, str) and rows == ALL:
-        return degrees
-    return degrees[rows]
+class EdgeTypedView(TypedView):
+    """Columns of several relations; they may be written by the relation's name."""
+
+    def __setitem__(self, key: str, value: Dict[Any, Tensor]) -> None:
+        if isinstance(value, dict):
+            known: List[CanonicalEtype] = list(self._views)
+            value = {canonical(kind, known): tensor for kind, tensor in value.items()}
+        super().__setitem__(key, value)

@@ -1,0 +1,30 @@
+"""DGL graphs of a worker's edges."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Tuple
+
+import dgl
+from torch import Tensor
+
+from .._book import CanonicalEtype
+
+
+def block(ends: Tuple[Tensor, Tensor], num_src: int, num_dst: int, columns: Mapping[str, Tensor]) -> Any:
+    """A DGL block of the given edges and edge columns."""
+    made = dgl.create_block(ends, num_src_nodes=num_src, num_dst_nodes=num_dst)
+    made.edata.update(columns)
+    return made
+
+
+def whole_graph(
+    ends: Dict[CanonicalEtype, Tuple[Tensor, Tensor]],
+    sizes: Dict[str, int],
+    columns: Dict[CanonicalEtype, Mapping[str, Tensor]],
+) -> Any:
+    """A DGL graph of all node ids with the given edges and edge columns; homogeneous where there is one relation."""
+    made = dgl.heterograph(ends, num_nodes_dict=sizes)
+    for triple, given in columns.items():
+        for name, column in given.items():
+            made.edges[triple].data[name] = column
+    return made
