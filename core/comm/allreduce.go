@@ -76,6 +76,12 @@ func (a *allReduce) span(q, k int) []byte {
 	return a.buf[begin*a.r.size : end*a.r.size]
 }
 
+// whole is the bytes of buf in rank q's part.
+func (a *allReduce) whole(q int) []byte {
+	begin := min(q*a.part, a.n)
+	return a.buf[begin*a.r.size : min(begin+a.part, a.n)*a.r.size]
+}
+
 const (
 	roundReduce = 0
 	roundGather = 1
@@ -107,11 +113,9 @@ func (a *allReduce) run() error {
 		if err := a.await(folded); err != nil {
 			return err
 		}
-		for k := range a.steps {
-			for d := 1; d < a.c.World(); d++ {
-				if err := a.send(a.c.up(d), roundGather, k, a.span(a.c.Rank(), k)); err != nil {
-					return err
-				}
+		for d := 1; d < a.c.World(); d++ {
+			if err := a.sendPart(a.c.up(d)); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -125,16 +129,41 @@ func (a *allReduce) run() error {
 		if err := a.await(scattered); err != nil { // what comes lands where the sender reads
 			return err
 		}
-		for k := range a.steps {
-			for d := 1; d < a.c.World(); d++ {
-				q := a.c.down(d)
-				if err := a.receive(q, roundGather, k, a.span(q, k), func(dst, x []byte) { copy(dst, x) }); err != nil {
-					return err
-				}
+		for d := 1; d < a.c.World(); d++ {
+			if err := a.receivePart(a.c.down(d)); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// sendPart sends the own part, folded, to a peer.
+func (a *allReduce) sendPart(peer int) error {
+	part := a.whole(a.c.Rank())
+	if link, ok := a.op.direct(peer, uint64(len(part))); ok {
+		return a.op.sendDirect(link, roundGather, part)
+	}
+	for k := range a.steps {
+		if err := a.send(peer, roundGather, k, a.span(a.c.Rank(), k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receivePart receives the part that q has folded.
+func (a *allReduce) receivePart(q int) error {
+	part := a.whole(q)
+	if link, ok := a.op.direct(q, uint64(len(part))); ok {
+		return a.op.recvDirect(link, roundGather, part, nil)
+	}
+	for k := range a.steps {
+		if err := a.receive(q, roundGather, k, a.span(q, k), func(dst, x []byte) { copy(dst, x) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await waits for the other half, whose failure is the group's.

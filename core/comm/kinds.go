@@ -27,13 +27,14 @@ const (
 	KindBarrier        //
 	KindSample         // neighbourhood sampling
 	KindBlock          // making blocks (message-flow graphs)
+	KindFetch          // rows by number
 	numKinds           //
 )
 
 var kindNames = [numKinds]string{
 	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "attention",
 	"max/min aggregation", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
-	"pair exchange", "barrier", "sampling", "block construction",
+	"pair exchange", "barrier", "sampling", "block construction", "row fetch",
 }
 
 func (k Kind) String() string {

@@ -15,6 +15,8 @@ import (
 
 // Over links that move bytes straight between the callers' memory, a stream of
 // directBytes and more is a frame with the head alone and then direct frames.
+// Such a link may have the sender wait for the receiver, so the two meet in the
+// order of rounds, as small windows demand of frames in a ring.
 const (
 	directBytes = 64 << 10
 	directChunk = 4 << 20
@@ -111,7 +113,20 @@ func (s *outStream) first(filled int) (int, error) {
 	return n, s.op.Commit(s.peer, 0, s.round, 0)
 }
 
-// recvDirect receives the direct frames of a stream, after its head.
+// sendDirect sends the direct frames of a run of bytes.
+func (op *Op) sendDirect(link transport.Direct, round int, data []byte) error {
+	peer := link.Peer()
+	for chunk, sent := 1, 0; sent < len(data); chunk++ {
+		n := min(len(data)-sent, directChunk)
+		if err := link.SendFrom(op.Tag(0, round, chunk), data[sent:sent+n], op.deadline); err != nil {
+			return op.Wrap(err, peer)
+		}
+		sent += n
+	}
+	return nil
+}
+
+// recvDirect receives the direct frames of a run of bytes.
 func (op *Op) recvDirect(link transport.Direct, round int, into []byte, each func(filled int) error) error {
 	peer := link.Peer()
 	for chunk, filled := 1, 0; filled < len(into); chunk++ {

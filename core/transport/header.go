@@ -17,7 +17,7 @@ import (
 //	 4  u8   version
 //	 5  u8   Tag.Kind
 //	 6  u8   Tag.Dir
-//	 7  u8   1 for a direct frame of a stream link, else zero
+//	 7  u8   1 for a direct frame of a stream link or an offer in a ring, else zero
 //	 8  u32  payload bytes, at most what the two sides agreed on
 //	12  u32  Tag.Comm
 //	16  u64  Tag.Seq
@@ -55,13 +55,19 @@ func PutHeader(b []byte, tag Tag, n int) {
 // memory that the receiver names, so the size of the link does not bound it.
 func PutDirectHeader(b []byte, tag Tag, n int) {
 	PutHeader(b, tag, n)
-	b[7] = 1
+	b[DirectAt] = 1
 }
+
+// DirectAt is where a header says that its frame is a direct one.
+const DirectAt = 7
+
+// IsDirect says whether b begins with the header of a direct frame.
+func IsDirect(b []byte) bool { return len(b) >= HeaderSize && b[DirectAt] == 1 }
 
 // ParseStreamHeader is ParseHeader for links that carry direct frames too.
 func ParseStreamHeader(b []byte, peer, maxPayload int) (tag Tag, n int, direct bool, err error) {
-	if direct = len(b) >= HeaderSize && b[7] == 1; direct {
-		b[7], maxPayload = 0, MaxFrame
+	if direct = IsDirect(b); direct {
+		b[DirectAt], maxPayload = 0, MaxFrame
 	}
 	tag, n, err = ParseHeader(b, peer, maxPayload)
 	return tag, n, direct, err

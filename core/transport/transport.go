@@ -67,9 +67,10 @@ type Link interface {
 	Close() error
 }
 
-// Direct is what links over a stream of bytes are besides: they move payloads
-// straight between the callers' memory, whatever the size of the link, up to
-// MaxFrame. A frame sent with SendFrom must be received with ReceiveInto.
+// Direct is what links may be besides: they move payloads straight between the
+// callers' memory, whatever the size of the link, up to MaxFrame. A frame sent
+// with SendFrom must be received with ReceiveInto, and SendFrom may wait for
+// that. Both ends of a link are Direct, or neither is.
 type Direct interface {
 	Link
 	// SendFrom sends payload as one frame and returns when it may be changed.

@@ -29,7 +29,7 @@ const helloSize = 64
 
 const (
 	helloMagic   = 'S' | 'A'<<8 | 'R'<<16 | 'N'<<24
-	helloVersion = 1
+	helloVersion = 2
 )
 
 type kind uint8

@@ -231,12 +231,24 @@ func (n *Node) dialShm(ctx context.Context, peer transport.Endpoint, h hello) (t
 		seg.Close()
 		return nil, err
 	}
-	l, err := shm.NewLink(conn.(*net.UnixConn), seg, peer.Rank, true)
+	l, err := shmLink(ctx, conn, seg, peer.Rank, true)
 	if err != nil {
 		seg.Close()
 		_ = conn.Close()
 	}
 	return l, err
+}
+
+// shmLink makes the link of a connection that both sides have agreed on.
+func shmLink(ctx context.Context, conn net.Conn, seg *shm.Segment, peer int, creator bool) (transport.Link, error) {
+	unixConn := conn.(*net.UnixConn)
+	release := guard(ctx, conn)
+	remote, err := shm.Meet(unixConn)
+	release()
+	if err != nil {
+		return nil, err
+	}
+	return shm.NewLink(unixConn, seg, remote, peer, creator)
 }
 
 func (n *Node) dialControl(ctx context.Context, peer transport.Endpoint, h hello) (net.Conn, error) {
@@ -328,7 +340,7 @@ func (n *Node) judgeLink(a *arrival, h hello) (*shm.Segment, answer, error) {
 func (n *Node) finishLink(ctx context.Context, a *arrival, seg *shm.Segment, h hello) (l transport.Link, err error) {
 	if err = n.accepted(ctx, a, h); err == nil {
 		if seg != nil {
-			l, err = shm.NewLink(a.conn.(*net.UnixConn), seg, int(a.rank), false)
+			l, err = shmLink(ctx, a.conn, seg, int(a.rank), false)
 		} else {
 			l, err = tcp.NewLink(a.conn, int(a.rank), int(h.bytes))
 		}

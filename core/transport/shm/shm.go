@@ -8,6 +8,9 @@
 // short spin sleeps on it, and the other side sends one byte to wake it (only
 // if it sleeps: a busy link makes no system calls). And its end says that the
 // peer is gone, which the kernel sees to if the peer could not.
+//
+// Large payloads that are not gathered from rows skip the ring where the two
+// processes can read each other's memory (Meet): one copy in place of two.
 package shm
 
 import (
@@ -28,8 +31,9 @@ const spin = 20 * time.Microsecond
 
 // NewLink makes a link to peer over a segment that both sides have mapped, and
 // owns conn, the connection it travelled over, and the segment from then on.
-// creator is true on the side that made the segment.
-func NewLink(conn *net.UnixConn, seg *Segment, peer int, creator bool) (transport.Link, error) {
+// creator is true on the side that made the segment. remote is what Meet found.
+// Where it is not nil the link is a transport.Direct.
+func NewLink(conn *net.UnixConn, seg *Segment, remote *Remote, peer int, creator bool) (transport.Link, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -51,8 +55,12 @@ func NewLink(conn *net.UnixConn, seg *Segment, peer int, creator bool) (transpor
 		<-pumped
 		seg.Close()
 	}
-	return ring.NewLink("shm", peer, state, ring.NewProducer(out, seg.max, peer, state, wake),
-		ring.NewConsumer(in, seg.max, peer, state, wake), free), nil
+	l := ring.NewLink("shm", peer, state, ring.NewProducer(out, seg.max, peer, state, wake),
+		ring.NewConsumer(in, seg.max, peer, state, wake), free)
+	if remote != nil {
+		return l.WithReader(remote.Read), nil
+	}
+	return l, nil
 }
 
 // waker returns a function that rings the peer's doorbell, for use by the

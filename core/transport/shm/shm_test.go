@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -49,17 +50,109 @@ func newPair(t testing.TB, a, b, linkBytes int) (la, lb transport.Link) {
 	t.Helper()
 	ca, cb := sockets(t)
 	sa, sb := segments(t, linkBytes)
-	la, err := NewLink(ca, sa, b, true)
+	ra, rb := meet(t, ca, cb)
+	la, err := NewLink(ca, sa, ra, b, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lb, err = NewLink(cb, sb, a, false); err != nil {
+	if lb, err = NewLink(cb, sb, rb, a, false); err != nil {
 		t.Fatal(err)
 	}
 	return la, lb
 }
 
-func TestConformance(t *testing.T) { conformance.Run(t, "shm", conformance.Pairs(newPair)) }
+// meet lets both ends of a connection meet.
+func meet(t testing.TB, ca, cb *net.UnixConn) (ra, rb *Remote) {
+	t.Helper()
+	other := make(chan error, 1)
+	go func() {
+		var err error
+		rb, err = Meet(cb)
+		other <- err
+	}()
+	ra, err := Meet(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-other; err != nil {
+		t.Fatal(err)
+	}
+	return ra, rb
+}
+
+func TestConformance(t *testing.T) {
+	for _, cma := range []string{"1", "0"} {
+		t.Run("cma="+cma, func(t *testing.T) {
+			t.Setenv(EnvCMA, cma)
+			conformance.Run(t, "shm", conformance.Pairs(newPair))
+		})
+	}
+	t.Run("direct", func(t *testing.T) { conformance.RunDirect(t, conformance.Pairs(newPair)) })
+}
+
+// One side that may not read or be read is enough for both to use the ring.
+func TestMeet(t *testing.T) {
+	meetAs := func(edit func(greeting []byte)) (*Remote, byte) {
+		ca, cb := sockets(t)
+		defer func() { _ = ca.Close(); _ = cb.Close() }()
+		theirs := make(chan byte, 1)
+		go func() {
+			var greeting [greetingBytes]byte
+			answer := [1]byte{1}
+			_, _ = io.ReadFull(cb, greeting[:])
+			edit(greeting[:])
+			_, _ = cb.Write(greeting[:])
+			_, _ = cb.Write(answer[:])
+			_, _ = io.ReadFull(cb, answer[:])
+			theirs <- answer[0]
+		}()
+		r, err := Meet(ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, <-theirs
+	}
+	if r, said := meetAs(func([]byte) {}); r == nil || said != 1 {
+		t.Errorf("own memory cannot be read: %v, %d", r, said)
+	}
+	for name, edit := range map[string]func([]byte){
+		"a peer that does not take part": func(b []byte) { put(b, 0, 0) },
+		"nothing at the address":         func(b []byte) { put(b, 0, 8) },
+		"another nonce there":            func(b []byte) { b[greetingBytes-1]++ },
+	} {
+		if r, said := meetAs(edit); r != nil || said != 0 {
+			t.Errorf("%s: %v, %d", name, r, said)
+		}
+	}
+}
+
+// What a peer offers is read only where it is, and never taken for more.
+func TestBadOffer(t *testing.T) {
+	for name, at := range map[string]uint64{"nowhere": 64, "not user memory": 1 << 63} {
+		t.Run(name, func(t *testing.T) {
+			ca, cb := sockets(t)
+			sa, sb := segments(t, 8192)
+			_, remote := meet(t, ca, cb)
+			l, err := NewLink(cb, sb, remote, 0, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _ := sa.rings()
+			transport.PutDirectHeader(out[256+32:], transport.Tag{}, 16)
+			put(out, 256+64, at)
+			put(out, 256+64+8, 100)
+			put(out, 0, 128)
+			_, err = l.(transport.Direct).ReceiveInto(make([]byte, 100), time.Now().Add(time.Second))
+			var gone *transport.PeerGone
+			if !errors.As(err, &gone) {
+				t.Errorf("got %v, want PeerGone", err)
+			}
+			_ = l.Close()
+			_ = ca.Close()
+			sa.Close()
+		})
+	}
+}
 
 // TestOpenRefuses feeds Open what a peer must not send.
 func TestOpenRefuses(t *testing.T) {
@@ -116,7 +209,7 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ca, cb := sockets(t)
 			sa, sb := segments(t, 8192)
-			l, err := NewLink(cb, sb, 0, false)
+			l, err := NewLink(cb, sb, nil, 0, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +230,7 @@ func TestDamage(t *testing.T) {
 	t.Run("head beyond the tail", func(t *testing.T) {
 		ca, cb := sockets(t)
 		sa, sb := segments(t, 8192)
-		l, err := NewLink(cb, sb, 0, false)
+		l, err := NewLink(cb, sb, nil, 0, false)
 		if err != nil {
 			t.Fatal(err)
 		}

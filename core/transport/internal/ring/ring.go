@@ -8,6 +8,7 @@
 // A ring, every part aligned to 64 bytes:
 //
 //	  0  u64  tail: bytes written since the beginning, marks included
+//	  8  u64  not 0 once the producer has taken an offer back
 //	 64  u64  head: bytes given back since the beginning
 //	128  u32  1 while the consumer sleeps
 //	192  u32  1 while the producer sleeps
@@ -59,6 +60,7 @@ func MaxPayload(total, rings, frames int) (int, error) {
 
 type ring struct {
 	tail, head                     *atomic.Uint64
+	withdrawn                      *atomic.Uint64
 	consumerSleeps, producerSleeps *atomic.Uint32
 	data                           []byte
 	max                            int
@@ -72,6 +74,7 @@ func newRing(b []byte, maxPayload, peer int) ring {
 	}
 	return ring{
 		tail:           (*atomic.Uint64)(unsafe.Pointer(&b[0])),
+		withdrawn:      (*atomic.Uint64)(unsafe.Pointer(&b[8])),
 		head:           (*atomic.Uint64)(unsafe.Pointer(&b[64])),
 		consumerSleeps: (*atomic.Uint32)(unsafe.Pointer(&b[128])),
 		producerSleeps: (*atomic.Uint32)(unsafe.Pointer(&b[192])),
@@ -103,6 +106,7 @@ type Producer struct {
 	pad      uint64 // bytes to the end of the ring that the reserved frame skips
 	need     uint64 // bytes of the reserved frame, 0 if none is
 	reserved int
+	taken    waiter // for the receiver to be done with an offer
 }
 
 // NewProducer makes the sending end of the ring in b, which is zeroed. wake
@@ -110,6 +114,10 @@ type Producer struct {
 func NewProducer(b []byte, maxPayload, peer int, state *State, wake func()) *Producer {
 	p := &Producer{ring: newRing(b, maxPayload, peer), wake: wake}
 	p.waiter = waiter{state: state, event: state.Space, armed: p.producerSleeps, ready: p.room, op: "send", peer: peer}
+	p.taken = p.waiter
+	// A peer that took the offer and then went has taken it. Nobody spins: to
+	// copy what is offered takes longer than to sleep and be woken.
+	p.taken.ready, p.taken.drain, p.taken.patient = p.empty, true, true
 	return p
 }
 
@@ -119,12 +127,18 @@ func (p *Producer) room() (bool, error) {
 	if want-p.head <= p.size() {
 		return true, nil
 	}
+	err := p.readHead()
+	return err == nil && want-p.head <= p.size(), err
+}
+
+// readHead looks how far the consumer is.
+func (p *Producer) readHead() error {
 	h := p.ring.head.Load()
 	if h-p.head > p.tail-p.head || h%slot != 0 {
-		return false, p.damaged("ring head moved from %d to %d with tail %d", p.head, h, p.tail)
+		return p.damaged("ring head moved from %d to %d with tail %d", p.head, h, p.tail)
 	}
 	p.head = h
-	return want-h <= p.size(), nil
+	return nil
 }
 
 // Reserve waits for room and returns the payload of the next frame. A frame
@@ -147,7 +161,9 @@ func (p *Producer) Reserve(n int, deadline time.Time) ([]byte, error) {
 }
 
 // Commit sends the reserved frame and returns its payload size. It never blocks.
-func (p *Producer) Commit(tag transport.Tag) (int, error) {
+func (p *Producer) Commit(tag transport.Tag) (int, error) { return p.commit(tag, transport.PutHeader) }
+
+func (p *Producer) commit(tag transport.Tag, putHeader func([]byte, transport.Tag, int)) (int, error) {
 	if err := p.state.Err(); err != nil {
 		return 0, err
 	}
@@ -161,7 +177,7 @@ func (p *Producer) Commit(tag transport.Tag) (int, error) {
 		binary.LittleEndian.PutUint32(p.data[p.tail%p.size()+headerAt:], markMagic)
 		p.tail += p.pad
 	}
-	transport.PutHeader(p.data[p.tail%p.size()+headerAt:], tag, p.reserved)
+	putHeader(p.data[p.tail%p.size()+headerAt:], tag, p.reserved)
 	p.tail += p.need
 	p.need = 0
 	p.ring.tail.Store(p.tail)
@@ -177,6 +193,10 @@ type Consumer struct {
 	head uint64 // where the next frame begins
 	tail uint64 // last tail seen
 	held uint64 // bytes of the frame that Next returned, 0 if it is released
+
+	read    Reader // how an offer is taken, nil where none may come
+	offered bool   // the frame that Next returned is an offer
+	offer   offer
 }
 
 // NewConsumer makes the receiving end of the ring in b. wake signals Space of
@@ -230,15 +250,25 @@ func (c *Consumer) parse() (transport.Frame, error) {
 		at = 0
 		copy(header[:], c.data[headerAt:])
 	}
+	if c.offered = c.read != nil && transport.IsDirect(header[:]); c.offered {
+		header[transport.DirectAt] = 0
+	}
 	tag, n, err := transport.ParseHeader(header[:], c.ring.peer, c.max)
 	if err != nil {
 		return transport.Frame{}, err
+	}
+	if c.offered && n != offerBytes {
+		return transport.Frame{}, c.damaged("offer of %d bytes", n)
 	}
 	need := uint64(FrameBytes(n))
 	if pad+need > c.tail-c.head || at+need > c.size() {
 		return transport.Frame{}, c.damaged("frame of %d bytes at %d of %d with %d bytes committed", need, at, c.size(), c.tail-c.head)
 	}
 	c.held = pad + need
+	if c.offered {
+		c.offer = parseOffer(c.data[at+slot:])
+		return transport.Frame{Tag: tag}, nil
+	}
 	return transport.Frame{Tag: tag, Payload: c.data[at+slot : at+slot+uint64(n) : at+slot+uint64(n)]}, nil
 }
 

@@ -83,9 +83,11 @@ type waiter struct {
 	armed *atomic.Uint32 // set while asleep, so that the other side knows to wake us
 	ready func() (bool, error)
 	drain bool // what is ready counts even when the peer is gone (receiving)
-	op    string
-	peer  int
-	timer *time.Timer
+	// patient: what is waited for takes so long that spinning first is in vain
+	patient bool
+	op      string
+	peer    int
+	timer   *time.Timer
 }
 
 // look returns done, or the error that ends the wait.
@@ -114,7 +116,7 @@ func (w *waiter) wait(deadline time.Time) error {
 	if ok, err := w.look(); ok || err != nil {
 		return err
 	}
-	if w.state.spin > 0 {
+	if w.state.spin > 0 && !w.patient {
 		for end := time.Now().Add(w.state.spin); time.Now().Before(end); {
 			for range 32 {
 				if ok, err := w.look(); ok || err != nil {
