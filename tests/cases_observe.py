@@ -21,11 +21,10 @@ def traced(folder: str, part: dict[str, Any], x: np.ndarray, torch_ops: bool) ->
     rows = tensor(x, True)
     assert rows is not None
     begin = time.perf_counter()
-    with sar.trace(os.path.join(folder, "run.json"), torch_ops=torch_ops):
-        with graph.local_scope():
-            graph.srcdata["h"] = rows
-            graph.update_all(fn.copy_u("h", "m"), fn.mean("m", "out"))
-            (graph.dstdata["out"] * 2).sum().backward()
+    with sar.trace(os.path.join(folder, "run.json"), torch_ops=torch_ops), graph.local_scope():
+        graph.srcdata["h"] = rows
+        graph.update_all(fn.copy_u("h", "m"), fn.mean("m", "out"))
+        (graph.dstdata["out"] * 2).sum().backward()
     took = time.perf_counter() - begin
     name = "run.json" if sar.world_size() == 1 else f"run.rank{sar.rank()}.json"
     with open(os.path.join(folder, name), encoding="utf-8") as file:

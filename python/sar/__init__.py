@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from . import comm, common_tuples, config, core, data_loading, errors, function
 from ._observe import engine_profile, trace
+from ._remat import remat
 from .comm import (
     comm_device,
     gather_grads,
@@ -29,10 +30,11 @@ from .comm import (
     world_size,
 )
 from .config import Config
-from .construct_shard_manager import construct_full_graph
+from .construct_shard_manager import construct_full_graph, construct_mfgs
 from .core import GraphShardManager, HeteroGraphShardManager
 from .data_loading import load_dgl_partition_data, suffix_key_lookup
 from .distributed_bn import DistributedBN1D
+from .edge_softmax import edge_softmax
 from .errors import (
     BudgetError,
     DeadlineError,
@@ -43,6 +45,7 @@ from .errors import (
     ScheduleError,
 )
 from .logging_setup import logger, logging_setup
+from .patch_dgl import patch_dgl, patched_edge_softmax
 
 __version__ = "0.1.0"
 
@@ -63,8 +66,10 @@ __all__ = [
     "common_tuples",
     "config",
     "construct_full_graph",
+    "construct_mfgs",
     "core",
     "data_loading",
+    "edge_softmax",
     "engine_profile",
     "errors",
     "function",
@@ -75,7 +80,10 @@ __all__ = [
     "logging_setup",
     "memory_stats",
     "nfs_ip_init",
+    "patch_dgl",
+    "patched_edge_softmax",
     "rank",
+    "remat",
     "set_allocator",
     "set_num_threads",
     "stats",

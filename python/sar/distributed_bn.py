@@ -8,7 +8,7 @@ numbers per worker for f features. Workers without rows take part.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -89,11 +89,14 @@ class DistributedBN1D(nn.Module):
         anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
         found = _Found()
         out: Tensor = _Normalize.apply(anchor, inp, self.weight, self.bias, self.eps, self.distributed, found)
-        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
-            self._track(found, self.running_mean, self.running_var, self.num_batches_tracked)
+        self._follow(found)
         return out if found.needs_backward else out.detach()
 
-    def _track(self, found: _Found, mean: Tensor, var: Tensor, batches: Tensor) -> None:
+    def _follow(self, found: _Found) -> None:
+        """Moves the running statistics, where there are any, towards those of the input."""
+        mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
+        if mean is None or var is None or batches is None:
+            return
         with torch.no_grad():
             batches += 1
             share = 1.0 / float(batches) if self.momentum is None else self.momentum
@@ -120,7 +123,18 @@ class _Found:
     """Carries what forward found out of it."""
 
     moments: _Moments
+    shared = False
+    """Whether the input of any worker needs a gradient."""
     needs_backward = False
+
+    def over(self, x: Tensor, needs: Sequence[bool], distributed: bool) -> Tuple[Tensor, Tensor]:
+        """Mean and biased variance over all workers, ``[f]`` in the input's dtype. ``needs``: which of anchor, input,
+        weight and bias need a gradient on this worker."""
+        self.moments, self.shared = _all_moments(x, needs[0] and needs[1], distributed)
+        if self.moments.rows == 0:
+            raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
+        self.needs_backward = needs[0] and (self.shared or any(needs[1:4]))
+        return self.moments.mean.to(x.dtype), (self.moments.m2 / self.moments.rows).to(x.dtype)
 
 
 class _Normalize(torch.autograd.Function):
@@ -135,39 +149,36 @@ class _Normalize(torch.autograd.Function):
         distributed: bool,
         found: _Found,
     ) -> Tensor:
-        wants = ctx.needs_input_grad[0] and ctx.needs_input_grad[1]
-        moments, shared = _all_moments(x, wants, distributed)
-        if moments.rows == 0:
-            raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
-        mean = moments.mean.to(x.dtype)
-        var = (moments.m2 / moments.rows).to(x.dtype)
-        found.moments = moments
-        found.needs_backward = ctx.needs_input_grad[0] and (
-            shared or any(ctx.needs_input_grad[i] for i in (1, 2, 3))
-        )
+        mean, var = found.over(x, ctx.needs_input_grad, distributed)
         ctx.save_for_backward(x, weight, mean, torch.rsqrt(var + eps))
-        ctx.count, ctx.shared, ctx.distributed, ctx.eps = moments.rows, shared, distributed, eps
+        ctx.found, ctx.distributed, ctx.eps = found, distributed, eps
         return F.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, weight, mean, invstd = ctx.saved_tensors
-        # own sums of grad * xhat and of grad, in one pass over both
-        grad_weight, grad_bias = _sums(grad, x, weight, mean, invstd, ctx.eps)
-        grad_x = None
-        if ctx.shared:
-            total = torch.cat([grad_weight, grad_bias]).double()
-            if ctx.distributed:
-                _session.all_reduce(total, "sum", _abi.TRAIN)
-            if ctx.needs_input_grad[1]:
-                along, shift = (total / ctx.count).to(x.dtype).split(x.shape[1])
-                # grad_x = scale * (grad - shift - xhat * along), as a * grad + b * x + c: two passes
-                scale = invstd if weight is None else invstd * weight
-                b = -scale * invstd * along
-                grad_x = torch.addcmul(-scale * shift - b * mean, grad, scale).addcmul_(x, b)
-        needs = ctx.needs_input_grad
-        return None, grad_x, grad_weight if needs[2] else None, grad_bias if needs[3] else None, None, None, None
+        return _backward(ctx, grad, *ctx.saved_tensors)
+
+
+def _backward(
+    ctx: Any, grad: Tensor, x: Tensor, weight: Optional[Tensor], mean: Tensor, invstd: Tensor
+) -> Tuple[Optional[Tensor], ...]:
+    """Gradients for the arguments of :class:`_Normalize`, from the gradient of what it returned."""
+    needs = ctx.needs_input_grad
+    # own sums of grad * xhat and of grad, in one pass over both
+    grad_weight, grad_bias = _sums(grad, x, weight, mean, invstd, ctx.eps)
+    grad_x = None
+    if ctx.found.shared:
+        total = torch.cat([grad_weight, grad_bias]).double()
+        if ctx.distributed:
+            _session.all_reduce(total, "sum", _abi.TRAIN)
+        if needs[1]:
+            along, shift = (total / ctx.found.moments.rows).to(x.dtype).split(x.shape[1])
+            # grad_x = scale * (grad - shift - xhat * along), as a * grad + b * x + c: two passes
+            scale = invstd if weight is None else invstd * weight
+            b = -scale * invstd * along
+            grad_x = torch.addcmul(-scale * shift - b * mean, grad, scale).addcmul_(x, b)
+    return None, grad_x, grad_weight if needs[2] else None, grad_bias if needs[3] else None, None, None, None
 
 
 def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, bool]:

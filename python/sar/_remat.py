@@ -1,0 +1,94 @@
+"""Rematerialization of whole modules: what forward computed is dropped and computed again in backward.
+
+After T. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (arXiv:1604.06174), on torch's
+``torch.utils.checkpoint``. Here a module may hold collective operations; computing it again runs them again, in
+backward, in the same order on every worker.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import Any, ContextManager, Dict, Iterator, List, Tuple, TypeVar
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def remat(module: M, enabled: bool = True) -> M:
+    """Has ``module`` keep its inputs alone for backward, and compute everything else again there.
+
+    What an unedited layer stack of aggregation, linear map, batch norm, activation and dropout keeps is then one tensor
+    a module: wrap each layer (or a block of layer, norm and activation) in turn. Costs a second forward, exchanges
+    included. Gradients are the same numbers: random states are replayed, and running statistics of batch norms are not
+    moved twice. Names of parameters stay. Call it on every worker alike, before the first forward.
+
+    :param module: any module; changed in place. Its outputs may depend on its inputs, its parameters and on columns of
+        graphs that are the same in backward as in forward (inside ``graph.local_scope()`` they are)
+    :param enabled: ``False`` takes it back
+    :returns: the module
+    :raises TypeError: not a module
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"remat takes a torch.nn.Module, not {type(module).__name__}")
+    if enabled and not isinstance(module, _Again):
+        module.__class__ = _again(type(module))
+    elif not enabled and isinstance(module, _Again):
+        module.__class__ = type(module).__mro__[2]
+    return module
+
+
+class _Again:
+    """Goes in front of a module's class."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        forward = super().forward  # type: ignore[misc]
+        if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+
+        def contexts() -> Tuple[ContextManager[Any], ContextManager[Any]]:
+            return nullcontext(), _statistics_stay(self)  # type: ignore[arg-type]
+
+        # Stopping once every tensor of this worker is there again would skip collectives that another still runs.
+        with set_checkpoint_early_stop(False):
+            return checkpoint(forward, *args, use_reentrant=False, context_fn=contexts, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # the class is made here, so copies and pickles make it again
+        return _copy, (type(self).__mro__[2],), self.__dict__
+
+
+_made: Dict[Any, Any] = {}
+
+
+def _again(base: Any) -> Any:
+    if base not in _made:
+        same = {"__module__": base.__module__, "__doc__": base.__doc__}
+        _made[base] = type(base.__name__, (_Again, base), same)
+    return _made[base]
+
+
+def _copy(base: Any) -> Any:
+    return _again(base).__new__(_again(base))
+
+
+@contextmanager
+def _statistics_stay(module: nn.Module) -> Iterator[None]:
+    """Batch norms inside compute as in training, but leave their running statistics where they are.
+
+    They are given no weight, rather than not asked for: the operations, and what these save, must be those of forward.
+    """
+    tracking: List[Any] = [
+        m for m in module.modules() if m.training and getattr(m, "track_running_stats", False) is True
+    ]
+    weights = [norm.momentum for norm in tracking]
+    try:
+        for norm in tracking:
+            norm.momentum = 0.0
+        yield
+    finally:
+        for norm, weight in zip(tracking, weights):
+            norm.momentum = weight
+            with torch.no_grad():
+                norm.num_batches_tracked -= 1

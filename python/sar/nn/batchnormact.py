@@ -1,0 +1,129 @@
+"""Batch norm, activation and dropout in one, keeping one tensor for backward."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .. import _session
+from ..distributed_bn import DistributedBN1D, _backward, _check, _Found
+
+ACTIVATIONS = {
+    "none": None,
+    "relu": torch.relu,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+_BLOCK_ROWS = 4096
+"""Rows computed again at a time: what backward needs beside its results is of this size."""
+
+
+class BatchNormAct(DistributedBN1D):
+    """``dropout(activation(batch_norm(x)))`` over the rows of all workers.
+
+    The same numbers as the three modules one after another, but only x is kept for backward, where they keep x, the
+    normalized rows, the activated rows and the dropout mask. The rest is computed again there, in blocks of rows.
+    Collective in forward and backward, as :class:`sar.DistributedBN1D` is, whose parameters it has.
+
+    :param n_feats: features, f
+    :param activation: ``"none"``, ``"relu"``, ``"leaky_relu"``, ``"elu"``, ``"gelu"``, ``"tanh"`` or ``"sigmoid"``
+    :param dropout: share of elements set to 0 in training
+    :raises ValueError: another activation, or a share outside [0, 1)
+    """
+
+    def __init__(self, n_feats: int, activation: str = "relu", dropout: float = 0.0, **options: Any) -> None:
+        super().__init__(n_feats, **options)
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation {activation!r} is unknown: give one of {', '.join(ACTIVATIONS)}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout}: give a share in [0, 1)")
+        self.activation = activation
+        self.dropout = dropout
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """``[n, f]`` float32 or float64 to the same shape. Collective where distributed.
+
+        :raises ValueError: another shape, or no worker has a row
+        :raises TypeError: another dtype
+        """
+        function = ACTIVATIONS[self.activation]
+        if self.running_mean is not None and not self.training:
+            out = super().forward(inp)
+            return out if function is None else function(out)
+        _check(inp, self.n_feats)
+        if self.distributed is None:
+            self.distributed = _session.peek() is not None
+        share = self.dropout if self.training else 0.0
+        seed = int(torch.randint(0, 1 << 62, ()).item()) if share > 0 else 0
+        anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+        found = _Found()
+        out = _NormAct.apply(
+            anchor, inp, self.weight, self.bias, self.eps, self.distributed, found, function, share, seed
+        )
+        self._follow(found)
+        return out if found.needs_backward else out.detach()
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, activation={self.activation}, dropout={self.dropout}"
+
+
+class _NormAct(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        eps: float,
+        distributed: bool,
+        found: _Found,
+        function: Optional[Callable[[Tensor], Tensor]],
+        share: float,
+        seed: int,
+    ) -> Tensor:
+        mean, var = found.over(x, ctx.needs_input_grad, distributed)
+        ctx.save_for_backward(x, weight, bias, mean, torch.rsqrt(var + eps))
+        ctx.found, ctx.distributed, ctx.eps = found, distributed, eps
+        ctx.rest = function, share, seed
+        out = torch.empty_like(x)
+        for rows, keep in _blocks(x, share, seed):
+            y = F.batch_norm(x[rows], mean, var, weight, bias, False, 0.0, eps)
+            y = y if function is None else function(y)
+            out[rows] = y if keep is None else y.mul_(keep)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, weight, bias, mean, invstd = ctx.saved_tensors
+        function, share, seed = ctx.rest
+        inner = torch.empty_like(grad, memory_format=torch.contiguous_format)
+        var = invstd.pow(-2) - ctx.eps
+        for rows, keep in _blocks(x, share, seed):
+            part = grad[rows] if keep is None else grad[rows] * keep
+            if function is not None:
+                with torch.enable_grad():
+                    y = F.batch_norm(x[rows], mean, var, weight, bias, False, 0.0, ctx.eps).detach().requires_grad_()
+                    (part,) = torch.autograd.grad(function(y), y, part)
+            inner[rows] = part
+        return (*_backward(ctx, inner, x, weight, mean, invstd), None, None, None)
+
+
+def _blocks(x: Tensor, share: float, seed: int) -> Iterator[Tuple[slice, Optional[Tensor]]]:
+    """Blocks of rows, each with what its elements are multiplied by: the same in both passes."""
+    generator = torch.Generator().manual_seed(seed) if share > 0 else None
+    for begin in range(0, x.shape[0], _BLOCK_ROWS):
+        rows = slice(begin, min(begin + _BLOCK_ROWS, x.shape[0]))
+        if generator is None:
+            yield rows, None
+        else:
+            keep = torch.empty(rows.stop - rows.start, x.shape[1], dtype=x.dtype)
+            yield rows, keep.bernoulli_(1 - share, generator=generator).div_(1 - share)
