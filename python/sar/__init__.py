@@ -32,8 +32,9 @@ from .comm import (
 from .config import Config
 from .construct_shard_manager import construct_full_graph, construct_mfgs
 from .core import GraphShardManager, HeteroGraphShardManager
+from .core.sampling import DataLoader, DistNeighborSampler
 from .data_loading import load_dgl_partition_data, suffix_key_lookup
-from .distributed_bn import DistributedBN1D
+from .distributed_bn import DistributedBN1D, convert_batchnorm
 from .edge_softmax import edge_softmax
 from .errors import (
     BudgetError,
@@ -53,6 +54,8 @@ __all__ = [
     "BudgetError",
     "Config",
     "DeadlineError",
+    "DataLoader",
+    "DistNeighborSampler",
     "DistributedBN1D",
     "FormatError",
     "GraphShardManager",
@@ -66,6 +69,7 @@ __all__ = [
     "common_tuples",
     "config",
     "construct_full_graph",
+    "convert_batchnorm",
     "construct_mfgs",
     "core",
     "data_loading",
