@@ -301,6 +301,22 @@ enum { SAR_BATCH_NODES = 0, SAR_BATCH_INDPTR = 1, SAR_BATCH_INDICES = 2, SAR_BAT
 sar_status sar_batch_array(sar_handle batch, int32_t layer, int32_t what, int32_t type, int32_t column, void **data, int64_t *bytes, int64_t *num_dst);
 sar_status sar_batch_free(sar_handle batch);
 
+/* ---- rows and edges by number -------------------------------------------- */
+/* Columns number source rows: own rows 0..num_src-1, then the boundary rows, num_src + num_boundary in all. */
+/* For each of rows, own destination rows int64 [n]: indptr int64 [n + 1], and the columns and edge positions (in ascending
+ * edge id) of its in-edges, int64 [indptr[n]], ascending by edge. With columns and edges NULL it fills indptr alone. */
+sar_status sar_graph_in_edges(sar_handle graph, int32_t relation, const DLTensor *rows, DLTensor *indptr, DLTensor *columns, DLTensor *edges);
+/* int64 [columns]: the rank that owns each column's row, and the row's number there. Either may be NULL. Collective where
+ * row is not. */
+sar_status sar_graph_columns(sar_handle graph, int32_t relation, DLTensor *owner, DLTensor *row);
+/* out[i] = row columns[i] of x. columns int64 [n], n of its own on every rank; x [num_src, ..], any dtype; out [n, ..].
+ * flags: 16 bits that every rank is told; agreed: all ranks'. Collective, on SAR_COMM_TRAIN. Wire: the row and 4 bytes for
+ * each row of a peer. */
+sar_status sar_fetch_forward(sar_handle graph, int32_t relation, const DLTensor *columns, uint32_t flags, const DLTensor *x, DLTensor *out, uint32_t *agreed);
+/* Adds grad_out [n, ..], float, to the rows that were fetched, in grad_x [num_src, ..] of their owners; NULL where this
+ * rank wants none. Collective. */
+sar_status sar_fetch_backward(sar_handle graph, int32_t relation, const DLTensor *columns, const DLTensor *grad_out, DLTensor *grad_x);
+
 /* ---- kernels on their own, without a session ---------------------------- */
 /* y[i, :] = sum over k in [indptr[i], indptr[i+1]) of w[k] * x[indices[k], :]. indptr int64 [n + 1], indices int32, w float [nnz] or [nnz, h] or NULL. */
 sar_status sar_kernel_spmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *w, const DLTensor *x, DLTensor *y);

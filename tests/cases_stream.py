@@ -15,6 +15,7 @@ import sar
 from cases import ETYPE, numpy
 from sar import _abi, _session
 from sar.core.relation import NativeGraph, Relation
+from sar.ops.fetch import fetch
 from sar.ops.stream import Block, stream
 
 
@@ -194,4 +195,76 @@ def refused(part: dict[str, Any]) -> list[str]:
             assert error.minimum > 16 << 20
             found.append("BudgetError")
     sar.comm.all_reduce(torch.ones(1))
+    return found
+
+
+def fetched(
+    part: dict[str, Any], asks: list[np.ndarray], x: np.ndarray, grads: list[np.ndarray], wants: bool, window: int = 0
+) -> dict[str, Any]:
+    """Rows fetched one after the other from the same tensor, and its gradient. ``asks`` are places among the columns,
+    as fractions, since only the worker knows how many columns it has."""
+    rel = relation(part)
+    n = rel.num_columns
+    columns = [torch.from_numpy((a * n).astype(np.int64)) if n else torch.empty(0, dtype=torch.int64) for a in asks]
+    rows = torch.from_numpy(x.copy())
+    rows.requires_grad_(wants and rows.is_floating_point())
+    sar.Config.window_bytes = window
+    try:
+        got = [fetch(rel, c, rows) for c in columns]
+        if got[0].requires_grad:
+            torch.autograd.backward(got, [torch.from_numpy(g[: len(c)].copy()) for g, c in zip(grads, columns)])
+    finally:
+        sar.Config.window_bytes = 0
+    return {
+        "columns": numpy(columns),
+        "owner": numpy(rel.columns_owner()),
+        "row": numpy(rel.columns_global()),
+        "again": numpy(rel.columns_global()),
+        "got": numpy(got),
+        "requires_grad": [g.requires_grad for g in got],
+        "grad": numpy(rows.grad),
+    }
+
+
+def in_edges(part: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
+    """In-edges of rows, and what is refused."""
+    rel = relation(part)
+    found = []
+    for bad in (torch.tensor([rel.num_dst]), torch.tensor([-1]), torch.tensor([0.5])):
+        try:
+            rel.in_edges(bad)
+        except (ValueError, TypeError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return {
+        "edges": numpy(rel.in_edges(torch.from_numpy(rows.copy()))),
+        "owner": numpy(rel.columns_owner()),
+        "row": numpy(rel.columns_global()),
+        "refused": found,
+    }
+
+
+def refused_fetches(part: dict[str, Any]) -> list[str]:
+    """Bad arguments; every rank has the same ones, and the session goes on."""
+    rel = relation(part)
+    x = torch.ones(rel.num_src, 2)
+    none = torch.empty(0, dtype=torch.int64)
+    found = []
+    for columns, rows in (
+        (torch.tensor([rel.num_columns]), x),
+        (torch.tensor([-1]), x),
+        (torch.zeros(2), x),
+        (torch.zeros(2, 1, dtype=torch.int64), x),
+        (none, torch.ones(rel.num_src + 1)),
+        (none, x.to(torch.bfloat16).requires_grad_()),
+    ):
+        try:
+            fetch(rel, columns, rows)
+        except (ValueError, TypeError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+    if sar.world_size() > 1:
+        try:
+            fetch(rel, none, torch.ones(rel.num_src, 1 << 22))
+        except sar.BudgetError:
+            found.append("BudgetError")
+    assert fetch(rel, none, x).shape == (0, 2)
     return found

@@ -149,3 +149,104 @@ def test_arguments_that_make_no_sense(workers: Workers) -> None:
         assert "max_edges is 0" in found[2]
         assert found[6].startswith("TypeError: fields[0] is torch.int64")
         assert "'column'" in found[7] and "home[0]" in found[8]
+
+
+# ---- rows and edges by number ------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fetch(workers: Workers, kind: str) -> None:
+    """Rows asked for in any order, some twice, some ranks asking for none; and their gradients."""
+    graph = make(kind, workers.world, seed=41)
+    n = graph.num_nodes
+    kinds = [((3, 2), "float32"), ((47,), "float64"), ((), "float64"), ((0,), "float32")]
+    for turn, (shape, dtype) in enumerate(kinds):
+        rng = np.random.default_rng(6 + turn)
+        x = rng.standard_normal((n, *shape)).astype(dtype)
+        asks, grads = [], []
+        for rank in range(graph.world):
+            sizes = [0 if (rank + turn) % 3 == 0 else int(rng.integers(1, 90)) for _ in range(2)]
+            asks.append([rng.random(size) for size in sizes])
+            grads.append([rng.standard_normal((size, *shape)).astype(dtype) for size in sizes])
+        arguments = [
+            {
+                "part": graph.part(rank),
+                "asks": asks[rank],
+                "x": x[graph.rows(rank)],
+                "grads": grads[rank],
+                "wants": rank == 0 or turn == 1,
+            }
+            for rank in range(graph.world)
+        ]
+        window = 65536 * max(1, workers.world - 1) if turn == 1 else 0
+        results = workers.run("cases_stream:fetched", arguments, window=window)
+        expected = np.zeros((n, *shape))
+        for rank, result in enumerate(results):
+            check_columns(graph, rank, result)
+            nodes = graph.start[result["owner"]] + result["row"]
+            for columns, got, grad in zip(result["columns"], result["got"], grads[rank]):
+                assert np.array_equal(got, x[nodes[columns]]) and got.dtype == x.dtype
+                np.add.at(expected, nodes[columns], grad[: len(columns)])
+            assert all(result["requires_grad"])
+        for rank, result in enumerate(results):
+            if arguments[rank]["wants"]:
+                close(result["grad"], expected[graph.rows(rank)].astype(dtype), f"gradient of rank {rank}")
+            else:
+                assert result["grad"] is None
+
+
+def check_columns(graph: Graph, rank: int, result: Any) -> None:
+    """Own rows, then the rows that own edges read of the peers in the order of rounds."""
+    world = graph.world
+    own = np.diff(graph.start)[rank]
+    sources = np.unique(graph.src[graph.edges(rank)])
+    owner = np.searchsorted(graph.start, sources, side="right") - 1
+    expected = [(rank, row) for row in range(own)]
+    for r in range(1, world):
+        q = (rank - r) % world
+        expected += [(q, s - graph.start[q]) for s in sources[owner == q]]
+    assert list(zip(result["owner"].tolist(), result["row"].tolist())) == expected
+    assert result["owner"].dtype == result["row"].dtype == np.int64
+
+
+def test_fetch_without_gradients(workers: Workers) -> None:
+    graph = make("empty_worker", workers.world, seed=42)
+    rng = np.random.default_rng(8)
+    for x in (np.arange(graph.num_nodes), rng.integers(0, 2, (graph.num_nodes, 3)).astype(bool)):
+        arguments = [
+            {"part": graph.part(rank), "asks": [rng.random(20)], "x": x[graph.rows(rank)], "grads": [], "wants": False}
+            for rank in range(graph.world)
+        ]
+        for result in workers.run("cases_stream:fetched", arguments):
+            nodes = graph.start[result["owner"]] + result["row"]
+            assert np.array_equal(result["got"][0], x[nodes[result["columns"][0]]])
+            assert result["requires_grad"] == [False] and result["grad"] is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_edges(workers: Workers, kind: str) -> None:
+    graph = make(kind, workers.world, seed=43)
+    rng = np.random.default_rng(9)
+    counts = np.diff(graph.start)
+    rows = [rng.integers(0, count, 2 * count) if count else np.zeros(0, np.int64) for count in counts]
+    arguments = [{"part": graph.part(rank), "rows": rows[rank]} for rank in range(graph.world)]
+    for rank, result in enumerate(workers.run("cases_stream:in_edges", arguments)):
+        mine = graph.edges(rank)
+        indptr, columns, edges = result["edges"]
+        wanted = [np.flatnonzero(graph.dst[mine] == graph.start[rank] + row) for row in rows[rank]]
+        assert indptr.tolist() == np.cumsum([0] + [len(w) for w in wanted]).tolist()
+        assert edges.tolist() == [edge for w in wanted for edge in w]
+        assert np.array_equal((graph.start[result["owner"]] + result["row"])[columns], graph.src[mine][edges])
+        assert [text.split(" ")[0] for text in result["refused"]] == ["ValueError:", "ValueError:", "TypeError:"]
+        assert f"{counts[rank]} destination nodes" in result["refused"][0]
+
+
+def test_fetches_that_are_refused(workers: Workers) -> None:
+    graph = make("random", workers.world, seed=44)
+    arguments = [{"part": graph.part(rank)} for rank in range(graph.world)]
+    for found in workers.run("cases_stream:refused_fetches", arguments):
+        assert len(found) == (6 if workers.world == 1 else 7), found
+        assert "columns[0] is -1" in found[1] and "boundary rows" in found[1]
+        assert [text.split(":")[0] for text in found[:6]] == ["ValueError"] * 2 + ["TypeError"] + ["ValueError"] * 2 + [
+            "TypeError"
+        ]

@@ -87,3 +87,51 @@ def stream_run(
     agreed = ct.c_uint32()
     _native.call("sar_stream_run", ct.c_uint64(graph), ct.byref(spec), ct.byref(agreed))
     return agreed.value
+
+
+# ---- rows and edges by number ------------------------------------------------
+
+
+def fetch_forward(graph: int, relation: int, columns: Tensor, flags: int, x: Tensor, out: Tensor) -> int:
+    """Fills ``out``; the flags of all ranks come back."""
+    agreed = ct.c_uint32()
+    _native.call(
+        "sar_fetch_forward",
+        ct.c_uint64(graph),
+        ct.c_int32(relation),
+        _ref(columns),
+        ct.c_uint32(flags),
+        _ref(x),
+        _ref(out),
+        ct.byref(agreed),
+    )
+    return agreed.value
+
+
+def fetch_backward(graph: int, relation: int, columns: Tensor, grad_out: Tensor, grad_x: Optional[Tensor]) -> None:
+    _native.call(
+        "sar_fetch_backward", ct.c_uint64(graph), ct.c_int32(relation), _ref(columns), _ref(grad_out), _ref(grad_x)
+    )
+
+
+def graph_in_edges(
+    graph: int, relation: int, rows: Tensor, indptr: Tensor, columns: Optional[Tensor], edges: Optional[Tensor]
+) -> None:
+    _native.call(
+        "sar_graph_in_edges",
+        ct.c_uint64(graph),
+        ct.c_int32(relation),
+        _ref(rows),
+        _ref(indptr),
+        _ref(columns),
+        _ref(edges),
+    )
+
+
+def graph_columns(graph: int, relation: int, owner: Optional[Tensor], row: Optional[Tensor]) -> None:
+    _native.call("sar_graph_columns", ct.c_uint64(graph), ct.c_int32(relation), _ref(owner), _ref(row))
+
+
+def _ref(tensor: Optional[Tensor]) -> Any:
+    """A ``DLTensor*`` for a contiguous CPU tensor, or NULL."""
+    return None if tensor is None else ct.byref(_native.tensor(tensor))

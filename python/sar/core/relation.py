@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from .. import _abi, _session
+from .. import _abi, _abi_stream, _session
 from .._book import CanonicalEtype
 from .degrees import tagged
 
@@ -41,6 +41,7 @@ class Relation:
         self.index = index
         self.canonical = canonical
         self.info = _abi.graph_relation_info(graph.handle, index)
+        self._owner_rows: Optional[Tensor] = None
         self.zero_in_degree: Optional[bool] = None
         """Whether a node of any worker has no in-edge, once that is agreed (:mod:`sar.core.degrees`)."""
 
@@ -60,6 +61,11 @@ class Relation:
     def num_edges(self) -> int:
         return self.info.num_edges
 
+    @property
+    def num_columns(self) -> int:
+        """Source rows that own edges may read: own rows, then boundary rows."""
+        return self.info.num_src + self.info.num_boundary
+
     def degrees(self, out: bool) -> Tensor:
         """int64: in-degrees ``[num_dst]``, or out-degrees over all workers ``[num_src]``."""
         _session.current()
@@ -70,3 +76,39 @@ class Relation:
     def boundary(self) -> List[Dict[str, int]]:
         """Rows exchanged with each peer: ``[{"peer": q, "receive_rows": n, "send_rows": n}]``."""
         return _abi.graph_boundary(self.handle, self.index)
+
+    def in_edges(self, rows: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """In-edges of own destination rows, those of each row in the order of edge tensors.
+
+        :param rows: int64 ``[n]``, in any order; a row may occur more than once
+        :returns: ``indptr`` int64 ``[n + 1]``; for edges ``indptr[i]..indptr[i + 1] - 1``, those of ``rows[i]``: the
+            column of the source, int64, and the position in edge tensors, int64
+        :raises ValueError: a row that is not there
+        :raises TypeError: rows that are not int64
+        """
+        _session.current()
+        rows = rows.contiguous()
+        indptr = torch.empty(len(rows) + 1, dtype=torch.int64)
+        _abi_stream.graph_in_edges(self.handle, self.index, rows, indptr, None, None)
+        columns, edges = (torch.empty(int(indptr[-1]), dtype=torch.int64) for _ in range(2))
+        _abi_stream.graph_in_edges(self.handle, self.index, rows, indptr, columns, edges)
+        return indptr, columns, edges
+
+    def columns_owner(self) -> Tensor:
+        """int64 ``[num_columns]``: the rank that owns the row of each column."""
+        _session.current()
+        owner = torch.empty(self.num_columns, dtype=torch.int64)
+        _abi_stream.graph_columns(self.handle, self.index, owner, None)
+        return owner
+
+    def columns_global(self) -> Tensor:
+        """int64 ``[num_columns]``: the number of each column's row on the worker that owns it.
+
+        The first call on a relation is collective: workers tell each other, and 4 bytes a column are kept.
+        """
+        _session.current()
+        if self._owner_rows is None:
+            rows = torch.empty(self.num_columns, dtype=torch.int64)
+            _abi_stream.graph_columns(self.handle, self.index, None, rows)
+            self._owner_rows = rows.to(torch.int32)
+        return self._owner_rows.to(torch.int64)

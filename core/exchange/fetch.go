@@ -1,0 +1,230 @@
+package exchange
+
+import (
+	"fmt"
+	"sort"
+
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/kernel"
+	"sar/core/mem"
+)
+
+// Fetch reads rows of a tensor by the columns that a worker asks for, as many
+// and in whatever order it likes, and takes their gradients home.
+type Fetch struct {
+	Rel     *graph.Relation
+	Pool    *kernel.Pool
+	Bytes   int     // of a row
+	Columns []int64 // below NumCols; one may occur twice
+
+	order mem.Array[int32] // places in Columns, own columns first, then by Halo
+	begin []int            // of each Halo's part of order; [0] of own columns, [P] the end
+	given []int            // how many rows peer Rank+r asks for
+}
+
+// NewFetch sorts what is asked for by owner. Free it. Memory: 4 bytes a column.
+func NewFetch(rel *graph.Relation, pool *kernel.Pool, rowBytes int, columns []int64) (*Fetch, error) {
+	f := &Fetch{Rel: rel, Pool: pool, Bytes: rowBytes, Columns: columns, begin: make([]int, rel.Parts+1)}
+	for _, c := range columns {
+		f.begin[f.owner(c)+1]++
+	}
+	for r := range rel.Parts {
+		f.begin[r+1] += f.begin[r]
+	}
+	var err error
+	if f.order, err = mem.Make[int32](mem.Scratch, len(columns)); err != nil {
+		return nil, err
+	}
+	next := append([]int(nil), f.begin...)
+	for i, c := range columns {
+		r := f.owner(c)
+		f.order.Data[next[r]] = int32(i)
+		next[r]++
+	}
+	return f, nil
+}
+
+// owner is the r of the Halo that column c belongs to, 0 for own columns.
+func (f *Fetch) owner(c int64) int {
+	if c < int64(f.Rel.NumSrc) {
+		return 0
+	}
+	return 1 + sort.Search(f.Rel.Parts-2, func(k int) bool { return c < int64(f.Rel.Halo[k+1].End) })
+}
+
+// Free releases the order.
+func (f *Fetch) Free() { f.order.Free() }
+
+// Asked is how many rows this worker asks of peer Rank-r.
+func (f *Fetch) Asked(r int) int { return f.begin[r+1] - f.begin[r] }
+
+// Given takes how many rows each peer asks for, by rank.
+func (f *Fetch) Given(n []int) {
+	f.given = make([]int, f.Rel.Parts)
+	for r := 1; r < f.Rel.Parts; r++ {
+		f.given[r] = n[(f.Rel.Rank+r)%f.Rel.Parts]
+	}
+}
+
+// places are the places in Columns of rows [first, first+n) of those asked of peer Rank-r.
+func (f *Fetch) places(r, first, n int) []int32 {
+	return f.order.Data[f.begin[r]+first:][:n]
+}
+
+// ask writes numbers of boundary rows, as the peer numbers them in its send list.
+func (f *Fetch) ask(r, first, n int, dst []int32) {
+	for i, place := range f.places(r, first, n) {
+		dst[i] = int32(f.Columns[place] - int64(f.Rel.Halo[r].Begin))
+	}
+}
+
+// asked turns what peer Rank+r wrote into own rows.
+func (f *Fetch) asked(r int, numbers, rows []int32) error {
+	list := f.Rel.Send[r].Data
+	for i, k := range numbers {
+		if k < 0 || int(k) >= len(list) {
+			return fmt.Errorf("rank %d asks for boundary row %d of %d", (f.Rel.Rank+r)%f.Rel.Parts, k, len(list))
+		}
+		rows[i] = list[k]
+	}
+	return nil
+}
+
+const askBytes = 4
+
+// Forward fills out [len(Columns), Bytes] with the rows of x [NumSrc, Bytes].
+// Numbers of rows travel first and the rows come back, chunk by chunk. It
+// returns the union of everyone's flags. Wire: 4 + Bytes per row asked of a peer.
+func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error) {
+	rel := f.Rel
+	t := &RoundTrip{Op: op, Flags: flags, RowBytes: askBytes, BackBytes: f.Bytes, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
+	for r := 1; r < rel.Parts; r++ { // in round r I ask peer Rank+r, and Rank-r asks me
+		t.Send[r], t.Recv[r] = f.Asked(rel.Parts-r), f.given[rel.Parts-r]
+	}
+	rows := make([]int32, min(t.RowsPerFrame(), largest(t.Recv)))
+	t.Produce = func(r, first, n int, dst []byte) error {
+		f.ask(rel.Parts-r, first, n, view[int32](dst))
+		return nil
+	}
+	t.Local = func() error {
+		f.put(out, f.places(0, 0, f.Asked(0)), func(i int, place int32) []byte { return row(x, f.Bytes, int(f.Columns[place])) })
+		return nil
+	}
+	t.Consume = func(r, first, n int, src, back []byte) error {
+		if err := f.asked(rel.Parts-r, view[int32](src), rows); err != nil {
+			return err
+		}
+		kernel.GatherRows(f.Pool, back, x, f.Bytes, rows[:n])
+		return nil
+	}
+	t.Return = func(r, first, n int, src []byte) error {
+		f.put(out, f.places(rel.Parts-r, first, n), func(i int, _ int32) []byte { return row(src, f.Bytes, i) })
+		return nil
+	}
+	return t.Move(rel.Rank, rel.Parts)
+}
+
+// put copies a row to each place of out, in parallel.
+func (f *Fetch) put(out []byte, places []int32, from func(i int, place int32) []byte) {
+	parts := min(len(places), 1+len(places)*(f.Bytes+16)>>18)
+	f.Pool.Run(parts, func(t int) {
+		for i := len(places) * t / parts; i < len(places)*(t+1)/parts; i++ {
+			copy(row(out, f.Bytes, int(places[i])), from(i, places[i]))
+		}
+	})
+}
+
+func row(x []byte, size, i int) []byte { return x[i*size : (i+1)*size] }
+
+func largest(n []int) (most int) {
+	for _, k := range n {
+		most = max(most, k)
+	}
+	return most
+}
+
+// Backward adds the gradients of fetched rows, gradOut [len(Columns), Bytes],
+// to the rows they are of: own ones first, then peer by peer, each in the order
+// in which it asked. gradX [NumSrc, Bytes] may be nil: this rank then only
+// serves its peers. float is the size of the numbers. Wire: as Forward, padded to 8.
+func (f *Fetch) Backward(op *comm.Op, float int, gradOut, gradX []byte) error {
+	rel := f.Rel
+	offsets, size := layout([]int{askBytes, f.Bytes})
+	m := &Movement{Op: op, Home: true, RowBytes: size, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
+	for r := 1; r < rel.Parts; r++ {
+		m.Send[r], m.Recv[r] = f.Asked(r), f.given[r]
+	}
+	rows := make([]int32, min(RowsPerFrame(op, size), largest(m.Recv)))
+	m.Produce = func(r, first, n int, dst []byte) error {
+		f.ask(r, first, n, view[int32](dst[:n*askBytes]))
+		kernel.GatherRows(f.Pool, dst[n*offsets[1]:], gradOut, f.Bytes, f.places(r, first, n))
+		return nil
+	}
+	m.Local = func() error {
+		own := f.places(0, 0, f.Asked(0))
+		f.add(float, gradX, len(own), func(i int) int { return int(f.Columns[own[i]]) },
+			func(i int) []byte { return row(gradOut, f.Bytes, int(own[i])) })
+		return nil
+	}
+	m.Consume = func(r, first, n int, src []byte) error {
+		if err := f.asked(r, view[int32](src[:n*askBytes]), rows); err != nil {
+			return err
+		}
+		f.add(float, gradX, n, func(i int) int { return int(rows[i]) },
+			func(i int) []byte { return row(src[n*offsets[1]:], f.Bytes, i) })
+		return nil
+	}
+	_, err := m.Move(rel.Rank, rel.Parts)
+	return err
+}
+
+// add adds n rows to rows of y, which may occur more than once: each thread has
+// a range of y, so that every row is added to in the order given.
+func (f *Fetch) add(float int, y []byte, n int, to func(i int) int, from func(i int) []byte) {
+	if y == nil || n == 0 || f.Bytes == 0 {
+		return
+	}
+	parts := min(f.Pool.Threads(), 1+n*f.Bytes>>18)
+	f.Pool.Run(parts, func(t int) {
+		low, high := f.Rel.NumSrc*t/parts, f.Rel.NumSrc*(t+1)/parts
+		for i := range n {
+			if k := to(i); k < low || k >= high {
+				continue
+			} else if float == 4 {
+				addRow(view[float32](row(y, f.Bytes, k)), view[float32](from(i)))
+			} else {
+				addRow(view[float64](row(y, f.Bytes, k)), view[float64](from(i)))
+			}
+		}
+	})
+}
+
+func addRow[T kernel.Float](y, x []T) {
+	for i, v := range x[:len(y)] {
+		y[i] += v
+	}
+}
+
+// OwnerRows fills out, for every boundary column, with the row of its owner;
+// own columns are rows already. Wire: 4 bytes a boundary row.
+func OwnerRows(op *comm.Op, rel *graph.Relation, out []int64) error {
+	for i := range rel.NumSrc {
+		out[i] = int64(i)
+	}
+	m := &Movement{
+		Op: op, RowBytes: askBytes, Send: sendRows(rel), Recv: HaloRows(rel),
+		Produce: func(r, first, n int, dst []byte) error {
+			copy(view[int32](dst), rel.Send[r].Data[first:first+n])
+			return nil
+		},
+		Consume: func(r, first, n int, src []byte) error {
+			for i, row := range view[int32](src) {
+				out[int(rel.Halo[r].Begin)+first+i] = int64(row)
+			}
+			return nil
+		},
+	}
+	_, err := m.Move(rel.Rank, rel.Parts)
+	return err
+}
