@@ -12,6 +12,7 @@ from ._book import CanonicalEtype
 from ._layout import Layout, layout
 from ._partition import PartitionData
 from ._shard_edges import relation_edges, relation_features, triples_of
+from .core.degrees import agree_on_degrees
 from .core.frame import EdgeFrame, NodeFrame
 from .core.graphshard import GraphShardManager, HeteroGraphShardManager
 from .core.relation import NativeGraph, Relation
@@ -131,6 +132,7 @@ class _Whole:
     def manager(self, graph: NativeGraph, keep_seeds: Optional[bool] = None) -> GraphShardManager:
         """The object that scripts see, of the full graph or of a block of it."""
         relations = [Relation(graph, index, triple) for index, triple in enumerate(self.triples)]
+        agree_on_degrees(relations)
         if keep_seeds is None:
             nodes = self.layout.node_rows(self.rank)
         else:

@@ -18,7 +18,7 @@ from torch.nn import Parameter
 
 from . import _abi, _session
 
-__all__ = ["DistributedBN1D", "MeanOp", "VarOp", "mean_op", "var_op"]
+__all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
 
 
 class DistributedBN1D(nn.Module):
@@ -109,6 +109,38 @@ class DistributedBN1D(nn.Module):
             f"{self.n_feats}, eps={self.eps}, affine={self.affine}, distributed={self.distributed}, "
             f"track_running_stats={self.track_running_stats}"
         )
+
+
+def convert_batchnorm(module: nn.Module) -> nn.Module:
+    """Makes batch norm in a model global: every ``torch.nn.BatchNorm1d`` becomes a :class:`DistributedBN1D`.
+
+    Batch norm inside a layer sees the rows of one worker; without this the statistics, and so the results, depend on
+    how the graph was split. Parameters, running statistics and names in ``state_dict`` stay. Keep what it returns::
+
+        model = sar.convert_batchnorm(model)
+
+    :param module: changed in place, unless it is a batch norm itself
+    :returns: the module to use in its place
+    """
+    if isinstance(module, nn.BatchNorm1d):
+        made = DistributedBN1D(
+            module.num_features,
+            module.eps,
+            module.affine,
+            track_running_stats=module.track_running_stats,
+            momentum=module.momentum,
+        )
+        # the same objects, so that an optimizer that holds them, and parameters that are shared, go on working
+        made.weight, made.bias = module.weight, module.bias
+        made.running_mean, made.running_var = module.running_mean, module.running_var
+        made.num_batches_tracked = module.num_batches_tracked
+        made.train(module.training)
+        return made
+    for name, child in module.named_children():
+        replaced = convert_batchnorm(child)
+        if replaced is not child:
+            setattr(module, name, replaced)
+    return module
 
 
 class _Moments(NamedTuple):

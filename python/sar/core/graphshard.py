@@ -12,6 +12,7 @@ from .. import _session
 from .._book import CanonicalEtype, canonical
 from .._partition import made
 from .frame import TypedView
+from .layer_support import LayerSupport, adapt_layers
 from .message import MessagePassing
 from .relation import Relation
 from .rows import Rows
@@ -21,7 +22,7 @@ from .surface import ALL, Etype, Surface, refuse_ndata
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView", "Rows"]
 
 
-class GraphShardManager(MessagePassing, Surface):
+class GraphShardManager(MessagePassing, Surface, LayerSupport):
     """A worker's part of a graph split over all workers, with the interface of a DGL graph.
 
     Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations
@@ -36,6 +37,7 @@ class GraphShardManager(MessagePassing, Surface):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._relations = rows.relations
+        adapt_layers()
 
     # ---- data --------------------------------------------------------------
 

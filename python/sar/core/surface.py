@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import _session
 from .._book import CanonicalEtype, canonical
+from .layer_support import counts
 from .relation import Relation
 from .rows import NodeRows, Rows
 
@@ -187,12 +188,12 @@ class Surface:
         return len(torch.unique(torch.cat([rows.rows(False), rows.rows(True)])))
 
     def batch_num_nodes(self, ntype: Optional[str] = None) -> Tensor:
-        """Nodes of each graph in the batch: one graph."""
-        return torch.tensor([self.num_nodes(ntype)])
+        """Own nodes of each graph in the batch: one graph. A quotient by it is one by the nodes of all workers."""
+        return counts([self.num_nodes(ntype)], [self.num_nodes_global(ntype)])
 
     def batch_num_edges(self, etype: Optional[Etype] = None) -> Tensor:
-        """Edges of each graph in the batch: one graph."""
-        return torch.tensor([self.num_edges(etype)])
+        """In-edges of each graph in the batch: one graph. A quotient by it is one by the edges of all workers."""
+        return counts([self.num_edges(etype)], [self.num_edges_global(etype)])
 
     @property
     def batch_size(self) -> int:

@@ -1,13 +1,163 @@
-"""What needs DGL itself."""
+"""What needs DGL itself: its partition book, and its layers on graphs that are split over workers.
+
+Layers are not edited. They work because graph managers answer what they ask of a graph; where a layer goes past the
+graph's methods, the function that it calls is replaced here by one that looks at the graph first. On DGL's own graphs
+all of them do what they did.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import importlib
+import sys
+from typing import Any, Callable
 
 import dgl
+import torch
+from torch import Tensor
+
+from .. import _abi, _session
+from ..core.graphshard import GraphShardManager
+from ..core.layer_support import GraphIndex, rowless
+from ..core.reverse import ReversedGraph
+from ..edge_softmax import edge_softmax
+
+__all__ = ["adapt", "load_partition_book", "plain_edge_softmax"]
+
+_adapted = False
 
 
 def load_partition_book(json_path: str, part: int) -> Any:
     """DGL's partition book of a partitioning, as ``dgl.distributed`` gives it."""
     book, *_ = dgl.distributed.load_partition_book(json_path, part)
     return book
+
+
+def plain_edge_softmax(graph: Any, logits: Any, eids: Any, norm_by: str) -> Any:
+    """``dgl.ops.edge_softmax`` of a DGL graph."""
+    return dgl.ops.edge_softmax(graph, logits, eids=eids, norm_by=norm_by)
+
+
+def adapt() -> None:
+    """Has DGL's layers understand graph managers. Idempotent."""
+    global _adapted
+    if _adapted:
+        return
+    _adapted = True
+    softmax = importlib.import_module("dgl.ops.edge_softmax")
+    _replace(softmax, "edge_softmax_internal", _edge_softmax)
+    _replace(softmax, "edge_softmax_hetero_internal", _edge_softmax_hetero)
+    reverse = dgl.transforms.reverse
+    for module in list(sys.modules.values()):
+        # modules that took the function by name
+        if getattr(module, "__name__", "").startswith("dgl") and getattr(module, "reverse", None) is reverse:
+            _replace(module, "reverse", _reverse)
+    layers = dgl.nn.pytorch
+    for layer in ("GATConv", "GATv2Conv", "EdgeGATConv"):
+        _wrap_forward(getattr(layers, layer), _with_rows)
+    _wrap_forward(layers.GatedGraphConv, _gated_graph_conv)
+    _wrap_forward(layers.TypedLinear, _typed_linear)
+
+
+def _replace(module: Any, name: str, function: Callable[..., Any]) -> None:
+    """Puts ``function(original, *args)`` in the place of a module's function."""
+    original = getattr(module, name)
+
+    @functools.wraps(original)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return function(original, *args, **kwargs)
+
+    setattr(module, name, replaced)
+
+
+def _wrap_forward(layer: Any, function: Callable[..., Any]) -> None:
+    _replace(layer, "forward", function)
+
+
+# ---- functions that layers call ---------------------------------------------
+
+
+def _edge_softmax(original: Any, gidx: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst") -> Any:
+    if isinstance(gidx, GraphIndex):
+        return edge_softmax(gidx.manager, logits, eids, norm_by)
+    return original(gidx, logits, eids=eids, norm_by=norm_by)
+
+
+def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *logits: Any) -> Any:
+    if not isinstance(gidx, GraphIndex):
+        return original(gidx, eids, norm_by, *logits)
+    graph: Any = gidx.manager
+    given = {triple: value for triple, value in zip(graph.canonical_etypes, logits) if value is not None}
+    result: Any = edge_softmax(graph, given, eids, norm_by)
+    return tuple(result.get(triple) for triple in graph.canonical_etypes)
+
+
+def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
+    if not isinstance(g, GraphShardManager):
+        return original(g, copy_ndata, copy_edata, **kwargs)
+    if len(g._relations) != 1:
+        raise NotImplementedError(
+            f"this graph has several relations: reverse one at a time, as dgl.reverse(graph[relation]); there are "
+            f"{g.canonical_etypes}"
+        )
+    relation = g._relations[0]
+    turned = ReversedGraph(relation, square=relation.canonical[0] == relation.canonical[2] and _square(g))
+    if copy_ndata:
+        for key, value in g.dstdata.items():
+            turned.srcdata[key] = value
+        for key, value in g.srcdata.items():
+            turned.dstdata[key] = value
+    if copy_edata:
+        turned.edata.update(g.edata)
+    return turned
+
+
+def _square(graph: GraphShardManager) -> bool:
+    """Whether sources and destinations are the same rows."""
+    return bool(getattr(graph, "src_is_tgt", True))
+
+
+# ---- layers ------------------------------------------------------------------
+
+
+def _with_rows(original: Any, layer: Any, graph: Any, feat: Any, *args: Any, **kwargs: Any) -> Any:
+    """Layers that reshape rows with a -1, which means nothing where a worker has no rows."""
+    if not isinstance(graph, GraphShardManager) or graph.num_dst_nodes() > 0:
+        return original(layer, graph, feat, *args, **kwargs)
+    return rowless(original(layer, graph, rowless(feat), *args, **kwargs), back=True)
+
+
+def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_by_type: bool = False) -> Tensor:
+    """``presorted`` speaks of the order of a whole graph's edges; messages are computed in blocks of another order."""
+    if sorted_by_type and len(x_type) > 1 and bool((x_type[1:] < x_type[:-1]).any()):
+        sorted_by_type = False
+    result: Tensor = original(layer, x, x_type, sorted_by_type)
+    return result
+
+
+def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:
+    """With edge types, the layer calls the graph once for each type that occurs, which differs between workers.
+
+    The same sum, as one aggregation for each type that occurs on any worker: ``sum over types of A_t W_t h``.
+    """
+    if not isinstance(graph, GraphShardManager) or etypes is None:
+        return original(layer, graph, feat, etypes)
+    kinds = layer._n_etypes
+    if etypes.numel() and not (int(etypes.min()) >= 0 and int(etypes.max()) < kinds):
+        raise ValueError(f"edge type indices out of range [0, {kinds})")
+    occurs = torch.bincount(etypes, minlength=kinds).clamp(max=1).double()
+    _session.all_reduce(occurs, "max", _abi.TRAIN)
+    chosen = [kind for kind, found in enumerate(occurs.tolist()) if found]
+    pad = feat.new_zeros((feat.shape[0], layer._out_feats - feat.shape[1]))
+    feat = torch.cat([feat, pad], -1)
+    fn = dgl.function
+    with graph.local_scope():
+        for _ in range(layer._n_steps):
+            total = feat.new_zeros(feat.shape)
+            for kind in chosen:
+                graph.srcdata["h"] = layer.linears[kind](feat)
+                graph.edata["w"] = (etypes == kind).to(feat.dtype)
+                graph.update_all(fn.u_mul_e("h", "w", "m"), fn.sum("m", "a"))
+                total = total + graph.dstdata["a"]
+            feat = layer.gru(total, feat)
+    return feat

@@ -1,0 +1,128 @@
+"""Every layer of ``dgl.nn`` that works on a graph of one relation, not touched, against DGL on the whole graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cases_layers
+from cases_layers import SPECS, call, tensors
+from conftest import Workers
+from graphs import Graph, close, make
+from pool import Pool
+
+dgl = pytest.importorskip("dgl")
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"P{p}")
+def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
+    return Workers(pool, request.param, "shm")
+
+
+def looped(kind: str, world: int, seed: int) -> Graph:
+    """A graph whose nodes all have an in-edge, as many layers ask for."""
+    graph = make(kind, world, seed)
+    nodes = np.arange(graph.num_nodes)
+    order = np.random.default_rng(seed).permutation(len(graph.src) + len(nodes))
+    src, dst = (np.concatenate([ends, nodes])[order] for ends in (graph.src, graph.dst))
+    return graph._replace(src=src, dst=dst)
+
+
+def draw(graph: Graph, name: str, dtype: str) -> list[Any]:
+    """Inputs on the whole graph."""
+    rng = np.random.default_rng(31)
+    made: list[Any] = []
+    for given in SPECS[name].inputs:
+        if not isinstance(given, tuple):
+            made.append(given)
+            continue
+        kind, shape = given[0], given[1:]
+        if kind == "n":
+            made.append(rng.standard_normal((graph.num_nodes, *shape)).astype(dtype))
+        elif kind in "e+":
+            values = rng.standard_normal((len(graph.src), *shape))
+            made.append((np.abs(values) + 0.2 if kind == "+" else values).astype(dtype))
+        elif kind == "nt":
+            made.append(rng.integers(0, 2, graph.num_nodes))
+        else:
+            types = rng.integers(0, cases_layers.TYPES, len(graph.src))
+            made.append(np.sort(types) if kind == "set" else types)
+    return made
+
+
+def side(name: str, position: int) -> str:
+    """Whether an input has rows of nodes (n) or edges (e), or is a plain value."""
+    given = SPECS[name].inputs[position]
+    return "" if not isinstance(given, tuple) else "n" if given[0] in ("n", "nt") else "e"
+
+
+def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = None) -> dict[str, Any]:
+    """DGL on the whole graph; with the parameters and gradients of ``like`` where given."""
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        model = cases_layers.make(name)
+        if like is not None:
+            model.load_state_dict({k: torch.from_numpy(v) for k, v in like["state"].items()})  # converts the dtype
+        saved = {k: v.numpy().copy() for k, v in model.state_dict().items()}
+        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        given = tensors([x.astype(dtype) if side(name, i) and x.dtype.kind == "f" else x for i, x in enumerate(inputs)])
+        out = call(name, model, whole, given)
+        rng = np.random.default_rng(12)
+        drawn = [rng.standard_normal(tuple(o.shape)) for o in out]
+        grads = [g.astype(dtype) for g in (like["grads"] if like is not None else drawn)]
+        torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return {
+        "state": saved,
+        "out": [o.detach().numpy() for o in out],
+        "grads": grads,
+        "inputs": [x.grad.numpy() if isinstance(x, torch.Tensor) and x.grad is not None else None for x in given],
+        "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
+    }
+
+
+def spread(
+    workers: Workers, graph: Graph, name: str, dtype: str, inputs: list[Any], expected: dict[str, Any]
+) -> list[Any]:
+    """The same on the workers."""
+
+    def own(rank: int, value: Any, of: str) -> Any:
+        return value[graph.rows(rank)] if of == "n" else value[graph.edges(rank)] if of == "e" else value
+
+    per_rank = [
+        {
+            "part": graph.part(rank),
+            "inputs": [own(rank, x, side(name, i)) for i, x in enumerate(inputs)],
+            "grads": [own(rank, g, of) for g, of in zip(expected["grads"], SPECS[name].outputs)],
+        }
+        for rank in range(graph.world)
+    ]
+    return workers.run("cases_layers:layer", per_rank, name=name, state=expected["state"], dtype=dtype)
+
+
+@pytest.mark.parametrize("kind", ["random", "empty_worker"])
+@pytest.mark.parametrize("name", SPECS)
+def test_layer(few: Workers, name: str, kind: str) -> None:
+    """Outputs, and the gradients of all inputs and parameters, in double precision."""
+    if kind == "empty_worker" and few.world == 1:
+        pytest.skip("one worker owns all nodes")
+    graph = looped(kind, few.world, seed=30)
+    inputs = draw(graph, name, "float64")
+    expected = oracle(graph, name, inputs, "float64")
+    results = spread(few, graph, name, "float64", inputs, expected)
+    for rank, result in enumerate(results):
+        where = {"n": graph.rows(rank), "e": graph.edges(rank)}
+        for value, whole, of in zip(result["out"], expected["out"], SPECS[name].outputs):
+            close(value, whole[where[of]], f"output of rank {rank}", 10)
+        for i, value in enumerate(expected["inputs"]):
+            if value is not None:
+                close(result["inputs"][i], value[where[side(name, i)]], f"gradient of input {i}, rank {rank}", 10)
+        for key, value in expected["parameters"].items():
+            if value is None:
+                assert result["parameters"][key] is None, f"{key} has no gradient in DGL"
+            else:
+                close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", 10)
