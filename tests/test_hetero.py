@@ -1,0 +1,184 @@
+"""Graphs of several node types and relations, full and as blocks, from files and from memory, against DGL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hetero
+import numpy as np
+import pytest
+import torch
+
+from cases_blocks import RGCN
+from conftest import Workers
+from graphs import close
+from pool import Pool
+
+dgl = pytest.importorskip("dgl")
+
+SESSIONS = [(1, "shm"), (2, "shm"), (4, "shm")]
+SIZES = [6, 5, 4]
+
+
+@pytest.fixture(scope="module", params=SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
+def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
+    return Workers(pool, *request.param)
+
+
+def dgl_graph(ends: Any) -> Any:
+    graph = dgl.heterograph(
+        {t: (torch.from_numpy(s), torch.from_numpy(d)) for t, (s, d) in ends.items()}, num_nodes_dict=hetero.KINDS
+    )
+    graph.edges["cites"].data["w"] = torch.from_numpy(np.random.default_rng(9).random((len(ends[CITES][0]), 1)))
+    return graph
+
+
+CITES = ("paper", "cites", "paper")
+
+
+class Oracle:
+    """DGL on the whole graph; the gradient of the output is 0 but at seeds."""
+
+    def __init__(self, graph: Any, keep: bool, seeds: dict[str, np.ndarray] | None) -> None:
+        torch.manual_seed(0)
+        model = RGCN(list(hetero.KINDS), hetero.TRIPLES, SIZES, keep).double()
+        self.x = hetero.features(1)
+        fed = {k: torch.from_numpy(v).requires_grad_(k != "field") for k, v in self.x.items()}
+        w = graph.edges["cites"].data["w"].clone().requires_grad_()
+        out = model([graph] * 2, fed, [w] * 2)
+        self.grad = hetero.features(2, SIZES[-1])
+        if seeds is not None:
+            for kind, grad in self.grad.items():
+                grad[np.setdiff1d(np.arange(len(grad)), seeds[kind])] = 0
+        sum((out[k] * torch.from_numpy(self.grad[k])).sum() for k in out).backward()
+        self.edges = graph.num_edges()
+        self.out = {k: v.detach().numpy() for k, v in out.items()}
+        self.gradient = {k: v.grad for k, v in fed.items()}
+        assert w.grad is not None
+        self.loaded, self.w = w.detach().numpy(), w.grad.numpy()
+        self.state = {k: v.numpy() for k, v in model.state_dict().items()}
+        self.parameters = {k: p.grad for k, p in model.named_parameters()}
+
+    def compare(self, results: list[Any], nodes: list[dict[str, np.ndarray]], edges: list[np.ndarray]) -> None:
+        """``nodes[rank]``: original ids of own nodes; ``edges[rank]``: original ids of own edges of cites."""
+        for rank, result in enumerate(results):
+            for kind, own in nodes[rank].items():
+                rows = own[result["rows"][kind]]
+                if kind in result["out"]:
+                    close(result["out"][kind], self.out[kind][rows], f"output of {kind}, rank {rank}")
+                expected = self.gradient[kind]
+                if expected is None:
+                    assert result["x"][kind] is None
+                    continue
+                found = result["x"][kind]
+                wanted = expected.numpy()[own]
+                close(np.zeros_like(wanted) if found is None else found, wanted, f"gradient of {kind}, rank {rank}")
+            if result["w"] is not None:
+                close(result["loaded"], self.loaded[edges[rank]], f"weights of rank {rank}")
+                close(result["w"], self.w[edges[rank]], f"gradient of weights, rank {rank}")
+            for key, grad in self.parameters.items():
+                found = result["parameters"][key]
+                if grad is not None:
+                    close(np.zeros_like(grad) if found is None else found, grad.numpy(), key)
+                else:
+                    assert found is None or not found.any()
+            assert result["class"] == "HeteroGraphShardManager"
+            assert result["global"] == [sum(hetero.KINDS.values()), self.edges]
+
+
+def choose(share: float, without: str | None = None) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(4)
+    return {
+        kind: np.flatnonzero(rng.random(n) < share) if kind != without else np.zeros(0, np.int64)
+        for kind, n in hetero.KINDS.items()
+    }
+
+
+def by_hand(
+    some: Workers, seeds: dict[str, np.ndarray] | None = None, keep: bool = True, one_shot: bool = False
+) -> None:
+    ends = hetero.edges()
+    oracle = Oracle(dgl_graph(ends), keep, seeds)
+    cut = hetero.Cut(some.world)
+    arguments, nodes, edges = [], [], []
+    for rank in range(some.world):
+        own = {kind: cut.rows(kind, rank) for kind in hetero.KINDS}
+        mine = cut.held(CITES, ends, rank)
+        nodes.append(own)
+        edges.append(mine)
+        arguments.append(
+            {
+                "source": {"part": cut.part(rank, ends), "features": None},
+                "x": {k: oracle.x[k][rows] for k, rows in own.items()},
+                "grad": {k: oracle.grad[k][rows] for k, rows in own.items()},
+                "seeds": seeds and {k: np.flatnonzero(np.isin(rows, seeds[k])) for k, rows in own.items()},
+            }
+        )
+        # edges reach the graph shard by shard: by the owner of the source, in each in the order given
+        part = arguments[-1]["source"]["part"]
+        column = np.zeros((len(part["src"]), 1))
+        column[part["etype"] == hetero.TRIPLES.index(CITES)] = oracle.loaded[mine]
+        arguments[-1]["source"]["features"] = {"w": column}
+        owner = cut.owner["paper"][ends[CITES][0][mine]]
+        edges[-1] = mine[np.argsort(owner, kind="stable")]
+    common = {"sizes": SIZES, "state": oracle.state, "keep": keep, "one_shot": one_shot}
+    oracle.compare(some.run("cases_blocks:rgcn", arguments, **common), nodes, edges)
+
+
+def test_full_graph_from_memory(some: Workers) -> None:
+    by_hand(some)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_blocks_from_memory(some: Workers, keep: bool) -> None:
+    by_hand(some, choose(0.3), keep)
+
+
+def test_seeds_of_one_type(some: Workers) -> None:
+    seeds = {kind: np.zeros(0, np.int64) for kind in hetero.KINDS}
+    by_hand(some, {**seeds, "paper": np.arange(0, 40, 3)})
+
+
+def cut_by_dgl(graph: Any, parts: int, where: Path) -> Any:
+    """DGL draws the parts, and fails where a part has no node of some type: then it draws again."""
+    for seed in range(50):
+        np.random.seed(seed)
+        try:
+            return dgl.distributed.partition_graph(
+                graph, "typed", parts, str(where), part_method="random", return_mapping=True
+            )
+        except IndexError:
+            continue
+    raise AssertionError("no parts with nodes of all types")
+
+
+def from_files(some: Workers, where: Path, seeds: dict[str, np.ndarray] | None = None) -> None:
+    ends = hetero.edges(few=False)
+    graph = dgl_graph(ends)
+    oracle = Oracle(graph, True, seeds)
+    nodes, edges = cut_by_dgl(graph, some.world, where)
+    arguments, held, cites = [], [], []
+    for rank in range(some.world):
+        book = dgl.distributed.load_partition_book(str(where / "typed.json"), rank)[0]
+        own = {kind: nodes[kind][book.partid2nids(rank, kind)].numpy() for kind in hetero.KINDS}
+        held.append(own)
+        cites.append(edges[CITES][book.partid2eids(rank, CITES)].numpy())
+        arguments.append(
+            {
+                "x": {k: oracle.x[k][rows] for k, rows in own.items()},
+                "grad": {k: oracle.grad[k][rows] for k, rows in own.items()},
+                "seeds": seeds and {k: np.flatnonzero(np.isin(rows, seeds[k])) for k, rows in own.items()},
+            }
+        )
+    source = {"json": str(where / "typed.json")}
+    results = some.run("cases_blocks:rgcn", arguments, source=source, sizes=SIZES, state=oracle.state)
+    oracle.compare(results, held, cites)
+
+
+def test_full_graph_from_files_of_dgl(some: Workers, tmp_path: Path) -> None:
+    from_files(some, tmp_path)
+
+
+def test_blocks_from_files_of_dgl(some: Workers, tmp_path: Path) -> None:
+    from_files(some, tmp_path, choose(0.25, without="venue"))
