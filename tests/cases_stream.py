@@ -13,6 +13,7 @@ import torch
 
 import sar
 from cases import ETYPE, numpy
+from cases_blocks import data_of
 from sar import _abi, _session
 from sar.core.relation import NativeGraph, Relation
 from sar.ops.fetch import fetch
@@ -267,4 +268,30 @@ def refused_fetches(part: dict[str, Any]) -> list[str]:
         except sar.BudgetError:
             found.append("BudgetError")
     assert fetch(rel, none, x).shape == (0, 2)
+    return found
+
+
+def bipartite(part: dict[str, Any], x: dict[str, np.ndarray], g: dict[str, np.ndarray]) -> list[list[np.ndarray]]:
+    """For each relation of a graph of several: sums of source rows, their gradient, and the sum again by fetching."""
+    found = []
+    for rel in sar.construct_full_graph(data_of(part))._relations:
+        source, _, target = rel.canonical
+        rows, upstream = torch.from_numpy(x[source].copy()), torch.from_numpy(g[target].copy())
+        assert rows.shape[0] == rel.num_src and upstream.shape[0] == rel.num_dst
+        out, grad = torch.zeros_like(upstream), torch.zeros_like(rows)
+
+        def forward(block: Block, out: torch.Tensor = out) -> None:
+            out.index_add_(0, block.dst, block.rows[0][block.src])
+
+        def backward(block: Block, upstream: torch.Tensor = upstream) -> None:
+            assert block.grad_rows[0] is not None
+            block.grad_rows[0].index_add_(0, block.src, upstream[block.dst])
+
+        stream(rel, [rows], forward, 13, edge_ids=False)
+        stream(rel, [rows], backward, 13, [grad], edge_ids=False)
+        indptr, columns, _ = rel.in_edges(torch.arange(rel.num_dst))
+        got = fetch(rel, columns, rows.requires_grad_())
+        again = torch.segment_reduce(got, "sum", offsets=indptr, initial=0.0) if rel.num_dst else torch.zeros_like(out)
+        torch.autograd.backward(got, upstream.repeat_interleave(indptr.diff(), dim=0))
+        found.append(numpy([out, grad, again, rows.grad]))
     return found

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hetero
 from conftest import Workers
 from graphs import KINDS, Graph, close, make
 
@@ -250,3 +251,26 @@ def test_fetches_that_are_refused(workers: Workers) -> None:
         assert [text.split(":")[0] for text in found[:6]] == ["ValueError"] * 2 + ["TypeError"] + ["ValueError"] * 2 + [
             "TypeError"
         ]
+
+
+def test_relations_between_types(workers: Workers) -> None:
+    """Source and destination rows that differ in number, workers without either, relations of few edges."""
+    cut, ends = hetero.Cut(workers.world), hetero.edges()
+    x, g = hetero.features(1), hetero.features(2)
+    arguments = [
+        {
+            "part": cut.part(rank, ends),
+            "x": {kind: v[cut.rows(kind, rank)] for kind, v in x.items()},
+            "g": {kind: v[cut.rows(kind, rank)] for kind, v in g.items()},
+        }
+        for rank in range(workers.world)
+    ]
+    results = workers.run("cases_stream:bipartite", arguments)
+    for number, (source, name, target) in enumerate(hetero.TRIPLES):
+        src, dst = ends[source, name, target]
+        out, grad = np.zeros_like(g[target]), np.zeros_like(x[source])
+        np.add.at(out, dst, x[source][src])
+        np.add.at(grad, src, g[target][dst])
+        for rank, result in enumerate(results):
+            for got, expected, kind in zip(result[number], (out, grad, out, grad), (target, source) * 2):
+                close(got, expected[cut.rows(kind, rank)], f"{name} on rank {rank}")
