@@ -58,3 +58,36 @@ def builtins(
         out.backward(torch.from_numpy(grad))
         results.append({"out": numpy(out), "nodes": gradients(nodes), "edges": gradients(edges)})
     return results
+
+
+def model(
+    part: dict[str, Any],
+    columns: dict[str, np.ndarray],
+    weights: dict[str, np.ndarray],
+    name: str,
+    upstream: np.ndarray,
+    settings: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A model of ``message_functions``: result, gradients of columns and, over all ranks, of parameters."""
+    import message_functions
+
+    saved = {key: getattr(sar.Config, key) for key in settings or {}}
+    for key, value in (settings or {}).items():
+        setattr(sar.Config, key, value)
+    try:
+        graph, nodes, edges = filled(part, columns, weights)
+        torch.manual_seed(3)
+        net = getattr(message_functions, name)(sar.function).to(torch.from_numpy(upstream).dtype)
+        with graph.local_scope():
+            out = net(graph)
+        out.backward(torch.from_numpy(upstream))
+        sar.gather_grads(net)
+    finally:
+        for key, value in saved.items():
+            setattr(sar.Config, key, value)
+    return {
+        "out": numpy(out),
+        "nodes": gradients(nodes),
+        "edges": gradients(edges),
+        "parameters": {k: numpy(p.grad) for k, p in net.named_parameters()},
+    }

@@ -121,13 +121,11 @@ def test_bad_columns(graph: sar.GraphShardManager) -> None:
 
 
 def test_functions_that_do_not_run(graph: sar.GraphShardManager) -> None:
-    supported = "copy_u and u_mul_e with the reducers sum and mean"
-    copy_e, u_add_v = fn.copy_e("h", "m"), fn.u_add_v("h", "h", "m")
-    for message in (lambda edges: {"m": edges.src["h"]}, copy_e, u_add_v):
-        refused(graph, NotImplementedError, supported, message=message)
-    refused(graph, NotImplementedError, supported + ".*not the reducer max", reduce=fn.Reduce("max", "m", "out"))
-    refused(graph, NotImplementedError, "reducer.*<lambda>", reduce=lambda nodes: {})
-    refused(graph, NotImplementedError, "apply_node_func", apply=lambda nodes: {})
+    xor = fn.BinaryMessage("xor", 0, 1, "h", "h", "m")
+    refused(graph, NotImplementedError, "message u_xor_v is unknown.*copy_u", message=xor)
+    refused(graph, NotImplementedError, "reducer prod is unknown.*sum", reduce=fn.Reduce("prod", "m", "out"))
+    refused(graph, TypeError, "message must be a function", message="h")
+    refused(graph, TypeError, "reducer must be a function", reduce=None)
     refused(graph, ValueError, "'m'.*'q'", reduce=fn.sum("q", "out"))
 
 

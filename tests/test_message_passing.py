@@ -49,12 +49,13 @@ def shares(graph: Graph, columns: dict[str, np.ndarray], weights: dict[str, np.n
     ]
 
 
-def same(graph: Graph, rank: int, got: dict[str, Any], expected: dict[str, Any], what: str) -> None:
+def same(
+    graph: Graph, rank: int, got: dict[str, Any], expected: dict[str, Any], what: str, loose: float = 1.0
+) -> None:
     """Compares the gradients of columns."""
-    for name, grad in expected["nodes"].items():
-        close(got["nodes"][name], grad[graph.rows(rank)], f"{what}: gradient of node column {name}, rank {rank}")
-    for name, grad in expected["edges"].items():
-        close(got["edges"][name], grad[graph.edges(rank)], f"{what}: gradient of edge column {name}, rank {rank}")
+    for kind, mine in (("nodes", graph.rows(rank)), ("edges", graph.edges(rank))):
+        for name, grad in expected[kind].items():
+            close(got[kind][name], grad[mine], f"{what}: gradient of {name} of {kind}, rank {rank}", loose)
 
 
 def coarse(rng: np.random.Generator, rows: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:

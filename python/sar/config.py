@@ -25,3 +25,8 @@ class Config:
     """Bytes of remote rows, rings and send staging that a worker may hold at once, from the next graph operation
     on. ``None``: the engine's default of 16 MiB. A window too small raises :class:`sar.BudgetError`, which names
     the smallest that works."""
+
+    block_bytes: int = 8 << 20
+    """Bytes that one run of a Python message or reduce function may take, about: its rows, what it makes of them, and
+    their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The
+    same from forward to backward."""

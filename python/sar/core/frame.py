@@ -103,7 +103,7 @@ class EdgeFrame(MutableMapping[str, Tensor]):
             column = self._columns[key]
         except KeyError:
             raise KeyError(f"no edata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}") from None
-        if callable(column) and not isinstance(column, Tensor):
+        if not isinstance(column, Tensor):
             self[key] = column = column()
         return column
 
@@ -168,12 +168,10 @@ class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
 
 def is_lazy(value: object) -> bool:
     """Whether a column is an edge tensor whose values have not been computed."""
-    return not isinstance(value, Tensor) and hasattr(value, "materialize")
+    return hasattr(value, "materialize")
 
 
 def check_rows(name: str, value: object, rows: int, what: str) -> None:
-    if is_lazy(value):
-        return
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch tensor, not {type(value).__name__}")
     if value.dim() == 0 or value.shape[0] != rows:

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, MutableMapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
+import torch
 from torch import Tensor
 
-from .. import ops
+from .. import _session, ops
 from .._book import CanonicalEtype
 from ..ops import expression
 from ..ops.expression import Expr
-from . import builtin
-from .frame import EdgeFrame, NodeFrame, is_lazy
+from . import builtin, udf_mailbox, udf_stream
+from .frame import is_lazy
+from .lazy import EdgeTensor, as_expr
+from .sides import LABELS, Sides
+from .udf import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
+from .udf_plan import Task, prepare
+from .udf_run import execute
 
 if TYPE_CHECKING:
     from .graphshard import Rows
     from .relation import Relation
 
 Etype = Union[str, CanonicalEtype]
-LABELS = {"u": "srcdata", "v": "dstdata", "e": "edata"}
-
-
-class Sides(NamedTuple):
-    """A relation and the columns at its ends."""
-
-    relation: Relation
-    source: NodeFrame
-    target: NodeFrame
-    edge: EdgeFrame
-
-    def columns(self, side: str) -> MutableMapping[str, Any]:
-        return {"u": self.source.srcdata, "v": self.target.dstdata, "e": self.edge}[side]
-
-    def rows(self, side: str) -> Tuple[int, str]:
-        """How many rows a column of this side has, and of what."""
-        relation = self.relation
-        return {
-            "u": (relation.num_src, "source nodes"),
-            "v": (relation.num_dst, "destination nodes"),
-            "e": (relation.num_edges, "in-edges"),
-        }[side]
+ALL = "__ALL__"
 
 
 class MessagePassing:
@@ -51,6 +36,7 @@ class MessagePassing:
     if TYPE_CHECKING:
 
         def _relation(self, etype: Optional[Etype]) -> Relation: ...
+        def _ntype(self, ntype: Optional[str], among: Optional[Sequence[str]] = None) -> str: ...
 
     def update_all(
         self,
@@ -61,92 +47,209 @@ class MessagePassing:
     ) -> None:
         """Sends messages along all edges and reduces them at their destinations. Collective.
 
-        :param message_func: a built-in message of ``dgl.function`` or :mod:`sar.function`. It reads ``srcdata``,
-            ``dstdata`` and ``edata`` (float32 or float64, ``[rows, ...]``; what follows the rows broadcasts)
-        :param reduce_func: ``sum``, ``mean``, ``max`` or ``min``; the result, ``[num_dst, ...]``, goes to ``dstdata``.
-            Rows without edges give 0. Of equal messages, the gradient of max and min goes to the one that DGL picks
+        :param message_func: a built-in message of ``dgl.function`` or :mod:`sar.function`, or a Python function. A
+            built-in reads ``srcdata``, ``dstdata`` and ``edata`` (float32 or float64, ``[rows, ...]``; what follows the
+            rows broadcasts). A Python function gets an :class:`~sar.core.udf.EdgeBatch` and returns ``{name: tensor}``
+            with one row per edge; it runs on blocks of edges of ``Config.block_bytes``, in forward and, unless
+            ``Config.disable_sr`` is set, again in backward. It must treat each edge by itself, and not call collectives
+        :param reduce_func: ``sum``, ``mean``, ``max`` or ``min``, or a Python function of nodes with their ``mailbox``,
+            which gets nodes of equal in-degree at a time, messages in the order of edges. Results, ``[num_dst, ...]``,
+            go to ``dstdata``. Rows without edges give 0. Of equal messages, the gradient of max and min goes to the one
+            that DGL picks
+        :param apply_node_func: gets all destination nodes with their columns and results; what it returns goes to
+            ``dstdata`` in place of the results
         :param etype: the relation, where there are several
         :raises KeyError: a column or the relation is missing; the error lists those there are
-        :raises TypeError: dtype or device of a column
-        :raises ValueError: shape of a column, or the reducer reads another field than the message writes
+        :raises TypeError: dtype or device of a column, or a function returned no tensors by name
+        :raises ValueError: shape of a column or of what a function returned, the reducer reads another field than the
+            message writes, or workers' columns or results differ
         """
-        sides = self._sides(self._relation(etype))
-        store(sides.target, passed(sides, message_func, reduce_func, apply_node_func))
+        sides = self._sides(etype)
+        sides.results().update(_passed(sides, message_func, reduce_func, apply_node_func))
 
-    def apply_edges(self, func: Any, edges: Any = None, etype: Optional[Etype] = None) -> None:
-        """Computes a column of edges. Collective.
+    def apply_edges(self, func: Any, edges: Any = ALL, etype: Optional[Etype] = None) -> None:
+        """Computes columns of edges. Collective.
 
-        :param func: a built-in message; the result, ``[num_edges, ...]``, goes to ``edata``
+        :param func: a built-in message, whose result is an :class:`~sar.core.lazy.EdgeTensor`, or a Python function
+            as :meth:`update_all` takes it. Results, ``[num_edges, ...]``, go to ``edata``
+        :param edges: positions of the edges to compute, int64 ``[n]``, or a mask; other rows of the column stay, or are
+            0 if it is new. Workers may name different numbers of edges, but all must take part
         :param etype: the relation, where there are several
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`
         """
-        sides = self._sides(self._relation(etype))
+        sides = self._sides(etype)
+        chosen = _chosen(edges, sides.relation.num_edges)
         sent = builtin.message(func)
-        if sent is None:
-            raise NotImplementedError("Python functions of edges")
-        sides.edge[sent.out_field] = edge_values(sides, sent)
+        results = {sent.out_field: _edge_values(sides, sent)} if sent else _edge_udf(sides, func, chosen)
+        for name, value in results.items():
+            if chosen is not None:
+                value = _merged(sides, name, value.index_select(0, chosen) if sent else value, chosen)
+            sides.edge[name] = value
 
-    def _sides(self, relation: Relation) -> Sides:
-        source, _, target = relation.canonical
-        rows = self._rows
-        return Sides(relation, rows.frames[source], rows.frames[target], rows.edge_frames[relation.canonical])
+    def apply_nodes(self, func: Any, v: Any = ALL, ntype: Optional[str] = None) -> None:
+        """Sets columns of destination nodes to what a function returns for all of them.
+
+        :param func: gets a :class:`~sar.core.udf.NodeBatch` and returns ``{name: [num_dst, ...]}``
+        :param v: only all nodes are supported
+        """
+        if not (isinstance(v, str) and v == ALL):
+            raise NotImplementedError("apply_nodes runs on all nodes of a type: leave v out")
+        kind = self._ntype(ntype)
+        frame, nodes = self._rows.frames[kind], self._rows.nodes[kind]
+        batch = NodeBatch(nodes.num_dst, kind, frame.dstdata, lambda: nodes.rows(dst=True) + nodes.first)
+        (frame.ndata if frame.square else frame.dstdata).update(checked(func, func(batch), nodes.num_dst, "nodes"))
+
+    def _sides(self, etype: Optional[Etype]) -> Sides:
+        return Sides(self._rows, self._relation(etype))
 
 
-def store(frame: NodeFrame, results: Dict[str, Tensor]) -> None:
-    """Makes results columns of destination nodes; in a full graph these are the source nodes as well."""
-    (frame.ndata if frame.square else frame.dstdata).update(results)
-
-
-def passed(sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any) -> Dict[str, Tensor]:
+def _passed(sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any) -> Dict[str, Tensor]:
     """What one relation's messages come to: columns of the destinations by name."""
     sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
-    if sent is None or received is None or apply_node_func is not None:
-        raise NotImplementedError("Python functions")
-    builtin.check_pair(sent, received)
-    return {received.out_field: reduced(sides, sent, received.op)}
+    if received is None:
+        results = _reduce_udf(sides, message_func, sent, reduce_func)
+    elif sent is None:
+        results = {received.out_field: _message_udf(sides, message_func, received)}
+    else:
+        builtin.check_pair(sent, received)
+        results = {received.out_field: _reduced(sides, sent, received.op)}
+    if apply_node_func is None:
+        return results
+    data: Mapping[str, Tensor] = {**sides.target.dstdata, **results}
+    n = sides.relation.num_dst
+    batch = NodeBatch(n, sides.etype[2], data, lambda: sides.ids("v"))
+    return checked(apply_node_func, apply_node_func(batch), n, "nodes")
 
 
-def reduced(sides: Sides, sent: builtin.Message, reduce: str) -> Tensor:
+# ---- built-in functions ----------------------------------------------------
+
+
+def _reduced(sides: Sides, sent: builtin.Message, reduce: str) -> Tensor:
     """A built-in message with a built-in reducer."""
-    if reduce in ("sum", "mean"):
-        names = [f"{LABELS[term.side]}[{term.field!r}]" for term in sent.terms]
-        if sent.name == "copy_u":
-            return ops.copy_u(sides.relation, reduce, sides.source.srcdata[sent.terms[0].field], names[0])
-        if sent.name in ("u_mul_e", "e_mul_u"):
-            u, e = sorted(sent.terms, key=lambda term: term.side == "e")
-            weight = sides.edge[e.field]
-            if not is_lazy(weight):
-                values = sides.source.srcdata[u.field], weight
-                return ops.u_mul_e(sides.relation, reduce, *values, *sorted(names, key=lambda n: n.startswith("edata")))
-    return expression.evaluate(sides.relation, written(sides, sent), reduce)
+    if reduce in ("sum", "mean") and sent.name in ("copy_u", "u_mul_e", "e_mul_u"):
+        terms = sorted(sent.terms, key=lambda term: term.side == "e")
+        values = [sides.columns(term.side)[term.field] for term in terms]
+        names = [_label(term) for term in terms]
+        if len(terms) == 1:
+            return ops.copy_u(sides.relation, reduce, values[0], names[0])
+        if not is_lazy(values[1]):
+            return ops.u_mul_e(sides.relation, reduce, values[0], values[1], names[0], names[1])
+    return expression.evaluate(sides.relation, _written(sides, sent), reduce)
 
 
-def edge_values(sides: Sides, sent: builtin.Message) -> Any:
-    """A built-in message as a column of edges."""
+def _edge_values(sides: Sides, sent: builtin.Message) -> Tensor:
+    """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
-        return sides.edge[sent.terms[0].field]
-    return expression.evaluate(sides.relation, written(sides, sent), None)
+        column: Tensor = sides.edge[sent.terms[0].field]
+        return column
+    return EdgeTensor(sides.relation, _written(sides, sent))
 
 
-def written(sides: Sides, sent: builtin.Message) -> Expr:
+def _written(sides: Sides, sent: builtin.Message) -> Expr:
     """A built-in message as an expression.
 
     :raises KeyError, TypeError, ValueError: a column is missing or does not fit
     """
-    names = [f"{LABELS[term.side]}[{term.field!r}]" for term in sent.terms]
-    loaded = [_operand(sides, term, name) for term, name in zip(sent.terms, names)]
+    loaded = [_operand(sides, term) for term in sent.terms]
     if sent.op is None:
         return loaded[0]
     try:
         return expression.binary(sent.op, *loaded)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{names[0]} and {names[1]}: {error}") from None
+        raise type(error)(f"{_label(sent.terms[0])} and {_label(sent.terms[1])}: {error}") from None
 
 
-def _operand(sides: Sides, term: builtin.Term, name: str) -> Expr:
+def _operand(sides: Sides, term: builtin.Term) -> Expr:
     value = sides.columns(term.side)[term.field]
-    if is_lazy(value):
-        lazy: Expr = value.expr
-        return lazy
-    ops.check(value, *sides.rows(term.side), name)
-    return expression.load(term.side, value)
+    if not is_lazy(value):
+        ops.check(value, *sides.count(term.side), _label(term))
+    return as_expr(value, term.side)
+
+
+def _label(term: builtin.Term) -> str:
+    return f"{LABELS[term.side]}[{term.field!r}]"
+
+
+# ---- Python functions ------------------------------------------------------
+
+
+def _task(sides: Sides, compute: Any, functions: List[Any], mailbox: bool, wanted: Optional[str]) -> Task:
+    return Task(
+        compute, functions, sides.column, sides.names(), _session.current().rank, mailbox, wanted
+    )
+
+
+def _message_udf(sides: Sides, function: Any, received: builtin.Reducer) -> Tensor:
+    """A Python message function with a built-in reducer."""
+    compute = MessageFunction(function, sides.etype, sides.shard)
+    plan, columns, _ = prepare(_task(sides, compute, [function], False, received.msg_field))
+    job = udf_stream.Job(sides.relation, plan, received.op, None)
+    return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))[received.msg_field]
+
+
+def _edge_udf(sides: Sides, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
+    """A Python function of edges: its results, of those chosen."""
+    compute = MessageFunction(function, sides.etype, sides.shard)
+    plan, columns, _ = prepare(_task(sides, compute, [function], False, None))
+    job = udf_stream.Job(sides.relation, plan, None, chosen)
+    return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))
+
+
+def _reduce_udf(
+    sides: Sides, message_func: Any, sent: Optional[builtin.Message], function: Any
+) -> Dict[str, Tensor]:
+    """A Python reduce function, with any message."""
+    send = MessageFunction(message_func, sides.etype, sides.shard) if sent is None else _by_rows(sent)
+    compute = MailboxFunction(send, function, sides.etype[2])
+    functions = [function] if sent else [message_func, function]
+    found: List[Tensor] = []
+
+    def count(edge_bytes: int) -> int:
+        found.extend(udf_mailbox.buckets(sides.relation.degrees(out=False).as_subclass(Tensor), edge_bytes))
+        return len(found)
+
+    plan, columns, batches = prepare(_task(sides, compute, functions, True, None), count)
+    job = udf_mailbox.Job(sides.relation, plan, found, batches)
+    return execute(plan, columns, lambda needs: udf_mailbox.Walk(job, needs))
+
+
+def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:
+    """A built-in message on the rows of a batch."""
+
+    def send(batch: Batch) -> Dict[str, Tensor]:
+        rows = [batch.read(term.side, term.field) for term in sent.terms]
+        if sent.op is None:
+            return {sent.out_field: rows[0]}
+        dims = max(t.dim() for t in rows)
+        a, b = (t.reshape(t.shape[0], *(1,) * (dims - t.dim()), *t.shape[1:]) for t in rows)
+        if sent.op == "dot":
+            return {sent.out_field: (a * b).sum(-1, keepdim=True)}
+        combined: Tensor = getattr(torch, sent.op)(a, b)
+        return {sent.out_field: combined}
+
+    return send
+
+
+def _chosen(edges: Any, num_edges: int) -> Optional[Tensor]:
+    """Positions of edges, int64; ``None`` for all."""
+    if edges is None or (isinstance(edges, str) and edges == ALL):
+        return None
+    given = torch.as_tensor(edges)
+    if given.dtype == torch.bool:
+        given = torch.nonzero(given).view(-1)
+    given = given.to(torch.int64).view(-1)
+    if len(given) and (int(given.min()) < 0 or int(given.max()) >= num_edges):
+        raise ValueError(f"edges are positions 0 .. {num_edges - 1} of this worker's in-edges, or a mask of them")
+    return given
+
+
+def _merged(sides: Sides, name: str, value: Tensor, chosen: Tensor) -> Tensor:
+    """A column of edges with some rows replaced; 0 in the others if it is new."""
+    shape = (sides.relation.num_edges, *value.shape[1:])
+    old = sides.column("e", name) if name in sides.edge else value.new_zeros(shape)
+    if old.shape != shape or old.dtype != value.dtype:
+        raise ValueError(
+            f"edata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "
+            f"{tuple(value.shape[1:])}"
+        )
+    return old.index_copy(0, chosen, value)

@@ -1,0 +1,38 @@
+"""Workers tell each other small things before they start an operation together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, List, Sequence, Tuple
+
+import torch
+
+from .. import _abi, _session
+
+
+def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]:
+    """What all ranks say. Collective.
+
+    :param mine: something JSON can hold
+    :param numbers: as many on every rank
+    :returns: what each rank said, or one entry where all said the same; and the largest of each number
+
+    One all-reduce of few numbers where all say the same, two movements more where they differ.
+    """
+    session = _session.current()
+    text = json.dumps(mine, sort_keys=True).encode()
+    if session.world == 1:
+        return [json.loads(text)], list(numbers)
+    short = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
+    head = torch.tensor([short, -short, *numbers], dtype=torch.int64)
+    _session.all_reduce(head, "max", _abi.TRAIN)
+    first, last, *largest = head.tolist()
+    if first == -last:
+        return [json.loads(text)], largest
+    sizes = [torch.empty(1, dtype=torch.int64) for _ in range(session.world)]
+    _session.all_to_all(sizes, [torch.tensor([len(text)])] * session.world, _abi.TRAIN)
+    said = [torch.empty(int(n), dtype=torch.uint8) for n in sizes]
+    own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    _session.all_to_all(said, [own] * session.world, _abi.TRAIN)
+    return [json.loads(bytes(t.numpy())) for t in said], largest

@@ -1,0 +1,165 @@
+"""Messages reduced as they come, block of edges by block of edges, and what the gradient of each message is."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Extremum", "PerEdge", "Reduction", "Total", "reduction"]
+
+
+class Reduction:
+    """A reducer of messages of one shape and dtype.
+
+    :param rows: destination rows
+    :param shape: of one message
+    :param dtype: of messages
+    """
+
+    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype) -> None:
+        self.rows, self.shape, self.width, self.dtype = rows, shape, prod(shape), dtype
+
+    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+        """Takes messages ``[m, *shape]`` of edges ``eid`` into rows ``dst``, int64 ``[m]``, which ascend."""
+        raise NotImplementedError
+
+    def result(self) -> Tensor:
+        """``[rows, *shape]``; 0 in rows that no message came to."""
+        raise NotImplementedError
+
+    def begin(self, grad: Tensor) -> None:
+        """Takes the gradient of the result."""
+        self._grad = grad.reshape(grad.shape[0], self.width)
+
+    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+        """Gradients ``[m, *shape]`` of the messages of edges ``eid`` at rows ``dst``."""
+        raise NotImplementedError
+
+
+class Total(Reduction):
+    """Sum, or mean where ``degrees`` int64 ``[rows]`` is given."""
+
+    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, degrees: Optional[Tensor] = None) -> None:
+        super().__init__(rows, shape, dtype)
+        if dtype == torch.bool:
+            dtype = torch.int64
+        if degrees is not None and not dtype.is_floating_point and not dtype.is_complex:
+            dtype = torch.get_default_dtype()
+        self._degrees = None if degrees is None else degrees.clamp(min=1).to(dtype).unsqueeze(1)
+        self._sum: Optional[Tensor] = torch.zeros(rows, self.width, dtype=dtype)
+
+    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+        assert self._sum is not None
+        self._sum.index_add_(0, dst, messages.reshape(len(dst), self.width).to(self._sum.dtype))
+
+    def result(self) -> Tensor:
+        out, self._sum = self._sum, None
+        assert out is not None
+        if self._degrees is not None:
+            out /= self._degrees
+        return out.view(self.rows, *self.shape)
+
+    def begin(self, grad: Tensor) -> None:
+        super().begin(grad)
+        if self._degrees is not None:
+            self._grad = self._grad / self._degrees
+
+    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+        return self._grad.index_select(0, dst).view(len(dst), *self.shape)
+
+
+class Extremum(Reduction):
+    """Maximum or minimum. NaN never wins; infinite results are 0. Of equal messages the winner is the last edge in
+    float32, else the first, as DGL has it.
+
+    :param edges: how many there are, where winners have to be known
+    """
+
+    def __init__(
+        self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, largest: bool, edges: Optional[int]
+    ) -> None:
+        super().__init__(rows, shape, dtype)
+        self._how = "amax" if largest else "amin"
+        self._wide = torch.uint8 if dtype == torch.bool else dtype
+        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(self._wide)
+        self._worst = limits.min if largest else limits.max
+        if dtype.is_floating_point:
+            self._worst = -float("inf") if largest else float("inf")
+        self._best = torch.full((rows, self.width), self._worst, dtype=self._wide)
+        self._found = None if dtype.is_floating_point else torch.zeros(rows, dtype=torch.bool)
+        self._last = dtype == torch.float32
+        number = torch.int32 if edges is not None and edges < 1 << 31 else torch.int64
+        self._nobody = -1 if self._last else torch.iinfo(number).max
+        self._winner = None if edges is None else torch.full((rows, self.width), self._nobody, dtype=number)
+
+    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+        m = messages.reshape(len(dst), self.width).to(self._wide)
+        if m.is_floating_point():
+            m = m.masked_fill(m.isnan(), self._worst)
+        rows, place = torch.unique_consecutive(dst, return_inverse=True)
+        index = place.unsqueeze(1).expand_as(m)
+        before = self._best.index_select(0, rows)
+        best = before.scatter_reduce(0, index, m, self._how)
+        self._best.index_copy_(0, rows, best)
+        if self._found is not None:
+            self._found[rows] = True
+        if self._winner is not None:
+            old = self._winner.index_select(0, rows).masked_fill_(best != before, self._nobody)
+            mine = torch.where(m == best.index_select(0, place), eid.to(old.dtype).unsqueeze(1), self._nobody)
+            new = old.scatter_reduce(0, index, mine, "amax" if self._last else "amin")
+            self._winner.index_copy_(0, rows, new)
+
+    def result(self) -> Tensor:
+        out = self._best
+        out = out.masked_fill(out.isinf(), 0) if self._found is None else out * self._found.unsqueeze(1).to(out.dtype)
+        if self._winner is not None and self._found is None:
+            self._winner.masked_fill_(self._best.isinf(), -2)
+        self._best = out[:0]
+        return out.to(self.dtype).view(self.rows, *self.shape)
+
+    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+        assert self._winner is not None
+        won = self._winner.index_select(0, dst) == eid.unsqueeze(1)
+        return (self._grad.index_select(0, dst) * won).view(len(dst), *self.shape)
+
+
+class PerEdge(Reduction):
+    """No reduction: ``rows`` are edges, or places of some edges where ``place`` int64 ``[num_edges]`` says where."""
+
+    def __init__(
+        self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, place: Optional[Tensor] = None
+    ) -> None:
+        super().__init__(rows, shape, dtype)
+        self._place = place
+        self._values: Optional[Tensor] = torch.zeros(rows, self.width, dtype=dtype)
+
+    def _at(self, eid: Tensor) -> Tensor:
+        return eid if self._place is None else self._place.index_select(0, eid)
+
+    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+        assert self._values is not None
+        self._values.index_copy_(0, self._at(eid), messages.reshape(len(eid), self.width))
+
+    def result(self) -> Tensor:
+        out, self._values = self._values, None
+        assert out is not None
+        return out.view(self.rows, *self.shape)
+
+    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+        return self._grad.index_select(0, self._at(eid)).view(len(eid), *self.shape)
+
+
+def reduction(
+    how: str, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, degrees: Optional[Tensor], edges: Optional[int]
+) -> Reduction:
+    """The reducer called ``how``: "sum", "mean", "max" or "min".
+
+    :param degrees: in-degrees, int64 ``[rows]``, for the mean
+    :param edges: how many there are, where gradients of messages will be asked for
+    """
+    if how in ("sum", "mean"):
+        return Total(rows, shape, dtype, degrees)
+    return Extremum(rows, shape, dtype, how == "max", edges)

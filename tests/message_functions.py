@@ -1,0 +1,200 @@
+"""Models with Python message and reduce functions, which run on workers and, as they are, on DGL's whole graph.
+
+Each is made with a library's functions ``fn`` and runs on any graph that passes messages; ``forward`` returns what is
+compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+WIDTH = 5
+
+
+class Model(nn.Module):
+    """``forward(graph, columns)`` sets what it reads and returns destination results, or edge results."""
+
+    on_edges = False
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        raise NotImplementedError
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, self.fn.sum("m", "out"))
+        return graph.dstdata["out"]
+
+
+class Plain(Model):
+    """Source, destination and edge columns; no parameters."""
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": torch.tanh(edges.src["x"] - edges.dst["y"]) * edges.data["w"], "unused": edges.src["x"]}
+
+
+class Parameters(Model):
+    """Parameters of the module that the function is a method of; mean."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.both = nn.Linear(3 * WIDTH, 4)
+        self.gate = nn.Linear(WIDTH, 1, bias=False)
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        joined = torch.cat([edges.src["x"], edges.dst["y"], edges.data["w"]], dim=1)
+        return {"m": torch.relu(self.both(joined)) * torch.sigmoid(self.gate(edges.src["x"]))}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, self.fn.mean("m", "out"))
+        return graph.dstdata["out"]
+
+
+class Extremum(Model):
+    """max and min of coarse values: many ties."""
+
+    how = "max"
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": (edges.src["x"] * 2).round() + edges.data["w"].round()}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, getattr(self.fn, self.how)("m", "out"))
+        return graph.dstdata["out"]
+
+
+class Minimum(Extremum):
+    how = "min"
+
+
+class Captured(Model):
+    """A lambda that uses a result of earlier operations, a parameter, and a constant."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.matrix = nn.Parameter(torch.linspace(-1, 1, WIDTH * 3).view(WIDTH, 3))
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 3))
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        made = torch.softmax(self.matrix, 0) * self.scale
+        shift = torch.arange(3.0).to(made.dtype)
+        graph.update_all(lambda edges: {"m": edges.src["x"] @ made * self.scale + shift}, self.fn.sum("m", "out"))
+        return graph.dstdata["out"]
+
+
+class DestinationOnly(Model):
+    """Nothing of the source."""
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": edges.dst["y"] * edges.data["w"].sum(1, keepdim=True)}
+
+
+class Typed(Model):
+    """Integer columns pick parameters; one that few edges use, so that a trial may not show it."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.kinds = nn.ModuleList([nn.Linear(WIDTH, 2) for _ in range(3)])
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        out = edges.src["x"].new_zeros(edges.batch_size(), 2)
+        for kind in torch.unique(edges.data["kind"]).tolist():
+            at = (edges.data["kind"] == kind).nonzero().view(-1)
+            out = out.index_add(0, at, self.kinds[kind](edges.src["x"][at]))
+        return {"m": out * edges.src["label"].view(-1, 1)}
+
+
+class OnEdges(Model):
+    """apply_edges, two results, one of which update_all sums."""
+
+    on_edges = True
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.linear = nn.Linear(WIDTH, 2)
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        h = self.linear(edges.src["x"] * edges.dst["y"])
+        return {"h": h, "s": h.sum(1) + edges.data["w"][:, 0]}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.apply_edges(self.message)
+        graph.update_all(self.fn.u_mul_e("x", "s", "m"), self.fn.sum("m", "out"))
+        return torch.cat([graph.edata["h"], graph.edata["s"].unsqueeze(1)], 1)
+
+
+class Integers(Model):
+    """Counts without gradients."""
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(lambda edges: {"m": (edges.src["x"] > 0).float()}, self.fn.sum("m", "out"))
+        return graph.dstdata["out"] * graph.dstdata["y"]
+
+
+class Mailbox(Model):
+    """A Python reduce function with a built-in message, columns of nodes, and apply_node_func."""
+
+    def reduce(self, nodes: Any) -> dict[str, torch.Tensor]:
+        box = nodes.mailbox["m"]
+        return {"out": box.std(1, unbiased=False) + box.max(1).values * nodes.data["y"], "n": box[:, 0]}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(
+            self.fn.u_mul_e("x", "w", "m"), self.reduce, lambda nodes: {"out": nodes.data["out"] + nodes.data["n"]}
+        )
+        return graph.dstdata["out"]
+
+
+class Lstm(Model):
+    """The order of messages counts."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.lstm = nn.LSTM(WIDTH, 3, batch_first=True)
+
+    def reduce(self, nodes: Any) -> dict[str, torch.Tensor]:
+        _, (h, _) = self.lstm(nodes.mailbox["m"])
+        return {"out": h[0]}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.fn.copy_u("x", "m"), self.reduce)
+        return graph.dstdata["out"]
+
+
+class Both(Model):
+    """Python message and Python reduce function."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.send, self.take = nn.Linear(WIDTH, 3), nn.Linear(3, 3)
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": torch.relu(self.send(edges.src["x"] + edges.data["w"])), "k": edges.dst["y"]}
+
+    def reduce(self, nodes: Any) -> dict[str, torch.Tensor]:
+        return {"out": self.take(nodes.mailbox["m"]).logsumexp(1) + nodes.mailbox["k"].mean((1, 2)).unsqueeze(1)}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, self.reduce)
+        return graph.dstdata["out"]
+
+
+MODELS = [
+    Plain,
+    Parameters,
+    Extremum,
+    Minimum,
+    Captured,
+    DestinationOnly,
+    Typed,
+    OnEdges,
+    Integers,
+    Mailbox,
+    Lstm,
+    Both,
+]

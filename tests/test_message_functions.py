@@ -1,0 +1,84 @@
+"""Python message and reduce functions against DGL on the whole graph: values and all gradients, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cases_message
+import message_functions
+from conftest import Workers
+from graphs import Graph, close, make
+from message_functions import WIDTH
+from pool import Pool
+from test_message_passing import CASES, same, shares, whole
+
+dgl = pytest.importorskip("dgl")
+
+NAMES = [model.__name__ for model in message_functions.MODELS]
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"shm{p}")
+def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
+    return Workers(pool, request.param, "shm")
+
+
+def given(graph: Graph, dtype: str, seed: int = 1) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    n, e = graph.num_nodes, len(graph.src)
+    columns = {name: rng.standard_normal((n, WIDTH)).astype(dtype) for name in "xy"}
+    columns["label"] = rng.integers(0, 3, n)
+    weights = {"w": rng.standard_normal((e, WIDTH)).astype(dtype), "kind": (rng.random(e) * 2.1).astype(np.int64)}
+    return columns, weights
+
+
+def check(some: Workers, graph: Graph, name: str, dtype: str, settings: dict[str, Any] | None = None) -> None:
+    columns, weights = given(graph, dtype)
+    full, nodes, edges = whole(graph, columns, weights)
+    torch.manual_seed(3)
+    net = getattr(message_functions, name)(dgl.function).to(getattr(torch, dtype))
+    with full.local_scope():
+        out = net(full)
+    upstream = np.random.default_rng(2).standard_normal(tuple(out.shape)).astype(dtype)
+    out.backward(torch.from_numpy(upstream))
+    expected = {"nodes": cases_message.gradients(nodes), "edges": cases_message.gradients(edges)}
+    arguments = shares(graph, columns, weights)
+    for rank, one in enumerate(arguments):
+        one["upstream"] = upstream[graph.edges(rank) if net.on_edges else graph.rows(rank)]
+    loose = 20.0 if dtype == "float32" else 1.0
+    results = some.run(CASES + "model", arguments, name=name, settings=settings)
+    for rank, got in enumerate(results):
+        where = graph.edges(rank) if net.on_edges else graph.rows(rank)
+        close(got["out"], out.detach().numpy()[where], f"rank {rank}", loose)
+        same(graph, rank, got, expected, name, loose)
+        for key, parameter in net.named_parameters():
+            if parameter.grad is None:
+                assert got["parameters"][key] is None, key
+            else:
+                close(got["parameters"][key], parameter.grad.numpy(), f"gradient of {key}, rank {rank}", 10 * loose)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["random", "empty_worker", "hub"])
+def test_functions(some: Workers, kind: str, name: str) -> None:
+    check(some, make(kind, some.world), name, "float64")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_blocks(some: Workers, name: str) -> None:
+    """Many blocks, and several frames of rows."""
+    check(some, make("random", some.world, seed=4), name, "float32", {"block_bytes": 1})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keeping_what_forward_computed(some: Workers, name: str) -> None:
+    check(some, make("random", some.world, seed=5), name, "float64", {"disable_sr": True, "block_bytes": 1})
+
+
+@pytest.mark.parametrize("name", ["Plain", "Parameters", "Extremum", "Typed"])
+@pytest.mark.parametrize("kind", ["one_node", "no_edges_between"])
+def test_odd_graphs(some: Workers, kind: str, name: str) -> None:
+    check(some, make(kind, some.world), name, "float64")
