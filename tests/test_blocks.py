@@ -160,3 +160,13 @@ def test_one_layer(some: Workers) -> None:
 def test_eight_workers(pool: Pool) -> None:
     graph = make("random", 8, seed=8)
     compare(Workers(pool, 8, "shm"), graph, "sage", some_nodes(graph, 0.2))
+
+
+# ---- one-shot aggregation ------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", list(LAYERS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_shot(some: Workers, kind: str, layer: str) -> None:
+    graph = make(kind, some.world, seed=9)
+    compare(some, graph, layer, some_nodes(graph, 0.2), n_layers=2, one_shot=True)

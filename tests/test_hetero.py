@@ -153,6 +153,11 @@ def cut_by_dgl(graph: Any, parts: int, where: Path) -> Any:
     raise AssertionError("no parts with nodes of all types")
 
 
+@pytest.mark.parametrize("blocks", [False, True])
+def test_one_shot(some: Workers, blocks: bool) -> None:
+    by_hand(some, choose(0.3) if blocks else None, one_shot=True)
+
+
 def from_files(some: Workers, where: Path, seeds: dict[str, np.ndarray] | None = None) -> None:
     ends = hetero.edges(few=False)
     graph = dgl_graph(ends)

@@ -31,7 +31,7 @@ from .comm import (
 )
 from .config import Config
 from .construct_shard_manager import construct_full_graph, construct_mfgs
-from .core import GraphShardManager, HeteroGraphShardManager
+from .core import DistributedBlock, GraphShardManager, HeteroGraphShardManager
 from .core.sampling import DataLoader, DistNeighborSampler
 from .data_loading import load_dgl_partition_data, suffix_key_lookup
 from .distributed_bn import DistributedBN1D, convert_batchnorm
@@ -47,6 +47,7 @@ from .errors import (
 )
 from .logging_setup import logger, logging_setup
 from .patch_dgl import patch_dgl, patched_edge_softmax
+from .planning import estimate_memory
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "DataLoader",
     "DistNeighborSampler",
     "DistributedBN1D",
+    "DistributedBlock",
     "FormatError",
     "GraphShardManager",
     "HeteroGraphShardManager",
@@ -76,6 +78,7 @@ __all__ = [
     "edge_softmax",
     "engine_profile",
     "errors",
+    "estimate_memory",
     "function",
     "gather_grads",
     "initialize_comms",

@@ -1,6 +1,8 @@
 """Graph objects."""
 
 from . import sampling
+from .block import DistributedBlock
 from .graphshard import GraphShardManager, HeteroGraphShardManager
+from .shards import GraphShard
 
-__all__ = ["GraphShardManager", "HeteroGraphShardManager", "sampling"]
+__all__ = ["DistributedBlock", "GraphShard", "GraphShardManager", "HeteroGraphShardManager", "sampling"]

@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import _session
 from .._book import CanonicalEtype, canonical
 from .._partition import made
+from .block import distributed_block
 from .frame import TypedView
 from .layer_support import LayerSupport, adapt_layers
 from .message import MessagePassing
@@ -177,11 +178,9 @@ class GraphShardManager(MessagePassing, Surface, LayerSupport):
         once, and what follows runs on this worker alone, in DGL. Collective.
 
         :param delete_shard_data: whether the graph itself is not needed any more; both ways it stays usable here
-        :returns: a :class:`sar.DistributedBlock`
-        :raises ImportError: DGL is not installed
+        :returns: a :class:`sar.DistributedBlock`; where there are several relations, one for each. Without DGL, the
+            graph itself, which computes the same
         """
-        from .block import distributed_block
-
         return distributed_block(self)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import _session
 from .._book import CanonicalEtype, canonical
+from ..ops.fetch import fetch
 from .layer_support import counts
 from .relation import Relation
 from .rows import NodeRows, Rows
@@ -241,11 +242,9 @@ class Surface:
         """Node ids, of the whole graph and per type, of the columns that :meth:`all_edges` names: own source rows
         first, then the boundary rows of other workers. int64 ``[columns]``. Collective.
         """
-        from ..ops.fetch import fetch
-
         relation = self._relation(etype)
         rows = self._rows.nodes[relation.canonical[0]]
-        columns = torch.arange(relation.num_src + relation.info.num_boundary)
+        columns = torch.arange(relation.num_columns)
         return fetch(relation, columns, rows.rows(False) + rows.first)
 
     @property
