@@ -1,0 +1,74 @@
+"""What the layers share: pairs of features, the check for nodes without in-edges, one aggregation."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from .. import _session
+from .. import function as fn
+
+Features = Union[Tensor, Tuple[Tensor, Tensor]]
+"""Features of sources and destinations; one tensor stands for both, the destinations being its first rows."""
+
+
+def as_pair(graph: Any, feat: Features) -> Tuple[Tensor, Tensor]:
+    """Features of sources ``[num_src, ...]`` and of destinations ``[num_dst, ...]``."""
+    if isinstance(feat, tuple):
+        return feat
+    return feat, feat[: graph.num_dst_nodes()]
+
+
+def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
+    """Widths of source and destination features."""
+    return (in_feats[0], in_feats[1]) if isinstance(in_feats, tuple) else (in_feats, in_feats)
+
+
+def refuse_zero_in_degree(graph: Any, layer: torch.nn.Module) -> None:
+    """Raises ValueError where a node has no in-edge: its output would say nothing about it."""
+    lonely = int((graph.in_degrees() == 0).sum())
+    if lonely:
+        raise ValueError(
+            f"{type(layer).__name__}: {lonely} of this worker's nodes have no in-edge, so nothing arrives at them. "
+            "Give every node an edge to itself (`sar partition --self-loops`, dgl.add_self_loop), or make the layer "
+            "with allow_zero_in_degree=True"
+        )
+
+
+def propagate(graph: Any, x: Tensor, reduce: str = "sum", edge_weight: Optional[Tensor] = None) -> Tensor:
+    """``out[i] = reduce over in-edges (j -> i) of x[j] (* edge_weight[ji])``. Collective.
+
+    :param x: ``[num_src, ...]``, float32 or float64
+    :param reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``
+    :param edge_weight: ``[num_edges, ...]``; feature dimensions are aligned with those of x from the right
+    :returns: ``[num_dst, ...]``; rows without edges are 0
+    """
+    with graph.local_scope():
+        graph.srcdata["_x"] = x
+        message: Any = fn.copy_u("_x", "_m")
+        if edge_weight is not None:
+            graph.edata["_w"] = edge_weight
+            message = fn.u_mul_e("_x", "_w", "_m")
+        graph.update_all(message, getattr(fn, reduce)("_m", "_out"))
+        out: Tensor = graph.dstdata["_out"]
+    return out
+
+
+def degree_scale(degrees: Tensor, like: Tensor, power: float) -> Tensor:
+    """``max(degree, 1) ** power`` in the dtype of ``like``, shaped to multiply its rows."""
+    scale = degrees.to(like.dtype).clamp(min=1).pow(power)
+    return scale.view(-1, *(1,) * (like.dim() - 1))
+
+
+def edge_factor(edge_weight: Tensor, dims: int) -> Tensor:
+    """One number per edge, ``[num_edges]``, shaped to multiply messages of ``dims`` feature dimensions."""
+    return edge_weight.view(-1, *(1,) * dims)
+
+
+def fresh_seed() -> int:
+    """A seed that is new each time and the same on all workers: rank 0 draws it. Collective."""
+    seed = torch.randint(1 << 62, (1,))
+    _session.broadcast(seed, 0)
+    return int(seed)

@@ -1,0 +1,87 @@
+"""What runs on the workers to test :mod:`sar.nn`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import sar
+import sar.nn
+from cases import build, numpy, tensor
+
+
+def make_layer(library: Any, name: str, options: dict[str, Any]) -> torch.nn.Module:
+    """A layer of ``dgl.nn`` or ``sar.nn``; a pair of sizes under ``apply_func`` is a linear layer."""
+    given = dict(options)
+    if "apply_func" in given:
+        given["apply_func"] = torch.nn.Linear(*given["apply_func"])
+    made: torch.nn.Module = getattr(library, name)(**given)
+    return made
+
+
+def layer(
+    part: dict[str, Any],
+    name: str,
+    options: dict[str, Any],
+    call: dict[str, Any],
+    state: dict[str, np.ndarray],
+    dtype: str,
+    x: np.ndarray,
+    grad: np.ndarray,
+    edge: dict[str, np.ndarray],
+    attention_grad: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """A layer of ``sar.nn``: outputs, gradients of the input, of edge tensors and (over all ranks) of parameters."""
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        graph = build(part)
+        model = make_layer(sar.nn, name, options)
+        model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
+        feature = tensor(x, True)
+        assert feature is not None
+        edges = {k: tensor(e, e.dtype == x.dtype) for k, e in edge.items()}
+        out = model(graph, feature, **edges, **call)
+        attention = None
+        if attention_grad is not None:
+            out, attention = out
+        total = (out * torch.from_numpy(grad)).sum()
+        if attention is not None:
+            total = total + (attention * torch.from_numpy(attention_grad)).sum()
+        total.backward()
+        sar.gather_grads(model)
+        return numpy(
+            {
+                "out": out,
+                "attention": attention,
+                "x": feature.grad,
+                "edge": {k: e.grad for k, e in edges.items()},
+                "parameters": {k: p.grad for k, p in model.named_parameters()},
+            }
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def sign(part: dict[str, Any], x: np.ndarray, k: int, operator: str, w: np.ndarray | None) -> list[np.ndarray]:
+    made = sar.nn.sign_features(build(part), torch.from_numpy(x), k, operator, alpha=0.3, edge_weight=tensor(w))
+    assert not any(t.requires_grad for t in made)
+    return numpy(made)
+
+
+def dropped(part: dict[str, Any], x: np.ndarray, seed: int) -> dict[str, Any]:
+    """GAT with attention dropout, twice: how often a factor is dropped, and whether backward saw the same mask."""
+    torch.manual_seed(seed)
+    graph = build(part)
+    layer = sar.nn.GATConv(x.shape[1], 3, 2, attn_drop=0.5, allow_zero_in_degree=True)
+    layer.fc.weight.data.copy_(torch.from_numpy(x[:1]).expand(6, -1) if len(x) else layer.fc.weight)
+    sar.sync_params(layer)
+    attentions = []
+    for _ in range(2):
+        out, attention = layer(graph, torch.from_numpy(x), get_attention=True)
+        attentions.append(attention)
+        assert out.shape == (len(x), 2, 3)
+    layer.eval()
+    _, plain = layer(graph, torch.from_numpy(x), get_attention=True)
+    return numpy({"first": attentions[0], "second": attentions[1], "plain": plain})

@@ -1,0 +1,236 @@
+"""Layers of sar.nn against those of dgl.nn with the same parameters on the whole graph, element by element."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sar.nn
+from cases_nn import make_layer
+from conftest import Workers
+from graphs import Graph, close, make
+from pool import Pool
+
+IN = 6
+GCN = {"in_feats": IN, "out_feats": 4, "allow_zero_in_degree": True}
+SAGE = {"in_feats": IN, "out_feats": 4}
+GAT = {"in_feats": IN, "out_feats": 3, "num_heads": 2, "allow_zero_in_degree": True}
+RGCN = {"in_feat": IN, "out_feat": 4, "num_rels": 3}
+WEIGHT, TYPES = "edge_weight", "etypes"
+
+# name: (layer, its arguments, edge tensors by the argument's name, further arguments of the call)
+LAYERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
+    **{f"gcn_{norm}": ("GraphConv", {**GCN, "norm": norm}, (), {}) for norm in ("none", "both", "left", "right")},
+    "gcn_widening_weights": ("GraphConv", {**GCN, "out_feats": 9}, (WEIGHT,), {}),
+    "sage_mean": ("SAGEConv", {**SAGE, "aggregator_type": "mean"}, (), {}),
+    "sage_mean_widening_weights": ("SAGEConv", {**SAGE, "out_feats": 9, "aggregator_type": "mean"}, (WEIGHT,), {}),
+    "sage_gcn": ("SAGEConv", {**SAGE, "aggregator_type": "gcn"}, (), {}),
+    "sage_gcn_widening": ("SAGEConv", {**SAGE, "out_feats": 9, "aggregator_type": "gcn"}, (), {}),
+    "sage_pool": ("SAGEConv", {**SAGE, "aggregator_type": "pool"}, (), {}),
+    "sage_lstm": ("SAGEConv", {**SAGE, "aggregator_type": "lstm"}, (), {}),
+    "gin_sum": ("GINConv", {"apply_func": (IN, 4), "learn_eps": True}, (), {}),
+    "gin_max": ("GINConv", {"apply_func": (IN, 4), "aggregator_type": "max"}, (), {}),
+    "gin_mean_weights": ("GINConv", {"aggregator_type": "mean", "init_eps": 0.5}, (WEIGHT,), {}),
+    "gat": ("GATConv", GAT, (), {}),
+    "gat_residual": ("GATConv", {**GAT, "residual": True, "negative_slope": 0.1}, (), {}),
+    "gat_identity": ("GATConv", {**GAT, "residual": True, "bias": False}, (WEIGHT,), {}),
+    "gat_attention": ("GATConv", GAT, (), {"get_attention": True}),
+    "gatv2": ("GATv2Conv", {**GAT, "residual": True}, (), {}),
+    "gatv2_shared": ("GATv2Conv", {**GAT, "share_weights": True, "bias": False}, (), {"get_attention": True}),
+    "appnp": ("APPNPConv", {"k": 3, "alpha": 0.2}, (), {}),
+    "appnp_weights": ("APPNPConv", {"k": 2, "alpha": 0.1}, (WEIGHT,), {}),
+    "rgcn": ("RelGraphConv", RGCN, (TYPES,), {}),
+    "rgcn_basis": ("RelGraphConv", {**RGCN, "regularizer": "basis", "num_bases": 2}, (TYPES, "norm"), {}),
+    "rgcn_blocks": ("RelGraphConv", {**RGCN, "regularizer": "bdd", "num_bases": 2, "layer_norm": True}, (TYPES,), {}),
+}
+
+
+def edge_tensors(graph: Graph, names: tuple[str, ...], dtype: str) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    e = len(graph.src)
+    made = {
+        WEIGHT: rng.random(e).astype(dtype) + np.dtype(dtype).type(0.5),
+        "norm": rng.random((e, 1)).astype(dtype),
+        TYPES: rng.integers(0, 3, e),
+    }
+    return {name: made[name] for name in names}
+
+
+def oracle(graph: Graph, layer: str, x: np.ndarray, edge: dict[str, np.ndarray]) -> dict[str, Any]:
+    """DGL on the whole graph, with its own random parameters."""
+    import dgl
+
+    name, options, _, call = LAYERS[layer]
+    rng = np.random.default_rng(4)
+    torch.set_default_dtype(torch.from_numpy(x).dtype)
+    try:
+        torch.manual_seed(5)
+        model = make_layer(dgl.nn, name, options).to(torch.from_numpy(x).dtype)  # some parameters are float32 there
+        for parameter in model.parameters():  # biases begin at zero, which hides mistakes
+            torch.nn.init.normal_(parameter)
+        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        feature = torch.from_numpy(x.copy()).requires_grad_()
+        edges = {k: torch.from_numpy(e.copy()).requires_grad_(e.dtype == x.dtype) for k, e in edge.items()}
+        out = model(whole, feature, **edges, **call)
+        out, attention = out if isinstance(out, tuple) else (out, None)
+        grad = rng.standard_normal(tuple(out.shape)).astype(x.dtype)
+        attention_grad = None
+        total = (out * torch.from_numpy(grad)).sum()
+        if attention is not None:
+            attention_grad = rng.standard_normal(tuple(attention.shape)).astype(x.dtype)
+            total = total + (attention * torch.from_numpy(attention_grad)).sum()
+        total.backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert feature.grad is not None
+    return {
+        "state": {k: v.numpy() for k, v in model.state_dict().items()},
+        "out": out.detach().numpy(),
+        "attention": None if attention is None else attention.detach().numpy(),
+        "grad": grad,
+        "attention_grad": attention_grad,
+        "x": feature.grad.numpy(),
+        "edge": {k: None if e.grad is None else e.grad.numpy() for k, e in edges.items()},
+        "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
+    }
+
+
+def compare(workers: Workers, graph: Graph, layer: str, dtype: str) -> None:
+    name, options, of_edges, call = LAYERS[layer]
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, IN)).astype(dtype)
+    edge = edge_tensors(graph, of_edges, dtype)
+    expected = oracle(graph, layer, x, edge)
+    arguments = []
+    for rank in range(graph.world):
+        rows, edges = graph.rows(rank), graph.edges(rank)
+        own = {"part": graph.part(rank), "x": x[rows], "grad": expected["grad"][rows]}
+        own["edge"] = {k: e[edges] for k, e in edge.items()}
+        if expected["attention"] is not None:
+            own["attention_grad"] = expected["attention_grad"][edges]
+        arguments.append(own)
+    common = {"name": name, "options": options, "call": call, "state": expected["state"], "dtype": dtype}
+    results = workers.run("cases_nn:layer", arguments, **common)
+    for rank, result in enumerate(results):
+        rows, edges = graph.rows(rank), graph.edges(rank)
+        close(result["out"], expected["out"][rows], f"{layer}: output of rank {rank}", 10)
+        close(result["x"], expected["x"][rows], f"{layer}: gradient of the input, rank {rank}", 10)
+        if expected["attention"] is not None:
+            close(result["attention"], expected["attention"][edges], f"{layer}: attention of rank {rank}", 10)
+        for key, value in expected["edge"].items():
+            if value is None:
+                assert result["edge"][key] is None
+            else:
+                close(result["edge"][key], value[edges], f"{layer}: gradient of {key}, rank {rank}", 10)
+        for key, value in expected["parameters"].items():
+            if value is None:
+                assert result["parameters"][key] is None
+            else:
+                close(result["parameters"][key], value, f"{layer}: gradient of {key}, rank {rank}", 10)
+
+
+@pytest.fixture(params=[1, 2, 4])
+def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
+    return Workers(pool, request.param, "shm")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layer(few: Workers, layer: str) -> None:
+    pytest.importorskip("dgl")
+    compare(few, make("empty_worker", few.world, seed=30), layer, "float64")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layer_single_precision(two: Workers, layer: str) -> None:
+    pytest.importorskip("dgl")
+    compare(two, make("random", 2, seed=31), layer, "float32")
+
+
+@pytest.mark.parametrize("kind", ["one_node", "no_edges", "hub"])
+def test_odd_graphs(pool: Pool, kind: str) -> None:
+    pytest.importorskip("dgl")
+    workers = Workers(pool, 4, "shm")
+    for layer in ("gcn_both", "sage_pool", "gat", "gatv2", "appnp", "rgcn"):
+        if kind != "no_edges" or layer != "rgcn":  # DGL's typed layer cannot run without edges
+            compare(workers, make(kind, 4, seed=32), layer, "float64")
+
+
+def test_eight_workers(pool: Pool) -> None:
+    pytest.importorskip("dgl")
+    for layer in ("gcn_both", "sage_mean", "gat", "gin_max"):
+        compare(Workers(pool, 8, "shm"), make("random", 8, seed=33), layer, "float64")
+
+
+@pytest.mark.parametrize("operator", ["raw", "rw", "gcn", "ppr"])
+def test_sign_features(few: Workers, operator: str) -> None:
+    graph = make("random", few.world, seed=34)
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((graph.num_nodes, IN))
+    w = rng.random(len(graph.src)) if operator in ("raw", "rw") else None
+    a = np.zeros((graph.num_nodes, graph.num_nodes))
+    np.add.at(a, (graph.dst, graph.src), 1.0 if w is None else w)
+    into = np.maximum(np.bincount(graph.dst, minlength=graph.num_nodes), 1)[:, None]
+    out = np.maximum(np.bincount(graph.src, minlength=graph.num_nodes), 1)[None, :]
+    step = {"raw": a, "rw": a / into}.get(operator, a / np.sqrt(into) / np.sqrt(out))
+    expected = [x]
+    for _ in range(3):
+        expected.append(step @ expected[-1] if operator != "ppr" else 0.7 * step @ expected[-1] + 0.3 * x)
+    arguments = [
+        {"part": graph.part(r), "x": x[graph.rows(r)], "w": None if w is None else w[graph.edges(r)]}
+        for r in range(few.world)
+    ]
+    for rank, made in enumerate(few.run("cases_nn:sign", arguments, k=3, operator=operator)):
+        assert len(made) == 4
+        for power, rows in enumerate(made):
+            close(rows, expected[power][graph.rows(rank)], f"power {power}, rank {rank}")
+
+
+def test_attention_dropout(two: Workers) -> None:
+    graph = make("random", 2, seed=35)
+    x = np.random.default_rng(7).standard_normal((graph.num_nodes, IN)).astype("float32")
+    arguments = [{"part": graph.part(r), "x": x[graph.rows(r)], "seed": r} for r in range(2)]
+    results = two.run("cases_nn:dropped", arguments)
+    first, second, plain = (np.concatenate([r[key] for r in results]) for key in ("first", "second", "plain"))
+    for drawn in (first, second):
+        kept = drawn != 0
+        close(drawn[kept], 2 * plain[kept], "factors that are kept are doubled")
+        assert 0.4 < kept.mean() < 0.6
+    assert (first != second).any()
+
+
+def test_arguments() -> None:
+    nn = sar.nn
+    with pytest.raises(ValueError, match="norm 'middle' is unknown"):
+        nn.GraphConv(2, 2, norm="middle")
+    with pytest.raises(ValueError, match="aggregator 'sum' is unknown"):
+        nn.SAGEConv(2, 2, "sum")
+    with pytest.raises(ValueError, match="aggregator 'min' is unknown"):
+        nn.GINConv(aggregator_type="min")
+    with pytest.raises(ValueError, match="needs num_bases"):
+        nn.TypedLinear(4, 4, 2, "basis")
+    with pytest.raises(ValueError, match="do not divide the widths 4 and 5"):
+        nn.TypedLinear(4, 5, 2, "bdd", 2)
+    with pytest.raises(ValueError, match=r"types 0 \.\. 2; the layer knows 0 \.\. 1"):
+        nn.TypedLinear(1, 1, 2)(torch.zeros(3, 1), torch.arange(3))
+    with pytest.raises(ValueError, match="aggregate 'product' is unknown"):
+        nn.HeteroGraphConv({}, "product")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_layers_where_dgl_cannot_be_imported(workers: int) -> None:
+    """The same layers against dense matrices, under `sar launch`, where an import of DGL fails."""
+    script = Path(__file__).parent / "without_dgl.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "sar", "launch", "-n", str(workers), str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all layers agree" in done.stdout
