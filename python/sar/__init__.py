@@ -13,7 +13,7 @@ Importing the package starts nothing: the engine is loaded at its first use.
 
 from __future__ import annotations
 
-from . import comm, common_tuples, config, core, data_loading, errors, function
+from . import comm, common_tuples, config, core, data_loading, errors, function, nn
 from ._observe import engine_profile, trace
 from ._remat import remat
 from .comm import (
@@ -46,6 +46,7 @@ from .errors import (
     ScheduleError,
 )
 from .logging_setup import logger, logging_setup
+from .nn import RelGraphConv
 from .patch_dgl import patch_dgl, patched_edge_softmax
 from .planning import estimate_memory
 
@@ -63,6 +64,7 @@ __all__ = [
     "GraphShardManager",
     "HeteroGraphShardManager",
     "PeerLostError",
+    "RelGraphConv",
     "RemoteError",
     "RendezvousError",
     "ScheduleError",
@@ -87,6 +89,7 @@ __all__ = [
     "logging_setup",
     "memory_stats",
     "nfs_ip_init",
+    "nn",
     "patch_dgl",
     "patched_edge_softmax",
     "rank",

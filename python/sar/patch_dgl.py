@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 
 from .edge_softmax import edge_softmax as patched_edge_softmax
+from .nn.relgraphconv import RelGraphConv
 
-__all__ = ["patch_dgl", "patched_edge_softmax"]
+__all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax"]
 
 
 def patch_dgl() -> None:

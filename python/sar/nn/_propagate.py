@@ -7,7 +7,6 @@ from typing import Any, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from .. import _session
 from .. import function as fn
 
 Features = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -65,10 +64,3 @@ def degree_scale(degrees: Tensor, like: Tensor, power: float) -> Tensor:
 def edge_factor(edge_weight: Tensor, dims: int) -> Tensor:
     """One number per edge, ``[num_edges]``, shaped to multiply messages of ``dims`` feature dimensions."""
     return edge_weight.view(-1, *(1,) * dims)
-
-
-def fresh_seed() -> int:
-    """A seed that is new each time and the same on all workers: rank 0 draws it. Collective."""
-    seed = torch.randint(1 << 62, (1,))
-    _session.broadcast(seed, 0)
-    return int(seed)

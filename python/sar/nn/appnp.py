@@ -7,8 +7,10 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from ..core.lazy_ops import agreed_seed
 from ..ops import expression as ex
-from ._propagate import degree_scale, edge_factor, fresh_seed, propagate
+from ..ops.transpose import sum_to_sources
+from ._propagate import degree_scale, edge_factor, propagate
 
 OPERATORS = ("raw", "rw", "gcn", "ppr")
 
@@ -53,13 +55,14 @@ class APPNPConv(nn.Module):
             raise ValueError(f"APPNPConv: edge_weight {tuple(edge_weight.shape)} must be [num_edges] and positive")
         ones = edge_weight.new_ones(graph.num_src_nodes(), 1)
         arriving = propagate(graph, ones, "sum", edge_weight).view(-1)
-        return _inverse_root(weights_out(graph, edge_weight), feat), _inverse_root(arriving, feat)
+        leaving = sum_to_sources(graph._relation(None), edge_weight.unsqueeze(1), None)
+        return _inverse_root(leaving.view(-1), feat), _inverse_root(arriving, feat)
 
     def _spread(self, graph: Any, x: Tensor, edge_weight: Optional[Tensor]) -> Tensor:
         if not self.training or self.edge_drop == 0:
             return propagate(graph, x, "sum", None if edge_weight is None else edge_factor(edge_weight, x.dim() - 1))
         weight = ex.param(x.new_ones(())) if edge_weight is None else ex.load("e", edge_weight)
-        dropped = ex.reshape(ex.dropout(weight, self.edge_drop, fresh_seed()), (1,) * (x.dim() - 1))
+        dropped = ex.reshape(ex.dropout(weight, self.edge_drop, agreed_seed()), (1,) * (x.dim() - 1))
         return ex.evaluate(graph._relation(None), ex.binary("mul", ex.load("u", x), dropped), "sum")
 
     def extra_repr(self) -> str:
@@ -100,29 +103,6 @@ def sign_features(
             x = x * degree_scale(graph.in_degrees(), x, -0.5)
             powers.append(x if operator == "gcn" else (1 - alpha) * x + alpha * powers[0])
     return powers
-
-
-def weights_out(graph: Any, edge_weight: Tensor) -> Tensor:
-    """Of every source, the sum of the weights of its out-edges on all workers: ``[num_src]``. Collective."""
-    result: Tensor = _WeightsOut.apply(edge_weight, graph)
-    return result
-
-
-class _WeightsOut(torch.autograd.Function):
-    """Edges are stored with their destinations, so the sum over out-edges is the gradient of the one over in-edges."""
-
-    @staticmethod
-    def forward(ctx: Any, edge_weight: Tensor, graph: Any) -> Tensor:
-        ctx.graph = graph
-        with torch.enable_grad():
-            x = edge_weight.new_zeros(graph.num_src_nodes(), 1).requires_grad_()
-            out = propagate(graph, x, "sum", edge_weight.detach())
-            (sums,) = torch.autograd.grad(out, x, torch.ones_like(out))
-        return sums.view(-1)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return ex.evaluate(ctx.graph._relation(None), ex.load("u", grad.contiguous()), None), None
 
 
 def _inverse_root(sums: Tensor, like: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from typing import Any, Callable, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
+from ..core.lazy_ops import agreed_seed
 from ..ops import expression as ex
-from ._propagate import Features, edge_factor, fresh_seed, refuse_zero_in_degree, sizes
+from ._propagate import Features, edge_factor, refuse_zero_in_degree, sizes
 
 Activation = Callable[[Tensor], Tensor]
 Result = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -61,7 +62,7 @@ class _Attention(nn.Module):
         """``sum over in-edges of dropout(softmax(logits)) * edge_weight * values``, and those factors."""
         factors = ex.softmax(logits)
         if self.training and self.attn_drop > 0:
-            factors = ex.dropout(factors, self.attn_drop, fresh_seed())
+            factors = ex.dropout(factors, self.attn_drop, agreed_seed())
         if edge_weight is not None:
             factors = ex.binary("mul", factors, ex.load("e", edge_factor(edge_weight, len(logits.shape))))
         out = ex.evaluate(graph._relation(None), ex.binary("mul", values, factors), "sum")

@@ -100,7 +100,8 @@ class TypedLinear(nn.Module):
         if self.regularizer != "bdd":
             return x @ weight
         blocks = weight.view(self.num_bases, self.in_size // self.num_bases, self.out_size // self.num_bases)
-        return torch.einsum("nbi,bio->nbo", x.view(x.shape[0], *blocks.shape[:2]), blocks).reshape(x.shape[0], self.out_size)
+        pieces = x.view(x.shape[0], *blocks.shape[:2])
+        return torch.einsum("nbi,bio->nbo", pieces, blocks).reshape(x.shape[0], self.out_size)
 
     def extra_repr(self) -> str:
         return (
