@@ -317,6 +317,43 @@ sar_status sar_fetch_forward(sar_handle graph, int32_t relation, const DLTensor 
  * rank wants none. Collective. */
 sar_status sar_fetch_backward(sar_handle graph, int32_t relation, const DLTensor *columns, const DLTensor *grad_out, DLTensor *grad_x);
 
+/* ---- edge expressions ---------------------------------------------------- */
+/* What a message is made of, as a straight-line program in JSON:
+ *  {"operands": [{"side": "u" | "v" | "e" | "p", "shape": [..]}, ..],       at most 16; shapes without the first dimension
+ *   "code": [{"op": name, "a": register, "b": register, "alpha": number, "shape": [..]}, ..],
+ *   "result": register, "reduce": "none" | "sum" | "mean" | "max" | "min"}
+ * Registers are the operands, then one an instruction. Binary: add sub mul div dot, which broadcast from the right; dot sums
+ * the last dimension and keeps it as 1. Unary: neg relu leaky_relu elu exp log sqrt sigmoid tanh softplus abs reciprocal, and
+ * with alpha: scale shift rsub (alpha - a) pow clamp_min clamp_max, leaky_relu, elu, dropout (alpha: probability). With shape:
+ * total (sums into it), reshape. softmax: over the in-edges of each destination. Errors name the instruction and the shapes. */
+sar_status sar_program_create(const char *json, sar_handle *program);
+/* JSON: {"shape": of the result, "softmaxes": [width, ..], "seeds": dropouts, "winner": whether max or min, "collective": whether
+ * it has operands of side u} */
+sar_status sar_program_info(sar_handle program, char **json);
+sar_status sar_program_free(sar_handle program);
+typedef struct {
+  size_t size;
+  int32_t relation;
+  uint32_t need_grad;      /* bit i: this rank wants the gradient of operand i */
+  uint32_t agreed;         /* backward: what forward agreed on */
+  int32_t num_seeds;
+  const uint64_t *seeds;   /* one for each dropout in the order of code, the same on all ranks */
+  const DLTensor *keys;    /* int64 [num_edges], what dropout knows an edge by, or NULL: key_base + position */
+  int64_t key_base;
+} sar_program_call;
+/* operands: float, one for each of the program: u [num_src, ..], v [num_dst, ..], e [num_edges, ..] in ascending edge id, p [1, ..].
+ * state: for each softmax its maxima and the inverses of its sums, float [num_dst, width] each, then for max and min the winning
+ * edges, int32 [num_dst, ..]; filled for backward. out: [num_dst, ..], without a reducer [num_edges, ..]. Rows without edges give 0,
+ * as do infinite maxima and minima. agreed: the operands that any rank wants a gradient of; saves: the operands that backward
+ * reads, and out as bit 31. Collective, on SAR_COMM_TRAIN, where there are operands of side u. Wire, for each sweep (one, and one
+ * for each level of softmaxes that cannot join it): the widths of the operands of side u that it reads, per boundary row. */
+sar_status sar_program_forward(sar_handle graph, sar_handle program, const sar_program_call *what, const DLTensor *operands, int32_t num_operands,
+                               DLTensor *state, int32_t num_state, DLTensor *out, uint32_t *agreed, uint32_t *saves);
+/* grads: for each operand in need_grad its gradient, of its shape. Tensors that are not needed have no elements. The same
+ * seeds and keys as forward. Collective like forward. */
+sar_status sar_program_backward(sar_handle graph, sar_handle program, const sar_program_call *what, const DLTensor *operands, int32_t num_operands,
+                                DLTensor *state, int32_t num_state, const DLTensor *out, const DLTensor *grad_out, DLTensor *grads, int32_t num_grads);
+
 /* ---- kernels on their own, without a session ---------------------------- */
 /* y[i, :] = sum over k in [indptr[i], indptr[i+1]) of w[k] * x[indices[k], :]. indptr int64 [n + 1], indices int32, w float [nnz] or [nnz, h] or NULL. */
 sar_status sar_kernel_spmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *w, const DLTensor *x, DLTensor *y);

@@ -57,6 +57,7 @@ CTYPES = {
     "sar_session_config*": [ct.c_void_p],
     "sar_relation_info*": [ct.c_void_p],
     "sar_aggregate*": [ct.c_void_p],
+    "sar_program_call*": [ct.c_void_p],
     "sar_stream*": [ct.c_void_p],
     "sar_sample_config*": [ct.c_void_p],
     "void**": [ct.POINTER(ct.c_void_p)],

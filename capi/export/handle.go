@@ -22,10 +22,11 @@ const (
 	kindMatrix
 	kindSampler
 	kindBatch
+	kindProgram
 	numKinds
 )
 
-var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch"}
+var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch", "program"}
 
 func (k kind) String() string {
 	if k > 0 && k < numKinds {

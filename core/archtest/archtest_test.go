@@ -28,7 +28,8 @@ var allowed = map[string][]string{
 	"core/kernel":       {"core/mem", "core/internal/vec"},
 	"core/transport":    {"core/mem"},
 	"core/comm":         {"core/transport", "core/mem", "core/internal/vec", "core/trace"},
-	"core/exchange":     {"core/graph", "core/kernel", "core/comm", "core/mem", "core/trace"},
+	"core/expr":         {"core/graph", "core/kernel", "core/mem", "core/internal/vec"},
+	"core/exchange":     {"core/graph", "core/kernel", "core/expr", "core/comm", "core/mem", "core/trace"},
 	"core/sample":       {"core/exchange", "core/graph", "core/kernel", "core/comm", "core/mem"},
 	"core/store":        {"core/graph", "core/mem"},
 	"core/partition":    {"core/graph", "core/mem"},
@@ -188,7 +189,7 @@ func TestCheckFinds(t *testing.T) {
 	want := []string{
 		"capi/export/g.go imports sar/core/graph;",
 		"core/comm/d_test.go imports sar/core/graph;",
-		"core/exchange/e.go imports sar/core/transport; core/exchange may import [core/graph core/kernel core/comm core/mem]",
+		"core/exchange/e.go imports sar/core/transport; core/exchange may import [core/graph core/kernel core/expr core/comm core/mem]",
 		"core/graph/b.go imports sar/core/kernel; core/graph may import [core/mem]",
 		"core/graph/sub/c.go imports sar/core/comm;",
 		"core/mem/f.go uses cgo",

@@ -28,13 +28,14 @@ const (
 	KindSample         // neighbourhood sampling
 	KindBlock          // making blocks (message-flow graphs)
 	KindFetch          // rows by number
+	KindExpression     // messages as edge expressions
 	numKinds           //
 )
 
 var kindNames = [numKinds]string{
 	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "attention",
 	"max/min aggregation", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
-	"pair exchange", "barrier", "sampling", "block construction", "row fetch",
+	"pair exchange", "barrier", "sampling", "block construction", "row fetch", "edge expression",
 }
 
 func (k Kind) String() string {

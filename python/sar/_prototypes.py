@@ -125,6 +125,17 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_graph_columns": (_status, _handle, _i32, _tensor, _tensor),
     "sar_fetch_forward": (_status, _handle, _i32, _tensor, _u32, _tensor, _tensor, _to_u32),
     "sar_fetch_backward": (_status, _handle, _i32, _tensor, _tensor, _tensor),
+    "sar_program_create": (_status, _text, _to_handle),
+    "sar_program_info": (_status, _handle, _to_string),
+    "sar_program_free": (_status, _handle),
+    "sar_program_forward": (
+        *(_status, _handle, _handle, _address, _tensor, _i32),
+        *(_tensor, _i32, _tensor, _to_u32, _to_u32),
+    ),
+    "sar_program_backward": (
+        *(_status, _handle, _handle, _address, _tensor, _i32),
+        *(_tensor, _i32, _tensor, _tensor, _tensor, _i32),
+    ),
     "sar_kernel_spmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
     "sar_matrix_create": (_status, _tensor, _tensor, _i64, _to_handle),
     "sar_matrix_spmm": (_status, _handle, _tensor, _tensor, _tensor),

@@ -1,151 +1,203 @@
-"""How edge expressions are computed. For now every step makes a tensor of edge size."""
+"""How edge expressions run: written down as a program of the engine, and one ``autograd.Function`` around it."""
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, cast
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .. import _abi, _session
+from .. import _abi_program as abi
+from .. import _session
+from . import message
 from .aggregate import Relation
-from .message import check
 
 if TYPE_CHECKING:
     from .expression import Expr
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
+WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
+
+
+class _Compiled(NamedTuple):
+    """A program of the engine."""
+
+    handle: int
+    softmaxes: List[int]
+    winner: bool
+    collective: bool
+
+
+class _Written(NamedTuple):
+    """An expression as the engine reads it, and what it runs on."""
+
+    text: str
+    leaves: List[Expr]
+    seeds: List[int]
+
+
+_programs: Dict[str, _Compiled] = {}
+_MOST_PROGRAMS = 4096
 
 
 def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
+    """See :func:`sar.ops.expression.evaluate`."""
+    fast = _built_in(relation, expr, reduce)
+    if fast is not None:
+        return fast
     _session.current().follow_window()
-    value = _value(relation, expr, {})
-    if reduce is None:
-        return value
-    dst = _targets(relation)
-    flat = value.reshape(relation.num_edges, prod(expr.shape))
-    zero = flat.new_zeros(relation.num_dst, flat.shape[1])
-    if reduce in ("sum", "mean"):
-        out = zero.index_add(0, dst, flat)
-        if reduce == "mean":
-            out = out / torch.bincount(dst, minlength=relation.num_dst).clamp(min=1).to(out.dtype).unsqueeze(1)
-        return out.view(relation.num_dst, *expr.shape)
-    return _extremum(flat, dst, relation.num_dst, reduce).view(relation.num_dst, *expr.shape)
+    written = _write(expr, reduce)
+    program = _compile(written.text)
+    tensors = [_checked(relation, leaf) for leaf in written.leaves]
+    need = 0
+    if torch.is_grad_enabled():
+        need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
+    rows = relation.num_edges if reduce is None else relation.num_dst
+    call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
+    # peers wait for this worker's part of backward also where none of its tensors needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
+    out: Tensor = _Run.apply(anchor, call, *tensors)
+    return out if call.agreed or not program.collective else out.detach()
 
 
-def _extremum(flat: Tensor, dst: Tensor, rows: int, reduce: str) -> Tensor:
-    value = flat.detach()
-    index = dst.unsqueeze(1).expand_as(value)
-    worst = float("-inf" if reduce == "max" else "inf")
-    best = value.new_full((rows, value.shape[1]), worst)
-    best = best.scatter_reduce(0, index, value.where(~value.isnan(), worst), f"a{reduce}")
-    edges = torch.arange(len(dst)).unsqueeze(1).expand_as(value)
-    equal = value == best[dst]
-    last = flat.dtype == torch.float32
-    none = -1 if last else len(dst)
-    winner = torch.full(best.shape, none, dtype=torch.int64)
-    winner = winner.scatter_reduce(0, index, torch.where(equal, edges, none), "amax" if last else "amin")
-    found = (winner != none) & torch.isfinite(best)
-    padded = torch.cat([flat, flat.new_zeros(1, flat.shape[1])])
-    return torch.gather(padded, 0, torch.where(found, winner, len(dst)))
+def _built_in(relation: Relation, expr: Expr, reduce: Optional[str]) -> Optional[Tensor]:
+    """Sums and means of ``u`` and ``u * e``, which have kernels of their own."""
+    if reduce not in ("sum", "mean"):
+        return None
+    if expr.op == "load" and expr.side == "u" and expr.tensor is not None:
+        return message.copy_u(relation, reduce, expr.tensor)
+    if expr.op == "mul":
+        sides = {a.side: a.tensor for a in expr.args}
+        u, e = sides.get("u"), sides.get("e")
+        if u is not None and e is not None and len(u.shape[1:]) >= len(e.shape[1:]) and u.shape[1:] == expr.shape:
+            return message.u_mul_e(relation, reduce, u, e)
+    return None
 
 
-def _value(relation: Relation, x: Expr, seen: Dict[int, Tensor]) -> Tensor:
-    if id(x) not in seen:
-        seen[id(x)] = _compute(relation, x, seen)
-    return seen[id(x)]
+def _write(expr: Expr, reduce: Optional[str]) -> _Written:
+    order = _order(expr)
+    leaves: List[Expr] = []
+    number: Dict[int, int] = {}
+    known: Dict[Any, int] = {}
+    for x in order:
+        if x.tensor is not None:
+            key: Any = (x.side, id(x.tensor))
+            if key not in known:
+                known[key] = len(leaves)
+                leaves.append(x)
+            number[id(x)] = known[key]
+    code: List[Dict[str, Any]] = []
+    seeds: List[int] = []
+    for x in order:
+        if x.tensor is not None:
+            continue
+        args = [number[id(a)] for a in x.args]
+        key = (x.op, *args, x.alpha, x.shape, x.seed)
+        if key not in known:
+            step: Dict[str, Any] = {"op": x.op, **dict(zip("ab", args))}
+            if x.op in WITH_ALPHA:
+                step["alpha"] = x.alpha
+            if x.op in ("total", "reshape"):
+                step["shape"] = x.shape
+            if x.op == "dropout":
+                seeds.append(x.seed)
+            known[key] = len(leaves) + len(code)
+            code.append(step)
+        number[id(x)] = known[key]
+    if len(leaves) > 16:
+        raise ValueError(f"an expression reads {len(leaves)} tensors: 16 are possible; evaluate a part of it first")
+    operands = [{"side": x.side, "shape": x.shape} for x in leaves]
+    result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
+    return _Written(json.dumps(result), leaves, seeds)
 
 
-def _compute(relation: Relation, x: Expr, seen: Dict[int, Tensor]) -> Tensor:
-    if x.tensor is not None:
-        return _loaded(relation, x, x.tensor)
-    args = [_value(relation, a, seen) for a in x.args]
-    a = args[0]
-    if x.op in ("add", "sub", "mul", "div", "dot"):
-        dims = max(len(y.shape) for y in x.args)
-        a, b = (v.reshape(-1, *(1,) * (dims - v.dim() + 1), *v.shape[1:]) for v in args)
-        if x.op == "dot":
-            return (a * b).sum(-1, keepdim=True)
-        return cast(Tensor, getattr(torch, x.op)(a, b))
-    if x.op == "total":
-        return a.sum([d + 1 for d in x.dims], keepdim=True)
-    if x.op == "reshape":
-        return a.reshape(relation.num_edges, *x.shape)
-    if x.op == "softmax":
-        dst = _targets(relation)
-        flat = a.reshape(relation.num_edges, prod(x.shape))
-        index = dst.unsqueeze(1).expand_as(flat)
-        most = flat.new_full((relation.num_dst, flat.shape[1]), float("-inf"))
-        most = most.scatter_reduce(0, index, flat.detach(), "amax")
-        power = (flat - most[dst]).exp()
-        return (power / power.new_zeros(most.shape).index_add(0, dst, power)[dst]).view_as(a)
-    if x.op == "dropout":
-        with torch.random.fork_rng():
-            torch.manual_seed(x.seed)
-            keep = torch.rand_like(a) >= x.alpha
-        return a * keep / (1 - x.alpha) if x.alpha < 1 else a * 0
-    f = torch.nn.functional
-    simple: Dict[str, Any] = {
-        "leaky_relu": lambda: f.leaky_relu(a, x.alpha),
-        "elu": lambda: f.elu(a, x.alpha),
-        "softplus": lambda: f.softplus(a),
-        "scale": lambda: a * x.alpha,
-        "shift": lambda: a + x.alpha,
-        "rsub": lambda: x.alpha - a,
-        "pow": lambda: a**x.alpha,
-        "clamp_min": lambda: a.clamp(min=x.alpha),
-        "clamp_max": lambda: a.clamp(max=x.alpha),
-    }
-    if x.op in simple:
-        return cast(Tensor, simple[x.op]())
-    function: Any = getattr(torch, x.op)
-    return cast(Tensor, function(a))
-
-
-def _loaded(relation: Relation, x: Expr, tensor: Tensor) -> Tensor:
-    if x.side == "p":
-        return tensor.unsqueeze(0)
-    rows = {"u": relation.num_src, "v": relation.num_dst, "e": relation.num_edges}[x.side]
-    check(tensor, rows, ROWS[x.side], f"the tensor of side {x.side!r}")
-    if x.side == "e":
-        return tensor
-    if x.side == "v":
-        return tensor[_targets(relation)]
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    flat: Tensor = _Sources.apply(anchor, tensor.reshape(rows, prod(x.shape)), relation)
-    return flat.view(relation.num_edges, *x.shape)
-
-
-def _targets(relation: Relation) -> Tensor:
-    found: Optional[Tensor] = getattr(relation, "_targets", None)
-    if found is None:
-        rows = torch.arange(relation.num_dst, dtype=torch.float64).unsqueeze(1)
-        found = _gather(relation, rows.new_ones(relation.num_src, 1), rows)[:, 0].long()
-        relation._targets = found  # type: ignore[attr-defined]
-    return found
-
-
-def _gather(relation: Relation, u: Tensor, v: Tensor) -> Tensor:
-    """``u[src] * v[dst]`` for every edge."""
-    out = u.new_empty(relation.num_edges, u.shape[1])
-    what = (relation.index, "u_mul_e", "sum")
-    _abi.aggregate_backward(relation.handle, what, _abi.GRAD_E, u.contiguous(), torch.zeros_like(out), v, None, out)
+def _order(expr: Expr) -> List[Expr]:
+    """All parts of an expression, each after those that it is made of."""
+    out: List[Expr] = []
+    seen = set()
+    stack: List[Tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        x, complete = stack.pop()
+        if complete:
+            out.append(x)
+        elif id(x) not in seen:
+            seen.add(id(x))
+            stack.append((x, True))
+            stack.extend((a, False) for a in reversed(x.args))
     return out
 
 
-class _Sources(torch.autograd.Function):
+def _compile(text: str) -> _Compiled:
+    found = _programs.get(text)
+    if found is None:
+        if len(_programs) >= _MOST_PROGRAMS:
+            for old in _programs.values():
+                with contextlib.suppress(Exception):
+                    abi.program_free(old.handle)
+            _programs.clear()
+        handle = abi.program_create(text)
+        info = abi.program_info(handle)
+        found = _programs[text] = _Compiled(handle, info["softmaxes"], info["winner"], info["collective"])
+    return found
+
+
+def _checked(relation: Relation, leaf: Expr) -> Tensor:
+    tensor = leaf.tensor
+    assert tensor is not None
+    if leaf.side == "p":
+        return tensor.reshape(1, *leaf.shape)
+    rows = {"u": relation.num_src, "v": relation.num_dst, "e": relation.num_edges}[leaf.side]
+    message.check(tensor, rows, ROWS[leaf.side], f"the tensor of side {leaf.side!r}")
+    return tensor
+
+
+class _Call:
+    """One evaluation: what forward and backward share."""
+
+    agreed = 0
+
+    def __init__(
+        self, relation: Relation, program: _Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
+    ) -> None:
+        self.relation, self.program, self.seeds, self.shape, self.need = relation, program, seeds, shape, need
+
+    def make(self) -> abi.ProgramCall:
+        keys: Optional[Tensor] = getattr(self.relation, "edge_keys", None) if self.seeds else None
+        base = _session.current().rank << 40
+        return abi.program_call(self.relation.index, self.need, self.agreed, self.seeds, keys, base)
+
+
+class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, u: Tensor, relation: Relation) -> Tensor:
-        ctx.relation, ctx.shape = relation, u.shape
-        return _gather(relation, u.detach(), u.new_ones(relation.num_dst, u.shape[1]))
+    def forward(ctx: Any, anchor: Tensor, call: _Call, *tensors: Tensor) -> Tensor:
+        relation, program = call.relation, call.program
+        operands = [t.contiguous() for t in tensors]
+        like = operands[0]
+        state = [like.new_empty(relation.num_dst, width) for width in program.softmaxes for _ in range(2)]
+        out = like.new_empty(call.shape)
+        if program.winner:
+            state.append(torch.empty(call.shape, dtype=torch.int32))
+        call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
+        ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
+        if call.agreed:
+            kept = [t if saves >> i & 1 else None for i, t in enumerate(operands)]
+            ctx.save_for_backward(*kept, out if saves & abi.OUT_SAVED else None, *state)
+        return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        relation, out = ctx.relation, grad.new_empty(ctx.shape)
-        ones = grad.new_ones(relation.num_dst, grad.shape[1])
-        what = (relation.index, "u_mul_e", "sum")
-        _abi.aggregate_backward(relation.handle, what, _abi.GRAD_U, None, grad.contiguous(), ones, out, None)
-        return None, out, None
+    def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
+        call: _Call = ctx.call
+        saved = ctx.saved_tensors
+        nothing = grad_out.new_empty(0)
+        operands = [nothing if t is None else t for t in saved[: ctx.n]]
+        out = nothing if saved[ctx.n] is None else saved[ctx.n]
+        wanted = [bool(call.need >> i & 1) for i in range(ctx.n)]
+        grads = [grad_out.new_empty(shape) if w else nothing for w, shape in zip(wanted, ctx.shapes)]
+        handle, program = call.relation.handle, call.program.handle
+        state = saved[ctx.n + 1 :]
+        abi.program_backward(handle, program, call.make(), operands, state, out, grad_out.contiguous(), grads)
+        return (None, None, *(g if w else None for w, g in zip(wanted, grads)))

@@ -1,0 +1,224 @@
+package expr
+
+import "sort"
+
+// How edges are put into blocks. What is added up for a row is added in the order
+// of its columns, and for a column in the order of its rows, however the blocks
+// are cut.
+
+const (
+	// partWork is the elements that one task computes, and slotCost what an edge costs
+	// beside them.
+	partWork, slotCost = 1 << 19, 24
+	// maxParts is the most tasks of a sweep that adds up gradients of parameters,
+	// since each has sums of its own.
+	maxParts = 256
+	stripes  = 16
+)
+
+// parts cuts places 0..n-1, with before[i] edges before place i, into runs of about equal
+// work. They do not depend on the number of threads.
+func (s *Sweep[T]) parts(before []int64, from, to int) []int {
+	if to <= from {
+		return nil
+	}
+	width := slotCost
+	for _, st := range s.steps {
+		width += st.width
+	}
+	for _, a := range s.adds {
+		width += a.width
+	}
+	slots := before[to] - before[from]
+	cost := func(i int) int64 { return before[i] - before[from] + int64(i-from)/4 }
+	share := max(256, int64(partWork/width))
+	if s.hasParams() {
+		share = max(share, (slots+int64(to-from)/4)/maxParts)
+	}
+	cuts := []int{from}
+	for at := from; at < to; {
+		next := cost(at) + share
+		at += max(1, sort.Search(to-at, func(i int) bool { return cost(at+i) >= next }))
+		cuts = append(cuts, min(at, to))
+	}
+	return cuts
+}
+
+func (s *Sweep[T]) hasParams() bool {
+	for _, k := range s.code.sinks {
+		if k.kind == sinkParam {
+			return true
+		}
+	}
+	return false
+}
+
+// each runs f for every part on a task of its own, and adds the parts' sums of
+// gradients of parameters in order.
+func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
+	params := s.hasParams()
+	sums := make([][][]float64, parts)
+	s.pool().Run(parts, func(part int) {
+		t := s.tasks.Get().(*task[T])
+		t.begin()
+		if params {
+			t.sums = make([][]float64, len(s.code.sinks))
+			for n, k := range s.code.sinks {
+				if k.kind == sinkParam {
+					t.sums[n] = make([]float64, s.code.nodes[k.reg].width)
+				}
+			}
+		}
+		f(t, part)
+		t.flush()
+		sums[part], t.sums = t.sums, nil
+		s.tasks.Put(t)
+	})
+	if !params {
+		return
+	}
+	for _, part := range sums {
+		for n, sum := range part {
+			if sum != nil && s.sums[n] == nil {
+				s.sums[n] = make([]float64, len(sum))
+			}
+			for j, v := range sum {
+				s.sums[n][j] += v
+			}
+		}
+	}
+}
+
+// Rows sweeps over own rows, and of each over the edges whose columns are below end
+// and that no sweep before has seen: cursor is the next edge of each row. nil:
+// all edges of all rows.
+func (s *Sweep[T]) Rows(cursor []int64, end int32) {
+	rel := s.relation()
+	ptr, col := rel.RowPtr.Data, rel.Col.Data
+	before, order := ptr, rel.Order.Data
+	if len(order) > 0 && int(end) <= rel.NumSrc || len(order) > 0 && cursor == nil {
+		before = rel.RowsBefore.Data
+	} else {
+		order = nil
+	}
+	cuts := s.parts(before, 0, rel.NumDst)
+	s.each(max(0, len(cuts)-1), func(t *task[T], part int) {
+		for place := cuts[part]; place < cuts[part+1]; place++ {
+			i := place
+			if order != nil {
+				i = int(order[place])
+			}
+			k0, k1 := ptr[i], ptr[i+1]
+			if cursor != nil {
+				k0 = cursor[i]
+				k1 = runEnd(col, k0, k1, end)
+				cursor[i] = k1
+			}
+			t.row(int32(i), k0, k1)
+		}
+	})
+}
+
+// Columns sweeps over the edges out of columns [from, to).
+func (s *Sweep[T]) Columns(from, to int) {
+	rel := s.relation()
+	ptr := rel.ColPtr.Data
+	before, order := ptr, rel.Order.Data
+	if len(order) > 0 && from == 0 && to == rel.NumSrc && len(rel.ColsBefore.Data) > 0 {
+		before = rel.ColsBefore.Data
+	} else {
+		order = nil
+	}
+	cuts := s.parts(before, from, to)
+	s.each(max(0, len(cuts)-1), func(t *task[T], part int) {
+		for place := cuts[part]; place < cuts[part+1]; place++ {
+			j := place
+			if order != nil {
+				j = int(order[place])
+			}
+			t.column(int32(j), ptr[j], ptr[j+1])
+		}
+	})
+}
+
+// Scatter sweeps over the edges out of columns [from, to) for what is added up for
+// rows, where most rows have none. Tasks divide the rows.
+func (s *Sweep[T]) Scatter(from, to int) {
+	rel := s.relation()
+	ptr, row := rel.ColPtr.Data, rel.Row.Data
+	n := 1
+	if ptr[to]-ptr[from] >= stripes*minEdges {
+		n = stripes
+	}
+	s.each(n, func(t *task[T], part int) {
+		r0, r1 := int32(rel.NumDst*part/n), int32(rel.NumDst*(part+1)/n)
+		for j := from; j < to; j++ {
+			k0, k1 := ptr[j], ptr[j+1]
+			if n > 1 {
+				k0 = runEnd(row, k0, k1, r0)
+				k1 = runEnd(row, k0, k1, r1)
+			}
+			t.column(int32(j), k0, k1)
+		}
+	})
+}
+
+// runEnd is the first slot from k on whose entry is not below end. Entries ascend.
+func runEnd(entries []int32, k, last int64, end int32) int64 {
+	if k == last || entries[last-1] < end {
+		return last
+	}
+	if entries[k] >= end {
+		return k
+	}
+	step := int64(1) // runs are short: step, doubling, then search
+	lo := k
+	for lo < last && entries[lo] < end {
+		k = lo
+		lo += step
+		step *= 2
+	}
+	return k + int64(sort.Search(int(min(lo, last)-k), func(i int) bool { return entries[k+int64(i)] >= end }))
+}
+
+// row puts edges of a row into blocks.
+func (t *task[T]) row(i int32, k0, k1 int64) {
+	rel := t.s.relation()
+	for k0 < k1 {
+		n := min(int(k1-k0), t.s.capacity-t.m)
+		copy(t.col[t.m:], rel.Col.Data[k0:int(k0)+n])
+		fill(t.row_[t.m:t.m+n], i)
+		if t.s.edges {
+			copy(t.edge[t.m:], rel.RowEdge.Data[k0:int(k0)+n])
+		}
+		t.m += n
+		k0 += int64(n)
+		if t.m == t.s.capacity {
+			t.flush()
+		}
+	}
+}
+
+// column puts edges out of a column into blocks.
+func (t *task[T]) column(j int32, k0, k1 int64) {
+	rel := t.s.relation()
+	for k0 < k1 {
+		n := min(int(k1-k0), t.s.capacity-t.m)
+		copy(t.row_[t.m:], rel.Row.Data[k0:int(k0)+n])
+		fill(t.col[t.m:t.m+n], j)
+		if t.s.edges {
+			copy(t.edge[t.m:], rel.ColEdge.Data[k0:int(k0)+n])
+		}
+		t.m += n
+		k0 += int64(n)
+		if t.m == t.s.capacity {
+			t.flush()
+		}
+	}
+}
+
+func fill(x []int32, v int32) {
+	for i := range x {
+		x[i] = v
+	}
+}

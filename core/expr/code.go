@@ -1,0 +1,260 @@
+package expr
+
+import "math/bits"
+
+// Slots number the arrays that loads read: the operands, then what a run makes.
+func (p *Program) slotGrad() int       { return len(p.Operands) }               // of the result
+func (p *Program) slotMost(s int) int  { return len(p.Operands) + 1 + 3*s }     // greatest argument of softmax s
+func (p *Program) slotInv(s int) int   { return len(p.Operands) + 1 + 3*s + 1 } // inverse of its sum
+func (p *Program) slotDelta(s int) int { return len(p.Operands) + 1 + 3*s + 2 } // Σ over in-edges of weight · its gradient
+func (p *Program) numSlots() int       { return len(p.Operands) + 1 + 3*len(p.softmaxes) }
+func (p *Program) side(slot int) Side {
+	switch {
+	case slot < len(p.Operands):
+		return p.Operands[slot].Side
+	case slot == p.slotGrad() && p.Reduce == None:
+		return E
+	}
+	return V
+}
+
+// sink is what becomes of a register, edge by edge.
+type sink struct {
+	kind sinkKind
+	reg  int
+	slot int // the operand whose gradient it is, or the softmax
+}
+
+type sinkKind uint8
+
+const (
+	sinkRow      sinkKind = iota // added up for each destination
+	sinkColumn                   // added up for each source
+	sinkEdge                     // stored for each edge
+	sinkParam                    // added up over all edges
+	sinkExtremum                 // the greatest or least for each destination, and its edge
+	sinkWeights                  // nothing: the register's maxima and sums are what is wanted
+	sinkOnline                   // added up for each destination, relative to the greatest logit so far
+)
+
+// targetOut is the slot of sinks that make the result.
+const targetOut = -1
+
+// code is registers and what becomes of some of them: one sweep over edges.
+type code struct {
+	p     *Program
+	nodes []node
+	sinks []sink
+}
+
+// builder derives code from a program.
+type builder struct {
+	p     *Program
+	nodes []node
+	of    []int // register of the code for a register of the program
+	loads map[int]int
+}
+
+func newBuilder(p *Program) *builder {
+	return &builder{p: p, of: make([]int, len(p.nodes)), loads: map[int]int{}}
+}
+
+func (b *builder) add(n node) int {
+	n.width = n.shape.width()
+	b.nodes = append(b.nodes, n)
+	return len(b.nodes) - 1
+}
+
+func (b *builder) load(slot int, s shape) int {
+	if i, ok := b.loads[slot]; ok {
+		return i
+	}
+	b.loads[slot] = b.add(node{op: opLoad, a: -1, b: -1, shape: s, slot: slot})
+	return b.loads[slot]
+}
+
+func (b *builder) shape(i int) shape { return b.nodes[i].shape }
+
+// make adds an operation on registers; its shape follows from theirs.
+func (b *builder) make(o op, x, y int) int {
+	s := b.shape(x)
+	if y >= 0 {
+		s, _ = broadcast(s, b.shape(y))
+	}
+	return b.add(node{op: o, a: x, b: y, shape: s, slot: -1})
+}
+
+func (b *builder) with(o op, x int, alpha float64) int {
+	return b.add(node{op: o, a: x, b: -1, alpha: alpha, shape: b.shape(x), slot: -1})
+}
+
+// to sums or repeats a register into a shape.
+func (b *builder) to(x int, s shape) int {
+	have := b.shape(x)
+	if have.equal(s) {
+		return x
+	}
+	if have.width() == s.width() {
+		return b.add(node{op: opReshape, a: x, b: -1, shape: s, slot: -1})
+	}
+	if all, ok := broadcast(have, s); ok && all.width() == s.width() {
+		return b.add(node{op: opSpread, a: x, b: -1, shape: s, slot: -1})
+	}
+	return b.add(node{op: opTotal, a: x, b: -1, shape: s, slot: -1})
+}
+
+// timesTo is x·y summed into a shape; the products of runs are summed as they
+// are made.
+func (b *builder) timesTo(x, y int, s shape) int {
+	all, _ := broadcast(b.shape(x), b.shape(y))
+	if d, ok := grouped(s, all); ok && d > 1 && b.shape(x).width() == all.width() && b.shape(y).width() == all.width() {
+		return b.add(node{op: opDots, a: x, b: y, shape: s, slot: -1})
+	}
+	return b.to(b.make(opMul, x, y), s)
+}
+
+// forward copies the program. The softmax whose number is weigh becomes its weights
+// before division by their sum; the others are computed from what is known.
+func (b *builder) forward(weigh func(s int) bool) {
+	number := map[int]int{}
+	for s, x := range b.p.softmaxes {
+		number[x.node] = s
+	}
+	for i, n := range b.p.nodes {
+		s, live := number[i]
+		switch {
+		case n.op == opLoad:
+			b.of[i] = b.load(n.slot, n.shape)
+		case n.op == opSoftmax && !live:
+			b.of[i] = b.of[n.a] // nobody reads it
+		case n.op == opSoftmax && weigh(s):
+			b.of[i] = b.add(node{op: opWeigh, a: b.of[n.a], b: -1, shape: n.shape, slot: s})
+		case n.op == opSoftmax:
+			over := b.make(opSub, b.of[n.a], b.load(b.p.slotMost(s), n.shape))
+			b.of[i] = b.make(opMul, b.make(opExp, over, -1), b.load(b.p.slotInv(s), n.shape))
+		case n.op == opDot && b.p.nodes[n.a].shape.equal(b.p.nodes[n.b].shape):
+			b.of[i] = b.add(node{op: opDots, a: b.of[n.a], b: b.of[n.b], shape: n.shape, slot: -1})
+		case n.op == opDot:
+			product := b.make(opMul, b.of[n.a], b.of[n.b])
+			b.of[i] = b.add(node{op: opTotal, a: product, b: -1, shape: n.shape, slot: -1})
+		default:
+			m := n
+			m.a = b.of[n.a]
+			if n.b >= 0 {
+				m.b = b.of[n.b]
+			}
+			b.of[i] = b.add(m)
+		}
+	}
+}
+
+// forwardCodes are the sweeps of forward, one after the other: the softmaxes level by
+// level, then the result.
+func (p *Program) forwardCodes() []*code {
+	var out []*code
+	for level := 0; level <= p.levels(); level++ {
+		b := newBuilder(p)
+		b.forward(func(s int) bool { return p.softmaxes[s].level == level || s == p.online && level == p.levels() })
+		var sinks []sink
+		if level < p.levels() {
+			for s, x := range p.softmaxes {
+				if x.level == level && s != p.online {
+					sinks = append(sinks, sink{sinkWeights, b.of[x.node], s})
+				}
+			}
+		} else {
+			kind := map[Reduce]sinkKind{None: sinkEdge, Sum: sinkRow, Mean: sinkRow, Max: sinkExtremum, Min: sinkExtremum}[p.Reduce]
+			if p.online >= 0 {
+				kind = sinkOnline
+			}
+			sinks = append(sinks, sink{kind, b.of[p.result], targetOut})
+		}
+		if len(sinks) > 0 {
+			out = append(out, &code{p, b.nodes, sinks})
+		}
+	}
+	return out
+}
+
+// levels is how many levels of softmaxes there are.
+func (p *Program) levels() int {
+	n := 0
+	for _, s := range p.softmaxes {
+		n = max(n, s.level+1)
+	}
+	return n
+}
+
+// wanted tells whether bit i is set.
+func wanted(set uint32, i int) bool { return set>>i&1 != 0 }
+
+// Values are the operands whose values the code reads.
+func (c *code) values() (set uint32) {
+	for i, l := range c.live() {
+		if n := c.nodes[i]; l && n.op == opLoad && n.slot < len(c.p.Operands) {
+			set |= 1 << n.slot
+		}
+	}
+	return set
+}
+
+// live are the registers that the sinks need.
+func (c *code) live() []bool {
+	out := make([]bool, len(c.nodes))
+	for _, s := range c.sinks {
+		out[s.reg] = true
+	}
+	for i := len(c.nodes) - 1; i >= 0; i-- {
+		if n := c.nodes[i]; out[i] && n.a >= 0 {
+			out[n.a] = true
+			if n.b >= 0 {
+				out[n.b] = true
+			}
+		}
+	}
+	return out
+}
+
+// needsEdges tells whether the users' numbers of edges matter.
+func (c *code) needsEdges() bool {
+	for i, l := range c.live() {
+		if !l {
+			continue
+		}
+		switch n := c.nodes[i]; n.op {
+		case opLoad:
+			if c.p.side(n.slot) == E {
+				return true
+			}
+		case opDropout, opWinner:
+			return true
+		}
+	}
+	for _, s := range c.sinks {
+		if s.kind == sinkEdge || s.kind == sinkExtremum {
+			return true
+		}
+	}
+	return false
+}
+
+// Sources are the operands of side U among those of a set.
+func (p *Program) Sources(set uint32) uint32 { return set & p.mask(U) }
+
+func (p *Program) mask(side Side) (set uint32) {
+	for i, o := range p.Operands {
+		if o.Side == side {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// Width of the rows of some operands put side by side.
+func (p *Program) Packed(set uint32) int {
+	w := 0
+	for ; set != 0; set &= set - 1 {
+		w += p.Operands[bits.TrailingZeros32(set)].Width
+	}
+	return w
+}

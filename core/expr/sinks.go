@@ -1,0 +1,201 @@
+package expr
+
+import "math"
+
+// rise is where the greatest logit of a destination grows: what was added before
+// edge k of the block has to be multiplied by factor.
+type rise struct {
+	k, head int32
+	factor  float64
+}
+
+// weigh: z = e^(x - M), M the greatest x of the destination up to this edge, and
+// adds z to the destination's sum. A logit of -inf weighs 0 whatever comes.
+func (t *task[T]) weigh(z, x []T, st *step) {
+	w := st.width
+	most, sum := t.s.run.Most[st.slot], t.s.run.Inv[st.slot]
+	lowest := T(math.Inf(-1))
+	begin := len(t.rises)
+	for k, i := range t.row_[:t.m] {
+		m, to := most[int(i)*w:][:w], z[k*w:(k+1)*w]
+		for h, v := range x[k*w : (k+1)*w] {
+			if v > m[h] {
+				if m[h] != lowest { // else nothing has a weight yet
+					t.rises = append(t.rises, rise{int32(k), int32(h), math.Exp(float64(m[h]) - float64(v))})
+				}
+				m[h] = v
+			}
+			to[h] = m[h]
+			if m[h] == lowest {
+				to[h] = 0
+			}
+		}
+	}
+	t.s.ops.Minus(z, x, z)
+	t.s.ops.Exp(z, z)
+	rises := t.rises[begin:]
+	for k, i := range t.row_[:t.m] {
+		s := sum[int(i)*w:][:w]
+		for len(rises) > 0 && int(rises[0].k) == k {
+			s[rises[0].head] *= T(rises[0].factor)
+			rises = rises[1:]
+		}
+		for h, v := range z[k*w : (k+1)*w] {
+			s[h] += v
+		}
+	}
+}
+
+// runs are where the block's edges change their row or column: its ends.
+func runs(ends, index []int32) []int32 {
+	for k := 1; k < len(index); k++ {
+		if index[k] != index[k-1] {
+			ends = append(ends, int32(k))
+		}
+	}
+	return append(ends, int32(len(index)))
+}
+
+// finish hands a register of the block over.
+func (t *task[T]) finish(a *adding) {
+	target := &t.s.targets[a.slot]
+	switch a.kind {
+	case sinkWeights:
+	case sinkRow, sinkOnline:
+		if len(t.rowRuns) == 0 {
+			t.rowRuns = runs(t.rowRuns, t.row_[:t.m])
+		}
+		t.sum(a, target, t.row_[:t.m], t.rowRuns)
+	case sinkColumn:
+		if len(t.colRuns) == 0 {
+			t.colRuns = runs(t.colRuns, t.col[:t.m])
+		}
+		t.sum(a, target, t.col[:t.m], t.colRuns)
+	case sinkEdge:
+		w := a.width
+		x := t.reg(a.reg)
+		for k, e := range t.edge[:t.m] {
+			copy(target.data[int(e)*w:][:w], x[k*w:(k+1)*w])
+		}
+	case sinkParam:
+		sum, x := t.sums[a.slot], t.reg(a.reg)
+		for k := range t.m {
+			for j, v := range x[k*a.width : (k+1)*a.width] {
+				sum[j] += float64(v)
+			}
+		}
+	case sinkExtremum:
+		t.extremum(a, target)
+	}
+}
+
+// sum: target[index[k], :] += x[k, :] · c[k, :], edge by edge.
+func (t *task[T]) sum(a *adding, target *rows[T], index, ends []int32) {
+	g := &t.gather
+	g.First, g.C = false, nil
+	source, from := rows[T]{stride: a.width}, t.s.first[:t.m]
+	if a.x < 0 {
+		source.data = t.reg(a.reg)
+	} else {
+		source, from = t.rowsOf(t.s.code.nodes[a.x].slot)
+	}
+	g.Stride, g.Base = source.stride, source.base
+	heads, d := 1, a.width
+	var c []T
+	if a.c >= 0 {
+		heads, d = a.width/a.d, a.d
+		c = t.coefficientsByHead(t.reg(a.c), heads)
+	}
+	var rises []rise
+	if a.kind == sinkOnline {
+		rises = t.rises
+	}
+	k0 := 0
+	for _, k1 := range ends {
+		y := target.data[int(index[k0]-target.base)*target.stride:][:a.width]
+		n := 0
+		for n < len(rises) && rises[n].k < k1 {
+			n++
+		}
+		for h := range heads {
+			g.X = tail(source.data, h*d)
+			if c != nil {
+				c := c[h*t.m:]
+				t.addRun(y[h*d:(h+1)*d], k0, int(k1), from, c, rises[:n], a.of, h*d)
+			} else {
+				t.addRun(y, k0, int(k1), from, nil, rises[:n], a.of, 0)
+			}
+		}
+		rises, k0 = rises[n:], int(k1)
+	}
+}
+
+// addRun adds edges k0..k1-1 of the block, which have one target, to y, which is
+// the elements from j on of it. of tells which head's rises concern an element.
+func (t *task[T]) addRun(y []T, k0, k1 int, from []int32, c []T, rises []rise, of []int32, j int) {
+	g := &t.gather
+	g.Y = y
+	add := func(to int) {
+		if k0 < to {
+			g.Col = from[k0:to]
+			if c != nil {
+				g.C = c[k0:to]
+			}
+			t.s.ops.GatherSum(g)
+			k0 = to
+		}
+	}
+	for _, r := range rises {
+		if c != nil { // one head
+			if of[j] == r.head {
+				add(int(r.k))
+				t.s.ops.Scale(y, T(r.factor))
+			}
+			continue
+		}
+		add(int(r.k))
+		for i := range y {
+			if of[i] == r.head {
+				y[i] *= T(r.factor)
+			}
+		}
+	}
+	add(k1)
+}
+
+// coefficientsByHead turns c [m, heads] into [heads, m].
+func (t *task[T]) coefficientsByHead(c []T, heads int) []T {
+	if heads == 1 {
+		return c
+	}
+	out := t.coefficients[:len(c)]
+	for h := range heads {
+		row := out[h*t.m : (h+1)*t.m]
+		for k := range row {
+			row[k] = c[k*heads+h]
+		}
+	}
+	return out
+}
+
+// extremum keeps the greatest (least) number of each destination's element and the
+// edge that it is of. Of equal ones float32 keeps the last edge and float64 the
+// first, as DGL 1.1 does where it computes with libxsmm (float32 on CPUs with
+// AVX2 or AVX-512). NaN never wins.
+func (t *task[T]) extremum(a *adding, target *rows[T]) {
+	w, x, least := a.width, t.reg(a.reg), t.s.code.p.Reduce == Min
+	last := sizeOf[T]() == 4
+	for k, i := range t.row_[:t.m] {
+		edge := t.edge[k]
+		best, won := target.data[int(i)*w:][:w], t.s.run.Winner[int(i)*w:][:w]
+		for j, v := range x[k*w : (k+1)*w] {
+			better := v > best[j]
+			if least {
+				better = v < best[j]
+			}
+			if better || v == best[j] && (edge > won[j]) == last {
+				best[j], won[j] = v, edge
+			}
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package expr
+
+import (
+	"math"
+
+	"sar/core/internal/vec"
+)
+
+// task is a block of edges and its registers, as one thread computes them.
+type task[T Float] struct {
+	s                *Sweep[T]
+	m                int // edges of the block
+	col, row_, edge  []int32
+	buffers          [][]T
+	left, right      []T // operands broadcast to the shape of a result
+	coefficients     []T
+	gather           vec.Gather[T]
+	pairs            vec.Pairs[T]
+	rises            []rise
+	fixedDone        bool
+	sums             [][]float64 // of gradients of parameters, by sink
+	colRuns, rowRuns []int32
+}
+
+func newTask[T Float](s *Sweep[T]) *task[T] {
+	n := s.capacity
+	t := &task[T]{s: s, col: make([]int32, n), row_: make([]int32, n), edge: make([]int32, n)}
+	widest := 1
+	for _, w := range s.widths {
+		t.buffers = append(t.buffers, make([]T, n*w))
+		widest = max(widest, w)
+	}
+	t.left, t.right, t.coefficients = make([]T, n*widest), make([]T, n*widest), make([]T, n*widest)
+	return t
+}
+
+func (t *task[T]) begin() { t.m, t.fixedDone = 0, false }
+
+// reg is the block's values of a register, [m, width].
+func (t *task[T]) reg(i int) []T {
+	return t.buffers[t.s.buffer[i]][:t.m*t.s.code.nodes[i].width]
+}
+
+// flush computes the block.
+func (t *task[T]) flush() {
+	if t.m == 0 {
+		return
+	}
+	m := t.m
+	if !t.fixedDone {
+		t.m = t.s.capacity // what is the same for all edges, for any block to come
+		for i := range t.s.steps[:t.s.fixed] {
+			t.compute(&t.s.steps[i])
+		}
+		t.m, t.fixedDone = m, true
+	}
+	t.rises, t.colRuns, t.rowRuns = t.rises[:0], t.colRuns[:0], t.rowRuns[:0]
+	for i := range t.s.steps[t.s.fixed:] {
+		t.compute(&t.s.steps[t.s.fixed+i])
+	}
+	for i := range t.s.adds {
+		t.finish(&t.s.adds[i])
+	}
+	t.m = 0
+}
+
+// rowsOf are the rows of a load, and which of them each edge reads.
+func (t *task[T]) rowsOf(slot int) (rows[T], []int32) {
+	r := t.s.loads[slot]
+	if slot < len(t.s.code.p.Operands) || slot == t.s.code.p.slotGrad() {
+		switch t.s.code.p.side(slot) {
+		case U:
+			return r, t.col[:t.m]
+		case E:
+			return r, t.edge[:t.m]
+		}
+	}
+	return r, t.row_[:t.m]
+}
+
+func (t *task[T]) compute(st *step) {
+	z := t.reg(st.reg)
+	switch st.op {
+	case opLoad:
+		t.load(z, st)
+		return
+	case opDots:
+		t.dots(z, st)
+		return
+	}
+	x := t.reg(st.a)
+	ops := t.s.ops
+	switch st.op {
+	case opAdd, opSub, opMul, opDiv:
+		t.binary(z, x, t.reg(st.b), st)
+	case opReshape:
+		copy(z, x)
+	case opSpread:
+		copy(z, t.spread(z, x, st.width, st.ra))
+	case opTotal:
+		t.total(z, x, st)
+	case opDropout:
+		t.dropout(z, x, st)
+	case opWinner:
+		t.winner(z, x, st.width)
+	case opWeigh:
+		t.weigh(z, x, st)
+	case opSlope:
+		t.slope(z, x, t.reg(st.b), st)
+	case opExp:
+		ops.Exp(z, x)
+	case opLeaky:
+		ops.Leaky(z, x, x, T(st.alpha))
+	default:
+		elementwise(z, x, st)
+	}
+}
+
+// elementwise computes functions of one number.
+func elementwise[T Float](z, x []T, st *step) {
+	c := T(st.alpha)
+	x = x[:len(z)]
+	switch st.op {
+	case opNeg:
+		for j, v := range x {
+			z[j] = -v
+		}
+	case opReLU:
+		for j, v := range x {
+			if v <= 0 {
+				v = 0
+			}
+			z[j] = v
+		}
+	case opSqrt:
+		for j, v := range x {
+			z[j] = T(math.Sqrt(float64(v)))
+		}
+	case opAbs:
+		for j, v := range x {
+			z[j] = T(math.Abs(float64(v)))
+		}
+	case opReciprocal:
+		for j, v := range x {
+			z[j] = 1 / v
+		}
+	case opScale:
+		for j, v := range x {
+			z[j] = v * c
+		}
+	case opShift:
+		for j, v := range x {
+			z[j] = v + c
+		}
+	case opRsub:
+		for j, v := range x {
+			z[j] = c - v
+		}
+	case opClampMin:
+		for j, v := range x {
+			if v < c {
+				v = c
+			}
+			z[j] = v
+		}
+	case opClampMax:
+		for j, v := range x {
+			if v > c {
+				v = c
+			}
+			z[j] = v
+		}
+	default:
+		for j, v := range x {
+			z[j] = T(st.value(float64(v)))
+		}
+	}
+}
+
+// slope: z = f'(x)·g.
+func (t *task[T]) slope(z, x, g []T, st *step) {
+	switch f := op(st.slot); f {
+	case opLeaky:
+		t.s.ops.Leaky(z, x, g, T(st.alpha))
+	case opReLU:
+		for j, v := range x {
+			if v <= 0 {
+				z[j] = 0
+			} else {
+				z[j] = g[j]
+			}
+		}
+	default:
+		for j, v := range x {
+			z[j] = T(slope(f, st.alpha, float64(v))) * g[j]
+		}
+	}
+}
+
+// load copies rows side by side.
+func (t *task[T]) load(z []T, st *step) {
+	w := st.width
+	if st.fixed {
+		row := t.s.loads[st.slot].data[:w]
+		for k := range t.m {
+			copy(z[k*w:], row)
+		}
+		return
+	}
+	r, index := t.rowsOf(st.slot)
+	switch w {
+	case 1:
+		for k, i := range index {
+			z[k] = r.data[int(i-r.base)*r.stride]
+		}
+	case 4:
+		for k, i := range index {
+			from := r.data[int(i-r.base)*r.stride:][:4]
+			to := z[k*4:][:4]
+			to[0], to[1], to[2], to[3] = from[0], from[1], from[2], from[3]
+		}
+	default:
+		for k, i := range index {
+			copy(z[k*w:(k+1)*w], r.data[int(i-r.base)*r.stride:][:w])
+		}
+	}
+}
+
+// spread is x as a result of width w reads it; it may be x itself, or to.
+func (t *task[T]) spread(to, x []T, w int, r reading) []T {
+	if r.d == 1 {
+		return x
+	}
+	to = to[:t.m*w]
+	if r.d > 1 {
+		at := 0
+		for _, v := range x {
+			for j := at; j < at+r.d; j++ {
+				to[j] = v
+			}
+			at += r.d
+		}
+		return to
+	}
+	n := len(x) / max(1, t.m)
+	for k := range t.m {
+		from, row := x[k*n:(k+1)*n], to[k*w:(k+1)*w]
+		for j, at := range r.at {
+			row[j] = from[at]
+		}
+	}
+	return to
+}
+
+func (t *task[T]) binary(z, x, y []T, st *step) {
+	ops := t.s.ops
+	if st.op == opMul && st.ra.d == 1 && st.rb.d > 1 {
+		ops.TimesEach(z, x, y, st.rb.d)
+		return
+	}
+	if st.op == opMul && st.rb.d == 1 && st.ra.d > 1 {
+		ops.TimesEach(z, y, x, st.ra.d)
+		return
+	}
+	x, y = t.spread(t.left, x, st.width, st.ra), t.spread(t.right, y, st.width, st.rb)
+	switch st.op {
+	case opAdd:
+		ops.Plus(z, x, y)
+	case opSub:
+		ops.Minus(z, x, y)
+	case opMul:
+		ops.Times(z, x, y)
+	case opDiv:
+		ops.Over(z, x, y)
+	}
+}
+
+// total sums the elements of x that share one of z.
+func (t *task[T]) total(z, x []T, st *step) {
+	if st.ra.d > 0 {
+		for g := range z {
+			var s T
+			for _, v := range x[g*st.ra.d : (g+1)*st.ra.d] {
+				s += v
+			}
+			z[g] = s
+		}
+		return
+	}
+	clear(z)
+	w, n := st.width, len(st.ra.at)
+	for k := range t.m {
+		to, from := z[k*w:(k+1)*w], x[k*n:(k+1)*n]
+		for j, at := range st.ra.at {
+			to[at] += from[j]
+		}
+	}
+}
+
+// dots reads loads where they lie.
+func (t *task[T]) dots(z []T, st *step) {
+	p := &t.pairs
+	p.Out, p.Heads = z, st.width
+	w := t.s.code.nodes[st.a].width
+	p.D = w / max(1, st.width)
+	side := func(i int) (rows[T], []int32) {
+		if t.s.buffer[i] < 0 {
+			return t.rowsOf(t.s.code.nodes[i].slot)
+		}
+		return rows[T]{data: t.reg(i), stride: w}, t.s.first[:t.m]
+	}
+	x, ix := side(st.a)
+	y, iy := side(st.b)
+	if p.D == 0 {
+		clear(z)
+		return
+	}
+	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, ix
+	p.Y, p.StrideY, p.BaseY, p.IY = y.data, y.stride, y.base, iy
+	t.s.ops.DotPairs(p)
+}
+
+// winner: z = x where the edge is the one that its destination's element is of.
+func (t *task[T]) winner(z, x []T, w int) {
+	for k, i := range t.row_[:t.m] {
+		edge := t.edge[k]
+		won := t.s.run.Winner[int(i)*w:][:w]
+		to, from := z[k*w:(k+1)*w], x[k*w:(k+1)*w]
+		for j, e := range won {
+			if e == edge {
+				to[j] = from[j]
+			} else {
+				to[j] = 0
+			}
+		}
+	}
+}
+
+// dropout: an element stays where a random number in [0, 1), drawn for seed, edge
+// and element, is not below alpha.
+func (t *task[T]) dropout(z, x []T, st *step) {
+	if st.alpha >= 1 {
+		for j, v := range x {
+			z[j] = v * 0
+		}
+		return
+	}
+	w, run := st.width, t.s.run
+	seed := mix(run.Seeds[st.slot])
+	limit := uint64(math.Round(st.alpha * (1 << 32)))
+	keep := T(1 / (1 - st.alpha))
+	for k, e := range t.edge[:t.m] {
+		key := run.KeyBase + int64(e)
+		if run.Keys != nil {
+			key = run.Keys[e]
+		}
+		state := mix(seed ^ uint64(key)*0x9e3779b97f4a7c15)
+		to, from := z[k*w:(k+1)*w], x[k*w:(k+1)*w]
+		for j := range to {
+			scale := T(0)
+			if mix(state+uint64(j)*0xd1342543de82ef95)>>32 >= limit {
+				scale = keep
+			}
+			to[j] = from[j] * scale
+		}
+	}
+}
+
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood): every bit of the
+// result depends on every bit of x.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
