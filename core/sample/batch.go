@@ -7,7 +7,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/exchange"
-	"sar/core/kernel"
 )
 
 // Batch is seeds, and after Run the blocks of their neighbourhood.
@@ -130,15 +129,17 @@ func (s *Sampler) route(key uint64) error {
 
 // send tells the owners of the nodes met since the last call that this rank
 // wants them, and learns what the others want.
-func (s *Sampler) send(c *comm.Communicator, key uint64) error {
+func (s *Sampler) send(c *comm.Communicator, key uint64, layer int) error {
 	if err := s.route(key); err != nil {
 		return err
 	}
+	step := uint64(len(s.cfg.Fanouts))<<32 | uint64(layer+1)
 	for q := range s.g.World {
 		put := s.sizes[0][q]
 		binary.LittleEndian.PutUint64(put, key)
+		binary.LittleEndian.PutUint64(put[8:], step)
 		for t, n := range s.ask[q].new {
-			binary.LittleEndian.PutUint64(put[8*(1+t):], uint64(n))
+			binary.LittleEndian.PutUint64(put[8*(2+t):], uint64(n))
 		}
 	}
 	if err := c.AllToAll(s.sizes[0], s.sizes[1]); err != nil {
@@ -147,9 +148,13 @@ func (s *Sampler) send(c *comm.Communicator, key uint64) error {
 	out, in := make([]int, s.g.World), make([]int, s.g.World)
 	for r := 1; r < s.g.World; r++ {
 		to, from := s.peer(r), s.peer(-r)
+		if theirs := binary.LittleEndian.Uint64(s.sizes[1][from][8:]); theirs != step {
+			return fmt.Errorf("rank %d samples layer %d of %d and rank %d layer %d of %d: every rank needs fan-outs for the same number of layers, and input features or none",
+				s.g.Rank, layer, len(s.cfg.Fanouts), from, int64(theirs&math.MaxUint32)-1, theirs>>32)
+		}
 		for t := range s.g.Types {
 			out[r] += s.ask[to].new[t]
-			n := binary.LittleEndian.Uint64(s.sizes[1][from][8*(1+t):])
+			n := binary.LittleEndian.Uint64(s.sizes[1][from][8*(2+t):])
 			if have := len(s.asked[from].rows[t]); n > uint64(s.g.Own(t)-have) {
 				return fmt.Errorf("rank %d asks for %d rows beside %d of this rank's %d", from, n, have, s.g.Own(t))
 			}
@@ -227,10 +232,10 @@ func (s *Sampler) move(c *comm.Communicator, home bool, rowBytes int, send, recv
 
 // layer draws one layer for all nodes met so far.
 func (s *Sampler) layer(c *comm.Communicator, b *Batch, l int) error {
-	if err := s.send(c, b.Key); err != nil {
+	if err := s.send(c, b.Key, l); err != nil {
 		return err
 	}
-	if err := s.answers(c, l); err != nil {
+	if err := s.counts(c, l); err != nil {
 		return err
 	}
 	layer := &b.Layers[l]
@@ -240,7 +245,15 @@ func (s *Sampler) layer(c *comm.Communicator, b *Batch, l int) error {
 		layer.NumDst[t] = len(table.Nodes)
 	}
 	for i := range s.g.Rels {
-		if err := s.assemble(b, layer, i); err != nil {
+		if err := s.allot(b, layer, i); err != nil {
+			return err
+		}
+	}
+	if err := s.edges(c, b, l); err != nil {
+		return err
+	}
+	for i := range s.g.Rels {
+		if err := s.number(&layer.Edges[i], i); err != nil {
 			return err
 		}
 	}
@@ -257,9 +270,8 @@ func (s *Sampler) layer(c *comm.Communicator, b *Batch, l int) error {
 	return nil
 }
 
-// answers draws what others and this rank itself asked for, and receives what
-// others drew for it. Two movements: counts, then edges.
-func (s *Sampler) answers(c *comm.Communicator, l int) error {
+// counts learns how many edges every row that this rank asks for gets.
+func (s *Sampler) counts(c *comm.Communicator, l int) error {
 	me := s.g.Rank
 	send, recv := make([]int, s.g.World), make([]int, s.g.World)
 	for r := 1; r < s.g.World; r++ { // going home: to p-r, from p+r
@@ -278,157 +290,133 @@ func (s *Sampler) answers(c *comm.Communicator, l int) error {
 			copy(s.got[s.peer(r)].counts[first:first+n], view[uint32](src))
 			return nil
 		})
-	if err != nil {
-		return err
-	}
-	wide := s.named()
-	bytes := 8
-	if wide {
-		bytes = 16
-	}
 	for r := 1; r < s.g.World; r++ {
-		from, to := s.peer(r), s.peer(-r)
-		s.got[from].sum()
-		send[r], recv[r] = len(s.serve[to].edges), len(s.got[from].edges)
+		s.got[s.peer(r)].sum()
 	}
-	return s.move(c, true, bytes, send, recv,
-		func(r, first, n int, dst []byte) error {
-			to := s.peer(-r)
-			if first == 0 {
-				s.draw(l, &s.asked[to], &s.serve[to])
-			}
-			edges := s.serve[to].edges[first : first+n]
-			if wide {
-				copy(view[edge](dst), edges)
-				return nil
-			}
-			narrow := view[int64](dst)
-			for i, e := range edges {
-				narrow[i] = e.src
-			}
-			return nil
-		},
-		func() error { s.draw(l, &s.ask[me], &s.got[me]); return nil },
-		func(r, first, n int, src []byte) error {
-			edges := s.got[s.peer(r)].edges[first : first+n]
-			if wide {
-				copy(edges, view[edge](src))
-				return nil
-			}
-			for i, id := range view[int64](src) {
-				edges[i].src = id
-			}
-			return nil
-		})
+	return err
 }
 
-// assemble makes the edges of one relation out of the answers: own ones first,
-// then rank by rank, each in the order of its request.
-func (s *Sampler) assemble(b *Batch, layer *Layer, i int) (err error) {
-	rel, out := s.g.Rels[i], &layer.Edges[i]
-	n := layer.NumDst[rel.DstType]
+// allot makes the arrays of the edges of one relation, and Indptr from counts.
+func (s *Sampler) allot(b *Batch, layer *Layer, i int) (err error) {
+	t, out := s.g.Rels[i].DstType, &layer.Edges[i]
+	n := layer.NumDst[t]
 	if out.Indptr, err = b.memory.ints(n + 1); err != nil {
 		return err
 	}
 	ptr := out.Indptr
 	clear(ptr)
 	for q := range s.got {
-		a := &s.got[q]
-		counts := a.counts[a.first[i]:a.first[i+1]]
-		for k, dst := range s.place[q][rel.DstType][:len(counts)] {
-			ptr[dst+1] = int64(counts[k])
+		from, to := s.got[q].entries(i)
+		for k, dst := range s.place[q][t][:to-from] {
+			ptr[dst+1] = int64(s.got[q].counts[from+k])
 		}
 	}
 	for k := range n {
 		ptr[k+1] += ptr[k]
 	}
-	if out.Indices, err = b.memory.ints(int(ptr[n])); err != nil {
+	if out.Indices, err = b.memory.ints(int(ptr[n])); err != nil || !s.withEdges(i) {
 		return err
 	}
-	if s.cfg.EdgeIDs {
-		if out.IDs, err = b.memory.ints(int(ptr[n])); err != nil {
-			return err
-		}
-	}
-	space, table := s.g.Types[rel.SrcType], s.tables[rel.SrcType]
-	for r := range s.g.World {
-		q := s.peer(r)
-		a := &s.got[q]
-		at := a.at[a.first[i] : a.first[i+1]+1]
-		for k, dst := range s.place[q][rel.DstType][:len(at)-1] {
-			to := out.Indices[ptr[dst]:ptr[dst+1]]
-			edges := a.edges[at[k]:at[k+1]]
-			for j, e := range edges {
-				if e.src < space[0] || e.src >= space[len(space)-1] {
-					return fmt.Errorf("rank %d names node %d as a source of %s: there are ids from %d to %d", q, e.src, rel.Type, space[0], space[len(space)-1]-1)
-				}
-				to[j] = int64(table.number(e.src))
-			}
-			if out.IDs != nil {
-				ids := out.IDs[ptr[dst]:ptr[dst+1]]
-				for j, e := range edges {
-					ids[j] = e.id
-				}
-			}
-		}
-	}
-	return nil
+	out.IDs, err = b.memory.ints(int(ptr[n]))
+	return err
 }
 
-// edgeData brings column k of the edges of relation i that were drawn.
-func (s *Sampler) edgeData(c *comm.Communicator, b *Batch, out *Edges, i, k int) error {
-	column, me := s.cfg.EdgeData[i][k], s.g.Rank
-	size, dstType := column.RowBytes, s.g.Rels[i].DstType
-	data, err := b.memory.bytes(len(out.Indices) * size)
-	if err != nil {
-		return err
+// pair is an edge on its way: 16 bytes, or the first 8 where nobody wants
+// edges named.
+type pair struct{ src, id int64 }
+
+// edges draws what others and this rank itself asked for, and receives what
+// others drew for it. Indices hold node ids for now.
+func (s *Sampler) edges(c *comm.Communicator, b *Batch, l int) error {
+	me, out := s.g.Rank, b.Layers[l].Edges
+	named := s.named()
+	bytes := 8
+	if named {
+		bytes = 16
 	}
-	out.Data = append(out.Data, data)
-	first := s.g.Edges[i][me]
 	send, recv := make([]int, s.g.World), make([]int, s.g.World)
-	own := func(a *answer) []edge { return a.edges[a.at[a.first[i]]:a.at[a.first[i+1]]] }
 	for r := 1; r < s.g.World; r++ {
-		send[r], recv[r] = len(own(&s.serve[s.peer(-r)])), len(own(&s.got[s.peer(r)]))
+		send[r], recv[r] = s.serve[s.peer(-r)].total(), s.got[s.peer(r)].total()
 	}
-	// edges of one row lie side by side in the answer and in the block
-	runs := func(q, from, n int, f func(dst []byte, at, count int)) {
-		a := &s.got[q]
-		at := a.at[a.first[i] : a.first[i+1]+1]
-		row := after(at, at[0]+from)
-		for done := 0; done < n; row++ {
-			skip := at[0] + from + done - at[row]
-			count := min(at[row+1]-at[row]-skip, n-done)
-			to := (int(out.Indptr[s.place[q][dstType][row]]) + skip) * size
-			f(data[to:to+count*size], done, count)
-			done += count
-		}
-	}
-	return s.move(c, true, size, send, recv,
-		func(r, from, n int, dst []byte) error {
-			for j, e := range own(&s.serve[s.peer(-r)])[from : from+n] {
-				row := int(e.id-first) * size
-				copy(dst[j*size:(j+1)*size], column.Rows[row:row+size])
+	return s.move(c, true, bytes, send, recv,
+		func(r, first, n int, dst []byte) error {
+			a := &s.serve[s.peer(-r)]
+			if first == 0 {
+				s.drawFor(l, s.peer(-r))
+			}
+			if !named {
+				copy(dst, bytesOf(a.src[first:first+n]))
+				return nil
+			}
+			src, id := a.src[first:first+n], a.id[first:first+n]
+			for j := range view[pair](dst) {
+				view[pair](dst)[j] = pair{src[j], id[j]}
 			}
 			return nil
 		},
 		func() error {
-			edges := own(&s.got[me])
-			runs(me, 0, len(edges), func(dst []byte, at, count int) {
-				for j, e := range edges[at : at+count] {
-					row := int(e.id-first) * size
-					copy(dst[j*size:(j+1)*size], column.Rows[row:row+size])
-				}
-			})
+			for i, rel := range s.g.Rels {
+				s.draw(l, i, b.Key, s.ask[me].rows[rel.DstType], out[i].Indptr, s.place[me][rel.DstType], out[i].Indices, out[i].IDs)
+			}
 			return nil
 		},
-		func(r, from, n int, src []byte) error {
-			runs(s.peer(r), from, n, func(dst []byte, at, count int) { copy(dst, src[at*size:(at+count)*size]) })
+		func(r, first, n int, src []byte) error {
+			q := s.peer(r)
+			for i := range out {
+				e := &out[i]
+				s.runs(q, i, e.Indptr, first, n, func(to, at, count int) {
+					if !named {
+						copy(e.Indices[to:to+count], view[int64](src)[at:at+count])
+						return
+					}
+					for j, p := range view[pair](src)[at : at+count] {
+						e.Indices[to+j] = p.src
+						if e.IDs != nil {
+							e.IDs[to+j] = p.id
+						}
+					}
+				})
+			}
 			return nil
 		})
 }
 
+// drawFor draws what rank q asked for.
+func (s *Sampler) drawFor(l, q int) {
+	a := &s.serve[q]
+	a.src, a.id = resize(a.src, a.total()), resize(a.id, a.total())
+	for i, rel := range s.g.Rels {
+		from, to := a.entries(i)
+		id := a.id
+		if !s.withEdges(i) {
+			id = nil
+		}
+		s.draw(l, i, s.asked[q].key, s.asked[q].rows[rel.DstType], a.at[from:to+1], nil, a.src, id)
+	}
+}
+
+// runs finds the places of edges [first, first+n) of what rank q answers, as
+// far as they are of relation i: count edges at place at of the range go to
+// place to of the block. Edges of one row lie side by side in both.
+func (s *Sampler) runs(q, i int, indptr []int64, first, n int, f func(to, at, count int)) {
+	a, place := &s.got[q], s.place[q][s.g.Rels[i].DstType]
+	lo, hi := a.edges(i)
+	lo, hi = max(lo, first), min(hi, first+n)
+	if lo >= hi {
+		return
+	}
+	from, to := a.entries(i)
+	at := a.at[from : to+1]
+	for row := after(at, int64(lo)); lo < hi; row++ {
+		skip := lo - int(at[row])
+		count := min(int(at[row+1])-lo, hi-lo)
+		f(int(indptr[place[row]])+skip, lo-first, count)
+		lo += count
+	}
+}
+
 // after is the row that holds edge e: at[row] <= e < at[row+1].
-func after(at []int, e int) int {
+func after(at []int64, e int64) int {
 	lo, hi := 0, len(at)-1
 	for hi-lo > 1 {
 		if mid := (lo + hi) / 2; at[mid] <= e {
@@ -440,6 +428,65 @@ func after(at []int, e int) int {
 	return lo
 }
 
+// number makes numbers within the block of the node ids in Indices.
+func (s *Sampler) number(e *Edges, i int) error {
+	rel := s.g.Rels[i]
+	space, table := s.g.Types[rel.SrcType], s.tables[rel.SrcType]
+	first, n := space[0], uint64(space[len(space)-1]-space[0])
+	for k, id := range e.Indices {
+		if uint64(id-first) >= n {
+			return fmt.Errorf("node %d was named as a source of %s: there are ids from %d to %d", id, rel.Type, first, first+int64(n)-1)
+		}
+		e.Indices[k] = int64(table.number(id))
+	}
+	return nil
+}
+
+// edgeData brings column k of the edges of relation i that were drawn.
+func (s *Sampler) edgeData(c *comm.Communicator, b *Batch, out *Edges, i, k int) error {
+	column := s.cfg.EdgeData[i][k]
+	size, first := column.RowBytes, s.g.Edges[i][s.g.Rank]
+	data, err := b.memory.bytes(len(out.Indices) * size)
+	if err != nil {
+		return err
+	}
+	out.Data = append(out.Data, data)
+	send, recv := make([]int, s.g.World), make([]int, s.g.World)
+	for r := 1; r < s.g.World; r++ {
+		from, to := s.serve[s.peer(-r)].edges(i)
+		send[r] = to - from
+		from, to = s.got[s.peer(r)].edges(i)
+		recv[r] = to - from
+	}
+	gather := func(dst []byte, ids []int64) {
+		for j, id := range ids {
+			row := int(id-first) * size
+			copy(dst[j*size:(j+1)*size], column.Rows[row:row+size])
+		}
+	}
+	return s.move(c, true, size, send, recv,
+		func(r, from, n int, dst []byte) error {
+			a := &s.serve[s.peer(-r)]
+			begin, _ := a.edges(i)
+			gather(dst, a.id[begin+from:begin+from+n])
+			return nil
+		},
+		func() error {
+			begin, end := s.got[s.g.Rank].edges(i)
+			s.runs(s.g.Rank, i, out.Indptr, begin, end-begin, func(to, _, count int) {
+				gather(data[to*size:], out.IDs[to:to+count])
+			})
+			return nil
+		},
+		func(r, from, n int, src []byte) error {
+			begin, _ := s.got[s.peer(r)].edges(i)
+			s.runs(s.peer(r), i, out.Indptr, begin+from, n, func(to, at, count int) {
+				copy(data[to*size:(to+count)*size], src[at*size:])
+			})
+			return nil
+		})
+}
+
 // outputs gathers the columns of the seeds, which are all here.
 func (s *Sampler) outputs(b *Batch) error {
 	b.Outputs = make([][][]byte, len(s.tables))
@@ -449,7 +496,7 @@ func (s *Sampler) outputs(b *Batch) error {
 			if err != nil {
 				return err
 			}
-			kernel.GatherRows(s.pool, data, column.Rows, column.RowBytes, b.Seeds[t])
+			s.copyRows(data, column.Rows, column.RowBytes, nil, b.Seeds[t])
 			b.Outputs[t] = append(b.Outputs[t], data)
 		}
 	}
@@ -464,7 +511,7 @@ func (s *Sampler) inputs(c *comm.Communicator, b *Batch) error {
 		for k := range s.cfg.Inputs[t] {
 			if !asked { // the nodes that the last layer met; the others are known
 				asked = true
-				if err := s.send(c, b.Key); err != nil {
+				if err := s.send(c, b.Key, -1); err != nil {
 					return err
 				}
 			}
@@ -489,29 +536,15 @@ func (s *Sampler) input(c *comm.Communicator, b *Batch, t int, column Column) er
 	}
 	return s.move(c, true, size, send, recv,
 		func(r, first, n int, dst []byte) error {
-			kernel.GatherRows(s.pool, dst, column.Rows, size, s.asked[s.peer(-r)].rows[t][first:first+n])
+			s.copyRows(dst, column.Rows, size, nil, s.asked[s.peer(-r)].rows[t][first:first+n])
 			return nil
 		},
 		func() error {
-			s.scatter(data, size, s.place[me][t], func(i int) []byte {
-				row := int(s.ask[me].rows[t][i]) * size
-				return column.Rows[row : row+size]
-			})
+			s.copyRows(data, column.Rows, size, s.place[me][t], s.ask[me].rows[t])
 			return nil
 		},
 		func(r, first, n int, src []byte) error {
-			s.scatter(data, size, s.place[s.peer(r)][t][first:first+n], func(i int) []byte { return src[i*size : (i+1)*size] })
+			s.copyRows(data, src, size, s.place[s.peer(r)][t][first:first+n], nil)
 			return nil
 		})
-}
-
-// scatter puts row i of some rows to place[i] of data. In parallel.
-func (s *Sampler) scatter(data []byte, size int, place []int32, row func(i int) []byte) {
-	tasks := (len(place) + rowsPerTask - 1) / rowsPerTask
-	s.pool.Run(tasks, func(task int) {
-		for i := task * rowsPerTask; i < min((task+1)*rowsPerTask, len(place)); i++ {
-			to := int(place[i]) * size
-			copy(data[to:to+size], row(i))
-		}
-	})
 }

@@ -82,7 +82,7 @@ func NewSampler(g *Graph, pool *kernel.Pool, cfg Config) (*Sampler, error) {
 		s.asked[q], s.ask[q] = newRequest(len(g.Types)), newRequest(len(g.Types))
 		s.place[q] = make([][]int32, len(g.Types))
 		for dir := range s.sizes {
-			s.sizes[dir] = append(s.sizes[dir], make([]byte, 8*(1+len(g.Types))))
+			s.sizes[dir] = append(s.sizes[dir], make([]byte, 8*(2+len(g.Types))))
 		}
 	}
 	if cfg.Weights == nil {
