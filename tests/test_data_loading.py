@@ -176,7 +176,7 @@ def test_a_heterograph_from_files(two: Workers, heterogeneous: dict[str, Any]) -
         assert result["class"] == "HeteroGraphShardManager"
         assert result["types"] == [graph.ntypes, graph.canonical_etypes]
         assert result["global"] == [50, 30, 182, 90]
-        assert "several relations, name one of" in result["unnamed"]
+        assert "one relation at a time: give etype" in result["unnamed"]
         assert sorted(result["columns"]) == ["author", "paper"]
 
 

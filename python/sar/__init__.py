@@ -31,7 +31,7 @@ from .comm import (
 )
 from .config import Config
 from .construct_shard_manager import construct_full_graph, construct_mfgs
-from .core import DistributedBlock, GraphShardManager, HeteroGraphShardManager
+from .core import DistributedBlock, GraphShardManager, HeteroGraphShardManager, message_has_parameters
 from .core.sampling import DataLoader, DistNeighborSampler
 from .data_loading import load_dgl_partition_data, suffix_key_lookup
 from .distributed_bn import DistributedBN1D, convert_batchnorm
@@ -88,6 +88,7 @@ __all__ = [
     "logger",
     "logging_setup",
     "memory_stats",
+    "message_has_parameters",
     "nfs_ip_init",
     "nn",
     "patch_dgl",

@@ -4,5 +4,15 @@ from . import sampling
 from .block import DistributedBlock
 from .graphshard import GraphShardManager, HeteroGraphShardManager
 from .shards import GraphShard
+from .udf import EdgeBatch, NodeBatch, message_has_parameters
 
-__all__ = ["DistributedBlock", "GraphShard", "GraphShardManager", "HeteroGraphShardManager", "sampling"]
+__all__ = [
+    "DistributedBlock",
+    "EdgeBatch",
+    "GraphShard",
+    "GraphShardManager",
+    "HeteroGraphShardManager",
+    "NodeBatch",
+    "message_has_parameters",
+    "sampling",
+]

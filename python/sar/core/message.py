@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from ..ops.expression import Expr
 from . import builtin, udf_mailbox, udf_stream
 from .frame import is_lazy
 from .lazy import EdgeTensor, as_expr
+from .multi import Part, check_cross_reducer, merged, without_messages
 from .sides import LABELS, Sides
 from .udf import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
 from .udf_plan import Task, prepare
@@ -35,6 +36,8 @@ class MessagePassing:
 
     if TYPE_CHECKING:
 
+        @property
+        def canonical_etypes(self) -> List[CanonicalEtype]: ...
         def _relation(self, etype: Optional[Etype]) -> Relation: ...
         def _ntype(self, ntype: Optional[str], among: Optional[Sequence[str]] = None) -> str: ...
 
@@ -58,14 +61,60 @@ class MessagePassing:
             that DGL picks
         :param apply_node_func: gets all destination nodes with their columns and results; what it returns goes to
             ``dstdata`` in place of the results
-        :param etype: the relation, where there are several
+        :param etype: the relation. ``None`` where there are several means all of them: built-in functions, and results
+            of one node type are combined by the reducer, which must not be ``mean``
         :raises KeyError: a column or the relation is missing; the error lists those there are
         :raises TypeError: dtype or device of a column, or a function returned no tensors by name
         :raises ValueError: shape of a column or of what a function returned, the reducer reads another field than the
             message writes, or workers' columns or results differ
         """
+        if etype is None and len(self._relations) > 1:
+            received = _all_built_in(message_func, reduce_func)
+            functions: Dict[Etype, Any] = {r.canonical: (message_func, reduce_func) for r in self._relations}
+            self.multi_update_all(functions, received.op, apply_node_func)
+            return
         sides = self._sides(etype)
         sides.results().update(_passed(sides, message_func, reduce_func, apply_node_func))
+
+    def multi_update_all(
+        self, etype_dict: Mapping[Etype, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
+    ) -> None:
+        """Sends messages over several relations and combines what each node type gets from them. Collective.
+
+        :param etype_dict: by relation, ``(message, reducer)`` or ``(message, reducer, apply_node_func)`` as
+            :meth:`update_all` takes them; the same relations in the same order on every worker
+        :param cross_reducer: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, ``"stack"`` (along a new dimension 1, in the
+            order of :attr:`canonical_etypes`), or a function of a list of ``[num_dst, ...]``. A node without messages
+            over a relation counts there with 0, for max and min reducers not at all
+        :param apply_node_func: runs on each node type that got something, after its results were stored
+        :raises ValueError: an unknown cross reducer, or an entry that is no tuple of 2 or 3
+        :raises KeyError, TypeError: as :meth:`update_all`
+        """
+        check_cross_reducer(cross_reducer)
+        parts: Dict[str, List[Part]] = {}
+        infinite: Set[str] = set()
+        sides_of: Dict[str, Sides] = {}
+        for etype, given in etype_dict.items():
+            functions = list(given) if isinstance(given, (tuple, list)) else [given]
+            if not 2 <= len(functions) <= 3:
+                raise ValueError(f"relation {etype!r}: give (message, reducer) or (message, reducer, apply_node_func)")
+            message_func, reduce_func, apply_func = [*functions, None][:3]
+            sides = self._sides(etype)
+            kind = sides.etype[2]
+            received = builtin.reducer(reduce_func)
+            if received is not None and received.op in ("max", "min"):
+                infinite.add(kind)
+            results = _passed(sides, message_func, reduce_func, apply_func, raw=True)
+            number = [r.canonical for r in self._relations].index(sides.etype)
+            parts.setdefault(kind, []).append(Part(number, results))
+            sides_of[kind] = sides
+        for kind, sides in sides_of.items():
+            out = merged(parts[kind], cross_reducer)
+            if kind in infinite:
+                out = {name: t.masked_fill(t.isinf(), 0) for name, t in out.items()}
+            sides.results().update(out)
+            if apply_node_func is not None:
+                self.apply_nodes(apply_node_func, ntype=kind)
 
     def apply_edges(self, func: Any, edges: Any = ALL, etype: Optional[Etype] = None) -> None:
         """Computes columns of edges. Collective.
@@ -74,9 +123,15 @@ class MessagePassing:
             as :meth:`update_all` takes it. Results, ``[num_edges, ...]``, go to ``edata``
         :param edges: positions of the edges to compute, int64 ``[n]``, or a mask; other rows of the column stay, or are
             0 if it is new. Workers may name different numbers of edges, but all must take part
-        :param etype: the relation, where there are several
+        :param etype: the relation. ``None`` where there are several means all of them, for built-in messages
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`
         """
+        if etype is None and len(self._relations) > 1:
+            if builtin.message(func) is None or not _is_all(edges):
+                raise KeyError(f"this graph has several relations, name one of {self.canonical_etypes}")
+            for relation in self._relations:
+                self.apply_edges(func, etype=relation.canonical)
+            return
         sides = self._sides(etype)
         chosen = _chosen(edges, sides.relation.num_edges)
         sent = builtin.message(func)
@@ -103,8 +158,13 @@ class MessagePassing:
         return Sides(self._rows, self._relation(etype))
 
 
-def _passed(sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any) -> Dict[str, Tensor]:
-    """What one relation's messages come to: columns of the destinations by name."""
+def _passed(
+    sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any, raw: bool = False
+) -> Dict[str, Tensor]:
+    """What one relation's messages come to: columns of the destinations by name.
+
+    :param raw: leave maxima and minima infinite where there are no messages
+    """
     sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
     if received is None:
         results = _reduce_udf(sides, message_func, sent, reduce_func)
@@ -113,6 +173,9 @@ def _passed(sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: 
     else:
         builtin.check_pair(sent, received)
         results = {received.out_field: _reduced(sides, sent, received.op)}
+    if raw and received is not None and received.op in ("max", "min"):
+        degrees = sides.relation.degrees(out=False).as_subclass(Tensor)
+        results = {k: without_messages(out, degrees, received.op == "max") for k, out in results.items()}
     if apply_node_func is None:
         return results
     data: Mapping[str, Tensor] = {**sides.target.dstdata, **results}
@@ -230,9 +293,27 @@ def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:
     return send
 
 
+def _all_built_in(message_func: Any, reduce_func: Any) -> builtin.Reducer:
+    """The reducer, if both functions can run over all relations at once."""
+    received = builtin.reducer(reduce_func)
+    if builtin.message(message_func) is None or received is None:
+        raise NotImplementedError(
+            "Python functions run over one relation at a time: give etype, or use multi_update_all"
+        )
+    if received.op == "mean":
+        raise NotImplementedError(
+            "the mean over all messages of several relations is not defined: use multi_update_all, or give etype"
+        )
+    return received
+
+
+def _is_all(edges: Any) -> bool:
+    return edges is None or (isinstance(edges, str) and edges == ALL)
+
+
 def _chosen(edges: Any, num_edges: int) -> Optional[Tensor]:
     """Positions of edges, int64; ``None`` for all."""
-    if edges is None or (isinstance(edges, str) and edges == ALL):
+    if _is_all(edges):
         return None
     given = torch.as_tensor(edges)
     if given.dtype == torch.bool:
