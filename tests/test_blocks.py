@@ -104,7 +104,7 @@ def compare(
             wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             found = result["parameters"][key]
             close(np.zeros_like(wanted) if found is None else found, wanted.numpy(), key)
-        for n, (edges, targets) in enumerate(steps):
+        for n, (edges, _) in enumerate(steps):
             held = edges[(graph.dst[edges] >= rows.start) & (graph.dst[edges] < rows.stop)]
             assert result["edges"][n] == len(held)
             lower = steps[n - 1][1] if n > 0 else None

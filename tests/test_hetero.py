@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import hetero
 import numpy as np
 import pytest
 import torch
 
+import hetero
 from cases_blocks import RGCN
 from conftest import Workers
 from graphs import close

@@ -100,9 +100,10 @@ def _own_counts(data: PartitionData, rank: int) -> Tensor:
     types = types.to("cpu", torch.int64)
     if len(types) != end - start:
         raise ValueError(f"node_features[{TYPE_KEY!r}] has {len(types)} entries for {end - start} own nodes")
-    if len(types) and (bool((types.diff() < 0).any()) or int(types[0]) < 0 or int(types[-1]) >= len(data.node_type_names)):
+    last = len(data.node_type_names) - 1
+    if len(types) and (bool((types.diff() < 0).any()) or int(types[0]) < 0 or int(types[-1]) > last):
         raise ValueError(
-            f"node_features[{TYPE_KEY!r}] must ascend from 0 to {len(data.node_type_names) - 1}: a worker's nodes are "
+            f"node_features[{TYPE_KEY!r}] must ascend from 0 to {last}: a worker's nodes are "
             "numbered type by type, as DGL's partitioner numbers them"
         )
     return torch.bincount(types, minlength=len(data.node_type_names))

@@ -20,7 +20,7 @@ def block(ends: Tuple[Tensor, Tensor], num_src: int, num_dst: int, columns: Mapp
 def whole_graph(
     ends: Dict[CanonicalEtype, Tuple[Tensor, Tensor]],
     sizes: Dict[str, int],
-    columns: Dict[CanonicalEtype, Mapping[str, Tensor]],
+    columns: Mapping[CanonicalEtype, Mapping[str, Tensor]],
 ) -> Any:
     """A DGL graph of all node ids with the given edges and edge columns; homogeneous where there is one relation."""
     made = dgl.heterograph(ends, num_nodes_dict=sizes)
