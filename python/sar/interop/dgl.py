@@ -52,6 +52,7 @@ def adapt() -> None:
         # modules that took the function by name
         if getattr(module, "__name__", "").startswith("dgl") and getattr(module, "reverse", None) is reverse:
             _replace(module, "reverse", _reverse)
+    _replace(dgl.backend, "narrow_row", _narrow_row)
     layers = dgl.nn.pytorch
     for layer in ("GATConv", "GATv2Conv", "EdgeGATConv"):
         _wrap_forward(getattr(layers, layer), _with_rows)
@@ -75,6 +76,12 @@ def _wrap_forward(layer: Any, function: Callable[..., Any]) -> None:
 
 
 # ---- functions that layers call ---------------------------------------------
+
+
+def _narrow_row(original: Any, x: Any, start: int, stop: int) -> Any:
+    """Layers take the destinations' rows as a slice of the sources'. In a full graph that is all of them, and the
+    gradient of a slice is a tensor of zeros as large as the features, with a copy into it."""
+    return x if start == 0 and stop == x.shape[0] else original(x, start, stop)
 
 
 def _edge_softmax(original: Any, gidx: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst") -> Any:
