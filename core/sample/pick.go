@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -26,9 +27,14 @@ type keyed struct {
 func (p *picker) uniform(s *stream, d int, out []int32) {
 	k := len(out)
 	if d <= 64 {
-		var taken uint64
-		for j := d - k; j < d; j++ {
-			bit := uint64(1) << s.below(uint64(j+1))
+		var taken, draw uint64
+		for i := range k {
+			// 32 bits are plenty to choose among 64: half a number each
+			if draw >>= 32; i&1 == 0 {
+				draw = s.next()
+			}
+			j := d - k + i
+			bit := uint64(1) << (draw & math.MaxUint32 * uint64(j+1) >> 32)
 			if taken&bit != 0 {
 				bit = uint64(1) << j
 			}
