@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix demo lint wheel libsar examples-c bench bench-spmm bench-wire fuzz clean
+.PHONY: help venv build test test-go test-py test-matrix demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -83,6 +83,9 @@ bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
 
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
+
+bench-sampling: $(BUILD_STAMP) ## sampled batches against DGL's loader
+	$(PY) bench/sampling.py
 
 wheel: $(VENV_STAMP) ## dist/sar-*.whl, which installs without Go and gcc
 	rm -rf build/lib.* build/bdist.* dist/sar-*.whl
