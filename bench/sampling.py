@@ -157,7 +157,12 @@ def main() -> None:
     p.add_argument("--role", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.role:
-        return worker(args)
+        worker(args)
+    else:
+        compare(args)
+
+
+def compare(args: argparse.Namespace) -> None:
     machine = common.machine()
     print(common.machine_line(machine), flush=True)
     common.parts(args.workers, "metis")
@@ -184,7 +189,7 @@ def main() -> None:
     )
     print(
         f"batches of {args.batch_size} seeds (steps: {args.batch_size // args.workers} on each of {args.workers} "
-        f"workers), fan-outs {args.fanouts}; CPU time without loader processes; nodes whose features were fetched and edges, a batch."
+        f"workers), fan-outs {args.fanouts}; CPU time without loader processes."
     )
     common.save("sampling", {"machine": machine, "rows": rows, "batch_size": args.batch_size, "fanouts": args.fanouts})
 
