@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"sar/core/mem"
 )
 
 // Pool is a number of compute slots that all kernels of a worker share. A
@@ -17,6 +19,7 @@ type Pool struct {
 	busy    int             // slots held
 	queue   []chan struct{} // who waits for a slot, first come first served
 	waiting atomic.Int32    // len(queue), read without the lock between tasks
+	spare   mem.Array[byte] // kept for the next copy of x (align), at most alignMost bytes
 }
 
 // NewPool makes a pool of threads slots, at least 1.

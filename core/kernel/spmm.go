@@ -49,6 +49,9 @@ func spmm[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale,
 }
 
 func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
+	if r1 > r0 {
+		defer m.align(p, a.Ptr[r1]-a.Ptr[r0])()
+	}
 	rows, hubs := plan(&a, r0, r1, m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
@@ -90,6 +93,9 @@ func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, co
 }
 
 func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64, colEnd int32, first bool) {
+	if first { // own rows; windows after it are few rows of many
+		defer m.align(p, windowSlots(&a, cursor, colEnd))()
+	}
 	rows, hubs := plan(&a, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
@@ -140,6 +146,7 @@ type product[T vec.Float] struct {
 	width    int
 	heads, d int // 1 and width where there are no weights
 	x        []T
+	stride   int // elements from one row of x to the next
 	col      []int32
 	edge     []int32
 	w, scale []T
@@ -157,14 +164,14 @@ func newProduct[T vec.Float](x []T, width int, a CSR, w []T, heads int) product[
 	}
 	return product[T]{
 		ops: vec.Get[T](), width: width, heads: heads, d: width / heads,
-		x: x, col: a.Col, edge: a.Edge, w: w, g: &vec.Gather[T]{},
+		x: x, stride: width, col: a.Col, edge: a.Edge, w: w, g: &vec.Gather[T]{},
 	}
 }
 
 // start prepares a copy of the product for one task.
 func (m *product[T]) start(q part) {
 	m.c0, m.c1 = q.c0, q.c1
-	m.g = &vec.Gather[T]{Stride: m.width, Base: m.g.Base}
+	m.g = &vec.Gather[T]{Stride: m.stride, Base: m.g.Base}
 	m.direct = m.w == nil && m.scale == nil || m.heads == 1 && m.edge == nil && m.scale == nil
 	if !m.direct {
 		m.coef = make([]T, m.heads*coefBlock)
