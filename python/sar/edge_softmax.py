@@ -68,8 +68,9 @@ def _one(relation: Relation, logits: Tensor, eids: Any, norm_by: str) -> Tensor:
         logits = logits.materialize()
     if len(logits) != len(positions):
         raise ValueError(f"logits has {len(logits)} rows and eids {len(positions)}: each edge of eids needs one")
-    # edges that do not take part weigh nothing beside those that do, and are not looked at afterwards
-    least = torch.finfo(logits.dtype).min / 4
+    # edges that do not take part weigh nothing beside those that do, and are not looked at afterwards; finite where
+    # they may be all that a node has
+    least = torch.finfo(logits.dtype).min / 4 if norm_by == "dst" else float("-inf")
     spread = logits.new_full((relation.num_edges, *logits.shape[1:]), least).index_put((positions,), logits)
     everywhere = _one(relation, spread, ALL, norm_by)
     return (everywhere.materialize() if isinstance(everywhere, EdgeTensor) else everywhere)[positions]
