@@ -91,3 +91,30 @@ def model(
         "edges": gradients(edges),
         "parameters": {k: numpy(p.grad) for k, p in net.named_parameters()},
     }
+
+
+def several(
+    part: dict[str, Any], columns: dict[str, np.ndarray], upstream: dict[str, dict[str, np.ndarray]], ways: list[str]
+) -> dict[str, Any]:
+    """multi_update_all in several ways: results, gradients of columns and of parameters, by type."""
+    import hetero
+    import message_functions
+    from cases_blocks import data_of
+
+    graph = sar.construct_full_graph(data_of(part))
+    leaves = {kind: leaf(array) for kind, array in columns.items()}
+    results = {}
+    for way in ways:
+        torch.manual_seed(3)
+        net = message_functions.Several(sar.function, hetero.TRIPLES, way).double()
+        with graph.local_scope():
+            graph.ndata["h"] = dict(leaves)
+            out = net(graph)
+        sum((out[k] * torch.from_numpy(upstream[way][k])).sum() for k in out).backward()
+        sar.gather_grads(net)
+        results[way] = {
+            "out": numpy(out),
+            "columns": gradients(leaves),
+            "parameters": {k: numpy(p.grad) for k, p in net.named_parameters()},
+        }
+    return results

@@ -198,3 +198,50 @@ MODELS = [
     Lstm,
     Both,
 ]
+
+
+class Several(nn.Module):
+    """multi_update_all on a graph of several types: ``way`` says how."""
+
+    def __init__(self, fn: Any, triples: list[tuple[str, str, str]], way: str) -> None:
+        super().__init__()
+        self.fn, self.triples, self.way = fn, triples, way
+        self.linears = nn.ModuleList([nn.Linear(6, 6) for _ in triples])
+
+    def functions(self, reducers: list[str]) -> dict[Any, tuple[Any, ...]]:
+        """Built-in functions for each relation, backwards, so that the order of relations is another."""
+        pairs = reversed(list(enumerate(self.triples)))
+        made = [getattr(self.fn, reducer)("m", "o") for reducer in reducers]
+        return {triple: (self.fn.copy_u("h", "m"), made[n % len(made)]) for n, triple in pairs}
+
+    def written(self) -> dict[Any, tuple[Any, ...]]:
+        """Python functions: messages with parameters, a reduce function, apply_node_func of a relation."""
+        found: dict[Any, tuple[Any, ...]] = {}
+        for linear, triple in zip(self.linears, self.triples):
+            send = lambda edges, linear=linear: {"m": torch.tanh(linear(edges.src["h"]) + edges.dst["h"])}  # noqa: E731
+            found[triple] = (send, self.fn.mean("m", "o"))
+        found["cites"] = (found.pop(("paper", "cites", "paper"))[0], lambda nodes: {"o": nodes.mailbox["m"].prod(1)})
+        rest = found["writes"] = found.pop(("author", "writes", "paper"))
+        found["writes"] = (*rest, lambda nodes: {"o": nodes.data["o"] * nodes.data["h"], "extra": nodes.data["h"]})
+        return found
+
+    def forward(self, graph: Any) -> dict[str, torch.Tensor]:
+        fn, way = self.fn, self.way
+        if way == "written":
+            graph.multi_update_all(self.written(), "sum", lambda nodes: {"o": nodes.data["o"] + nodes.data["h"]})
+        elif way == "function":
+            graph.multi_update_all(self.functions(["sum"]), lambda given: sum(t * (i + 1) for i, t in enumerate(given)))
+        elif way.startswith("all "):
+            graph.update_all(fn.copy_u("h", "m"), getattr(fn, way[4:])("m", "o"))
+        elif way == "edges":
+            graph.apply_edges(fn.u_mul_v("h", "h", "w"))
+            calls = {t: (fn.copy_e("w", "m"), fn.sum("m", "o")) for t in self.triples}
+            graph.multi_update_all(calls, "max")
+        else:
+            cross, *reducers = way.split()
+            graph.multi_update_all(self.functions(reducers), cross)
+        return {kind: graph.nodes[kind].data["o"] for kind in ("author", "field", "paper", "venue")}
+
+
+WAYS = [f"{cross} {how}" for cross in ("sum", "mean", "max", "min", "stack") for how in ("sum", "max", "min mean max")]
+WAYS += ["written", "function", "edges", "all sum", "all max", "all min"]
