@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def distributed_block(graph: GraphShardManager) -> Any:
     """What :meth:`GraphShardManager.get_full_partition_graph` gives. Without DGL, the graph itself."""
     if importlib.util.find_spec("dgl") is None:
-        log_once("one-shot", "DGL is not installed: get_full_partition_graph gives the graph itself; the numbers are the same")
+        log_once("one-shot", "without DGL, get_full_partition_graph gives the graph itself; the numbers are the same")
         return graph
     if len(graph._relations) == 1:
         return DistributedBlock(graph._rows, graph._relations[0])

@@ -184,8 +184,9 @@ class GraphShardManager(MessagePassing, Surface, LayerSupport):
         return distributed_block(self)
 
     def __repr__(self) -> str:
-        own = {t: str(r.num_src) if self.src_is_tgt else f"{r.num_src} to {r.num_dst}" for t, r in self._rows.nodes.items()}
-        kinds = ", ".join(f"{t}: {own[t]} of {rows.num_global} nodes" for t, rows in self._rows.nodes.items())
+        nodes, square = self._rows.nodes, self.src_is_tgt
+        own = {t: str(r.num_src) if square else f"{r.num_src} to {r.num_dst}" for t, r in nodes.items()}
+        kinds = ", ".join(f"{t}: {own[t]} of {rows.num_global} nodes" for t, rows in nodes.items())
         return (
             f"{type(self).__name__}({kinds}; {self.num_edges()} of {self.num_edges_global()} edges; "
             f"relations {self.canonical_etypes})"
