@@ -8,7 +8,6 @@ import "C"
 import (
 	"unsafe"
 
-	"sar/core/expr"
 	"sar/core/session"
 )
 
@@ -98,7 +97,7 @@ func views(name string, first *C.sar_const_tensor, n int) ([]tensor, error) {
 }
 
 // ofRun makes the arguments of a run of float type T.
-func ofRun[T expr.Float](r programCall, like tensor) (out session.ProgramCall[T], err error) {
+func ofRun[T session.Float](r programCall, like tensor) (out session.ProgramCall[T], err error) {
 	out = session.ProgramCall[T]{
 		Relation: int(r.what.relation), Keys: r.keys, KeyBase: int64(r.what.key_base),
 		Seeds: unsafe.Slice((*uint64)(unsafe.Pointer(r.what.seeds)), int(r.what.num_seeds)),
@@ -124,7 +123,7 @@ func ofRun[T expr.Float](r programCall, like tensor) (out session.ProgramCall[T]
 	return out, nil
 }
 
-func floatRows[T expr.Float](t, like tensor) (session.Rows[T], error) {
+func floatRows[T session.Float](t, like tensor) (session.Rows[T], error) {
 	if t.dtype != like.dtype {
 		return session.Rows[T]{}, wrongType("tensor %s is %s, and %s is %s: all must be the same", t.name, t.dtype, like.name, like.dtype)
 	}
@@ -160,7 +159,7 @@ func sar_program_forward(graph, program C.sar_handle, what *C.sar_const_program_
 	})
 }
 
-func programForward[T expr.Float](r programCall, out tensor, agreed, saves *C.uint32_t) error {
+func programForward[T session.Float](r programCall, out tensor, agreed, saves *C.uint32_t) error {
 	run, err := ofRun[T](r, out)
 	if err != nil {
 		return err
@@ -203,7 +202,7 @@ func sar_program_backward(graph, program C.sar_handle, what *C.sar_const_program
 	})
 }
 
-func programBackward[T expr.Float](r programCall, out, gradOut tensor, grads []tensor) error {
+func programBackward[T session.Float](r programCall, out, gradOut tensor, grads []tensor) error {
 	run, err := ofRun[T](r, gradOut)
 	if err != nil {
 		return err

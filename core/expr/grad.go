@@ -7,7 +7,6 @@ type gradients struct {
 	*builder
 	operands []int // register of the gradient, or -1
 	products []int // by softmax, or -1
-	level    []int
 }
 
 // derive writes down the gradients of the operands in set.

@@ -55,9 +55,6 @@ var opNames = [numOps]string{
 
 func (o op) binary() bool { return o >= opAdd && o <= opDot }
 
-// elementwise tells whether the operation is a function of one number.
-func (o op) elementwise() bool { return o >= opNeg && o <= opClampMax }
-
 // softplusLinear is where softplus becomes the identity, as torch has it.
 const softplusLinear = 20
 

@@ -94,11 +94,11 @@ type softmax struct {
 	width int
 }
 
-// Invalid is an error in a program.
-var Invalid = errors.New("invalid program")
+// ErrInvalid is an error in a program.
+var ErrInvalid = errors.New("invalid program")
 
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", Invalid, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 // text is a program as JSON.

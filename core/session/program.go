@@ -8,13 +8,16 @@ import (
 	"sar/core/expr"
 )
 
+// Float lists the element types of programs.
+type Float interface{ float32 | float64 }
+
 // Program is an edge expression.
 type Program struct{ *expr.Program }
 
 // NewProgram reads and checks a program.
 func NewProgram(json string) (Program, error) {
 	p, err := expr.Parse(json)
-	if errors.Is(err, expr.Invalid) {
+	if errors.Is(err, expr.ErrInvalid) {
 		err = Invalid("%v", err)
 	}
 	return Program{p}, err
@@ -41,7 +44,7 @@ func (p Program) Info() ProgramInfo {
 func (p Program) winner() bool { return p.Reduce == expr.Max || p.Reduce == expr.Min }
 
 // ProgramCall is one run of a program. Tensors that are not needed have no elements.
-type ProgramCall[T expr.Float] struct {
+type ProgramCall[T Float] struct {
 	Relation int
 	Operands []Rows[T]
 	Seeds    []uint64
@@ -83,7 +86,7 @@ func (p Program) prepare(g *Graph, call relationCall) error {
 type relationCall struct{ relation, operands, seeds, states, keys int }
 
 // run makes the engine's view of a call.
-func runOf[T expr.Float](p Program, g *Graph, c ProgramCall[T]) (*exchange.Program[T], error) {
+func runOf[T Float](p Program, g *Graph, c ProgramCall[T]) (*exchange.Program[T], error) {
 	keys := -1
 	if c.Keys != nil {
 		keys = len(c.Keys)
@@ -132,7 +135,7 @@ func runOf[T expr.Float](p Program, g *Graph, c ProgramCall[T]) (*exchange.Progr
 // ProgramForward runs a program. need are the operands that this rank will ask gradients
 // of; it returns those that any rank asked for, and what backward reads: operands,
 // and the result as bit 31. Collective where the program has operands of side U.
-func ProgramForward[T expr.Float](g *Graph, p Program, c ProgramCall[T], need uint32) (agreed, saves uint32, err error) {
+func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32) (agreed, saves uint32, err error) {
 	x, err := runOf(p, g, c)
 	if err != nil {
 		return 0, 0, err
@@ -167,7 +170,7 @@ func (g *Graph) sweep(rowBytes int, travels bool, dir comm.Dir, f func(op *comm.
 // ProgramBackward computes gradients from gradOut, that of the result. agreed is what
 // forward returned; grads has a tensor for each operand whose gradient this rank wants,
 // and none for the others. Collective where the program has operands of side U.
-func ProgramBackward[T expr.Float](g *Graph, p Program, c ProgramCall[T], agreed uint32, gradOut Rows[T], grads []*Rows[T]) error {
+func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint32, gradOut Rows[T], grads []*Rows[T]) error {
 	x, err := runOf(p, g, c)
 	if err != nil {
 		return err

@@ -1,0 +1,287 @@
+"""Edge expressions against plain torch and DGL on the whole graph: values and all gradients, element by element."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import pytest
+import torch
+
+from cases_expression import Program
+from conftest import SESSIONS, Workers
+from graphs import KINDS, Graph, close, make
+from pool import Pool
+
+dgl = pytest.importorskip("dgl")
+
+QUICK = [s for s in SESSIONS if s in ((1, "shm"), (2, "shm"), (4, "shm"))]
+
+
+@pytest.fixture(scope="session", params=QUICK, ids=lambda s: f"{s[1]}{s[0]}")
+def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
+    return Workers(pool, *request.param)
+
+
+class Leaf(NamedTuple):
+    """A tensor of a program: its side and its feature shape."""
+
+    side: str
+    shape: Tuple[int, ...]
+
+
+def draw(graph: Graph, leaves: Sequence[Leaf], dtype: str, seed: int = 1, ties: bool = False) -> List[np.ndarray]:
+    """Numbers for the tensors; with ``ties`` few different ones."""
+    rng = np.random.default_rng(seed)
+    rows = {"u": graph.num_nodes, "v": graph.num_nodes, "e": len(graph.src)}
+    shapes = [((rows[x.side],) if x.side in rows else ()) + x.shape for x in leaves]
+    if ties:
+        return [rng.integers(-1, 2, s).astype(dtype) for s in shapes]
+    return [rng.standard_normal(s).astype(dtype) for s in shapes]
+
+
+def value(graph: Any, program: Program, tensors: List[torch.Tensor]) -> torch.Tensor:
+    """The expression on the whole graph, a row per edge."""
+    op, *rest = program
+    src, dst = graph.edges()
+    if op == "load":
+        x = tensors[rest[1]]
+        return x[src] if rest[0] == "u" else x[dst] if rest[0] == "v" else x
+    if op == "param":
+        return tensors[rest[0]].unsqueeze(0).expand(graph.num_edges(), *tensors[rest[0]].shape)
+    a = value(graph, rest[0], tensors)
+    if op in ("add", "sub", "mul", "div", "dot"):
+        b = value(graph, rest[1], tensors)
+        dims = max(a.dim(), b.dim())
+        a, b = (x.reshape(len(x), *(1,) * (dims - x.dim()), *x.shape[1:]) for x in (a, b))
+        if op == "dot":
+            return (a * b).sum(-1, keepdim=True)
+        result: torch.Tensor = getattr(torch, op)(a, b)
+        return result
+    alpha = rest[1] if len(rest) > 1 else None
+    functions = {
+        "total": lambda: a.sum([d + 1 for d in rest[1]], keepdim=len(rest) > 2 and rest[2]),
+        "reshape": lambda: a.reshape(len(a), *rest[1]),
+        "softmax": lambda: dgl.ops.edge_softmax(graph, a.unsqueeze(1)).squeeze(1) if len(a) else a * 1,
+        "leaky_relu": lambda: torch.nn.functional.leaky_relu(a, alpha),
+        "elu": lambda: torch.nn.functional.elu(a, alpha),
+        "softplus": lambda: torch.nn.functional.softplus(a),
+        "scale": lambda: a * alpha,
+        "shift": lambda: a + alpha,
+        "rsub": lambda: alpha - a,
+        "pow": lambda: a**alpha,
+        "clamp_min": lambda: a.clamp(min=alpha),
+        "clamp_max": lambda: a.clamp(max=alpha),
+    }
+    made: torch.Tensor = functions[op]() if op in functions else getattr(torch, op)(a)
+    return made
+
+
+def oracle(
+    graph: Graph, program: Program, reduce: Optional[str], tensors: List[np.ndarray]
+) -> Dict[str, Any]:
+    """Plain DGL and torch."""
+    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    leaves = [torch.from_numpy(t.copy()).requires_grad_() for t in tensors]
+    message = value(whole, program, leaves)
+    out = message
+    if reduce is not None:
+        flat = message.reshape(message.shape[0], max(1, int(np.prod(message.shape[1:]))))
+        whole.edata["m"] = flat
+        whole.update_all(dgl.function.copy_e("m", "m"), getattr(dgl.function, reduce)("m", "out"))
+        out = whole.ndata["out"].reshape(graph.num_nodes, *message.shape[1:])
+    grad = np.random.default_rng(7).standard_normal(tuple(out.shape)).astype(tensors[0].dtype)
+    if out.requires_grad and len(graph.src):
+        out.backward(torch.from_numpy(grad))
+    grads = [np.zeros_like(t) if x.grad is None else x.grad.numpy() for x, t in zip(leaves, tensors)]
+    return {"out": out.detach().numpy(), "grad": grad, "grads": grads}
+
+
+def compare(
+    workers: Workers,
+    graph: Graph,
+    leaves: Sequence[Leaf],
+    program: Program,
+    reduce: Optional[str],
+    dtype: str = "float64",
+    needs: Optional[Sequence[bool]] = None,
+    tensors: Optional[List[np.ndarray]] = None,
+    loose: float = 4.0,
+    **options: Any,
+) -> None:
+    """Runs on all ranks and compares everything."""
+    tensors = draw(graph, leaves, dtype) if tensors is None else tensors
+    expected = oracle(graph, program, reduce, tensors)
+    wanted = [True] * len(leaves) if needs is None else list(needs)
+    pick = [{"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}[x.side] for x in leaves]
+    result_of = graph.edges if reduce is None else graph.rows
+    arguments = [
+        {
+            "part": graph.part(rank),
+            "tensors": [t[p(rank)] for t, p in zip(tensors, pick)],
+            "grad": expected["grad"][result_of(rank)],
+        }
+        for rank in range(graph.world)
+    ]
+    results = workers.run(
+        "cases_expression:expression", arguments, program=program, reduce=reduce, needs=wanted, **options
+    )
+    for rank, result in enumerate(results):
+        close(result["out"], expected["out"][result_of(rank)], f"output of rank {rank}", loose)
+    for i, leaf in enumerate(leaves):
+        if not wanted[i]:
+            assert all(r["grads"][i] is None for r in results)
+        elif leaf.side == "p":  # every rank has the part of its own edges
+            total = sum(r["grads"][i].astype(np.float64) for r in results)
+            close(total.astype(dtype), expected["grads"][i], "gradient of the parameter", 10 * loose)
+        else:
+            for rank, result in enumerate(results):
+                want = expected["grads"][i][pick[i](rank)]
+                close(result["grads"][i], want, f"gradient of tensor {i} ({leaf.side}), rank {rank}", loose)
+
+
+U, V, E, P = "u", "v", "e", "p"
+SIDES = [(a, b) for a in (U, V, E, P) for b in (U, V, E) if a != b]
+SHAPES = {
+    "same": ((3, 4), (3, 4)),
+    "heads": ((3, 4), (3, 1)),
+    "scalar": ((5,), ()),
+    "trailing": ((3, 4), (4,)),
+    "both": ((3, 1), (1, 4)),
+    "wide": ((2, 47), (2, 47)),
+}
+
+
+def leaf(side: str, i: int) -> Program:
+    return [P_LOAD, i] if side == P else ["load", side, i]
+
+
+P_LOAD = "param"
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", None], ids=str)
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div", "dot"])
+def test_binary(few: Workers, op: str, reduce: Optional[str]) -> None:
+    """Every operation of every two sides, with every way to broadcast in turn."""
+    for n, (a, b) in enumerate(SIDES):
+        kind = KINDS[n % len(KINDS)]
+        name = list(SHAPES)[(n + few.world) % len(SHAPES)]
+        if op == "dot" and name in ("heads", "scalar", "both"):
+            name = "trailing"
+        dtype = "float32" if n % 3 == 0 else "float64"
+        graph = make(kind, few.world, seed=n)
+        leaves = [Leaf(a, SHAPES[name][0]), Leaf(b, SHAPES[name][1])]
+        tensors = draw(graph, leaves, dtype, seed=n)
+        if op == "div":  # stay away from 0
+            tensors[1] = np.copysign(np.abs(tensors[1]) + 0.5, tensors[1]).astype(dtype)
+        compare(few, graph, leaves, [op, leaf(a, 0), leaf(b, 1)], reduce, dtype, tensors=tensors)
+
+
+UNARY = [
+    ["neg"], ["relu"], ["leaky_relu", 0.2], ["elu", 1.3], ["exp"], ["log"], ["sqrt"], ["sigmoid"], ["tanh"], ["softplus"],
+    ["abs"], ["reciprocal"], ["scale", -1.5], ["shift", 0.25], ["rsub", 2.0], ["pow", 3.0], ["pow", 0.0],
+    ["clamp_min", 0.3], ["clamp_max", 0.3],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: f"{op[0]}{op[1] if len(op) > 1 else ''}")
+def test_unary(two: Workers, op: List[Any]) -> None:
+    graph = make("random", 2, seed=3)
+    leaves = [Leaf(U, (2, 3)), Leaf(V, (2, 1))]
+    for dtype in ("float32", "float64"):
+        tensors = draw(graph, leaves, dtype)
+        if op[0] in ("log", "sqrt", "reciprocal"):
+            tensors = [np.abs(t) + 0.5 for t in tensors]
+        program = [op[0], ["add", ["load", U, 0], ["load", V, 1]], *op[1:]]
+        compare(two, graph, leaves, program, "sum", dtype, tensors=tensors, loose=10.0)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ties(few: Workers, kind: str, dtype: str, reduce: str) -> None:
+    """Few different values and parallel edges: the gradient goes to the edge that DGL picks."""
+    graph = make(kind, few.world, seed=11)
+    leaves = [Leaf(U, (5,)), Leaf(E, (5,))]
+    compare(
+        few, graph, leaves, ["mul", ["load", U, 0], ["load", E, 1]], reduce, dtype,
+        tensors=draw(graph, leaves, dtype, ties=True),
+    )  # fmt: skip
+
+
+ATTENTION: Dict[str, Tuple[List[Leaf], Program]] = {
+    "gat": (
+        [Leaf(U, (4, 1)), Leaf(V, (4, 1)), Leaf(U, (4, 8))],
+        ["mul", ["load", U, 2], ["softmax", ["leaky_relu", ["add", ["load", U, 0], ["load", V, 1]], 0.2]]],
+    ),
+    "gatv2": (
+        [Leaf(U, (2, 9)), Leaf(V, (2, 9)), Leaf(P, (2, 9))],
+        [
+            "mul",
+            ["load", U, 0],
+            [
+                "softmax",
+                [
+                    "total",
+                    ["mul", ["leaky_relu", ["add", ["load", U, 0], ["load", V, 1]], 0.2], ["param", 2]],
+                    [1],
+                    True,
+                ],
+            ],
+        ],
+    ),
+    "dot product": (
+        [Leaf(U, (3, 5)), Leaf(V, (3, 5))],
+        ["mul", ["load", U, 0], ["softmax", ["scale", ["dot", ["load", U, 0], ["load", V, 1]], 0.4]]],
+    ),
+    "cosine": (
+        [Leaf(U, (7,)), Leaf(V, (7,)), Leaf(P, ())],
+        ["mul", ["load", U, 0], ["softmax", ["mul", ["param", 2], ["dot", ["load", U, 0], ["load", V, 1]]]]],
+    ),
+    "with edges": (
+        [Leaf(U, (2, 3)), Leaf(E, (2, 1)), Leaf(V, (2, 1))],
+        [
+            "scale",
+            ["mul", ["softmax", ["add", ["load", E, 1], ["load", V, 2]]], ["add", ["load", U, 0], ["load", E, 1]]],
+            0.5,
+        ],
+    ),
+    "of vectors": (
+        [Leaf(U, (6,)), Leaf(V, (6,))],
+        ["mul", ["load", U, 0], ["softmax", ["sub", ["load", U, 0], ["load", V, 1]]]],
+    ),
+    "two sweeps": (
+        [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))],
+        ["tanh", ["mul", ["load", U, 2], ["softmax", ["add", ["load", U, 0], ["load", V, 1]]]]],
+    ),
+    "two softmaxes": (
+        [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))],
+        [
+            "mul",
+            ["mul", ["load", U, 2], ["softmax", ["load", U, 0]]],
+            ["softmax", ["add", ["load", V, 1], ["load", U, 0]]],
+        ],
+    ),
+    "of a softmax": (
+        [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 4))],
+        ["mul", ["load", U, 2], ["softmax", ["mul", ["load", V, 1], ["softmax", ["load", U, 0]]]]],
+    ),
+    "weights alone": ([Leaf(U, (2,)), Leaf(V, (2,))], ["softmax", ["mul", ["load", U, 0], ["load", V, 1]]]),
+}
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", None], ids=str)
+@pytest.mark.parametrize("form", ATTENTION)
+def test_attention(few: Workers, form: str, reduce: Optional[str]) -> None:
+    leaves, program = ATTENTION[form]
+    for n, kind in enumerate(KINDS):
+        graph = make(kind, few.world, seed=21)
+        compare(few, graph, leaves, program, reduce, "float64" if n % 2 else "float32", loose=10.0, twice=True)
+
+
+@pytest.mark.parametrize("needs", [(a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1)], ids=str)
+@pytest.mark.parametrize("form", ["gat", "gatv2", "two sweeps"])
+def test_only_some_gradients(few: Workers, form: str, needs: Tuple[int, ...]) -> None:
+    leaves, program = ATTENTION[form]
+    graph = make("empty_worker", few.world, seed=5)
+    compare(few, graph, leaves, program, "sum", needs=[bool(n) for n in needs], loose=10.0, strided=True)
