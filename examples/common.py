@@ -1,6 +1,6 @@
-"""What the example scripts share: arguments, node data, progress, accuracy over all workers, the report at the end.
+"""What the example scripts share: arguments, the start, node data, the training loop, the report at the end.
 
-None of it is needed to use SAR; the calls that are stand in the scripts themselves.
+None of it is needed to use SAR: `homogeneous_basic.py` shows the same calls in one piece.
 """
 
 from __future__ import annotations
@@ -9,59 +9,121 @@ import argparse
 import json
 import os
 import time
+from typing import Any, Callable, NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 import sar
 from sar.cli.resident import reset_peak, resident
 
+BACKENDS = ("sar", "gloo", "mpi", "ccl", "nccl")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MODES = ("SAR", "SA", "one_shot_aggregation")
 
-def arguments(description: str, **defaults) -> argparse.Namespace:
-    """The command line. Under ``sar launch`` rank, world size and master come from the environment."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "construct-mfgs": {"action": "store_true", "help": "compute in each layer only what the layers above need"},
+    "train-mode": {"default": "SAR", "choices": MODES, "help": "what is kept between forward and backward"},
+    "gnn-layer": {"default": "sage", "choices": ("gcn", "sage", "gat")},
+    "n-layers": {"type": int, "default": 3},
+    "layer-dim": {"type": int, "default": 256, "help": "width of hidden layers"},
+    "hidden-layer-dim": {"type": int, "default": 16, "help": "width of hidden layers"},
+    "features-dim": {"type": int, "default": 16, "help": "width of learned features, and of hidden layers"},
+}
+"""Arguments that some scripts take."""
+
+
+def environment(names: list[str], default: int) -> int:
+    """The first of these environment variables that is set. PMI_* come from mpirun, the others from launchers of torch
+    and from ``sar launch``."""
+    found = [os.environ[name] for name in names if os.environ.get(name)]
+    return int(found[0]) if found else default
+
+
+def parser(description: str | None, *options: str) -> argparse.ArgumentParser:
+    """The arguments of every script, and those of :data:`OPTIONS` that are named."""
     p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--partitioning-json-file", required=True, help="made by `sar partition` or by DGL")
-    p.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
-    p.add_argument("--world-size", type=int, default=int(os.environ.get("WORLD_SIZE", "1")))
+    p.add_argument("--rank", type=int, default=-1, help="default: PMI_RANK or RANK")
+    p.add_argument("--world-size", type=int, default=-1, help="default: PMI_SIZE or WORLD_SIZE")
     p.add_argument("--ip-file", help="a file on a shared file system, through which workers learn the master's address")
     p.add_argument("--master-port", type=int, default=int(os.environ.get("MASTER_PORT", "12345")))
-    p.add_argument("--backend", default="sar", choices=("sar", "gloo", "mpi", "ccl", "nccl"))
-    p.add_argument("--train-iters", type=int, default=200)
-    p.add_argument("--hidden-layer-dim", type=int, default=16)
+    p.add_argument("--backend", default="sar", choices=BACKENDS)
+    p.add_argument("--log-level", default="WARNING", choices=LEVELS)
+    p.add_argument("--cpu-run", action="store_true", help="stay on the CPU, which is where graphs live in any case")
+    p.add_argument("--max-collective-size", type=int, default=0, help="elements of one collective; 0: no limit")
+    p.add_argument("--train-iters", type=int, default=100)
     p.add_argument("--lr", type=float, default=0.01)
     p.add_argument("--weight-decay", type=float, default=0.0)
     p.add_argument("--dropout", type=float, default=0.0)
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--every", type=int, default=20, help="epochs between two progress lines")
     p.add_argument("--results", help="file for the losses, accuracies and costs, as JSON; written by rank 0")
+    for option in options:
+        p.add_argument(f"--{option}", **OPTIONS[option])
+    return p
+
+
+def arguments(description: str | None, *options: str, **defaults: Any) -> argparse.Namespace:
+    """The command line, with rank and world size filled in."""
+    p = parser(description, *options)
     p.set_defaults(**defaults)
-    return p.parse_args()
+    return complete(p.parse_args())
 
 
-def master_address(args: argparse.Namespace) -> str:
-    """Where rank 0 is: through the shared file where one is given, else as the launcher says."""
+def complete(args: argparse.Namespace) -> argparse.Namespace:
+    """Rank and world size from the environment where the command line lacks them."""
+    args.rank = args.rank if args.rank >= 0 else environment(["PMI_RANK", "RANK"], 0)
+    args.world_size = args.world_size if args.world_size > 0 else environment(["PMI_SIZE", "WORLD_SIZE"], 1)
+    return args
+
+
+def start(args: argparse.Namespace) -> None:
+    """Joins the other workers. Collective."""
+    sar.logging_setup(args.log_level, args.rank, args.world_size)
+    sar.Config.max_collective_size = args.max_collective_size
+    # through the shared file where one is given, else as the launcher says
+    address = os.environ.get("MASTER_ADDR", "127.0.0.1")
     if args.ip_file:
-        return sar.nfs_ip_init(args.rank, args.ip_file)
-    return os.environ.get("MASTER_ADDR", "127.0.0.1")
+        address = sar.nfs_ip_init(args.rank, args.ip_file)
+    sar.initialize_comms(args.rank, args.world_size, address, args.backend, master_port_number=args.master_port)
 
 
-def node_data(data) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-    """Of this worker's nodes: features float32 [n, f] whose rows add up to 1 (a row of zeros stays), classes int64 [n],
-    and the masks for training, validation and test, bool [n]."""
-    features = sar.suffix_key_lookup(data.node_features, "features").float()
-    features.div_(features.sum(1, keepdim=True).clamp_(min=1))
-    labels = sar.suffix_key_lookup(data.node_features, "labels")
-    masks = [sar.suffix_key_lookup(data.node_features, f"{name}_mask").bool() for name in ("train", "val", "test")]
-    return features, labels, masks
+class Nodes(NamedTuple):
+    """Of this worker's nodes: features float32 [n, f], classes int64 [n], masks for training, validation and test,
+    bool [n]; and over all workers: classes, and nodes to train on."""
+
+    features: torch.Tensor
+    labels: torch.Tensor
+    masks: list[torch.Tensor]
+    n_classes: int
+    n_train: float
 
 
-def number_of_classes(labels: torch.Tensor) -> int:
-    """One more than the largest class of any worker. Collective."""
+def node_data(data: sar.common_tuples.PartitionData, ntype: str = "") -> Nodes:
+    """Reads them from a partition; of one node type where there are several. Rows of features add up to 1 (a row of
+    zeros stays). Collective."""
+
+    def find(name: str) -> torch.Tensor:
+        return sar.suffix_key_lookup(data.node_features, f"{ntype}/{name}" if ntype else name)
+
+    features = find("features").float()
+    if bool((features >= 0).all()):
+        features = features / features.sum(1, keepdim=True).clamp_(min=1)
+    labels = find("labels").long()
+    masks = [find(f"{name}_mask").bool() for name in ("train", "val", "test")]
     largest = labels.max() if len(labels) else torch.tensor(-1)
     sar.comm.all_reduce(largest, torch.distributed.ReduceOp.MAX, move_to_comm_device=True)
-    return int(largest) + 1
+    return Nodes(features, labels, masks, int(largest) + 1, total(masks[0].sum()))
 
 
-def total(number: float) -> float:
+def load(args: argparse.Namespace) -> tuple[sar.GraphShardManager, Nodes]:
+    """This worker's share of the nodes, and a graph object that stands for the whole graph. Collective."""
+    data = sar.load_dgl_partition_data(args.partitioning_json_file, args.rank, torch.device("cpu"))
+    return sar.construct_full_graph(data), node_data(data)
+
+
+def total(number: float | torch.Tensor) -> float:
     """The sum over all workers. Collective."""
     added = torch.tensor(float(number), dtype=torch.float64)
     sar.comm.all_reduce(added, torch.distributed.ReduceOp.SUM, move_to_comm_device=True)
@@ -74,8 +136,42 @@ def accuracies(logits: torch.Tensor, labels: torch.Tensor, masks: list[torch.Ten
     return [total(right[mask].sum()) / max(1.0, total(mask.sum())) for mask in masks]
 
 
+def train(
+    args: argparse.Namespace,
+    model: torch.nn.Module,
+    nodes: Nodes,
+    forward: Callable[[], torch.Tensor],
+    progress: Progress,
+) -> torch.Tensor:
+    """Full-batch training; returns the logits of the last evaluation, [n, classes]. Collective.
+
+    :param forward: gives the logits of this worker's nodes
+    """
+    sar.sync_params(model)
+    # From here on a stream of random numbers per worker: no two draw the same dropout masks.
+    torch.manual_seed(args.seed * args.world_size + args.rank)
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
+    mask, logits = nodes.masks[0], torch.empty(0)
+    for _ in range(args.train_iters):
+        progress.epoch_begins()
+        model.train()
+        logits = forward()
+        # Normalized by the nodes of all workers: gradients add up to those of the mean, also where a mask is empty.
+        loss = F.cross_entropy(logits[mask], nodes.labels[mask], reduction="sum") / nodes.n_train
+        optimizer.zero_grad()
+        loss.backward()
+        sar.gather_grads(model)
+        optimizer.step()
+        if progress.epoch_ends(loss):
+            model.eval()
+            with torch.no_grad():
+                logits = forward()
+                progress.show(accuracies(logits, nodes.labels, nodes.masks))
+    return logits.detach()
+
+
 class Progress:
-    """Times epochs, prints a line now and then on rank 0, and gathers what the run cost."""
+    """Times epochs, prints a line now and then on rank 0, and gathers what the run cost. Made after :func:`start`."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -96,20 +192,17 @@ class Progress:
         self.losses.append(total(loss.item()))
         return len(self.losses) % self.args.every == 0 or len(self.losses) == self.args.train_iters
 
-    def show(self, accuracy: list[float]) -> None:
+    def show(self, accuracy: list[float], what: str = "") -> None:
         """The progress line. ``accuracy``: train, validation, test."""
         self.accuracy = accuracy
         if self.args.rank == 0:
-            train, val, test = (100 * a for a in accuracy)
-            print(
-                f"epoch {len(self.losses):4d}/{self.args.train_iters}  loss {self.losses[-1]:.4f}  "
-                f"accuracy: train {train:.1f} %, val {val:.1f} %, test {test:.1f} %  "
-                f"{1000 * self.seconds[-1]:.0f} ms an epoch",
-                flush=True,
-            )
+            train_, val, test = (100 * a for a in accuracy)
+            where = what or f"epoch {len(self.losses):4d}/{self.args.train_iters}  loss {self.losses[-1]:.4f}"
+            took = "" if what else f"  {1000 * self.seconds[-1]:.0f} ms an epoch"
+            print(f"{where}  accuracy: train {train_:.1f} %, val {val:.1f} %, test {test:.1f} %{took}", flush=True)
 
-    def finish(self) -> None:
-        """Writes the results. Collective."""
+    def finish(self, **more: Any) -> None:
+        """Writes the results, and whatever else is given. Collective."""
         sent = total(sum(link["sent_bytes"] for link in sar.stats()["links"]))
         memory = torch.tensor(resident()["peak"] - self.base)
         sar.comm.all_reduce(memory, torch.distributed.ReduceOp.MAX, move_to_comm_device=True)
@@ -117,10 +210,11 @@ class Progress:
             results = {
                 "workers": self.args.world_size,
                 "losses": self.losses,
-                "epoch_seconds": sorted(self.seconds)[len(self.seconds) // 2],
+                "epoch_seconds": sorted(self.seconds)[len(self.seconds) // 2] if self.seconds else 0.0,
                 "accuracy": dict(zip(("train", "val", "test"), self.accuracy)),
                 "memory_per_worker": memory.item(),
                 "sent_bytes": sent,
+                **more,
             }
             with open(self.args.results, "w", encoding="utf-8") as file:
                 json.dump(results, file)

@@ -1,7 +1,7 @@
 """A 3-layer GraphSAGE (mean) with batch normalization between layers on a dense friendship graph, over several workers.
 
-sar partition examples/data/cornell5.npz --parts 2 --out parts
-sar launch -n 2 examples/sage_cornell5.py --partitioning-json-file parts/cornell5.json
+sar partition examples/data/cornell5.npz --parts 2 --out parts/cornell5
+sar launch -n 2 examples/sage_cornell5.py --partitioning-json-file parts/cornell5/cornell5.json
 """
 
 import dgl
@@ -29,36 +29,13 @@ class SAGE(nn.Module):
 
 
 def main():
-    args = common.arguments(__doc__, train_iters=20, hidden_layer_dim=64, lr=0.003, every=5)
-    address = common.master_address(args)
-    sar.initialize_comms(args.rank, args.world_size, address, args.backend, master_port_number=args.master_port)
+    args = common.arguments(__doc__, "hidden-layer-dim", train_iters=20, hidden_layer_dim=64, lr=0.003, every=5)
+    common.start(args)
     progress = common.Progress(args)
-
-    data = sar.load_dgl_partition_data(args.partitioning_json_file, args.rank, torch.device("cpu"))
-    features, labels, masks = common.node_data(data)
-    graph = sar.construct_full_graph(data)
-    del data
-    n_classes, n_train = common.number_of_classes(labels), common.total(masks[0].sum())
-
+    graph, nodes = common.load(args)
     torch.manual_seed(args.seed)
-    model = SAGE(features.shape[1], args.hidden_layer_dim, n_classes, args.dropout)
-    sar.sync_params(model)
-    torch.manual_seed(args.seed * args.world_size + args.rank)
-    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
-
-    for _ in range(args.train_iters):
-        progress.epoch_begins()
-        model.train()
-        logits = model(graph, features)
-        loss = F.cross_entropy(logits[masks[0]], labels[masks[0]], reduction="sum") / n_train
-        optimizer.zero_grad()
-        loss.backward()
-        sar.gather_grads(model)
-        optimizer.step()
-        if progress.epoch_ends(loss):
-            model.eval()
-            with torch.no_grad():
-                progress.show(common.accuracies(model(graph, features), labels, masks))
+    model = SAGE(nodes.features.shape[1], args.hidden_layer_dim, nodes.n_classes, args.dropout)
+    common.train(args, model, nodes, lambda: model(graph, nodes.features), progress)
     progress.finish()
 
 

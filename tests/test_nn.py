@@ -156,7 +156,8 @@ def test_odd_graphs(pool: Pool, kind: str) -> None:
     pytest.importorskip("dgl")
     workers = Workers(pool, 4, "shm")
     for layer in ("gcn_both", "sage_pool", "gat", "gatv2", "appnp", "rgcn"):
-        if kind != "no_edges" or layer != "rgcn":  # DGL's typed layer cannot run without edges
+        # without any edge DGL's typed layer cannot run, and its maximum sends the gradient of every row to node 0
+        if kind != "no_edges" or layer not in ("rgcn", "sage_pool"):
             compare(workers, make(kind, 4, seed=32), layer, "float64")
 
 
