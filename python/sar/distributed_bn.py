@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
 
 from . import _abi, _session
+from .core.lazy import EdgeTensor
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
 
@@ -81,6 +82,8 @@ class DistributedBN1D(nn.Module):
         :raises ValueError: another shape, or no worker has a row
         :raises TypeError: another dtype
         """
+        if isinstance(inp, EdgeTensor):
+            inp = inp.materialize()  # an autograd.Function does not ask for torch's function overrides
         _check(inp, self.n_feats)
         if self.running_mean is not None and self.running_var is not None and not self.training:
             return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)

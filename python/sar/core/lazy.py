@@ -66,7 +66,13 @@ class EdgeTensor(Tensor):
 
     @property
     def expr(self) -> Expr:
-        """The value of each edge, not computed."""
+        """The value of each edge, not computed.
+
+        :raises RuntimeError: torch knows how to differentiate this tensor and the expression does not
+        """
+        with torch._C.DisableTorchFunctionSubclass():
+            if self.grad_fn is not None:
+                raise RuntimeError(PAST_OVERRIDES)
         return self._expr
 
     def materialize(self) -> Tensor:
@@ -74,13 +80,14 @@ class EdgeTensor(Tensor):
 
         Collective where the expression reads rows of source nodes.
         """
-        if self._expr.op == "load" and self._expr.side == "e" and self._expr.tensor is not None:
-            return self._expr.tensor
+        expr = self.expr
+        if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
+            return expr.tensor
         usable = self._value is not None and (
-            self._value.requires_grad or not torch.is_grad_enabled() or not needs_grad(self._expr)
+            self._value.requires_grad or not torch.is_grad_enabled() or not needs_grad(expr)
         )
         if not usable:
-            self._value = evaluate(self._relation, self._expr, None)
+            self._value = evaluate(self._relation, expr, None)
         assert self._value is not None
         return self._value
 
@@ -223,10 +230,13 @@ def _say(func: Any) -> None:
 
 
 def _stray(grad: Tensor) -> Tensor:
-    raise RuntimeError(
-        "a gradient arrived at an edge tensor through an operation that does not follow torch's function overrides "
-        "(often an autograd.Function): give that operation edge_tensor.materialize() instead"
-    )
+    raise RuntimeError(PAST_OVERRIDES)
+
+
+PAST_OVERRIDES = (
+    "an edge tensor went through an operation that does not follow torch's function overrides (often an "
+    "autograd.Function), where its gradient would be lost: give that operation edge_tensor.materialize() instead"
+)
 
 
 from . import lazy_ops as lazy_ops  # noqa: E402  fills LAZY and IN_PLACE
