@@ -58,8 +58,9 @@ class Counts(Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
-            if func is Tensor.__iter__:
-                return iter([_counts(own, all_) for own, all_ in zip(args[0].unbind(), args[0].whole.unbind())])
+            if func in _ITEMS and len(args) == 1:
+                items = [_counts(own, all_) for own, all_ in zip(args[0].unbind(), args[0].whole.unbind())]
+                return iter(items) if func is Tensor.__iter__ else tuple(items)
             if func is Tensor.__getitem__:
                 return _counts(args[0][args[1]], args[0].whole[args[1]])
             if func in _QUOTIENTS and len(args) == 2 and isinstance(args[1], Counts):
@@ -67,6 +68,7 @@ class Counts(Tensor):
             return func(*args, **kwargs)
 
 
+_ITEMS = frozenset([Tensor.__iter__, Tensor.unbind, torch.unbind])
 _QUOTIENTS = frozenset([torch.div, torch.true_divide, Tensor.div, Tensor.__truediv__, Tensor.true_divide])
 
 
@@ -128,7 +130,7 @@ def adapt_layers() -> None:
     if _state["adapted"]:
         return
     _state["adapted"] = True
-    if "dgl" in sys.modules:
+    if sys.modules.get("dgl") is not None:  # None: its import is forbidden
         _adapt()
     else:
         sys.meta_path.insert(0, _Watcher())
