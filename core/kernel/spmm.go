@@ -50,7 +50,7 @@ func spmm[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale,
 
 func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 	if r1 > r0 {
-		defer m.align(p, a.Ptr[r1]-a.Ptr[r0])()
+		defer m.align(p, &a, a.Ptr[r1]-a.Ptr[r0])()
 	}
 	rows, hubs := plan(&a, r0, r1, m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
@@ -94,7 +94,7 @@ func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, co
 
 func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64, colEnd int32, first bool) {
 	if first { // own rows; windows after it are few rows of many
-		defer m.align(p, windowSlots(&a, cursor, colEnd))()
+		defer m.align(p, &a, windowSlots(&a, cursor, colEnd))()
 	}
 	rows, hubs := plan(&a, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
