@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -52,15 +52,15 @@ class Counts(Tensor):
 
     whole: Tensor
 
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))  # torch's own does not ask for overrides
+
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
-            if func in _ITEMS and len(args) == 1:
-                items = [_counts(own, all_) for own, all_ in zip(args[0].unbind(), args[0].whole.unbind())]
-                return iter(items) if func is Tensor.__iter__ else tuple(items)
             if func is Tensor.__getitem__:
                 return _counts(args[0][args[1]], args[0].whole[args[1]])
             if func in _QUOTIENTS and len(args) == 2 and isinstance(args[1], Counts):
@@ -68,7 +68,6 @@ class Counts(Tensor):
             return func(*args, **kwargs)
 
 
-_ITEMS = frozenset([Tensor.__iter__, Tensor.unbind, torch.unbind])
 _QUOTIENTS = frozenset([torch.div, torch.true_divide, Tensor.div, Tensor.__truediv__, Tensor.true_divide])
 
 
