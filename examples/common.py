@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -142,15 +142,17 @@ def train(
     nodes: Nodes,
     forward: Callable[[], torch.Tensor],
     progress: Progress,
+    own: Iterable[torch.nn.Parameter] = (),
 ) -> torch.Tensor:
     """Full-batch training; returns the logits of the last evaluation, [n, classes]. Collective.
 
     :param forward: gives the logits of this worker's nodes
+    :param own: parameters that belong to this worker alone, such as learned features of its nodes
     """
     sar.sync_params(model)
     # From here on a stream of random numbers per worker: no two draw the same dropout masks.
     torch.manual_seed(args.seed * args.world_size + args.rank)
-    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
+    optimizer = torch.optim.Adam([*model.parameters(), *own], lr=args.lr, weight_decay=args.weight_decay)
     mask, logits = nodes.masks[0], torch.empty(0)
     for _ in range(args.train_iters):
         progress.epoch_begins()
