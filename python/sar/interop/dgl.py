@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import dgl
 import torch
@@ -52,7 +53,8 @@ def adapt() -> None:
         # modules that took the function by name
         if getattr(module, "__name__", "").startswith("dgl") and getattr(module, "reverse", None) is reverse:
             _replace(module, "reverse", _reverse)
-    _replace(dgl.backend, "narrow_row", _narrow_row)
+    for layer in _layers():
+        _wrap_forward(layer, _whole)
     layers = dgl.nn.pytorch
     for layer in ("GATConv", "GATv2Conv", "EdgeGATConv"):
         _wrap_forward(getattr(layers, layer), _with_rows)
@@ -71,17 +73,20 @@ def _replace(module: Any, name: str, function: Callable[..., Any]) -> None:
     setattr(module, name, replaced)
 
 
+def _layers() -> Iterator[Any]:
+    """The layers of dgl.nn that are called with a graph."""
+    for kind in vars(dgl.nn.pytorch).values():
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+            words = list(inspect.signature(kind.forward).parameters)
+            if words[1:2] and words[1] in ("graph", "g"):
+                yield kind
+
+
 def _wrap_forward(layer: Any, function: Callable[..., Any]) -> None:
     _replace(layer, "forward", function)
 
 
 # ---- functions that layers call ---------------------------------------------
-
-
-def _narrow_row(original: Any, x: Any, start: int, stop: int) -> Any:
-    """Layers take the destinations' rows as a slice of the sources'. In a full graph that is all of them, and the
-    gradient of a slice is a tensor of zeros as large as the features, with a copy into it."""
-    return x if start == 0 and stop == x.shape[0] else original(x, start, stop)
 
 
 def _edge_softmax(original: Any, gidx: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst") -> Any:
@@ -125,6 +130,18 @@ def _square(graph: GraphShardManager) -> bool:
 
 
 # ---- layers ------------------------------------------------------------------
+
+
+def _whole(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """A full graph is no block to DGL's own layers: they would take the destinations' rows as a slice of all rows, and
+    the gradient of a slice is a tensor of zeros as large as the features, with a copy into it."""
+    if not isinstance(graph, GraphShardManager) or not graph.src_is_tgt or not graph.is_block:
+        return original(layer, graph, *args, **kwargs)
+    graph.is_block = False
+    try:
+        return original(layer, graph, *args, **kwargs)
+    finally:
+        del graph.is_block
 
 
 def _with_rows(original: Any, layer: Any, graph: Any, feat: Any, *args: Any, **kwargs: Any) -> Any:
