@@ -266,7 +266,7 @@ def minibatch_partition(
     neighbours in common and its blocks are smaller. Collective.
 
     :param sampling_graph: a graph manager, or a DGL graph in which ``train_nodes`` are node ids
-    :param train_nodes: own seed nodes, none twice
+    :param train_nodes: own seed nodes; repeated ones count once
     :param batch_size: at most so many seeds in a batch on the worker that has most
     :param optimized_batches_cache: prefix of files (``prefix_rank_batches``) that are read if they hold batches of
         these seeds, and written otherwise
@@ -359,10 +359,10 @@ class DataLoader:
         self._seeds = own_numbers(self.graph, seed_nodes)
         self._fixed: Optional[List[Tensor]] = None
         if precompute_optimized_batches:
-            edges = partial(batches.local_edges, self.graph)
-            distinct = torch.unique(self._seeds)
-            self._fixed = batches.precomputed(distinct, self.batch_size, optimized_batches_cache, edges)
-            self._count = batches.Count(len(self._fixed), 0)
+            edges, first = partial(batches.local_edges, self.graph), self.graph.tgt_node_range[0]
+            made = batches.precomputed(self._seeds + first, self.batch_size, optimized_batches_cache, edges, first)
+            self._fixed = [batch - first for batch in made]
+            self._count = batches.Count(len(made), 0)
         else:
             self._count = batches.agree(len(self._seeds), self.batch_size, self.drop_last)
 

@@ -65,9 +65,10 @@ def precomputed(
 ) -> List[Tensor]:
     """The batches of :func:`sar.core.sampling.minibatch_partition`. Collective.
 
-    :param seeds: int64 ids, none twice
+    :param seeds: int64 ids; repeated ones count once
     :param edges: makes what :func:`few_edges_between` needs, in which a seed is the node ``seed - first``
     """
+    seeds = torch.unique(seeds)
     count = agree(len(seeds), batch_size, drop_last=False)
     path = cache_file(cache, count.batches) if cache else None
     found = load(path, seeds, count.batches) if path else None
