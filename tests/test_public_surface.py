@@ -1,0 +1,298 @@
+"""Every public name: that it is there, what it takes, and that it says so."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+import sar
+
+# module: name: its parameters as users give them ("" for no call; None where any will do)
+FUNCTIONS: dict[str, dict[str, str | None]] = {
+    "sar": {
+        "initialize_comms": "_rank, _world_size, master_ip_address, backend, _comm_device=None, "
+        "master_port_number=12345",
+        "nfs_ip_init": "_rank, ip_file",
+        "rank": "",
+        "world_size": "",
+        "comm_device": "",
+        "sync_params": "model",
+        "gather_grads": "model",
+        "load_dgl_partition_data": "partition_json_file, own_partition_idx, device=None",
+        "suffix_key_lookup": "feature_dict, key, expand_to_all=False, type_list=None",
+        "construct_full_graph": "partition_data",
+        "construct_mfgs": "partition_data, seed_nodes, n_layers, keep_seed_nodes=True",
+        "convert_dist_graph": "dist_graph",
+        "message_has_parameters": None,
+        "edge_softmax": "graph, logits, eids='__ALL__', norm_by='dst'",
+        "patch_dgl": "",
+        "patched_edge_softmax": "graph, logits, eids='__ALL__', norm_by='dst'",
+        "logging_setup": "log_level, _rank=-1, _world_size=-1, log_file=None",
+        "convert_batchnorm": None,
+        "DistributedBN1D": "n_feats, eps=1e-05, affine=True, distributed=None, *, track_running_stats=False, "
+        "momentum=0.1",
+        "DistNeighborSampler": "fanouts, prob=None, replace=False, copy_edata=True, input_node_features=None, "
+        "output_node_features=None, output_device=None",
+        "DataLoader": "full_graph_manager, seed_nodes, graph_sampler, batch_size=1, drop_last=False, shuffle=False, "
+        "precompute_optimized_batches=True, optimized_batches_cache=None, num_workers=0",
+        "RelGraphConv": "in_feat, out_feat, num_rels, regularizer=None, num_bases=None, bias=True, activation=None, "
+        "self_loop=True, dropout=0.0, layer_norm=False",
+        "memory_stats": "",
+        "stats": "",
+        "set_num_threads": "n",
+        "set_allocator": "policy",
+    },
+    "sar.comm": {
+        "all_reduce": "red_tensor, op='sum', move_to_comm_device=False",
+        "all_to_all": "recv_tensors, send_tensors, move_to_comm_device=False",
+        "all_to_all_rounds": "recv_tensors, send_tensors",
+        "exchange_tensors": "tensors, recv_sizes=None",
+        "exchange_single_tensor": "recv_idx, send_idx, recv_tensor, send_tensor",
+        "broadcast": "tensor, root=0",
+        "barrier": "",
+        "is_initialized": "",
+        "backend": "",
+        "master_ip": "",
+        "master_port": "",
+        "get_socket": "",
+        "get_socket_name": "",
+        "get_ip_address": "ip_file, timeout=None",
+        "dump_ip_address": "ip_file",
+        "nfs_ip_init": "_rank, ip_file",
+        "initialize_comms": None,
+        "rank": "",
+        "world_size": "",
+        "comm_device": "",
+        "sync_params": "model",
+        "gather_grads": "model",
+        "CommThread": "",
+        "shutdown": "",
+    },
+    "sar.core": {"message_has_parameters": None},
+    "sar.core.sampling": {"minibatch_partition": None, "NodeCollator": None, "DataLoader": None},
+    "sar.construct_shard_manager": {"construct_full_graph": None, "construct_mfgs": None, "convert_dist_graph": None},
+    "sar.data_loading": {
+        "create_partition_data": None,
+        "load_dgl_partition_data": None,
+        "load_dgl_partition_data_from_graph": None,
+        "suffix_key_lookup": None,
+    },
+    "sar.distributed_bn": {"DistributedBN1D": None, "mean_op": None, "var_op": None},
+    "sar.edge_softmax": {"edge_softmax": None},
+    "sar.patch_dgl": {"patch_dgl": "", "patched_edge_softmax": None, "RelGraphConv": None},
+    "sar.logging_setup": {"logging_setup": None},
+}
+
+CLASSES = {
+    "sar": ["GraphShardManager", "HeteroGraphShardManager", "DistributedBlock", "Config"],
+    "sar.core": [
+        "GraphShardManager",
+        "HeteroGraphShardManager",
+        "DistributedBlock",
+        "DistNeighborSampler",
+        "DataLoader",
+    ],
+    "sar.config": ["Config"],
+    "sar.distributed_bn": ["MeanOp", "VarOp"],
+}
+
+FIELDS = {
+    "ShardEdgesAndFeatures": "edges edge_features",
+    "GraphShardManagerData": "all_shard_edges src_node_ranges tgt_node_range tgt_seed_nodes local_src_seed_nodes",
+    "PartitionData": "all_shard_edges node_ranges node_features node_type_names edge_type_names partition_book",
+    "AggregationData": "graph_shard_manager message_func reduce_func etype all_input_names n_params grad_enabled "
+    "remote_data",
+    "ShardInfo": "shard_idx src_node_range tgt_node_range edge_range",
+    "SocketInfo": "name ip_addr",
+}
+
+MANAGER = """
+    __getitem__ srcdata dstdata ndata edata srcnodes dstnodes nodes local_scope update_all apply_edges multi_update_all
+    in_degrees out_degrees ntypes srctypes dsttypes etypes canonical_etypes ntypes_global etypes_global
+    canonical_etypes_global num_nodes num_edges number_of_nodes number_of_edges num_src_nodes num_dst_nodes
+    number_of_src_nodes number_of_dst_nodes num_nodes_global num_edges_global num_src_nodes_global num_dst_nodes_global
+    number_of_nodes_global number_of_edges_global number_of_src_nodes_global number_of_dst_nodes_global
+    is_block is_homogeneous device to idtype to_canonical_etype get_etype_id get_ntype_id local_var batch_num_nodes
+    edges input_nodes seeds _partition_book partition_book node_ranges tgt_node_range graph_shards
+    graph_shard_managers indices_required_from_me get_full_partition_graph sampling_graph
+"""
+
+EVERY = [(module, name) for module, names in FUNCTIONS.items() for name in names]
+
+
+def get(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize(("module", "name"), EVERY, ids=lambda v: v)
+def test_function(module: str, name: str) -> None:
+    function = get(module, name)
+    assert callable(function), f"{module}.{name} is {function!r}"
+    wanted = FUNCTIONS[module][name]
+    if wanted is not None:
+        found = str(inspect.signature(function).replace(return_annotation=inspect.Signature.empty))
+        bare = ", ".join(p if "*" in p else _bare(parameter) for p, parameter in _parameters(function))
+        assert bare == wanted or bare.startswith(f"{wanted}, "), found  # more may follow
+
+
+def _parameters(function: Any) -> list[tuple[str, Any]]:
+    result: list[tuple[str, Any]] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(p == "*" for p, _ in result):
+            result.append(("*", parameter))
+        result.append((parameter.name, parameter))
+    return result
+
+
+def _bare(parameter: inspect.Parameter) -> str:
+    if parameter.default is parameter.empty:
+        return parameter.name
+    return f"{parameter.name}={parameter.default!r}"
+
+
+@pytest.mark.parametrize(("module", "name"), EVERY, ids=lambda v: v)
+def test_docstring(module: str, name: str) -> None:
+    """What a function takes is named in its docstring, and what it raises where it takes anything."""
+    function = get(module, name)
+    if module == "sar.distributed_bn" and name.endswith("_op"):
+        function = function.__self__  # what apply belongs to
+    text = inspect.getdoc(function) or ""
+    if inspect.isclass(function):
+        text += "\n" + "\n".join(inspect.getdoc(m) or "" for _, m in inspect.getmembers(function, inspect.isroutine))
+    assert text, f"{module}.{name} says nothing"
+    wanted = [p for p, _ in _parameters(function) if p != "*" and p not in ("args", "kwargs")]
+    if FUNCTIONS[module][name]:
+        missing = [p for p in wanted if p not in text]
+        assert not missing, f"{module}.{name} does not explain {missing}"
+
+
+@pytest.mark.parametrize("module", CLASSES)
+def test_class(module: str) -> None:
+    for name in CLASSES[module]:
+        found = get(module, name)
+        assert inspect.isclass(found) and inspect.getdoc(found), f"{module}.{name}"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_record(name: str) -> None:
+    record = get("sar.common_tuples", name)
+    assert list(record._fields) == FIELDS[name].split()
+    assert inspect.getdoc(record)
+    made = record(*range(len(record._fields)))
+    assert [getattr(made, field) for field in record._fields][-1] == len(record._fields) - 1
+
+
+def test_tensor_places() -> None:
+    assert [place.name for place in sar.common_tuples.TensorPlace] == ["SRC", "DST", "EDGE", "PARAM"]
+
+
+@pytest.mark.parametrize("kind", ["GraphShardManager", "HeteroGraphShardManager"])
+def test_manager(kind: str) -> None:
+    manager = getattr(sar, kind)
+    for name in MANAGER.split():
+        member = inspect.getattr_static(manager, name, None)
+        assert member is not None, f"{kind}.{name} is missing"
+        assert name.startswith("_") or name == "is_block" or inspect.getdoc(getattr(manager, name)), f"{kind}.{name}"
+    parameters = {
+        "update_all": ["message_func", "reduce_func", "apply_node_func", "etype"],
+        "apply_edges": ["func", "edges", "etype"],
+        "multi_update_all": ["etype_dict", "cross_reducer", "apply_node_func"],
+        "get_full_partition_graph": ["delete_shard_data"],
+    }
+    for name, wanted in parameters.items():
+        assert list(inspect.signature(getattr(manager, name)).parameters)[1:] == wanted, name
+
+
+def test_names_of_modules_are_the_functions() -> None:
+    """sar.edge_softmax and the like are functions, and modules of the same name can be imported from, in any order."""
+    orders = [
+        "import sar",
+        "import sar.edge_softmax, sar.patch_dgl, sar.logging_setup",
+        "from sar.logging_setup import logging_setup, logger",
+        "from sar.patch_dgl import patch_dgl, patched_edge_softmax, RelGraphConv",
+        "from sar.edge_softmax import edge_softmax",
+        "import sar.core; import sar.core.sampling; import sar.nn; import sar.function",
+        "import importlib; importlib.import_module('sar.edge_softmax').edge_softmax",
+        "import sar; sar.patch_dgl(); sar.patch_dgl()",
+    ]
+    check = """
+import types, sar
+for name in ("edge_softmax", "patch_dgl", "logging_setup"):
+    assert isinstance(getattr(sar, name), types.FunctionType), name
+import sys
+for name in ("edge_softmax", "patch_dgl", "logging_setup"):
+    assert isinstance(sys.modules["sar." + name], types.ModuleType)
+    assert getattr(sys.modules["sar." + name], name) is getattr(sar, name)
+"""
+    for code in (*orders, "\n".join(orders), "\n".join(reversed(orders))):
+        done = subprocess.run([sys.executable, "-c", code + check], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{code}\n{done.stderr}"
+
+
+def test_all_lists_what_is_there() -> None:
+    for module in (sar, sar.comm, sar.common_tuples, sar.function, sar.nn, sar.core, sar.distributed_bn):
+        missing = [name for name in module.__all__ if not hasattr(module, name)]
+        assert not missing, f"{module.__name__}.__all__ names {missing}"
+        assert len(set(module.__all__)) == len(module.__all__)
+    wanted = [n for n in (*FUNCTIONS["sar"], *CLASSES["sar"]) if n not in sar.__all__]
+    assert not wanted, f"sar.__all__ lacks {wanted}"
+
+
+def test_functions_are_those_of_dgl() -> None:
+    """Names and fields of built-in messages and reducers."""
+    fn = pytest.importorskip("dgl").function
+    messages = [name for name in dir(fn) if re.fullmatch(r"copy_[ue]|[uve]_[a-z]+_[uve]", name)]
+    assert len(messages) == 32
+    for name in messages:
+        given = ("a", "out") if name.startswith("copy_") else ("a", "b", "out")
+        ours, theirs = getattr(sar.function, name)(*given), getattr(fn, name)(*given)
+        assert ours.name == theirs.name == name
+        for field, value in vars(theirs).items():
+            assert getattr(ours, field) == value, f"{name}.{field}"
+        assert inspect.getdoc(getattr(sar.function, name))
+    for name in ("sum", "mean", "max", "min"):
+        ours, theirs = getattr(sar.function, name)("m", "out"), getattr(fn, name)("m", "out")
+        assert (ours.name, ours.msg_field, ours.out_field) == (theirs.name, theirs.msg_field, theirs.out_field)
+    assert set(sar.function.__all__) >= {*messages, "sum", "mean", "max", "min"}
+
+
+def test_a_thread_for_tasks() -> None:
+    import queue
+
+    thread = sar.comm.CommThread()
+    with pytest.raises(queue.Empty):
+        thread.get_result(block=False)
+    thread.submit_task("one", lambda: torch.ones(3))
+    thread.submit_task("nothing", lambda: None)
+    thread.submit_task("fails", lambda: torch.ones(3) @ torch.ones(4))
+    thread.submit_task("two", lambda: 2)
+    assert thread.get_result().tolist() == [1, 1, 1]
+    with pytest.raises(RuntimeError, match="size"):
+        thread.get_result()
+    assert thread.get_result() == 2
+    assert isinstance(sar.comm.comm_thread, sar.comm.CommThread)
+
+
+def test_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    import logging
+
+    try:
+        sar.logging_setup("INFO", 1, 4, str(tmp_path / "log"))
+        sar.logger.info("to a file")
+        sar.logging_setup(logging.WARNING, _rank=2, _world_size=4)
+        sar.logger.info("to nobody")
+        sar.logger.warning("to the terminal")
+        assert "1/4 INFO sar: to a file" in (tmp_path / "log").read_text()
+        shown = capsys.readouterr().err
+        assert "2/4 WARNING sar: to the terminal" in shown and "nobody" not in shown
+        with pytest.raises(ValueError, match="log level 'LOUD' is unknown"):
+            sar.logging_setup("LOUD")
+    finally:
+        sar.logging_setup(logging.WARNING)
