@@ -148,7 +148,7 @@ func (s *Sweep[T]) addings(k sink, uses []int) []adding {
 	var walk func(reg int)
 	walk = func(reg int) {
 		n := c.nodes[reg]
-		if n.op == opAdd && uses[reg] == 1 && (k.kind == sinkRow || k.kind == sinkColumn) &&
+		if n.op == opAdd && uses[reg] == 1 && k.slot != targetOut && (k.kind == sinkRow || k.kind == sinkColumn) &&
 			c.nodes[n.a].shape.equal(n.shape) && c.nodes[n.b].shape.equal(n.shape) {
 			walk(n.a)
 			walk(n.b)

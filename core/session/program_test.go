@@ -1,0 +1,297 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"sar/core/kernel"
+)
+
+// programRun is what one set-up made of a program, of all ranks together.
+type programRun[T kernel.Float] struct {
+	out   []T
+	grads [][]T
+}
+
+func rowsOf(g *whole, side string) int {
+	return map[string]int{"u": g.n, "v": g.n, "e": len(g.src), "p": 1}[side]
+}
+
+// programCase is a program on a graph.
+type programCase struct {
+	g       *whole
+	p       *programText
+	tensors [][]float64
+	gradOut []float64
+}
+
+func drawCase(rng *rand.Rand, g *whole) *programCase {
+	p := randomProgram(rng)
+	c := &programCase{g: g, p: p, gradOut: random[float64](rng, max(g.n, len(g.src))*width(p.shapes[p.Result]))}
+	for _, o := range p.Operands {
+		c.tensors = append(c.tensors, random[float64](rng, rowsOf(g, o.Side)*width(o.Shape)))
+	}
+	return c
+}
+
+func (c *programCase) String() string {
+	text, _ := json.Marshal(c.p)
+	return string(text)
+}
+
+// runPrograms runs programs one after the other on P workers.
+func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programCase) []programRun[T] {
+	t.Helper()
+	all := make([]programRun[T], len(cases))
+	for n, c := range cases {
+		rows := c.g.n
+		if c.p.Reduce == "none" {
+			rows = len(c.g.src)
+		}
+		all[n].out = make([]T, rows*width(c.p.shapes[c.p.Result]))
+		for _, o := range c.p.Operands {
+			all[n].grads = append(all[n].grads, make([]T, rowsOf(c.g, o.Side)*width(o.Shape)))
+		}
+	}
+	var mu sync.Mutex
+	workers(t, parts, cfg, func(s *Session) error {
+		graphs := map[*whole]*Graph{}
+		for n, c := range cases {
+			src, dst, at := c.g.of(s.Rank())
+			if graphs[c.g] == nil {
+				dg, err := s.GraphFromEdges(c.g.starts, src, dst)
+				if err != nil {
+					return err
+				}
+				defer dg.Free()
+				graphs[c.g] = dg
+			}
+			if err := runCaseOf(s, graphs[c.g], at, c, &all[n], &mu); err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// runCaseOf runs a program forward and backward on one worker, whose edges are at.
+func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *programRun[T], mu *sync.Mutex) error {
+	p, w := c.p, width(c.p.shapes[c.p.Result])
+	program, err := NewProgram(c.String())
+	if err != nil {
+		return err
+	}
+	mine := func(side string) []int { // own rows
+		switch side {
+		case "e":
+			return at
+		case "p":
+			return []int{0}
+		}
+		var out []int
+		for i := c.g.starts[s.Rank()]; i < c.g.starts[s.Rank()+1]; i++ {
+			out = append(out, int(i))
+		}
+		return out
+	}
+	pick := func(x []float64, rows []int, width int) Rows[T] {
+		out := Rows[T]{make([]T, len(rows)*width), len(rows), width}
+		for n, row := range rows {
+			for k := range width {
+				out.Data[n*width+k] = T(x[row*width+k])
+			}
+		}
+		return out
+	}
+	call := ProgramCall[T]{Seeds: make([]uint64, program.Seeds)}
+	var grads []*Rows[T]
+	for i, o := range p.Operands {
+		x := pick(c.tensors[i], mine(o.Side), width(o.Shape))
+		call.Operands = append(call.Operands, x)
+		grads = append(grads, &Rows[T]{make([]T, len(x.Data)), x.N, x.Width})
+	}
+	n := len(mine("v"))
+	for _, width := range program.Softmaxes() {
+		for range 2 {
+			call.State = append(call.State, Rows[T]{make([]T, n*width), n, width})
+		}
+	}
+	own := mine("v")
+	if p.Reduce == "none" {
+		own = at
+	}
+	call.Out = Rows[T]{make([]T, len(own)*w), len(own), w}
+	if program.winner() {
+		call.Winner = make([]int32, len(own)*w)
+	}
+	need := uint32(1<<len(p.Operands) - 1)
+	asked := need
+	if s.Rank() != s.World()-1 {
+		asked = 0 // only the last rank asks
+	}
+	agreed, _, err := ProgramForward(dg, program, call, asked)
+	if err != nil {
+		return err
+	}
+	if program.Info().Collective && agreed != need {
+		return fmt.Errorf("agreed on %b, want %b", agreed, need)
+	}
+	if err := ProgramBackward(dg, program, call, need, pick(c.gradOut, own, w), grads); err != nil {
+		return err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for n, row := range own {
+		copy(all.out[row*w:], call.Out.Data[n*w:(n+1)*w])
+	}
+	for i, o := range p.Operands {
+		width := width(o.Shape)
+		for n, row := range mine(o.Side) {
+			for k := range width {
+				if v := grads[i].Data[n*width+k]; o.Side == "p" {
+					all.grads[i][k] += v
+				} else {
+					all.grads[i][row*width+k] = v
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkCase compares with the oracle: values, and gradients along random directions
+// with central differences.
+func checkCase(rng *rand.Rand, c *programCase, got programRun[float64]) error {
+	if err := closeTo("out", got.out, c.p.run(c.g, c.tensors), 1e-10); err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	loss := func(x [][]float64) (s float64) {
+		for i, v := range c.p.run(c.g, x) {
+			s += v * c.gradOut[i]
+		}
+		return s
+	}
+	const step = 1e-6
+	for i := range c.tensors {
+		direction := random[float64](rng, len(c.tensors[i]))
+		moved := func(by float64) [][]float64 {
+			x := slices.Clone(c.tensors)
+			x[i] = slices.Clone(x[i])
+			for k := range x[i] {
+				x[i][k] += by * direction[k]
+			}
+			return x
+		}
+		var slope, size float64
+		for k, d := range direction {
+			slope += d * got.grads[i][k]
+			size += math.Abs(d * got.grads[i][k])
+		}
+		want := (loss(moved(step)) - loss(moved(-step))) / (2 * step)
+		if math.Abs(slope-want) > 1e-5*(1+size) || math.IsNaN(slope) {
+			return fmt.Errorf("%s: slope along a direction of operand %d is %v, by differences %v", c, i, slope, want)
+		}
+	}
+	return nil
+}
+
+func TestProgramsAgainstOracle(t *testing.T) {
+	for _, parts := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprintf("P=%d", parts), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(parts), 11))
+			graphs := []whole{randomGraph(rng, 40, 250, parts), randomGraph(rng, 1, 3, parts), randomGraph(rng, 40, 0, parts)}
+			var cases []*programCase
+			for n := range 60 {
+				cases = append(cases, drawCase(rng, &graphs[[]int{0, 0, 0, 0, 1, 2}[n%6]]))
+			}
+			transport := []string{"shm", "tcp"}[parts%2]
+			for n, got := range runPrograms[float64](t, parts, Config{Transport: transport, Window: 1 << 20}, cases) {
+				if err := checkCase(rng, cases[n], got); err != nil && !t.Failed() {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// Threads and windows change no bit, but for what the package says; SIMD paths agree closely.
+func TestProgramsRepeat(t *testing.T) {
+	const parts, wide, narrow = 3, 1 << 24, 1 << 18
+	rng := rand.New(rand.NewPCG(12, 12))
+	g := randomGraph(rng, 500, 6000, parts)
+	var cases []*programCase
+	for range 16 {
+		cases = append(cases, drawCase(rng, &g))
+	}
+	was := kernel.SIMD()
+	defer func() {
+		pool.SetThreads(1)
+		_, _ = kernel.ChooseSIMD(was)
+	}()
+	runs := func(window int64, threads int) []programRun[float32] {
+		pool.SetThreads(threads)
+		return runPrograms[float32](t, parts, Config{Window: window}, cases)
+	}
+	reference, small := runs(wide, 1), runs(narrow, 1)
+	for n, threads := range map[int][]programRun[float32]{wide: runs(wide, 3), narrow: runs(narrow, 3)} {
+		want := map[int][]programRun[float32]{wide: reference, narrow: small}[n]
+		for i, c := range cases {
+			sameBits(t, c.String()+": threads change the result", threads[i].out, want[i].out)
+			for k := range c.p.Operands {
+				sameBits(t, fmt.Sprintf("%s: threads change gradient %d", c, k), threads[i].grads[k], want[i].grads[k])
+			}
+		}
+	}
+	for i, c := range cases {
+		sameBits(t, c.String()+": the window changes the result", small[i].out, reference[i].out)
+	}
+	for _, simd := range []string{"scalar", "avx2", "avx512"} {
+		if _, err := kernel.ChooseSIMD(simd); err != nil {
+			continue
+		}
+		for i, got := range runs(wide, 1) {
+			c := cases[i]
+			near(t, c.String()+", "+simd+": out", got.out, reference[i].out, 2e-5)
+			for k := range got.grads {
+				if !c.p.extreme() {
+					near(t, fmt.Sprintf("%s, %s: gradient %d", c, simd, k), got.grads[k], reference[i].grads[k], 2e-4)
+				}
+			}
+		}
+	}
+}
+
+// near compares to a tolerance relative to 1 or the largest element: what cancels out
+// has the rounding of what it was made of.
+func near(t *testing.T, what string, a, b []float32, tol float64) {
+	t.Helper()
+	largest := 1.0
+	for _, v := range b {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	for i := range a {
+		if d := math.Abs(float64(a[i]) - float64(b[i])); !(d <= tol*largest) {
+			t.Errorf("%s: element %d is %v and %v", what, i, a[i], b[i])
+			return
+		}
+	}
+}
+
+// extreme tells whether one edge decides: then rounding may decide between edges.
+func (p *programText) extreme() bool { return p.Reduce == "max" || p.Reduce == "min" }
+
+func sameBits(t *testing.T, what string, a, b []float32) {
+	t.Helper()
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			t.Errorf("%s: element %d is %v and %v", what, i, a[i], b[i])
+			return
+		}
+	}
+}
