@@ -1,5 +1,6 @@
-"""GraphSAGE (mean) trained on sampled neighbourhoods, over several workers: each draws batches of its own nodes, fetches
-the features that their blocks read, and after every batch gradients are added up. Accuracy is that of the full graph.
+"""GraphSAGE (mean) trained on sampled neighbourhoods, over several workers: each draws batches of its own nodes and
+fetches the features that their blocks read; after every batch gradients are added up. Accuracy is that of the full
+graph.
 
 sar partition examples/data/cornell5.npz --parts 2 --out parts
 sar launch -n 2 examples/sampling_cornell5.py --partitioning-json-file parts/cornell5.json
