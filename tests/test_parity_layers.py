@@ -18,6 +18,8 @@ IN = 7
 SQUARE = {"in_feats": IN, "out_feats": 5}
 NORMS = ("none", "both", "left", "right")
 ZERO = {"allow_zero_in_degree": True}
+LOOSE = {"float32": 1.0, "float64": 10.0}
+"""Single precision holds what a single sum does; in double precision the workers' partial sums may show."""
 
 # name: (layer, its arguments, shape of the edge weights after the first dimension, or None)
 LAYERS: dict[str, tuple[str, dict[str, Any], tuple[int, ...] | None]] = {
@@ -89,15 +91,15 @@ def test_layer(workers: Workers, kind: str, layer: str, dtype: str) -> None:
     results = workers.run("layer", per_rank, name=name, options=options, state=expected["state"], dtype=dtype)
     for rank, result in enumerate(results):
         rows, edges = graph.rows(rank), graph.edges(rank)
-        close(result["out"], expected["out"][rows], f"output of rank {rank}", 10)
-        close(result["x"], expected["x"][rows], f"gradient of the input, rank {rank}", 10)
+        close(result["out"], expected["out"][rows], f"output of rank {rank}", LOOSE[dtype])
+        close(result["x"], expected["x"][rows], f"gradient of the input, rank {rank}", LOOSE[dtype])
         if e is not None:
-            close(result["e"], expected["e"][edges], f"gradient of the edge weights, rank {rank}", 10)
+            close(result["e"], expected["e"][edges], f"gradient of the edge weights, rank {rank}", LOOSE[dtype])
         for key, value in expected["parameters"].items():
             if value is None:
                 assert result["parameters"][key] is None
             else:
-                close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", 10)
+                close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", LOOSE[dtype])
 
 
 @pytest.mark.parametrize("kind", ["one_node", "no_edges", "hub", "no_edges_between"])
@@ -114,5 +116,5 @@ def test_odd_graphs(workers: Workers, kind: str) -> None:
         ]
         results = workers.run("layer", per_rank, name=name, options=options, state=expected["state"], dtype="float64")
         for rank, result in enumerate(results):
-            close(result["out"], expected["out"][graph.rows(rank)], f"{layer}, output of rank {rank}", 10)
-            close(result["x"], expected["x"][graph.rows(rank)], f"{layer}, gradient of rank {rank}", 10)
+            close(result["out"], expected["out"][graph.rows(rank)], f"{layer}, output of rank {rank}", LOOSE["float64"])
+            close(result["x"], expected["x"][graph.rows(rank)], f"{layer}, gradient of rank {rank}", LOOSE["float64"])

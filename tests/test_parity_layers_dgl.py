@@ -126,3 +126,38 @@ def test_layer(few: Workers, name: str, kind: str) -> None:
                 assert result["parameters"][key] is None, f"{key} has no gradient in DGL"
             else:
                 close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", 10)
+
+
+def error(value: np.ndarray, truth: np.ndarray) -> float:
+    """The largest deviation, relative to the largest entry or 1."""
+    return float(np.abs(value - truth).max() / max(np.abs(truth).max(), 1.0)) if truth.size else 0.0
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_single_precision(few: Workers, name: str) -> None:
+    """Single precision is within 1e-5 of DGL in double precision, relative to the largest entry or 1."""
+    graph = looped("random", few.world, seed=32)
+    inputs = draw(graph, name, "float32")
+    single = oracle(graph, name, inputs, "float32")
+    double = oracle(graph, name, inputs, "float64", like=single)
+    results = spread(few, graph, name, "float32", inputs, single)
+    where = {"n": [graph.rows(r) for r in range(graph.world)], "e": [graph.edges(r) for r in range(graph.world)]}
+
+    def whole(parts: list[np.ndarray], of: str) -> np.ndarray:
+        made = np.zeros((graph.num_nodes if of == "n" else len(graph.src), *parts[0].shape[1:]))
+        for rows, part in zip(where[of], parts):
+            made[rows] = part
+        return made
+
+    found = {}
+    for i, of in enumerate(SPECS[name].outputs):
+        found[f"output {i}"] = whole([r["out"][i] for r in results], of), single["out"][i], double["out"][i]
+    for i, value in enumerate(single["inputs"]):
+        if value is not None:
+            parts = [r["inputs"][i] for r in results]
+            found[f"gradient of input {i}"] = whole(parts, side(name, i)), value, double["inputs"][i]
+    for key, value in single["parameters"].items():
+        if value is not None:
+            found[f"gradient of {key}"] = results[0]["parameters"][key], value, double["parameters"][key]
+    for what, (ours, dgls, truth) in found.items():
+        assert error(ours, truth) <= 1e-5, f"{what}: {error(ours, truth):.1e}; DGL in single {error(dgls, truth):.1e}"
