@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling fuzz clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ test-matrix: ## the Python tests with torch 2.2 and DGL 2.1, in .venv-dgl2
 	$(MAKE) wheel
 	.venv-dgl2/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar-*.whl
 	.venv-dgl2/bin/python -m pytest
+
+test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
+	$(PY) -m pytest $(wildcard tests/test_examples*.py)
 
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
 	@unformatted=$$(gofmt -l core capi pybind); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }

@@ -17,7 +17,12 @@ def as_pair(graph: Any, feat: Features) -> Tuple[Tensor, Tensor]:
     """Features of sources ``[num_src, ...]`` and of destinations ``[num_dst, ...]``."""
     if isinstance(feat, tuple):
         return feat
-    return feat, feat[: graph.num_dst_nodes()]
+    return feat, first_rows(feat, graph.num_dst_nodes())
+
+
+def first_rows(x: Tensor, n: int) -> Tensor:
+    """The first n rows. All of them are the tensor itself: the gradient of a slice is a tensor of zeros and a copy."""
+    return x if x.shape[0] == n else x[:n]
 
 
 def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
@@ -26,13 +31,13 @@ def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
 
 
 def refuse_zero_in_degree(graph: Any, layer: torch.nn.Module) -> None:
-    """Raises ValueError where a node has no in-edge: its output would say nothing about it."""
-    lonely = int((graph.in_degrees() == 0).sum())
-    if lonely:
+    """Raises ValueError where a node of any worker has no in-edge: its output would say nothing about it."""
+    lonely = graph.in_degrees() == 0
+    if lonely.any():  # answered for all workers' nodes, so all raise
         raise ValueError(
-            f"{type(layer).__name__}: {lonely} of this worker's nodes have no in-edge, so nothing arrives at them. "
-            "Give every node an edge to itself (`sar partition --self-loops`, dgl.add_self_loop), or make the layer "
-            "with allow_zero_in_degree=True"
+            f"{type(layer).__name__}: some nodes have no in-edge ({int(lonely.sum())} of this worker's), so nothing "
+            "arrives at them. Give every node an edge to itself (`sar partition --self-loops`, dgl.add_self_loop), or "
+            "make the layer with allow_zero_in_degree=True"
         )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..core.lazy_ops import agreed_seed
 from ..ops import expression as ex
-from ._propagate import Features, edge_factor, refuse_zero_in_degree, sizes
+from ._propagate import Features, edge_factor, first_rows, refuse_zero_in_degree, sizes
 
 Activation = Callable[[Tensor], Tensor]
 Result = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -168,7 +168,7 @@ class GATConv(_Attention):
             n = graph.num_dst_nodes()
             x = self.feat_drop(feat)
             ft = self._heads(self.fc(x))
-            own, ft_own = x[:n], ft[:n]
+            own, ft_own = first_rows(x, n), first_rows(ft, n)
         left = ex.load("u", (ft * self.attn_l).sum(-1, keepdim=True))
         right = ex.load("v", (ft_own * self.attn_r).sum(-1, keepdim=True))
         logits = ex.unary("leaky_relu", ex.binary("add", left, right), self.negative_slope)
@@ -251,8 +251,8 @@ class GATv2Conv(_Attention):
         else:
             n = graph.num_dst_nodes()
             x = self.feat_drop(feat)
-            ft, own = self._heads(self.fc_src(x)), x[:n]
-            ft_own = ft[:n] if self.share_weights else self._heads(self.fc_dst(own))
+            ft, own = self._heads(self.fc_src(x)), first_rows(x, n)
+            ft_own = first_rows(ft, n) if self.share_weights else self._heads(self.fc_dst(own))
         values = ex.load("u", ft)
         hidden = ex.unary("leaky_relu", ex.binary("add", values, ex.load("v", ft_own)), self.negative_slope)
         logits = ex.total(ex.binary("mul", hidden, ex.param(self.attn[0])), -1, keepdim=True)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .._book import CanonicalEtype
+from ._propagate import first_rows
 
 TypedFeatures = Mapping[str, Tensor]
 AGGREGATES = ("sum", "max", "min", "mean", "stack")
@@ -61,7 +62,7 @@ class HeteroGraphConv(nn.Module):
             sources, targets = inputs
         else:
             sources = inputs
-            targets = {t: x[: graph.num_dst_nodes(t)] for t, x in inputs.items() if t in graph.dsttypes}
+            targets = {t: first_rows(x, graph.num_dst_nodes(t)) for t, x in inputs.items() if t in graph.dsttypes}
         results: Dict[str, List[Tensor]] = {t: [] for t in graph.dsttypes}
         for triple in graph.canonical_etypes:
             source, relation, target = triple

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import function as fn
+from ._propagate import first_rows
 
 REGULARIZERS = (None, "basis", "bdd")
 
@@ -195,7 +196,7 @@ class RelGraphConv(nn.Module):
         if self.h_bias is not None:
             out = out + self.h_bias
         if self.loop_weight is not None:
-            out = out + feat[: graph.num_dst_nodes()] @ self.loop_weight
+            out = out + first_rows(feat, graph.num_dst_nodes()) @ self.loop_weight
         if self.activation is not None:
             out = self.activation(out)
         dropped: Tensor = self.dropout(out)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import function as fn
-from ._propagate import Features, as_pair, propagate, sizes
+from ._propagate import Features, as_pair, first_rows, propagate, sizes
 
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
@@ -106,7 +106,7 @@ class SAGEConv(nn.Module):
             if narrow_first:
                 shared = x.data_ptr() == own.data_ptr()  # own rows are the first of x
                 x, own = self.fc_neigh(x), own if shared else self.fc_neigh(own)
-                own = x[: own.shape[0]] if shared else own
+                own = first_rows(x, own.shape[0]) if shared else own
             degrees = graph.in_degrees().to(x.dtype).unsqueeze(-1)
             out = (propagate(graph, x, "sum", edge_weight) + own) / (degrees + 1)
         return out if narrow_first else self.fc_neigh(out)
