@@ -12,13 +12,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import doctor, info, launch, partition, trace
+from . import doctor, info, launch, partition, plan, trace
 from .output import Failure
 
 _EPILOG = """\
 examples:
   sar partition graph.npz --parts 4 --out parts     cut a graph into 4 parts, in DGL's format
   sar info parts/graph.json                         what a partition directory holds
+  sar plan parts/graph.json --layers gcn:16,relu,gcn:7
+                                                    memory and traffic that a run will take
   sar launch -n 4 train.py --lr 0.01                run train.py as 4 workers on this machine
   sar doctor                                        is everything installed, and does it work together?
 """
@@ -34,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (partition, info, launch, trace, doctor):
+    for module in (partition, info, plan, launch, trace, doctor):
         module.add(commands)
     return top
 

@@ -16,7 +16,8 @@ _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
 
 GRAPH is an .npz file with edge_index, integers [2, edges]: edge k goes from node edge_index[0, k] to edge_index[1, k].
-Its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
+A graph of several types has one such array for each relation, named source:relation:destination/edge_index, and features
+under type/name or source:relation:destination/name. Otherwise, its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
 those with one row per edge, edge features. Any dtype is kept; bool is stored as uint8. The node's and the edge's number
 in GRAPH is kept as the feature "orig_id".
 """
@@ -94,6 +95,8 @@ def add_self_loops(path: str, info: dict[str, Any], folder: str) -> str:
     are there keep their order and come first."""
     import numpy as np
 
+    if len(info["node_types"]) > 1 or len(info["edge_types"]) > 1:
+        raise Failure(f"--self-loops is for graphs of one type; {path} has several: add the edges yourself", 2)
     if info["edge_arrays"]:
         names = ", ".join(a["name"] for a in info["edge_arrays"])
         raise Failure(f"--self-loops: the new edges would have no values in {names}; add them to {path} yourself")
