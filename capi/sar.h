@@ -158,7 +158,8 @@ sar_status sar_partition_edges(sar_handle partition, int32_t relation, DLTensor 
 /* ---- making partitions -------------------------------------------------- */
 sar_status sar_dataset_open(const char *npz_path, sar_handle *dataset);
 sar_status sar_dataset_close(sar_handle dataset);
-/* JSON: {"num_nodes", "num_edges", "node_arrays": [{"name", "dtype", "shape"}], "edge_arrays": [..]} */
+/* JSON: {"num_nodes", "num_edges", "node_arrays": [{"name", "dtype", "shape"}], "edge_arrays": [..],
+ *  "node_types": [{"name", "rows"}], "edge_types": [..]}. Nodes are numbered over all types, one type after the other. */
 sar_status sar_dataset_info(sar_handle dataset, char **json);
 /* Undirected adjacency without self loops, as METIS wants it. First call with adjncy NULL: gives its length. xadj int64 [n + 1]; adjncy int64 or int32 [length]. */
 sar_status sar_dataset_adjacency(sar_handle dataset, DLTensor *xadj, DLTensor *adjncy, int64_t *length);

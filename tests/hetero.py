@@ -86,3 +86,13 @@ class Cut:
             "ntype": np.repeat(np.arange(len(KINDS), dtype=np.int32), self.counts[:, rank]),
             "types": (list(KINDS), TRIPLES),
         }
+
+
+def save(path: Any, ends: Any, x: dict[str, np.ndarray], w: np.ndarray) -> None:
+    """The graph as an ``.npz`` file; fields have no features, and say how many they are."""
+    arrays: dict[str, Any] = {f"{':'.join(t)}/edge_index": np.stack(e) for t, e in ends.items()}
+    arrays |= {f"{kind}/x": values for kind, values in x.items() if kind != "field"}
+    arrays["field/num_nodes"] = np.array(KINDS["field"])
+    arrays["paper/train_mask"] = np.arange(KINDS["paper"]) % 3 == 0
+    arrays["paper:cites:paper/w"] = w
+    np.savez(path, **arrays)

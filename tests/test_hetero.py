@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ import pytest
 import torch
 
 import hetero
+import sar
 from cases_blocks import RGCN
 from conftest import Workers
 from graphs import close
 from pool import Pool
+from sar.cli.dataset import Dataset
 
 dgl = pytest.importorskip("dgl")
 
@@ -187,3 +191,108 @@ def test_full_graph_from_files_of_dgl(some: Workers, tmp_path: Path) -> None:
 
 def test_blocks_from_files_of_dgl(some: Workers, tmp_path: Path) -> None:
     from_files(some, tmp_path, choose(0.25, without="venue"))
+
+
+# ---- parts that SAR writes -------------------------------------------------------
+
+
+def write(where: Path, world: int) -> tuple[Any, hetero.Cut, Any]:
+    """The graph cut by ``sar partition``'s own writer, some parts without nodes of a type."""
+    ends, cut = hetero.edges(), hetero.Cut(world)
+    graph = dgl_graph(ends)
+    w = graph.edges["cites"].data["w"].numpy()
+    hetero.save(where / "typed.npz", ends, hetero.features(1), w)
+    with Dataset(str(where / "typed.npz")) as dataset:
+        assert dataset.info["node_types"] == [{"name": k, "rows": n} for k, n in hetero.KINDS.items()]
+        assert [t["name"] for t in dataset.info["edge_types"]] == [":".join(t) for t in hetero.TRIPLES]
+        owner = np.concatenate([cut.owner[kind] for kind in hetero.KINDS]).astype(np.int32)
+        dataset.write(owner, world, str(where), "typed", "random")
+    return ends, cut, graph
+
+
+@pytest.mark.parametrize("seeds", [False, True])
+def test_from_files_of_ours(some: Workers, tmp_path: Path, seeds: bool) -> None:
+    ends, cut, graph = write(tmp_path, some.world)
+    chosen = choose(0.3) if seeds else None
+    oracle = Oracle(graph, True, chosen)
+    nodes = [{kind: cut.rows(kind, rank) for kind in hetero.KINDS} for rank in range(some.world)]
+    arguments = [
+        {
+            "x": {k: oracle.x[k][rows] for k, rows in own.items()},
+            "grad": {k: oracle.grad[k][rows] for k, rows in own.items()},
+            "seeds": chosen and {k: np.flatnonzero(np.isin(rows, chosen[k])) for k, rows in own.items()},
+        }
+        for own in nodes
+    ]
+    source = {"json": str(tmp_path / "typed.json")}
+    results = some.run("cases_blocks:rgcn", arguments, source=source, sizes=SIZES, state=oracle.state)
+    oracle.compare(results, nodes, [cut.held(CITES, ends, rank) for rank in range(some.world)])
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_dgl_loads_ours(tmp_path: Path, world: int) -> None:
+    ends, cut, graph = write(tmp_path, world)
+    json_file = str(tmp_path / "typed.json")
+    seen = {t: np.zeros(len(e[0]), np.int64) for t, e in ends.items()}
+    for part in range(world):
+        local, node_feats, edge_feats, book, _, ntypes, etypes = dgl.distributed.load_partition(json_file, part)
+        assert list(ntypes) == list(hetero.KINDS) and list(etypes) == hetero.TRIPLES
+        assert book.canonical_etypes == hetero.TRIPLES and book.partid == part
+        ids = local.ndata[dgl.NID]
+        kind_of, of_type = book.map_to_per_ntype(ids)
+        assert torch.equal(kind_of.long(), local.ndata[dgl.NTYPE].long())
+        for n, kind in enumerate(hetero.KINDS):
+            own = cut.rows(kind, part)
+            inner = (local.ndata["inner_node"] == 1) & (kind_of == n)
+            assert int(inner.sum()) == len(own) == len(book.partid2nids(part, kind))
+            assert np.array_equal(node_feats[f"{kind}/orig_id"].numpy(), own)
+            if kind != "field":
+                assert np.array_equal(node_feats[f"{kind}/features"].numpy(), hetero.features(1)[kind][own])
+            else:
+                assert "field/features" not in node_feats
+        relation, _ = book.map_to_per_etype(local.edata[dgl.EID])
+        assert torch.equal(relation.long(), local.edata[dgl.ETYPE].long())
+        src, dst = local.edges()
+        for n, triple in enumerate(hetero.TRIPLES):
+            mine = (local.edata["inner_edge"] == 1) & (relation == n)
+            order = torch.argsort(local.edata[dgl.EID][mine])
+            held = cut.held(triple, ends, part)
+            name = ":".join(triple)
+            assert np.array_equal(edge_feats[f"{name}/orig_id"].numpy(), held)
+            for side, column, kind in ((0, src, triple[0]), (1, dst, triple[2])):
+                original = cut.nodes[kind][of_type[column[mine][order]].numpy()]
+                assert np.array_equal(original, ends[triple][side][held]), name
+            seen[triple][held] += 1
+        w = graph.edges["cites"].data["w"].numpy()
+        assert np.array_equal(edge_feats["paper:cites:paper/w"].numpy(), w[cut.held(CITES, ends, part)])
+    assert all((s == 1).all() for s in seen.values())
+
+
+def test_the_command(tmp_path: Path) -> None:
+    hetero.save(tmp_path / "typed.npz", hetero.edges(), hetero.features(1), np.ones((150, 1)))
+    words = ["partition", tmp_path / "typed.npz", "--parts", 2, "--out", tmp_path / "out", "--method", "random"]
+    subprocess.run([sys.executable, "-m", "sar", *map(str, words)], check=True, capture_output=True, timeout=120)
+    book = dgl.distributed.load_partition_book(str(tmp_path / "out" / "typed.json"), 1)[0]
+    assert {kind: book._num_nodes(kind) for kind in book.ntypes} == hetero.KINDS
+    loops = subprocess.run(
+        [sys.executable, "-m", "sar", *map(str, words), "--self-loops"], capture_output=True, text=True, timeout=120
+    )
+    assert loops.returncode == 2 and "graphs of one type" in loops.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"author:writes/edge_index": np.zeros((2, 1), np.int64)}, "source:relation:destination/edge_index"),
+        ({"a:b:c/edge_index": np.zeros((3, 1), np.int64)}, "shape"),
+        ({"a:b:c/edge_index": np.zeros((2, 1))}, "whole numbers"),
+        ({"paper/x": np.ones((3, 1)), "paper/y": np.ones(4)}, "4 rows|3 rows"),
+        ({"paper/num_nodes": np.array(1), "a:b:paper/edge_index": np.ones((2, 1), np.int64)}, "edge 0 between"),
+        ({"paper/orig_id": np.ones(2), "paper/num_nodes": np.array(2)}, "orig_id"),
+    ],
+)
+def test_bad_files(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    arrays = {"paper:cites:paper/edge_index": np.zeros((2, 2), np.int64)} | change
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(sar.FormatError, match=words), Dataset(str(tmp_path / "bad.npz")) as dataset:
+        dataset.write(np.zeros(dataset.num_nodes, np.int32), 1, str(tmp_path), "bad", "random")

@@ -7,17 +7,17 @@ import (
 
 // Dataset is a whole graph on disk that is to be partitioned.
 type Dataset struct {
-	*store.Dataset
+	store.WholeGraph
 	adjacency *partition.Undirected // between the two calls of Adjacency
 }
 
 // OpenDataset opens an .npz graph.
 func OpenDataset(path string) (*Dataset, error) {
-	d, err := store.OpenNPZ(path)
+	d, err := store.OpenGraph(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Dataset{Dataset: d}, nil
+	return &Dataset{WholeGraph: d}, nil
 }
 
 // Close closes the file.
@@ -26,7 +26,7 @@ func (d *Dataset) Close() error {
 		d.adjacency.Free()
 		d.adjacency = nil
 	}
-	return d.Dataset.Close()
+	return d.WholeGraph.Close()
 }
 
 // Stream makes the data set a partition.Edges.
@@ -38,18 +38,41 @@ func (d *Dataset) Stream(yield func(src, dst []int64) error) error {
 type DatasetInfo struct {
 	NumNodes   int64         `json:"num_nodes"`
 	NumEdges   int64         `json:"num_edges"`
-	NodeArrays []FeatureInfo `json:"node_arrays"`
+	NodeArrays []FeatureInfo `json:"node_arrays"` // type/name where there are several types
 	EdgeArrays []FeatureInfo `json:"edge_arrays"`
+	NodeTypes  []TypeInfo    `json:"node_types"`
+	EdgeTypes  []TypeInfo    `json:"edge_types"`
 	Ignored    []string      `json:"ignored"`
+}
+
+// TypeInfo is how many nodes or edges a type has.
+type TypeInfo struct {
+	Name string `json:"name"`
+	Rows int64  `json:"rows"`
 }
 
 // Info describes the data set.
 func (d *Dataset) Info() DatasetInfo {
-	return DatasetInfo{
-		NumNodes: d.NumNodes(), NumEdges: d.NumEdges(),
-		NodeArrays: features(d.NodeArrays()), EdgeArrays: features(d.EdgeArrays()),
-		Ignored: append([]string{}, d.Ignored()...),
+	info := DatasetInfo{NumNodes: d.NumNodes(), NumEdges: d.NumEdges(), Ignored: append([]string{}, d.Ignored()...)}
+	nodes, edges := d.WholeGraph.NodeTypes(), d.WholeGraph.EdgeTypes()
+	typed := len(nodes) > 1 || len(edges) > 1
+	info.NodeTypes, info.NodeArrays = describeTypes(nodes, typed)
+	info.EdgeTypes, info.EdgeArrays = describeTypes(edges, typed)
+	return info
+}
+
+func describeTypes(list []store.TypeRows, typed bool) ([]TypeInfo, []FeatureInfo) {
+	types, arrays := []TypeInfo{}, []FeatureInfo{}
+	for _, of := range list {
+		types = append(types, TypeInfo{of.Name, of.Rows})
+		for _, a := range features(of.Arrays) {
+			if typed {
+				a.Name = of.Name + "/" + a.Name
+			}
+			arrays = append(arrays, a)
+		}
 	}
+	return types, arrays
 }
 
 // AdjacencyLen is the length of adjncy. It prepares FillAdjacency.
@@ -108,7 +131,7 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 
 // Write writes DGL's partition directories.
 func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
-	return store.WritePartitions(d.Dataset, assignment, parts, dir, name, method, progress)
+	return store.WriteTypedPartitions(d.WholeGraph, assignment, parts, dir, name, method, progress)
 }
 
 func (d *Dataset) checkAssignment(parts int, assignment []int32) error {

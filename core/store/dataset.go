@@ -71,6 +71,14 @@ func (d *Dataset) findEdges() error {
 	if a == nil {
 		return d.z.f.bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", d.z.names)
 	}
+	if err := a.checkEdgeIndex(); err != nil {
+		return err
+	}
+	d.edges, d.count = a, a.shape[1]
+	return nil
+}
+
+func (a *array) checkEdgeIndex() error {
 	if len(a.shape) != 2 || a.shape[0] != 2 {
 		hint := ""
 		if len(a.shape) == 2 && a.shape[1] == 2 {
@@ -81,7 +89,6 @@ func (d *Dataset) findEdges() error {
 	if !a.dtype.IsInteger() {
 		return a.f.bad(a.off, `"edge_index" of whole numbers`, "%s", a.dtype)
 	}
-	d.edges, d.count = a, a.shape[1]
 	return nil
 }
 
@@ -212,6 +219,11 @@ func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) erro
 	if !ok {
 		return argumentf("%s has no %s feature %q", d.z.f.name, kind, name)
 	}
+	return a.rows(first, dst)
+}
+
+// rows reads whole rows, from row first on, into dst.
+func (a *array) rows(first int64, dst []byte) error {
 	row := TensorInfo{DType: a.dtype, Shape: a.shape}.RowBytes()
 	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
 		return argumentf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
@@ -226,16 +238,21 @@ func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) erro
 // first+1, … of the file. The slices are valid during the call. Ids that are
 // no nodes are a *FormatError.
 func (d *Dataset) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	a := d.edges
+	return d.edges.edgeRuns(d.nodes, d.nodes, yield)
+}
+
+// edgeRuns reads an array [2, edges] whose ends are below numSrc and numDst.
+func (a *array) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+	count := a.shape[1]
 	size := int64(a.dtype.Size())
-	room := min(batch, d.count)
+	room := min(batch, count)
 	src, dst := make([]int64, room), make([]int64, room)
 	var pairs []int64
 	if a.fortran {
 		pairs = make([]int64, 2*room)
 	}
-	for at := int64(0); at < d.count; at += batch {
-		n := int(min(batch, d.count-at))
+	for at := int64(0); at < count; at += batch {
+		n := int(min(batch, count-at))
 		s, t := src[:n], dst[:n]
 		if a.fortran {
 			if err := a.ints(2*at, pairs[:2*n]); err != nil {
@@ -246,12 +263,16 @@ func (d *Dataset) EdgesBatch(yield func(first int64, src, dst []int64) error) er
 			}
 		} else if err := a.ints(at, s); err != nil {
 			return err
-		} else if err := a.ints(d.count+at, t); err != nil {
+		} else if err := a.ints(count+at, t); err != nil {
 			return err
 		}
 		for i := range s {
-			if uint64(s[i]) >= uint64(d.nodes) || uint64(t[i]) >= uint64(d.nodes) {
-				return a.f.bad(a.off+(at+int64(i))*size, fmt.Sprintf("edge %d between two of the %d nodes", at+int64(i), d.nodes), "%d -> %d", s[i], t[i])
+			if uint64(s[i]) >= uint64(numSrc) || uint64(t[i]) >= uint64(numDst) {
+				between := fmt.Sprintf("two of the %d nodes", numSrc)
+				if numSrc != numDst {
+					between = fmt.Sprintf("one of %d nodes and one of %d", numSrc, numDst)
+				}
+				return a.f.bad(a.off+(at+int64(i))*size, fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d", s[i], t[i])
 			}
 		}
 		if err := yield(at, s, t); err != nil {

@@ -98,12 +98,14 @@ type graphPlaces struct {
 	src, dst                  int64
 	nodeID, innerNode, partID int64
 	edgeID, innerEdge         int64
+	nodeType, edgeType        int64 // where there are several types
 }
 
 const allFormats = fmtCOO | fmtCSR | fmtCSC
 
-// partition lays out the graph file of a partition: COO, as DGL saves it.
-func (l *layout) partition(nodes, edges int64) graphPlaces {
+// partition lays out the graph file of a partition: COO, as DGL saves it. typed
+// adds the types of nodes and edges.
+func (l *layout) partition(nodes, edges int64, typed bool) graphPlaces {
 	var at graphPlaces
 	l.u64(magicGraphs, 2, 2, 1)
 	l.put(make([]byte, graphsHeader-l.size))
@@ -121,18 +123,32 @@ func (l *layout) partition(nodes, edges int64) graphPlaces {
 	l.put([]byte{0, 0})
 	l.u64(1, uint64(nodes))
 
-	l.u64(1, 3)
+	columns := func(n uint64) uint64 {
+		if typed {
+			n++
+		}
+		return n
+	}
+	l.u64(1, columns(3))
 	l.str("_ID")
 	at.nodeID = l.ndarray(Int64, nodes)
 	l.str("inner_node")
 	at.innerNode = l.ndarray(Uint8, nodes)
 	l.str("part_id")
 	at.partID = l.ndarray(Int64, nodes)
-	l.u64(1, 2)
+	if typed {
+		l.str("_TYPE")
+		at.nodeType = l.ndarray(Int16, nodes)
+	}
+	l.u64(1, columns(2))
 	l.str("_ID")
 	at.edgeID = l.ndarray(Int64, edges)
 	l.str("inner_edge")
 	at.innerEdge = l.ndarray(Uint8, edges)
+	if typed {
+		l.str("_TYPE")
+		at.edgeType = l.ndarray(Int32, edges)
+	}
 	l.u64(1)
 	l.str(defaultEdgeType.Src)
 	l.u64(1)

@@ -37,6 +37,12 @@ type Source interface {
 // buffers. Disk: two passes over the edges, one over each feature. progress,
 // where not nil, is called now and then with done of total, which never fall.
 func WritePartitions(src Source, assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
+	return WriteTypedPartitions(single{src}, assignment, parts, dir, name, method, progress)
+}
+
+// WriteTypedPartitions does the same for a graph of several types. Features
+// "orig_id" keep the original ids of each type.
+func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
 	if err := checkWrite(src, assignment, parts, name); err != nil {
 		return err
 	}
@@ -50,8 +56,9 @@ func WritePartitions(src Source, assignment []int32, parts int, dir, name, metho
 	defer os.RemoveAll(tmp)
 
 	w := &writer{src: src, assign: assignment, parts: parts, tmp: tmp, report: progress,
-		nodes: src.NumNodes(), edges: src.NumEdges(), nodeArrays: src.NodeArrays(), edgeArrays: src.EdgeArrays()}
-	w.total = w.nodes*int64(1+len(w.nodeArrays)) + w.edges*int64(3+len(w.edgeArrays))
+		node: newKinds(src.NodeTypes(), parts), edge: newKinds(src.EdgeTypes(), parts)}
+	w.nodes, w.edges = int64(len(assignment)), w.edge.first[len(w.edge.list)]
+	w.total = w.nodes + w.node.work() + w.edges*3 + w.edge.work()
 	if w.newID, err = mem.Make[int64](mem.Scratch, len(assignment)); err != nil {
 		return err
 	}
@@ -74,12 +81,16 @@ func WritePartitions(src Source, assignment []int32, parts int, dir, name, metho
 	return w.publish(dir, name, config)
 }
 
-func checkWrite(src Source, assignment []int32, parts int, name string) error {
+func checkWrite(src TypedSource, assignment []int32, parts int, name string) error {
 	if parts < 1 {
 		return argumentf("%d partitions: at least 1 is needed", parts)
 	}
-	if int64(len(assignment)) != src.NumNodes() {
-		return argumentf("an assignment of %d nodes for a graph of %d", len(assignment), src.NumNodes())
+	var nodes int64
+	for _, t := range src.NodeTypes() {
+		nodes += t.Rows
+	}
+	if int64(len(assignment)) != nodes {
+		return argumentf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
 	}
 	for i, p := range assignment {
 		if p < 0 || int(p) >= parts {
@@ -100,19 +111,19 @@ const (
 
 // writer holds the state of one WritePartitions.
 type writer struct {
-	src                    Source
-	assign                 []int32
-	parts                  int
-	tmp                    string
-	nodes, edges           int64
-	nodeArrays, edgeArrays []TensorInfo
+	src          TypedSource
+	assign       []int32
+	parts        int
+	tmp          string
+	nodes, edges int64
+	node, edge   kinds
 
 	newID     mem.Array[int64] // by original id
 	nodeStart []int64          // [parts + 1]
 	edgeStart []int64          // [parts + 1], of inner edges
 	outer     []int64          // [parts] edges that leave the partition
 	edgeFiles []*os.File       // [parts] feature files, while they are written
-	edgeAt    [][]int64        // [parts][arrays + 1] where their data go
+	edgeAt    [][]int64        // [parts][place] where their data go
 
 	report      func(done, total int64)
 	done, total int64
@@ -131,7 +142,8 @@ func (w *writer) progress(n int64) {
 // goes.
 func (w *writer) block(n int) int { return min(max(32<<20/n, 4<<10), 1<<20) }
 
-// number gives every node its new id.
+// number gives every node its new id: as types follow each other in the order
+// that nodes had, they do so in each partition.
 func (w *writer) number() error {
 	next := make([]int64, w.parts+1)
 	for _, p := range w.assign {
@@ -146,22 +158,30 @@ func (w *writer) number() error {
 		next[p]++
 	}
 	w.progress(w.nodes)
-	return nil
+	return w.node.runs(0, w.nodes, func(t int, lo, hi int64) error {
+		for _, p := range w.assign[lo:hi] {
+			w.node.count[p][t]++
+		}
+		return nil
+	})
 }
 
 // count counts the edges of every partition.
 func (w *writer) count() error {
 	w.edgeStart, w.outer = make([]int64, w.parts+1), make([]int64, w.parts)
-	err := w.src.EdgesBatch(func(_ int64, src, dst []int64) error {
-		for i := range src {
-			from, to := w.assign[src[i]], w.assign[dst[i]]
-			w.edgeStart[to+1]++
-			if from != to {
-				w.outer[from]++
-			}
-		}
+	err := w.src.EdgesBatch(func(first int64, src, dst []int64) error {
 		w.progress(int64(len(src)))
-		return nil
+		return w.edge.runs(first, int64(len(src)), func(r int, lo, hi int64) error {
+			for i := lo; i < hi; i++ {
+				from, to := w.assign[src[i]], w.assign[dst[i]]
+				w.edgeStart[to+1]++
+				w.edge.count[to][r]++
+				if from != to {
+					w.outer[from]++
+				}
+			}
+			return nil
+		})
 	})
 	for p := range w.parts {
 		w.edgeStart[p+1] += w.edgeStart[p]
@@ -173,26 +193,28 @@ func (w *writer) innerNodes(p int) int64 { return w.nodeStart[p+1] - w.nodeStart
 func (w *writer) innerEdges(p int) int64 { return w.edgeStart[p+1] - w.edgeStart[p] }
 
 // createFeatures makes the feature file of every partition and returns, for
-// every array and partition, the region of its rows. The last array is the
-// original ids.
-func (w *writer) createFeatures(file, typ string, arrays []TensorInfo, rows func(p int) int64) (files []*os.File, at [][]int64, err error) {
+// every partition and place, the region of its rows.
+func (w *writer) createFeatures(file string, k *kinds) (files []*os.File, at [][]int64, err error) {
 	files = make([]*os.File, w.parts)
 	at = make([][]int64, w.parts)
 	for p := range w.parts {
 		var l layout
-		var list []TensorInfo
-		for _, t := range arrays {
-			shape := append([]int64{rows(p)}, t.Shape[1:]...)
-			list = append(list, TensorInfo{typ + "/" + t.Name, t.DType, shape})
-		}
-		list = append(list, TensorInfo{typ + "/" + origID, Int64, []int64{rows(p)}})
-		at[p] = l.tensors(list)
+		at[p] = l.tensors(k.features(p))
 		if files[p], err = l.create(filepath.Join(w.partDir(p), file)); err != nil {
 			closeAll(files)
 			return nil, nil, err
 		}
 	}
 	return files, at, nil
+}
+
+// regions are the appenders of one array of a type, row bytes each, by partition.
+func (w *writer) regions(files []*os.File, at [][]int64, k *kinds, t, array int, row int64) []*appender {
+	out := make([]*appender, w.parts)
+	for p := range out {
+		out[p] = newAppender(files[p], at[p][k.place(t, array)], row*k.count[p][t], w.block(w.parts))
+	}
+	return out
 }
 
 func closeAll(files []*os.File) error {
@@ -210,7 +232,7 @@ func closeAll(files []*os.File) error {
 // writeNodes writes the node features. One pass over each in its own order
 // serves all partitions, since nodes keep their order inside a partition.
 func (w *writer) writeNodes() (err error) {
-	files, at, err := w.createFeatures(nodeFile, defaultNodeType, w.nodeArrays, w.innerNodes)
+	files, at, err := w.createFeatures(nodeFile, &w.node)
 	if err != nil {
 		return err
 	}
@@ -219,34 +241,34 @@ func (w *writer) writeNodes() (err error) {
 			err = e
 		}
 	}()
-	for k, t := range w.nodeArrays {
-		row := t.RowBytes()
-		out := make([]*appender, w.parts)
-		for p := range out {
-			out[p] = newAppender(files[p], at[p][k], row*w.innerNodes(p), w.block(w.parts))
+	for t, of := range w.node.list {
+		assign := w.assign[w.node.first[t]:w.node.first[t+1]]
+		for k, a := range of.Arrays {
+			out := w.regions(files, at, &w.node, t, k, a.RowBytes())
+			if err := w.scatterRows(false, t, a, 0, assign, out); err != nil {
+				return err
+			}
+			if err := finishAll(out); err != nil {
+				return err
+			}
+			w.progress(of.Rows)
 		}
-		if err := w.scatterRows(false, t, 0, w.assign, out); err != nil {
-			return err
+		out := w.regions(files, at, &w.node, t, len(of.Arrays), 8)
+		for i, p := range assign {
+			if err := out[p].int64(int64(i)); err != nil {
+				return err
+			}
 		}
 		if err := finishAll(out); err != nil {
 			return err
 		}
-		w.progress(w.nodes)
 	}
-	out := make([]*appender, w.parts)
-	for p := range out {
-		out[p] = newAppender(files[p], at[p][len(w.nodeArrays)], 8*w.innerNodes(p), w.block(w.parts))
-	}
-	for i, p := range w.assign {
-		if err := out[p].int64(int64(i)); err != nil {
-			return err
-		}
-	}
-	return finishAll(out)
+	return nil
 }
 
-// scatterRows reads len(to) rows from row first on and appends row i to out[to[i]].
-func (w *writer) scatterRows(edge bool, t TensorInfo, first int64, to []int32, out []*appender) error {
+// scatterRows reads len(to) rows of a type from its row first on and appends
+// row i to out[to[i]].
+func (w *writer) scatterRows(edge bool, kind int, t TensorInfo, first int64, to []int32, out []*appender) error {
 	row := t.RowBytes()
 	if row == 0 {
 		return nil
@@ -254,7 +276,7 @@ func (w *writer) scatterRows(edge bool, t TensorInfo, first int64, to []int32, o
 	buf := make([]byte, row*max(1, min(int64(len(to)), (4<<20)/row)))
 	for at := 0; at < len(to); {
 		n := min(int64(len(to)-at), int64(len(buf))/row)
-		if err := w.src.ReadRows(edge, t.Name, first+int64(at), buf[:n*row]); err != nil {
+		if err := w.src.ReadRows(edge, kind, t.Name, first+int64(at), buf[:n*row]); err != nil {
 			return err
 		}
 		for i := range n {
@@ -269,28 +291,36 @@ func (w *writer) scatterRows(edge bool, t TensorInfo, first int64, to []int32, o
 
 // writeEdgeFeatures adds the edge features to the files that writeEdges made.
 func (w *writer) writeEdgeFeatures() error {
-	to := make([]int32, 0, batch)
-	for k, t := range w.edgeArrays {
-		out := make([]*appender, w.parts)
-		for p := range out {
-			out[p] = newAppender(w.edgeFiles[p], w.edgeAt[p][k], t.RowBytes()*w.innerEdges(p), w.block(w.parts))
-		}
-		err := w.src.EdgesBatch(func(first int64, _, dst []int64) error {
-			to = to[:0]
-			for _, d := range dst {
-				to = append(to, w.assign[d])
+	for r, of := range w.edge.list {
+		for k, t := range of.Arrays {
+			if err := w.writeEdgeFeature(r, k, t); err != nil {
+				return err
 			}
-			w.progress(int64(len(dst)))
-			return w.scatterRows(true, t, first, to, out)
-		})
-		if err != nil {
-			return err
-		}
-		if err := finishAll(out); err != nil {
-			return err
 		}
 	}
 	files := w.edgeFiles
 	w.edgeFiles = nil
 	return closeAll(files)
+}
+
+func (w *writer) writeEdgeFeature(relation, k int, t TensorInfo) error {
+	to := make([]int32, 0, batch)
+	out := w.regions(w.edgeFiles, w.edgeAt, &w.edge, relation, k, t.RowBytes())
+	err := w.src.EdgesBatch(func(first int64, _, dst []int64) error {
+		return w.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
+			if r != relation {
+				return nil
+			}
+			to = to[:0]
+			for _, d := range dst[lo:hi] {
+				to = append(to, w.assign[d])
+			}
+			w.progress(hi - lo)
+			return w.scatterRows(true, r, t, first+lo-w.edge.first[r], to, out)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return finishAll(out)
 }

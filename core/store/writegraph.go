@@ -22,7 +22,7 @@ import (
 // id. A second pass over what each partition got finds the halo and replaces
 // those ids in place.
 func (w *writer) writeEdges() (err error) {
-	if w.edgeFiles, w.edgeAt, err = w.createFeatures(edgeFile, defaultEdgeType.String(), w.edgeArrays, w.innerEdges); err != nil {
+	if w.edgeFiles, w.edgeAt, err = w.createFeatures(edgeFile, &w.edge); err != nil {
 		return err
 	}
 	files := make([]*os.File, w.parts)
@@ -62,29 +62,37 @@ type graphDraft struct {
 	src, dst     int64 // where the ends of edges go, in every case
 	outerID      int64 // where ids of outer edges wait: beyond any end of the file
 
-	innerSrc, innerDst, innerOrig     *appender
+	innerSrc, innerDst                *appender
+	innerOrig                         []*appender // [relation]
 	outerSrc, outerDst, outerIDWriter *appender
 }
 
 func (w *writer) draft(p int, f *os.File) graphDraft {
 	inner, outer := w.innerEdges(p), w.outer[p]
 	var l layout
-	at := l.partition(min(w.nodes, w.innerNodes(p)+inner+outer), inner+outer)
+	at := l.partition(min(w.nodes, w.innerNodes(p)+inner+outer), inner+outer, w.typed())
 	block := w.block(6 * w.parts)
-	return graphDraft{
+	d := graphDraft{
 		f: f, inner: inner, outer: outer, src: at.src, dst: at.dst, outerID: l.size,
 		innerSrc:      newAppender(f, at.src, 8*inner, block),
 		innerDst:      newAppender(f, at.dst, 8*inner, block),
-		innerOrig:     newAppender(w.edgeFiles[p], w.edgeAt[p][len(w.edgeArrays)], 8*inner, block),
 		outerSrc:      newAppender(f, at.src+8*inner, 8*outer, block),
 		outerDst:      newAppender(f, at.dst+8*inner, 8*outer, block),
 		outerIDWriter: newAppender(f, l.size, 8*outer, block),
 	}
+	for r, of := range w.edge.list {
+		at := w.edgeAt[p][w.edge.place(r, len(of.Arrays))]
+		d.innerOrig = append(d.innerOrig, newAppender(w.edgeFiles[p], at, 8*w.edge.count[p][r], block))
+	}
+	return d
 }
+
+// typed tells whether the types of nodes and edges are written as data.
+func (w *writer) typed() bool { return len(w.node.list) > 1 || len(w.edge.list) > 1 }
 
 func (w *writer) scatterEdges(draft []graphDraft) error {
 	next := append([]int64(nil), w.edgeStart...)
-	err := w.src.EdgesBatch(func(first int64, src, dst []int64) error {
+	scatter := func(first int64, r int, src, dst []int64) error {
 		for i := range src {
 			from, to := w.assign[src[i]], w.assign[dst[i]]
 			s, d := w.newID.Data[src[i]], w.newID.Data[dst[i]]
@@ -94,7 +102,7 @@ func (w *writer) scatterEdges(draft []graphDraft) error {
 				err = in.innerDst.int64(d - w.nodeStart[to])
 			}
 			if err == nil {
-				err = in.innerOrig.int64(first + int64(i))
+				err = in.innerOrig[r].int64(first + int64(i))
 			}
 			if err == nil && from != to {
 				out := &draft[from]
@@ -112,13 +120,18 @@ func (w *writer) scatterEdges(draft []graphDraft) error {
 		}
 		w.progress(int64(len(src)))
 		return nil
+	}
+	err := w.src.EdgesBatch(func(first int64, src, dst []int64) error {
+		return w.edge.runs(first, int64(len(src)), func(r int, lo, hi int64) error {
+			return scatter(first+lo-w.edge.first[r], r, src[lo:hi], dst[lo:hi])
+		})
 	})
 	if err != nil {
 		return err
 	}
 	for i := range draft {
 		d := &draft[i]
-		if err := finishAll([]*appender{d.innerSrc, d.innerDst, d.innerOrig, d.outerSrc, d.outerDst, d.outerIDWriter}); err != nil {
+		if err := finishAll(append(d.innerOrig, d.innerSrc, d.innerDst, d.outerSrc, d.outerDst, d.outerIDWriter)); err != nil {
 			return err
 		}
 	}
@@ -160,7 +173,7 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 
 	var l layout
 	nodes := hi - lo + size
-	at := l.partition(nodes, d.inner+d.outer)
+	at := l.partition(nodes, d.inner+d.outer, w.typed())
 	if err := l.write(d.f); err != nil {
 		return err
 	}
@@ -188,7 +201,45 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 	if err := w.finishEdges(p, d, at); err != nil {
 		return err
 	}
+	if w.typed() {
+		if err := w.writeTypes(p, d, at, halo, size); err != nil {
+			return err
+		}
+	}
 	return d.f.Truncate(l.size)
+}
+
+// writeTypes writes the types of nodes (int16) and edges (int32), which are those
+// that DGL gives them.
+func (w *writer) writeTypes(p int, d *graphDraft, at graphPlaces, halo *haloSet, size int64) error {
+	nodes := newAppender(d.f, at.nodeType, 2*(w.innerNodes(p)+size), w.block(1))
+	bounds := w.node.bounds()
+	for t, n := range w.node.count[p] {
+		for range n {
+			if err := nodes.write([]byte{byte(t), byte(t >> 8)}); err != nil {
+				return err
+			}
+		}
+	}
+	err := halo.each(func(id int64) error {
+		t := w.node.newType(bounds, id)
+		return nodes.write([]byte{byte(t), byte(t >> 8)})
+	})
+	if err != nil {
+		return err
+	}
+	edges := newAppender(d.f, at.edgeType, 4*(d.inner+d.outer), w.block(1))
+	bounds = w.edge.bounds()
+	var failed error
+	err = editInts(d.f, at.edgeID, d.inner+d.outer, false, func(v []int64) {
+		for _, id := range v {
+			if failed == nil {
+				t := w.edge.newType(bounds, id)
+				failed = edges.write([]byte{byte(t), byte(t >> 8), byte(t >> 16), byte(t >> 24)})
+			}
+		}
+	})
+	return errors.Join(err, failed, finishAll([]*appender{nodes, edges}))
 }
 
 // finishEdges writes the ids of edges, and which of them are inner.
@@ -294,18 +345,8 @@ func (h *haloSet) each(do func(id int64) error) error {
 
 // config is the JSON file, with the keys in DGL's order.
 func (w *writer) config(name, method string) []byte {
-	pairs := func(start []int64) [][2]int64 {
-		out := make([][2]int64, w.parts)
-		for p := range out {
-			out[p] = [2]int64{start[p], start[p+1]}
-		}
-		return out
-	}
-	type entry struct {
-		key   string
-		value any
-	}
-	edge := defaultEdgeType.String()
+	nodeMap, nodeTypes := w.node.maps()
+	edgeMap, edgeTypes := w.edge.maps()
 	list := []entry{
 		{"graph_name", name},
 		{"num_nodes", w.nodes},
@@ -313,10 +354,10 @@ func (w *writer) config(name, method string) []byte {
 		{"part_method", method},
 		{"num_parts", w.parts},
 		{"halo_hops", 1},
-		{"node_map", map[string]any{defaultNodeType: pairs(w.nodeStart)}},
-		{"edge_map", map[string]any{edge: pairs(w.edgeStart)}},
-		{"ntypes", map[string]int{defaultNodeType: 0}},
-		{"etypes", map[string]int{edge: 0}},
+		{"node_map", nodeMap},
+		{"edge_map", edgeMap},
+		{"ntypes", nodeTypes},
+		{"etypes", edgeTypes},
 	}
 	for p := range w.parts {
 		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"encoding/json"
+	"sort"
+)
+
+// TypeRows is one node type, or one relation under the name
+// source:relation:destination: how many nodes or edges it has, and their features.
+type TypeRows struct {
+	Name   string
+	Rows   int64
+	Arrays []TensorInfo
+}
+
+// TypedSource is a graph of any types to be partitioned. Nodes are numbered
+// over all types, one type after the other, and so are edges.
+type TypedSource interface {
+	NodeTypes() []TypeRows
+	EdgeTypes() []TypeRows
+	// EdgesBatch yields runs of edges in order, the same each time.
+	EdgesBatch(yield func(first int64, src, dst []int64) error) error
+	// ReadRows reads rows of a feature of one type, from the type's row first on, into dst.
+	ReadRows(edge bool, kind int, name string, first int64, dst []byte) error
+}
+
+// single is a homogeneous graph as one of types.
+type single struct{ Source }
+
+func (s single) NodeTypes() []TypeRows {
+	return []TypeRows{{defaultNodeType, s.NumNodes(), s.NodeArrays()}}
+}
+
+func (s single) EdgeTypes() []TypeRows {
+	return []TypeRows{{defaultEdgeType.String(), s.NumEdges(), s.EdgeArrays()}}
+}
+
+func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
+	return s.Source.ReadRows(edge, name, first, dst)
+}
+
+// kinds are the node types, or the relations, of a graph that is written, and
+// how their rows fall to partitions.
+type kinds struct {
+	list  []TypeRows
+	first []int64   // [types + 1] first original id of each
+	count [][]int64 // [partition][type]
+}
+
+func newKinds(list []TypeRows, parts int) kinds {
+	k := kinds{list: list, first: make([]int64, len(list)+1), count: make([][]int64, parts)}
+	for t, of := range list {
+		k.first[t+1] = k.first[t] + of.Rows
+	}
+	for p := range k.count {
+		k.count[p] = make([]int64, len(list))
+	}
+	return k
+}
+
+// runs cuts n rows from original id first on by type: do(t, lo, hi) for rows
+// first+lo to first+hi-1.
+func (k *kinds) runs(first, n int64, do func(t int, lo, hi int64) error) error {
+	for at := int64(0); at < n; {
+		t := k.of(first + at)
+		hi := min(n, k.first[t+1]-first)
+		if err := do(t, at, hi); err != nil {
+			return err
+		}
+		at = hi
+	}
+	return nil
+}
+
+// of is the type of an original id.
+func (k *kinds) of(id int64) int {
+	return sort.Search(len(k.list), func(t int) bool { return k.first[t+1] > id })
+}
+
+// ranges are the new ids of each type in each partition: partition by
+// partition, in each type by type, as DGL numbers them.
+func (k *kinds) ranges() [][][2]int64 {
+	out := make([][][2]int64, len(k.list))
+	var at int64
+	for _, count := range k.count {
+		for t, n := range count {
+			out[t] = append(out[t], [2]int64{at, at + n})
+			at += n
+		}
+	}
+	return out
+}
+
+// bounds are the ends of those ranges in ascending order, type by type in each
+// partition.
+func (k *kinds) bounds() []int64 {
+	var out []int64
+	var at int64
+	for _, count := range k.count {
+		for _, n := range count {
+			at += n
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// newType is the type of a new id, given bounds.
+func (k *kinds) newType(bounds []int64, id int64) int {
+	return sort.Search(len(bounds), func(i int) bool { return bounds[i] > id }) % len(k.list)
+}
+
+// entry is one key of a JSON object whose keys keep their order, which DGL
+// relies on.
+type entry struct {
+	key   string
+	value any
+}
+
+type object []entry
+
+// MarshalJSON writes the entries in order.
+func (o object) MarshalJSON() ([]byte, error) {
+	b := []byte("{")
+	for i, e := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, err := json.Marshal(e.key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, key...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// maps are what the JSON file says of types: ranges and numbers.
+func (k *kinds) maps() (ranges, numbers object) {
+	for t, r := range k.ranges() {
+		ranges, numbers = append(ranges, entry{k.list[t].Name, r}), append(numbers, entry{k.list[t].Name, t})
+	}
+	return ranges, numbers
+}
+
+// features are the tensors of a feature file of a partition, original ids included,
+// in the order of types; of each, the original ids come last.
+func (k *kinds) features(p int) (list []TensorInfo) {
+	for t, of := range k.list {
+		rows := k.count[p][t]
+		for _, a := range of.Arrays {
+			list = append(list, TensorInfo{of.Name + "/" + a.Name, a.DType, append([]int64{rows}, a.Shape[1:]...)})
+		}
+		list = append(list, TensorInfo{of.Name + "/" + origID, Int64, []int64{rows}})
+	}
+	return list
+}
+
+// place is the index in features of array a of type t; that of the original
+// ids is a = len(Arrays).
+func (k *kinds) place(t, a int) int {
+	for _, of := range k.list[:t] {
+		a += len(of.Arrays) + 1
+	}
+	return a
+}
+
+// work is the number of rows that writing the features reads.
+func (k *kinds) work() (n int64) {
+	for _, of := range k.list {
+		n += of.Rows * int64(len(of.Arrays))
+	}
+	return n
+}

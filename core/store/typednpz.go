@@ -1,0 +1,285 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"sar/core/graph"
+)
+
+// WholeGraph is a graph on disk that is to be partitioned.
+type WholeGraph interface {
+	TypedSource
+	NumNodes() int64
+	NumEdges() int64
+	Ignored() []string // names of arrays that are neither features nor edges
+	Close() error
+}
+
+// OpenGraph opens an .npz graph: one of OpenNPZ, or one of several types:
+//
+//	author:writes:paper/edge_index  [2, E]: authors in row 0, papers in row 1
+//	author:writes:paper/since       [E, ...], feature "since" of that relation
+//	paper/x, paper/y, paper/…       [N, ...], features of papers; x and y are called "features" and "labels"
+//	author/num_nodes                a scalar, for types without features; else the largest id + 1
+//
+// Node types and relations are numbered by name, as DGL numbers them.
+func OpenGraph(path string) (WholeGraph, error) {
+	f, err := openFile("the graph", path)
+	if err != nil {
+		return nil, err
+	}
+	z, err := openNpz(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	typed := slices.ContainsFunc(z.names, func(name string) bool { return strings.HasSuffix(name, "/edge_index") })
+	if !typed {
+		z.Close()
+		d, err := OpenNPZ(path)
+		if err != nil {
+			return nil, err
+		}
+		return homogeneous{d}, nil
+	}
+	g := &typedGraph{z: z}
+	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
+		if err := step(); err != nil {
+			z.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// homogeneous is a Dataset as a graph of one type.
+type homogeneous struct{ *Dataset }
+
+func (h homogeneous) NodeTypes() []TypeRows { return single{h.Dataset}.NodeTypes() }
+func (h homogeneous) EdgeTypes() []TypeRows { return single{h.Dataset}.EdgeTypes() }
+func (h homogeneous) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
+	return h.Dataset.ReadRows(edge, name, first, dst)
+}
+
+// typedGraph is an .npz graph of several types.
+type typedGraph struct {
+	z          *npz
+	node, edge []typedRows
+	ignored    []string
+}
+
+// typedRows is a node type or a relation. index and the ends are of relations.
+type typedRows struct {
+	name     string
+	rows     int64
+	arrays   map[string]array
+	index    *array
+	src, dst int // node types
+}
+
+// relations finds the edges, and node types by the names that they have in them.
+func (g *typedGraph) relations() error {
+	kinds := map[string]bool{}
+	var triples []graph.EdgeType
+	for _, name := range g.z.names {
+		text, is := strings.CutSuffix(name, "/edge_index")
+		if !is {
+			continue
+		}
+		a := g.z.arrays[name]
+		triple, err := parseEdgeType(text)
+		if err != nil {
+			return a.f.bad(-1, `edges under "source:relation:destination/edge_index"`, "%q", name)
+		}
+		if err := a.checkEdgeIndex(); err != nil {
+			return err
+		}
+		triples = append(triples, triple)
+		kinds[triple.Src], kinds[triple.Dst] = true, true
+	}
+	names := make([]string, 0, len(kinds))
+	for name := range kinds {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		g.node = append(g.node, typedRows{name: name, rows: -1, arrays: map[string]array{}})
+	}
+	sort.Slice(triples, func(i, j int) bool {
+		a, b := triples[i], triples[j]
+		return slices.Compare([]string{a.Src, a.Rel, a.Dst}, []string{b.Src, b.Rel, b.Dst}) < 0
+	})
+	for _, t := range triples {
+		a := g.z.arrays[t.String()+"/edge_index"]
+		src, _ := slices.BinarySearch(names, t.Src)
+		dst, _ := slices.BinarySearch(names, t.Dst)
+		g.edge = append(g.edge, typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, index: a, src: src, dst: dst})
+	}
+	return nil
+}
+
+// countNodes finds the number of nodes of each type, from whatever says it first.
+func (g *typedGraph) countNodes() error {
+	for i := range g.node {
+		of := &g.node[i]
+		from := ""
+		for _, name := range g.z.names {
+			short, is := strings.CutPrefix(name, of.name+"/")
+			if !is || (short != "x" && short != "y" && !strings.HasSuffix(short, "mask")) {
+				continue
+			}
+			a := g.z.arrays[name]
+			if len(a.shape) == 0 {
+				return a.f.bad(a.off, fmt.Sprintf("%q with a row for each node", name), "a scalar")
+			}
+			if of.rows >= 0 && of.rows != a.shape[0] {
+				return a.f.bad(a.off, fmt.Sprintf("%d rows of %q, as many as %q has", of.rows, name, from), "%d", a.shape[0])
+			}
+			of.rows, from = a.shape[0], name
+		}
+		if a := g.z.arrays[of.name+"/num_nodes"]; a != nil {
+			var n [1]int64
+			if a.n != 1 || !a.dtype.IsInteger() {
+				return a.f.bad(a.off, fmt.Sprintf("%q, one whole number", of.name+"/num_nodes"), "%s of shape %v", a.dtype, a.shape)
+			}
+			if err := a.ints(0, n[:]); err != nil {
+				return err
+			}
+			if n[0] < 0 || (of.rows >= 0 && of.rows != n[0]) {
+				return a.f.bad(a.off, fmt.Sprintf("%q equal to the %d rows of %q", of.name+"/num_nodes", of.rows, from), "%d", n[0])
+			}
+			of.rows = n[0]
+		}
+		if of.rows < 0 {
+			if err := g.largest(i); err != nil {
+				return err
+			}
+		}
+		if limit := 16*g.z.f.size + 1024; of.rows > limit {
+			return g.z.f.bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes", limit, of.name, g.z.f.size), "%d", of.rows)
+		}
+	}
+	return nil
+}
+
+// largest counts the nodes of a type as the largest id + 1.
+func (g *typedGraph) largest(kind int) error {
+	last := int64(-1)
+	for _, r := range g.edge {
+		err := r.index.edgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
+			for i := range src {
+				if r.src == kind {
+					last = max(last, src[i])
+				}
+				if r.dst == kind {
+					last = max(last, dst[i])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.node[kind].rows = last + 1
+	return nil
+}
+
+// sortArrays finds the features.
+func (g *typedGraph) sortArrays() error {
+	for _, name := range g.z.names {
+		owner, short, is := strings.Cut(name, "/")
+		if short == "edge_index" || short == "num_nodes" {
+			continue
+		}
+		a := g.z.arrays[name]
+		var of *typedRows
+		for _, list := range [][]typedRows{g.node, g.edge} {
+			if i := slices.IndexFunc(list, func(r typedRows) bool { return r.name == owner }); i >= 0 {
+				of = &list[i]
+			}
+		}
+		if !is || of == nil || len(a.shape) == 0 || a.shape[0] != of.rows {
+			g.ignored = append(g.ignored, name)
+			continue
+		}
+		if strings.ContainsAny(short, "/\\") || short == origID {
+			return a.f.bad(-1, fmt.Sprintf("a feature without slashes and not called %q", origID), "%q: rename it", name)
+		}
+		if of.index == nil {
+			switch short {
+			case "x":
+				short = "features"
+			case "y":
+				short = "labels"
+			}
+		}
+		if _, twice := of.arrays[short]; twice {
+			return a.f.bad(-1, fmt.Sprintf("one array for feature %q of %q", short, owner), "two: x stands for features and y for labels")
+		}
+		of.arrays[short] = *a
+	}
+	return nil
+}
+
+func typeRows(list []typedRows) []TypeRows {
+	out := make([]TypeRows, len(list))
+	for i, of := range list {
+		out[i] = TypeRows{of.name, of.rows, infos(of.arrays)}
+	}
+	return out
+}
+
+func total(list []typedRows) (n int64) {
+	for _, of := range list {
+		n += of.rows
+	}
+	return n
+}
+
+func (g *typedGraph) NodeTypes() []TypeRows { return typeRows(g.node) }
+func (g *typedGraph) EdgeTypes() []TypeRows { return typeRows(g.edge) }
+func (g *typedGraph) NumNodes() int64       { return total(g.node) }
+func (g *typedGraph) NumEdges() int64       { return total(g.edge) }
+func (g *typedGraph) Ignored() []string     { return g.ignored }
+func (g *typedGraph) Close() error          { return g.z.Close() }
+
+// EdgesBatch numbers nodes and edges over all types.
+func (g *typedGraph) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	start := func(kind int) int64 { return total(g.node[:kind]) }
+	var before int64
+	for _, r := range g.edge {
+		from, to := start(r.src), start(r.dst)
+		err := r.index.edgeRuns(g.node[r.src].rows, g.node[r.dst].rows, func(first int64, src, dst []int64) error {
+			for i := range src {
+				src[i] += from
+				dst[i] += to
+			}
+			return yield(before+first, src, dst)
+		})
+		if err != nil {
+			return err
+		}
+		before += r.rows
+	}
+	return nil
+}
+
+// ReadRows reads whole rows of a feature of one type.
+func (g *typedGraph) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
+	list, what := g.node, "node type"
+	if edge {
+		list, what = g.edge, "relation"
+	}
+	if kind < 0 || kind >= len(list) {
+		return argumentf("%s has no %s %d", g.z.f.name, what, kind)
+	}
+	a, ok := list[kind].arrays[name]
+	if !ok {
+		return argumentf("%s has no feature %q of %s %q", g.z.f.name, name, what, list[kind].name)
+	}
+	return a.rows(first, dst)
+}
