@@ -112,50 +112,93 @@ func timesEachF32x16(z, x, c []float32, d int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// dotPairsF32x16 takes four groups at a time; where fewer are left it takes the
-// last one again, so that every product is summed alike.
+// dotPairsF32x16 takes four products at a time, of one pair of rows or of several;
+// where fewer are left it takes the last one again, so that every product is
+// summed alike. Results are stored as registers: what Go moves one by one or
+// copies uses legacy SSE instructions.
 //
 //go:nocheckptr
 func dotPairsF32x16(p *Pairs[float32]) {
-	d, n, heads := p.D, len(p.IX), p.Heads
-	if n == 0 || heads == 0 {
+	d, heads := p.D, p.Heads
+	n := len(p.IX) * heads
+	if n == 0 {
 		return
 	}
-	out := p.Out[:n*heads]
+	out := unsafe.Pointer(unsafe.SliceData(p.Out[:n]))
 	full := d / 16 * 16
 	last := maskF32x16(d - full)
-	x0, y0 := unsafe.Pointer(unsafe.SliceData(p.X)), unsafe.Pointer(unsafe.SliceData(p.Y))
-	for k, ix := range p.IX {
-		x := unsafe.Add(x0, int(ix-p.BaseX)*p.StrideX*4)
-		y := unsafe.Add(y0, int(p.IY[k]-p.BaseY)*p.StrideY*4)
-		for h := 0; h < heads; h += 4 {
-			o0 := min(h+0, heads-1) * d * 4
-			x0, y0 := unsafe.Add(x, o0), unsafe.Add(y, o0)
-			o1 := min(h+1, heads-1) * d * 4
-			x1, y1 := unsafe.Add(x, o1), unsafe.Add(y, o1)
-			o2 := min(h+2, heads-1) * d * 4
-			x2, y2 := unsafe.Add(x, o2), unsafe.Add(y, o2)
-			o3 := min(h+3, heads-1) * d * 4
-			x3, y3 := unsafe.Add(x, o3), unsafe.Add(y, o3)
-			var a0, a1, a2, a3 archsimd.Float32x16
-			for j := 0; j < full*4; j += 64 {
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x0, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y0, j))), a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x1, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y1, j))), a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x2, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y2, j))), a2)
-				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x3, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y3, j))), a3)
-			}
-			if full < d {
-				t := full * 4
-				a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x0, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y0, t)), last), a0)
-				a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x1, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y1, t)), last), a1)
-				a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x2, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y2, t)), last), a2)
-				a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x3, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y3, t)), last), a3)
-			}
+	iy := p.IY[:len(p.IX)]
+	x, y := unsafe.Pointer(unsafe.SliceData(p.X)), unsafe.Pointer(unsafe.SliceData(p.Y))
+	strideX, strideY := p.StrideX*4, p.StrideY*4
+	k, h := 0, 0 // the product that is next
+	x0 := unsafe.Add(x, int(p.IX[0]-p.BaseX)*strideX)
+	y0 := unsafe.Add(y, int(iy[0]-p.BaseY)*strideY)
+	for i := 0; i < n; i += 4 {
+		x1, y1 := x0, y0
+		if h++; h < heads {
+			x1, y1 = unsafe.Add(x0, d*4), unsafe.Add(y0, d*4)
+		} else if k++; k < len(iy) {
+			h = 0
+			x1, y1 = unsafe.Add(x, int(p.IX[k]-p.BaseX)*strideX), unsafe.Add(y, int(iy[k]-p.BaseY)*strideY)
+		}
+		x2, y2 := x1, y1
+		if h++; h < heads {
+			x2, y2 = unsafe.Add(x1, d*4), unsafe.Add(y1, d*4)
+		} else if k++; k < len(iy) {
+			h = 0
+			x2, y2 = unsafe.Add(x, int(p.IX[k]-p.BaseX)*strideX), unsafe.Add(y, int(iy[k]-p.BaseY)*strideY)
+		}
+		x3, y3 := x2, y2
+		if h++; h < heads {
+			x3, y3 = unsafe.Add(x2, d*4), unsafe.Add(y2, d*4)
+		} else if k++; k < len(iy) {
+			h = 0
+			x3, y3 = unsafe.Add(x, int(p.IX[k]-p.BaseX)*strideX), unsafe.Add(y, int(iy[k]-p.BaseY)*strideY)
+		}
+		var a0, a1, a2, a3 archsimd.Float32x16
+		for j := 0; j < full*4; j += 64 {
+			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x0, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y0, j))), a0)
+			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x1, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y1, j))), a1)
+			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x2, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y2, j))), a2)
+			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x3, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y3, j))), a3)
+		}
+		if full < d {
+			t := full * 4
+			a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x0, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y0, t)), last), a0)
+			a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x1, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y1, t)), last), a1)
+			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x2, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y2, t)), last), a2)
+			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x3, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y3, t)), last), a3)
+		}
+		if i+4 > n {
 			s := fourF32x16(a0, a1, a2, a3)
-			copy(out[k*heads+h:(k+1)*heads], s[:])
+			archsimd.ClearAVXUpperBits()
+			copy(p.Out[i:n], s[:])
+			return
+		}
+		store4F32x16(unsafe.Add(out, i*4), a0, a1, a2, a3)
+		if h++; h < heads {
+			x0, y0 = unsafe.Add(x3, d*4), unsafe.Add(y3, d*4)
+		} else if k++; k < len(iy) {
+			h = 0
+			x0, y0 = unsafe.Add(x, int(p.IX[k]-p.BaseX)*strideX), unsafe.Add(y, int(iy[k]-p.BaseY)*strideY)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
+}
+
+// store4F32x16 stores the sums of the lanes of four registers.
+//
+//go:nocheckptr
+func store4F32x16(to unsafe.Pointer, a, b, c, d archsimd.Float32x16) {
+	a0 := a.GetLo().Add(a.GetHi())
+	b0 := b.GetLo().Add(b.GetHi())
+	c0 := c.GetLo().Add(c.GetHi())
+	d0 := d.GetLo().Add(d.GetHi())
+	a1 := a0.GetLo().Add(a0.GetHi())
+	b1 := b0.GetLo().Add(b0.GetHi())
+	c1 := c0.GetLo().Add(c0.GetHi())
+	d1 := d0.GetLo().Add(d0.GetHi())
+	a1.AddPairs(b1).AddPairs(c1.AddPairs(d1)).Store((*[4]float32)(to))
 }
 
 // expF32x16: x = n·ln 2 + r with |r| ≤ ln 2 / 2; a polynomial of r, times 2^n in

@@ -90,7 +90,7 @@ func sum1F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	} else {
 		for k, col := range cols {
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, k*8)))
-			a = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x, (int(col)-base)*stride)), last).MulAdd(b, a)
+			a = a.Add(b.Mul(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x, (int(col)-base)*stride)), last)))
 		}
 	}
 	a.StoreMasked((*[4]float64)(y), last)
@@ -126,8 +126,8 @@ func sum2F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a1)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -168,9 +168,9 @@ func sum3F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a2)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -214,10 +214,10 @@ func sum4F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a3)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -264,11 +264,11 @@ func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a4)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -318,12 +318,12 @@ func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(b, a4)
-				a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a5)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -376,13 +376,13 @@ func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(b, a4)
-				a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(b, a5)
-				a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a6)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -438,14 +438,14 @@ func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))).MulAdd(b, a4)
-				a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))).MulAdd(b, a5)
-				a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))).MulAdd(b, a6)
-				a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))).MulAdd(b, a7)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))))
+				a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -517,12 +517,12 @@ func axpyF64x4(y, x []float64, c float64) {
 	j := 0
 	for ; j+4 <= len(y); j += 4 {
 		to := (*[4]float64)(y[j:])
-		archsimd.LoadFloat64x4((*[4]float64)(x[j:])).MulAdd(cv, archsimd.LoadFloat64x4(to)).Store(to)
+		archsimd.LoadFloat64x4(to).Add(cv.Mul(archsimd.LoadFloat64x4((*[4]float64)(x[j:])))).Store(to)
 	}
 	if j < len(y) {
 		last := maskF64x4(len(y) - j)
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last).MulAdd(cv, archsimd.LoadMaskedFloat64x4(to, last)).StoreMasked(to, last)
+		archsimd.LoadMaskedFloat64x4(to, last).Add(cv.Mul(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last))).StoreMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }

@@ -90,7 +90,7 @@ func sum1F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	} else {
 		for k, col := range cols {
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, k*4)))
-			a = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, (int(col)-base)*stride)), last).MulAdd(b, a)
+			a = a.Add(b.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, (int(col)-base)*stride)), last)))
 		}
 	}
 	a.StoreMasked((*[16]float32)(y), last)
@@ -126,8 +126,8 @@ func sum2F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a1)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -168,9 +168,9 @@ func sum3F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a2)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -214,10 +214,10 @@ func sum4F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a3)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -264,11 +264,11 @@ func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a4)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -318,12 +318,12 @@ func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(b, a4)
-				a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a5)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -376,13 +376,13 @@ func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(b, a4)
-				a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(b, a5)
-				a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a6)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -438,14 +438,14 @@ func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 			for k := 1; k <= n; k++ {
 				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).MulAdd(b, a0)
-				a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).MulAdd(b, a1)
-				a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).MulAdd(b, a2)
-				a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).MulAdd(b, a3)
-				a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))).MulAdd(b, a4)
-				a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))).MulAdd(b, a5)
-				a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))).MulAdd(b, a6)
-				a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))).MulAdd(b, a7)
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384)))))
+				a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 		}
@@ -520,12 +520,12 @@ func axpyF32x16(y, x []float32, c float32) {
 	j := 0
 	for ; j+16 <= len(y); j += 16 {
 		to := (*[16]float32)(y[j:])
-		archsimd.LoadFloat32x16((*[16]float32)(x[j:])).MulAdd(cv, archsimd.LoadFloat32x16(to)).Store(to)
+		archsimd.LoadFloat32x16(to).Add(cv.Mul(archsimd.LoadFloat32x16((*[16]float32)(x[j:])))).Store(to)
 	}
 	if j < len(y) {
 		last := maskF32x16(len(y) - j)
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last).MulAdd(cv, archsimd.LoadMaskedFloat32x16(to, last)).StoreMasked(to, last)
+		archsimd.LoadMaskedFloat32x16(to, last).Add(cv.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last))).StoreMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }

@@ -5,8 +5,9 @@
 //
 // Every loop adds in the order its comment states, so within one table the
 // result does not depend on how a caller cuts its work. Tables may differ from
-// each other in the last bits: the scalar one rounds c*x before it adds, the
-// others fuse the two (FMA).
+// each other in the last bits of dot products, which the scalar one does not fuse
+// (FMA) and adds up in another order. Weighted sums round c*x before they add,
+// everywhere: fused, the compiler needs a copy of every sum for every slot.
 package vec
 
 import (

@@ -110,6 +110,7 @@ func main() {
 		},
 		"list":  func(s ...string) []string { return s },
 		"lower": func(s string) string { return strings.ToLower(s[:1]) + s[1:] },
+		"add":   func(a, b int) int { return a + b },
 		"sub":   func(a, b int) int { return a - b },
 		"mul":   func(a, b int) int { return a * b },
 	}
