@@ -1,6 +1,7 @@
 """R-GCN on a heterograph. Types without features get learned ones, which stay with the worker that owns the nodes.
 
-python examples/generate_hetero.py --num-partitions 2 --partition-out-path parts/papers
+python examples/generate_hetero.py papers.npz
+sar partition papers.npz --parts 2 --out parts/papers
 sar launch -n 2 examples/rgcn_hetero.py --partitioning-json-file parts/papers/papers.json --construct-mfgs
 """
 

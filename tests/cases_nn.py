@@ -10,6 +10,7 @@ import torch
 import sar
 import sar.nn
 from cases import build, numpy, tensor
+from cases_blocks import data_of
 
 
 def make_layer(library: Any, name: str, options: dict[str, Any]) -> torch.nn.Module:
@@ -85,3 +86,41 @@ def dropped(part: dict[str, Any], x: np.ndarray, seed: int) -> dict[str, Any]:
     layer.eval()
     _, plain = layer(graph, torch.from_numpy(x), get_attention=True)
     return numpy({"first": attentions[0], "second": attentions[1], "plain": plain})
+
+
+def over_relations(aggregate: str, library: Any, triples: list[Any], width: int) -> torch.nn.Module:
+    """A HeteroGraphConv of ``dgl.nn`` or ``sar.nn`` whose layers differ from relation to relation."""
+    layers: dict[Any, torch.nn.Module] = {}
+    for n, triple in enumerate(triples):
+        layers[triple] = [
+            library.GraphConv(width, 3, norm="right"),
+            library.SAGEConv(width, 3, "mean"),
+            library.GraphConv(width, 3, norm="both"),
+        ][n % 3]
+    made: torch.nn.Module = library.HeteroGraphConv(layers, aggregate)
+    return made
+
+
+def hetero_layer(
+    part: dict[str, Any], aggregate: str, state: list[np.ndarray], x: dict[str, np.ndarray], grad: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Outputs and gradients of a layer over several relations."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        graph = sar.construct_full_graph(data_of(part))
+        model = over_relations(aggregate, sar.nn, list(graph.canonical_etypes), next(iter(x.values())).shape[1])
+        for parameter, value in zip(model.parameters(), state):
+            parameter.data.copy_(torch.from_numpy(value))
+        features = {kind: tensor(rows, True) for kind, rows in x.items()}
+        out = model(graph, features)
+        sum((out[kind] * torch.from_numpy(grad[kind])).sum() for kind in sorted(out)).backward()
+        sar.gather_grads(model)
+        return numpy(
+            {
+                "out": out,
+                "x": {kind: rows.grad for kind, rows in features.items()},
+                "parameters": [p.grad for p in model.parameters()],
+            }
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)

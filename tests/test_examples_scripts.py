@@ -42,11 +42,13 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def get(graph: str, count: int) -> Path:
         path: Path = folder / f"{graph}{count}" / f"{graph}.json"
-        if not path.exists() and graph == "papers":
-            run(EXAMPLES / "generate_hetero.py", "--num-partitions", count, "--partition-out-path", path.parent)
-        elif not path.exists():
-            source = EXAMPLES / "data" / f"{graph}.npz"
-            run("-m", "sar", "partition", source, "--parts", count, "--out", path.parent, "--self-loops")
+        source = EXAMPLES / "data" / f"{graph}.npz"
+        loops = ["--self-loops"]
+        if graph == "papers":
+            source, loops = folder / "papers.npz", []
+            run(EXAMPLES / "generate_hetero.py", source)
+        if not path.exists():
+            run("-m", "sar", "partition", source, "--parts", count, "--out", path.parent, *loops)
         return path
 
     return get

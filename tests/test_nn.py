@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+import hetero
 import sar.nn
-from cases_nn import make_layer
+from cases_nn import make_layer, over_relations
 from conftest import Workers
 from graphs import Graph, close, make
 from pool import Pool
@@ -165,6 +166,47 @@ def test_eight_workers(pool: Pool) -> None:
     pytest.importorskip("dgl")
     for layer in ("gcn_both", "sage_mean", "gat", "gin_max"):
         compare(Workers(pool, 8, "shm"), make("random", 8, seed=33), layer, "float64")
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "mean", "max", "stack"])
+def test_layers_over_relations(pool: Pool, aggregate: str) -> None:
+    """HeteroGraphConv on 4 node types and 8 relations; workers without nodes of a type, or without any."""
+    dgl = pytest.importorskip("dgl")
+    workers = Workers(pool, 4 if aggregate == "sum" else 2, "shm")
+    cut, ends = hetero.Cut(workers.world), hetero.edges()
+    x, grad = hetero.features(1), hetero.features(2, 3)
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.manual_seed(8)
+        model = over_relations(aggregate, dgl.nn, hetero.TRIPLES, 6)
+        graph = dgl.heterograph(
+            {t: (torch.from_numpy(s), torch.from_numpy(d)) for t, (s, d) in ends.items()}, num_nodes_dict=hetero.KINDS
+        )
+        features = {kind: torch.from_numpy(rows).requires_grad_() for kind, rows in x.items()}
+        out = model(graph, features)
+        if aggregate == "stack":
+            grad = {k: np.stack([grad[k] * (n + 1) for n in range(rows.shape[1])], 1) for k, rows in out.items()}
+        sum((out[kind] * torch.from_numpy(grad[kind])).sum() for kind in sorted(out)).backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    state = [p.detach().numpy() for p in model.parameters()]
+    arguments = []
+    for rank in range(workers.world):
+        own = {k: cut.rows(k, rank) for k in hetero.KINDS}
+        part = cut.part(rank, ends)
+        arguments.append({"part": part, **{n: {k: v[k][own[k]] for k in v} for n, v in (("x", x), ("grad", grad))}})
+    results = workers.run("cases_nn:hetero_layer", arguments, aggregate=aggregate, state=state)
+    for rank, result in enumerate(results):
+        assert set(result["out"]) == set(out)
+        for kind in out:
+            rows = cut.rows(kind, rank)
+            close(result["out"][kind], out[kind].detach().numpy()[rows], f"output of {kind}, rank {rank}", 10)
+            wanted = features[kind].grad
+            assert wanted is not None
+            close(result["x"][kind], wanted.numpy()[rows], f"gradient of {kind}, rank {rank}", 10)
+        for n, parameter in enumerate(model.parameters()):
+            assert parameter.grad is not None
+            close(result["parameters"][n], parameter.grad.numpy(), f"gradient of parameter {n}, rank {rank}", 10)
 
 
 @pytest.mark.parametrize("operator", ["raw", "rw", "gcn", "ppr"])
