@@ -90,11 +90,6 @@ func (n *node) value(x float64) float64 {
 // is.
 func slope(f op, c, x float64) float64 {
 	switch f {
-	case opReLU:
-		if x <= 0 {
-			return 0
-		}
-		return 1
 	case opELU: // of the argument
 		if x > 0 {
 			return 1

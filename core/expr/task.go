@@ -109,6 +109,8 @@ func (t *task[T]) compute(st *step) {
 		t.slope(z, x, t.reg(st.b), st)
 	case opExp:
 		ops.Exp(z, x)
+	case opReLU:
+		ops.Gate(z, x, x)
 	case opLeaky:
 		ops.Leaky(z, x, x, T(st.alpha))
 	default:
@@ -124,13 +126,6 @@ func elementwise[T Float](z, x []T, st *step) {
 	case opNeg:
 		for j, v := range x {
 			z[j] = -v
-		}
-	case opReLU:
-		for j, v := range x {
-			if v <= 0 {
-				v = 0
-			}
-			z[j] = v
 		}
 	case opSqrt:
 		for j, v := range x {
@@ -183,13 +178,7 @@ func (t *task[T]) slope(z, x, g []T, st *step) {
 	case opLeaky:
 		t.s.ops.Leaky(z, x, g, T(st.alpha))
 	case opReLU:
-		for j, v := range x {
-			if v <= 0 {
-				z[j] = 0
-			} else {
-				z[j] = g[j]
-			}
-		}
+		t.s.ops.Gate(z, x, g)
 	default:
 		for j, v := range x {
 			z[j] = T(slope(f, st.alpha, float64(v))) * g[j]

@@ -87,6 +87,23 @@ func leakyF32x8(z, x, y []float32, c float32) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func gateF32x8(z, x, y []float32) {
+	x, y = x[:len(z)], y[:len(z)]
+	zero := archsimd.BroadcastFloat32x8(0)
+	j := 0
+	for ; j+8 <= len(z); j += 8 {
+		shut := archsimd.LoadFloat32x8((*[8]float32)(x[j:])).LessEqual(zero)
+		zero.Merge(archsimd.LoadFloat32x8((*[8]float32)(y[j:])), shut).Store((*[8]float32)(z[j:]))
+	}
+	if j < len(z) {
+		last := maskF32x8(len(z) - j)
+		shut := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Pointer(&x[j])), last).LessEqual(zero)
+		zero.Merge(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Pointer(&y[j])), last), shut).StoreMasked((*[8]float32)(unsafe.Pointer(&z[j])), last)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF32x8 takes one register at a time of each group.
 //
 //go:nocheckptr

@@ -87,6 +87,23 @@ func leakyF64x4(z, x, y []float64, c float64) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func gateF64x4(z, x, y []float64) {
+	x, y = x[:len(z)], y[:len(z)]
+	zero := archsimd.BroadcastFloat64x4(0)
+	j := 0
+	for ; j+4 <= len(z); j += 4 {
+		shut := archsimd.LoadFloat64x4((*[4]float64)(x[j:])).LessEqual(zero)
+		zero.Merge(archsimd.LoadFloat64x4((*[4]float64)(y[j:])), shut).Store((*[4]float64)(z[j:]))
+	}
+	if j < len(z) {
+		last := maskF64x4(len(z) - j)
+		shut := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last).LessEqual(zero)
+		zero.Merge(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last), shut).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF64x4 takes one register at a time of each group.
 //
 //go:nocheckptr

@@ -87,6 +87,23 @@ func leakyF32x16(z, x, y []float32, c float32) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func gateF32x16(z, x, y []float32) {
+	x, y = x[:len(z)], y[:len(z)]
+	zero := archsimd.BroadcastFloat32x16(0)
+	j := 0
+	for ; j+16 <= len(z); j += 16 {
+		shut := archsimd.LoadFloat32x16((*[16]float32)(x[j:])).LessEqual(zero)
+		zero.Merge(archsimd.LoadFloat32x16((*[16]float32)(y[j:])), shut).Store((*[16]float32)(z[j:]))
+	}
+	if j < len(z) {
+		last := maskF32x16(len(z) - j)
+		shut := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last).LessEqual(zero)
+		zero.Merge(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last), shut).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF32x16 takes one register at a time of each group.
 //
 //go:nocheckptr

@@ -87,6 +87,23 @@ func leakyF64x8(z, x, y []float64, c float64) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func gateF64x8(z, x, y []float64) {
+	x, y = x[:len(z)], y[:len(z)]
+	zero := archsimd.BroadcastFloat64x8(0)
+	j := 0
+	for ; j+8 <= len(z); j += 8 {
+		shut := archsimd.LoadFloat64x8((*[8]float64)(x[j:])).LessEqual(zero)
+		zero.Merge(archsimd.LoadFloat64x8((*[8]float64)(y[j:])), shut).Store((*[8]float64)(z[j:]))
+	}
+	if j < len(z) {
+		last := maskF64x8(len(z) - j)
+		shut := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last).LessEqual(zero)
+		zero.Merge(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&y[j])), last), shut).StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), last)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF64x8 takes one register at a time of each group.
 //
 //go:nocheckptr

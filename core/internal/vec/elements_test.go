@@ -56,6 +56,7 @@ func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 			"Minus": func(o *Ops[T], z []T) { o.Minus(z, x, y) },
 			"Times": func(o *Ops[T], z []T) { o.Times(z, x, y) },
 			"Over":  func(o *Ops[T], z []T) { o.Over(z, x, y) },
+			"Gate":  func(o *Ops[T], z []T) { o.Gate(z, x, y) },
 			"Leaky": func(o *Ops[T], z []T) { o.Leaky(z, x, y, 0.2) },
 		} {
 			before, want := draw(n+2*guard), make([]T, n)

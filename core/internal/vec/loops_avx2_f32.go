@@ -23,6 +23,7 @@ func opsF32x8() Ops[float32] {
 		Leaky:     leakyF32x8,
 		TimesEach: timesEachF32x8,
 		DotPairs:  dotPairsF32x8,
+		Gate:      gateF32x8,
 		Exp:       expF32x8,
 	}
 }
@@ -493,8 +494,13 @@ func gatherDotF32x8(g *Gather[float32]) {
 			a2 = archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r2, full*4)), last).MulAdd(v, a2)
 			a3 = archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r3, full*4)), last).MulAdd(v, a3)
 		}
-		s := fourF32x8(a0, a1, a2, a3)
-		copy(out[k:], s[:])
+		if k+4 > n {
+			s := fourF32x8(a0, a1, a2, a3)
+			archsimd.ClearAVXUpperBits() // what copies uses legacy SSE instructions
+			copy(out[k:], s[:])
+			return
+		}
+		store4F32x8(unsafe.Pointer(&out[k]), a0, a1, a2, a3)
 	}
 	archsimd.ClearAVXUpperBits()
 }

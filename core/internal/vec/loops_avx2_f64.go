@@ -23,6 +23,7 @@ func opsF64x4() Ops[float64] {
 		Leaky:     leakyF64x4,
 		TimesEach: timesEachF64x4,
 		DotPairs:  dotPairsF64x4,
+		Gate:      gateF64x4,
 		Exp:       expF64x4,
 	}
 }
@@ -493,8 +494,13 @@ func gatherDotF64x4(g *Gather[float64]) {
 			a2 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r2, full*8)), last).MulAdd(v, a2)
 			a3 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r3, full*8)), last).MulAdd(v, a3)
 		}
-		s := fourF64x4(a0, a1, a2, a3)
-		copy(out[k:], s[:])
+		if k+4 > n {
+			s := fourF64x4(a0, a1, a2, a3)
+			archsimd.ClearAVXUpperBits() // what copies uses legacy SSE instructions
+			copy(out[k:], s[:])
+			return
+		}
+		store4F64x4(unsafe.Pointer(&out[k]), a0, a1, a2, a3)
 	}
 	archsimd.ClearAVXUpperBits()
 }

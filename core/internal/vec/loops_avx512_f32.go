@@ -23,6 +23,7 @@ func opsF32x16() Ops[float32] {
 		Leaky:     leakyF32x16,
 		TimesEach: timesEachF32x16,
 		DotPairs:  dotPairsF32x16,
+		Gate:      gateF32x16,
 		Exp:       expF32x16,
 	}
 }
@@ -493,8 +494,13 @@ func gatherDotF32x16(g *Gather[float32]) {
 			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r2, full*4)), last).MulAdd(v, a2)
 			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r3, full*4)), last).MulAdd(v, a3)
 		}
-		s := fourF32x16(a0, a1, a2, a3)
-		copy(out[k:], s[:])
+		if k+4 > n {
+			s := fourF32x16(a0, a1, a2, a3)
+			archsimd.ClearAVXUpperBits() // what copies uses legacy SSE instructions
+			copy(out[k:], s[:])
+			return
+		}
+		store4F32x16(unsafe.Pointer(&out[k]), a0, a1, a2, a3)
 	}
 	archsimd.ClearAVXUpperBits()
 }

@@ -23,6 +23,7 @@ func opsF64x8() Ops[float64] {
 		Leaky:     leakyF64x8,
 		TimesEach: timesEachF64x8,
 		DotPairs:  dotPairsF64x8,
+		Gate:      gateF64x8,
 		Exp:       expF64x8,
 	}
 }
@@ -493,8 +494,13 @@ func gatherDotF64x8(g *Gather[float64]) {
 			a2 = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r2, full*8)), last).MulAdd(v, a2)
 			a3 = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r3, full*8)), last).MulAdd(v, a3)
 		}
-		s := fourF64x8(a0, a1, a2, a3)
-		copy(out[k:], s[:])
+		if k+4 > n {
+			s := fourF64x8(a0, a1, a2, a3)
+			archsimd.ClearAVXUpperBits() // what copies uses legacy SSE instructions
+			copy(out[k:], s[:])
+			return
+		}
+		store4F64x8(unsafe.Pointer(&out[k]), a0, a1, a2, a3)
 	}
 	archsimd.ClearAVXUpperBits()
 }

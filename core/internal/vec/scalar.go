@@ -20,6 +20,7 @@ func scalarOps[T Float]() Ops[T] {
 		Leaky:     leakyScalar[T],
 		TimesEach: timesEachScalar[T],
 		DotPairs:  dotPairsScalar[T],
+		Gate:      gateScalar[T],
 		Exp:       expScalar[T],
 	}
 }
@@ -106,6 +107,17 @@ func leakyScalar[T Float](z, x, y []T, c T) {
 			z[j] = y[j]
 		} else {
 			z[j] = c * y[j]
+		}
+	}
+}
+
+func gateScalar[T Float](z, x, y []T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j := range z {
+		if x[j] <= 0 {
+			z[j] = 0
+		} else {
+			z[j] = y[j]
 		}
 	}
 }

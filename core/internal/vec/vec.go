@@ -51,6 +51,8 @@ type Ops[T Float] struct {
 	// Leaky: z[j] = x[j] > 0 ? y[j] : c * y[j]. With y = x that is leaky ReLU, with
 	// y the gradient of its result its gradient.
 	Leaky func(z, x, y []T, c T)
+	// Gate: z[j] = x[j] <= 0 ? 0 : y[j]. ReLU with y = x, else its gradient.
+	Gate func(z, x, y []T)
 	// TimesEach: z[g*d+j] = x[g*d+j] * c[g], for g < len(c), j < d
 	TimesEach func(z, x, c []T, d int)
 	// DotPairs: out[k*heads+h] = Σ_j x[ix[k]-baseX, h*d+j] * y[iy[k]-baseY, h*d+j]

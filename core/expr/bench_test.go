@@ -1,0 +1,160 @@
+package expr
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"sar/core/graph"
+	"sar/core/kernel"
+
+	"golang.org/x/sys/unix"
+)
+
+// benchRelation is a random graph on one worker.
+func benchRelation(b testing.TB, n, edges int) *graph.Relation {
+	rng := rand.New(rand.NewPCG(1, 1))
+	src, dst := make([]int64, edges), make([]int64, edges)
+	for i := range src {
+		src[i], dst[i] = int64(rng.IntN(n)), int64(rng.IntN(n))
+	}
+	start := []int64{0, int64(n)}
+	book, err := graph.HomogeneousBook(start)
+	if err != nil {
+		b.Fatal(err)
+	}
+	source, err := graph.FromEdges(start, 0, src, dst)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer source.Free()
+	rels, err := graph.Build(book, 0, source, graph.BuildOptions{EdgeOrder: true, Threads: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(rels[0].Free)
+	return rels[0]
+}
+
+var benchPrograms = map[string]string{
+	"gat": `{"operands":[{"side":"u","shape":[4,1]},{"side":"v","shape":[4,1]},{"side":"u","shape":[4,32]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],"result":6,"reduce":"sum"}`,
+	"gatv2": `{"operands":[{"side":"u","shape":[4,32]},{"side":"v","shape":[4,32]},{"side":"p","shape":[4,32]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"dot","a":4,"b":2},{"op":"softmax","a":5},{"op":"mul","a":0,"b":6}],"result":7,"reduce":"sum"}`,
+	"dot": `{"operands":[{"side":"u","shape":[4,32]},{"side":"v","shape":[4,32]},{"side":"u","shape":[4,32]}],
+		"code":[{"op":"dot","a":0,"b":1},{"op":"scale","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],"result":6,"reduce":"sum"}`,
+	"max":  `{"operands":[{"side":"u","shape":[128]}],"code":[],"result":0,"reduce":"max"}`,
+	"add":  `{"operands":[{"side":"u","shape":[128]},{"side":"v","shape":[128]}],"code":[{"op":"add","a":0,"b":1}],"result":2,"reduce":"sum"}`,
+	"relu": `{"operands":[{"side":"u","shape":[128]},{"side":"e","shape":[128]}],"code":[{"op":"add","a":0,"b":1},{"op":"relu","a":2}],"result":3,"reduce":"sum"}`,
+	"gat_dropout": `{"operands":[{"side":"u","shape":[4,1]},{"side":"v","shape":[4,1]},{"side":"u","shape":[4,32]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"dropout","a":5,"alpha":0.5},{"op":"mul","a":2,"b":6}],"result":7,"reduce":"sum"}`,
+}
+
+const benchNodes, benchEdges = 1500, 60000
+
+func newRun(b testing.TB, rel *graph.Relation, text string) (*Run[float32], []float32, []float32, [][]float32) {
+	p, err := Parse(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(2, 1))
+	fresh := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = rng.Float32() - 0.5
+		}
+		return x
+	}
+	r := &Run[float32]{Program: p, Rel: rel, Pool: kernel.NewPool(1), Seeds: make([]uint64, p.Seeds)}
+	var grads [][]float32
+	for _, o := range p.Operands {
+		n := map[Side]int{U: rel.NumSrc, V: rel.NumDst, E: int(rel.NumEdges), P: 1}[o.Side] * o.Width
+		r.Operands, grads = append(r.Operands, fresh(n)), append(grads, make([]float32, n))
+	}
+	for _, w := range p.Softmaxes() {
+		r.Most, r.Inv = append(r.Most, make([]float32, rel.NumDst*w)), append(r.Inv, make([]float32, rel.NumDst*w))
+	}
+	if p.Reduce == Max || p.Reduce == Min {
+		r.Winner = make([]int32, rel.NumDst*p.Width())
+	}
+	return r, make([]float32, rel.NumDst*p.Width()), fresh(rel.NumDst * p.Width()), grads
+}
+
+func forward(r *Run[float32], out []float32) {
+	for _, phase := range r.Forward(out) {
+		phase.Sweep.Rows(nil, int32(r.Rel.NumCols()))
+		phase.Finish()
+	}
+}
+
+// BenchmarkPrograms are the usual expressions, beside a plain product of the same width.
+func BenchmarkPrograms(b *testing.B) {
+	rel := benchRelation(b, benchNodes, benchEdges)
+	bench := func(name string, f func() func()) {
+		b.Run(name, func(b *testing.B) {
+			step := f()
+			var began int64
+			for b.Loop() {
+				if began == 0 {
+					began = cpuTime()
+				}
+				step()
+			}
+			b.ReportMetric(float64(cpuTime()-began)/float64(b.N)/float64(rel.NumEdges), "cpu-ns/edge")
+		})
+	}
+	x, y := make([]float32, rel.NumSrc*128), make([]float32, rel.NumDst*128)
+	for i := range x {
+		x[i] = float32(i % 97)
+	}
+	pool, csr := kernel.NewPool(1), kernel.CSR{Ptr: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data}
+	bench("spmm", func() func() {
+		return func() { kernel.SpMM(pool, y, x, 128, csr, nil, 1, nil) }
+	})
+	bench("spmm_heads", func() func() {
+		w := make([]float32, rel.NumEdges*4)
+		return func() { kernel.SpMM(pool, y, x, 128, csr, w, 4, nil) }
+	})
+	for _, name := range []string{"gat", "gat_dropout", "gatv2", "dot", "max", "add", "relu"} {
+		r, out, grad, grads := newRun(b, rel, benchPrograms[name])
+		bench(name+"/forward", func() func() { return func() { forward(r, out) } })
+		bench(name+"/backward", func() func() {
+			forward(r, out)
+			return func() {
+				if err := backwardWhole(r, out, grad, grads); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func backwardWhole(r *Run[float32], out, grad []float32, grads [][]float32) error {
+	set := uint32(1<<len(grads) - 1)
+	back, err := r.Backward(set, set, out, grad, grads, false)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	end := r.Rel.NumCols()
+	for _, phase := range back.Deltas {
+		phase.Sweep.Rows(nil, int32(end))
+	}
+	if back.Own != nil {
+		back.Own.Columns(0, end)
+	}
+	if back.Target != nil {
+		back.Target.Rows(nil, int32(end))
+	}
+	back.Finish()
+	return nil
+}
+
+// cpuTime is the processor time of the process in nanoseconds: wall time says
+// little on a machine with other work.
+func cpuTime() int64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
