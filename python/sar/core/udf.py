@@ -16,7 +16,7 @@ from .builtin import called
 Read = Callable[[str, str], Tensor]
 """Rows of a column for a batch, by side ("u", "v", "e", or "n" for the nodes of a reduce function) and name."""
 
-SIDES = {"u": "edges.src", "v": "edges.dst", "e": "edges.data", "n": "nodes.data"}
+SIDES = {"u": "edges.src", "v": "edges.dst", "e": "edges.data", "n": "nodes.data", "m": "nodes.mailbox"}
 """What functions call the sides."""
 
 IDS = "\0ids"
@@ -299,7 +299,8 @@ class MailboxFunction:
 
     def __call__(self, batch: Batch) -> Dict[str, Tensor]:
         n = batch.num_nodes
-        mailbox = {k: m.reshape(n, batch.size // n, *m.shape[1:]) for k, m in self.send(batch).items()}
+        sent = self.send(batch)
+        mailbox = Columns("m", list(sent), lambda _, k: sent[k].reshape(n, batch.size // n, *sent[k].shape[1:]))
         data = Columns("n", batch.names["v"], batch.read)
         given = self.function(NodeBatch(n, self.ntype, data, lambda: batch.read("n", IDS), mailbox))
         return checked(self.function, given, n, "nodes")

@@ -102,11 +102,18 @@ class Runs:
                 "Config.block_bytes as they are from forward to backward"
             )
         if self.keeps:
-            leaves, outputs, swapped = self._kept[number]
-        else:
-            self._draw(number)
-            with kept_buffers(self.plan.functions):
-                leaves, outputs, swapped = self._run(piece)
+            return self._differentiate(*self._kept[number], gradient)
+        self._draw(number)
+        with kept_buffers(self.plan.functions):
+            return self._differentiate(*self._run(piece), gradient)
+
+    def _differentiate(
+        self,
+        leaves: List[Tensor],
+        outputs: Dict[str, Tensor],
+        swapped: List[Tensor],
+        gradient: Callable[[str], Optional[Tensor]],
+    ) -> List[Optional[Tensor]]:
         pairs = [(value, gradient(name)) for name, value in outputs.items() if value.requires_grad]
         pairs = [(value, grad) for value, grad in pairs if grad is not None]
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
