@@ -30,7 +30,7 @@ from .comm import (
     world_size,
 )
 from .config import Config
-from .construct_shard_manager import construct_full_graph, construct_mfgs
+from .construct_shard_manager import construct_full_graph, construct_mfgs, convert_dist_graph
 from .core import DistributedBlock, GraphShardManager, HeteroGraphShardManager, message_has_parameters
 from .core.sampling import DataLoader, DistNeighborSampler
 from .data_loading import load_dgl_partition_data, suffix_key_lookup
@@ -75,6 +75,7 @@ __all__ = [
     "construct_full_graph",
     "convert_batchnorm",
     "construct_mfgs",
+    "convert_dist_graph",
     "core",
     "data_loading",
     "edge_softmax",

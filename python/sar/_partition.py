@@ -124,7 +124,10 @@ class PartitionData:
     - ``partition_book``: DGL's own where DGL is installed, else :class:`RangePartitionBook`
     - ``edge_features``: ``{"src:rel:dst/name": [in-edges of the relation, ...]}``, in ascending edge id
 
-    The first six can be given by position; ``all_shard_edges`` also as a function that makes it.
+    The first six can be given by position; ``all_shard_edges`` also as a function that makes it. Where edges are known
+    by relation too, in ascending id, ``relation_edges`` gives sources and destinations of each, in the order of
+    ``edge_type_names``; graphs then have them in that order, and not in that of the shards. ``readers`` gives edge
+    features when they are asked for.
     """
 
     _fields = (
@@ -147,6 +150,8 @@ class PartitionData:
         *,
         edge_features: Any = None,
         stored: Optional[StoredPartition] = None,
+        relation_edges: Optional[List[Tuple[Tensor, Tensor]]] = None,
+        readers: Optional[Dict[str, Callable[[], Tensor]]] = None,
     ) -> None:
         self._shard_edges = all_shard_edges
         self.node_ranges = node_ranges
@@ -156,6 +161,8 @@ class PartitionData:
         self._book = partition_book
         self._edge_features = {} if edge_features is None else edge_features
         self.stored = stored
+        self._relation_edges = relation_edges
+        self._readers = readers
 
     @property
     def all_shard_edges(self) -> List[ShardEdgesAndFeatures]:
@@ -180,6 +187,8 @@ class PartitionData:
         """By name of an edge feature, what gives it; what nobody has read yet stays in its file until then."""
         if callable(self._edge_features) and self.stored is not None:
             return self.stored.edge_readers(torch.device("cpu"))
+        if self._readers is not None:
+            return self._readers
         return {name: _given(t) for name, t in self.edge_features.items()}
 
     def __iter__(self) -> Iterator[Any]:

@@ -37,6 +37,8 @@ def triples_of(data: PartitionData) -> List[CanonicalEtype]:
 
 def relation_edges(data: PartitionData, triples: Sequence[CanonicalEtype]) -> List[Tuple[Tensor, Tensor]]:
     """Sources and destinations of the edges of each relation, int64, in the order of the shards."""
+    if data._relation_edges is not None:
+        return [(src.to("cpu", torch.int64), dst.to("cpu", torch.int64)) for src, dst in data._relation_edges]
     shards = data.all_shard_edges
     picks = _picks(data, len(triples))
     return [

@@ -17,9 +17,10 @@ from .core.frame import EdgeFrame, NodeFrame
 from .core.graphshard import GraphShardManager, HeteroGraphShardManager
 from .core.relation import NativeGraph, Relation
 from .core.rows import Rows
+from .data_loading import lazy_partition_data
 from .errors import ScheduleError
 
-__all__ = ["construct_full_graph", "construct_mfgs"]
+__all__ = ["construct_full_graph", "construct_mfgs", "convert_dist_graph"]
 
 
 def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
@@ -70,6 +71,24 @@ def construct_mfgs(
     return managers[::-1]
 
 
+def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
+    """The same graph for full-graph operations, out of a ``dgl.distributed.DistGraph`` that is trained on. Collective.
+
+    Workers are the trainers of DistDGL, one for each partition: :func:`sar.initialize_comms` is called with the
+    partition's number as rank. Rows are the nodes ``partition_book.partid2nids(rank, type)``; edge features are
+    fetched from the DistGraph when they are first asked for.
+
+    :raises ValueError: the DistGraph's partition is not this worker's
+    """
+    part, rank = dist_graph.get_partition_book().partid, _session.current().rank
+    if part != rank:
+        raise ValueError(
+            f"the DistGraph of the worker of rank {rank} holds partition {part}: use one trainer per partition, and the "
+            "partition's number (graph.get_partition_book().partid) as rank"
+        )
+    return construct_full_graph(lazy_partition_data(dist_graph))
+
+
 def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception]) -> None:
     """Makes a mistake on one worker an error on all, before anybody waits."""
     session = _session.current()
@@ -116,7 +135,7 @@ class _Whole:
         if stored is None:
             self.triples = triples_of(data)
             self.graph = _from_edges(data, self.layout, self.triples)
-            if not data._edge_features:
+            if not data._edge_features and data._relation_edges is None:
                 data._edge_features = relation_features(data, self.triples)
         else:
             # the order of edges is made when an edge tensor is first used: files hold edge features that nobody reads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,12 @@ from . import _session
 from ._partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition
 from .common_tuples import ShardEdgesAndFeatures
 
-__all__ = ["load_dgl_partition_data", "suffix_key_lookup"]
+__all__ = [
+    "create_partition_data",
+    "load_dgl_partition_data",
+    "load_dgl_partition_data_from_graph",
+    "suffix_key_lookup",
+]
 
 
 def load_dgl_partition_data(
@@ -39,7 +44,13 @@ def load_dgl_partition_data(
             f"{stored.num_parts} workers, or partition the graph into {session.world}"
         )
     return PartitionData(
-        lambda: _shards(stored, place),
+        lambda: _shards(
+            stored.part_ranges(),
+            stored.edge_types,
+            [stored.edges(n)[:2] for n in range(len(stored.edge_types))],
+            stored.edge_features(place),
+            place,
+        ),
         stored.part_ranges(),
         stored.node_features(place),
         list(stored.node_types),
@@ -92,19 +103,163 @@ def suffix_key_lookup(
     return expanded
 
 
-def _shards(stored: StoredPartition, device: torch.device) -> List[ShardEdgesAndFeatures]:
+def create_partition_data(
+    graph: Any,
+    own_partition_idx: int,
+    node_features: Dict[str, Tensor],
+    edge_features: Dict[str, Tensor],
+    partition_book: Any,
+    node_type_list: Sequence[str],
+    edge_type_list: Sequence[Any],
+    device: torch.device,
+) -> PartitionData:
+    """Partition data of a graph that ``dgl.distributed.load_partition`` gave.
+
+    :param graph: the partition: a homogeneous DGL graph with ``_ID``, ``inner_node`` and ``inner_edge``, and ``_TYPE``
+        where there are several types
+    :param own_partition_idx: which partition; the worker's rank
+    :param node_features: ``{"type/name": [own nodes of the type, ...]}``
+    :param edge_features: ``{"src:rel:dst/name": [in-edges of own nodes, ...]}``, in ascending edge id
+    :param partition_book: DGL's
+    :param node_type_list: names of the node types
+    :param edge_type_list: ``(source, relation, destination)`` triples
+    :param device: where features go
+    :raises ValueError: an inner edge that ends in a node of another partition
+    """
+    return _of_dgl(
+        graph,
+        own_partition_idx,
+        {name: feature.to(device) for name, feature in node_features.items()},
+        {name: feature.to(device) for name, feature in edge_features.items() if not name.endswith("/reltype")},
+        None,
+        partition_book,
+        list(node_type_list),
+        [(t[0], t[1], t[2]) if isinstance(t, tuple) else t for t in edge_type_list],
+        device,
+    )
+
+
+def load_dgl_partition_data_from_graph(graph: Any, device: torch.device) -> PartitionData:
+    """Partition data of this worker's part of a ``dgl.distributed.DistGraph``, with features of own nodes and edges.
+
+    :param graph: the distributed graph; its partition is the one that its partition book names
+    :param device: where features go
+    """
+    nodes, edges = _dist_features(graph)
+    return _of_dist_graph(
+        graph,
+        {name: read().to(device) for name, read in nodes.items()},
+        {name: read().to(device) for name, read in edges.items()},
+        None,
+        device,
+    )
+
+
+def lazy_partition_data(graph: Any) -> PartitionData:
+    """The same without node features, and with edge features that are fetched when they are first asked for."""
+    _, edges = _dist_features(graph)
+    return _of_dist_graph(graph, {}, {}, edges, torch.device("cpu"))
+
+
+def _dist_features(graph: Any) -> Tuple[Dict[str, Callable[[], Tensor]], Dict[str, Callable[[], Tensor]]]:
+    """What fetches the features of own nodes and in-edges out of a DistGraph. Names have no type where there is one."""
+    book = graph.get_partition_book()
+    part = book.partid
+
+    def reader(column: Any, ids: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        return lambda: torch.as_tensor(column[ids()])
+
+    nodes: Dict[str, Callable[[], Tensor]] = {}
+    for kind in graph.ntypes:
+        data = graph.nodes[kind].data
+        prefix = f"{kind}/" if len(graph.ntypes) > 1 else ""
+        for name in list(data.keys()):
+            nodes[prefix + name] = reader(data[name], lambda kind=kind: book.partid2nids(part, kind))
+    edges: Dict[str, Callable[[], Tensor]] = {}
+    for triple in graph.canonical_etypes:
+        data = graph.edges[triple].data
+        prefix = ":".join(triple) + "/" if len(graph.canonical_etypes) > 1 else ""
+        for name in list(data.keys()):
+            edges[prefix + name] = reader(data[name], lambda triple=triple: book.partid2eids(part, triple))
+    return nodes, edges
+
+
+def _of_dist_graph(
+    graph: Any,
+    node_features: Dict[str, Tensor],
+    edge_features: Dict[str, Tensor],
+    readers: Optional[Dict[str, Callable[[], Tensor]]],
+    device: torch.device,
+) -> PartitionData:
+    book, local = graph.get_partition_book(), graph.local_partition
+    if local is None:
+        raise ValueError("this DistGraph has no local partition: run the partition's server on the trainer's machine")
+    triples, kinds = [tuple(t) for t in graph.canonical_etypes], list(graph.ntypes)
+    return _of_dgl(local, book.partid, node_features, edge_features, readers, book, kinds, triples, device)
+
+
+def _of_dgl(
+    graph: Any,
+    part: int,
+    node_features: Dict[str, Tensor],
+    edge_features: Dict[str, Tensor],
+    readers: Optional[Dict[str, Callable[[], Tensor]]],
+    book: Any,
+    kinds: List[str],
+    triples: List[Any],
+    device: torch.device,
+) -> PartitionData:
+    ends = torch.tensor([int(m["num_nodes"]) for m in book.metadata()]).cumsum(0)
+    ranges = [(int(end) - int(m["num_nodes"]), int(end)) for end, m in zip(ends, book.metadata())]
+    ids, inner = graph.ndata["_ID"].long(), graph.ndata["inner_node"].bool()
+    own = ids[inner].sort().values
+    features = {**node_features, TYPE_KEY: book.map_to_per_ntype(own)[0].to(device, torch.int32)}
+    mine = graph.edata["inner_edge"].bool()
+    src, dst, eid = graph.all_edges(form="all", order="eid")
+    mine = mine[eid]
+    edge_ids = graph.edata["_ID"].long()[eid][mine]
+    order = edge_ids.argsort()
+    src, dst = ids[src[mine].long()][order], ids[dst[mine].long()][order]
+    low, high = ranges[part]
+    strange = (dst < low) | (dst >= high)
+    if bool(strange.any()):
+        node = int(dst[strange][0])
+        raise ValueError(f"partition {part} owns nodes {low} to {high - 1}, but an inner edge ends in {node}")
+    kind = book.map_to_per_etype(edge_ids[order])[0]
+    edges = [(src[kind == n], dst[kind == n]) for n in range(len(triples))]
+    texts = [":".join(t) if isinstance(t, tuple) else f"{kinds[0]}:{t}:{kinds[0]}" for t in triples]
+    typed = {(name if "/" in name else f"{texts[0]}/{name}"): column for name, column in edge_features.items()}
+    return PartitionData(
+        lambda: _shards(ranges, [tuple(t.split(":")) for t in texts], edges, typed, device),
+        ranges,
+        features,
+        kinds,
+        triples,
+        book,
+        edge_features=typed,
+        relation_edges=edges,
+        readers=readers,
+    )
+
+
+def _shards(
+    ranges: Sequence[Tuple[int, int]],
+    triples: Sequence[Any],
+    edges: Sequence[Tuple[Tensor, Tensor]],
+    features: Dict[str, Tensor],
+    device: torch.device,
+) -> List[ShardEdgesAndFeatures]:
     """Edges by the partition of their source; within a shard by relation, then by ascending id."""
-    starts = torch.tensor([end for _, end in stored.part_ranges()], dtype=torch.int64)
-    features = stored.edge_features(device)
-    sources: List[List[Tensor]] = [[] for _ in range(stored.num_parts)]
-    targets: List[List[Tensor]] = [[] for _ in range(stored.num_parts)]
-    columns: List[Dict[str, List[Tensor]]] = [{} for _ in range(stored.num_parts)]
-    for relation, triple in enumerate(stored.edge_types):
-        src, dst, _ = stored.edges(relation)
-        owner = torch.searchsorted(starts, src, right=True)
+    parts = len(ranges)
+    ends = torch.tensor([end for _, end in ranges], dtype=torch.int64)
+    sources: List[List[Tensor]] = [[] for _ in range(parts)]
+    targets: List[List[Tensor]] = [[] for _ in range(parts)]
+    columns: List[Dict[str, List[Tensor]]] = [{} for _ in range(parts)]
+    for relation, (triple, (src, dst)) in enumerate(zip(triples, edges)):
+        owner = torch.searchsorted(ends, src, right=True)
         mine = {name: t for name, t in features.items() if name.rpartition("/")[0] == ":".join(triple)}
         mine[TYPE_KEY] = torch.full((src.shape[0],), relation, dtype=torch.int32, device=device)
-        for part in range(stored.num_parts):
+        for part in range(parts):
             picked = (owner == part).nonzero().view(-1)
             sources[part].append(src[picked])
             targets[part].append(dst[picked])
@@ -115,5 +270,5 @@ def _shards(stored: StoredPartition, device: torch.device) -> List[ShardEdgesAnd
             (torch.cat(sources[part]), torch.cat(targets[part])),
             {name: torch.cat(pieces) for name, pieces in columns[part].items()},
         )
-        for part in range(stored.num_parts)
+        for part in range(parts)
     ]
