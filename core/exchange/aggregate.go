@@ -37,10 +37,21 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		return 0, err
 	}
 	defer cursor.Free()
+	scale, err := a.inverseDegrees()
+	if err != nil {
+		return 0, err
+	}
+	defer scale.Free()
+	// Rows are divided by their degrees when their last slot was read. Scattered
+	// chunks do not know when that is: then all are divided at the end.
 	scatter := sparseChunks(rel, op, a.RowBytes())
+	post := scale.Data
+	if scatter {
+		post = nil
+	}
 	m := a.pull(op, flags, u)
 	m.Local = func() error {
-		kernel.SpMMWindow(a.Pool, out, u, a.Width, csr, cursor.Data, 0, int32(rel.NumSrc), a.W, a.Heads, true)
+		kernel.SpMMWindowScaled(a.Pool, out, u, a.Width, csr, cursor.Data, 0, int32(rel.NumSrc), a.W, a.Heads, true, post)
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
@@ -49,7 +60,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		if scatter {
 			kernel.SpMMScatter(a.Pool, out, x, a.Width, rel.ColPtr.Data, rel.Row.Data, rel.ColEdge.Data, begin, begin+int32(n), a.W, a.Heads)
 		} else {
-			kernel.SpMMWindow(a.Pool, out, x, a.Width, inSequence(csr), cursor.Data, begin, begin+int32(n), a.W, a.Heads, false)
+			kernel.SpMMWindowScaled(a.Pool, out, x, a.Width, inSequence(csr), cursor.Data, begin, begin+int32(n), a.W, a.Heads, false, post)
 		}
 		return nil
 	}
@@ -57,7 +68,10 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	if err != nil {
 		return 0, err
 	}
-	return agreed, a.finishMean(out)
+	if a.Mean && scatter {
+		kernel.ScaleRows(a.Pool, out, a.Width, scale.Data)
+	}
+	return agreed, nil
 }
 
 // whole is Forward where one worker has everything.
@@ -178,17 +192,6 @@ func inSequence(a kernel.CSR) kernel.CSR {
 // RowBytes is the size of one row on the wire.
 func (a *Aggregate[T]) RowBytes() int { return a.Width * sizeOf[T]() }
 
-// finishMean divides each row by its in-degree; rows without edges stay 0.
-func (a *Aggregate[T]) finishMean(out []T) error {
-	scale, err := a.inverseDegrees()
-	if err != nil || !a.Mean {
-		return err
-	}
-	defer scale.Free()
-	kernel.ScaleRows(a.Pool, out, a.Width, scale.Data)
-	return nil
-}
-
 // inverseDegrees is 1/in-degree per own row for Mean and nothing otherwise.
 func (a *Aggregate[T]) inverseDegrees() (mem.Array[T], error) {
 	if !a.Mean {
@@ -205,15 +208,19 @@ func (a *Aggregate[T]) inverseDegrees() (mem.Array[T], error) {
 // divideEdges divides gradE[k, :] by the in-degree of edge k's destination.
 func (a *Aggregate[T]) divideEdges(gradE []T) {
 	ptr, edge := a.Rel.RowPtr.Data, a.Rel.RowEdge.Data
-	for i := 0; i+1 < len(ptr); i++ {
-		inv := 1 / T(max(1, ptr[i+1]-ptr[i]))
-		for k := ptr[i]; k < ptr[i+1]; k++ {
-			at := int(edge[k]) * a.Heads
-			for h := range a.Heads {
-				gradE[at+h] *= inv
+	const block = 1024 // rows of a task
+	n := a.Rel.NumDst
+	a.Pool.Run((n+block-1)/block, func(t int) {
+		for i := t * block; i < min(n, (t+1)*block); i++ {
+			inv := 1 / T(max(1, ptr[i+1]-ptr[i]))
+			for k := ptr[i]; k < ptr[i+1]; k++ {
+				at := int(edge[k]) * a.Heads
+				for h := range a.Heads {
+					gradE[at+h] *= inv
+				}
 			}
 		}
-	}
+	})
 }
 
 // newCursor returns, for every own row, the slot that comes next.

@@ -3,10 +3,11 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-// The fused product has the bits of the product and the scaling, also where a
+// The fused products, whole and by windows, have the bits of the product and the scaling, also where a
 // hub row is divided by columns.
 func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -20,6 +21,7 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 		for range slots {
 			a.Col = append(a.Col, int32(rng.IntN(n)))
 		}
+		slices.Sort(a.Col[a.Ptr[i]:])
 		a.Ptr[i+1] = int64(len(a.Col))
 	}
 	x, post := make([]float32, n*width), make([]float32, n)
@@ -34,11 +36,20 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 		want, got := make([]float32, n*width), make([]float32, n*width)
 		SpMM(p, want, x, width, a, nil, 1, nil)
 		ScaleRows(p, want, width, post)
-		SpMMScaled(p, got, x, width, a, nil, 1, post)
-		for i := range want {
-			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-				t.Fatalf("%d threads: y[%d] = %v, want %v", threads, i, got[i], want[i])
+		check := func(how string) {
+			t.Helper()
+			for i := range want {
+				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%s, %d threads: y[%d] = %v, want %v", how, threads, i, got[i], want[i])
+				}
 			}
 		}
+		SpMMScaled(p, got, x, width, a, nil, 1, post)
+		check("whole")
+		cursor := slices.Clone(a.Ptr[:n])
+		for _, w := range [][2]int{{0, 100}, {100, 101}, {101, n}} {
+			SpMMWindowScaled(p, got, x[w[0]*width:w[1]*width], width, a, cursor, int32(w[0]), int32(w[1]), nil, 1, w[0] == 0, post)
+		}
+		check("windows")
 	}
 }

@@ -74,6 +74,17 @@ func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 // (nil: 1). first: y starts from 0 and is not read. Windows that follow each
 // other from column 0 to the last give the bits of SpMM.
 func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, colBegin, colEnd int32, w []T, heads int, first bool) {
+	SpMMWindowScaled(p, y, x, width, a, cursor, colBegin, colEnd, w, heads, first, nil)
+}
+
+// SpMMWindowScaled is SpMMWindow, and then y[i,:] *= post[i] for the rows whose
+// last slot this window has read (of the first window also rows without slots),
+// while they are in the cache; post [n], nil: 1. Windows from column 0 to the
+// last give the bits of SpMMScaled.
+func SpMMWindowScaled[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, colBegin, colEnd int32, w []T, heads int, first bool, post []T) {
+	if post != nil {
+		need("post", len(post), a.Rows())
+	}
 	checkProduct(width, heads, a, len(w), w != nil)
 	need("y", len(y), a.Rows()*width)
 	need("cursor", len(cursor), a.Rows())
@@ -83,11 +94,11 @@ func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, co
 	}
 	if is32[T]() {
 		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
-		m.g.Base = colBegin
+		m.g.Base, m.post = colBegin, as[float32](post)
 		spmmWindow(p, as[float32](y), m, a, cursor, colEnd, first)
 	} else {
 		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
-		m.g.Base = colBegin
+		m.g.Base, m.post = colBegin, as[float64](post)
 		spmmWindow(p, as[float64](y), m, a, cursor, colEnd, first)
 	}
 }
@@ -107,7 +118,11 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 			if k0 == k1 && !first {
 				return
 			}
-			m.row(y[i*m.width:(i+1)*m.width], k0, k1, first)
+			row := y[i*m.width : (i+1)*m.width]
+			m.row(row, k0, k1, first)
+			if m.post != nil && k1 == a.Ptr[i+1] {
+				m.ops.Scale(row[m.c0:m.c1], m.post[i])
+			}
 			if t >= len(hubs) {
 				cursor[i] = k1
 			}

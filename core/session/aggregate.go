@@ -107,6 +107,14 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 	if err := gradOut.check("grad_out", a.Rel.NumDst, "destination nodes"); err != nil {
 		return err
 	}
+	if what.NeedGrad&GradE != 0 { // before anything travels: peers would wait
+		if u == nil {
+			return Invalid("the gradient of edge weights needs u")
+		}
+		if err := checkRows(a.Rel, *u, gradOut, "grad_out"); err != nil {
+			return err
+		}
+	}
 	var gu, ge []T
 	if gradU != nil {
 		if err := checkRows(a.Rel, *gradU, gradOut, "grad_out"); err != nil {
@@ -128,12 +136,6 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 	}
 	if what.NeedGrad&GradE == 0 {
 		return nil
-	}
-	if u == nil {
-		return Invalid("the gradient of edge weights needs u")
-	}
-	if err := checkRows(a.Rel, *u, gradOut, "grad_out"); err != nil {
-		return err
 	}
 	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
 }
