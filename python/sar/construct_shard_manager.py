@@ -83,8 +83,8 @@ def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
     part, rank = dist_graph.get_partition_book().partid, _session.current().rank
     if part != rank:
         raise ValueError(
-            f"the DistGraph of the worker of rank {rank} holds partition {part}: use one trainer per partition, and the "
-            "partition's number (graph.get_partition_book().partid) as rank"
+            f"the DistGraph of the worker of rank {rank} holds partition {part}: use one trainer per partition, and "
+            "the partition's number (graph.get_partition_book().partid) as rank"
         )
     return construct_full_graph(lazy_partition_data(dist_graph))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -174,13 +175,13 @@ def _dist_features(graph: Any) -> Tuple[Dict[str, Callable[[], Tensor]], Dict[st
         data = graph.nodes[kind].data
         prefix = f"{kind}/" if len(graph.ntypes) > 1 else ""
         for name in list(data.keys()):
-            nodes[prefix + name] = reader(data[name], lambda kind=kind: book.partid2nids(part, kind))
+            nodes[prefix + name] = reader(data[name], partial(book.partid2nids, part, kind))
     edges: Dict[str, Callable[[], Tensor]] = {}
     for triple in graph.canonical_etypes:
         data = graph.edges[triple].data
         prefix = ":".join(triple) + "/" if len(graph.canonical_etypes) > 1 else ""
         for name in list(data.keys()):
-            edges[prefix + name] = reader(data[name], lambda triple=triple: book.partid2eids(part, triple))
+            edges[prefix + name] = reader(data[name], partial(book.partid2eids, part, triple))
     return nodes, edges
 
 
