@@ -20,7 +20,8 @@ class Spec(NamedTuple):
 
     ``inputs``: ``("n", width)`` rows of nodes, ``("e", *shape)`` rows of edges, ``("+", *shape)`` positive rows of
     edges, ``("nt",)`` and ``("et",)`` types of nodes and edges, ``("set",)`` types of edges in ascending order, or a
-    value.
+    value. ``outputs``: a letter for each: n, e, or g for one row that all workers get. ``norm``: batch norm inside is
+    converted. ``loops``: edges from nodes to themselves are fine.
     """
 
     make: Callable[[], nn.Module]
@@ -28,6 +29,7 @@ class Spec(NamedTuple):
     keywords: tuple[str, ...] = ()
     outputs: str = "n"
     norm: bool = False
+    loops: bool = True
 
 
 def _nn() -> Any:
@@ -110,7 +112,40 @@ SPECS: dict[str, Spec] = {
         (X, EF),
         norm=True,
     ),
+    "cheb": Spec(_conv("ChebConv", IN, OUT, 3), (X,)),
+    "cheb_lambda": Spec(_conv("ChebConv", IN, OUT, 2), (X, [1.7]), ("lambda_max",)),
+    "atomic": Spec(
+        lambda: _nn().AtomicConv(*(torch.tensor(v) for v in ([1.0, 2.0], [0.5, 1.5], [1.0, 0.7]))),
+        (("n", 1), ("+", 1)),
+    ),
+    "dgn": Spec(
+        _conv("DGNConv", IN, OUT, ["dir1-av", "dir2-dx", "sum"], ["identity", "amplification"], 2.5),
+        (X, None, ("n", 3)),
+        ("edge_feat", "eig_vec"),
+        norm=True,
+    ),
+    "egnn": Spec(_conv("EGNNConv", IN, 5, OUT, EDGE), (X, ("n", 3), EF), outputs="nn", loops=False),
+    "twirls": Spec(_conv("TWIRLSConv", IN, OUT, 5, 3), (X,)),
+    "twirls_attention": Spec(_conv("TWIRLSConv", IN, OUT, 5, 2, attention=True, use_eta=True), (X,)),
+    "group_reversible": Spec(lambda: _nn().GroupRevRes(_nn().GraphConv(IN // 2, IN // 2), 2), (X,)),
+    "sequential": Spec(lambda: _nn().Sequential(_nn().GraphConv(IN, 5), _nn().GraphConv(5, OUT)), (X,)),
+    "label_propagation": Spec(_conv("LabelPropagation", 3, 0.7), (("nt",),)),
+    "sum_pooling": Spec(_conv("SumPooling"), (X,), outputs="g"),
+    "avg_pooling": Spec(_conv("AvgPooling"), (X,), outputs="g"),
+    "max_pooling": Spec(_conv("MaxPooling"), (X,), outputs="g"),
+    "attention_pooling": Spec(
+        lambda: _nn().GlobalAttentionPooling(nn.Linear(IN, 1), nn.Linear(IN, OUT)), (X,), outputs="g"
+    ),
+    "set2set": Spec(_conv("Set2Set", IN, 2, 1), (X,), outputs="g"),
+    "weight_and_sum": Spec(_conv("WeightAndSum", IN), (X,), outputs="g"),
 }
+
+REFUSED: dict[str, Spec] = {
+    "sort_pooling": Spec(_conv("SortPooling", 2), (X,), outputs="g"),
+    "set_transformer_encoder": Spec(_conv("SetTransformerEncoder", IN, 2, 3, 5), (X,)),
+    "set_transformer_decoder": Spec(_conv("SetTransformerDecoder", IN, 2, 3, 5, 1, 2), (X,), outputs="g"),
+}
+"""Layers that raise NotImplementedError on all ranks, saying what to do."""
 
 
 class _EdgeNorm(nn.Module):
@@ -155,7 +190,7 @@ def call(name: str, model: nn.Module, graph: Any, inputs: list[Any]) -> tuple[An
 def tensors(inputs: list[Any]) -> list[Any]:
     """Leaves that need gradients where they are numbers."""
     return [
-        torch.from_numpy(x.copy()).requires_grad_(x.dtype.kind == "f") if isinstance(x, np.ndarray) else x
+        torch.from_numpy(x).clone().requires_grad_(x.dtype.kind == "f") if isinstance(x, np.ndarray) else x
         for x in inputs
     ]
 
@@ -178,10 +213,10 @@ def layer(
         model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         given = tensors(inputs)
         out = call(name, model, graph, given)
-        torch.autograd.backward(
-            [o.materialize() if hasattr(o, "materialize") else o for o in out], [torch.from_numpy(g) for g in grads]
-        )
-        sar.gather_grads(model)
+        if any(o.requires_grad for o in out):
+            values = [o.materialize() if hasattr(o, "materialize") else o for o in out]
+            torch.autograd.backward(values, [torch.from_numpy(g) for g in grads])
+            sar.gather_grads(model)
         return numpy(
             {
                 "out": [torch.Tensor.clone(o) for o in out],
@@ -191,3 +226,12 @@ def layer(
         )
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def refused(part: dict[str, Any], name: str, x: np.ndarray) -> str:
+    """What a layer that is not run says."""
+    try:
+        REFUSED[name].make()(build(part), torch.from_numpy(x))
+    except NotImplementedError as error:
+        return str(error)
+    return "it ran"

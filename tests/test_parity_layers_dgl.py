@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import cases_layers
-from cases_layers import SPECS, call, tensors
+from cases_layers import IN, REFUSED, SPECS, call, tensors
 from conftest import Workers
 from graphs import Graph, close, make
 from pool import Pool
@@ -22,10 +22,15 @@ def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
     return Workers(pool, request.param, "shm")
 
 
-def looped(kind: str, world: int, seed: int) -> Graph:
+def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
     """A graph whose nodes all have an in-edge, as many layers ask for."""
     graph = make(kind, world, seed)
     nodes = np.arange(graph.num_nodes)
+    if not loops:
+        other = graph.src != graph.dst
+        return graph._replace(
+            src=np.concatenate([graph.src[other], nodes]), dst=np.concatenate([graph.dst[other], np.roll(nodes, 1)])
+        )
     order = np.random.default_rng(seed).permutation(len(graph.src) + len(nodes))
     src, dst = (np.concatenate([ends, nodes])[order] for ends in (graph.src, graph.dst))
     return graph._replace(src=src, dst=dst)
@@ -73,7 +78,8 @@ def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = N
         rng = np.random.default_rng(12)
         drawn = [rng.standard_normal(tuple(o.shape)) for o in out]
         grads = [g.astype(dtype) for g in (like["grads"] if like is not None else drawn)]
-        torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
+        if any(o.requires_grad for o in out):
+            torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
     finally:
         torch.set_default_dtype(torch.float32)
     return {
@@ -91,6 +97,8 @@ def spread(
     """The same on the workers."""
 
     def own(rank: int, value: Any, of: str) -> Any:
+        if of == "g":  # all workers hold it, and a loss on it belongs on one of them
+            return value if rank == 0 else np.zeros_like(value)
         return value[graph.rows(rank)] if of == "n" else value[graph.edges(rank)] if of == "e" else value
 
     per_rank = [
@@ -110,12 +118,12 @@ def test_layer(few: Workers, name: str, kind: str) -> None:
     """Outputs, and the gradients of all inputs and parameters, in double precision."""
     if kind == "empty_worker" and few.world == 1:
         pytest.skip("one worker owns all nodes")
-    graph = looped(kind, few.world, seed=30)
+    graph = looped(kind, few.world, 30, SPECS[name].loops)
     inputs = draw(graph, name, "float64")
     expected = oracle(graph, name, inputs, "float64")
     results = spread(few, graph, name, "float64", inputs, expected)
     for rank, result in enumerate(results):
-        where = {"n": graph.rows(rank), "e": graph.edges(rank)}
+        where = {"n": graph.rows(rank), "e": graph.edges(rank), "g": slice(None)}
         for value, whole, of in zip(result["out"], expected["out"], SPECS[name].outputs):
             close(value, whole[where[of]], f"output of rank {rank}", 10)
         for i, value in enumerate(expected["inputs"]):
@@ -136,14 +144,17 @@ def error(value: np.ndarray, truth: np.ndarray) -> float:
 @pytest.mark.parametrize("name", SPECS)
 def test_single_precision(few: Workers, name: str) -> None:
     """Single precision is within 1e-5 of DGL in double precision, relative to the largest entry or 1."""
-    graph = looped("random", few.world, seed=32)
+    graph = looped("random", few.world, 32, SPECS[name].loops)
     inputs = draw(graph, name, "float32")
     single = oracle(graph, name, inputs, "float32")
     double = oracle(graph, name, inputs, "float64", like=single)
     results = spread(few, graph, name, "float32", inputs, single)
-    where = {"n": [graph.rows(r) for r in range(graph.world)], "e": [graph.edges(r) for r in range(graph.world)]}
+    ranks = range(graph.world)
+    where = {"n": [graph.rows(r) for r in ranks], "e": [graph.edges(r) for r in ranks]}
 
     def whole(parts: list[np.ndarray], of: str) -> np.ndarray:
+        if of == "g":
+            return parts[-1]
         made = np.zeros((graph.num_nodes if of == "n" else len(graph.src), *parts[0].shape[1:]))
         for rows, part in zip(where[of], parts):
             made[rows] = part
@@ -161,3 +172,13 @@ def test_single_precision(few: Workers, name: str) -> None:
             found[f"gradient of {key}"] = results[0]["parameters"][key], value, double["parameters"][key]
     for what, (ours, dgls, truth) in found.items():
         assert error(ours, truth) <= 1e-5, f"{what}: {error(ours, truth):.1e}; DGL in single {error(dgls, truth):.1e}"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(few: Workers, name: str) -> None:
+    """Layers that are not run say so on every rank, and what to do."""
+    graph = looped("random", few.world, 33)
+    x = np.random.default_rng(34).standard_normal((graph.num_nodes, IN)).astype("float32")
+    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
+    said = few.run("cases_layers:refused", given, name=name)
+    assert len(set(said)) == 1 and "on one worker" in said[0]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
+    from .graphshard import GraphShardManager
     from .relation import Relation
 
-__all__ = ["Counts", "GraphIndex", "LayerSupport", "Rowless", "adapt_layers", "counts", "rowless"]
+__all__ = ["Counts", "EmptyRows", "GraphIndex", "LayerSupport", "adapt_layers", "counts"]
 
 
 class LayerSupport:
@@ -25,6 +27,25 @@ class LayerSupport:
     def _graph(self) -> GraphIndex:
         """In DGL the graph's C++ half; ``dgl.ops.edge_softmax`` asks it how many relations there are."""
         return GraphIndex(self)
+
+    def add_self_loop(self, fill_data: float = 1.0) -> GraphShardManager:
+        """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
+
+        :param fill_data: what the new edges have in ``edata``
+        :raises ValueError: a block, or a graph of several types
+        """
+        from .self_loops import with_self_loops
+
+        return with_self_loops(cast("GraphShardManager", self), fill_data)
+
+    def remove_self_loop(self) -> GraphShardManager:
+        """A new graph without the edges from a node to itself. Collective.
+
+        :raises ValueError: a block, or a graph of several types
+        """
+        from .self_loops import without_self_loops
+
+        return without_self_loops(cast("GraphShardManager", self))
 
 
 class GraphIndex:
@@ -82,22 +103,21 @@ def _counts(own: Tensor, whole: Tensor) -> Tensor:
     return made
 
 
-class Rowless(Tensor):
-    """Rows of a worker that may have none.
+class EmptyRows(TorchFunctionMode):
+    """Inside, tensors without rows are reshaped as tensors with rows are.
 
     ``x.view(rows, -1, width)`` is an error where ``rows`` is 0, because -1 could then be any number; here it is what it
     would be with rows.
     """
 
-    @classmethod
     def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+        self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        if func in _RESHAPES and not kwargs and args[0].numel() == 0 and args[0].shape[0] == 0:
+        if func in _RESHAPES and not kwargs and isinstance(args[0], Tensor) and args[0].shape[:1] == (0,):
             shape = tuple(args[1]) if len(args) == 2 and isinstance(args[1], (tuple, list)) else tuple(args[1:])
             if shape and shape[0] == 0 and -1 in shape:
                 args = (args[0], _resolved(args[0].shape[1:], shape))
-        return super().__torch_function__(func, types, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
 
 
 _RESHAPES = frozenset([Tensor.view, Tensor.reshape, torch.reshape])
@@ -110,15 +130,6 @@ def _resolved(features: Sequence[int], shape: Sequence[int]) -> Tuple[int, ...]:
     for size in shape[1:]:
         known *= 1 if size == -1 else size
     return tuple(count // known if size == -1 else size for size in shape) if known else tuple(shape)
-
-
-def rowless(value: Any, back: bool = False) -> Any:
-    """Tensors as :class:`Rowless` ones, or back as ordinary ones; tuples item by item, anything else as it is."""
-    if isinstance(value, tuple):
-        return tuple(rowless(item, back) for item in value)
-    if isinstance(value, Rowless):
-        return value.as_subclass(Tensor) if back else value
-    return value.as_subclass(Rowless) if type(value) is Tensor and not back else value
 
 
 # ---- when layers are adapted -------------------------------------------------

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from .. import _abi, _session
 from ..core.graphshard import GraphShardManager
-from ..core.layer_support import GraphIndex, rowless
+from ..core.layer_support import Counts, EmptyRows, GraphIndex
+from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
 from ..edge_softmax import edge_softmax
 
@@ -48,18 +49,23 @@ def adapt() -> None:
     softmax = importlib.import_module("dgl.ops.edge_softmax")
     _replace(softmax, "edge_softmax_internal", _edge_softmax)
     _replace(softmax, "edge_softmax_hetero_internal", _edge_softmax_hetero)
-    reverse = dgl.transforms.reverse
-    for module in list(sys.modules.values()):
-        # modules that took the function by name
-        if getattr(module, "__name__", "").startswith("dgl") and getattr(module, "reverse", None) is reverse:
-            _replace(module, "reverse", _reverse)
+    _replace_everywhere("reverse", _reverse)
+    _replace_everywhere("add_self_loop", _add_self_loop)
+    _replace_everywhere("remove_self_loop", _remove_self_loop)
+    segment = importlib.import_module("dgl.ops.segment")
+    _replace(segment, "segment_reduce", _segment_reduce)
+    _replace(segment, "segment_softmax", _segment_softmax)
+    _replace(importlib.import_module("dgl.readout"), "_topk_on", _topk_on)
     for layer in _layers():
         _wrap_forward(layer, _whole)
+        _wrap_forward(layer, _with_rows)
     layers = dgl.nn.pytorch
-    for layer in ("GATConv", "GATv2Conv", "EdgeGATConv"):
-        _wrap_forward(getattr(layers, layer), _with_rows)
     _wrap_forward(layers.GatedGraphConv, _gated_graph_conv)
     _wrap_forward(layers.TypedLinear, _typed_linear)
+    _wrap_forward(layers.LabelPropagation, _label_propagation)
+    _wrap_forward(layers.Sequential, _sequential)
+    for name in ("SetTransformerEncoder", "SetTransformerDecoder"):
+        _wrap_forward(getattr(layers, name), _set_transformer)
 
 
 def _replace(module: Any, name: str, function: Callable[..., Any]) -> None:
@@ -71,6 +77,14 @@ def _replace(module: Any, name: str, function: Callable[..., Any]) -> None:
         return function(original, *args, **kwargs)
 
     setattr(module, name, replaced)
+
+
+def _replace_everywhere(name: str, function: Callable[..., Any]) -> None:
+    """Replaces a function of ``dgl`` also in the modules that took it by name."""
+    original = getattr(dgl, name)
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("dgl") and vars(module).get(name) is original:
+            _replace(module, name, function)
 
 
 def _layers() -> Iterator[Any]:
@@ -129,6 +143,37 @@ def _square(graph: GraphShardManager) -> bool:
     return bool(getattr(graph, "src_is_tgt", True))
 
 
+def _add_self_loop(original: Any, g: Any, edge_feat_names: Any = None, fill_data: Any = 1.0, etype: Any = None) -> Any:
+    if not isinstance(g, GraphShardManager):
+        return original(g, edge_feat_names, fill_data, etype)
+    if edge_feat_names is not None or isinstance(fill_data, str):
+        raise NotImplementedError("self loops of a graph on several workers get one number in all columns of edges")
+    return g.add_self_loop(fill_data)
+
+
+def _remove_self_loop(original: Any, g: Any, etype: Any = None) -> Any:
+    return g.remove_self_loop() if isinstance(g, GraphShardManager) else original(g, etype)
+
+
+def _segment_reduce(original: Any, seglen: Any, value: Tensor, reducer: str = "sum") -> Any:
+    if isinstance(seglen, Counts):
+        return graph_reduce(seglen, value, reducer)
+    return original(seglen, value, reducer)
+
+
+def _segment_softmax(original: Any, seglen: Any, value: Tensor) -> Any:
+    return graph_softmax(seglen, value) if isinstance(seglen, Counts) else original(seglen, value)
+
+
+def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(graph, GraphShardManager):
+        raise NotImplementedError(
+            "the k largest nodes of a graph on several workers are not sought (dgl.topk_nodes, SortPooling): pool with "
+            "sum, mean, max or attention, or gather the features on one worker"
+        )
+    return original(graph, *args, **kwargs)
+
+
 # ---- layers ------------------------------------------------------------------
 
 
@@ -144,11 +189,12 @@ def _whole(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> 
         del graph.is_block
 
 
-def _with_rows(original: Any, layer: Any, graph: Any, feat: Any, *args: Any, **kwargs: Any) -> Any:
-    """Layers that reshape rows with a -1, which means nothing where a worker has no rows."""
+def _with_rows(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Layers may reshape rows with a -1, which means nothing where a worker has no rows."""
     if not isinstance(graph, GraphShardManager) or graph.num_dst_nodes() > 0:
-        return original(layer, graph, feat, *args, **kwargs)
-    return rowless(original(layer, graph, rowless(feat), *args, **kwargs), back=True)
+        return original(layer, graph, *args, **kwargs)
+    with EmptyRows():
+        return original(layer, graph, *args, **kwargs)
 
 
 def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_by_type: bool = False) -> Tensor:
@@ -185,3 +231,33 @@ def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etype
                 total = total + graph.dstdata["a"]
             feat = layer.gru(total, feat)
     return feat
+
+
+def _label_propagation(original: Any, layer: Any, g: Any, labels: Tensor, mask: Any = None) -> Any:
+    """Numbers of classes become columns, as many as the largest label of any worker asks for."""
+    if isinstance(g, GraphShardManager) and (labels.dim() == 1 or labels.shape[1] == 1):
+        flat = labels.view(-1)
+        most = torch.tensor([float(flat.max()) if len(flat) else 0.0], dtype=torch.float64)
+        _session.all_reduce(most, "max", _abi.TRAIN)
+        if int(most):
+            labels = torch.nn.functional.one_hot(flat, int(most) + 1).float()
+    return original(layer, g, labels, mask)
+
+
+def _sequential(original: Any, layer: Any, graph: Any, *feats: Any) -> Any:
+    """DGL's own looks for its own class of graphs."""
+    if not isinstance(graph, GraphShardManager):
+        return original(layer, graph, *feats)
+    for module in layer:
+        found = module(graph, *feats)
+        feats = found if isinstance(found, tuple) else (found,)
+    return feats[0] if len(feats) == 1 else feats
+
+
+def _set_transformer(original: Any, layer: Any, graph: Any, feat: Tensor) -> Any:
+    if isinstance(graph, GraphShardManager):
+        raise NotImplementedError(
+            f"{type(layer).__name__} relates each node to all nodes of the graph, which are on several workers: gather "
+            "the features on one worker, or use attention over neighbours"
+        )
+    return original(layer, graph, feat)
