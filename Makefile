@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling fuzz clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -72,6 +72,10 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 	    $(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
 	  done; \
 	done
+
+PROGRAMS ?= 20000
+fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL, PROGRAMS of them (20000)
+	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/test_random_programs.py
 
 # ---- use --------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 import hetero
 from conftest import Workers
 from graphs import KINDS, Graph, close, make
+from pool import Pool
 
 
 def fields(graph: Graph) -> list[np.ndarray]:
@@ -253,8 +254,10 @@ def test_fetches_that_are_refused(workers: Workers) -> None:
         ]
 
 
-def test_relations_between_types(workers: Workers) -> None:
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_relations_between_types(pool: Pool, world: int) -> None:
     """Source and destination rows that differ in number, workers without either, relations of few edges."""
+    workers = Workers(pool, world, "shm")
     cut, ends = hetero.Cut(workers.world), hetero.edges()
     x, g = hetero.features(1), hetero.features(2)
     arguments = [
