@@ -78,6 +78,7 @@ def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
     partition's number as rank. Rows are the nodes ``partition_book.partid2nids(rank, type)``; edge features are
     fetched from the DistGraph when they are first asked for.
 
+    :param dist_graph: the distributed graph
     :raises ValueError: the DistGraph's partition is not this worker's
     """
     part, rank = dist_graph.get_partition_book().partid, _session.current().rank
