@@ -68,8 +68,9 @@ LEARNED = [
     ("appnp.py", "citeseer", 60, 0.62),
     ("sign.py", "cora", 40, 0.70),
     ("custom_message.py", "cora", 60, 0.70),
-    ("gat_without_dgl.py", "cora", 60, 0.72),
+    ("gat_without_dgl.py", "cora", 50, 0.72),
     ("rgcn_hetero.py", "papers", 30, 0.80),
+    ("sampling_cornell5.py", "cora", 30, 0.70),
 ]
 
 
@@ -96,10 +97,9 @@ def test_modes_agree(parts: Any) -> None:
     first = train("homogeneous_advanced.py", parts("cora", 1), 1, *words)["losses"]
     assert first[-1] < first[0]
     others = [
-        (2, "SAR", "--construct-mfgs"),
         (4, "SA"),
-        (2, "one_shot_aggregation"),
-        (4, "one_shot_aggregation", "--construct-mfgs", "--max-collective-size", 100),
+        (2, "SAR", "--construct-mfgs"),
+        (2, "one_shot_aggregation", "--construct-mfgs", "--max-collective-size", 100),
     ]
     for workers, mode, *more in others:
         path = parts("cora", workers)
@@ -115,11 +115,8 @@ def test_rgcn_on_blocks_agrees_with_the_full_graph(parts: Any) -> None:
     assert blocks["sent_bytes"] < full["sent_bytes"]
 
 
-BASIC = ["--train-iters", "3", "--hidden-layer-dim", "16"]
-
-
 def losses(text: str) -> list[str]:
-    return re.findall(r"train loss ([\d.]+)", text)
+    return re.findall(r"loss ([\d.]+)", text)
 
 
 def by_hand(script: Path, words: list[str], names: tuple[str, str], env: dict[str, str]) -> str:
@@ -136,25 +133,25 @@ def by_hand(script: Path, words: list[str], names: tuple[str, str], env: dict[st
     return texts[0]
 
 
-@pytest.mark.parametrize("script", ["homogeneous_basic.py", "sign.py"])
-def test_ways_to_start(parts: Any, tmp_path: Path, script: str) -> None:
+def test_ways_to_start(parts: Any, tmp_path: Path) -> None:
     """sar launch, torchrun, RANK and WORLD_SIZE, PMI_RANK and PMI_SIZE with an address file: the same losses."""
-    path, file = parts("cora", 2), EXAMPLES / script
-    words = ["--partitioning-json-file", str(path), *BASIC]
-    pattern = losses
-    if script != "homogeneous_basic.py":
-        words += ["--every", "3"]
-        pattern = lambda text: re.findall(r"loss ([\d.]+)", text)  # noqa: E731
-    found = [pattern(run("-m", "sar", "launch", "-n", 2, file, *words))]
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", free_port(), file]
-    found.append(pattern(run(*torchrun, *words)))
-    port = {"MASTER_PORT": str(free_port())}
-    found.append(pattern(by_hand(file, words, ("RANK", "WORLD_SIZE"), port)))
-    port = {"MASTER_PORT": str(free_port())}
+    words = ["--partitioning-json-file", str(parts("cora", 2)), "--train-iters", "3", "--hidden-layer-dim", "16"]
+    basic, framed = EXAMPLES / "homogeneous_basic.py", EXAMPLES / "sign.py"
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port"]
+
+    def port() -> dict[str, str]:
+        return {"MASTER_PORT": str(free_port())}
+
+    first = losses(run("-m", "sar", "launch", "-n", 2, basic, *words))
+    assert len(first) == 3
+    assert losses(run(*torchrun, free_port(), basic, *words)) == first
+    assert losses(by_hand(basic, words, ("RANK", "WORLD_SIZE"), port())) == first
+
+    words += ["--every", "3"]
+    second = losses(run(*torchrun, free_port(), framed, *words))
+    assert len(second) == 1
     address = ["--ip-file", str(tmp_path / "ip"), "--backend", "gloo", "--cpu-run"]
-    found.append(pattern(by_hand(file, [*words, *address], ("PMI_RANK", "PMI_SIZE"), port)))
-    assert len(found[0]) == (3 if script == "homogeneous_basic.py" else 1)
-    assert all(other == found[0] for other in found), found
+    assert losses(by_hand(framed, [*words, *address], ("PMI_RANK", "PMI_SIZE"), port())) == second
 
 
 def test_partitioning_a_dataset(tmp_path: Path) -> None:
