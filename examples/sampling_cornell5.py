@@ -33,32 +33,44 @@ class SAGE(nn.Module):
 def scaled(features):
     """Rows of bytes, which are fetched as they are, as numbers that add up to 1."""
     rows = features.float()
-    return rows / rows.sum(1, keepdim=True).clamp(min=1)
+    return rows.div_(rows.sum(1, keepdim=True).clamp_(min=1))
+
+
+def arguments():
+    p = common.parser(__doc__, "hidden-layer-dim")
+    p.add_argument("--batch-size", type=int, default=256, help="seeds in a batch, over all workers")
+    p.add_argument("--fanout", type=int, nargs="+", default=[8, 5], help="in-edges drawn per node, for each layer")
+    p.add_argument("--precompute-batches", action="store_true", help="batches with few edges between them")
+    p.add_argument("--optimized-batches-cache", help="prefix of the files that keep them")
+    p.add_argument("--num-workers", type=int, default=0, help="batches prepared ahead, at least 2")
+    p.set_defaults(train_iters=3, hidden_layer_dim=64, dropout=0.5, every=1)
+    return common.complete(p.parse_args())
 
 
 def main():
-    args = common.arguments(__doc__, train_iters=4, hidden_layer_dim=64, lr=0.01, dropout=0.5, every=1)
-    address = common.master_address(args)
-    sar.initialize_comms(args.rank, args.world_size, address, args.backend, master_port_number=args.master_port)
+    args = arguments()
+    common.start(args)
     progress = common.Progress(args)
-
     data = sar.load_dgl_partition_data(args.partitioning_json_file, args.rank, torch.device("cpu"))
+    graph, nodes = sar.construct_full_graph(data), common.node_data(data)
     features = sar.suffix_key_lookup(data.node_features, "features")
-    _, labels, masks = common.node_data(data)
-    graph = sar.construct_full_graph(data)
-    n_classes = common.number_of_classes(labels)
-    seeds = masks[0].nonzero().view(-1) + data.node_ranges[args.rank][0]
 
-    fanouts = [10, 10]
     sampler = sar.DistNeighborSampler(
-        fanouts, input_node_features={"features": features}, output_node_features={"labels": labels}
+        args.fanout, input_node_features={"features": features}, output_node_features={"labels": nodes.labels}
     )
     loader = sar.DataLoader(
-        graph, seeds, sampler, 512 // args.world_size, shuffle=True, precompute_optimized_batches=False
+        graph,
+        nodes.masks[0].nonzero().view(-1) + data.node_ranges[args.rank][0],
+        sampler,
+        args.batch_size // args.world_size,
+        shuffle=True,
+        precompute_optimized_batches=args.precompute_batches,
+        optimized_batches_cache=args.optimized_batches_cache,
+        num_workers=args.num_workers,
     )
 
     torch.manual_seed(args.seed)
-    model = SAGE(features.shape[1], args.hidden_layer_dim, n_classes, len(fanouts), args.dropout)
+    model = SAGE(features.shape[1], args.hidden_layer_dim, nodes.n_classes, len(args.fanout), args.dropout)
     sar.sync_params(model)
     torch.manual_seed(args.seed * args.world_size + args.rank)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
@@ -80,8 +92,8 @@ def main():
         if progress.epoch_ends(losses):
             model.eval()
             with torch.no_grad():
-                logits = model([graph] * len(fanouts), scaled(features))
-                progress.show(common.accuracies(logits, labels, masks))
+                logits = model([graph] * len(args.fanout), nodes.features)
+                progress.show(common.accuracies(logits, nodes.labels, nodes.masks))
     progress.finish()
 
 

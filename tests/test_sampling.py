@@ -349,6 +349,41 @@ def check_relation(graph: Typed, block: Any, triple: Any, edges: Any, fanout: in
     assert set(drawn) <= known
 
 
+def test_sampled_training_is_as_good_as_full_batch(two: Workers) -> None:
+    """On Cora; the example does the same on a denser graph."""
+    with np.load(Path(__file__).parent.parent / "examples" / "data" / "cora.npz") as arrays:
+        (src, dst), y = arrays["edge_index"].astype(np.int64), arrays["y"]
+        x = arrays["x"].astype(np.float32)
+        masks = np.stack([arrays["train_mask"], arrays["test_mask"]])
+    x /= np.maximum(1, x.sum(1, keepdims=True))
+    whole = dgl.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=len(y))
+    known, test = (torch.from_numpy(m) for m in masks)
+    labels = torch.from_numpy(y)
+    torch.manual_seed(0)
+    layers = torch.nn.ModuleList([dgl.nn.SAGEConv(x.shape[1], 32, "mean"), dgl.nn.SAGEConv(32, 7, "mean")])
+    optimizer = torch.optim.Adam(layers.parameters(), lr=0.01)
+    for _ in range(80):
+        logits = layers[1](whole, torch.relu(layers[0](whole, torch.from_numpy(x))))
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(logits[known], labels[known]).backward()
+        optimizer.step()
+    full = float((logits.argmax(1) == labels)[test].float().mean())
+    graph = Graph(len(y), src, dst, np.array([0, 1200, len(y)]))
+    rows = [graph.rows(r) for r in range(2)]
+    sampled = two.run(
+        "cases_sampling:train",
+        [{"part": graph.part(r), "x": x[rows[r]], "y": y[rows[r]], "masks": masks[:, rows[r]]} for r in range(2)],
+        classes=7,
+        fanouts=[10, 10],
+        batch_size=35,
+        epochs=20,
+        hidden=32,
+    )
+    assert sampled[0] == sampled[1]
+    assert sampled[0] > full - 0.02, (sampled, full)
+    assert full > 0.7  # the largest class has 0.3
+
+
 def test_collator_and_a_sampler_of_ones_own(two: Workers) -> None:
     graph = graphs.make("random", 2)
     seeds = [np.arange(graph.num_nodes)[graph.rows(r)][3:9] for r in range(2)]
