@@ -89,7 +89,8 @@ void sar_free_string(char *s);
 sar_status sar_set_num_threads(int32_t n);  /* kernel threads of this process, >= 1 */
 int32_t sar_get_num_threads(void);
 const char *sar_simd(void);                 /* "scalar", "avx2" or "avx512": what kernels use, static */
-/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "saved": .., "scratch": .., "total": ..} */
+/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "saved": .., "scratch": .., "runtime": .., "total": ..};
+ * "runtime" is what Go holds of the operating system, as this call finds it */
 sar_status sar_memory_stats(char **json);
 void sar_reset_peaks(void);                 /* lowers every peak to what is live */
 /* 1 compact: glibc gives freed blocks of 256 KiB and more back at once (mallopt); 0 default: puts glibc's own rule back as far as it can */
@@ -343,7 +344,7 @@ typedef struct {
   int64_t key_base;
 } sar_program_call;
 /* operands: float, one for each of the program: u [num_src, ..], v [num_dst, ..], e [num_edges, ..] in ascending edge id, p [1, ..].
- * state: for each softmax its maxima and the inverses of its sums, float [num_dst, width] each, then for max and min the winning
+ * state: for each softmax what its arguments are relative to and the inverses of its sums, float [num_dst, width] each, then for max and min the winning
  * edges, int32 [num_dst, ..]; filled for backward. out: [num_dst, ..], without a reducer [num_edges, ..]. Rows without edges give 0,
  * as do infinite maxima and minima. agreed: the operands that any rank wants a gradient of; saves: the operands that backward
  * reads, and out as bit 31. Collective, on SAR_COMM_TRAIN, where there are operands of side u. Wire, for each sweep (one, and one

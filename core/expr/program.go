@@ -252,7 +252,7 @@ func (p *Program) Shape() []int { return p.nodes[p.result].shape }
 // Width is the number of elements of Shape.
 func (p *Program) Width() int { return p.nodes[p.result].width }
 
-// Softmaxes are the widths of the softmaxes: each keeps its maximum and the
+// Softmaxes are the widths of the softmaxes: each keeps its reference and the
 // inverse of its sum for every destination, [num_dst, width] both.
 func (p *Program) Softmaxes() []int {
 	out := make([]int, len(p.softmaxes))

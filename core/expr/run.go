@@ -19,8 +19,8 @@ type Run[T Float] struct {
 	Keys     []int64  // of edges, in the users' order, for dropout; nil: KeyBase and the position
 	KeyBase  int64
 
-	// What forward leaves for backward: of each softmax the greatest argument and the
-	// inverse of the sum [NumDst, width]; the winning edges of max and min [NumDst, Width].
+	// What forward leaves for backward: of each softmax what its arguments were taken
+	// relative to, which is about the greatest, and the inverse of the sum [NumDst, width]; the winning edges of max and min [NumDst, Width].
 	Most, Inv [][]T
 	Winner    []int32
 

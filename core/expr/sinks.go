@@ -2,15 +2,20 @@ package expr
 
 import "math"
 
-// rise is where the greatest logit of a destination grows: what was added before
-// edge k of the block has to be multiplied by factor.
+// rise is where the reference of a destination's logits rises: what was added
+// before edge k of the block has to be multiplied by factor.
 type rise struct {
 	k, head int32
 	factor  float64
 }
 
-// weigh: z = e^(x - M), M the greatest x of the destination up to this edge, and
-// adds z to the destination's sum. A logit of -inf weighs 0 whatever comes.
+// slack is by how much a logit may exceed the reference. The reference need not be the
+// greatest logit: weights up to e^slack lose nothing, and without slack it would
+// rise at a logarithmic number of edges of each destination.
+const slack = 8
+
+// weigh: z = e^(x - M), M the reference of the destination at this edge, and adds z to
+// the destination's sum. A logit of -inf weighs 0 whatever comes.
 func (t *task[T]) weigh(z, x []T, st *step) {
 	w := st.width
 	most, sum := t.s.run.Most[st.slot], t.s.run.Inv[st.slot]
@@ -19,7 +24,7 @@ func (t *task[T]) weigh(z, x []T, st *step) {
 	for k, i := range t.row_[:t.m] {
 		m, to := most[int(i)*w:][:w], z[k*w:(k+1)*w]
 		for h, v := range x[k*w : (k+1)*w] {
-			if v > m[h] {
+			if v > m[h]+slack {
 				if m[h] != lowest { // else nothing has a weight yet
 					t.rises = append(t.rises, rise{int32(k), int32(h), math.Exp(float64(m[h]) - float64(v))})
 				}
@@ -78,11 +83,11 @@ func (t *task[T]) finish(a *adding) {
 			copy(target.data[int(e)*w:][:w], x[k*w:(k+1)*w])
 		}
 	case sinkParam:
-		sum, x := t.sums[a.slot], t.reg(a.reg)
-		for k := range t.m {
-			for j, v := range x[k*a.width : (k+1)*a.width] {
-				sum[j] += float64(v)
-			}
+		g, total := &t.gather, t.left[:a.width] // the block's own sum first
+		g.Y, g.X, g.Stride, g.Base, g.Col, g.C, g.First = total, t.reg(a.reg), a.width, 0, t.s.first[:t.m], nil, true
+		t.s.ops.GatherSum(g)
+		for j, v := range total {
+			t.sums[a.slot][j] += float64(v)
 		}
 	case sinkExtremum:
 		t.extremum(a, target)

@@ -70,6 +70,7 @@ type Sweep[T Float] struct {
 const (
 	blockBytes         = 192 << 10 // registers of a block
 	minEdges, maxEdges = 32, 2048  // edges of a block
+	rowBytes           = 64        // a row that is worth a call of its own
 	directBytes        = 32        // elements that share a coefficient, for products that are added without being made
 )
 
@@ -83,6 +84,19 @@ func newSweep[T Float](c *code, r *Run[T]) *Sweep[T] {
 	s.compile()
 	s.tasks.New = func() any { return newTask(s) }
 	return s
+}
+
+// inPlace tells whether an instruction reads the loads among its operands where they
+// lie, row by row: products that are summed do, and operations of wide rows.
+func (s *Sweep[T]) inPlace(n node) bool {
+	if n.op == opDots {
+		return true
+	}
+	if n.op < opAdd || n.op > opDiv || n.width*sizeOf[T]() < rowBytes {
+		return false
+	}
+	a, b := s.code.nodes[n.a], s.code.nodes[n.b]
+	return a.width == n.width && b.width == n.width
 }
 
 // lazy tells whether a register is a load that can be read where it lies.
@@ -131,7 +145,7 @@ func (s *Sweep[T]) compile() {
 			continue
 		}
 		for _, x := range []int{n.a, n.b} {
-			if x >= 0 && !(n.op == opDots && c.lazy(x)) {
+			if x >= 0 && !(c.nodes[x].op == opLoad && s.inPlace(n)) {
 				made[x] = true
 			}
 		}

@@ -67,15 +67,23 @@ func (t *task[T]) flush() {
 // rowsOf are the rows of a load, and which of them each edge reads.
 func (t *task[T]) rowsOf(slot int) (rows[T], []int32) {
 	r := t.s.loads[slot]
-	if slot < len(t.s.code.p.Operands) || slot == t.s.code.p.slotGrad() {
-		switch t.s.code.p.side(slot) {
-		case U:
-			return r, t.col[:t.m]
-		case E:
-			return r, t.edge[:t.m]
-		}
+	switch t.s.code.p.side(slot) {
+	case U:
+		return r, t.col[:t.m]
+	case E:
+		return r, t.edge[:t.m]
+	case P:
+		r.stride = 0
 	}
 	return r, t.row_[:t.m]
+}
+
+// source is the rows of a register, wherever they are.
+func (t *task[T]) source(i int) (rows[T], []int32) {
+	if t.s.buffer[i] < 0 {
+		return t.rowsOf(t.s.code.nodes[i].slot)
+	}
+	return rows[T]{data: t.reg(i), stride: t.s.code.nodes[i].width}, t.s.first[:t.m]
 }
 
 func (t *task[T]) compute(st *step) {
@@ -87,6 +95,11 @@ func (t *task[T]) compute(st *step) {
 	case opDots:
 		t.dots(z, st)
 		return
+	case opAdd, opSub, opMul, opDiv:
+		if t.s.buffer[st.a] < 0 || t.s.buffer[st.b] < 0 {
+			t.byRow(z, st)
+			return
+		}
 	}
 	x := t.reg(st.a)
 	ops := t.s.ops
@@ -264,6 +277,26 @@ func (t *task[T]) binary(z, x, y []T, st *step) {
 	}
 }
 
+// byRow is an operation of two registers of the result's width, of which at least one
+// is read where it lies.
+func (t *task[T]) byRow(z []T, st *step) {
+	x, ix := t.source(st.a)
+	y, iy := t.source(st.b)
+	w := st.width
+	f := t.s.ops.Plus
+	switch st.op {
+	case opSub:
+		f = t.s.ops.Minus
+	case opMul:
+		f = t.s.ops.Times
+	case opDiv:
+		f = t.s.ops.Over
+	}
+	for k, i := range ix {
+		f(z[k*w:(k+1)*w], x.data[int(i-x.base)*x.stride:][:w], y.data[int(iy[k]-y.base)*y.stride:][:w])
+	}
+}
+
 // total sums the elements of x that share one of z.
 func (t *task[T]) total(z, x []T, st *step) {
 	if st.ra.d > 0 {
@@ -292,14 +325,8 @@ func (t *task[T]) dots(z []T, st *step) {
 	p.Out, p.Heads = z, st.width
 	w := t.s.code.nodes[st.a].width
 	p.D = w / max(1, st.width)
-	side := func(i int) (rows[T], []int32) {
-		if t.s.buffer[i] < 0 {
-			return t.rowsOf(t.s.code.nodes[i].slot)
-		}
-		return rows[T]{data: t.reg(i), stride: w}, t.s.first[:t.m]
-	}
-	x, ix := side(st.a)
-	y, iy := side(st.b)
+	x, ix := t.source(st.a)
+	y, iy := t.source(st.b)
 	if p.D == 0 {
 		clear(z)
 		return
