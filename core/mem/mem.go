@@ -22,10 +22,11 @@ const (
 	Window                     // receive buffers, shared-memory rings, send staging
 	Saved                      // kept from forward for backward
 	Scratch                    // temporaries of kernels, builders and collectives
-	NumPurposes = 5
+	Runtime                    // Go's heap, stacks and own tables: CountRuntime
+	NumPurposes = 6
 )
 
-var purposeNames = [NumPurposes]string{"structure", "features", "window", "saved", "scratch"}
+var purposeNames = [NumPurposes]string{"structure", "features", "window", "saved", "scratch", "runtime"}
 
 func (p Purpose) String() string {
 	if int(p) < len(purposeNames) {

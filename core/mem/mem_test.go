@@ -89,3 +89,24 @@ func TestImpossibleSizes(t *testing.T) {
 	}
 	a.Free()
 }
+
+// What Go holds is counted when it is asked for, and in the total.
+func TestRuntime(t *testing.T) {
+	CountRuntime()
+	before, total := Stats()[Runtime].Live, Total().Live
+	if before < 1<<20 {
+		t.Errorf("Go holds %d bytes", before)
+	}
+	held := make([]byte, 64<<20)
+	for i := 0; i < len(held); i += page {
+		held[i] = 1
+	}
+	if now := Stats()[Runtime].Live; now != before {
+		t.Errorf("it moved by itself from %d to %d", before, now)
+	}
+	CountRuntime()
+	if more := Stats()[Runtime].Live - before; more < 60<<20 || Total().Live-total != more {
+		t.Errorf("64 MiB more on the heap count as %d, in all as %d", more, Total().Live-total)
+	}
+	held[0] = 2
+}

@@ -66,6 +66,7 @@ type Usage struct {
 
 // MemoryStats returns the engine's memory by purpose, and "total".
 func MemoryStats() map[string]Usage {
+	mem.CountRuntime()
 	out := map[string]Usage{"total": Usage(mem.Total())}
 	for p, u := range mem.Stats() {
 		out[mem.Purpose(p).String()] = Usage(u)

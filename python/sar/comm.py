@@ -330,7 +330,8 @@ def stats() -> Dict[str, Any]:
 def memory_stats() -> Dict[str, Any]:
     """Bytes that the engine holds outside torch, now and at most, by purpose.
 
-    ``{"structure": {"live": n, "peak": n}, "features": .., "window": .., "saved": .., "scratch": .., "total": ..}``
+    ``{"structure": {"live": n, "peak": n}, "features": .., "window": .., "saved": .., "scratch": .., "runtime": ..,
+    "total": ..}``
     """
     _session.prepare_process()
     return _abi.memory_stats()
