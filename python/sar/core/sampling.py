@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _abi_sample as abi
+from .. import _session
 from .._book import CanonicalEtype, canonical
 from . import sampling_batches as batches
 from .graphshard import GraphShardManager
@@ -100,6 +101,9 @@ class DistNeighborSampler:
 
     def engine(self, graph: GraphShardManager) -> EngineSampler:
         """The engine's sampler for a graph and the features as they are now. Collective the first time."""
+        if len(graph._relations) != len(graph._rows.relations):
+            raise ValueError("sampling needs the whole graph, with all its relations; this is one relation of it")
+        _session.current().follow_window()
         native = graph._relations[0].graph
         given = self._columns(graph)
         signature = (native.handle, self.replace, self.copy_edata, str(self.fanouts), tuple(map(_sign, given)))
