@@ -189,6 +189,18 @@ def test_record(name: str) -> None:
     assert [getattr(made, field) for field in record._fields][-1] == len(record._fields) - 1
 
 
+def test_partition_data_is_a_named_tuple() -> None:
+    data = sar.common_tuples.PartitionData([], [(0, 2)], {"_N/x": torch.ones(2)}, ["_N"], [("_N", "_E", "_N")], None)
+    shards, ranges, features, *_ = data
+    assert (shards, ranges, list(features)) == ([], [(0, 2)], ["_N/x"])
+    assert data[1] is data.node_ranges and data[-1] is None and data[1:3] == (data[1], data[2]) and len(data) == 6
+    assert list(data._asdict()) == list(data._fields)
+    other = data._replace(node_features={})
+    assert other.node_features == {} and other.node_ranges == data.node_ranges and "_N/x" in data.node_features
+    with pytest.raises(ValueError, match="no field 'nodes'; there are: all_shard_edges"):
+        data._replace(nodes=3)
+
+
 def test_tensor_places() -> None:
     assert [place.name for place in sar.common_tuples.TensorPlace] == ["SRC", "DST", "EDGE", "PARAM"]
 

@@ -197,6 +197,31 @@ class PartitionData:
     def __len__(self) -> int:
         return len(self._fields)
 
+    def __getitem__(self, index: Any) -> Any:
+        names = self._fields[index]
+        return getattr(self, names) if isinstance(names, str) else tuple(getattr(self, name) for name in names)
+
+    def _asdict(self) -> Dict[str, Any]:
+        """The fields by name, as of a named tuple."""
+        return dict(zip(self._fields, self))
+
+    def _replace(self, **fields: Any) -> PartitionData:
+        """The same with other fields, as of a named tuple. Other edges or ranges part it from its files.
+
+        :raises ValueError: there is no such field
+        """
+        unknown = [name for name in fields if name not in self._fields]
+        if unknown:
+            raise ValueError(f"partition data has no field {unknown[0]!r}; there are: {', '.join(self._fields)}")
+        kept = [self._shard_edges, self.node_ranges, self.node_features]
+        kept += [self.node_type_names, self.edge_type_names, self._book]
+        moved = "all_shard_edges" in fields or "node_ranges" in fields
+        return PartitionData(
+            *(fields.get(name, value) for name, value in zip(self._fields, kept)),
+            edge_features=None if moved else self._edge_features,
+            stored=None if moved else self.stored,
+        )
+
     def __repr__(self) -> str:
         return (
             f"PartitionData(node_type_names={self.node_type_names}, edge_type_names={self.edge_type_names}, "
