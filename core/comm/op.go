@@ -147,6 +147,17 @@ func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 	return op.c.g.fail(e, true)
 }
 
+// Differ ends the group with a *ScheduleError: this rank and peer are in the same
+// operation, and mine and theirs say what each does in it that does not go with
+// the other.
+func (op *Op) Differ(peer int, mine, theirs string) error {
+	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String() + ", " + mine, Theirs: op.String() + ", " + theirs}
+	if e.Peer < e.Rank {
+		e.Rank, e.Peer, e.Mine, e.Theirs = e.Peer, e.Rank, e.Theirs, e.Mine
+	}
+	return op.c.g.fail(e, true)
+}
+
 // Mismatch ends the group with a *SizeError: this rank and peer are in the same
 // operation, but what they brought does not fit together.
 func (op *Op) Mismatch(peer int, detail string) error {

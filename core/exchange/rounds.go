@@ -116,8 +116,7 @@ func (m *Movement) receiveAll(rank, world int, flags *uint16) error {
 				return err
 			}
 			if len(frame.Payload) != n*m.RowBytes {
-				err = m.Op.Mismatch(peer, fmt.Sprintf("rank %d expects %d rows of %d bytes in chunk %d of round %d and got %d bytes: "+
-					"the ranks use different feature widths, dtypes or graphs", rank, n, m.RowBytes, chunk, r, len(frame.Payload)))
+				err = m.differ(peer, r, first, n, len(frame.Payload))
 			} else if n > 0 && m.Consume != nil {
 				span := trace.Begin()
 				err = m.Consume(r, first, n, frame.Payload)
@@ -132,4 +131,16 @@ func (m *Movement) receiveAll(rank, world int, flags *uint16) error {
 		}
 	}
 	return nil
+}
+
+// differ is the error where a frame of n rows, beginning with row first of round
+// r, should have come and one of size bytes did.
+func (m *Movement) differ(peer, r, first, n, size int) error {
+	theirs := fmt.Sprintf("%d bytes for them", size)
+	// A frame far from full holds all the rows there are.
+	if first == 0 && n == m.Recv[r] && n > 0 && size%n == 0 && 2*size <= m.Op.MaxPayload() {
+		theirs = fmt.Sprintf("rows of %d bytes", size/n)
+	}
+	return m.Op.Differ(peer, fmt.Sprintf("expecting %d rows of %d bytes", n, m.RowBytes),
+		"sending "+theirs+" (the ranks use different feature widths, dtypes or graphs)")
 }
