@@ -91,5 +91,6 @@ class Case:
             "triples": self.triples,
             "leaves": {name: x[self.rows(places[name], rank)] for name, x in self.leaves.items()},
             "wants": [name for name in self.leaves if self.wanted(name, rank)],
+            "strided": [name for name, leaf in self.spec["leaves"].items() if leaf["strided"]],
             "grads": {name: g[self.rows(places[name], rank)] for name, g in self.grads.items()},
         }

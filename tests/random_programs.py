@@ -82,6 +82,7 @@ class Drawing:
             "place": place,
             "shape": shape,
             "positive": positive,
+            "strided": self.draw(st.integers(0, 5)) == 5,
             "wants": self.one(["all", "all", "all", "none", "first", "last"]) if place != "p" else "all",
         }
         self.values[name] = (place, shape, True, positive)
