@@ -433,7 +433,13 @@ func (s *Sampler) number(e *Edges, i int) error {
 	rel := s.g.Rels[i]
 	space, table := s.g.Types[rel.SrcType], s.tables[rel.SrcType]
 	first, n := space[0], uint64(space[len(space)-1]-space[0])
+	own := table.own
 	for k, id := range e.Indices {
+		// own nodes that were met before, which most are
+		if row := uint64(id - table.first); row < uint64(len(own)) && own[row] != 0 {
+			e.Indices[k] = int64(own[row]) - 1
+			continue
+		}
 		if uint64(id-first) >= n {
 			return fmt.Errorf("node %d was named as a source of %s: there are ids from %d to %d", id, rel.Type, first, first+int64(n)-1)
 		}

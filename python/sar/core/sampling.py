@@ -75,7 +75,10 @@ class DistNeighborSampler:
         """The blocks of one batch, as many as there are fan-outs. Collective, also for workers without seeds.
 
         :param full_graph_manager: of :func:`sar.construct_full_graph`
-        :param seeds: own nodes; see :func:`DataLoader`. Repeated ones count once
+        :param seeds: own nodes; see :class:`DataLoader`. Repeated ones count once
+        :returns: DGL blocks, the first one reads the input: ``srcdata`` and ``dstdata`` with ``dgl.NID``, ids of nodes
+            (counted per type where there are several), and the features asked for
+        :raises ImportError: there is no DGL
         """
         numbers = own_numbers(full_graph_manager, seeds)
         key = int(torch.randint(1 << 62, ()))
@@ -86,8 +89,10 @@ class DistNeighborSampler:
 
     def _finish(self, batch: EngineBatch) -> List[Any]:
         """The blocks of a batch, when it is there."""
-        from ..interop import dgl_blocks
-
+        try:
+            from ..interop import dgl_blocks
+        except ImportError as error:
+            raise ImportError(f"sampled blocks are DGL's, and DGL cannot be imported ({error}): install dgl") from error
         batch.wait()
         layers = batch.sampler.layers
         blocks = [dgl_blocks.sampled_block(batch.layer(number)) for number in range(layers)]
