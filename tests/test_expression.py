@@ -85,8 +85,10 @@ def oracle(
     leaves = [torch.from_numpy(t.copy()).requires_grad_() for t in tensors]
     message = value(whole, program, leaves)
     out = message
-    if reduce is not None:
-        flat = message.reshape(message.shape[0], max(1, int(np.prod(message.shape[1:]))))
+    if reduce is not None and out.numel() == 0 and len(graph.src):  # no columns, which DGL does not take
+        out = out.new_zeros(graph.num_nodes, *message.shape[1:])
+    elif reduce is not None:
+        flat = message.reshape(message.shape[0], int(np.prod(message.shape[1:])))
         whole.edata["m"] = flat
         whole.update_all(dgl.function.copy_e("m", "m"), getattr(dgl.function, reduce)("m", "out"))
         out = whole.ndata["out"].reshape(graph.num_nodes, *message.shape[1:])
@@ -107,19 +109,22 @@ def compare(
     needs: Optional[Sequence[bool]] = None,
     tensors: Optional[List[np.ndarray]] = None,
     loose: float = 4.0,
+    masked: Optional[Program] = None,
     **options: Any,
 ) -> None:
-    """Runs on all ranks and compares everything."""
+    """Runs on all ranks and compares everything. The oracle runs ``masked`` where it is given."""
     tensors = draw(graph, leaves, dtype) if tensors is None else tensors
-    expected = oracle(graph, program, reduce, tensors)
+    expected = oracle(graph, masked or program, reduce, tensors)
     wanted = [True] * len(leaves) if needs is None else list(needs)
     pick = [{"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}[x.side] for x in leaves]
     result_of = graph.edges if reduce is None else graph.rows
+    keys = 3 * np.arange(len(graph.src), dtype=np.int64) + 1  # what a partition calls orig_id
     arguments = [
         {
             "part": graph.part(rank),
             "tensors": [t[p(rank)] for t, p in zip(tensors, pick)],
             "grad": expected["grad"][result_of(rank)],
+            "keys": keys[graph.edges(rank)],
         }
         for rank in range(graph.world)
     ]
@@ -178,8 +183,8 @@ def test_binary(few: Workers, op: str, reduce: Optional[str]) -> None:
 
 
 UNARY = [
-    ["neg"], ["relu"], ["leaky_relu", 0.2], ["elu", 1.3], ["exp"], ["log"], ["sqrt"], ["sigmoid"], ["tanh"], ["softplus"],
-    ["abs"], ["reciprocal"], ["scale", -1.5], ["shift", 0.25], ["rsub", 2.0], ["pow", 3.0], ["pow", 0.0],
+    ["neg"], ["relu"], ["leaky_relu", 0.2], ["elu", 1.3], ["exp"], ["log"], ["sqrt"], ["sigmoid"], ["tanh"],
+    ["softplus"], ["abs"], ["reciprocal"], ["scale", -1.5], ["shift", 0.25], ["rsub", 2.0], ["pow", 3.0], ["pow", 0.0],
     ["clamp_min", 0.3], ["clamp_max", 0.3],
 ]  # fmt: skip
 
@@ -285,3 +290,81 @@ def test_only_some_gradients(few: Workers, form: str, needs: Tuple[int, ...]) ->
     leaves, program = ATTENTION[form]
     graph = make("empty_worker", few.world, seed=5)
     compare(few, graph, leaves, program, "sum", needs=[bool(n) for n in needs], loose=10.0, strided=True)
+
+
+def mask(workers: Workers, graph: Graph, shape: Tuple[int, ...], p: float, seed: int) -> np.ndarray:
+    """What dropout multiplies with, as one worker draws it."""
+    whole = Graph(graph.num_nodes, graph.src, graph.dst, np.array([0, graph.num_nodes]))
+    ones = np.ones((len(graph.src), *shape))
+    keys = 3 * np.arange(len(graph.src), dtype=np.int64) + 1
+    alone = Workers(workers.pool, 1, "shm")
+    (result,) = alone.run(
+        "cases_expression:expression",
+        [{"part": whole.part(0), "tensors": [ones], "grad": ones, "keys": keys}],
+        program=["dropout", ["load", E, 0], p, seed],
+        reduce=None,
+        needs=[False],
+    )
+    drawn: np.ndarray = result["out"]
+    return drawn
+
+
+def test_dropout(few: Workers) -> None:
+    """The same mask in forward and backward and for any number of workers, over weights and over messages."""
+    graph = make("random", few.world, seed=31)
+    leaves = [Leaf(U, (3, 1)), Leaf(V, (3, 1)), Leaf(U, (3, 8)), Leaf(E, (3, 1)), Leaf(E, (3, 8))]
+    weights: Program = ["softmax", ["add", ["load", U, 0], ["load", V, 1]]]
+    p, seeds = 0.3, (12, 2**63 + 5)
+
+    def message(first: Program, second: Any) -> Program:
+        return second(["mul", ["load", U, 2], first])
+
+    program = message(["dropout", weights, p, seeds[0]], lambda x: ["dropout", x, p, seeds[1]])
+    masked = message(["mul", weights, ["load", E, 3]], lambda x: ["mul", x, ["load", E, 4]])
+    tensors = draw(graph, leaves, "float64")
+    tensors[3], tensors[4] = mask(few, graph, (3, 1), p, seeds[0]), mask(few, graph, (3, 8), p, seeds[1])
+    for reduce in ("sum", "mean"):
+        compare(
+            few, graph, leaves, program, reduce, tensors=tensors, masked=masked, needs=[True, True, True, False, False]
+        )
+
+
+def test_masks_of_dropout(two: Workers) -> None:
+    graph = make("random", 2, seed=32)
+    drawn = [mask(two, graph, (50,), p, seed) for p, seed in ((0.4, 1), (0.4, 2), (0.9, 1), (1.0, 1))]
+    for m, p in zip(drawn, (0.4, 0.4, 0.9, 1.0)):
+        assert set(np.unique(m)) <= {0.0, 1 / (1 - p) if p < 1 else 0.0}
+        assert abs((m == 0).mean() - p) < 0.02
+        for axis in (0, 1):  # no edge and no element is special
+            assert np.abs((m == 0).mean(axis) - p).max() < 0.35
+    assert 0.4 < ((drawn[0] == 0) == (drawn[1] == 0)).mean() < 0.65  # seeds differ
+
+
+def test_extreme_logits(two: Workers) -> None:
+    """Infinite and huge logits do what torch's softmax does with them."""
+    graph = make("hub", 2, seed=33)
+    leaves, program = ATTENTION["gat"]
+    tensors = draw(graph, leaves, "float32")
+    tensors[0][graph.src[:5]] = -np.inf
+    tensors[0][graph.src[5:9], 1] = 1e30
+    tensors[1][graph.dst[0], 2] = -np.inf  # all logits of a row and head
+    tensors[0][:, 3] *= 60  # the greatest logit changes along the way
+    needs = [False, False, False]
+    compare(two, graph, leaves, program, "sum", "float32", tensors=tensors, needs=needs, loose=10.0)
+
+
+def test_what_max_ignores(two: Workers) -> None:
+    """NaN never wins, and what is infinite gives 0."""
+    graph = make("random", 2, seed=34)
+    for dtype in ("float32", "float64"):
+        tensors = draw(graph, [Leaf(U, (3,))], dtype)
+        tensors[0][graph.src[:9], 0], tensors[0][graph.src[3:20], 1] = np.nan, np.inf
+        for reduce in ("max", "min"):
+            compare(two, graph, [Leaf(U, (3,))], ["load", U, 0], reduce, dtype, tensors=tensors)
+
+
+def test_no_columns(two: Workers) -> None:
+    graph = make("random", 2, seed=35)
+    leaves = [Leaf(U, (0,)), Leaf(V, (0,))]
+    for reduce in ("sum", "max", None):
+        compare(two, graph, leaves, ["add", ["load", U, 0], ["load", V, 1]], reduce)

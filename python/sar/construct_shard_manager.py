@@ -167,6 +167,8 @@ class _Whole:
                 if ":".join(relation.canonical) == triple_text or (len(relations) == 1 and not triple_text):
                     reader = read if keep_seeds is None else _of_block(relation, read)
                     edge_frames[relation.canonical].later(feature, reader)
+                    if feature == "orig_id":  # what dropout knows edges by, the same for any partitioning
+                        relation.edge_keys = reader
         rows = Rows(
             relations, frames, edge_frames, nodes, self.part_ranges, self.book, self.edges_global, keep_seeds
         )

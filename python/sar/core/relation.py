@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -42,6 +42,8 @@ class Relation:
         self.canonical = canonical
         self.info = _abi.graph_relation_info(graph.handle, index)
         self._owner_rows: Optional[Tensor] = None
+        self.edge_keys: Union[None, Tensor, Callable[[], Tensor]] = None
+        """int64 ``[num_edges]`` by which dropout draws random numbers, or what reads it. None: by rank and position."""
         self.zero_in_degree: Optional[bool] = None
         """Whether a node of any worker has no in-edge, once that is agreed (:mod:`sar.core.degrees`)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
 import torch
 from torch import Tensor
@@ -165,9 +165,18 @@ class _Call:
         self.relation, self.program, self.seeds, self.shape, self.need = relation, program, seeds, shape, need
 
     def make(self) -> abi.ProgramCall:
-        keys: Optional[Tensor] = getattr(self.relation, "edge_keys", None) if self.seeds else None
+        keys = _edge_keys(self.relation) if self.seeds else None
         base = _session.current().rank << 40
         return abi.program_call(self.relation.index, self.need, self.agreed, self.seeds, keys, base)
+
+
+def _edge_keys(relation: Relation) -> Optional[Tensor]:
+    """What dropout knows edges by; read from the file the first time."""
+    keys: Any = getattr(relation, "edge_keys", None)
+    if callable(keys):
+        keys = keys().to(torch.int64).contiguous()
+        relation.edge_keys = keys  # type: ignore[attr-defined]
+    return cast(Optional[Tensor], keys)
 
 
 class _Run(torch.autograd.Function):
