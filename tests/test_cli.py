@@ -230,6 +230,18 @@ def graph(tmp_path: Path) -> Path:
     return path
 
 
+def test_partition_leaves_the_parts_of_another_graph_alone(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["partition", str(graph), "--parts", "2", "--out", str(tmp_path / "parts"), "--method", "random"]
+    assert in_process(*words) == 0
+    assert in_process(*words) == 0  # the same graph again
+    before = (tmp_path / "parts" / "part0" / "node_feat.dgl").read_bytes()
+    assert in_process(*words, "--name", "other") == 2
+    assert "holds the parts of another graph (little.json)" in capsys.readouterr().err
+    assert (tmp_path / "parts" / "part0" / "node_feat.dgl").read_bytes() == before
+
+
 @pytest.mark.parametrize("method", ["metis", "random", "contiguous"])
 def test_partition_and_info(graph: Path, tmp_path: Path, method: str) -> None:
     if method == "metis":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
+import json
 import os
 import sys
 import tempfile
@@ -16,10 +18,12 @@ _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
 
 GRAPH is an .npz file with edge_index, integers [2, edges]: edge k goes from node edge_index[0, k] to edge_index[1, k].
-A graph of several types has one such array for each relation, named source:relation:destination/edge_index, and features
-under type/name or source:relation:destination/name. Otherwise, its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
+Its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
 those with one row per edge, edge features. Any dtype is kept; bool is stored as uint8. The node's and the edge's number
 in GRAPH is kept as the feature "orig_id".
+
+A graph of several types has one such array for each relation, source:relation:destination/edge_index, whose numbers
+count the nodes of a type, and features under type/name or source:relation:destination/name.
 """
 
 
@@ -61,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"--name {name!r} must be a plain file name", 2)
     if not os.path.isfile(arguments.graph):
         raise Failure(f"there is no file {arguments.graph}")
+    _refuse_to_overwrite(arguments.out, name)
 
     from .dataset import Dataset
 
@@ -88,6 +93,21 @@ def run(arguments: argparse.Namespace) -> int:
     print(report(quality, method))
     print(f"\nwrote {os.path.join(arguments.out, name + '.json')}")
     return 0
+
+
+def _refuse_to_overwrite(out: str, name: str) -> None:
+    """Parts of every graph have the same file names, so a directory has room for one graph."""
+    for file in sorted(glob.glob(os.path.join(glob.escape(out), "*.json"))):
+        if os.path.basename(file) == f"{name}.json":
+            continue
+        with contextlib.suppress(OSError, ValueError), open(file, encoding="utf-8") as handle:
+            content = json.load(handle)
+            if isinstance(content, dict) and "part-0" in content:
+                raise Failure(
+                    f"{out} holds the parts of another graph ({os.path.basename(file)}), which would be overwritten: "
+                    "give another directory as --out",
+                    2,
+                )
 
 
 def add_self_loops(path: str, info: dict[str, Any], folder: str) -> str:
