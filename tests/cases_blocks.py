@@ -44,6 +44,7 @@ class Model(torch.nn.Module):
     def forward(self, graphs: list[Any], h: torch.Tensor, weights: list[torch.Tensor] | None = None) -> torch.Tensor:
         for n, layer in enumerate(self.layers):
             h = layer(graphs[n], h) if weights is None else layer(graphs[n], h, edge_weight=weights[n])
+            h = h.mean(1) if h.dim() == 3 else h  # heads of attention
             if n < len(self.layers) - 1:
                 h = torch.tanh(h)
         return h
@@ -73,7 +74,7 @@ def mfgs(
         assert torch.equal(blocks[-1].seeds, torch.from_numpy(np.sort(seeds)))
         graphs = [b.get_full_partition_graph() for b in blocks] if one_shot else blocks
         weights = None if w is None else [b.edata["w"] for b in blocks]
-        model = Model(layers)
+        model = Model(layers).double()
         model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         own = tensor(x, True)
         assert own is not None

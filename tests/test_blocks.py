@@ -27,6 +27,8 @@ LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sage": ("SAGEConv", {"aggregator_type": "mean"}),
     "conv": ("GraphConv", {"norm": "right", "allow_zero_in_degree": True}),
     "both": ("GraphConv", {"norm": "both", "allow_zero_in_degree": True}),
+    "gat": ("GATConv", {"num_heads": 2, "allow_zero_in_degree": True}),
+    "pool": ("SAGEConv", {"aggregator_type": "pool"}),
 }
 
 
@@ -62,7 +64,10 @@ def compare(
     rng = np.random.default_rng(3)
     name, options = LAYERS[layer]
     sizes = [5, *[4] * (n_layers - 1), 3]
-    layers = [(name, pair, options) for pair in zip(sizes[:-1], sizes[1:])]
+    pairs = list(zip(sizes[:-1], sizes[1:]))
+    heads = () if name != "GATConv" else (options["num_heads"],)
+    options = {k: v for k, v in options.items() if k != "num_heads"}
+    layers = [(name, (*pair, *heads), options) for pair in pairs]
     torch.manual_seed(0)
     model = Model(layers).double()
     x, w = rng.standard_normal((graph.num_nodes, 5)), rng.random((len(graph.src), 1))
@@ -124,6 +129,8 @@ def some_nodes(graph: Graph, share: float, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("layer", list(LAYERS))
 @pytest.mark.parametrize("kind", KINDS)
 def test_three_layers(some: Workers, kind: str, layer: str) -> None:
+    if layer == "pool" and kind == "no_edges":
+        pytest.skip("DGL gives node 0 the gradients of all nodes where a graph has no edge")
     graph = make(kind, some.world)
     compare(some, graph, layer, some_nodes(graph, 0.15))
 
@@ -165,7 +172,7 @@ def test_eight_workers(pool: Pool) -> None:
 # ---- one-shot aggregation ------------------------------------------------------
 
 
-@pytest.mark.parametrize("layer", list(LAYERS))
+@pytest.mark.parametrize("layer", ["sage", "conv", "both", "gat"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_shot(some: Workers, kind: str, layer: str) -> None:
     graph = make(kind, some.world, seed=9)
