@@ -91,6 +91,9 @@ bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
 
+docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
+	$(PY) tests/layers_table.py
+
 bench-sampling: $(BUILD_STAMP) ## sampled batches against DGL's loader
 	$(PY) bench/sampling.py
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ from torch import nn
 import sar
 from cases import build, numpy
 
-IN, OUT, HEADS, EDGE = 6, 4, 2, 3
+WIDER = int(os.environ.get("SAR_LAYERS_WIDER", "1"))
+"""A factor for feature sizes, for measurements of memory."""
+IN, OUT, HEADS, EDGE = 6 * WIDER, 4 * WIDER, 2, 3
 TYPES = 3
 
 
@@ -82,8 +85,8 @@ SPECS: dict[str, Spec] = {
     "tag_weights": Spec(_conv("TAGConv", IN, OUT), (X, W), ("edge_weight",)),
     "gcn2": Spec(_conv("GCN2Conv", IN, 2), (X, X)),
     "gcn2_weights": Spec(_conv("GCN2Conv", IN, 2, project_initial_features=False), (X, X, W), ("edge_weight",)),
-    "gated": Spec(_conv("GatedGraphConv", IN, 7, 2, 1), (X,)),
-    "gated_types": Spec(_conv("GatedGraphConv", IN, 7, 2, TYPES + 1), (X, ("et",))),
+    "gated": Spec(_conv("GatedGraphConv", IN, IN + 1, 2, 1), (X,)),
+    "gated_types": Spec(_conv("GatedGraphConv", IN, IN + 1, 2, TYPES + 1), (X, ("et",))),
     "gmm": Spec(_conv("GMMConv", IN, OUT, EDGE, 2), (X, EF)),
     "gmm_max": Spec(_conv("GMMConv", IN, OUT, EDGE, 2, "max", residual=True), (X, EF)),
     "edge_conv": Spec(_conv("EdgeConv", IN, OUT), (X,)),
@@ -102,7 +105,7 @@ SPECS: dict[str, Spec] = {
     "rel_graph_sorted_basis": Spec(
         _conv("RelGraphConv", IN, OUT, TYPES, "basis", 2), (X, ("set",), True), ("presorted",)
     ),
-    "hgt": Spec(_conv("HGTConv", IN, 3, HEADS, 2, TYPES, dropout=0.0), (X, ("nt",), ("et",))),
+    "hgt": Spec(_conv("HGTConv", IN, OUT, HEADS, 2, TYPES, dropout=0.0), (X, ("nt",), ("et",))),
     "hgt_norm": Spec(_conv("HGTConv", IN, 4, HEADS, 2, TYPES, dropout=0.0, use_norm=True), (X, ("nt",), ("et",))),
     "pna": Spec(
         _conv("PNAConv", IN, IN, ["mean", "max", "sum", "min"], ["identity", "amplification"], 2.5), (X,), norm=True
