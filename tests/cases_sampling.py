@@ -292,6 +292,27 @@ def unlike(part: dict[str, Any], fanouts: list[int], width: int | None) -> None:
         sampler.sample(graph, torch.arange(low, high))
 
 
+def too_wide(part: dict[str, Any], width: int) -> str:
+    """Rows that the window cannot carry, until it is made larger."""
+    graph = build(part)
+    own = torch.arange(*graph.tgt_node_range)
+    features = {"x": torch.full((len(own), width), sar.rank(), dtype=torch.uint8)}
+    sampler = sar.DistNeighborSampler([-1], input_node_features=features)
+    window = sar.Config.window_bytes
+    try:
+        sampler.sample(graph, own)
+    except sar.BudgetError as error:
+        assert "window_bytes" in str(error)
+        sar.Config.window_bytes = error.minimum
+        try:
+            block = sampler.sample(graph, own)[0]
+        finally:
+            sar.Config.window_bytes = window
+        assert sorted(block.srcdata["x"].float().mean(1).tolist()) == [0, 0, 1, 1]
+        return "done"
+    raise AssertionError("rows of 2 MiB went through a window of 16 MiB")
+
+
 def leave_early(part: dict[str, Any], rank: int) -> None:
     """One rank raises in the middle of an epoch, while batches are on their way."""
     graph = build(part)

@@ -319,7 +319,11 @@ def test_several_types(workers: Workers, by_dict: bool) -> None:
             }
         )
     found = workers.run(
-        "cases_sampling:batches", arguments, fanouts=fanouts, loader={"batch_size": 12}, copy_edata=False
+        "cases_sampling:batches",
+        arguments,
+        fanouts=fanouts,
+        loader={"batch_size": 12, "precompute_optimized_batches": by_dict},
+        copy_edata=False,
     )
     original = cut.nodes  # by number
     for rank, ((*epoch,),) in enumerate(found):
@@ -448,6 +452,11 @@ def test_samplers_that_differ_between_ranks(two: Workers, options: list[dict[str
     failures = two.attempt("cases_sampling:unlike", arguments)
     assert any(said in str(failure) for failure in failures), failures
     assert all(hasattr(failure, "kind") for failure in failures), failures
+
+
+def test_rows_larger_than_a_frame(two: Workers) -> None:
+    graph = Graph(4, np.array([0, 1, 2, 3]), np.array([3, 2, 1, 0]), np.array([0, 2, 4]))
+    two.run("cases_sampling:too_wide", [{"part": graph.part(r)} for r in range(2)], width=2 << 20)
 
 
 def test_a_rank_that_fails_in_the_middle_of_an_epoch(two: Workers) -> None:
