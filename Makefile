@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
