@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-spmm bench-wire bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-spmm bench-wire profile bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -82,8 +82,25 @@ fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL,
 demo: $(BUILD_STAMP) ## trains on the graphs that ship with the repository, with 1 and 2 workers
 	$(PY) examples/demo.py
 
-bench: $(BUILD_STAMP) ## time and memory of an epoch against DGL
-	$(PY) bench/run.py
+BENCH_STAMP := $(VENV)/.requirements-bench
+$(BENCH_STAMP): requirements-bench.txt $(VENV_STAMP)
+	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-bench.txt
+	@touch $@
+
+bench: $(BUILD_STAMP) $(BENCH_STAMP) ## time and memory of an epoch of SAGE against DGL and PyG: table, JSON, PNG
+	$(PY) bench/run.py --rows 1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg
+	$(PY) bench/plot.py epoch
+
+bench-gat: $(BUILD_STAMP) $(BENCH_STAMP) ## the same of GAT, 4 heads of 32 and of 128
+	$(PY) bench/run.py --model gat --policies compact --rows 1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,pyg --name gat
+	$(PY) bench/run.py --model gat128 --policies compact --rows 1:-:metis,2:shm:metis,8:shm:metis --rounds 2 --epochs 2 --name gat128
+	$(PY) bench/plot.py gat gat128
+
+profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker, for SAGE and GAT, in bench/out
+	SAR_SYMBOLS=1 $(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	$(PY) bench/profile.py --model sage
+	$(PY) bench/profile.py --model gat
+	$(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
 
 bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
 	$(PY) bench/spmm.py

@@ -73,7 +73,9 @@ def build_engine(target: Path, module: str) -> None:
         f"-I{include}", source.name, cwd=GENERATED)
     run(sys.executable, "build.py", cwd=GENERATED)
     built = GENERATED / module
-    run("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", str(built),
+    # Names of functions are for profilers; they make the file half as large again.
+    symbols = [] if os.environ.get("SAR_SYMBOLS") == "1" else ["-ldflags=-s -w"]
+    run("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", *symbols, "-o", str(built),
         f"./{GENERATED.relative_to(ROOT)}")
     target.mkdir(parents=True, exist_ok=True)
     for old in target.glob("*.so"):

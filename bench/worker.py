@@ -1,8 +1,10 @@
 """One process of the epoch benchmark. Reads commands from stdin, one per line, and answers each with a line of JSON:
-``epochs K`` trains K epochs, ``memory`` tells what they took. The first answer comes by itself when it is ready.
+``epochs K`` trains K epochs, ``trace FILE`` writes the timeline of one, ``memory`` tells what they took. The first
+answer comes by itself when it is ready.
 
-    python bench/worker.py dgl GRAPH.npz ALLOCATOR        the whole graph, DGL alone
-    python bench/worker.py sar PARTS/NAME.json ALLOCATOR  one worker; rank and the others from the environment
+    python bench/worker.py dgl GRAPH.npz ALLOCATOR MODEL        the whole graph, DGL alone
+    python bench/worker.py pyg GRAPH.npz ALLOCATOR MODEL        the same by PyG
+    python bench/worker.py sar PARTS/NAME.json ALLOCATOR MODEL  one worker; rank and the others from the environment
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from model import Training, warm_up
+from model import Training, on_edges, on_graph, warm_up
 from sar.cli.resident import reset_peak, resident
 
 # What the compact policy of the engine sets, for the process that has no engine.
@@ -64,26 +66,41 @@ def held() -> int:
     return now["now"] - now["files"]
 
 
-def dgl_training(path: str) -> tuple[Training, Memory, dict]:
-    import dgl
-
-    warm_up()
+def whole_training(path: str, model: str, library: str) -> tuple[Training, Memory, dict]:
+    """DGL or PyG alone."""
+    warm_up(model)
     memory = Memory()
     with np.load(path) as arrays:
-        ends = torch.from_numpy(arrays["edge_index"])
+        ends = torch.from_numpy(arrays["edge_index"])  # int32, as the file is
         features, labels = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
         mask = torch.from_numpy(arrays["train_mask"])
-    graph = dgl.graph((ends[0], ends[1]), num_nodes=len(labels))  # int32, as the file is
-    graph.create_formats_()
+    if library == "dgl":
+        import dgl
+
+        graph = dgl.graph((ends[0], ends[1]), num_nodes=len(labels))
+        graph.create_formats_()
+        convolve = on_graph(graph)
+    else:
+        convolve = on_edges(pyg_edges(ends, len(labels), model))
     del ends
     n_classes, n_train = int(labels.max()) + 1, float(mask.sum())
-    return Training(graph, features, labels, mask, n_classes, n_train, nn.BatchNorm1d), memory, {}
+    return Training(model, library, convolve, features, labels, mask, n_classes, n_train, nn.BatchNorm1d), memory, {}
 
 
-def sar_training(path: str) -> tuple[Training, Memory, dict]:
+def pyg_edges(ends: torch.Tensor, nodes: int, model: str):
+    """What PyG is fastest on: a torch CSR matrix where its layer is one sparse product, sorted edges elsewhere."""
+    from torch_geometric import EdgeIndex
+    from torch_geometric.utils import to_torch_csr_tensor
+
+    if model == "sage":
+        return to_torch_csr_tensor(ends.flip(0).long(), size=(nodes, nodes))
+    return EdgeIndex(ends.long(), sparse_size=(nodes, nodes)).sort_by("col").values.fill_cache_()
+
+
+def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     import sar
 
-    warm_up()
+    warm_up(model)
     memory = Memory(sar.memory_stats)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     port = int(os.environ["MASTER_PORT"])
@@ -105,7 +122,9 @@ def sar_training(path: str) -> tuple[Training, Memory, dict]:
     sar.comm.all_reduce(counts, "max")
     sar.comm.all_reduce(n_train, "sum")
     training = Training(
-        graph,
+        model,
+        "dgl",
+        on_graph(graph),
         features,
         labels,
         mask.bool(),
@@ -119,9 +138,9 @@ def sar_training(path: str) -> tuple[Training, Memory, dict]:
 
 
 def main() -> None:
-    kind, path, allocator = sys.argv[1:]
+    kind, path, allocator, model = sys.argv[1:]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    if kind == "dgl" and allocator == "compact":
+    if kind != "sar" and allocator == "compact":
         libc = ctypes.CDLL(None)
         assert libc.mallopt(M_MMAP_THRESHOLD, COMPACT_BYTES) and libc.mallopt(M_TRIM_THRESHOLD, COMPACT_BYTES)
     elif kind == "sar":
@@ -129,7 +148,10 @@ def main() -> None:
         import sar
 
         sar.set_allocator(allocator)  # before the first tensor, as for DGL
-    training, memory, ready = (dgl_training if kind == "dgl" else sar_training)(path)
+    if kind == "sar":
+        training, memory, ready = sar_training(path, model)
+    else:
+        training, memory, ready = whole_training(path, model, kind)
     memory.training_begins()
     answer(ready)
     for line in sys.stdin:
@@ -141,6 +163,12 @@ def main() -> None:
                 losses.append(training.epoch())
                 seconds.append(time.perf_counter() - begin)
             answer({"seconds": seconds, "losses": losses})
+        elif word == "trace":
+            import sar
+
+            with sar.trace(rest[0]):
+                training.epoch()
+            answer({})
         elif word == "memory":
             answer(memory.report())
         elif word == "end":
