@@ -296,3 +296,7 @@ def test_bad_files(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(sar.FormatError, match=words), Dataset(str(tmp_path / "bad.npz")) as dataset:
         dataset.write(np.zeros(dataset.num_nodes, np.int32), 1, str(tmp_path), "bad", "random")
+
+
+def test_eight_workers(pool: Pool) -> None:
+    by_hand(Workers(pool, 8, "shm"), choose(0.3))

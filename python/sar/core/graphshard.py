@@ -167,7 +167,8 @@ class GraphShardManager(MessagePassing, Surface, LayerSupport):
 
     @property
     def sampling_graph(self) -> Any:
-        """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective.
+        """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective
+        where it is first asked for.
 
         :raises ImportError: DGL is not installed
         """

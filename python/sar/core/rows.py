@@ -78,7 +78,7 @@ class Rows:
         self.partition_book = partition_book
         self.edges_global = edges_global or {r.canonical: r.info.num_edges_global for r in relations}
         self.keep_seeds = keep_seeds
-        self.part_graphs: Dict[CanonicalEtype, Any] = {}
+        self.sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = {}
 
     @property
     def type_ranges(self) -> Dict[str, List[Tuple[int, int]]]:

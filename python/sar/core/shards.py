@@ -105,9 +105,14 @@ def required_rows(relation: Relation) -> List[Tensor]:
 
 
 def sampling_graph(graph: GraphShardManager) -> Any:
-    """The in-edges of own nodes between ids of the whole graph, as a DGL graph with columns of edges. Collective."""
+    """The in-edges of own nodes between ids of the whole graph, as a DGL graph with columns of edges. Collective where
+    it is first asked for; it is kept."""
     from ..interop import dgl_graphs as interop
 
+    kept = graph._rows.sampling_graphs
+    key = tuple(graph.canonical_etypes)
+    if key in kept:
+        return kept[key]
     ends: Dict[Any, Tuple[Tensor, Tensor]] = {}
     columns = {}
     for relation in graph._relations:
@@ -119,4 +124,5 @@ def sampling_graph(graph: GraphShardManager) -> Any:
         )
         columns[relation.canonical] = dict(graph._rows.edge_frames[relation.canonical])
     sizes = {kind: graph._rows.nodes[kind].num_global for kind in graph.ntypes}
-    return interop.whole_graph(ends, sizes, columns)
+    kept[key] = interop.whole_graph(ends, sizes, columns)
+    return kept[key]
