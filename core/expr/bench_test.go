@@ -49,7 +49,7 @@ var benchPrograms = map[string]string{
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"dropout","a":5,"alpha":0.5},{"op":"mul","a":2,"b":6}],"result":7,"reduce":"sum"}`,
 }
 
-const benchNodes, benchEdges = 1500, 60000
+const benchNodes, benchEdges = 40000, 1600000
 
 func newRun(b testing.TB, rel *graph.Relation, text string) (*Run[float32], []float32, []float32, [][]float32) {
 	p, err := Parse(text)

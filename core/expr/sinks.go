@@ -1,6 +1,10 @@
 package expr
 
-import "math"
+import (
+	"math"
+
+	"sar/core/internal/vec"
+)
 
 // rise is where the reference of a destination's logits rises: what was added
 // before edge k of the block has to be multiplied by factor.
@@ -105,11 +109,13 @@ func (t *task[T]) sum(a *adding, target *rows[T], index, ends []int32) {
 		source, from = t.rowsOf(t.s.code.nodes[a.x].slot)
 	}
 	g.Stride, g.Base = source.stride, source.base
-	heads, d := 1, a.width
 	var c []T
+	heads, joint := 1, true // joint: all heads at once
 	if a.c >= 0 {
-		heads, d = a.width/a.d, a.d
-		c = t.coefficientsByHead(t.reg(a.c), heads)
+		c, heads = t.reg(a.c), a.width/a.d
+		if joint = heads == 1 || a.d%vec.HeadLanes[T]() == 0; !joint {
+			c = t.coefficientsByHead(c, heads)
+		}
 	}
 	var rises []rise
 	if a.kind == sinkOnline {
@@ -122,42 +128,43 @@ func (t *task[T]) sum(a *adding, target *rows[T], index, ends []int32) {
 		for n < len(rises) && rises[n].k < k1 {
 			n++
 		}
-		for h := range heads {
-			g.X = tail(source.data, h*d)
-			if c != nil {
-				c := c[h*t.m:]
-				t.addRun(y[h*d:(h+1)*d], k0, int(k1), from, c, rises[:n], a.of, h*d)
-			} else {
-				t.addRun(y, k0, int(k1), from, nil, rises[:n], a.of, 0)
+		if joint {
+			g.X = source.data
+			t.addRun(y, k0, int(k1), from, c, heads, rises[:n], a.of)
+		} else {
+			d := a.d
+			for h := range heads {
+				g.X = tail(source.data, h*d)
+				t.addRun(y[h*d:(h+1)*d], k0, int(k1), from, c[h*t.m:], 1, rises[:n], tailOf(a.of, h*d))
 			}
 		}
 		rises, k0 = rises[n:], int(k1)
 	}
 }
 
-// addRun adds edges k0..k1-1 of the block, which have one target, to y, which is
-// the elements from j on of it. of tells which head's rises concern an element.
-func (t *task[T]) addRun(y []T, k0, k1 int, from []int32, c []T, rises []rise, of []int32, j int) {
-	g := &t.gather
+func tailOf(of []int32, from int) []int32 { return of[min(from, len(of)):] }
+
+// addRun adds edges k0..k1-1 of the block, which have one target, to y: rows alone, or
+// times their coefficients, c [m, heads]. of tells which head's rises concern an element.
+func (t *task[T]) addRun(y []T, k0, k1 int, from []int32, c []T, heads int, rises []rise, of []int32) {
+	g, ops := &t.gather, t.s.ops
 	g.Y = y
 	add := func(to int) {
-		if k0 < to {
-			g.Col = from[k0:to]
-			if c != nil {
-				g.C = c[k0:to]
-			}
-			t.s.ops.GatherSum(g)
-			k0 = to
+		if k0 == to {
+			return
 		}
+		g.Col = from[k0:to]
+		if c != nil {
+			g.C = c[k0*heads : to*heads]
+		}
+		if heads > 1 {
+			ops.GatherSumHeads(g, heads)
+		} else {
+			ops.GatherSum(g)
+		}
+		k0 = to
 	}
 	for _, r := range rises {
-		if c != nil { // one head
-			if of[j] == r.head {
-				add(int(r.k))
-				t.s.ops.Scale(y, T(r.factor))
-			}
-			continue
-		}
 		add(int(r.k))
 		for i := range y {
 			if of[i] == r.head {

@@ -129,6 +129,152 @@ func timesEachF64x4(z, x, c []float64, d int) {
 	archsimd.ClearAVXUpperBits()
 }
 
+// gatherSumHeadsF64x4 walks the columns in tiles of 8, 4, 2 or 1 registers, each of
+// which lies in one head.
+func gatherSumHeadsF64x4(g *Gather[float64], heads int) {
+	per := len(g.Y) / heads / 4 // registers of a head
+	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
+	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*8
+	for at, all := 0, per*heads; at < all; {
+		n := 8
+		for at+n > all {
+			n /= 2
+		}
+		switch n {
+		case 1:
+			heads1F64x4(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		case 2:
+			heads2F64x4(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		case 4:
+			heads4F64x4(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		case 8:
+			heads8F64x4(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		}
+		at += n
+		y, x = unsafe.Add(y, n*32), unsafe.Add(x, n*32)
+	}
+}
+
+// heads1F64x4 is a tile of 1 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads1F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0 archsimd.Float64x4
+	if !first {
+		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
+	}
+	o0 := (at + 0) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// heads2F64x4 is a tile of 2 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads2F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1 archsimd.Float64x4
+	if !first {
+		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
+	}
+	o0 := (at + 0) / per * 8
+	o1 := (at + 1) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// heads4F64x4 is a tile of 4 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads4F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1, a2, a3 archsimd.Float64x4
+	if !first {
+		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
+	}
+	o0 := (at + 0) / per * 8
+	o1 := (at + 1) / per * 8
+	o2 := (at + 2) / per * 8
+	o3 := (at + 3) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
+	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// heads8F64x4 is a tile of 8 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads8F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float64x4
+	if !first {
+		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
+		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
+		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
+		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192)))
+		a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 224)))
+	}
+	o0 := (at + 0) / per * 8
+	o1 := (at + 1) / per * 8
+	o2 := (at + 2) / per * 8
+	o3 := (at + 3) / per * 8
+	o4 := (at + 4) / per * 8
+	o5 := (at + 5) / per * 8
+	o6 := (at + 6) / per * 8
+	o7 := (at + 7) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+		a4 = a4.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o4))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+		a5 = a5.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o5))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
+		a6 = a6.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o6))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))))
+		a7 = a7.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o7))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 224)))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
+	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
+	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
+	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
+	a6.Store((*[4]float64)(unsafe.Add(y, 192)))
+	a7.Store((*[4]float64)(unsafe.Add(y, 224)))
+	archsimd.ClearAVXUpperBits()
+}
+
 // dotPairsF64x4 takes four products at a time, of one pair of rows or of several;
 // where fewer are left it takes the last one again, so that every product is
 // summed alike. Results are stored as registers: what Go moves one by one or

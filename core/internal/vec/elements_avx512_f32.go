@@ -129,6 +129,152 @@ func timesEachF32x16(z, x, c []float32, d int) {
 	archsimd.ClearAVXUpperBits()
 }
 
+// gatherSumHeadsF32x16 walks the columns in tiles of 8, 4, 2 or 1 registers, each of
+// which lies in one head.
+func gatherSumHeadsF32x16(g *Gather[float32], heads int) {
+	per := len(g.Y) / heads / 16 // registers of a head
+	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
+	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*4
+	for at, all := 0, per*heads; at < all; {
+		n := 8
+		for at+n > all {
+			n /= 2
+		}
+		switch n {
+		case 1:
+			heads1F32x16(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		case 2:
+			heads2F32x16(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		case 4:
+			heads4F32x16(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		case 8:
+			heads8F32x16(y, x, stride, g.Col, int(g.Base), c, heads, at, per, g.First)
+		}
+		at += n
+		y, x = unsafe.Add(y, n*64), unsafe.Add(x, n*64)
+	}
+}
+
+// heads1F32x16 is a tile of 1 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads1F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0 archsimd.Float32x16
+	if !first {
+		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
+	}
+	o0 := (at + 0) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// heads2F32x16 is a tile of 2 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads2F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1 archsimd.Float32x16
+	if !first {
+		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
+	}
+	o0 := (at + 0) / per * 4
+	o1 := (at + 1) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// heads4F32x16 is a tile of 4 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads4F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1, a2, a3 archsimd.Float32x16
+	if !first {
+		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
+	}
+	o0 := (at + 0) / per * 4
+	o1 := (at + 1) / per * 4
+	o2 := (at + 2) / per * 4
+	o3 := (at + 3) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
+	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// heads8F32x16 is a tile of 8 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func heads8F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
+	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float32x16
+	if !first {
+		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
+		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
+		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
+		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 384)))
+		a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 448)))
+	}
+	o0 := (at + 0) / per * 4
+	o1 := (at + 1) / per * 4
+	o2 := (at + 2) / per * 4
+	o3 := (at + 3) / per * 4
+	o4 := (at + 4) / per * 4
+	o5 := (at + 5) / per * 4
+	o6 := (at + 6) / per * 4
+	o7 := (at + 7) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+		a4 = a4.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o4))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+		a5 = a5.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o5))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
+		a6 = a6.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o6))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384)))))
+		a7 = a7.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o7))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 448)))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
+	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
+	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
+	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
+	a6.Store((*[16]float32)(unsafe.Add(y, 384)))
+	a7.Store((*[16]float32)(unsafe.Add(y, 448)))
+	archsimd.ClearAVXUpperBits()
+}
+
 // dotPairsF32x16 takes four products at a time, of one pair of rows or of several;
 // where fewer are left it takes the last one again, so that every product is
 // summed alike. Results are stored as registers: what Go moves one by one or

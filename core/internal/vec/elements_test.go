@@ -141,3 +141,50 @@ func exponentials[T Float](t *testing.T, ops *Ops[T], ulps func(got, want T) flo
 	}
 	t.Logf("at most %g units in the last place", worst)
 }
+
+// TestGatherSumHeads compares to the bit with GatherSum head by head.
+func TestGatherSumHeads(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { gatherSumHeads(t, &table.f32) })
+			t.Run(table.name+"/float64", func(t *testing.T) { gatherSumHeads(t, &table.f64) })
+		}
+	}
+}
+
+func gatherSumHeads[T Float](t *testing.T, ops *Ops[T]) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	draw := func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		return x
+	}
+	for heads := 1; heads < 10; heads++ {
+		for d := HeadLanes[T](); d <= 4*HeadLanes[T](); d += HeadLanes[T]() {
+			for _, n := range []int{0, 1, 7} {
+				width := heads * d
+				before, c := draw(width+2*guard), draw(n*heads)
+				g := Gather[T]{X: draw(9 * (width + 3)), Stride: width + 3, Base: 100, C: c, First: n == 7}
+				for range n {
+					g.Col = append(g.Col, 100+rng.Int32N(9))
+				}
+				got, want := slices.Clone(before), slices.Clone(before)
+				g.Y = got[guard : guard+width]
+				ops.GatherSumHeads(&g, heads)
+				for h := range heads {
+					one := g
+					one.Y, one.X, one.C = want[guard+h*d:guard+(h+1)*d], g.X[h*d:], make([]T, n)
+					for k := range one.C {
+						one.C[k] = c[k*heads+h]
+					}
+					ops.GatherSum(&one)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("%d heads of %d, %d rows: not the bits of GatherSum", heads, d, n)
+				}
+			}
+		}
+	}
+}

@@ -24,7 +24,9 @@ func opsF32x8() Ops[float32] {
 		TimesEach: timesEachF32x8,
 		DotPairs:  dotPairsF32x8,
 		Gate:      gateF32x8,
-		Exp:       expF32x8,
+
+		GatherSumHeads: gatherSumHeadsF32x8,
+		Exp:            expF32x8,
 	}
 }
 

@@ -24,7 +24,9 @@ func opsF64x4() Ops[float64] {
 		TimesEach: timesEachF64x4,
 		DotPairs:  dotPairsF64x4,
 		Gate:      gateF64x4,
-		Exp:       expF64x4,
+
+		GatherSumHeads: gatherSumHeadsF64x4,
+		Exp:            expF64x4,
 	}
 }
 

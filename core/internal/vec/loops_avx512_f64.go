@@ -24,7 +24,9 @@ func opsF64x8() Ops[float64] {
 		TimesEach: timesEachF64x8,
 		DotPairs:  dotPairsF64x8,
 		Gate:      gateF64x8,
-		Exp:       expF64x8,
+
+		GatherSumHeads: gatherSumHeadsF64x8,
+		Exp:            expF64x8,
 	}
 }
 

@@ -21,7 +21,9 @@ func scalarOps[T Float]() Ops[T] {
 		TimesEach: timesEachScalar[T],
 		DotPairs:  dotPairsScalar[T],
 		Gate:      gateScalar[T],
-		Exp:       expScalar[T],
+
+		GatherSumHeads: gatherSumHeadsScalar[T],
+		Exp:            expScalar[T],
 	}
 }
 
@@ -107,6 +109,19 @@ func leakyScalar[T Float](z, x, y []T, c T) {
 			z[j] = y[j]
 		} else {
 			z[j] = c * y[j]
+		}
+	}
+}
+
+func gatherSumHeadsScalar[T Float](g *Gather[T], heads int) {
+	if g.First {
+		clear(g.Y)
+	}
+	d := len(g.Y) / heads
+	for k, col := range g.Col {
+		x := g.X[int(col-g.Base)*g.Stride:]
+		for h, c := range g.C[k*heads : (k+1)*heads] {
+			axpyScalar(g.Y[h*d:(h+1)*d], x[h*d:(h+1)*d], c)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Float lists the element types.
@@ -37,6 +38,10 @@ type Gather[T Float] struct {
 type Ops[T Float] struct {
 	// GatherSum: y[j] = (first ? 0 : y[j]); for k ascending: y[j] += c[k] * x[col[k]-base, j]
 	GatherSum func(g *Gather[T])
+	// GatherSumHeads: GatherSum with a coefficient for each of heads runs of d columns,
+	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
+	// multiple of HeadLanes. The bits are those of GatherSum of each head.
+	GatherSumHeads func(g *Gather[T], heads int)
 	// GatherDot: out[k] = Σ_j x[col[k]-base, j] * y[j]
 	GatherDot func(g *Gather[T])
 	// Axpy: y[j] += c * x[j], for j < len(y)
@@ -69,6 +74,12 @@ type Pairs[T Float] struct {
 	IX, IY           []int32 // [n] rows, IX[k]-BaseX of X
 	BaseX, BaseY     int32
 	Heads, D         int
+}
+
+// HeadLanes is the multiple that GatherSumHeads needs: the widest register.
+func HeadLanes[T Float]() int {
+	var t T
+	return 64 / int(unsafe.Sizeof(t))
 }
 
 // table is one set of loops and what it needs of the CPU.

@@ -47,6 +47,9 @@ func (f file) Tiles() []int {
 	return out
 }
 
+// Powers are the tiles of GatherSumHeads.
+func (f file) Powers() []int { return []int{1, 2, 4, 8} }
+
 // Half are the vector types that a register is folded into, down to 128 bits.
 func (f file) Half() []string {
 	var out []string
