@@ -216,13 +216,14 @@ def layer(
         model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         given = tensors(inputs)
         out = call(name, model, graph, given)
-        if any(o.requires_grad for o in out):
-            values = [o.materialize() if hasattr(o, "materialize") else o for o in out]
+        values = [o.materialize() if hasattr(o, "materialize") else o for o in out]
+        results = [v.detach().clone() for v in values]  # now: GroupRevRes takes its output's memory away in backward
+        if any(v.requires_grad for v in values):
             torch.autograd.backward(values, [torch.from_numpy(g) for g in grads])
             sar.gather_grads(model)
         return numpy(
             {
-                "out": [torch.Tensor.clone(o) for o in out],
+                "out": results,
                 "inputs": [x.grad if isinstance(x, torch.Tensor) else None for x in given],
                 "parameters": {k: p.grad for k, p in model.named_parameters()},
             }

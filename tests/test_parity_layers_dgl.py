@@ -78,13 +78,14 @@ def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = N
         rng = np.random.default_rng(12)
         drawn = [rng.standard_normal(tuple(o.shape)) for o in out]
         grads = [g.astype(dtype) for g in (like["grads"] if like is not None else drawn)]
+        results = [o.detach().clone().numpy() for o in out]
         if any(o.requires_grad for o in out):
             torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
     finally:
         torch.set_default_dtype(torch.float32)
     return {
         "state": saved,
-        "out": [o.detach().numpy() for o in out],
+        "out": results,
         "grads": grads,
         "inputs": [x.grad.numpy() if isinstance(x, torch.Tensor) and x.grad is not None else None for x in given],
         "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
