@@ -95,6 +95,33 @@ def model(
     }
 
 
+def on_a_block(
+    part: dict[str, Any],
+    columns: dict[str, np.ndarray],
+    weights: dict[str, np.ndarray],
+    name: str,
+    seeds: np.ndarray,
+    upstream: np.ndarray,
+) -> dict[str, Any]:
+    """A model of ``message_functions`` on the edges into the seeds, whose destinations are fewer than its sources."""
+    import message_functions
+    from cases_blocks import data_of
+
+    (block,) = sar.construct_mfgs(data_of(part, weights), torch.from_numpy(seeds), 1)
+    leaves = {name: leaf(array) for name, array in columns.items()}
+    for column, values in leaves.items():
+        block.srcdata[column] = values[block.input_nodes]
+        block.dstdata[column] = values[block.seeds]
+    torch.manual_seed(3)
+    net = getattr(message_functions, name)(sar.function).double()
+    with block.local_scope():
+        out = net(block)
+    out.backward(torch.from_numpy(upstream))
+    sar.gather_grads(net)
+    parameters = {k: numpy(p.grad) for k, p in net.named_parameters()}
+    return {"out": numpy(out), "nodes": gradients(leaves), "parameters": parameters}
+
+
 def several(
     part: dict[str, Any], columns: dict[str, np.ndarray], upstream: dict[str, dict[str, np.ndarray]], ways: list[str]
 ) -> dict[str, Any]:

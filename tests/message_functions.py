@@ -136,6 +136,17 @@ class Integers(Model):
         return graph.dstdata["out"] * graph.dstdata["y"]
 
 
+class Lazy(Model):
+    """A Python function reads a column that apply_edges left uncomputed, and a built-in one that a function made."""
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.apply_edges(self.fn.u_sub_v("x", "y", "l"))
+        graph.edata["l"] = torch.tanh(graph.edata["l"])
+        graph.apply_edges(lambda edges: {"k": edges.data["l"] * edges.src["x"]})
+        graph.update_all(self.fn.e_sub_v("k", "y", "m"), self.fn.min("m", "out"))
+        return graph.dstdata["out"]
+
+
 class Mailbox(Model):
     """A Python reduce function with a built-in message, columns of nodes, and apply_node_func."""
 
@@ -194,6 +205,7 @@ MODELS = [
     Typed,
     OnEdges,
     Integers,
+    Lazy,
     Mailbox,
     Lstm,
     Both,

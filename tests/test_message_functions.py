@@ -82,3 +82,33 @@ def test_keeping_what_forward_computed(some: Workers, name: str) -> None:
 @pytest.mark.parametrize("kind", ["one_node", "no_edges_between"])
 def test_odd_graphs(some: Workers, kind: str, name: str) -> None:
     check(some, make(kind, some.world), name, "float64")
+
+
+@pytest.mark.parametrize("name", ["Plain", "Parameters", "DestinationOnly", "Both"])
+def test_blocks(some: Workers, name: str) -> None:
+    """Edges into some nodes alone; a worker has no seeds."""
+    graph = make("random", some.world, seed=6)
+    columns, weights = given(graph, "float64")
+    full, nodes, _ = whole(graph, columns, weights)
+    torch.manual_seed(3)
+    net = getattr(message_functions, name)(dgl.function).double()
+    with full.local_scope():
+        out = net(full)
+    seeds = np.random.default_rng(2).permutation(graph.num_nodes)[::2]
+    if graph.world > 1:
+        seeds = seeds[seeds >= graph.start[1]]
+    upstream = np.zeros(tuple(out.shape))
+    upstream[seeds] = np.random.default_rng(3).standard_normal((len(seeds), out.shape[1]))
+    out.backward(torch.from_numpy(upstream))
+    expected = cases_message.gradients(nodes)
+    arguments = shares(graph, columns, weights)
+    own = [np.sort(seeds[(seeds >= graph.start[r]) & (seeds < graph.start[r + 1])]) for r in range(graph.world)]
+    for rank, one in enumerate(arguments):
+        one.update(seeds=own[rank] - graph.start[rank], upstream=upstream[own[rank]])
+    for rank, got in enumerate(some.run(CASES + "on_a_block", arguments, name=name)):
+        close(got["out"], out.detach().numpy()[own[rank]], f"rank {rank}")
+        for column, grad in expected.items():
+            close(got["nodes"][column], grad[graph.rows(rank)], f"gradient of {column}, rank {rank}")
+        for key, parameter in net.named_parameters():
+            assert parameter.grad is not None
+            close(got["parameters"][key], parameter.grad.numpy(), f"gradient of {key}, rank {rank}", 10)
