@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
 from typing import Any, Callable, NamedTuple
 
@@ -142,6 +144,14 @@ SPECS: dict[str, Spec] = {
     "set2set": Spec(_conv("Set2Set", IN, 2, 1), (X,), outputs="g"),
     "weight_and_sum": Spec(_conv("WeightAndSum", IN), (X,), outputs="g"),
 }
+
+NEWER: dict[str, Spec] = {
+    "gated_gcn": Spec(_conv("GatedGCNConv", IN, EDGE, OUT), (X, EF), outputs="ne", norm=True),
+}
+"""Cases of layers that came with DGL 2."""
+
+if importlib.util.find_spec("dgl") is not None and importlib.metadata.version("dgl") >= "2":
+    SPECS.update(NEWER)
 
 REFUSED: dict[str, Spec] = {
     "sort_pooling": Spec(_conv("SortPooling", 2), (X,), outputs="g"),

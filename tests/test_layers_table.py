@@ -27,9 +27,11 @@ def test_every_layer_is_there_once() -> None:
 
 def test_every_case_belongs_to_a_layer() -> None:
     named = {case for cases in CASES.values() for case in cases.split()}
-    assert named == set(cases_layers.SPECS)
+    assert named == {*cases_layers.SPECS, *cases_layers.NEWER}
     for layer, cases in CASES.items():
         for case in cases.split():
+            if case not in cases_layers.SPECS:
+                continue  # this DGL does not have it
             kinds = {type(module).__name__ for module in cases_layers.SPECS[case].make().modules()}
             assert layer in kinds, f"{case} does not run {layer} but {kinds}"
 

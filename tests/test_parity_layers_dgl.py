@@ -113,12 +113,10 @@ def spread(
     return workers.run("cases_layers:layer", per_rank, name=name, state=expected["state"], dtype=dtype)
 
 
-@pytest.mark.parametrize("kind", ["random", "empty_worker"])
 @pytest.mark.parametrize("name", SPECS)
-def test_layer(few: Workers, name: str, kind: str) -> None:
-    """Outputs, and the gradients of all inputs and parameters, in double precision."""
-    if kind == "empty_worker" and few.world == 1:
-        pytest.skip("one worker owns all nodes")
+def test_layer(few: Workers, name: str) -> None:
+    """Outputs, and the gradients of all inputs and parameters, in double precision; of 4 workers one owns no node."""
+    kind = "empty_worker" if few.world == 4 else "random"
     graph = looped(kind, few.world, 30, SPECS[name].loops)
     inputs = draw(graph, name, "float64")
     expected = oracle(graph, name, inputs, "float64")
@@ -143,13 +141,13 @@ def error(value: np.ndarray, truth: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_single_precision(few: Workers, name: str) -> None:
+def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of DGL in double precision, relative to the largest entry or 1."""
-    graph = looped("random", few.world, 32, SPECS[name].loops)
+    graph = looped("random", 2, 32, SPECS[name].loops)
     inputs = draw(graph, name, "float32")
     single = oracle(graph, name, inputs, "float32")
     double = oracle(graph, name, inputs, "float64", like=single)
-    results = spread(few, graph, name, "float32", inputs, single)
+    results = spread(two, graph, name, "float32", inputs, single)
     ranks = range(graph.world)
     where = {"n": [graph.rows(r) for r in ranks], "e": [graph.edges(r) for r in ranks]}
 
