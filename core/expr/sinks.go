@@ -196,18 +196,8 @@ func (t *task[T]) coefficientsByHead(c []T, heads int) []T {
 // AVX2 or AVX-512). NaN never wins.
 func (t *task[T]) extremum(a *adding, target *rows[T]) {
 	w, x, least := a.width, t.reg(a.reg), t.s.code.p.Reduce == Min
-	last := sizeOf[T]() == 4
 	for k, i := range t.row_[:t.m] {
-		edge := t.edge[k]
 		best, won := target.data[int(i)*w:][:w], t.s.run.Winner[int(i)*w:][:w]
-		for j, v := range x[k*w : (k+1)*w] {
-			better := v > best[j]
-			if least {
-				better = v < best[j]
-			}
-			if better || v == best[j] && (edge > won[j]) == last {
-				best[j], won[j] = v, edge
-			}
-		}
+		t.s.ops.Win(best, x[k*w:(k+1)*w], won, t.edge[k], least)
 	}
 }

@@ -104,6 +104,26 @@ func gateF32x8(z, x, y []float32) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func winF32x8(best, x []float32, won []int32, edge int32, least bool) {
+	x, won = x[:len(best)], won[:len(best)]
+	e := archsimd.BroadcastInt32x8(edge)
+	for j := 0; j < len(best); j += 8 {
+		in := maskF32x8(min(8, len(best)-j))
+		to, at := (*[8]float32)(unsafe.Pointer(&best[j])), (*[8]int32)(unsafe.Pointer(&won[j]))
+		b, v := archsimd.LoadMaskedFloat32x8(to, in), archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Pointer(&x[j])), in)
+		w := archsimd.LoadMaskedInt32x8(at, in)
+		better := v.Greater(b)
+		if least {
+			better = v.Less(b)
+		}
+		better = better.Or(v.Equal(b).And(e.Greater(w)))
+		v.Merge(b, better).StoreMasked(to, in)
+		e.Merge(w, better).StoreMasked(at, in)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF32x8 takes one register at a time of each group.
 //
 //go:nocheckptr

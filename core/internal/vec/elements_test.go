@@ -65,6 +65,28 @@ func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 			f(&reference, want)
 			same(t, fmt.Sprintf("%s of %d", name, n), got, before, want, exact)
 		}
+		for _, least := range []bool{false, true} { // few different values, NaN and infinities among them
+			few := []T{1, 2, T(math.NaN()), T(math.Inf(1)), T(math.Inf(-1))}
+			draw := func(n int) []T {
+				x := make([]T, n)
+				for i := range x {
+					x[i] = few[rng.IntN(len(few))]
+				}
+				return x
+			}
+			x, before, won := draw(n), draw(n+2*guard), make([]int32, n+2*guard)
+			for i := range won {
+				won[i] = rng.Int32N(3) - 1
+			}
+			got, gotWon := slices.Clone(before), slices.Clone(won)
+			want, wantWon := slices.Clone(before[guard:guard+n]), slices.Clone(won)
+			ops.Win(got[guard:guard+n], x, gotWon[guard:guard+n], 0, least)
+			reference.Win(want, x, wantWon[guard:guard+n], 0, least)
+			same(t, fmt.Sprintf("Win of %d", n), got, before, want, exact)
+			if !slices.Equal(gotWon, wantWon) {
+				t.Fatalf("Win of %d: winners are %v, want %v", n, gotWon, wantWon)
+			}
+		}
 		for groups := range 6 {
 			x, c := draw(groups*n), draw(groups)
 			before, want := draw(groups*n+2*guard), make([]T, groups*n)

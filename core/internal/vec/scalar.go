@@ -21,6 +21,7 @@ func scalarOps[T Float]() Ops[T] {
 		TimesEach: timesEachScalar[T],
 		DotPairs:  dotPairsScalar[T],
 		Gate:      gateScalar[T],
+		Win:       winScalar[T],
 
 		GatherSumHeads: gatherSumHeadsScalar[T],
 		Exp:            expScalar[T],
@@ -133,6 +134,20 @@ func gateScalar[T Float](z, x, y []T) {
 			z[j] = 0
 		} else {
 			z[j] = y[j]
+		}
+	}
+}
+
+func winScalar[T Float](best, x []T, won []int32, edge int32, least bool) {
+	x, won = x[:len(best)], won[:len(best)]
+	last := HeadLanes[T]() == 16 // float32
+	for j, v := range x {
+		better := v > best[j]
+		if least {
+			better = v < best[j]
+		}
+		if better || v == best[j] && (edge > won[j]) == last {
+			best[j], won[j] = v, edge
 		}
 	}
 }
