@@ -89,7 +89,7 @@ func newSweep[T Float](c *code, r *Run[T]) *Sweep[T] {
 // inPlace tells whether an instruction reads the loads among its operands where they
 // lie, row by row: products that are summed do, and operations of wide rows.
 func (s *Sweep[T]) inPlace(n node) bool {
-	if n.op == opDots {
+	if n.op == opDots || n.op == opWinner {
 		return true
 	}
 	if n.op < opAdd || n.op > opDiv || n.width*sizeOf[T]() < rowBytes {

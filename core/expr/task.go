@@ -95,6 +95,9 @@ func (t *task[T]) compute(st *step) {
 	case opDots:
 		t.dots(z, st)
 		return
+	case opWinner:
+		t.winner(z, st)
+		return
 	case opAdd, opSub, opMul, opDiv:
 		if t.s.buffer[st.a] < 0 || t.s.buffer[st.b] < 0 {
 			t.byRow(z, st)
@@ -114,8 +117,6 @@ func (t *task[T]) compute(st *step) {
 		t.total(z, x, st)
 	case opDropout:
 		t.dropout(z, x, st)
-	case opWinner:
-		t.winner(z, x, st.width)
 	case opWeigh:
 		t.weigh(z, x, st)
 	case opSlope:
@@ -337,18 +338,12 @@ func (t *task[T]) dots(z []T, st *step) {
 }
 
 // winner: z = x where the edge is the one that its destination's element is of.
-func (t *task[T]) winner(z, x []T, w int) {
+func (t *task[T]) winner(z []T, st *step) {
+	x, ix := t.source(st.a)
+	w := st.width
 	for k, i := range t.row_[:t.m] {
-		edge := t.edge[k]
-		won := t.s.run.Winner[int(i)*w:][:w]
-		to, from := z[k*w:(k+1)*w], x[k*w:(k+1)*w]
-		for j, e := range won {
-			if e == edge {
-				to[j] = from[j]
-			} else {
-				to[j] = 0
-			}
-		}
+		from := x.data[int(ix[k]-x.base)*x.stride:][:w]
+		t.s.ops.Pick(z[k*w:(k+1)*w], from, t.s.run.Winner[int(i)*w:][:w], t.edge[k])
 	}
 }
 

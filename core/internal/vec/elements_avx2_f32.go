@@ -124,6 +124,18 @@ func winF32x8(best, x []float32, won []int32, edge int32, least bool) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func pickF32x8(z, x []float32, won []int32, edge int32) {
+	x, won = x[:len(z)], won[:len(z)]
+	e := archsimd.BroadcastInt32x8(edge)
+	for j := 0; j < len(z); j += 8 {
+		in := maskF32x8(min(8, len(z)-j))
+		mine := e.Equal(archsimd.LoadMaskedInt32x8((*[8]int32)(unsafe.Pointer(&won[j])), in)).And(in)
+		archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Pointer(&x[j])), in).Masked(mine).StoreMasked((*[8]float32)(unsafe.Pointer(&z[j])), in)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF32x8 takes one register at a time of each group.
 //
 //go:nocheckptr

@@ -124,6 +124,18 @@ func winF32x16(best, x []float32, won []int32, edge int32, least bool) {
 	archsimd.ClearAVXUpperBits()
 }
 
+//go:nocheckptr
+func pickF32x16(z, x []float32, won []int32, edge int32) {
+	x, won = x[:len(z)], won[:len(z)]
+	e := archsimd.BroadcastInt32x16(edge)
+	for j := 0; j < len(z); j += 16 {
+		in := maskF32x16(min(16, len(z)-j))
+		mine := e.Equal(archsimd.LoadMaskedInt32x16((*[16]int32)(unsafe.Pointer(&won[j])), in)).And(in)
+		archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), in).Masked(mine).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), in)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
 // timesEachF32x16 takes one register at a time of each group.
 //
 //go:nocheckptr

@@ -83,6 +83,9 @@ func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 			ops.Win(got[guard:guard+n], x, gotWon[guard:guard+n], 0, least)
 			reference.Win(want, x, wantWon[guard:guard+n], 0, least)
 			same(t, fmt.Sprintf("Win of %d", n), got, before, want, exact)
+			ops.Pick(got[guard:guard+n], x, won[guard:guard+n], 0)
+			reference.Pick(want, x, won[guard:guard+n], 0)
+			same(t, fmt.Sprintf("Pick of %d", n), got, before, want, exact)
 			if !slices.Equal(gotWon, wantWon) {
 				t.Fatalf("Win of %d: winners are %v, want %v", n, gotWon, wantWon)
 			}

@@ -24,6 +24,7 @@ func opsF32x8() Ops[float32] {
 		TimesEach: timesEachF32x8,
 		DotPairs:  dotPairsF32x8,
 		Gate:      gateF32x8,
+		Pick:      pickF32x8,
 		Win:       winF32x8,
 
 		GatherSumHeads: gatherSumHeadsF32x8,

@@ -24,6 +24,7 @@ func opsF64x4() Ops[float64] {
 		TimesEach: timesEachF64x4,
 		DotPairs:  dotPairsF64x4,
 		Gate:      gateF64x4,
+		Pick:      pickScalar[float64],
 		Win:       winScalar[float64],
 
 		GatherSumHeads: gatherSumHeadsF64x4,

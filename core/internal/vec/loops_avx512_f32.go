@@ -24,6 +24,7 @@ func opsF32x16() Ops[float32] {
 		TimesEach: timesEachF32x16,
 		DotPairs:  dotPairsF32x16,
 		Gate:      gateF32x16,
+		Pick:      pickF32x16,
 		Win:       winF32x16,
 
 		GatherSumHeads: gatherSumHeadsF32x16,

@@ -24,6 +24,7 @@ func opsF64x8() Ops[float64] {
 		TimesEach: timesEachF64x8,
 		DotPairs:  dotPairsF64x8,
 		Gate:      gateF64x8,
+		Pick:      pickScalar[float64],
 		Win:       winScalar[float64],
 
 		GatherSumHeads: gatherSumHeadsF64x8,

@@ -21,6 +21,7 @@ func scalarOps[T Float]() Ops[T] {
 		TimesEach: timesEachScalar[T],
 		DotPairs:  dotPairsScalar[T],
 		Gate:      gateScalar[T],
+		Pick:      pickScalar[T],
 		Win:       winScalar[T],
 
 		GatherSumHeads: gatherSumHeadsScalar[T],
@@ -134,6 +135,16 @@ func gateScalar[T Float](z, x, y []T) {
 			z[j] = 0
 		} else {
 			z[j] = y[j]
+		}
+	}
+}
+
+func pickScalar[T Float](z, x []T, won []int32, edge int32) {
+	x, won = x[:len(z)], won[:len(z)]
+	for j := range z {
+		z[j] = 0
+		if won[j] == edge {
+			z[j] = x[j]
 		}
 	}
 }

@@ -61,6 +61,8 @@ type Ops[T Float] struct {
 	// Win: where x[j] > best[j] (least: <), or they are equal and edge > won[j] (float64:
 	// edge < won[j]): best[j], won[j] = x[j], edge. NaN never wins.
 	Win func(best, x []T, won []int32, edge int32, least bool)
+	// Pick: z[j] = won[j] == edge ? x[j] : 0
+	Pick func(z, x []T, won []int32, edge int32)
 	// TimesEach: z[g*d+j] = x[g*d+j] * c[g], for g < len(c), j < d
 	TimesEach func(z, x, c []T, d int)
 	// DotPairs: out[k*heads+h] = Σ_j x[ix[k]-baseX, h*d+j] * y[iy[k]-baseY, h*d+j]
