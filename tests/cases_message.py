@@ -111,7 +111,7 @@ def on_a_block(
     leaves = {name: leaf(array) for name, array in columns.items()}
     for column, values in leaves.items():
         block.srcdata[column] = values[block.input_nodes]
-        block.dstdata[column] = values[block.seeds]
+        block.dstdata[column] = values[block.seeds - int(part["start"][sar.rank()])]
     torch.manual_seed(3)
     net = getattr(message_functions, name)(sar.function).double()
     with block.local_scope():

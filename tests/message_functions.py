@@ -147,6 +147,25 @@ class Lazy(Model):
         return graph.dstdata["out"]
 
 
+class Picky(Model):
+    """Fails on rows of zeros, which a worker without nodes tries it on."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.table = nn.Parameter(torch.linspace(-1, 1, 3 * WIDTH).view(3, WIDTH))
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": nn.functional.embedding(edges.src["grade"] - 1, self.table) * edges.dst["y"]}
+
+    def reduce(self, nodes: Any) -> dict[str, torch.Tensor]:
+        return {"m": nodes.mailbox["m"].prod(1) + nn.functional.embedding(nodes.data["grade"] - 1, self.table)}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, self.fn.sum("m", "out"))
+        graph.update_all(self.message, self.reduce)
+        return graph.dstdata["out"] + graph.dstdata["m"]
+
+
 class Mailbox(Model):
     """A Python reduce function with a built-in message, columns of nodes, and apply_node_func."""
 
@@ -206,6 +225,7 @@ MODELS = [
     OnEdges,
     Integers,
     Lazy,
+    Picky,
     Mailbox,
     Lstm,
     Both,

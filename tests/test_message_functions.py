@@ -30,7 +30,7 @@ def given(graph: Graph, dtype: str, seed: int = 1) -> tuple[dict[str, np.ndarray
     rng = np.random.default_rng(seed)
     n, e = graph.num_nodes, len(graph.src)
     columns = {name: rng.standard_normal((n, WIDTH)).astype(dtype) for name in "xy"}
-    columns["label"] = rng.integers(0, 3, n)
+    columns["label"], columns["grade"] = rng.integers(0, 3, n), rng.integers(1, 4, n)
     weights = {"w": rng.standard_normal((e, WIDTH)).astype(dtype), "kind": (rng.random(e) * 2.1).astype(np.int64)}
     return columns, weights
 
@@ -104,7 +104,7 @@ def test_blocks(some: Workers, name: str) -> None:
     arguments = shares(graph, columns, weights)
     own = [np.sort(seeds[(seeds >= graph.start[r]) & (seeds < graph.start[r + 1])]) for r in range(graph.world)]
     for rank, one in enumerate(arguments):
-        one.update(seeds=own[rank] - graph.start[rank], upstream=upstream[own[rank]])
+        one.update(seeds=own[rank], upstream=upstream[own[rank]])
     for rank, got in enumerate(some.run(CASES + "on_a_block", arguments, name=name)):
         close(got["out"], out.detach().numpy()[own[rank]], f"rank {rank}")
         for column, grad in expected.items():
