@@ -207,3 +207,15 @@ def stray_gradient(part: dict[str, Any], u: np.ndarray, v: np.ndarray) -> list[s
     with torch.no_grad():
         silent = edge_tensor(graph, x, y) * 2
     return [said, str(x.grad is not None), str(silent.requires_grad or silent.materialize().requires_grad), repr(made)]
+
+
+def typed_softmax(part: dict[str, Any], features: dict[str, np.ndarray], norm_by: str) -> dict[Any, Any]:
+    """``edge_softmax`` over the edges of all relations of a node; gradients of its squares. In the order of edata."""
+    from cases_blocks import data_of
+
+    graph = sar.construct_full_graph(data_of(part, features))
+    logits = {triple: graph[triple].edata["w"].clone().requires_grad_() for triple in graph.canonical_etypes}
+    out = sar.edge_softmax(graph, logits, norm_by=norm_by)
+    values = {triple: o.materialize() if isinstance(o, EdgeTensor) else o for triple, o in out.items()}
+    torch.autograd.backward([(v * v).sum() for v in values.values()])
+    return {triple: numpy([value, logits[triple].grad]) for triple, value in values.items()}

@@ -216,3 +216,35 @@ def test_bad_arguments() -> None:
 
 def test_cases_cover_both() -> None:
     assert not set(cases_lazy.LAZY) & set(cases_lazy.VALUES)
+
+
+@pytest.mark.parametrize("norm_by", ["dst", "src"])
+def test_edge_softmax_of_several_relations(few: Workers, norm_by: str) -> None:
+    """The softmax is over the edges of all relations that end (or begin) at a node."""
+    dgl = pytest.importorskip("dgl")
+    import hetero
+
+    ends = hetero.edges()
+    rng = np.random.default_rng(51)
+    logits = {t: rng.standard_normal((len(e[0]), 2)) * 5 for t, e in ends.items()}
+    whole = dgl.heterograph(
+        {t: tuple(map(torch.from_numpy, e)) for t, e in ends.items()}, num_nodes_dict=hetero.KINDS
+    )
+    leaves = {t: torch.from_numpy(v).requires_grad_() for t, v in logits.items()}
+    out = dgl.ops.edge_softmax(whole, leaves, norm_by=norm_by)
+    torch.autograd.backward([(v * v).sum() for v in out.values()])
+    cut = hetero.Cut(few.world)
+    given, order = [], []
+    for rank in range(few.world):
+        held = {t: cut.held(t, ends, rank) for t in hetero.TRIPLES}
+        column = np.concatenate([logits[t][held[t]] for t in hetero.TRIPLES])
+        given.append({"part": cut.part(rank, ends), "features": {"w": column}})
+        # edges reach the graph shard by shard: by the owner of the source
+        order.append({t: m[np.argsort(cut.owner[t[0]][ends[t][0][m]], kind="stable")] for t, m in held.items()})
+    for rank, found in enumerate(few.run("cases_lazy:typed_softmax", given, norm_by=norm_by)):
+        for t, (value, grad) in found.items():
+            mine = order[rank][t]
+            close(value, out[t].detach().numpy()[mine], f"{t} of rank {rank}", 10)
+            expected = leaves[t].grad
+            assert expected is not None
+            close(grad, expected.numpy()[mine], f"gradient of {t}, rank {rank}", 10)
