@@ -103,11 +103,16 @@ func runOf[T Float](p Program, g *Graph, c ProgramCall[T]) (*exchange.Program[T]
 	run := &expr.Run[T]{Program: p.Program, Rel: rel, Pool: pool, Seeds: c.Seeds, Keys: c.Keys, KeyBase: c.KeyBase, Winner: c.Winner}
 	for i, o := range p.Operands {
 		x := c.Operands[i]
-		if len(x.Data) > 0 || x.N*x.Width > 0 {
+		if x.N == counts[o.Side] && x.Width == o.Width || len(x.Data) > 0 {
 			if x.N != counts[o.Side] || x.Width != o.Width {
 				return nil, Invalid("operand %d (side %s) is [%d, %d], and must be [%d, %d]: this worker has %d %s",
 					i, o.Side, x.N, x.Width, counts[o.Side], o.Width, counts[o.Side], names[o.Side])
 			}
+		}
+		if x.Data == nil || x.N != counts[o.Side] {
+			x.Data = nil // not given
+		} else if len(x.Data) == 0 {
+			x.Data = []T{}
 		}
 		run.Operands = append(run.Operands, x.Data)
 	}
@@ -141,6 +146,11 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 		return 0, 0, err
 	}
 	defer x.Close()
+	for i, o := range p.Operands {
+		if x.Operands[i] == nil && o.Width > 0 {
+			return 0, 0, Invalid("operand %d (side %s) has %d rows, which is not what this worker has", i, o.Side, c.Operands[i].N)
+		}
+	}
 	agreed = need
 	for _, phase := range x.Forward(c.Out.Data) {
 		err := g.sweep(x.RowBytes(phase.Sources), phase.Sources != 0, comm.Forward, func(op *comm.Op) error {
@@ -167,6 +177,24 @@ func (g *Graph) sweep(rowBytes int, travels bool, dir comm.Dir, f func(op *comm.
 	return g.run(comm.KindExpression, dir, rowBytes, f)
 }
 
+// complete checks that backward has what it reads: the gradient of the result, rows times
+// Width, the operands that Saves names and, where it says so, the result.
+func complete[T Float](p Program, rows int, out, grad []T, operands [][]T, agreed uint32) error {
+	if len(grad) != rows*p.Width() {
+		return Invalid("grad_out has %d elements, and must be [%d, %d]", len(grad), rows, p.Width())
+	}
+	values, result := p.Saves(agreed)
+	if result && len(out) != len(grad) {
+		return Invalid("backward of this program needs out, the result of forward")
+	}
+	for i, o := range p.Operands {
+		if values>>i&1 != 0 && operands[i] == nil && o.Width > 0 {
+			return Invalid("backward of this program needs operand %d (side %s)", i, o.Side)
+		}
+	}
+	return nil
+}
+
 // ProgramBackward computes gradients from gradOut, that of the result. agreed is what
 // forward returned; grads has a tensor for each operand whose gradient this rank wants,
 // and none for the others. Collective where the program has operands of side U.
@@ -189,6 +217,13 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 			return Invalid("the gradient of operand %d has %d columns, and must have %d", i, t.Width, o.Width)
 		}
 		own, targets[i] = own|1<<i, t.Data
+	}
+	rows := x.Rel.NumDst
+	if p.Reduce == expr.None {
+		rows = int(x.Rel.NumEdges)
+	}
+	if err := complete(p, rows, c.Out.Data, gradOut.Data, x.Operands, agreed); err != nil {
+		return err
 	}
 	values, home := p.Plan(agreed)
 	b, err := x.Run.Backward(agreed, own, c.Out.Data, gradOut.Data, targets, values == 0)
