@@ -124,3 +124,29 @@ def hetero_layer(
         )
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def on_blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
+    """Two layers on blocks and on the full graph: outputs at the seeds and gradients of the input, of each."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        data, rows = data_of(part), torch.from_numpy(seeds)
+        blocks = sar.construct_mfgs(data, rows + data.node_ranges[sar.rank()][0], 2)
+        graph = sar.construct_full_graph(data)
+        torch.manual_seed(9)
+        layers = [
+            sar.nn.GATConv(x.shape[1], 3, 2, residual=True, allow_zero_in_degree=True),
+            sar.nn.SAGEConv(6, 4, "mean"),
+        ]
+        found: dict[str, Any] = {}
+        for name, graphs in (("blocks", blocks), ("full", [graph, graph])):
+            feature = tensor(x, True)
+            assert feature is not None
+            h = feature[blocks[0].input_nodes] if name == "blocks" else feature
+            out = layers[1](graphs[1], layers[0](graphs[0], h).flatten(1))
+            out = out if name == "blocks" else out[rows]
+            (out * torch.from_numpy(grad[: len(rows)])).sum().backward()
+            found[name] = {"out": out, "x": feature.grad}
+        return numpy(found)
+    finally:
+        torch.set_default_dtype(torch.float32)

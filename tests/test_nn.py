@@ -233,6 +233,21 @@ def test_sign_features(few: Workers, operator: str) -> None:
             close(rows, expected[power][graph.rows(rank)], f"power {power}, rank {rank}")
 
 
+def test_layers_on_blocks(pool: Pool) -> None:
+    workers = Workers(pool, 4, "shm")
+    graph = make("empty_worker", 4, seed=36)
+    rng = np.random.default_rng(8)
+    x, grad = rng.standard_normal((graph.num_nodes, IN)), rng.standard_normal((graph.num_nodes, 4))
+    arguments = []
+    for rank in range(4):
+        own = len(x[graph.rows(rank)])
+        seeds = np.flatnonzero(rng.random(own) < 0.3) if rank != 3 else np.zeros(0, np.int64)
+        arguments.append({"part": graph.part(rank), "x": x[graph.rows(rank)], "seeds": seeds, "grad": grad})
+    for rank, result in enumerate(workers.run("cases_nn:on_blocks", arguments)):
+        for key in ("out", "x"):
+            close(result["blocks"][key], result["full"][key], f"{key} of rank {rank}")
+
+
 def test_attention_dropout(two: Workers) -> None:
     graph = make("random", 2, seed=35)
     x = np.random.default_rng(7).standard_normal((graph.num_nodes, IN)).astype("float32")
