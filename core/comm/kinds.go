@@ -11,25 +11,25 @@ import (
 type Kind uint8
 
 const (
-	KindNone      Kind = iota
-	KindCreate         // making or resizing a communicator, and start-up
-	KindBuild          // exchanges while a graph is built
-	KindAggregate      // sum and mean of messages
-	KindSDDMM          // gradients of edge weights, scores per edge
-	KindAttention      // fused attention
-	KindExtremum       // max and min of messages
-	KindMessage        // message functions written in Python
-	KindAllReduce      // collectives of Communicator
-	KindBroadcast      //
-	KindAllToAll       //
-	KindAllGather      //
-	KindPair           //
-	KindBarrier        //
-	KindSample         // neighbourhood sampling
-	KindBlock          // making blocks (message-flow graphs)
-	KindFetch          // rows by number
-	KindExpression     // messages as edge expressions
-	numKinds           //
+	KindNone       Kind = iota
+	KindCreate          // making or resizing a communicator, and start-up
+	KindBuild           // exchanges while a graph is built
+	KindAggregate       // sum and mean of messages
+	KindSDDMM           // gradients of edge weights, scores per edge
+	KindAttention       // fused attention
+	KindExtremum        // max and min of messages
+	KindMessage         // message functions written in Python
+	KindAllReduce       // collectives of Communicator
+	KindBroadcast       //
+	KindAllToAll        //
+	KindAllGather       //
+	KindPair            //
+	KindBarrier         //
+	KindSample          // neighbourhood sampling
+	KindBlock           // making blocks (message-flow graphs)
+	KindFetch           // rows by number
+	KindExpression      // messages as edge expressions
+	numKinds            //
 )
 
 var kindNames = [numKinds]string{
