@@ -36,8 +36,8 @@ class Trial(NamedTuple):
     """What a trial run showed.
 
     ``slots``: the rows read of each column; ``outputs``: by name; ``parameters``: leaves that the function uses or may
-    use; ``captured``: other tensors with gradients that it uses, results of earlier operations; ``random``: whether it draws
-    random numbers; ``edge_bytes``: what a run takes for each edge; ``error``: what the function raised, if it did.
+    use; ``captured``: other tensors with gradients that it uses, results of earlier operations; ``random``: whether it
+    draws random numbers; ``edge_bytes``: what a run takes for each edge; ``error``: what it raised, if it did.
     """
 
     slots: Dict[Slot, Tensor]
