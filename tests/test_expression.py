@@ -368,3 +368,36 @@ def test_no_columns(two: Workers) -> None:
     leaves = [Leaf(U, (0,)), Leaf(V, (0,))]
     for reduce in ("sum", "max", None):
         compare(two, graph, leaves, ["add", ["load", U, 0], ["load", V, 1]], reduce)
+
+
+BOTH: Program = ["add", ["load", U, 0], ["load", V, 1]]
+
+
+@pytest.mark.parametrize("form", ["gat", "of a softmax"])
+def test_eight_workers(pool: Pool, form: str) -> None:
+    leaves, program = ATTENTION[form]
+    for kind in ("empty_worker", "hub"):
+        compare(Workers(pool, 8, "tcp"), make(kind, 8, seed=41), leaves, program, "sum", loose=10.0)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "program", "error"),
+    [
+        ([("u", (60, 3), "float32")], ["load", U, 0], "this worker has 61 source nodes"),
+        ([("e", (3,), "float32")], ["load", E, 0], "this worker has 400 in-edges"),
+        ([("u", (61, 3), "int64")], ["load", U, 0], "float32 or float64"),
+        ([("u", (61, 3), "float32"), ("v", (61, 3), "float64")], BOTH, "must be the same"),
+        ([("u", (61, 3), "float32"), ("v", (61, 2), "float32")], BOTH, "aligned from the right"),
+        ([("u", (61, 3), "float32")], ["frobnicate", ["load", U, 0]], "there are neg"),
+        ([("u", (61, 3), "float32")], ["dropout", ["load", U, 0], 1.5, 0], "between 0 and 1"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bad_input(pool: Pool, leaves: Any, program: Program, error: str) -> None:
+    graph = make("random", 1)
+    tensors = [np.ones(shape, dtype) for _, shape, dtype in leaves]
+    arguments = [{"part": graph.part(0), "tensors": tensors, "grad": np.ones(1)}]
+    (failure,) = Workers(pool, 1, "shm").attempt(
+        "cases_expression:expression", arguments, program=program, reduce="sum", needs=[False] * len(tensors)
+    )
+    assert failure.kind in ("ValueError", "TypeError") and error in failure.message

@@ -29,7 +29,6 @@ type programText struct {
 	Reduce   string        `json:"reduce"`
 
 	shapes [][]int // of registers
-	seeds  int
 }
 
 func width(s []int) int {
