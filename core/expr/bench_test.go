@@ -38,6 +38,8 @@ func benchRelation(b testing.TB, n, edges int) *graph.Relation {
 var benchPrograms = map[string]string{
 	"gat": `{"operands":[{"side":"u","shape":[4,1]},{"side":"v","shape":[4,1]},{"side":"u","shape":[4,32]}],
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],"result":6,"reduce":"sum"}`,
+	"gat_odd": `{"operands":[{"side":"u","shape":[3,1]},{"side":"v","shape":[3,1]},{"side":"u","shape":[3,7]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],"result":6,"reduce":"sum"}`,
 	"gatv2": `{"operands":[{"side":"u","shape":[4,32]},{"side":"v","shape":[4,32]},{"side":"p","shape":[4,32]}],
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"dot","a":4,"b":2},{"op":"softmax","a":5},{"op":"mul","a":0,"b":6}],"result":7,"reduce":"sum"}`,
 	"dot": `{"operands":[{"side":"u","shape":[4,32]},{"side":"v","shape":[4,32]},{"side":"u","shape":[4,32]}],
