@@ -101,14 +101,14 @@ class Nodes(NamedTuple):
 
 
 def node_data(data: sar.common_tuples.PartitionData, ntype: str = "") -> Nodes:
-    """Reads them from a partition; of one node type where there are several. Rows of features add up to 1 (a row of
-    zeros stays). Collective."""
+    """Reads them from a partition; of one node type where there are several. Rows of features that are not
+    negative add up to 1 (a row of zeros stays). Collective."""
 
     def find(name: str) -> torch.Tensor:
         return sar.suffix_key_lookup(data.node_features, f"{ntype}/{name}" if ntype else name)
 
     features = find("features").float()
-    if bool((features >= 0).all()):
+    if total((features < 0).sum()) == 0:
         features = features / features.sum(1, keepdim=True).clamp_(min=1)
     labels = find("labels").long()
     masks = [find(f"{name}_mask").bool() for name in ("train", "val", "test")]
