@@ -359,7 +359,7 @@ func (t *task[T]) dropout(z, x []T, st *step) {
 	w, run := st.width, t.s.run
 	seed := mix(run.Seeds[st.slot])
 	limit := uint64(math.Round(st.alpha * (1 << 32)))
-	keep := T(1 / (1 - st.alpha))
+	scales := [2]T{T(1 / (1 - st.alpha)), 0} // of what stays and of what goes
 	for k, e := range t.edge[:t.m] {
 		key := run.KeyBase + int64(e)
 		if run.Keys != nil {
@@ -367,12 +367,13 @@ func (t *task[T]) dropout(z, x []T, st *step) {
 		}
 		state := mix(seed ^ uint64(key)*0x9e3779b97f4a7c15)
 		to, from := z[k*w:(k+1)*w], x[k*w:(k+1)*w]
+		var draw uint64
 		for j := range to {
-			scale := T(0)
-			if mix(state+uint64(j)*0xd1342543de82ef95)>>32 >= limit {
-				scale = keep
+			if draw >>= 32; j&1 == 0 { // one serves two elements
+				state += 0xd1342543de82ef95
+				draw = mix(state)
 			}
-			to[j] = from[j] * scale
+			to[j] = from[j] * scales[(draw&(1<<32-1)-limit)>>63] // 1 where it is below: no branch, which nobody could predict
 		}
 	}
 }
