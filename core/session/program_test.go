@@ -295,3 +295,29 @@ func sameBits(t *testing.T, what string, a, b []float32) {
 		}
 	}
 }
+
+// Rows and columns that are taken in an order of their own.
+func TestProgramsInAnOrder(t *testing.T) {
+	const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},{"side":"u","shape":[2,8]},{"side":"e","shape":[2,1]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":4,"alpha":0.2},{"op":"mul","a":5,"b":3},{"op":"softmax","a":6},{"op":"mul","a":2,"b":7}],
+		"result":8,"reduce":"mean"}`
+	p := &programText{shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
+	if err := json.Unmarshal([]byte(attention), p); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Code { // null is not a shape
+		p.Code[i].Shape = []int{}
+	}
+	for _, parts := range []int{1, 2} {
+		g := communities(parts)
+		rng := rand.New(rand.NewPCG(6, 6))
+		c := &programCase{g: &g, p: p, gradOut: random[float64](rng, len(g.src)*16)}
+		for _, o := range p.Operands {
+			c.tensors = append(c.tensors, random[float64](rng, rowsOf(&g, o.Side)*width(o.Shape)))
+		}
+		got := runPrograms[float64](t, parts, Config{Window: 1 << 20}, []*programCase{c})
+		if err := checkCase(rng, c, got[0]); err != nil {
+			t.Error(err)
+		}
+	}
+}
