@@ -248,3 +248,23 @@ def test_edge_softmax_of_several_relations(few: Workers, norm_by: str) -> None:
             expected = leaves[t].grad
             assert expected is not None
             close(grad, expected.numpy()[mine], f"gradient of {t}, rank {rank}", 10)
+
+
+def test_convert_batchnorm() -> None:
+    """Parameters, running statistics, names and mode stay; other layers are left alone."""
+    import sar
+
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.BatchNorm1d(4, affine=False))
+    model[1].weight.data.uniform_(1, 2)
+    model(torch.randn(9, 3))
+    model.eval()
+    x = torch.randn(5, 3)
+    before, state, weight = model(x), dict(model.state_dict()), model[1].weight
+    made = sar.convert_batchnorm(model)
+    assert made is model and [type(m).__name__ for m in made] == ["Linear", "DistributedBN1D", "DistributedBN1D"]
+    assert made[1].weight is weight and not made[1].training and made[2].weight is None
+    assert list(made.state_dict()) == list(state)
+    torch.testing.assert_close(made(x), before)
+    alone = sar.convert_batchnorm(nn.BatchNorm1d(4, track_running_stats=False))
+    assert isinstance(alone, sar.DistributedBN1D) and alone.training and not alone.state_dict().get("running_mean")
