@@ -284,7 +284,7 @@ def children(rank: int, world: int) -> None:
 
 
 def zero_degree(rank: int, world: int) -> None:
-    """A layer of DGL refuses the graph on one rank alone; no rank catches anything."""
+    """A node of one rank has no in-edge, which a layer of DGL refuses; no rank catches anything."""
     import dgl.nn
     import numpy as np
     import torch
