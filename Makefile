@@ -98,8 +98,8 @@ bench-gat: $(BUILD_STAMP) $(BENCH_STAMP) ## the same of GAT, 4 heads of 32 and o
 
 profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker, for SAGE and GAT, in bench/out
 	SAR_SYMBOLS=1 $(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
-	$(PY) bench/profile.py --model sage
-	$(PY) bench/profile.py --model gat
+	$(PY) bench/flame.py --model sage
+	$(PY) bench/flame.py --model gat
 	$(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
 
 bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's

@@ -1,6 +1,6 @@
 """Where a worker's time goes: a flame graph of its Python, torch and engine, and the engine's own profile.
 
-    python bench/profile.py [--model sage|gat|gat128] [--workers 1] [--seconds 20]
+    python bench/flame.py [--model sage|gat|gat128] [--workers 1] [--seconds 20]
 
 Writes bench/out/profile-MODEL.svg (py-spy, all threads, native frames; the engine's have names if it was built with
 SAR_SYMBOLS=1, as `make profile` does) and bench/out/timeline-MODEL.rank*.json (sar.trace of one epoch, for
