@@ -92,6 +92,11 @@ class Peers:
         return self.csr @ x
 
 
+PAUSE = 0.02
+"""Seconds before each call: for some milliseconds after a parallel region, OpenMP's threads wait for the next one by
+spinning, and whoever comes then gets one core less."""
+
+
 def seconds(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> float:
     start = time.perf_counter()
     y = f(x)
@@ -113,6 +118,7 @@ def measure(peers: Peers, width: int, threads: int, turns: int) -> dict:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(turns):
         for name, call in calls.items():
+            time.sleep(PAUSE)
             times[name].append(seconds(call, x))
     ratios = {
         f"to_{other}": statistics.median(a / b for a, b in zip(times["prepared"], times[other]))
