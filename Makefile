@@ -88,7 +88,7 @@ $(BENCH_STAMP): requirements-bench.txt $(VENV_STAMP)
 	@touch $@
 
 bench: $(BUILD_STAMP) $(BENCH_STAMP) ## time and memory of an epoch of SAGE against DGL and PyG: table, JSON, PNG
-	$(PY) bench/run.py --rows 1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg
+	$(PY) bench/run.py
 	$(PY) bench/plot.py epoch
 
 bench-gat: $(BUILD_STAMP) $(BENCH_STAMP) ## the same of GAT, 4 heads of 32 and of 128

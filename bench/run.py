@@ -21,7 +21,7 @@ import sar
 from model import HEADS, HIDDEN, MODELS, WIDTHS
 from sar.cli.output import stage, table
 
-ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random"
+ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg"
 PEER_THREADS = 2
 
 

@@ -17,7 +17,7 @@ from ..ops.fetch import fetch
 from .frame import EdgeFrame, check_rows
 from .relation import Relation
 from .rows import Rows
-from .surface import Etype, Surface, edge_ends
+from .surface import Etype, OneRelation, Surface, edge_ends
 
 if TYPE_CHECKING:
     from .graphshard import GraphShardManager
@@ -33,7 +33,7 @@ def distributed_block(graph: GraphShardManager) -> Any:
     return HeteroDistributedBlock(graph._rows, graph._relations)
 
 
-class DistributedBlock(Surface):
+class DistributedBlock(OneRelation, Surface):
     """One relation of a worker's part of a graph, as a DGL block whose source nodes are all columns: own source rows
     first, then the boundary rows of other workers.
 
@@ -50,19 +50,6 @@ class DistributedBlock(Surface):
         self._rows, self._relations = rows, [relation]
         self._block = dgl_graphs.block(edge_ends(relation), relation.num_columns, relation.num_dst, {})
         self._columns = rows.edge_frames[relation.canonical]
-
-    @property
-    def ntypes(self) -> List[str]:
-        source, _, target = self._relations[0].canonical
-        return [source] if source == target else [source, target]
-
-    @property
-    def srctypes(self) -> List[str]:
-        return [self._relations[0].canonical[0]]
-
-    @property
-    def dsttypes(self) -> List[str]:
-        return [self._relations[0].canonical[2]]
 
     @property
     def srcdata(self) -> MutableMapping[str, Tensor]:

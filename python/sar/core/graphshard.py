@@ -18,7 +18,7 @@ from .message import MessagePassing
 from .relation import Relation
 from .rows import Rows
 from .shards import GraphShard, required_rows, sampling_graph, shards
-from .surface import ALL, Etype, Surface, refuse_ndata
+from .surface import ALL, Etype, OneRelation, Surface, refuse_ndata
 
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView", "Rows"]
 
@@ -198,25 +198,12 @@ class HeteroGraphShardManager(GraphShardManager):
     """A :class:`GraphShardManager` with several node types or relations."""
 
 
-class RelationView(GraphShardManager):
+class RelationView(OneRelation, GraphShardManager):
     """One relation of a graph: what ``graph[etype]`` gives."""
 
     def __init__(self, rows: Rows, relation: Relation) -> None:
         super().__init__(rows)
         self._relations = [relation]
-
-    @property
-    def ntypes(self) -> List[str]:
-        source, _, target = self._relations[0].canonical
-        return [source] if source == target else [source, target]
-
-    @property
-    def srctypes(self) -> List[str]:
-        return [self._relations[0].canonical[0]]
-
-    @property
-    def dsttypes(self) -> List[str]:
-        return [self._relations[0].canonical[2]]
 
     def local_var(self) -> GraphShardManager:
         return RelationView(self._rows.copy(), self._relations[0])

@@ -268,6 +268,25 @@ class Surface:
         return torch.cat(found) if len(found) != 1 else found[0]
 
 
+class OneRelation:
+    """Goes in front of a class whose objects have a single relation: the types are those at its ends."""
+
+    _relations: List[Relation]
+
+    @property
+    def ntypes(self) -> List[str]:
+        source, _, target = self._relations[0].canonical
+        return [source] if source == target else [source, target]
+
+    @property
+    def srctypes(self) -> List[str]:
+        return [self._relations[0].canonical[0]]
+
+    @property
+    def dsttypes(self) -> List[str]:
+        return [self._relations[0].canonical[2]]
+
+
 class Space(NamedTuple):
     """What ``graph.nodes["t"]`` gives: the columns of one type."""
 
