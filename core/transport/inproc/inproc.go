@@ -55,9 +55,9 @@ func NewPair(a, b, linkBytes int) (la, lb transport.Link, err error) {
 			}
 		}
 	}
-	la = ring.NewLink("inproc", b, sa, ring.NewProducer(ab, max, b, sa, sb.Data.Signal),
+	la = ring.NewLink("inproc", b, ring.NewProducer(ab, max, b, sa, sb.Data.Signal),
 		ring.NewConsumer(ba, max, b, sa, sb.Space.Signal), leave(a, sb))
-	lb = ring.NewLink("inproc", a, sb, ring.NewProducer(ba, max, a, sb, sa.Data.Signal),
+	lb = ring.NewLink("inproc", a, ring.NewProducer(ba, max, a, sb, sa.Data.Signal),
 		ring.NewConsumer(ab, max, a, sb, sa.Space.Signal), leave(b, sa))
 	return la, lb, nil
 }

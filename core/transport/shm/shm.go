@@ -55,7 +55,7 @@ func NewLink(conn *net.UnixConn, seg *Segment, remote *Remote, peer int, creator
 		<-pumped
 		seg.Close()
 	}
-	l := ring.NewLink("shm", peer, state, ring.NewProducer(out, seg.max, peer, state, wake),
+	l := ring.NewLink("shm", peer, ring.NewProducer(out, seg.max, peer, state, wake),
 		ring.NewConsumer(in, seg.max, peer, state, wake), free)
 	if remote != nil {
 		return l.WithReader(remote.Read), nil

@@ -19,34 +19,40 @@ type landing struct {
 	done chan error
 }
 
-// SendFrom sends payload as one direct frame.
+// SendFrom sends payload as one direct frame, once all before it is written.
 func (l *link) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
-	l.sendMu.Lock()
-	defer l.sendMu.Unlock()
-	if err := l.sendErr(); err != nil {
+	return l.Sending(func() error {
+		if len(payload) > transport.MaxFrame {
+			return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
+		}
+		if err := l.writeBy(deadline); err != nil {
+			return err
+		}
+		if err := l.out.Flush(deadline); err != nil {
+			return err
+		}
+		var header [transport.HeaderSize]byte
+		transport.PutDirectHeader(header[:], tag, len(payload))
+		parts := net.Buffers{header[:], payload}
+		err := l.writeNow(func() error { _, err := parts.WriteTo(l.conn); return err })
+		if err == nil {
+			l.Sent(len(payload))
+		}
 		return err
-	}
-	if len(payload) > transport.MaxFrame {
-		return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
-	}
-	if err := l.writeBy(deadline); err != nil {
-		return err
-	}
-	var header [transport.HeaderSize]byte
-	transport.PutDirectHeader(header[:], tag, len(payload))
-	parts := net.Buffers{header[:], payload}
-	if _, err := parts.WriteTo(l.conn); err != nil {
-		return l.writeFailed(err)
-	}
-	l.Sent(len(payload))
-	return nil
+	})
 }
 
 // ReceiveInto receives the next frame, which must be a direct one of len(dst)
 // bytes. It does not return before the reader has left dst alone.
-func (l *link) ReceiveInto(dst []byte, deadline time.Time) (transport.Tag, error) {
-	l.recvMu.Lock()
-	defer l.recvMu.Unlock()
+func (l *link) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
+	err = l.Receiving(func() error {
+		tag, err = l.receiveInto(dst, deadline)
+		return err
+	})
+	return tag, err
+}
+
+func (l *link) receiveInto(dst []byte, deadline time.Time) (transport.Tag, error) {
 	f, err := l.in.Next(deadline)
 	if err != nil {
 		return f.Tag, err
@@ -60,7 +66,7 @@ func (l *link) ReceiveInto(dst []byte, deadline time.Time) (transport.Tag, error
 	select {
 	case l.landings <- at:
 	case <-l.reader: // it has left: failed, closed, or the connection ended
-		if err := l.state.Err(); err != nil {
+		if err := l.inEnds.Err(); err != nil {
 			return f.Tag, err
 		}
 		return f.Tag, &transport.PeerGone{Peer: l.peer}
@@ -77,7 +83,7 @@ func (l *link) ReceiveInto(dst []byte, deadline time.Time) (transport.Tag, error
 		l.Fail(&transport.TimeoutError{Op: "receive", Peer: l.peer})
 		err = <-at.done // Fail wakes the reader
 	}
-	if failed := l.state.Err(); failed != nil {
+	if failed := l.inEnds.Err(); failed != nil {
 		return f.Tag, failed
 	}
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package tcp carries frames over a stream connection. The sender fills a
-// staging frame, header and payload are one run of bytes there, and Commit
-// writes it in one call. A goroutine reads incoming frames into a ring ahead of
-// the receiver, so the kernel's copying overlaps the receiver's work, and a
-// peer that commits two frames without reading ours never blocks against us.
+// Package tcp carries frames over a stream connection. What is sent lies in a
+// ring until a goroutine has written it, what arrives is read into another ring
+// ahead of the receiver: the sender computes the next frame while one is on its
+// way, the kernel's copying overlaps the receiver's work, and a peer that
+// commits two frames without reading ours never blocks against us. A small frame
+// that finds the ring empty is written at once by who commits it.
 //
 // On the wire is nothing but frames as transport.HeaderSize describes them:
 // 32 bytes and the payload. The end of the stream between two frames is the
@@ -16,7 +17,6 @@ package tcp
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -29,134 +29,145 @@ import (
 	"sar/core/transport/internal/ring"
 )
 
-// lingerTime bounds how long a closed link's connection is kept to take in what
-// the peer still sends. Closing a socket with unread bytes makes the kernel
-// reset it, and the peer would lose what we had committed.
+// lingerTime bounds how long a closed link's connection is kept to send what was
+// committed and to take in what the peer still sends. Closing a socket with
+// unread bytes makes the kernel reset it, and the peer would lose what we had
+// committed.
 const lingerTime = 5 * time.Second
+
+// inlineBytes is the largest payload that Commit writes itself where it can: to
+// hand a frame to the writer costs more than the kernel's taking it.
+const inlineBytes = 32 << 10
 
 var longAgo = time.Unix(1, 0)
 
 type halfCloser interface{ CloseWrite() error }
 
 type link struct {
-	ring.Counters
+	*ring.Link
 	peer   int
 	conn   net.Conn
-	state  *ring.State
 	memory mem.Array[byte]
-	max    int
+
+	out     *ring.Producer
+	leaving *ring.Consumer // the writer's end of the same ring
+	outEnds *ring.State    // of the sender
+	drained *ring.State    // of the writer: Gone means that nothing follows
+	writer  chan struct{}  // closed when the writer has left
+
 	in     *ring.Consumer
 	fill   *ring.Producer // the reader's end of the same ring
+	inEnds *ring.State    // of the receiver and the reader
 	reader chan struct{}  // closed when the reader has left
 
-	direct   atomic.Int64  // payload bytes of the direct frame that waits for its landing
-	landings chan landing  // from ReceiveInto to the reader
-	ended    chan struct{} // closed by Fail
+	direct   atomic.Int64 // payload bytes of the direct frame that waits for its landing
+	landings chan landing // from ReceiveInto to the reader
+	ended    chan struct{}
 	end      sync.Once
 
-	staging  []byte // one frame: 64 bytes with the header at their end, payload
-	reserved int    // payload bytes of the staged frame, -1 if none is
-	deadline time.Time
-
-	sendMu, recvMu sync.Mutex // as in ring.Link: for Close to wait
-	once           sync.Once
+	writing  atomic.Bool // by a caller, not by the writer
+	deadline time.Time   // of writes
 }
 
 // NewLink makes conn a link to peer and owns it from then on. linkBytes is all
-// the memory that the link may use on this side: a ring of three frames for
-// receiving and one frame for sending.
+// the memory that the link may use on this side: two rings of three frames.
 func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
-	max, err := ring.MaxPayload(linkBytes, 1, 1)
+	max, err := ring.MaxPayload(linkBytes, 2, 0)
 	if err != nil {
 		return nil, err
 	}
-	ringBytes := ring.Bytes(max)
-	memory, err := mem.Make[byte](mem.Window, ringBytes+ring.FrameBytes(max))
+	size := ring.Bytes(max)
+	memory, err := mem.Make[byte](mem.Window, 2*size)
 	if err != nil {
 		return nil, err
 	}
-	tune(conn)
-	s := ring.NewState(0)
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetNoDelay(true) // small frames leave at once; another kind of connection works untuned
+	}
+	in, out := memory.Data[:size], memory.Data[size:]
 	l := &link{
-		peer: peer, conn: conn, state: s, memory: memory, max: max,
-		in:     ring.NewConsumer(memory.Data[:ringBytes], max, peer, s, s.Space.Signal),
-		fill:   ring.NewProducer(memory.Data[:ringBytes], max, peer, s, s.Data.Signal),
-		reader: make(chan struct{}), landings: make(chan landing), ended: make(chan struct{}), staging: memory.Data[ringBytes:], reserved: -1,
+		peer: peer, conn: conn, memory: memory,
+		outEnds: ring.NewState(0), drained: ring.NewState(0), inEnds: ring.NewState(0),
+		writer: make(chan struct{}), reader: make(chan struct{}), landings: make(chan landing), ended: make(chan struct{}),
 	}
+	l.out = ring.NewProducer(out, max, peer, l.outEnds, l.drained.Data.Signal)
+	l.leaving = ring.NewConsumer(out, max, peer, l.drained, l.outEnds.Space.Signal)
+	l.in = ring.NewConsumer(in, max, peer, l.inEnds, l.inEnds.Space.Signal)
+	l.fill = ring.NewProducer(in, max, peer, l.inEnds, l.inEnds.Data.Signal)
+	l.Link = ring.NewLink("tcp", peer, l.out, l.in, l.free)
+	l.OnEnd(l.interrupt)
 	go l.read()
+	go l.write()
 	return l, nil
 }
 
-// tune has small frames leave at once. A link over another kind of connection
-// works untuned.
-func tune(conn net.Conn) {
-	if c, ok := conn.(*net.TCPConn); ok {
-		_ = c.SetNoDelay(true)
-	}
-}
-
-func (l *link) Peer() int       { return l.peer }
-func (l *link) Kind() string    { return "tcp" }
-func (l *link) MaxPayload() int { return l.max }
-
-// Reserve returns the staging frame, which is always free: Commit returns when
-// the kernel has the bytes.
-func (l *link) Reserve(n int, _ time.Time) ([]byte, error) {
-	l.sendMu.Lock()
-	defer l.sendMu.Unlock()
-	if err := l.sendErr(); err != nil {
-		return nil, err
-	}
-	if n < 0 || n > l.max {
-		return nil, fmt.Errorf("transport: frame of %d bytes to rank %d, at most %d are allowed", n, l.peer, l.max)
-	}
-	l.reserved = n
-	return l.staging[transport.Align : transport.Align+n : transport.Align+n], nil
-}
-
-// Commit writes the frame. If the deadline passes part of it may be on its way,
-// so the link is of no more use.
+// Commit sends the reserved frame: to the writer, or to the kernel where it is
+// small and nothing is before it. If the deadline passes part of a frame may be
+// on its way, so the link is of no more use.
 func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
-	l.sendMu.Lock()
-	defer l.sendMu.Unlock()
-	if err := l.sendErr(); err != nil {
+	return l.Sending(func() error {
+		if err := l.writeBy(deadline); err != nil {
+			return err
+		}
+		n, err := l.out.Reserved(), error(nil)
+		if n > inlineBytes || !l.out.Empty() {
+			_, err = l.out.Commit(tag)
+		} else {
+			var frame []byte
+			if frame, n, err = l.out.Whole(tag); err == nil {
+				err = l.writeNow(func() error { _, err := l.conn.Write(frame); return err })
+			}
+		}
+		if err == nil {
+			l.Sent(n)
+		}
+		return err
+	})
+}
+
+// writeBy sets the deadline of writes from now on.
+func (l *link) writeBy(deadline time.Time) error {
+	if deadline != l.deadline {
+		_ = l.conn.SetWriteDeadline(deadline) // fails only on a closed connection, as writes will
+		l.deadline = deadline
+	}
+	if err := l.outEnds.Err(); err != nil { // Fail may have been before SetWriteDeadline
+		_ = l.conn.SetWriteDeadline(longAgo)
 		return err
 	}
-	if l.reserved < 0 {
-		return fmt.Errorf("transport: Commit to rank %d without Reserve", l.peer)
-	}
-	n := l.reserved
-	l.reserved = -1
-	if err := l.writeBy(deadline); err != nil {
+	return l.outEnds.GoneErr()
+}
+
+// writeNow runs a write on the caller's goroutine. The ring is empty.
+func (l *link) writeNow(f func() error) error {
+	l.writing.Store(true)
+	defer l.writing.Store(false)
+	if err := l.outEnds.Err(); err != nil { // interrupt may have looked before
 		return err
 	}
-	const start = transport.Align - transport.HeaderSize
-	transport.PutHeader(l.staging[start:], tag, n)
-	if _, err := l.conn.Write(l.staging[start : transport.Align+n]); err != nil {
+	if err := f(); err != nil {
 		return l.writeFailed(err)
 	}
-	l.Sent(n)
 	return nil
 }
 
-// writeBy sets the deadline of the next write.
-func (l *link) writeBy(deadline time.Time) error {
-	if deadline != l.deadline {
-		_ = l.conn.SetWriteDeadline(deadline) // fails only on a closed connection, as Write will
-		l.deadline = deadline
+// write moves frames from the ring to the connection.
+func (l *link) write() {
+	defer close(l.writer)
+	for {
+		if _, err := l.leaving.Next(time.Time{}); err != nil {
+			return // failed, or closed and all is written
+		}
+		if _, err := l.conn.Write(l.leaving.Whole()); err != nil {
+			_ = l.writeFailed(err)
+			return
+		}
+		l.leaving.Release()
 	}
-	return l.state.Err() // Fail may have been before SetWriteDeadline
-}
-
-func (l *link) sendErr() error {
-	if err := l.state.Err(); err != nil {
-		return err
-	}
-	return l.state.GoneErr()
 }
 
 func (l *link) writeFailed(err error) error {
-	if failed := l.state.Err(); failed != nil {
+	if failed := l.outEnds.Err(); failed != nil {
 		return failed
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -166,7 +177,8 @@ func (l *link) writeFailed(err error) error {
 	}
 	// Only sending has failed: what the peer sent before it went is still read,
 	// and the reader finds out by itself that no more comes.
-	return &transport.PeerGone{Peer: l.peer, Err: err}
+	l.outEnds.Gone(&transport.PeerGone{Peer: l.peer, Err: err})
+	return l.outEnds.GoneErr()
 }
 
 // read moves frames from the connection into the ring until either ends.
@@ -178,9 +190,9 @@ func (l *link) read() {
 			l.readFailed(err, err == io.EOF)
 			return
 		}
-		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.peer, l.max)
+		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.peer, l.MaxPayload())
 		if err != nil {
-			l.state.Gone(err)
+			l.peerEnded(err)
 			return
 		}
 		if direct {
@@ -204,60 +216,70 @@ func (l *link) read() {
 }
 
 func (l *link) readFailed(err error, clean bool) {
-	if l.state.Err() != nil {
+	if l.inEnds.Err() != nil {
 		return
 	}
 	if clean {
 		err = nil
 	}
-	l.state.Gone(&transport.PeerGone{Peer: l.peer, Err: err})
+	l.peerEnded(&transport.PeerGone{Peer: l.peer, Err: err})
 }
 
-func (l *link) Next(deadline time.Time) (transport.Frame, error) {
-	l.recvMu.Lock()
-	defer l.recvMu.Unlock()
-	f, err := l.in.Next(deadline)
-	if err == nil {
-		l.Received(len(f.Payload))
-	}
-	return f, err
+func (l *link) peerEnded(err error) {
+	l.inEnds.Gone(err)
+	l.outEnds.Gone(err)
 }
 
-func (l *link) Release() {
-	l.recvMu.Lock()
-	defer l.recvMu.Unlock()
-	if l.state.Err() != transport.ErrClosed { // the memory is gone after Close
-		l.in.Release()
-	}
-}
-
-func (l *link) Fail(err error) {
-	l.state.Fail(err)
+// interrupt wakes the reader and who is blocked in the connection. After Close
+// the writer goes on with what was committed.
+func (l *link) interrupt(err error) {
 	l.end.Do(func() { close(l.ended) })
-	_ = l.conn.SetDeadline(longAgo) // wakes the reader and a blocked Commit
+	_ = l.conn.SetReadDeadline(longAgo)
+	if err != transport.ErrClosed {
+		l.drained.Fail(err)
+	} else {
+		l.drained.Gone(err)
+	}
+	if err != transport.ErrClosed || l.writing.Load() {
+		_ = l.conn.SetWriteDeadline(longAgo)
+	}
 }
 
-// Close frees the memory at once. The connection ends when the peer has closed
-// its end too, or after lingerTime.
-func (l *link) Close() error {
-	l.once.Do(func() {
-		l.Fail(transport.ErrClosed)
-		l.sendMu.Lock()
-		defer l.sendMu.Unlock()
-		l.recvMu.Lock()
-		defer l.recvMu.Unlock()
-		<-l.reader
-		l.memory.Free()
-		half, ok := l.conn.(halfCloser)
-		if !ok || l.state.GoneErr() != nil || half.CloseWrite() != nil {
-			_ = l.conn.Close()
-			return
-		}
-		go func() {
-			_ = l.conn.SetReadDeadline(time.Now().Add(lingerTime))
-			_, _ = io.Copy(io.Discard, l.conn)
-			_ = l.conn.Close()
-		}()
-	})
-	return nil
+// free runs when the link is closed and nobody uses it. Memory and connection
+// stay while the writer has something to write and then, the connection alone,
+// until the peer has closed its end too; lingerTime at most for both.
+func (l *link) free() {
+	<-l.reader
+	select {
+	case <-l.writer:
+		l.finish()
+		return
+	default:
+	}
+	if l.drained.Err() == nil {
+		_ = l.conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	}
+	if l.out.Empty() {
+		<-l.writer
+		l.finish()
+		return
+	}
+	go func() {
+		<-l.writer
+		l.finish()
+	}()
+}
+
+func (l *link) finish() {
+	l.memory.Free()
+	half, ok := l.conn.(halfCloser)
+	if !ok || l.outEnds.GoneErr() != nil || half.CloseWrite() != nil {
+		_ = l.conn.Close()
+		return
+	}
+	go func() {
+		_ = l.conn.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, l.conn)
+		_ = l.conn.Close()
+	}()
 }

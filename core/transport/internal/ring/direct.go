@@ -113,26 +113,26 @@ func (l *Link) WithReader(read Reader) *Direct {
 
 // SendFrom offers payload and returns when the receiver has it.
 func (l *Direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
-	l.sendMu.Lock()
-	defer l.sendMu.Unlock()
-	if len(payload) > transport.MaxFrame {
-		return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
-	}
-	if err := l.out.Offer(tag, payload, deadline); err != nil {
-		l.state.Fail(err) // part of it may have been read
-		return err
-	}
-	l.Sent(len(payload))
-	return nil
+	return l.Sending(func() error {
+		if len(payload) > transport.MaxFrame {
+			return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
+		}
+		if err := l.out.Offer(tag, payload, deadline); err != nil {
+			l.Fail(err) // part of it may have been read
+			return err
+		}
+		l.Sent(len(payload))
+		return nil
+	})
 }
 
 // ReceiveInto copies what the next frame offers into dst.
-func (l *Direct) ReceiveInto(dst []byte, deadline time.Time) (transport.Tag, error) {
-	l.recvMu.Lock()
-	defer l.recvMu.Unlock()
-	tag, err := l.in.Take(dst, deadline)
-	if err == nil {
-		l.Received(len(dst))
-	}
+func (l *Direct) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
+	err = l.Receiving(func() error {
+		if tag, err = l.in.Take(dst, deadline); err == nil {
+			l.Received(len(dst))
+		}
+		return err
+	})
 	return tag, err
 }

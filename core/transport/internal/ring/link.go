@@ -40,22 +40,27 @@ func (c *Counters) Stats() transport.LinkStats {
 // once it is closed: Close waits for calls in progress, and then free runs.
 type Link struct {
 	Counters
-	peer  int
-	kind  string
-	state *State
-	out   *Producer
-	in    *Consumer
-	free  func() // unmaps the rings and lets the peer know
+	peer int
+	kind string
+	out  *Producer
+	in   *Consumer
+	free func() // unmaps the rings and lets the peer know
+	wake func(error)
 	// The locks are never waited for in normal use, as one goroutine sends and
 	// one receives; they let Close wait until nobody is in the memory.
 	sendMu, recvMu sync.Mutex
 	once           sync.Once
 }
 
-// NewLink joins the two ends that lie on this side, made with state.
-func NewLink(kind string, peer int, state *State, out *Producer, in *Consumer, free func()) *Link {
-	return &Link{kind: kind, peer: peer, state: state, out: out, in: in, free: free}
+// NewLink joins the two ends that lie on this side.
+func NewLink(kind string, peer int, out *Producer, in *Consumer, free func()) *Link {
+	return &Link{kind: kind, peer: peer, out: out, in: in, free: free}
 }
+
+// OnEnd has wake called with the error of each Fail, and with ErrClosed by Close
+// before it waits for calls in progress: for links that block elsewhere than in
+// their rings. Before the link is used.
+func (l *Link) OnEnd(wake func(error)) { l.wake = wake }
 
 // Peer is the rank at the other end.
 func (l *Link) Peer() int { return l.peer }
@@ -66,32 +71,54 @@ func (l *Link) Kind() string { return l.kind }
 // MaxPayload is the largest payload of a frame.
 func (l *Link) MaxPayload() int { return l.out.max }
 
-// Reserve returns memory of the ring for the next frame.
-func (l *Link) Reserve(n int, deadline time.Time) ([]byte, error) {
+// Sending runs f while Close waits, unless the link has ended.
+func (l *Link) Sending(f func() error) error {
 	l.sendMu.Lock()
 	defer l.sendMu.Unlock()
-	return l.out.Reserve(n, deadline)
+	if err := l.out.state.Err(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Receiving runs f while Close waits, unless the link has ended.
+func (l *Link) Receiving(f func() error) error {
+	l.recvMu.Lock()
+	defer l.recvMu.Unlock()
+	if err := l.in.state.Err(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Reserve returns memory of the ring for the next frame.
+func (l *Link) Reserve(n int, deadline time.Time) (b []byte, err error) {
+	err = l.Sending(func() error {
+		b, err = l.out.Reserve(n, deadline)
+		return err
+	})
+	return b, err
 }
 
 // Commit publishes the reserved frame; it never blocks.
 func (l *Link) Commit(tag transport.Tag, _ time.Time) error {
-	l.sendMu.Lock()
-	defer l.sendMu.Unlock()
-	n, err := l.out.Commit(tag)
-	if err == nil {
-		l.Sent(n)
-	}
-	return err
+	return l.Sending(func() error {
+		n, err := l.out.Commit(tag)
+		if err == nil {
+			l.Sent(n)
+		}
+		return err
+	})
 }
 
 // Next returns the next frame where it lies in the ring.
-func (l *Link) Next(deadline time.Time) (transport.Frame, error) {
-	l.recvMu.Lock()
-	defer l.recvMu.Unlock()
-	f, err := l.in.Next(deadline)
-	if err == nil {
-		l.Received(len(f.Payload))
-	}
+func (l *Link) Next(deadline time.Time) (f transport.Frame, err error) {
+	err = l.Receiving(func() error {
+		if f, err = l.in.Next(deadline); err == nil {
+			l.Received(len(f.Payload))
+		}
+		return err
+	})
 	return f, err
 }
 
@@ -99,18 +126,24 @@ func (l *Link) Next(deadline time.Time) (transport.Frame, error) {
 func (l *Link) Release() {
 	l.recvMu.Lock()
 	defer l.recvMu.Unlock()
-	if l.state.Err() != transport.ErrClosed { // the memory is gone after Close
+	if l.in.state.Err() != transport.ErrClosed { // the memory is gone after Close
 		l.in.Release()
 	}
 }
 
 // Fail makes every call return err.
-func (l *Link) Fail(err error) { l.state.Fail(err) }
+func (l *Link) Fail(err error) {
+	l.out.state.Fail(err)
+	l.in.state.Fail(err)
+	if l.wake != nil {
+		l.wake(err)
+	}
+}
 
 // Close wakes whoever is blocked and frees the rings.
 func (l *Link) Close() error {
 	l.once.Do(func() {
-		l.state.Fail(transport.ErrClosed)
+		l.Fail(transport.ErrClosed)
 		l.sendMu.Lock()
 		defer l.sendMu.Unlock()
 		l.recvMu.Lock()

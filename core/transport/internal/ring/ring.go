@@ -163,12 +163,40 @@ func (p *Producer) Reserve(n int, deadline time.Time) ([]byte, error) {
 // Commit sends the reserved frame and returns its payload size. It never blocks.
 func (p *Producer) Commit(tag transport.Tag) (int, error) { return p.commit(tag, transport.PutHeader) }
 
+// Empty says whether nothing that was committed is still in the ring.
+func (p *Producer) Empty() bool {
+	ok, err := p.empty()
+	return ok && err == nil
+}
+
+// Flush waits until nothing that was committed is in the ring.
+func (p *Producer) Flush(deadline time.Time) error { return p.taken.wait(deadline) }
+
+// Reserved is the payload size of the reserved frame.
+func (p *Producer) Reserved() int { return p.reserved }
+
+// Whole is the reserved frame, header and payload in one run, for a sender that
+// takes it past the ring. The next Reserve may reuse its memory.
+func (p *Producer) Whole(tag transport.Tag) ([]byte, int, error) {
+	if p.need == 0 {
+		return nil, 0, p.unreserved()
+	}
+	at := (p.tail + p.pad) % p.size()
+	transport.PutHeader(p.data[at+headerAt:], tag, p.reserved)
+	p.need = 0
+	return p.data[at+headerAt : at+slot+uint64(p.reserved)], p.reserved, nil
+}
+
+func (p *Producer) unreserved() error {
+	return fmt.Errorf("transport: Commit to rank %d without Reserve", p.ring.peer)
+}
+
 func (p *Producer) commit(tag transport.Tag, putHeader func([]byte, transport.Tag, int)) (int, error) {
 	if err := p.state.Err(); err != nil {
 		return 0, err
 	}
 	if p.need == 0 {
-		return 0, fmt.Errorf("transport: Commit to rank %d without Reserve", p.ring.peer)
+		return 0, p.unreserved()
 	}
 	if err := p.state.GoneErr(); err != nil {
 		return 0, err
@@ -193,6 +221,8 @@ type Consumer struct {
 	head uint64 // where the next frame begins
 	tail uint64 // last tail seen
 	held uint64 // bytes of the frame that Next returned, 0 if it is released
+
+	whole []byte // that frame, header and payload
 
 	read    Reader // how an offer is taken, nil where none may come
 	offered bool   // the frame that Next returned is an offer
@@ -264,13 +294,16 @@ func (c *Consumer) parse() (transport.Frame, error) {
 	if pad+need > c.tail-c.head || at+need > c.size() {
 		return transport.Frame{}, c.damaged("frame of %d bytes at %d of %d with %d bytes committed", need, at, c.size(), c.tail-c.head)
 	}
-	c.held = pad + need
+	c.held, c.whole = pad+need, c.data[at+headerAt:at+slot+uint64(n)]
 	if c.offered {
 		c.offer = parseOffer(c.data[at+slot:])
 		return transport.Frame{Tag: tag}, nil
 	}
 	return transport.Frame{Tag: tag, Payload: c.data[at+slot : at+slot+uint64(n) : at+slot+uint64(n)]}, nil
 }
+
+// Whole is the frame that Next returned, header and payload in one run.
+func (c *Consumer) Whole() []byte { return c.whole }
 
 // Release gives the frame's memory back to the producer.
 func (c *Consumer) Release() {
