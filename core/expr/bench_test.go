@@ -12,10 +12,19 @@ import (
 
 // benchRelation is a random graph on one worker.
 func benchRelation(b testing.TB, n, edges int) *graph.Relation {
+	return communities(b, n, edges, 1)
+}
+
+// communities is a graph on one worker in which four of five edges stay within one of
+// so many communities, whose nodes have no numbers in common.
+func communities(b testing.TB, n, edges, count int) *graph.Relation {
 	rng := rand.New(rand.NewPCG(1, 1))
 	src, dst := make([]int64, edges), make([]int64, edges)
 	for i := range src {
 		src[i], dst[i] = int64(rng.IntN(n)), int64(rng.IntN(n))
+		if count > 1 && rng.IntN(5) > 0 {
+			dst[i] = src[i]%int64(count) + int64(rng.IntN(n/count)*count)
+		}
 	}
 	start := []int64{0, int64(n)}
 	book, err := graph.HomogeneousBook(start)
@@ -90,7 +99,7 @@ func forward(r *Run[float32], out []float32) {
 
 // BenchmarkPrograms are the usual expressions, beside a plain product of the same width.
 func BenchmarkPrograms(b *testing.B) {
-	rel := benchRelation(b, benchNodes, benchEdges)
+	rel := communities(b, benchNodes, benchEdges, 64)
 	bench := func(name string, f func() func()) {
 		b.Run(name, func(b *testing.B) {
 			step := f()
@@ -109,6 +118,7 @@ func BenchmarkPrograms(b *testing.B) {
 		x[i] = float32(i % 97)
 	}
 	pool, csr := kernel.NewPool(1), kernel.CSR{Ptr: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data}
+	csr.Order = kernel.Order{Rows: rel.Order.Data, Before: rel.RowsBefore.Data}
 	bench("spmm", func() func() {
 		return func() { kernel.SpMM(pool, y, x, 128, csr, nil, 1, nil) }
 	})

@@ -9,6 +9,14 @@ import (
 	"unsafe"
 )
 
+// withElementsF64x8 adds the loops of this file that attention is made of to a table.
+func withElementsF64x8(o Ops[float64]) Ops[float64] {
+	o.GatherDotHeads = gatherDotHeadsF64x8
+	o.Rows = rowsSIMD[float64]
+	o.ScatterAdd = scatterAddF64
+	return o
+}
+
 //go:nocheckptr
 func plusF64x8(z, x, y []float64) {
 	x, y = x[:len(z)], y[:len(z)]
@@ -344,6 +352,141 @@ func dotPairsF64x8(p *Pairs[float64]) {
 		} else if k++; k < len(iy) {
 			h = 0
 			x0, y0 = unsafe.Add(x, int(p.IX[k]-p.BaseX)*strideX), unsafe.Add(y, int(iy[k]-p.BaseY)*strideY)
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// gatherDotHeadsF64x8 keeps four products going at a time: of four heads of a row, or
+// of one head of four rows, where the last row stands in for rows that are missing.
+func gatherDotHeadsF64x8(g *Gather[float64], heads int) {
+	if len(g.Col) == 0 || heads == 0 {
+		return
+	}
+	per := len(g.Y) / heads / 8 // registers of a head
+	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
+	out, stride := unsafe.Pointer(unsafe.SliceData(g.Out[:len(g.Col)*heads])), g.Stride*8
+	if heads%4 != 0 {
+		for h := range heads {
+			dotRowsF64x8(out, unsafe.Add(y, h*per*64), unsafe.Add(x, h*per*64), stride, g.Col, int(g.Base), heads, per)
+			out = unsafe.Add(out, 8)
+		}
+		return
+	}
+	for h := 0; h < heads; h += 4 {
+		switch per {
+		case 1:
+			dotHeads1F64x8(out, y, x, stride, g.Col, int(g.Base), heads)
+		case 2:
+			dotHeads2F64x8(out, y, x, stride, g.Col, int(g.Base), heads)
+		default:
+			dotHeadsF64x8(out, y, x, stride, g.Col, int(g.Base), heads, per)
+		}
+		out, y, x = unsafe.Add(out, 4*8), unsafe.Add(y, 4*per*64), unsafe.Add(x, 4*per*64)
+	}
+}
+
+// dotHeads1F64x8 is four heads of 1 registers, and y stays in registers.
+//
+//go:noinline
+//go:nocheckptr
+func dotHeads1F64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads int) {
+	y00 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 0)))
+	y10 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 64)))
+	y20 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 128)))
+	y30 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 192)))
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		var zero archsimd.Float64x8
+		a0 := y00.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))), zero)
+		a1 := y10.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))), zero)
+		a2 := y20.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))), zero)
+		a3 := y30.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192))), zero)
+		store4F64x8(out, a0, a1, a2, a3)
+		out = unsafe.Add(out, heads*8)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// dotHeads2F64x8 is four heads of 2 registers, and y stays in registers.
+//
+//go:noinline
+//go:nocheckptr
+func dotHeads2F64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads int) {
+	y00 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 0)))
+	y01 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 64)))
+	y10 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 128)))
+	y11 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 192)))
+	y20 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 256)))
+	y21 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 320)))
+	y30 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 384)))
+	y31 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, 448)))
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		var zero archsimd.Float64x8
+		a0 := y00.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))), zero)
+		a1 := y10.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))), zero)
+		a2 := y20.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256))), zero)
+		a3 := y30.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 384))), zero)
+		a0 = y01.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))), a0)
+		a1 = y11.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192))), a1)
+		a2 = y21.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 320))), a2)
+		a3 = y31.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 448))), a3)
+		store4F64x8(out, a0, a1, a2, a3)
+		out = unsafe.Add(out, heads*8)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// dotHeadsF64x8 is four heads of per registers.
+//
+//go:noinline
+//go:nocheckptr
+func dotHeadsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, per int) {
+	d := per * 64
+	y1, y2, y3 := unsafe.Add(y, d), unsafe.Add(y, 2*d), unsafe.Add(y, 3*d)
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		r1, r2, r3 := unsafe.Add(r, d), unsafe.Add(r, 2*d), unsafe.Add(r, 3*d)
+		var a0, a1, a2, a3 archsimd.Float64x8
+		for j := 0; j < d; j += 64 {
+			a0 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, j))), a0)
+			a1 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y1, j))), a1)
+			a2 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y2, j))), a2)
+			a3 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y3, j))), a3)
+		}
+		store4F64x8(out, a0, a1, a2, a3)
+		out = unsafe.Add(out, heads*8)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// dotRowsF64x8 is one head of per registers, of four rows at a time.
+//
+//go:noinline
+//go:nocheckptr
+func dotRowsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, per int) {
+	d, most := per*64, len(cols)-1
+	for k := 0; k < len(cols); k += 4 {
+		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
+		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
+		r2 := unsafe.Add(x, (int(cols[min(k+2, most)])-base)*stride)
+		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
+		var a0, a1, a2, a3 archsimd.Float64x8
+		for j := 0; j < d; j += 64 {
+			b := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, j)))
+			a0 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r0, j))), a0)
+			a1 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r1, j))), a1)
+			a2 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r2, j))), a2)
+			a3 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r3, j))), a3)
+		}
+		if heads == 1 && k+3 <= most {
+			store4F64x8(unsafe.Add(out, k*8), a0, a1, a2, a3)
+			continue
+		}
+		s := fourF64x8(a0, a1, a2, a3)
+		for i := range min(4, len(cols)-k) {
+			*(*float64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
 		}
 	}
 	archsimd.ClearAVXUpperBits()

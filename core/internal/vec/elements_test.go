@@ -213,3 +213,93 @@ func gatherSumHeads[T Float](t *testing.T, ops *Ops[T]) {
 		}
 	}
 }
+
+// TestGatherDotHeads compares to the bit with DotPairs, every number of rows that a tile may
+// be left with.
+func TestGatherDotHeads(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { gatherDotHeads(t, &table.f32) })
+			t.Run(table.name+"/float64", func(t *testing.T) { gatherDotHeads(t, &table.f64) })
+		}
+	}
+}
+
+func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	draw := func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		return x
+	}
+	for heads := 1; heads < 10; heads++ {
+		for d := HeadLanes[T](); d <= 4*HeadLanes[T](); d += HeadLanes[T]() {
+			for n := range 10 {
+				width := heads * d
+				before := draw(n*heads + 2*guard)
+				got, want := slices.Clone(before), slices.Clone(before)
+				g := Gather[T]{Y: draw(width), X: draw(9 * (width + 3)), Stride: width + 3, Base: 100, Out: got[guard : guard+n*heads]}
+				p := Pairs[T]{X: g.X, Y: g.Y, StrideX: g.Stride, BaseX: 100, IY: make([]int32, n), Heads: heads, D: d, Out: want[guard : guard+n*heads]}
+				for range n {
+					g.Col = append(g.Col, 100+rng.Int32N(9))
+				}
+				p.IX = g.Col
+				ops.GatherDotHeads(&g, heads)
+				ops.DotPairs(&p)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%d heads of %d, %d rows: not the bits of DotPairs", heads, d, n)
+				}
+			}
+		}
+	}
+}
+
+// TestMoves compares rows that are moved and added with what plain Go makes of them.
+func TestMoves(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { moves(t, &table.f32) })
+			t.Run(table.name+"/float64", func(t *testing.T) { moves(t, &table.f64) })
+		}
+	}
+}
+
+func moves[T Float](t *testing.T, ops *Ops[T]) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	draw := func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		return x
+	}
+	reference := scalarOps[T]()
+	for w := range 20 {
+		for _, n := range []int{0, 1, 5} {
+			index := make([]int32, n)
+			for k := range index {
+				index[k] = rng.Int32N(3)
+			}
+			x, before := draw(3*(w+2)), draw(n*w+2*guard)
+			got, want := slices.Clone(before), slices.Clone(before)
+			shifted := make([]int32, n)
+			for k := range index {
+				shifted[k] = index[k] + 7
+			}
+			ops.Rows(got[guard:guard+n*w], x, w+2, 7, shifted, w)
+			reference.Rows(want[guard:guard+n*w], x, w+2, 7, shifted, w)
+			if !slices.Equal(got, want) {
+				t.Fatalf("Rows of %d: %v, want %v", w, got, want)
+			}
+			y := draw(3 * w)
+			got, want = slices.Clone(y), slices.Clone(y)
+			ops.ScatterAdd(got, before[guard:], index, w)
+			reference.ScatterAdd(want, before[guard:], index, w)
+			if !slices.Equal(got, want) {
+				t.Fatalf("ScatterAdd of %d: %v, want %v", w, got, want)
+			}
+		}
+	}
+}

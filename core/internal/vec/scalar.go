@@ -25,6 +25,9 @@ func scalarOps[T Float]() Ops[T] {
 		Win:       winScalar[T],
 
 		GatherSumHeads: gatherSumHeadsScalar[T],
+		GatherDotHeads: gatherDotHeadsScalar[T],
+		Rows:           rowsScalar[T],
+		ScatterAdd:     scatterAddScalar[T],
 		Exp:            expScalar[T],
 	}
 }
@@ -190,5 +193,40 @@ func dotPairsScalar[T Float](p *Pairs[T]) {
 func expScalar[T Float](y, x []T) {
 	for j, v := range x[:len(y)] {
 		y[j] = T(math.Exp(float64(v)))
+	}
+}
+
+func gatherDotHeadsScalar[T Float](g *Gather[T], heads int) {
+	d := len(g.Y) / max(1, heads)
+	for k, col := range g.Col {
+		x := g.X[int(col-g.Base)*g.Stride:][:len(g.Y)]
+		for h := range heads {
+			var s T
+			for j := h * d; j < (h+1)*d; j++ {
+				s += T(x[j] * g.Y[j])
+			}
+			g.Out[k*heads+h] = s
+		}
+	}
+}
+
+func rowsScalar[T Float](z, x []T, stride int, base int32, index []int32, w int) {
+	if w == 1 {
+		for k, i := range index {
+			z[k] = x[int(i-base)*stride]
+		}
+		return
+	}
+	for k, i := range index {
+		copy(z[k*w:(k+1)*w], x[int(i-base)*stride:][:w])
+	}
+}
+
+func scatterAddScalar[T Float](y, x []T, index []int32, w int) {
+	for k, i := range index {
+		to, from := y[int(i)*w:][:w], x[k*w:(k+1)*w]
+		for j, v := range from {
+			to[j] += v
+		}
 	}
 }

@@ -11,14 +11,14 @@ func simdTables() []*table {
 		{
 			name:      "avx2",
 			available: func() bool { return archsimd.X86.AVX2() && archsimd.X86.FMA() },
-			f32:       opsF32x8(),
-			f64:       opsF64x4(),
+			f32:       withElementsF32x8(opsF32x8()),
+			f64:       withElementsF64x4(opsF64x4()),
 		},
 		{
 			name:      "avx512",
 			available: archsimd.X86.AVX512,
-			f32:       opsF32x16(),
-			f64:       opsF64x8(),
+			f32:       withElementsF32x16(opsF32x16()),
+			f64:       withElementsF64x8(opsF64x8()),
 		},
 	}
 }

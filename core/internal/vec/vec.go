@@ -42,6 +42,10 @@ type Ops[T Float] struct {
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.
 	GatherSumHeads func(g *Gather[T], heads int)
+	// GatherDotHeads: GatherDot of each of heads runs of d columns, d a multiple of
+	// HeadLanes: out[k*heads+h] = Σ_j x[col[k]-base, h*d+j] * y[h*d+j]. The bits are
+	// those of DotPairs.
+	GatherDotHeads func(g *Gather[T], heads int)
 	// GatherDot: out[k] = Σ_j x[col[k]-base, j] * y[j]
 	GatherDot func(g *Gather[T])
 	// Axpy: y[j] += c * x[j], for j < len(y)
@@ -67,6 +71,10 @@ type Ops[T Float] struct {
 	TimesEach func(z, x, c []T, d int)
 	// DotPairs: out[k*heads+h] = Σ_j x[ix[k]-baseX, h*d+j] * y[iy[k]-baseY, h*d+j]
 	DotPairs func(p *Pairs[T])
+	// Rows: z[k*w+j] = x[(index[k]-base)*stride+j], for j < w
+	Rows func(z, x []T, stride int, base int32, index []int32, w int)
+	// ScatterAdd: y[index[k]*w+j] += x[k*w+j], for j < w, for k ascending
+	ScatterAdd func(y, x []T, index []int32, w int)
 	// Exp: y[j] = e^x[j], within 2 units in the last place
 	Exp func(y, x []T)
 }

@@ -111,7 +111,7 @@ func main() {
 			}
 			return out
 		},
-		"list":  func(s ...string) []string { return s },
+		"list":  func(s ...any) []any { return s },
 		"lower": func(s string) string { return strings.ToLower(s[:1]) + s[1:] },
 		"add":   func(a, b int) int { return a + b },
 		"sub":   func(a, b int) int { return a - b },
