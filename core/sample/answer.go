@@ -1,8 +1,6 @@
 package sample
 
-import (
-	"sar/core/graph"
-)
+import "sar/core/graph"
 
 // answer is edges drawn for the rows of a request: relation by relation, in
 // each the rows of its destination type in the order of the request.
@@ -10,10 +8,7 @@ type answer struct {
 	counts []uint32 // edges per (relation, row)
 	first  []int    // [relation]: its first entry in counts; one more at the end
 	at     []int64  // edges before each entry of counts, and the sum
-
-	// The edges, where they wait for their way to another rank. Those of this
-	// rank are drawn to where they stay.
-	src, id []int64
+	id     []uint32 // own edges that were drawn, where their columns are wanted
 }
 
 // entries are the places in counts of relation i; at has one more.
@@ -87,135 +82,35 @@ func (s *Sampler) tasks(n int, f func(lo, hi int)) {
 	s.pool.Run((n+rows-1)/rows, func(task int) { f(task*rows, min((task+1)*rows, n)) })
 }
 
-// draw draws edges of relation i for rows. Row k's go to places
-// [ptr[p], ptr[p+1]) of src and id, where p is place[k], or k where there are no
-// places. id is nil where nobody wants edges named. In parallel.
-func (s *Sampler) draw(layer, i int, batch uint64, rows []int32, ptr []int64, place []int32, src, id []int64) {
-	if len(rows) == 0 || s.cfg.Fanouts[layer][i] == 0 {
+// runs finds the places of edges [first, first+n) of what rank q answers, as
+// far as they are of relation i: count edges at place at of the range go to
+// place to of the block. Edges of one row lie side by side in both.
+func (s *Sampler) runs(q, i int, indptr []int64, first, n int, f func(to, at, count int)) {
+	a, place := &s.got[q], s.place[q][s.g.Rels[i].DstType]
+	lo, hi := a.edges(i)
+	lo, hi = max(lo, first), min(hi, first+n)
+	if lo >= hi {
 		return
 	}
-	rel := s.g.Rels[i]
-	all := drawing{
-		rel: rel, replace: s.cfg.Replace, key: LayerKey(batch, layer, i), fanout: s.cfg.Fanouts[layer][i],
-		srcID: s.g.Types[rel.SrcType][s.g.Rank], dstID: s.g.Types[rel.DstType][s.g.Rank],
-		edgeID: s.g.Edges[i][s.g.Rank], halo: s.g.halo[i].Data,
-	}
-	if s.cfg.Weights != nil {
-		all.weights = s.weights[i].slot.Data
-	}
-	s.tasks(len(rows), func(lo, hi int) {
-		d := all
-		for ; lo < hi; lo += ahead {
-			now := rows[lo:min(lo+ahead, hi)]
-			d.touch(now, id != nil)
-			for k, row := range now {
-				p := lo + k
-				if place != nil {
-					p = int(place[p])
-				}
-				from, to := ptr[p], ptr[p+1]
-				if from == to {
-					continue
-				}
-				begin := rel.RowPtr.Data[row]
-				d.pick(row, begin, int(to-from))
-				d.sources(begin, src[from:to])
-				if id != nil {
-					d.ids(begin, id[from:to])
-				}
-			}
-		}
-	})
-}
-
-// drawing is the work of one task.
-type drawing struct {
-	rel     *graph.Relation
-	replace bool
-	key     uint64
-	fanout  int
-	weights []float32 // of the slots; nil: all alike
-	srcID   int64     // of own source row 0
-	dstID   int64     // of own destination row 0
-	edgeID  int64     // of own edge 0
-	halo    []int64
-	picker  picker
-	slots   []int32 // of the row, that were picked
-	touched int32
-}
-
-// Rows lie far apart in memory, and one is too short for the processor to look
-// past the next. So the lines of several rows are asked for together.
-const (
-	ahead    = 32 // rows
-	perLine  = 16 // columns in a cache line
-	touchMax = 8 * perLine
-)
-
-func (d *drawing) touch(rows []int32, ids bool) {
-	ptr, col, order := d.rel.RowPtr.Data, d.rel.Col.Data, d.rel.RowEdge.Data
-	sum := d.touched
-	for _, row := range rows {
-		sum += int32(ptr[row])
-	}
-	for _, row := range rows {
-		begin, end := ptr[row], ptr[row+1]
-		for k := begin; k < min(end, begin+touchMax); k += perLine {
-			sum += col[k]
-			if ids {
-				sum += order[k]
-			}
-		}
-	}
-	d.touched = sum
-}
-
-// pick puts n slots of a row into d.slots.
-func (d *drawing) pick(row int32, begin int64, n int) {
-	have := int(d.rel.RowPtr.Data[row+1] - begin)
-	d.slots = resize(d.slots, n)
-	every := d.fanout == All || !d.replace && n < d.fanout
-	stream := newStream(d.key, d.dstID+int64(row))
-	if d.weights != nil {
-		w := d.weights[begin : begin+int64(have)]
-		switch {
-		case every:
-			positive(w, d.slots)
-		case d.replace:
-			d.picker.weightedRepeated(&stream, w, d.slots)
-		default:
-			d.picker.weighted(&stream, w, d.slots)
-		}
-		return
-	}
-	switch {
-	case every || n == have && !d.replace:
-		for i := range d.slots {
-			d.slots[i] = int32(i)
-		}
-	case d.replace:
-		d.picker.repeated(&stream, have, d.slots)
-	default:
-		d.picker.uniform(&stream, have, d.slots)
+	from, to := a.entries(i)
+	at := a.at[from : to+1]
+	for row := after(at, int64(lo)); lo < hi; row++ {
+		skip := lo - int(at[row])
+		count := min(int(at[row+1])-lo, hi-lo)
+		f(int(indptr[place[row]])+skip, lo-first, count)
+		lo += count
 	}
 }
 
-// sources writes the ids of the nodes that the picked slots read.
-func (d *drawing) sources(begin int64, out []int64) {
-	col, numSrc := d.rel.Col.Data[begin:], int32(d.rel.NumSrc)
-	for i, slot := range d.slots[:len(out)] {
-		if c := col[slot]; c < numSrc {
-			out[i] = d.srcID + int64(c)
+// after is the row that holds edge e: at[row] <= e < at[row+1].
+func after(at []int64, e int64) int {
+	lo, hi := 0, len(at)-1
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; at[mid] <= e {
+			lo = mid
 		} else {
-			out[i] = d.halo[c-numSrc]
+			hi = mid
 		}
 	}
-}
-
-// ids writes the ids of the edges.
-func (d *drawing) ids(begin int64, out []int64) {
-	order := d.rel.RowEdge.Data[begin:]
-	for i, slot := range d.slots[:len(out)] {
-		out[i] = d.edgeID + int64(order[slot])
-	}
+	return lo
 }

@@ -45,7 +45,7 @@ type Graph struct {
 	Types       []Space // nodes, by node type
 	Edges       []Space // edges, by relation
 	Rels        []*graph.Relation
-	halo        []mem.Array[int64] // [relation][column - NumSrc]: the node of the column
+	halo        []mem.Array[int64] // [relation][column - NumSrc]: the position of the node of the column
 }
 
 // NewGraph has every owner tell its readers the ids of the rows they read.
@@ -107,7 +107,7 @@ func contiguous(start, end []int64) bool {
 
 // learn fills halo[i]. 8 bytes a boundary row.
 func (g *Graph) learn(c *comm.Communicator, i int, rel *graph.Relation) (err error) {
-	first := g.Types[rel.SrcType][g.Rank]
+	first := g.Types[rel.SrcType][g.Rank] - g.Types[rel.SrcType][0]
 	if g.halo[i], err = mem.Make[int64](mem.Structure, rel.NumCols()-rel.NumSrc); err != nil {
 		return err
 	}

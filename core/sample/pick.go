@@ -21,25 +21,39 @@ type keyed struct {
 	slot int32
 }
 
-// uniform draws k of d slots without replacement, all subsets alike (Floyd,
-// CACM 30:9): out has k slots, k < d. Rows of at most 64 slots come out in
-// ascending order, so sources are read as they lie in memory.
+// wordSlots is the length of rows whose draws fit one word.
+const wordSlots = 64
+
+// word draws k of d slots without replacement, all subsets alike (Floyd, CACM
+// 30:9), as a bit set: k < d <= 64. Without branches, since nothing would
+// predict them: a slot that is taken already makes way for the last one, j.
+func word(s *stream, d, k int) uint64 {
+	var taken uint64
+	j := uint64(d - k)
+	step := func(random uint64) { // 32 bits are plenty to choose among 64
+		t := random * (j + 1) >> 32
+		hit := -(taken >> (t & 63) & 1)
+		taken |= 1<<(t&63) | 1<<(j&63)&hit
+		j++
+	}
+	for range k / 2 {
+		draw := s.next()
+		step(draw & math.MaxUint32)
+		step(draw >> 32)
+	}
+	if k&1 != 0 {
+		step(s.next() & math.MaxUint32)
+	}
+	return taken
+}
+
+// uniform draws k of d slots without replacement, all subsets alike: out has k
+// slots, k < d. Rows of at most 64 slots come out in ascending order, so that
+// sources are read as they lie in memory.
 func (p *picker) uniform(s *stream, d int, out []int32) {
 	k := len(out)
-	if d <= 64 {
-		var taken, draw uint64
-		for i := range k {
-			// 32 bits are plenty to choose among 64: half a number each
-			if draw >>= 32; i&1 == 0 {
-				draw = s.next()
-			}
-			j := d - k + i
-			bit := uint64(1) << (draw & math.MaxUint32 * uint64(j+1) >> 32)
-			if taken&bit != 0 {
-				bit = uint64(1) << j
-			}
-			taken |= bit
-		}
+	if d <= wordSlots {
+		taken := word(s, d, k)
 		for i := range out {
 			out[i] = int32(bits.TrailingZeros64(taken))
 			taken &= taken - 1

@@ -222,14 +222,21 @@ func TestStreams(t *testing.T) {
 func TestTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	space := Space{0, 100, 100, 40000}
-	for rank := range 3 {
-		table := newTable(space, rank)
+	for try := range 6 {
+		rank := try % 3
+		table := newTable(space, rank, []uint64{0, 1 << 20}[try/3])
+		if (table.all != nil) != (try >= 3) {
+			t.Fatal("not the kind of table that was asked for")
+		}
 		for range 3 {
 			table.reset()
 			number := map[int64]int32{}
 			for range 30000 {
 				id := int64(rng.IntN(40000))
 				want, ok := number[id]
+				if !ok && table.find(id) != -1 {
+					t.Fatalf("rank %d: node %d was not met, and is found", rank, id)
+				}
 				if !ok {
 					want = int32(len(number))
 					number[id] = want
@@ -240,6 +247,11 @@ func TestTable(t *testing.T) {
 			}
 			if len(table.Nodes) != len(number) {
 				t.Fatalf("%d nodes, expected %d", len(table.Nodes), len(number))
+			}
+			some := []int64{7, 39999, 7, 5000, 40000}
+			want := []int64{int64(table.number(7)), int64(table.number(39999)), int64(table.number(7)), int64(table.number(5000)), 40000}
+			if k := table.numbers(some); k != 4 || !slices.Equal(some, want) {
+				t.Fatalf("rank %d: numbers %v, expected %v; %d is no node", rank, some, want, k)
 			}
 		}
 	}

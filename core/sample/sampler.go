@@ -26,6 +26,7 @@ type Config struct {
 	EdgeData [][]Column  // [relation], for the edges drawn
 	Inputs   [][]Column  // [node type], for the nodes that the first layer reads
 	Outputs  [][]Column  // [node type], for the seeds
+	Cache    int64       // bytes for inputs of other ranks' nodes, which then must not change; 0: none
 }
 
 // Sampler draws batches from one graph. One goroutine at a time may use it.
@@ -36,7 +37,6 @@ type Sampler struct {
 	Slabs *Slabs
 
 	weights []weights // by relation
-	into    [][]int   // relations by destination type
 	tables  []*table  // by node type
 
 	asked []request   // by rank: what it wants of this one
@@ -44,7 +44,16 @@ type Sampler struct {
 	place [][][]int32 // [rank][type]: numbers of the nodes of ask
 	serve []answer    // by rank: what this one sends to it
 	got   []answer    // by rank: what came from it
-	sizes [2][][]byte // of messages, by rank
+	wide  bool        // positions of nodes take 8 bytes on the wire
+
+	want   []request   // by rank: whose features this one wants of it
+	wantAt [][][]int32 // [rank][type]: numbers of the nodes of want
+	wanted []request   // by rank: whose features it wants of this one
+
+	cache    *Cache // nil: none
+	use      []cacheUse
+	missed   []request // what want points at where there is a cache
+	missedAt [][][]int32
 }
 
 // weights of the slots of a relation, in the order of the CSR, and how many of
@@ -54,35 +63,30 @@ type weights struct {
 	positive mem.Array[int32]
 }
 
-// request is own rows that a rank asks for, by node type.
-type request struct {
-	key  uint64
-	rows [][]int32
-	new  []int // of rows, those that this layer added
-}
-
 // NewSampler prepares draws. Relations must have their edge order where edge
 // ids, edge data or weights are used.
 func NewSampler(g *Graph, pool *kernel.Pool, cfg Config) (*Sampler, error) {
+	world, types := g.World, len(g.Types)
 	s := &Sampler{g: g, cfg: cfg, pool: pool, Slabs: &Slabs{},
-		weights: make([]weights, len(g.Rels)), into: make([][]int, len(g.Types)), tables: make([]*table, len(g.Types)),
-		asked: make([]request, g.World), ask: make([]request, g.World), place: make([][][]int32, g.World),
-		serve: make([]answer, g.World), got: make([]answer, g.World)}
-	for i, rel := range g.Rels {
-		s.into[rel.DstType] = append(s.into[rel.DstType], i)
+		weights: make([]weights, len(g.Rels)), tables: make([]*table, types),
+		asked: requests(world, types), ask: requests(world, types), place: lists(world, types),
+		serve: make([]answer, world), got: make([]answer, world),
+		want: requests(world, types), wantAt: lists(world, types), wanted: requests(world, types),
+		use: make([]cacheUse, types), missed: requests(world, types), missedAt: lists(world, types)}
+	for _, rel := range g.Rels {
 		if rel.NumDst != g.Own(rel.DstType) || rel.NumSrc != g.Own(rel.SrcType) {
 			return nil, fmt.Errorf("relation %s joins %d and %d rows, and this worker owns %d and %d nodes of its types: only whole graphs are sampled",
 				rel.Type, rel.NumSrc, rel.NumDst, g.Own(rel.SrcType), g.Own(rel.DstType))
 		}
 	}
 	for t, space := range g.Types {
-		s.tables[t] = newTable(space, g.Rank)
+		s.tables[t] = newTable(space, g.Rank, fewNodes(g.Rels))
+		s.wide = s.wide || s.tables[t].total > math.MaxUint32
 	}
-	for q := range g.World {
-		s.asked[q], s.ask[q] = newRequest(len(g.Types)), newRequest(len(g.Types))
-		s.place[q] = make([][]int32, len(g.Types))
-		for dir := range s.sizes {
-			s.sizes[dir] = append(s.sizes[dir], make([]byte, 8*(2+len(g.Types))))
+	if cfg.Cache > 0 && world > 1 && cfg.Inputs != nil {
+		var err error
+		if s.cache, err = NewCache(g, cfg.Inputs, cfg.Cache); err != nil {
+			return nil, err
 		}
 	}
 	if cfg.Weights == nil {
@@ -97,8 +101,13 @@ func NewSampler(g *Graph, pool *kernel.Pool, cfg Config) (*Sampler, error) {
 	return s, nil
 }
 
-func newRequest(types int) request {
-	return request{rows: make([][]int32, types), new: make([]int, types)}
+// lists are empty lists by rank and type.
+func lists(world, types int) [][][]int32 {
+	all := make([][][]int32, world)
+	for q := range all {
+		all[q] = make([][]int32, types)
+	}
+	return all
 }
 
 // BadWeight is a weight that is no probability.
@@ -164,6 +173,31 @@ func (s *Sampler) named() bool {
 	return false
 }
 
+// edgeBytes and inputBytes stand for the sizes of what travels for edges and for
+// nodes, which must be alike on all ranks.
+func (s *Sampler) edgeBytes() uint64 {
+	sum := mix(uint64(edgeSize(s)))
+	for i, columns := range s.cfg.EdgeData {
+		sum = columnBytes(sum, i, columns)
+	}
+	return sum
+}
+
+func (s *Sampler) inputBytes() uint64 {
+	var sum uint64
+	for t, columns := range s.cfg.Inputs {
+		sum = columnBytes(sum, t, columns)
+	}
+	return sum
+}
+
+func columnBytes(sum uint64, kind int, columns []Column) uint64 {
+	for _, c := range columns {
+		sum = mix(sum+golden) ^ uint64(kind)<<48 ^ uint64(c.RowBytes)
+	}
+	return sum
+}
+
 // NeedsEdgeOrder tells whether draws from a relation read its edges in the
 // users' order.
 func (c *Config) NeedsEdgeOrder(rel int) bool {
@@ -175,6 +209,9 @@ func (s *Sampler) Free() {
 	for i := range s.weights {
 		s.weights[i].slot.Free()
 		s.weights[i].positive.Free()
+	}
+	if s.cache != nil {
+		s.cache.Free()
 	}
 	s.Slabs.Close()
 }

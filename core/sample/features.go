@@ -1,0 +1,143 @@
+package sample
+
+import "sar/core/comm"
+
+// gather copies the rows of ids, one after the other.
+func (c *Column) gather(dst []byte, ids []uint32) {
+	size := c.RowBytes
+	for j, id := range ids {
+		row := int(id) * size
+		copy(dst[j*size:(j+1)*size], c.Rows[row:row+size])
+	}
+}
+
+// copyRows copies rows of size bytes: row from[i] of src becomes row to[i] of
+// dst. A list that is nil stands for 0, 1, 2, …. In parallel.
+func (s *Sampler) copyRows(dst, src []byte, size int, to, from []int32) {
+	n := len(to)
+	if to == nil {
+		n = len(from)
+	}
+	s.tasks(n, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			t, f := i, i
+			if to != nil {
+				t = int(to[i])
+			}
+			if from != nil {
+				f = int(from[i])
+			}
+			copy(dst[t*size:(t+1)*size], src[f*size:(f+1)*size])
+		}
+	})
+}
+
+// outputs gathers the columns of the seeds, which are all here.
+func (s *Sampler) outputs(b *Batch) error {
+	b.Outputs = make([][][]byte, len(s.tables))
+	for t := range s.cfg.Outputs {
+		for _, column := range s.cfg.Outputs[t] {
+			data, err := b.memory.bytes(len(b.Seeds[t]) * column.RowBytes)
+			if err != nil {
+				return err
+			}
+			s.copyRows(data, column.Rows, column.RowBytes, nil, b.Seeds[t])
+			b.Outputs[t] = append(b.Outputs[t], data)
+		}
+	}
+	return nil
+}
+
+// inputs brings the columns of all nodes met.
+func (s *Sampler) inputs(c *comm.Communicator, b *Batch) error {
+	b.Inputs = make([][][]byte, len(s.tables))
+	any := false
+	for t := range s.cfg.Inputs {
+		for _, column := range s.cfg.Inputs[t] {
+			data, err := b.memory.bytes(len(s.tables[t].Nodes) * column.RowBytes)
+			if err != nil {
+				return err
+			}
+			b.Inputs[t] = append(b.Inputs[t], data)
+			any = true
+		}
+	}
+	if !any {
+		return nil
+	}
+	if err := s.route(b.Key); err != nil { // what the last layer met; the others are known
+		return err
+	}
+	for t := range s.use {
+		s.use[t] = cacheUse{s.use[t].row[:0], s.use[t].at[:0], s.use[t].keep[:0]}
+	}
+	for q := range s.g.World {
+		for t := range s.tables {
+			s.want[q].rows[t], s.wantAt[q][t] = nil, nil
+			if q != s.g.Rank && len(s.cfg.Inputs[t]) > 0 {
+				s.want[q].rows[t], s.wantAt[q][t] = s.need(q, t)
+			}
+			s.want[q].new[t] = len(s.want[q].rows[t])
+			s.wanted[q].rows[t] = s.wanted[q].rows[t][:0]
+		}
+		s.want[q].key = b.Key
+	}
+	err := s.converse(c, -1, s.inputBytes(), s.serveInputs, func(t *talk) error { return s.takeInputs(t, b) })
+	if err == nil {
+		s.keep(b)
+	}
+	return err
+}
+
+func (s *Sampler) serveInputs(t *talk) error {
+	if err := s.eachPeer(false, func(q int) error { return t.ask(q, &s.want[q]) }); err != nil {
+		return err
+	}
+	return s.eachPeer(true, func(q int) error {
+		if !t.await(q) {
+			return nil
+		}
+		for k := range s.cfg.Inputs {
+			rows := s.wanted[q].rows[k]
+			for _, column := range s.cfg.Inputs[k] {
+				err := t.send(q, len(rows), column.RowBytes, func(first, n int, dst []byte) {
+					s.copyRows(dst, column.Rows, column.RowBytes, nil, rows[first:first+n])
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (s *Sampler) takeInputs(t *talk, b *Batch) error {
+	me := s.g.Rank
+	if err := s.eachPeer(true, func(q int) error { return t.hear(q, &s.wanted[q]) }); err != nil {
+		return err
+	}
+	for k := range s.cfg.Inputs {
+		for j, column := range s.cfg.Inputs[k] {
+			s.copyRows(b.Inputs[k][j], column.Rows, column.RowBytes, s.place[me][k], s.ask[me].rows[k])
+			if s.cache != nil {
+				s.copyRows(b.Inputs[k][j], s.cache.types[k].rows[j], column.RowBytes, s.use[k].at, s.use[k].row)
+			}
+		}
+	}
+	return s.eachPeer(false, func(q int) error {
+		for k := range s.cfg.Inputs {
+			place := s.wantAt[q][k]
+			for j, column := range s.cfg.Inputs[k] {
+				err := t.receive(q, len(place), column.RowBytes, func(first, n int, src []byte) error {
+					s.copyRows(b.Inputs[k][j], src, column.RowBytes, place[first:first+n], nil)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
