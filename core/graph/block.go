@@ -60,6 +60,9 @@ func (d *Induction) Free() { d.Count.Free() }
 // parent. Scratch: 4 bytes a column of parent and 4 a column of the block.
 func (d *Induction) Relation(sources []int32, asked [][]int32, threads int) (r *Relation, err error) {
 	p := d.parent
+	if err := p.deriveOrder(); err != nil {
+		return nil, err
+	}
 	r = &Relation{Type: p.Type, SrcType: p.SrcType, DstType: p.DstType, Rank: p.Rank, Parts: p.Parts,
 		NumSrc: len(sources), NumDst: len(d.rows), NumEdges: d.edges, index: p.index}
 	defer func() {

@@ -11,6 +11,9 @@ type BuildOptions struct {
 	// EdgeOrder makes RowEdge and ColEdge at once. The relations then do not
 	// refer to the source any more.
 	EdgeOrder bool
+	// KeepOrder does so too, and keeps of both what they can be derived from
+	// when EdgeOrder is called: 4 bytes an edge, none where edges came sorted.
+	KeepOrder bool
 	Threads   int // at least 1 are used
 }
 
@@ -56,8 +59,15 @@ func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Rel
 	if err := fill(loc, from, rels); err != nil {
 		return rels, err
 	}
-	if opts.EdgeOrder {
-		return rels, edgeOrder(loc, from, rels)
+	if opts.EdgeOrder || opts.KeepOrder {
+		if err := edgeOrder(loc, from, rels); err != nil {
+			return rels, err
+		}
+	}
+	if opts.KeepOrder {
+		for _, r := range rels {
+			r.keepOrder(from.threads)
+		}
 	}
 	return rels, nil
 }

@@ -12,6 +12,7 @@ import (
 // The relation then lets go of the source.
 //
 // Two passes over the source; 8 bytes an edge stay, 4 more are taken meanwhile.
+// A relation built with KeepOrder derives them from what it kept.
 func (r *Relation) EdgeOrder() error { return EdgeOrder(r) }
 
 // EdgeOrder does the same for several relations of one worker in the same two
@@ -19,6 +20,9 @@ func (r *Relation) EdgeOrder() error { return EdgeOrder(r) }
 func EdgeOrder(rels ...*Relation) error {
 	var todo []*Relation
 	for _, r := range rels {
+		if err := r.deriveOrder(); err != nil {
+			return err
+		}
 		if !r.ordered {
 			todo = append(todo, r)
 		}

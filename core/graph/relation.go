@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"sync"
+
 	"sar/core/mem"
 )
 
@@ -59,6 +61,10 @@ type Relation struct {
 	ids     idSummary
 	digest  uint64
 	ordered bool
+
+	deriving sync.Mutex // of an edge order that is kept in part
+	kept     keptOrder
+	threads  int
 }
 
 // origin is what the relations of one Build share.
@@ -125,5 +131,5 @@ func (r *Relation) Free() {
 	for i := range r.Send {
 		r.Send[i].Free()
 	}
-	r.origin, r.ordered = nil, false
+	r.origin, r.ordered, r.kept = nil, false, keptNone
 }

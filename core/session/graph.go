@@ -41,9 +41,13 @@ func (s *Session) BuildGraph(book *graph.Book, part int, edges graph.EdgeSource,
 	if part != s.Rank() {
 		return nil, Invalid("partition %d was given to rank %d: each worker builds its own partition", part, s.Rank())
 	}
+	return s.build(book, edges, graph.BuildOptions{EdgeOrder: flags&EdgeData != 0, Threads: pool.Threads()})
+}
+
+func (s *Session) build(book *graph.Book, edges graph.EdgeSource, opts graph.BuildOptions) (*Graph, error) {
 	g := &Graph{session: s, book: book}
 	err := s.collective("building the graph", func() error {
-		relations, err := graph.Build(book, part, edges, graph.BuildOptions{EdgeOrder: flags&EdgeData != 0, Threads: pool.Threads()})
+		relations, err := graph.Build(book, s.Rank(), edges, opts)
 		if err != nil {
 			return err
 		}
@@ -116,8 +120,8 @@ func (s *Session) fromEdges(book *graph.Book, starts []int64, ends []graph.Ends)
 		return nil, Invalid("%v", err)
 	}
 	defer source.Free()
-	// The caller's arrays are not kept, so edges cannot be put in order later.
-	return s.BuildGraph(book, s.Rank(), source, EdgeData)
+	// The caller's arrays are not kept, so the order of edges cannot be read off them later.
+	return s.build(book, source, graph.BuildOptions{KeepOrder: true, Threads: pool.Threads()})
 }
 
 // connect gives the owners of boundary rows their send lists, and learns from

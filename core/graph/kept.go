@@ -1,0 +1,87 @@
+package graph
+
+import "sar/core/mem"
+
+// keptOrder says what a relation without its source keeps of the order of its
+// edges, so that RowEdge and ColEdge can be derived when an operation with edge
+// data first asks: 8 bytes an edge that most graphs from memory never need.
+type keptOrder uint8
+
+const (
+	keptNone keptOrder = iota
+	keptRows           // RowEdge
+	isRows             // nothing: the slots of the CSR are in the order of edges
+	isCols             // nothing: those of the CSC are
+)
+
+// keepOrder reduces an edge order that was just made to what it can be derived
+// from: nothing where edges came sorted by destination or by source, else
+// RowEdge.
+func (r *Relation) keepOrder(threads int) {
+	r.threads = threads
+	switch {
+	case ascends(r.RowEdge.Data):
+		r.kept = isRows
+		r.RowEdge.Free()
+	case ascends(r.ColEdge.Data):
+		r.kept = isCols
+		r.RowEdge.Free()
+	default:
+		r.kept = keptRows
+	}
+	r.ColEdge.Free()
+	r.ordered = false
+}
+
+// ascends tells whether a permutation is the identity.
+func ascends(permutation []int32) bool {
+	for k, e := range permutation {
+		if int(e) != k {
+			return false
+		}
+	}
+	return true
+}
+
+// deriveOrder undoes keepOrder; on other relations it does nothing.
+func (r *Relation) deriveOrder() (err error) {
+	r.deriving.Lock()
+	defer r.deriving.Unlock()
+	if r.kept == keptNone {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			r.ColEdge.Free()
+			if r.kept != keptRows {
+				r.RowEdge.Free()
+			}
+		}
+	}()
+	edges := int(r.NumEdges)
+	if r.ColEdge, err = mem.Make[int32](mem.Structure, edges); err != nil {
+		return err
+	}
+	if r.kept != keptRows {
+		if r.RowEdge, err = mem.Make[int32](mem.Structure, edges); err != nil {
+			return err
+		}
+	}
+	csr := compressed{ptr: r.RowPtr.Data, idx: r.Col.Data, val: r.RowEdge.Data}
+	csc := compressed{ptr: r.ColPtr.Data, idx: r.Row.Data, val: r.ColEdge.Data}
+	from, to := &csr, &csc
+	if r.kept == isCols {
+		from, to = to, from
+	}
+	if r.kept != keptRows {
+		for k := range from.val {
+			from.val[k] = int32(k)
+		}
+	}
+	to.idx = nil // it is there
+	if err = transpose(*from, *to, r.threads); err != nil {
+		return err
+	}
+	r.kept, r.ordered = keptNone, true
+	return nil
+}
