@@ -58,9 +58,14 @@ func (s *Sweep[T]) hasParams() bool {
 func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 	params := s.hasParams()
 	sums := make([][][]float64, parts)
+	order := newOrdered(s)
 	s.pool().Run(parts, func(part int) {
 		t := s.tasks.Get().(*task[T])
 		t.begin()
+		if order != nil {
+			defer order.guard()()
+			t.part, t.order, t.batch = part, order, order.take()
+		}
 		if params {
 			t.sums = make([][]float64, len(s.code.sinks))
 			for n, k := range s.code.sinks {
@@ -71,6 +76,10 @@ func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 		}
 		f(t, part)
 		t.flush()
+		if order != nil {
+			order.deliver(part, t.batch)
+			t.order, t.batch = nil, nil
+		}
 		sums[part], t.sums = t.sums, nil
 		s.tasks.Put(t)
 	})
@@ -121,6 +130,9 @@ func (s *Sweep[T]) Rows(cursor []int64, end int32) {
 
 // Columns sweeps over the edges out of columns [from, to).
 func (s *Sweep[T]) Columns(from, to int) {
+	if s.packed != nil && s.packed.fill != nil {
+		s.packed.fill()
+	}
 	rel := s.relation()
 	ptr := rel.ColPtr.Data
 	before, order := ptr, rel.Order.Data
@@ -184,6 +196,7 @@ func runEnd(entries []int32, k, last int64, end int32) int64 {
 // row puts edges of a row into blocks.
 func (t *task[T]) row(i int32, k0, k1 int64) {
 	rel := t.s.relation()
+	t.byColumn = false
 	for k0 < k1 {
 		n := min(int(k1-k0), t.s.capacity-t.m)
 		copy(t.col[t.m:], rel.Col.Data[k0:int(k0)+n])
@@ -202,6 +215,7 @@ func (t *task[T]) row(i int32, k0, k1 int64) {
 // column puts edges out of a column into blocks.
 func (t *task[T]) column(j int32, k0, k1 int64) {
 	rel := t.s.relation()
+	t.byColumn = true
 	for k0 < k1 {
 		n := min(int(k1-k0), t.s.capacity-t.m)
 		copy(t.row_[t.m:], rel.Row.Data[k0:int(k0)+n])

@@ -35,6 +35,7 @@ const (
 	sinkExtremum                 // the greatest or least for each destination, and its edge
 	sinkWeights                  // nothing: the register's maxima and sums are what is wanted
 	sinkOnline                   // added up for each destination, relative to the greatest logit so far
+	sinkScatter                  // added up for each destination by a sweep over columns
 )
 
 // targetOut is the slot of sinks that make the result.

@@ -128,7 +128,8 @@ type backward struct {
 }
 
 // backwardCodes derives the sweeps for the gradients of the operands in set.
-// joined: gradients of edges and parameters are computed with those of sources.
+// joined: gradients of edges and parameters are computed with those of sources, and those
+// of destinations as well where their rows are narrow.
 func (p *Program) backwardCodes(set uint32, joined bool) *backward {
 	g := p.derive(set)
 	out := &backward{}
@@ -157,11 +158,19 @@ func (p *Program) backwardCodes(set uint32, joined bool) *backward {
 		}
 	}
 	if joined && len(source) > 0 {
-		rest := target[:0:0]
+		rest, scattered := target[:0:0], 0
 		for _, s := range target {
 			if s.kind == sinkRow {
+				scattered += g.nodes[s.reg].width
+			}
+		}
+		for _, s := range target {
+			switch {
+			case s.kind == sinkRow && scattered <= scatterMost:
+				source = append(source, sink{sinkScatter, s.reg, s.slot})
+			case s.kind == sinkRow:
 				rest = append(rest, s)
-			} else {
+			default:
 				source = append(source, s)
 			}
 		}
@@ -175,6 +184,10 @@ func (p *Program) backwardCodes(set uint32, joined bool) *backward {
 	}
 	return out
 }
+
+// scatterMost is the most elements an edge that a sweep over columns adds up for
+// destinations: wider ones are worth a sweep over rows, which adds them in registers.
+const scatterMost = 32
 
 // values are the operands whose values the sweeps read.
 func (b *backward) values() (set uint32) {

@@ -1,9 +1,12 @@
 package expr
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/vec"
 	"sar/core/kernel"
 	"sar/core/mem"
 )
@@ -27,6 +30,7 @@ type Run[T Float] struct {
 	out, grad []T   // [NumDst or NumEdges, Width]
 	deltas    [][]T // by softmax
 	scratch   []mem.Array[T]
+	packed    map[string]*packed[T]
 }
 
 // rows is where a load finds its rows.
@@ -137,7 +141,10 @@ func (r *Run[T]) finish() {
 	if p.Reduce == None || p.Reduce == Sum && p.online < 0 {
 		return
 	}
-	ptr := r.Rel.RowPtr.Data
+	ptr, ops, d := r.Rel.RowPtr.Data, vec.Get[T](), 0
+	if p.online >= 0 {
+		d = p.runOfHeads()
+	}
 	r.rowwise(func(i int) {
 		row := r.out[i*w : (i+1)*w]
 		switch p.Reduce {
@@ -155,7 +162,12 @@ func (r *Run[T]) finish() {
 			}
 		}
 		if p.online >= 0 {
-			inv := r.Inv[p.online][i*p.softmaxes[p.online].width:]
+			n := p.softmaxes[p.online].width
+			inv := r.Inv[p.online][i*n : (i+1)*n]
+			if d > 0 {
+				ops.TimesEach(row, row, inv, d)
+				return
+			}
 			for j, h := range p.heads {
 				row[j] *= inv[h]
 			}
@@ -165,13 +177,18 @@ func (r *Run[T]) finish() {
 
 // rowwise calls f for every own row, on all threads.
 func (r *Run[T]) rowwise(f func(i int)) {
-	const share = 4096
-	n := r.Rel.NumDst
-	r.Pool.Run((n+share-1)/share, func(t int) {
-		for i := t * share; i < min(n, (t+1)*share); i++ {
+	r.shares(func(r0, r1 int) {
+		for i := r0; i < r1; i++ {
 			f(i)
 		}
 	})
+}
+
+// shares calls f for runs of own rows, on all threads.
+func (r *Run[T]) shares(f func(r0, r1 int)) {
+	const share = 4096
+	n := r.Rel.NumDst
+	r.Pool.Run((n+share-1)/share, func(t int) { f(t*share, min(n, (t+1)*share)) })
 }
 
 func fillWith[T Float](x []T, v T) {
@@ -247,6 +264,13 @@ func (r *Run[T]) Backward(agreed, own uint32, out, grad []T, grads [][]T, apart 
 		}
 		b.Peers = b.sweep(p.backwardCodes(all, joined).source, grads)
 	}
+	for _, s := range []*Sweep[T]{b.Own, b.Peers} {
+		if s != nil {
+			if err := s.pack(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return b, nil
 }
 
@@ -286,13 +310,7 @@ func (r *Run[T]) prepare(out, grad []T) error {
 		r.deltas[s] = delta.Data
 	}
 	if p.online >= 0 {
-		width, delta := p.softmaxes[p.online].width, r.deltas[p.online]
-		r.rowwise(func(i int) {
-			to := delta[i*width:]
-			for j, h := range p.heads {
-				to[h] += grad[i*w+j] * out[i*w+j]
-			}
-		})
+		r.weightedSums(out, grad)
 	}
 	if p.Reduce != Mean {
 		return nil
@@ -312,6 +330,111 @@ func (r *Run[T]) prepare(out, grad []T) error {
 	return nil
 }
 
+// weightedSums computes the delta of the softmax that forward computed with the sum:
+// products of out and grad, summed over the elements of each head.
+func (r *Run[T]) weightedSums(out, grad []T) {
+	p := r.Program
+	w, width, delta := p.Width(), p.softmaxes[p.online].width, r.deltas[p.online]
+	if d := p.runOfHeads(); d > 0 {
+		ops := vec.Get[T]()
+		r.shares(func(r0, r1 int) {
+			one := make([]int32, r1-r0)
+			for k := range one {
+				one[k] = int32(k)
+			}
+			ops.DotPairs(&vec.Pairs[T]{Out: delta[r0*width : r1*width], X: out[r0*w : r1*w], Y: grad[r0*w : r1*w],
+				StrideX: w, StrideY: w, IX: one, IY: one, Heads: width, D: d})
+		})
+		return
+	}
+	r.rowwise(func(i int) {
+		to := delta[i*width:]
+		for j, h := range p.heads {
+			to[h] += grad[i*w+j] * out[i*w+j]
+		}
+	})
+}
+
+// runOfHeads is how many elements of the result belong to one element of the online softmax,
+// where they lie side by side; else 0.
+func (p *Program) runOfHeads() int {
+	heads := p.softmaxes[p.online].width
+	if heads == 0 || len(p.heads)%heads != 0 {
+		return 0
+	}
+	d := len(p.heads) / heads
+	for j, h := range p.heads {
+		if int(h) != j/d {
+			return 0
+		}
+	}
+	return d
+}
+
+// packMost is the widest row that pack takes, packWidest the widest that it makes, in bytes.
+const packMost, packWidest = 64, 256
+
+// packed is narrow rows of destinations side by side. They are filled in when a sweep begins,
+// since sweeps before it may compute some of them.
+type packed[T Float] struct {
+	rows rows[T]
+	fill func() // nil once that is done
+}
+
+// pack has a sweep over columns read the narrow rows of destinations from where they lie side
+// by side: an edge reads all of them, and edges come in no order of destinations.
+func (s *Sweep[T]) pack() error {
+	var slots []int
+	var key strings.Builder
+	width := 0
+	for _, st := range s.steps {
+		if st.op != opLoad || s.code.p.side(st.slot) != V || st.width == 0 || st.width*sizeOf[T]() > packMost || s.loads[st.slot].data == nil {
+			continue
+		}
+		slots, width = append(slots, st.slot), width+st.width
+		fmt.Fprint(&key, st.slot, " ")
+	}
+	if len(slots) < 2 || width*sizeOf[T]() > packWidest {
+		return nil
+	}
+	r := s.run
+	all, ok := r.packed[key.String()]
+	if !ok {
+		made, err := mem.Make[T](mem.Scratch, r.Rel.NumDst*width)
+		if err != nil {
+			return err
+		}
+		r.scratch = append(r.scratch, made)
+		all = &packed[T]{rows: rows[T]{data: made.Data, stride: width}}
+		var from []rows[T]
+		for _, slot := range slots {
+			from = append(from, s.loads[slot])
+		}
+		all.fill = func() {
+			r.rowwise(func(i int) {
+				to := all.rows.data[i*width:]
+				for _, x := range from {
+					copy(to[:x.stride], x.data[i*x.stride:])
+					to = to[x.stride:]
+				}
+			})
+			all.fill = nil
+		}
+		if r.packed == nil {
+			r.packed = map[string]*packed[T]{}
+		}
+		r.packed[key.String()] = all
+	}
+	s.packed = all
+	offset := 0
+	for _, slot := range slots {
+		w := s.loads[slot].stride
+		s.loads[slot] = rows[T]{data: tail(all.rows.data, offset), stride: width}
+		offset += w
+	}
+	return nil
+}
+
 // params adds what the sweep has summed to the gradients of parameters.
 func (s *Sweep[T]) params() {
 	for n, k := range s.code.sinks {
@@ -328,5 +451,5 @@ func (r *Run[T]) Close() {
 	for i := range r.scratch {
 		r.scratch[i].Free()
 	}
-	r.scratch = nil
+	r.scratch, r.packed = nil, nil
 }

@@ -65,21 +65,31 @@ func runs(ends, index []int32) []int32 {
 	return append(ends, int32(len(index)))
 }
 
+func (t *task[T]) ofRows() []int32 {
+	if len(t.rowRuns) == 0 {
+		t.rowRuns = runs(t.rowRuns, t.row_[:t.m])
+	}
+	return t.rowRuns
+}
+
+func (t *task[T]) columnRuns() []int32 {
+	if len(t.colRuns) == 0 {
+		t.colRuns = runs(t.colRuns, t.col[:t.m])
+	}
+	return t.colRuns
+}
+
 // finish hands a register of the block over.
 func (t *task[T]) finish(a *adding) {
 	target := &t.s.targets[a.slot]
 	switch a.kind {
 	case sinkWeights:
 	case sinkRow, sinkOnline:
-		if len(t.rowRuns) == 0 {
-			t.rowRuns = runs(t.rowRuns, t.row_[:t.m])
-		}
-		t.sum(a, target, t.row_[:t.m], t.rowRuns)
+		t.sum(a, target, t.row_[:t.m], t.ofRows())
 	case sinkColumn:
-		if len(t.colRuns) == 0 {
-			t.colRuns = runs(t.colRuns, t.col[:t.m])
-		}
-		t.sum(a, target, t.col[:t.m], t.colRuns)
+		t.sum(a, target, t.col[:t.m], t.columnRuns())
+	case sinkScatter:
+		t.batch.add(a.slot, t.reg(a.reg))
 	case sinkEdge:
 		w := a.width
 		x := t.reg(a.reg)

@@ -64,7 +64,7 @@ type Sweep[T Float] struct {
 	first    []int32
 	tasks    sync.Pool
 	sums     [][]float64 // of parameters' gradients, by sink
-
+	packed   *packed[T]  // what some loads read from, or nil
 }
 
 const (
@@ -322,6 +322,16 @@ func tail[T Float](x []T, from int) []T { return x[min(from, len(x)):] }
 func sizeOf[T any]() int {
 	var zero T
 	return int(unsafe.Sizeof(zero))
+}
+
+// scattered are the sinks that are added up for destinations by columns.
+func (s *Sweep[T]) scattered() (sinks []int) {
+	for n, k := range s.code.sinks {
+		if k.kind == sinkScatter {
+			sinks = append(sinks, n)
+		}
+	}
+	return sinks
 }
 
 // Relation and pool of the run.

@@ -20,6 +20,11 @@ type task[T Float] struct {
 	fixedDone        bool
 	sums             [][]float64 // of gradients of parameters, by sink
 	colRuns, rowRuns []int32
+	byColumn         bool // the block was gathered column by column
+
+	part  int // of the sweep
+	order *ordered[T]
+	batch *batch[T] // what is scattered; nil where nothing is
 }
 
 func newTask[T Float](s *Sweep[T]) *task[T] {
@@ -60,6 +65,12 @@ func (t *task[T]) flush() {
 	}
 	for i := range t.s.adds {
 		t.finish(&t.s.adds[i])
+	}
+	if t.batch != nil {
+		t.batch.rows = append(t.batch.rows, t.row_[:t.m]...)
+		if len(t.batch.rows) >= batchEdges {
+			t.order.partly(t.part, t.batch)
+		}
 	}
 	t.m = 0
 }
@@ -211,22 +222,7 @@ func (t *task[T]) load(z []T, st *step) {
 		return
 	}
 	r, index := t.rowsOf(st.slot)
-	switch w {
-	case 1:
-		for k, i := range index {
-			z[k] = r.data[int(i-r.base)*r.stride]
-		}
-	case 4:
-		for k, i := range index {
-			from := r.data[int(i-r.base)*r.stride:][:4]
-			to := z[k*4:][:4]
-			to[0], to[1], to[2], to[3] = from[0], from[1], from[2], from[3]
-		}
-	default:
-		for k, i := range index {
-			copy(z[k*w:(k+1)*w], r.data[int(i-r.base)*r.stride:][:w])
-		}
-	}
+	t.s.ops.Rows(z, r.data, r.stride, r.base, index, w)
 }
 
 // spread is x as a result of width w reads it; it may be x itself, or to.
@@ -332,9 +328,49 @@ func (t *task[T]) dots(z []T, st *step) {
 		clear(z)
 		return
 	}
+	if p.D%vec.HeadLanes[T]() == 0 {
+		if ends, ok := t.constant(st.b); ok {
+			t.dotRuns(z, y, iy, x, ix, ends, st.width)
+			return
+		}
+		if ends, ok := t.constant(st.a); ok {
+			t.dotRuns(z, x, ix, y, iy, ends, st.width)
+			return
+		}
+	}
 	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, ix
 	p.Y, p.StrideY, p.BaseY, p.IY = y.data, y.stride, y.base, iy
 	t.s.ops.DotPairs(p)
+}
+
+// constant tells where a register keeps its value from edge to edge, and returns the ends of
+// the runs that share one.
+func (t *task[T]) constant(i int) (ends []int32, ok bool) {
+	n := t.s.code.nodes[i]
+	if t.s.buffer[i] >= 0 || n.op != opLoad {
+		return nil, false
+	}
+	switch side := t.s.code.p.side(n.slot); {
+	case side == U && t.byColumn:
+		return t.columnRuns(), true
+	case side == V && !t.byColumn:
+		return t.ofRows(), true
+	}
+	return nil, false
+}
+
+// dotRuns is dots where one side, y, is the same row over runs of edges.
+func (t *task[T]) dotRuns(z []T, y rows[T], iy []int32, x rows[T], ix, ends []int32, heads int) {
+	g := &t.gather
+	g.X, g.Stride, g.Base, g.First, g.C = x.data, x.stride, x.base, false, nil
+	width := t.pairs.D * heads
+	k0 := 0
+	for _, k1 := range ends {
+		g.Y = y.data[int(iy[k0]-y.base)*y.stride:][:width]
+		g.Col, g.Out = ix[k0:k1], z[k0*heads:int(k1)*heads]
+		t.s.ops.GatherDotHeads(g, heads)
+		k0 = int(k1)
+	}
 }
 
 // winner: z = x where the edge is the one that its destination's element is of.
