@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-spmm bench-wire profile bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-spmm bench-wire bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -110,6 +110,14 @@ bench-wire: $(BUILD_STAMP) ## the transports against gloo
 
 docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
 	$(PY) tests/layers_table.py
+
+LARGE ?=
+bench-large: $(BUILD_STAMP) ## 4 M nodes, 100 M edges, 4 workers: partition, construct, train; LARGE="--train random,metis --scratch DIR"
+	$(PY) bench/large.py $(LARGE)
+
+GROWTH ?=
+bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 to 30 M; GROWTH="--big --scratch DIR": 100 M too
+	$(PY) bench/growth.py $(GROWTH)
 
 bench-sampling: $(BUILD_STAMP) ## sampled batches against DGL's loader
 	$(PY) bench/sampling.py

@@ -102,8 +102,8 @@ def train(path: str, workers: int, model: str, epochs: int, allocator: str = "co
             with stage(f"{model}, {workers} workers: {word}"):
                 answers = group.ask(word)
             out[word] = _summary(answers)
-        out["nodes"] = [a["nodes"] for a in answers]
-        out["edges"] = [a["edges"] for a in answers]
+        out["nodes_own"] = [a["nodes"] for a in answers]
+        out["edges_own"] = [a["edges"] for a in answers]
         group.ask("prepare")
         with stage(f"{model}, {workers} workers: first epoch"):
             first = group.ask("epochs 1")
@@ -119,6 +119,8 @@ def train(path: str, workers: int, model: str, epochs: int, allocator: str = "co
             "loss": sum(a["losses"][-1] for a in answers),
         }
         memory = group.ask("memory")
+        turns = zip(*(a["seconds"] for a in group.ask("aggregate 4")))
+        out["aggregate"] = min(max(times) for times in turns)
         heaviest = max(memory, key=lambda m: m["engine_peak"]["total"])
         out["engine_live"], out["engine_peak"] = heaviest["engine_live"], heaviest["engine_peak"]
         out["base"] = memory[0]["base"]

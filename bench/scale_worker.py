@@ -1,5 +1,6 @@
 """One worker of the benchmarks of scale. It reads commands from stdin, a line each, and answers with a line of JSON:
-``load``, ``construct``, ``prepare``, ``epochs K``, ``memory``, ``end``. Every answer has the resident sizes.
+``load``, ``construct``, ``prepare``, ``epochs K``, ``aggregate K``, ``memory``, ``end``. Every answer has the resident
+sizes.
 
     python bench/scale_worker.py PARTS/NAME.json MODEL ALLOCATOR     rank and the others from the environment
 """
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sar
+from sar import function as fn
 from sar.cli.resident import reset_peak, resident
 from sar.nn import GATConv, SAGEConv
 
@@ -101,6 +103,17 @@ class Worker:
             del logits, loss
             seconds.append(time.perf_counter() - begin)
         return {"seconds": seconds, "losses": losses, "cpu": (time.process_time() - cpu) / int(count)}
+
+    def aggregate(self, count: str) -> dict:
+        """Sums of 64 columns over in-edges, forward alone."""
+        x, seconds = torch.zeros(self.graph.num_src_nodes(), HIDDEN), []
+        with torch.no_grad(), self.graph.local_scope():
+            self.graph.srcdata["x"] = x
+            for _ in range(int(count)):
+                begin = time.perf_counter()
+                self.graph.update_all(fn.copy_u("x", "m"), fn.sum("m", "y"))
+                seconds.append(time.perf_counter() - begin)
+        return {"seconds": seconds}
 
     def memory(self) -> dict:
         stats = sar.memory_stats()
