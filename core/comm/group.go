@@ -185,9 +185,13 @@ func (g *Group) Close() error {
 		return nil
 	}
 	g.closed = true
+	failure := g.failure
 	comms := append([]*Communicator(nil), g.comms...)
 	g.mu.Unlock()
 	close(g.done)
+	if failure != nil { // who has not heard of it yet must not take our leaving for the cause
+		g.tell(message{Type: msgFail, Failure: pack(failure, g.cfg.Rank, g.self.Host)})
+	}
 	g.tell(message{Type: msgBye})
 	for _, c := range comms {
 		c.failLinks(ErrClosed)

@@ -18,6 +18,26 @@ import (
 // joined by inproc links: everything a Group does, without a network. For tests
 // and for trying things. cfg.Rank and the address of the master are not used.
 func Local(cfg Config) ([]*Group, error) {
+	return local(cfg, socketPair, func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
+		return inproc.NewPair(a, b, 2*linkBytes) // the memory of the pair is both ranks' share
+	})
+}
+
+// Joiner makes links between two ranks: a's end and b's end, each with linkBytes
+// of memory.
+type Joiner func(a, b, linkBytes int) (la, lb transport.Link, err error)
+
+// LocalOver is Local with links of the caller's, and nothing of the operating
+// system besides, so that it runs under the clock of testing/synctest.
+func LocalOver(cfg Config, join Joiner) ([]*Group, error) {
+	pipe := func() (net.Conn, net.Conn, error) {
+		a, b := net.Pipe()
+		return a, b, nil
+	}
+	return local(cfg, pipe, join)
+}
+
+func local(cfg Config, control func() (net.Conn, net.Conn, error), join Joiner) ([]*Group, error) {
 	cfg = cfg.withDefaults()
 	n := cfg.World
 	var session [16]byte
@@ -33,12 +53,12 @@ func Local(cfg Config) ([]*Group, error) {
 	for a := range n {
 		for b := a + 1; b < n; b++ {
 			var err error
-			if conns[a][b], conns[b][a], err = socketPair(); err != nil {
+			if conns[a][b], conns[b][a], err = control(); err != nil {
 				return nil, err
 			}
 		}
 	}
-	shared := &localMeshes{world: n, made: map[uint32]*localMesh{}}
+	shared := &localMeshes{world: n, join: join, made: map[uint32]*localMesh{}}
 	groups := make([]*Group, n)
 	var h *hub
 	for r := range groups {
@@ -81,6 +101,7 @@ func socketPair() (net.Conn, net.Conn, error) {
 // localMeshes are made by whoever comes first and taken by each rank.
 type localMeshes struct {
 	world int
+	join  Joiner
 	mu    sync.Mutex
 	made  map[uint32]*localMesh
 }
@@ -107,8 +128,7 @@ func (f *localFabric) Mesh(id uint32, bytesPerLink int, _ time.Time) ([]transpor
 		}
 		for a := range f.all.world {
 			for b := a + 1; b < f.all.world && m.err == nil; b++ {
-				// The memory of the pair is both ranks' share.
-				m.links[a][b], m.links[b][a], m.err = inproc.NewPair(a, b, 2*bytesPerLink)
+				m.links[a][b], m.links[b][a], m.err = f.all.join(a, b, bytesPerLink)
 			}
 		}
 		f.all.made[id] = m

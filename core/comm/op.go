@@ -11,6 +11,9 @@ import (
 	"sar/core/transport"
 )
 
+// Frame is what came from a peer, until Release.
+type Frame = transport.Frame
+
 // Op is one operation on a communicator. Its methods may be called by a sender
 // and a receiver at once; End comes after both.
 type Op struct {
@@ -71,6 +74,14 @@ func (op *Op) Link(peer int) transport.Link { return op.links[peer] }
 // MaxPayload is the same on every rank and fits every link.
 func (op *Op) MaxPayload() int { return op.payload }
 
+// Fit is how many frames of n bytes any link holds at once, wherever in its ring
+// they lie: a ring has room for three of MaxPayload.
+func (op *Op) Fit(n int) int {
+	const slot = transport.Align
+	frame := func(n int) int { return slot + (n+slot-1)&^(slot-1) }
+	return 3*frame(op.payload)/frame(n) - 1
+}
+
 // Deadline is when the operation must have ended.
 func (op *Op) Deadline() time.Time { return op.deadline }
 
@@ -89,6 +100,18 @@ func (op *Op) Reserve(peer, n int) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// TryReserve is Reserve where there is room at once, and nil where there is none.
+func (op *Op) TryReserve(peer, n int) ([]byte, error) {
+	b, err := op.links[peer].Reserve(n, longAgo)
+	var none *transport.TimeoutError
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	return b, op.Wrap(err, peer)
+}
+
+var longAgo = time.Unix(1, 0)
 
 // Commit is Link.Commit with the operation's deadline, tag and errors.
 func (op *Op) Commit(peer int, flags uint16, round, chunk int) error {
@@ -112,6 +135,22 @@ func (op *Op) Next(peer, round, chunk int) (transport.Frame, error) {
 	f, err := op.links[peer].Next(op.deadline)
 	op.Waited(time.Since(t))
 	span.End("wait for rows", trace.Receiving, op.c.name, peer, round, int64(len(f.Payload)))
+	return op.due(f, err, peer, round, chunk)
+}
+
+// TryNext is Next where the frame is there, and false where it is not.
+func (op *Op) TryNext(peer, round, chunk int) (transport.Frame, bool, error) {
+	f, err := op.links[peer].Next(longAgo)
+	var none *transport.TimeoutError
+	if errors.As(err, &none) {
+		return f, false, nil
+	}
+	f, err = op.due(f, err, peer, round, chunk)
+	return f, err == nil, err
+}
+
+// due is a frame that a link gave, if it is the one that has to come.
+func (op *Op) due(f transport.Frame, err error, peer, round, chunk int) (transport.Frame, error) {
 	if err != nil {
 		return f, op.Wrap(err, peer)
 	}
@@ -205,16 +244,21 @@ func (g *Group) ended(peer int, err error) error {
 	}
 }
 
-// Run runs the two halves of an operation side by side. A half that fails by an
-// error of its own ends the group, so that the other half, here and on every
-// rank, does not wait. So does one that panics: the other half may be reading
-// memory of the caller, so Run returns only when both are done.
-func (op *Op) Run(send, receive func() error) error {
-	sent := make(chan error, 1)
-	go func() { sent <- op.broken(caught(send)) }()
-	err := op.broken(caught(receive))
-	if e := <-sent; err == nil {
-		err = e
+// Run runs the parts of an operation side by side, the last on this goroutine. A
+// part that fails by an error of its own ends the group, so that no other, here
+// and on every rank, waits. So does one that panics: the others may be reading
+// memory of the caller, so Run returns only when all are done.
+func (op *Op) Run(parts ...func() error) error {
+	last := len(parts) - 1
+	done := make(chan error, last)
+	for _, f := range parts[:last] {
+		go func() { done <- op.broken(caught(f)) }()
+	}
+	err := op.broken(caught(parts[last]))
+	for range last {
+		if e := <-done; err == nil {
+			err = e
+		}
 	}
 	return err
 }

@@ -111,12 +111,6 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 			kernel.SpMMRows(a.Pool, view[T](dst), gradOut, a.Width, csc, a.W, a.Heads, scale.Data, begin, begin+n)
 			return nil
 		},
-		Local: func() error {
-			if gradU != nil {
-				kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale.Data)
-			}
-			return nil
-		},
 		Consume: func(r, first, n int, src []byte) error {
 			if gradU != nil {
 				kernel.ScatterAddRows(a.Pool, gradU, a.Width, rel.Send[r].Data[first:first+n], view[T](src))
@@ -124,8 +118,39 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 			return nil
 		},
 	}
+	if gradU != nil {
+		var done func()
+		if m.Parts, m.Part, done, err = a.ownGradients(own, gradOut, gradU, scale.Data); err != nil {
+			return err
+		}
+		defer done()
+	}
 	_, err = m.Move(rel.Rank, rel.Parts)
 	return err
+}
+
+// ownParts is how often a worker looks for arrivals while it computes from own rows.
+const ownParts = 32
+
+// ownGradients is the product with own rows in parts, between which what the first
+// peer sends may be added already: a sum of two has the same bits in either order,
+// and what later peers send comes after both.
+func (a *Aggregate[T]) ownGradients(own kernel.CSR, gradOut, gradU, scale []T) (parts int, part func(int), done func(), err error) {
+	rel := a.Rel
+	if rel.Parts == 1 {
+		return 1, func(int) { kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale) }, func() {}, nil
+	}
+	kept, err := mem.Make[uint8](mem.Scratch, rel.NumSrc)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	first := rel.Send[1].Data
+	for _, i := range first {
+		kept.Data[i] = 1
+	}
+	kernel.ClearRows(a.Pool, gradU, a.Width, first)
+	o := kernel.NewOnto(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale, kept.Data, ownParts)
+	return o.Parts, o.Run, func() { o.Free(); kept.Free() }, nil
 }
 
 // BackwardE computes the gradient of the weights,

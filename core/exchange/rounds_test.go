@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,9 +46,24 @@ func transcript(t *testing.T, world int, home bool) string {
 	wg.Wait()
 	var all strings.Builder
 	for p := range world {
-		fmt.Fprintf(&all, "rank %d\n%s%s", p, sent[p].String(), got[p].String())
+		fmt.Fprintf(&all, "rank %d\n%s%s", p, byRound(sent[p].String()), got[p].String())
 	}
 	return all.String()
+}
+
+// byRound puts what was sent in the order of rounds, which take turns as links
+// have room.
+func byRound(log string) string {
+	lines := strings.SplitAfter(log, "\n")
+	slices.SortStableFunc(lines, func(a, b string) int { return round(a) - round(b) })
+	return strings.Join(lines, "")
+}
+
+func round(line string) (r int) {
+	if _, err := fmt.Sscanf(line, " round %d:", &r); err != nil {
+		return math.MaxInt
+	}
+	return r
 }
 
 const rowBytes = 1000

@@ -7,6 +7,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/mem"
+	"sar/core/trace"
 )
 
 // RoundTrip pulls rows and returns something for each: in round r worker p
@@ -15,9 +16,9 @@ import (
 // them there comes back. So gradients travel when boundary rows have to be read
 // again to compute them.
 //
-// Three goroutines keep to the order of rounds: Produce fills outgoing rows,
-// Consume takes incoming ones and fills what goes back, Return takes what comes
-// back. Consume runs on the goroutine that called Move, after Local. Return runs
+// Produce fills outgoing rows; Consume takes incoming ones and fills what goes
+// back, Return takes what comes back, both in the order of rounds. Consume runs on
+// the goroutine that called Move, after Local. Return runs
 // beside Produce and Consume, but not before Local has ended, and takes rounds
 // and rows in order, so what it adds up has the same bits every time.
 type RoundTrip struct {
@@ -63,9 +64,18 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 	}
 	s := newTrip(t, rank, world)
 	defer s.spare.Free()
-	err := t.Op.Run(s.part(s.sendOut), func() error {
-		return t.Op.Run(s.part(s.takeBack), s.part(s.answer))
-	})
+	d := &departures{
+		op: t.Op, world: world, flags: t.Flags, rowBytes: t.RowBytes, rows: s.rows, counts: t.Send,
+		peer: func(r int) int { return (rank + r) % world }, produce: t.Produce,
+		before: func(peer, k int, wait func()) error { return s.awaitOr(&s.sending[peer], false, k, wait) },
+		after:  func(peer int) { s.passOn(&s.sending[peer]) },
+	}
+	d.init()
+	parts := append(d.parts(), s.takeBack, func() error { return s.answer(d) })
+	for i, f := range parts {
+		parts[i] = s.part(f)
+	}
+	err := t.Op.Run(parts...)
 	return t.Flags | s.seen[0] | s.seen[1], err
 }
 
@@ -76,19 +86,27 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 //   - Where the rows go out in an earlier round than the others return, or the
 //     other way round, the earlier round comes first.
 //   - Where both belong to one round, which is the round P/2 of an even P and the
-//     only one of P = 2, chunk k of what returns follows chunk k+1 of what goes out.
+//     only one of P = 2, chunk k of what returns follows chunk k+lead of what goes
+//     out. So lead+1 chunks travel while the peer computes from its own rows.
 //
 // Nothing can lock up. Of all frames that have not been taken and given back,
 // look at the earliest by round and place: what its sender needs first has come
 // earlier, and a lane has room for two frames, of which one at most is not yet
-// given back. Under the second rule that holds only if an answer asks for room
-// after the frame that it answers has been given back, so it is computed beside
-// the link and copied.
+// given back. Under the second rule an answer asks for room after the frame that
+// it answers has been given back: it is computed beside the link and copied. Both
+// ends of a link may then wait for their turn to answer chunk k, which comes when
+// chunk k+lead has left. Between those two are lead chunks and lead-1 answers, and
+// the link has room for them.
 type lane struct {
 	out, back int // frames of rows that go out, and that return
 	rule      int
+	lead      int
 	next      int // place of the frame whose turn it is
 }
+
+// leadOf is the most chunks of size bytes that may be sent before the answer to
+// the first is due.
+func leadOf(op *comm.Op, size int) int { return max(1, (op.Fit(size)+1)/2) }
 
 const (
 	outFirst = iota
@@ -100,9 +118,9 @@ const (
 func (l *lane) place(back bool, k int) int {
 	switch {
 	case l.rule == mixed && back:
-		return k + min(l.out, k+2)
+		return k + min(l.out, k+1+l.lead)
 	case l.rule == mixed:
-		return k + min(l.back, max(0, k-1))
+		return k + min(l.back, max(0, k-l.lead))
 	case back == (l.rule == backFirst):
 		return k
 	case back:
@@ -128,13 +146,14 @@ type trip struct {
 func newTrip(t *RoundTrip, rank, world int) *trip {
 	s := &trip{RoundTrip: t, rank: rank, world: world, rows: t.RowsPerFrame(), sending: make([]lane, world), taking: make([]lane, world)}
 	s.turn.L = &s.mu
+	lead := leadOf(t.Op, s.rows*max(t.RowBytes, t.BackBytes))
 	for r := 1; r < world; r++ {
 		// To the peer my rows go out in round r and its rows' answers in round
 		// P-r; what comes from it is the other way round.
 		peer := (rank + r) % world
 		mine, theirs := s.chunks(t.Send[r]), s.chunks(t.Recv[world-r])
-		s.sending[peer] = lane{out: max(1, mine), back: theirs, rule: mixed}
-		s.taking[peer] = lane{out: max(1, theirs), back: mine, rule: mixed}
+		s.sending[peer] = lane{out: max(1, mine), back: theirs, rule: mixed, lead: lead}
+		s.taking[peer] = lane{out: max(1, theirs), back: mine, rule: mixed, lead: lead}
 		if 2*r < world {
 			s.sending[peer].rule, s.taking[peer].rule = outFirst, backFirst
 		} else if 2*r > world {
@@ -180,10 +199,16 @@ func (s *trip) change(f func()) {
 
 // await returns once it is the turn of chunk k, or with the error of another
 // goroutine.
-func (s *trip) await(l *lane, back bool, k int) error {
+func (s *trip) await(l *lane, back bool, k int) error { return s.awaitOr(l, back, k, func() {}) }
+
+// awaitOr is await that calls late where it has to wait.
+func (s *trip) awaitOr(l *lane, back bool, k int, late func()) error {
 	place := l.place(back, k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.next != place && s.err == nil {
+		late()
+	}
 	for l.next != place && s.err == nil {
 		s.turn.Wait()
 	}
@@ -195,41 +220,10 @@ func (s *trip) passOn(l *lane) { s.change(func() { l.next++ }) }
 // backRound is the round in the tags of what returns.
 func (s *trip) backRound(r int) int { return s.world + r }
 
-// sendOut sends own rows.
-func (s *trip) sendOut() error {
-	for r := 1; r < s.world; r++ {
-		peer := (s.rank + r) % s.world
-		l := &s.sending[peer]
-		for first, k := 0, 0; first < s.Send[r] || k == 0; k++ {
-			n := min(s.rows, s.Send[r]-first)
-			if err := s.await(l, false, k); err != nil {
-				return err
-			}
-			dst, err := s.Op.Reserve(peer, n*s.RowBytes)
-			if err != nil {
-				return err
-			}
-			if n > 0 {
-				if err := s.Produce(r, first, n, dst); err != nil {
-					return err
-				}
-			}
-			if err := s.Op.Commit(peer, s.Flags, r, k); err != nil {
-				return err
-			}
-			s.passOn(l)
-			first += n
-		}
-	}
-	return nil
-}
-
 // answer takes the peers' rows and sends back what is computed from them.
-func (s *trip) answer() (err error) {
-	if s.Local != nil {
-		if err := s.Local(); err != nil {
-			return err
-		}
+func (s *trip) answer(d *departures) (err error) {
+	if err := d.local(s.rank, s.Local, false); err != nil {
+		return err
 	}
 	s.change(func() { s.ready = true })
 	if half := s.world / 2; s.world%2 == 0 && s.Recv[half] > 0 {
@@ -262,7 +256,7 @@ func (s *trip) answerChunk(peer, r, k, first, n int) error {
 			return err
 		}
 	}
-	err = s.take(peer, false, r, k, n*s.RowBytes, &s.seen[0], func(src []byte) error {
+	err = s.take(arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.RowBytes, all: n == s.Recv[r], what: "consume"}, &s.seen[0], func(src []byte) error {
 		if n == 0 {
 			return nil
 		}
@@ -308,7 +302,8 @@ func (s *trip) takeBack() error {
 		peer := (s.rank + r) % s.world
 		for first, k := 0, 0; first < s.Send[r]; k++ {
 			n := min(s.rows, s.Send[r]-first)
-			err := s.take(peer, true, r, k, n*s.BackBytes, &s.seen[1], func(src []byte) error { return s.Return(r, first, n, src) })
+			of := arrival{peer: peer, back: true, round: r, tag: s.backRound(r), chunk: k, n: n, rowBytes: s.BackBytes, all: n == s.Send[r], what: "take back"}
+			err := s.take(of, &s.seen[1], func(src []byte) error { return s.Return(r, first, n, src) })
 			if err != nil {
 				return err
 			}
@@ -318,28 +313,36 @@ func (s *trip) takeBack() error {
 	return nil
 }
 
-// take hands chunk k from peer, which must have size bytes, to f.
-func (s *trip) take(peer int, back bool, r, k, size int, seen *uint16, f func(src []byte) error) error {
-	l := &s.taking[peer]
-	if err := s.await(l, back, k); err != nil {
+// arrival is a frame that has to come.
+type arrival struct {
+	peer        int
+	back        bool // rows that return
+	round, tag  int  // and what its tag says
+	chunk       int
+	n, rowBytes int
+	all         bool   // n rows are all of the round
+	what        string // is done with it, for traces
+}
+
+// take hands the payload of a frame to f when its turn comes.
+func (s *trip) take(a arrival, seen *uint16, f func(src []byte) error) error {
+	l := &s.taking[a.peer]
+	if err := s.await(l, a.back, a.chunk); err != nil {
 		return err
 	}
-	round := r
-	if back {
-		round = s.backRound(r)
-	}
-	frame, err := s.Op.Next(peer, round, k)
+	frame, err := s.Op.Next(a.peer, a.tag, a.chunk)
 	if err != nil {
 		return err
 	}
-	if len(frame.Payload) != size {
-		err = s.Op.Mismatch(peer, fmt.Sprintf("rank %d expects %d bytes in chunk %d of round %d and got %d: "+
-			"the ranks use different feature widths, dtypes or graphs", s.rank, size, k, round, len(frame.Payload)))
+	if len(frame.Payload) != a.n*a.rowBytes {
+		err = differ(s.Op, a.peer, a.n, a.rowBytes, len(frame.Payload), a.all)
 	} else {
+		span := trace.Begin()
 		err = f(frame.Payload)
+		span.End(a.what, trace.Receiving, s.Op.Comm(), a.peer, a.round, int64(len(frame.Payload)))
 	}
 	*seen |= frame.Tag.Flags
-	s.Op.Release(peer)
+	s.Op.Release(a.peer)
 	if err == nil {
 		s.passOn(l)
 	}

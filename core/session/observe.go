@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"os"
 	"runtime/pprof"
 
@@ -40,6 +41,12 @@ func TraceStop() (Trace, error) {
 	numbers := map[string]int{}
 	for _, e := range events {
 		name := e.Group + ": " + e.Lane.String()
+		switch e.Lane { // links work beside each other
+		case trace.Sending:
+			name += fmt.Sprintf(" to %d", e.Peer)
+		case trace.Receiving:
+			name += fmt.Sprintf(" from %d", e.Peer)
+		}
 		lane, ok := numbers[name]
 		if !ok {
 			lane = len(numbers) + 1

@@ -16,12 +16,13 @@ type Lane uint8
 
 const (
 	Operations Lane = iota // one slice an operation
-	Sending                // producing rows and waiting for room in a link
-	Receiving              // waiting for rows and consuming them
+	Computing              // from own rows, while others travel
+	Sending                // producing rows for a peer and waiting for room in its link
+	Receiving              // waiting for a peer's rows and consuming them
 	numLanes
 )
 
-var laneNames = [numLanes]string{"operations", "sending", "receiving"}
+var laneNames = [numLanes]string{"operations", "computing", "sending", "receiving"}
 
 func (l Lane) String() string { return laneNames[l] }
 

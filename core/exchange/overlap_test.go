@@ -1,0 +1,183 @@
+package exchange
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sar/core/comm"
+	"sar/core/transport"
+	"sar/core/transport/shaped"
+)
+
+// cpu stands for the one thread that a worker's kernels share, as kernel.Pool
+// hands it out: in turns, a little work at a time. Its work is to wait, by a
+// clock that nothing else moves.
+type cpu struct {
+	mu    sync.Mutex
+	queue []chan struct{}
+	busy  bool
+}
+
+func (c *cpu) acquire() {
+	c.mu.Lock()
+	if !c.busy {
+		c.busy = true
+		c.mu.Unlock()
+		return
+	}
+	turn := make(chan struct{})
+	c.queue = append(c.queue, turn)
+	c.mu.Unlock()
+	<-turn
+}
+
+func (c *cpu) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy = len(c.queue) > 0; c.busy {
+		close(c.queue[0])
+		c.queue = c.queue[1:]
+	}
+}
+
+func (c *cpu) work(d time.Duration) {
+	const slice = 2 * time.Millisecond
+	for d > 0 {
+		c.acquire()
+		begin := time.Now()
+		time.Sleep(min(d, slice))
+		d -= time.Since(begin)
+		c.release()
+	}
+}
+
+// load is a made-up exchange: what a worker computes and what it sends.
+type load struct {
+	world, rows         int           // rows for each peer
+	out, back           int           // bytes of a row; back 0: a Movement
+	home                bool          //
+	produce             time.Duration // of all rows of all peers
+	local, take, settle time.Duration // Local; Consume and Return of all rows of all peers
+}
+
+// bytes that a worker sends, and receives.
+func (l *load) bytes() int { return (l.world - 1) * l.rows * (l.out + l.back) }
+
+func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
+	op, err := c.Begin(comm.KindAggregate, comm.Forward)
+	if err != nil {
+		return err
+	}
+	counts := make([]int, l.world)
+	for r := 1; r < l.world; r++ {
+		counts[r] = l.rows
+	}
+	part := func(of time.Duration, n int) error {
+		thread.work(of * time.Duration(n) / time.Duration(l.rows*(l.world-1)))
+		return nil
+	}
+	produce := func(r, first, n int, dst []byte) error { return part(l.produce, n) }
+	local := func() error { thread.work(l.local); return nil }
+	if l.back > 0 {
+		t := &RoundTrip{Op: op, RowBytes: l.out, BackBytes: l.back, Send: counts, Recv: counts, Produce: produce, Local: local,
+			Consume: func(r, first, n int, src, back []byte) error { return part(l.take, n) },
+			Return:  func(r, first, n int, src []byte) error { return part(l.settle, n) }}
+		_, err = t.Move(rank, l.world)
+	} else {
+		m := &Movement{Op: op, Home: l.home, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
+			Consume: func(r, first, n int, src []byte) error { return part(l.take, n) }}
+		if l.home {
+			m.Local, m.Parts, m.Part = nil, ownParts, func(int) { thread.work(l.local / ownParts) }
+		}
+		_, err = m.Move(rank, l.world)
+	}
+	return op.End(err)
+}
+
+// run returns how long the slowest rank takes where each sends rate bytes a
+// second at most.
+func (l *load) run(t *testing.T, window int, rate float64) time.Duration {
+	t.Helper()
+	ports := make([]*shaped.Port, l.world)
+	for p := range ports {
+		ports[p] = shaped.NewPort(rate)
+	}
+	groups, err := comm.LocalOver(comm.Config{World: l.world}, func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
+		return shaped.NewPair(a, b, linkBytes, ports[a], ports[b])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := make([]time.Duration, l.world)
+	var wg sync.WaitGroup
+	for p, g := range groups {
+		wg.Go(func() {
+			defer g.Close()
+			c, err := g.NewCommunicator("test", window)
+			if err == nil {
+				err = c.Barrier()
+			}
+			begin := time.Now()
+			if err == nil {
+				err = l.move(c, p, &cpu{})
+			}
+			took[p] = time.Since(begin)
+			if err == nil {
+				err = c.Barrier() // nobody leaves before all have what they wait for
+			}
+			if err != nil {
+				t.Errorf("rank %d: %v", p, err)
+			}
+		})
+	}
+	wg.Wait()
+	synctest.Wait()
+	var most time.Duration
+	for _, d := range took {
+		most = max(most, d)
+	}
+	return most
+}
+
+// Over a link on which the transfer takes half to nine tenths of the time that
+// the kernels take, seven tenths of it at least are hidden behind them.
+func TestTransferIsHidden(t *testing.T) {
+	if s := os.Getenv("CB"); s != "" {
+		chunkBytes, _ = strconv.Atoi(s)
+	}
+	const second = 400 * time.Millisecond // of computing
+	for _, c := range []struct {
+		name string
+		load load
+	}{
+		{"forward", load{out: 1024, produce: second / 20, local: second / 2, take: second * 9 / 20}},
+		{"gradients go home", load{out: 1024, home: true, produce: second * 9 / 20, local: second / 2, take: second / 20}},
+		{"attention backward", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20}},
+	} {
+		for _, world := range []int{2, 4} {
+			t.Run(fmt.Sprintf("%s/P=%d", c.name, world), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := c.load
+					l.world, l.rows = world, 16000/(world-1)
+					const window = 14 << 20
+					alone := l.run(t, window, 1e12)
+					for _, share := range []float64{0.5, 0.7, 0.9} {
+						transfer := share * alone.Seconds()
+						took := l.run(t, window, float64(l.bytes())/transfer)
+						hidden := 1 - (took-alone).Seconds()/transfer
+						t.Logf("computing %.0f ms, transfer %.0f ms, together %.0f ms: %.0f %% hidden",
+							1e3*alone.Seconds(), 1e3*transfer, 1e3*took.Seconds(), 100*hidden)
+						if hidden < 0.7 {
+							t.Errorf("%.0f %% of the transfer is hidden, at least 70 %% are wanted", 100*hidden)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package kernel
+
+import "sar/core/internal/vec"
+
+// Onto is SpMM in parts that may be run one after another, with other work
+// between them, into a y that already has something in some of its rows:
+//
+//	y[i,:] = Σ_k c_k · x[col[k],:]            where kept[i] is 0
+//	y[i,:] = y[i,:] + (Σ_k c_k · x[col[k],:])  where it is not
+//
+// The sum is complete before it is added, so the bits are those of adding what
+// y had to the result of SpMM. kept [n].
+type Onto[T Float] struct {
+	Parts int // how many there are
+	run   func(part int)
+	done  func()
+}
+
+// NewOnto prepares the product in at most parts parts of about equal work. Free it.
+func NewOnto[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T, kept []uint8, parts int) *Onto[T] {
+	checkProduct(width, heads, a, len(w), w != nil)
+	need("y", len(y), a.Rows()*width)
+	need("kept", len(kept), a.Rows())
+	adviseHuge(y)
+	o := &Onto[T]{done: func() {}}
+	if is32[T]() {
+		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
+		m.scale = as[float32](scale)
+		o.Parts, o.run, o.done = onto(p, as[float32](y), m, a, kept, parts)
+	} else {
+		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
+		m.scale = as[float64](scale)
+		o.Parts, o.run, o.done = onto(p, as[float64](y), m, a, kept, parts)
+	}
+	return o
+}
+
+// Run computes one part.
+func (o *Onto[T]) Run(part int) { o.run(part) }
+
+// Free lets go of what the parts share.
+func (o *Onto[T]) Free() { o.done() }
+
+func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most int) (parts int, run func(int), done func()) {
+	n := a.Rows()
+	done = func() {}
+	if n > 0 {
+		done = m.align(p, &a, a.Ptr[n]-a.Ptr[0])
+	}
+	rows, hubs := plan(&a, 0, n, m.width, sizeof[T](), p.Threads())
+	tasks := append(hubs, rows...)
+	parts = min(most, len(tasks))
+	run = func(part int) {
+		from, to := len(tasks)*part/parts, len(tasks)*(part+1)/parts
+		p.Run(to-from, func(t int) {
+			q, m := tasks[from+t], m
+			m.start(q)
+			var sum []T
+			a.eachRow(q.p0, q.p1, func(i int) {
+				row := y[i*m.width : (i+1)*m.width]
+				if kept[i] == 0 {
+					m.row(row, a.Ptr[i], a.Ptr[i+1], true)
+					return
+				}
+				if sum == nil {
+					sum = make([]T, m.width)
+				}
+				m.row(sum, a.Ptr[i], a.Ptr[i+1], true)
+				m.ops.Add(row[m.c0:m.c1], sum[m.c0:m.c1])
+			})
+		})
+	}
+	return parts, run, done
+}
+
+// ClearRows: y[idx[k],:] = 0. y [n, width].
+func ClearRows[T Float](p *Pool, y []T, width int, idx []int32) {
+	eachRows(p, len(idx), width, func(k0, k1 int) {
+		for _, i := range idx[k0:k1] {
+			clear(y[int(i)*width : (int(i)+1)*width])
+		}
+	})
+}

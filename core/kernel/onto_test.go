@@ -1,0 +1,64 @@
+package kernel
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Parts of a product that are added to rows, or written over them, give the bits
+// of the whole product and an addition, also of hub rows.
+func TestOnto(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, threads := range []int{1, 3} {
+		for _, width := range []int{1, 47, 256} {
+			const n, m = 300, 200
+			a := CSR{Ptr: make([]int64, n+1)}
+			for i := range n {
+				degree := rng.IntN(12)
+				if i == 17 {
+					degree = 20000
+				}
+				for range degree {
+					a.Col = append(a.Col, int32(rng.IntN(m)))
+				}
+				slices.Sort(a.Col[a.Ptr[i]:])
+				a.Ptr[i+1] = int64(len(a.Col))
+			}
+			x, scale, before := make([]float32, m*width), make([]float32, m), make([]float32, n*width)
+			for _, v := range [][]float32{x, scale, before} {
+				for i := range v {
+					v[i] = rng.Float32() - 0.5
+				}
+			}
+			kept := make([]uint8, n)
+			for i := range kept {
+				kept[i] = uint8(rng.IntN(2))
+			}
+			p := NewPool(threads)
+			want := make([]float32, n*width)
+			SpMM(p, want, x, width, a, nil, 1, scale)
+			for i, k := range kept {
+				for j := i * width; k == 1 && j < (i+1)*width; j++ {
+					want[j] = before[j] + want[j]
+				}
+			}
+			got := slices.Clone(before)
+			o := NewOnto(p, got, x, width, a, nil, 1, scale, kept, 7)
+			if o.Parts < 1 || o.Parts > 7 || width == 256 && o.Parts < 2 {
+				t.Fatalf("%d parts", o.Parts)
+			}
+			for part := range o.Parts {
+				o.Run(part)
+			}
+			o.Free()
+			if !slices.Equal(got, want) {
+				t.Errorf("%d threads, width %d: other bits", threads, width)
+			}
+			ClearRows(p, got, width, []int32{3, 5})
+			if got[3*width] != 0 || got[6*width-1] != 0 || slices.Equal(got[4*width:5*width], make([]float32, width)) {
+				t.Error("other rows were cleared than asked for")
+			}
+		}
+	}
+}
