@@ -1,6 +1,6 @@
 """One process of the epoch benchmark. Reads commands from stdin, one per line, and answers each with a line of JSON:
-``epochs K`` trains K epochs, ``trace FILE`` writes the timeline of one, ``memory`` tells what they took. The first
-answer comes by itself when it is ready.
+``epochs K`` trains K epochs and tells their seconds, page faults and processor time, ``trace FILE`` writes the timeline
+of one, ``memory`` tells what they took. The first answer comes by itself when it is ready.
 
     python bench/worker.py dgl GRAPH.npz ALLOCATOR MODEL        the whole graph, DGL alone
     python bench/worker.py pyg GRAPH.npz ALLOCATOR MODEL        the same by PyG
@@ -9,10 +9,10 @@ answer comes by itself when it is ready.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
+import resource
 import sys
 import time
 
@@ -20,11 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
+import sar
 from model import Training, on_edges, on_graph, warm_up
 from sar.cli.resident import reset_peak, resident
-
-# What the compact policy of the engine sets, for the process that has no engine.
-M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, COMPACT_BYTES = -3, -1, 256 << 10
 
 
 class Memory:
@@ -36,8 +34,10 @@ class Memory:
         self.before_training = 0
         self.engine_before = 0
 
-    def training_begins(self) -> None:
+    def training_begins(self, policy: str) -> None:
         gc.collect()
+        if policy != "default":
+            sar.set_allocator(policy)  # what loading needed at its busiest is not kept
         reset_peak()
         self.before_training = resident()["now"]
         if self.engine is not None:
@@ -98,8 +98,6 @@ def pyg_edges(ends: torch.Tensor, nodes: int, model: str):
 
 
 def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
-    import sar
-
     warm_up(model)
     memory = Memory(sar.memory_stats)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -140,32 +138,32 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
 def main() -> None:
     kind, path, allocator, model = sys.argv[1:]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    if kind != "sar" and allocator == "compact":
-        libc = ctypes.CDLL(None)
-        assert libc.mallopt(M_MMAP_THRESHOLD, COMPACT_BYTES) and libc.mallopt(M_TRIM_THRESHOLD, COMPACT_BYTES)
-    elif kind == "sar":
-        os.environ["SAR_ALLOCATOR"] = allocator
-        import sar
-
-        sar.set_allocator(allocator)  # before the first tensor, as for DGL
+    os.environ["SAR_ALLOCATOR"] = allocator
+    if allocator != "default":
+        sar.set_allocator(allocator)  # before the first tensor, and for DGL and PyG as for SAR
     if kind == "sar":
         training, memory, ready = sar_training(path, model)
     else:
         training, memory, ready = whole_training(path, model, kind)
-    memory.training_begins()
+    memory.training_begins(allocator)
     answer(ready)
     for line in sys.stdin:
         word, *rest = line.split()
         if word == "epochs":
             seconds, losses = [], []
+            before = resource.getrusage(resource.RUSAGE_SELF)
             for _ in range(int(rest[0])):
                 begin = time.perf_counter()
                 losses.append(training.epoch())
                 seconds.append(time.perf_counter() - begin)
-            answer({"seconds": seconds, "losses": losses})
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            costs = {
+                "faults": (used.ru_minflt - before.ru_minflt) / len(seconds),
+                "system": (used.ru_stime - before.ru_stime) / len(seconds),
+                "processor": (used.ru_utime - before.ru_utime + used.ru_stime - before.ru_stime) / len(seconds),
+            }
+            answer({"seconds": seconds, "losses": losses, **costs})
         elif word == "trace":
-            import sar
-
             with sar.trace(rest[0]):
                 training.epoch()
             answer({})

@@ -93,8 +93,14 @@ const char *sar_simd(void);                 /* "scalar", "avx2" or "avx512": wha
  * "runtime" is what Go holds of the operating system, as this call finds it */
 sar_status sar_memory_stats(char **json);
 void sar_reset_peaks(void);                 /* lowers every peak to what is live */
-/* 1 compact: glibc gives freed blocks of 256 KiB and more back at once (mallopt); 0 default: puts glibc's own rule back as far as it can */
-sar_status sar_set_allocator(int32_t compact);
+/* What becomes of freed blocks of 256 KiB and more. Compact: glibc gives them back at once (mallopt). Pool: as compact,
+ * and those of torch's CPU tensors are kept, as long as what is in use and what is kept stay within what was in use at the
+ * busiest moment since the call; fails where torch is not loaded. Default: puts glibc's own rule back as far as it can.
+ * Each call gives back what is kept. */
+enum { SAR_ALLOCATOR_DEFAULT = 0, SAR_ALLOCATOR_COMPACT = 1, SAR_ALLOCATOR_POOL = 2 };
+sar_status sar_set_allocator(int32_t policy);
+sar_status sar_pool_stats(char **json); /* of torch's large blocks, in bytes: live, kept, peak, fresh (handed out in all that was not there yet) */
+void sar_pool_trim(void);               /* gives back what is kept; the peak starts anew */
 
 /* ---- session: one worker among several --------------------------------- */
 typedef uint64_t sar_handle;
@@ -278,6 +284,7 @@ typedef struct {
   const DLTensor *fanouts;  /* int64 [layers, relations]: edges drawn per destination node, -1 for every in-edge */
   int32_t replace;          /* 1: with replacement; a node with in-edges then gets its fan-out */
   int32_t edge_ids;         /* 1: tell the ids of the edges drawn */
+  int64_t cache_bytes;      /* at most so many bytes of input columns of other ranks' nodes are kept; columns must not change then. 0: none */
 } sar_sample_config;
 /* Collective the first time for a graph, and for a session. */
 sar_status sar_sampler_create(sar_handle graph, const sar_sample_config *config, sar_handle *sampler);

@@ -334,7 +334,7 @@ def test_doctor_finds_no_trouble() -> None:
     done = run_sar("doctor")
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith("no trouble found\n")
-    for line in ("two workers over shm", "two workers over tcp", "the engine in one process", "compact keeps"):
+    for line in ("two workers over shm", "two workers over tcp", "the engine in one process", "pool keeps"):
         assert line in done.stdout
 
 

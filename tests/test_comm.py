@@ -131,10 +131,10 @@ def test_before_initialization_and_after_shutdown() -> None:
 
 
 def test_allocator_policy_and_threads() -> None:
-    with pytest.raises(ValueError, match="'compact' or 'default'"):
+    with pytest.raises(ValueError, match="'pool', 'compact' or 'default'"):
         sar.set_allocator("huge")
-    sar.set_allocator("default")
-    sar.set_allocator("compact")
+    for policy in ("default", "compact", "pool"):
+        sar.set_allocator(policy)
     with pytest.raises(ValueError, match="at least 1"):
         sar.set_num_threads(0)
     sar.set_num_threads(2)

@@ -255,12 +255,12 @@ _native.call("sar_set_allocator", 0)
 _native.call("sar_set_allocator", 1)
 _native.call("sar_set_allocator", 0)
 try:
-    _native.call("sar_set_allocator", 2)
+    _native.call("sar_set_allocator", 3)
 except ValueError as e:
     print(e)
 """
     done = python(code)
-    assert "1 is compact and 0 is default" in done.stdout, done.stderr
+    assert "0 is default, 1 compact and 2 pool" in done.stdout, done.stderr
 
 
 def test_one_runtime_for_both_faces() -> None:

@@ -3,10 +3,15 @@ package export
 /*
 #include <malloc.h>
 #include "abi.h"
+#include "pool.h"
 */
 import "C"
 
-import "sync"
+import (
+	"errors"
+	"sync"
+	"syscall"
+)
 
 // glibc keeps freed blocks for reuse, and the larger the blocks a program
 // frees, the larger those it keeps: its threshold for giving memory back grows
@@ -22,37 +27,61 @@ const (
 
 var allocator struct {
 	sync.Mutex
-	compact bool
+	fixed bool // glibc's thresholds are those of compact
 }
 
-// sar_set_allocator: compact fixes both thresholds at 256 KiB, so that larger
-// blocks are mappings of their own, and gives back what is free now. Setting a
-// threshold turns glibc's growing rule off for good, and nothing turns it on
-// again. So default sets the thresholds to where the rule ends up: large blocks
-// are kept again, only earlier than glibc would. Where compact was never set,
-// default changes nothing.
+// sar_set_allocator: compact fixes both of glibc's thresholds at 256 KiB, so
+// that larger blocks are mappings of their own, and gives back what is free
+// now. Setting a threshold turns glibc's growing rule off for good, and nothing
+// turns it on again. So default sets the thresholds to where the rule ends up:
+// large blocks are kept again, only earlier than glibc would. Where compact was
+// never set, default changes nothing. With the pool, torch's larger blocks come
+// from there, and everything else is as with compact.
 //
 //export sar_set_allocator
-func sar_set_allocator(compact C.int32_t) C.sar_status {
+func sar_set_allocator(policy C.int32_t) C.sar_status {
 	return guard("sar_set_allocator", func(*call) error {
 		allocator.Lock()
 		defer allocator.Unlock()
-		switch {
-		case compact == 1:
+		switch policy {
+		case C.SAR_ALLOCATOR_POOL, C.SAR_ALLOCATOR_COMPACT:
 			if err := setThresholds(compactThreshold, compactThreshold); err != nil {
 				return err
 			}
-			C.malloc_trim(0)
-		case compact != 0:
-			return invalid("sar_set_allocator(%d): 1 is compact and 0 is default", compact)
-		case allocator.compact:
-			if err := setThresholds(largestMmapThreshold, largestTrimThreshold); err != nil {
+			allocator.fixed = true
+		case C.SAR_ALLOCATOR_DEFAULT:
+			if allocator.fixed {
+				if err := setThresholds(largestMmapThreshold, largestTrimThreshold); err != nil {
+					return err
+				}
+			}
+			allocator.fixed = false
+		default:
+			return invalid("sar_set_allocator(%d): 0 is default, 1 compact and 2 pool", policy)
+		}
+		C.pool_enable(0)
+		if policy == C.SAR_ALLOCATOR_POOL {
+			if err := openPool(); err != nil {
 				return err
 			}
 		}
-		allocator.compact = compact == 1
+		C.pool_trim()
+		if allocator.fixed {
+			C.malloc_trim(0)
+		}
 		return nil
 	})
+}
+
+func openPool() error {
+	if failed := C.pool_open(compactThreshold); failed != 0 {
+		return errors.New("the pool for large blocks cannot be set up: " + syscall.Errno(failed).Error())
+	}
+	if C.pool_redirect_torch() == 0 {
+		return errors.New("torch's allocator cannot be reached in this process (no libc10.so that calls posix_memalign and free): the policy compact works everywhere")
+	}
+	C.pool_enable(1)
+	return nil
 }
 
 func setThresholds(mmap, trim C.int) error {
@@ -61,3 +90,21 @@ func setThresholds(mmap, trim C.int) error {
 	}
 	return nil
 }
+
+// sar_pool_stats tells what torch's larger blocks take under the pool; zeros
+// where it was never chosen.
+//
+//export sar_pool_stats
+func sar_pool_stats(json **C.char) C.sar_status {
+	return guard("sar_pool_stats", func(*call) error {
+		u := C.pool_stats()
+		return giveJSON(json, map[string]int64{
+			"live": int64(u.live), "kept": int64(u.kept), "peak": int64(u.peak), "fresh": int64(u.fresh),
+		})
+	})
+}
+
+// sar_pool_trim gives back what the pool keeps; its peak starts anew.
+//
+//export sar_pool_trim
+func sar_pool_trim() { C.pool_trim() }

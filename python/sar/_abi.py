@@ -110,8 +110,13 @@ def set_num_threads(n: int) -> None:
     _native.call("sar_set_num_threads", ct.c_int32(n))
 
 
-def set_allocator(compact: bool) -> None:
-    _native.call("sar_set_allocator", ct.c_int32(1 if compact else 0))
+def set_allocator(policy: int) -> None:
+    _native.call("sar_set_allocator", ct.c_int32(policy))
+
+
+def pool_stats() -> Dict[str, int]:
+    found: Dict[str, int] = _native.json_call("sar_pool_stats")
+    return found
 
 
 def memory_stats() -> Dict[str, Any]:

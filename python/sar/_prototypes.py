@@ -74,6 +74,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_memory_stats": (_status, _to_string),
     "sar_reset_peaks": (None,),
     "sar_set_allocator": (_status, _i32),
+    "sar_pool_stats": (_status, _to_string),
+    "sar_pool_trim": (None,),
     "sar_session_open": (_status, _address, _to_handle),
     "sar_session_close": (_status, _handle),
     "sar_session_abort": (_status, _handle, _text),

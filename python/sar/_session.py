@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import List, Optional, Sequence, Set
 
@@ -43,7 +42,6 @@ class Session:
 _current: Optional[Session] = None
 _was_shut_down = False
 _lock = threading.Lock()
-_allocator_chosen = False
 
 
 def peek() -> Optional[Session]:
@@ -82,36 +80,6 @@ def remove() -> Optional[Session]:
         if session is not None:
             _was_shut_down = True
     return session
-
-
-def set_allocator(policy: str) -> None:
-    """Chooses how glibc treats freed memory in this process.
-
-    ``"compact"`` (the default, set at first use) gives freed blocks of 256 KiB and more back at once, which keeps
-    the resident size near what is alive; ``"default"`` puts glibc's own rule back as far as it can. The environment
-    variable ``SAR_ALLOCATOR=default`` leaves the allocator alone.
-
-    :raises ValueError: another policy
-    """
-    global _allocator_chosen
-    if policy not in ("compact", "default"):
-        raise ValueError(f"allocator policy {policy!r} is unknown: give 'compact' or 'default'")
-    _abi.set_allocator(policy == "compact")
-    _allocator_chosen = True
-
-
-def prepare_process() -> None:
-    """What happens once, at the first use of the engine: the allocator policy, unless the user chose one."""
-    global _allocator_chosen
-    if _allocator_chosen:
-        return
-    policy = os.environ.get("SAR_ALLOCATOR", "").strip().lower() or "compact"
-    if policy == "default":
-        _allocator_chosen = True
-        return
-    if policy != "compact":
-        raise ValueError(f"SAR_ALLOCATOR={policy!r} is unknown: set it to 'compact' or 'default', or unset it")
-    set_allocator(policy)
 
 
 # ---- collectives on tensors ------------------------------------------------

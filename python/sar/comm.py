@@ -17,11 +17,11 @@ from typing import Any, Dict, List, Optional, Sequence, Type
 import torch
 from torch import Tensor
 
-from . import _abi, _rendezvous, _session
+from . import _abi, _allocator, _rendezvous, _session
+from ._allocator import set_allocator
 from ._buckets import gather_grads, sync_params
 from ._comm_thread import CommThread, comm_thread
 from ._network import dump_ip_address, get_ip_address, get_socket, get_socket_name, nfs_ip_init, seconds
-from ._session import set_allocator
 from .config import Config
 from .errors import PeerLostError, RemoteError, ScheduleError
 from .logging_setup import logger
@@ -102,7 +102,7 @@ def initialize_comms(
     interface = os.environ.get("SAR_SOCKET_NAME")
     if interface and world > 1:
         get_socket()  # refuses an interface that is not here, by name
-    _session.prepare_process()
+    _allocator.prepare_process()
     if not _threads_chosen:
         _abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
     owns = False
@@ -333,7 +333,7 @@ def memory_stats() -> Dict[str, Any]:
     ``{"structure": {"live": n, "peak": n}, "features": .., "window": .., "saved": .., "scratch": .., "runtime": ..,
     "total": ..}``
     """
-    _session.prepare_process()
+    _allocator.prepare_process()
     return _abi.memory_stats()
 
 
@@ -355,7 +355,7 @@ def set_num_threads(n: int) -> None:
     global _threads_chosen
     if int(n) < 1:
         raise ValueError(f"set_num_threads({n}): at least 1 thread is needed")
-    _session.prepare_process()
+    _allocator.prepare_process()
     _abi.set_num_threads(int(n))
     _threads_chosen = True
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from . import _session
+from . import _allocator, _session
 from ._partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition
 from .common_tuples import ShardEdgesAndFeatures
 
@@ -34,7 +34,7 @@ def load_dgl_partition_data(
     :raises sar.FormatError: a file is damaged (names it, with the offset)
     :raises ValueError: there is no such partition, or the number of partitions is not the number of workers
     """
-    _session.prepare_process()
+    _allocator.prepare_process()
     path = os.fspath(partition_json_file)
     place = torch.device(device) if device is not None else torch.device("cpu")
     stored = StoredPartition(path, int(own_partition_idx))

@@ -120,8 +120,8 @@ def _allocator(report: _Report) -> None:
     report.line(
         "ok",
         "allocator",
-        f"of 64 MiB freed in blocks of 512 KiB, compact keeps {kept['compact']}, default {kept['default']}; "
-        f"in use: {found['in_use']}",
+        f"of 64 MiB freed in blocks of 512 KiB, pool keeps {kept['pool']}, compact {kept['compact']}, "
+        f"default {kept['default']}; in use: {found['in_use']}",
     )
 
 

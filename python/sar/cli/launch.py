@@ -40,9 +40,9 @@ def _options(p: argparse.ArgumentParser) -> None:
     p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
     p.add_argument(
         "--allocator",
-        choices=("compact", "default"),
-        help="what workers do with freed memory: compact gives "
-        "it back to the system at once, default leaves glibc's rule (default: what the script says)",
+        choices=("pool", "compact", "default"),
+        help="what workers do with freed memory: pool keeps as much as their busiest moment took and uses it again, "
+        "compact gives it back to the system at once, default leaves glibc's rule (default: what the script says)",
     )
     p.add_argument(
         "--transport",
