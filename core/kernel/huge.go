@@ -22,7 +22,14 @@ func adviseHuge[T Float](y []T) {
 	if len(b) < hugeLeast {
 		return
 	}
+	_ = unix.Madvise(wholeHuge(b), unix.MADV_HUGEPAGE)
+}
+
+// wholeHuge is the part of b that is whole huge pages.
+func wholeHuge(b []byte) []byte {
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (hugeBytes - 1))
-	b = b[skip : skip+(len(b)-skip)&^(hugeBytes-1)]
-	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	if skip >= len(b) {
+		return nil
+	}
+	return b[skip : skip+(len(b)-skip)&^(hugeBytes-1)]
 }

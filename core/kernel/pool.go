@@ -20,6 +20,7 @@ type Pool struct {
 	queue   []chan struct{} // who waits for a slot, first come first served
 	waiting atomic.Int32    // len(queue), read without the lock between tasks
 	spare   mem.Array[byte] // kept for the next copy of x (align), at most alignMost bytes
+	known   []reread        // large source rows (willRead), the last read last
 }
 
 // NewPool makes a pool of threads slots, at least 1.

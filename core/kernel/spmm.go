@@ -50,7 +50,9 @@ func spmm[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale,
 
 func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 	if r1 > r0 {
-		defer m.align(p, &a, a.Ptr[r1]-a.Ptr[r0])()
+		slots := a.Ptr[r1] - a.Ptr[r0]
+		willRead(p, m.x, slots, m.width)
+		defer m.align(p, &a, slots)()
 	}
 	rows, hubs := plan(&a, r0, r1, m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
@@ -105,7 +107,9 @@ func SpMMWindowScaled[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int
 
 func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64, colEnd int32, first bool) {
 	if first { // own rows; windows after it are few rows of many
-		defer m.align(p, &a, windowSlots(&a, cursor, colEnd))()
+		slots := windowSlots(&a, cursor, colEnd)
+		willRead(p, m.x, slots, m.width)
+		defer m.align(p, &a, slots)()
 	}
 	rows, hubs := plan(&a, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
 	parts := append(hubs, rows...)
