@@ -12,6 +12,8 @@ import (
 // withElementsF64x4 adds the loops of this file that attention is made of to a table.
 func withElementsF64x4(o Ops[float64]) Ops[float64] {
 	o.GatherDotHeads = gatherDotHeadsF64x4
+	o.LeakyDots = leakyDotsF64x4
+	o.LeakySums = leakySumsF64x4
 	o.Rows = rowsSIMD[float64]
 	o.ScatterAdd = scatterAddF64
 	return o
@@ -489,6 +491,284 @@ func dotRowsF64x4(out, y, x unsafe.Pointer, stride int, cols []int32, base, head
 			*(*float64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
 		}
 	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyDotsF64x4 keeps four products going at a time, as gatherDotHeads does.
+func leakyDotsF64x4(g *Gather[float64], w, a []float64, heads int, alpha float64) {
+	if len(g.Col) == 0 || heads == 0 {
+		return
+	}
+	d := len(w) / heads * 8 // bytes of a head
+	x, wp, ap := unsafe.Pointer(unsafe.SliceData(g.X)), unsafe.Pointer(unsafe.SliceData(w)), unsafe.Pointer(unsafe.SliceData(a[:len(w)]))
+	out, stride := unsafe.Pointer(unsafe.SliceData(g.Out[:len(g.Col)*heads])), g.Stride*8
+	for h := 0; h < heads; {
+		n := 1
+		if h+4 <= heads {
+			n = 4
+			leakyHeadsF64x4(out, wp, ap, x, stride, g.Col, int(g.Base), heads, d, alpha)
+		} else {
+			leakyRowsF64x4(out, wp, ap, x, stride, g.Col, int(g.Base), heads, d, alpha)
+		}
+		h += n
+		out, wp, ap, x = unsafe.Add(out, n*8), unsafe.Add(wp, n*d), unsafe.Add(ap, n*d), unsafe.Add(x, n*d)
+	}
+}
+
+// leakyHeadsF64x4 is four heads of d bytes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyHeadsF64x4(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, heads, d int, alpha float64) {
+	c := archsimd.BroadcastFloat64x4(alpha)
+	for _, col := range cols {
+		r0, w0, p0 := unsafe.Add(x, (int(col)-base)*stride), w, a
+		r1, w1, p1 := unsafe.Add(r0, d), unsafe.Add(w0, d), unsafe.Add(p0, d)
+		r2, w2, p2 := unsafe.Add(r1, d), unsafe.Add(w1, d), unsafe.Add(p1, d)
+		r3, w3, p3 := unsafe.Add(r2, d), unsafe.Add(w2, d), unsafe.Add(p2, d)
+		var a0, a1, a2, a3 archsimd.Float64x4
+		for j := 0; j < d; j += 32 {
+			s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w0, j))))
+			a0 = s0.Max(s0.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p0, j))), a0)
+			s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w1, j))))
+			a1 = s1.Max(s1.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p1, j))), a1)
+			s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w2, j))))
+			a2 = s2.Max(s2.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p2, j))), a2)
+			s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w3, j))))
+			a3 = s3.Max(s3.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p3, j))), a3)
+		}
+		store4F64x4(out, a0, a1, a2, a3)
+		out = unsafe.Add(out, heads*8)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyRowsF64x4 is one head of d bytes, of four rows at a time.
+//
+//go:noinline
+//go:nocheckptr
+func leakyRowsF64x4(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, heads, d int, alpha float64) {
+	c, most := archsimd.BroadcastFloat64x4(alpha), len(cols)-1
+	for k := 0; k < len(cols); k += 4 {
+		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
+		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
+		r2 := unsafe.Add(x, (int(cols[min(k+2, most)])-base)*stride)
+		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
+		var a0, a1, a2, a3 archsimd.Float64x4
+		for j := 0; j < d; j += 32 {
+			b, p := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, j))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, j)))
+			s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j))).Add(b)
+			a0 = s0.Max(s0.Mul(c)).MulAdd(p, a0)
+			s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))).Add(b)
+			a1 = s1.Max(s1.Mul(c)).MulAdd(p, a1)
+			s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))).Add(b)
+			a2 = s2.Max(s2.Mul(c)).MulAdd(p, a2)
+			s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))).Add(b)
+			a3 = s3.Max(s3.Mul(c)).MulAdd(p, a3)
+		}
+		s := fourF64x4(a0, a1, a2, a3)
+		for i := range min(4, len(cols)-k) {
+			*(*float64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakySumsF64x4 walks the columns in tiles of 4, 2 or 1 registers.
+func leakySumsF64x4(g *Gather[float64], w, a []float64, heads int, alpha float64) {
+	per := len(g.Y) / heads / 4 // registers of a head
+	y, x, wp := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X)), unsafe.Pointer(unsafe.SliceData(w[:len(g.Y)]))
+	var ap unsafe.Pointer
+	if a != nil {
+		ap = unsafe.Pointer(unsafe.SliceData(a[:len(g.Y)]))
+	}
+	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*8
+	for at, all := 0, per*heads; at < all; {
+		n := 4
+		for at+n > all {
+			n /= 2
+		}
+		switch {
+		case n == 1 && a == nil:
+			leakyArgs1F64x4(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+		case n == 1:
+			leakySlopes1F64x4(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			ap = unsafe.Add(ap, n*32)
+		case n == 2 && a == nil:
+			leakyArgs2F64x4(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+		case n == 2:
+			leakySlopes2F64x4(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			ap = unsafe.Add(ap, n*32)
+		case n == 4 && a == nil:
+			leakyArgs4F64x4(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+		case n == 4:
+			leakySlopes4F64x4(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			ap = unsafe.Add(ap, n*32)
+		}
+		at += n
+		y, x, wp = unsafe.Add(y, n*32), unsafe.Add(x, n*32), unsafe.Add(wp, n*32)
+	}
+}
+
+// leakySlopes1F64x4 is a tile of 1 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func leakySlopes1F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
+	zero := archsimd.BroadcastFloat64x4(0)
+	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	down0 := up0.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o0 := (at + 0) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyArgs1F64x4 is the same of the values in place of the slopes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyArgs1F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
+	down := archsimd.BroadcastFloat64x4(alpha)
+	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	o0 := (at + 0) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakySlopes2F64x4 is a tile of 2 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func leakySlopes2F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
+	zero := archsimd.BroadcastFloat64x4(0)
+	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	down0 := up0.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o0 := (at + 0) / per * 8
+	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
+	up1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 32)))
+	down1 := up1.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o1 := (at + 1) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyArgs2F64x4 is the same of the values in place of the slopes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyArgs2F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
+	down := archsimd.BroadcastFloat64x4(alpha)
+	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	o0 := (at + 0) / per * 8
+	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
+	o1 := (at + 1) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
+		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakySlopes4F64x4 is a tile of 4 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func leakySlopes4F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
+	zero := archsimd.BroadcastFloat64x4(0)
+	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	down0 := up0.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o0 := (at + 0) / per * 8
+	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
+	up1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 32)))
+	down1 := up1.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o1 := (at + 1) / per * 8
+	a2, w2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 64)))
+	up2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 64)))
+	down2 := up2.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o2 := (at + 2) / per * 8
+	a3, w3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 96)))
+	up3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 96)))
+	down3 := up3.Mul(archsimd.BroadcastFloat64x4(alpha))
+	o3 := (at + 3) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
+		s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).Add(w2)
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(up2.Merge(down2, s2.Greater(zero))))
+		s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).Add(w3)
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(up3.Merge(down3, s3.Greater(zero))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
+	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyArgs4F64x4 is the same of the values in place of the slopes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyArgs4F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
+	down := archsimd.BroadcastFloat64x4(alpha)
+	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	o0 := (at + 0) / per * 8
+	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
+	o1 := (at + 1) / per * 8
+	a2, w2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 64)))
+	o2 := (at + 2) / per * 8
+	a3, w3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 96)))
+	o3 := (at + 3) / per * 8
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
+		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
+		s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).Add(w2)
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(s2.Max(s2.Mul(down))))
+		s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).Add(w3)
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(s3.Max(s3.Mul(down))))
+		c = unsafe.Add(c, heads*8)
+	}
+	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
+	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
 	archsimd.ClearAVXUpperBits()
 }
 

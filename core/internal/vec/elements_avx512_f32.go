@@ -12,6 +12,8 @@ import (
 // withElementsF32x16 adds the loops of this file that attention is made of to a table.
 func withElementsF32x16(o Ops[float32]) Ops[float32] {
 	o.GatherDotHeads = gatherDotHeadsF32x16
+	o.LeakyDots = leakyDotsF32x16
+	o.LeakySums = leakySumsF32x16
 	o.Rows = rowsSIMD[float32]
 	o.ScatterAdd = scatterAddF32
 	return o
@@ -521,6 +523,284 @@ func dotRowsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, hea
 			*(*float32)(unsafe.Add(out, (k+i)*heads*4)) = s[i]
 		}
 	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyDotsF32x16 keeps four products going at a time, as gatherDotHeads does.
+func leakyDotsF32x16(g *Gather[float32], w, a []float32, heads int, alpha float32) {
+	if len(g.Col) == 0 || heads == 0 {
+		return
+	}
+	d := len(w) / heads * 4 // bytes of a head
+	x, wp, ap := unsafe.Pointer(unsafe.SliceData(g.X)), unsafe.Pointer(unsafe.SliceData(w)), unsafe.Pointer(unsafe.SliceData(a[:len(w)]))
+	out, stride := unsafe.Pointer(unsafe.SliceData(g.Out[:len(g.Col)*heads])), g.Stride*4
+	for h := 0; h < heads; {
+		n := 1
+		if h+4 <= heads {
+			n = 4
+			leakyHeadsF32x16(out, wp, ap, x, stride, g.Col, int(g.Base), heads, d, alpha)
+		} else {
+			leakyRowsF32x16(out, wp, ap, x, stride, g.Col, int(g.Base), heads, d, alpha)
+		}
+		h += n
+		out, wp, ap, x = unsafe.Add(out, n*4), unsafe.Add(wp, n*d), unsafe.Add(ap, n*d), unsafe.Add(x, n*d)
+	}
+}
+
+// leakyHeadsF32x16 is four heads of d bytes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyHeadsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, heads, d int, alpha float32) {
+	c := archsimd.BroadcastFloat32x16(alpha)
+	for _, col := range cols {
+		r0, w0, p0 := unsafe.Add(x, (int(col)-base)*stride), w, a
+		r1, w1, p1 := unsafe.Add(r0, d), unsafe.Add(w0, d), unsafe.Add(p0, d)
+		r2, w2, p2 := unsafe.Add(r1, d), unsafe.Add(w1, d), unsafe.Add(p1, d)
+		r3, w3, p3 := unsafe.Add(r2, d), unsafe.Add(w2, d), unsafe.Add(p2, d)
+		var a0, a1, a2, a3 archsimd.Float32x16
+		for j := 0; j < d; j += 64 {
+			s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w0, j))))
+			a0 = s0.Max(s0.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p0, j))), a0)
+			s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w1, j))))
+			a1 = s1.Max(s1.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p1, j))), a1)
+			s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w2, j))))
+			a2 = s2.Max(s2.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p2, j))), a2)
+			s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w3, j))))
+			a3 = s3.Max(s3.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p3, j))), a3)
+		}
+		store4F32x16(out, a0, a1, a2, a3)
+		out = unsafe.Add(out, heads*4)
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyRowsF32x16 is one head of d bytes, of four rows at a time.
+//
+//go:noinline
+//go:nocheckptr
+func leakyRowsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, heads, d int, alpha float32) {
+	c, most := archsimd.BroadcastFloat32x16(alpha), len(cols)-1
+	for k := 0; k < len(cols); k += 4 {
+		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
+		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
+		r2 := unsafe.Add(x, (int(cols[min(k+2, most)])-base)*stride)
+		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
+		var a0, a1, a2, a3 archsimd.Float32x16
+		for j := 0; j < d; j += 64 {
+			b, p := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, j))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, j)))
+			s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))).Add(b)
+			a0 = s0.Max(s0.Mul(c)).MulAdd(p, a0)
+			s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).Add(b)
+			a1 = s1.Max(s1.Mul(c)).MulAdd(p, a1)
+			s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).Add(b)
+			a2 = s2.Max(s2.Mul(c)).MulAdd(p, a2)
+			s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).Add(b)
+			a3 = s3.Max(s3.Mul(c)).MulAdd(p, a3)
+		}
+		s := fourF32x16(a0, a1, a2, a3)
+		for i := range min(4, len(cols)-k) {
+			*(*float32)(unsafe.Add(out, (k+i)*heads*4)) = s[i]
+		}
+	}
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakySumsF32x16 walks the columns in tiles of 4, 2 or 1 registers.
+func leakySumsF32x16(g *Gather[float32], w, a []float32, heads int, alpha float32) {
+	per := len(g.Y) / heads / 16 // registers of a head
+	y, x, wp := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X)), unsafe.Pointer(unsafe.SliceData(w[:len(g.Y)]))
+	var ap unsafe.Pointer
+	if a != nil {
+		ap = unsafe.Pointer(unsafe.SliceData(a[:len(g.Y)]))
+	}
+	c, stride := unsafe.Pointer(unsafe.SliceData(g.C)), g.Stride*4
+	for at, all := 0, per*heads; at < all; {
+		n := 4
+		for at+n > all {
+			n /= 2
+		}
+		switch {
+		case n == 1 && a == nil:
+			leakyArgs1F32x16(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+		case n == 1:
+			leakySlopes1F32x16(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			ap = unsafe.Add(ap, n*64)
+		case n == 2 && a == nil:
+			leakyArgs2F32x16(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+		case n == 2:
+			leakySlopes2F32x16(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			ap = unsafe.Add(ap, n*64)
+		case n == 4 && a == nil:
+			leakyArgs4F32x16(y, x, wp, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+		case n == 4:
+			leakySlopes4F32x16(y, x, wp, ap, stride, g.Col, int(g.Base), c, heads, at, per, alpha)
+			ap = unsafe.Add(ap, n*64)
+		}
+		at += n
+		y, x, wp = unsafe.Add(y, n*64), unsafe.Add(x, n*64), unsafe.Add(wp, n*64)
+	}
+}
+
+// leakySlopes1F32x16 is a tile of 1 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func leakySlopes1F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
+	zero := archsimd.BroadcastFloat32x16(0)
+	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 0)))
+	down0 := up0.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o0 := (at + 0) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyArgs1F32x16 is the same of the values in place of the slopes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyArgs1F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
+	down := archsimd.BroadcastFloat32x16(alpha)
+	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	o0 := (at + 0) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakySlopes2F32x16 is a tile of 2 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func leakySlopes2F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
+	zero := archsimd.BroadcastFloat32x16(0)
+	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 0)))
+	down0 := up0.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o0 := (at + 0) / per * 4
+	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
+	up1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 64)))
+	down1 := up1.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o1 := (at + 1) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyArgs2F32x16 is the same of the values in place of the slopes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyArgs2F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
+	down := archsimd.BroadcastFloat32x16(alpha)
+	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	o0 := (at + 0) / per * 4
+	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
+	o1 := (at + 1) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
+		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakySlopes4F32x16 is a tile of 4 registers, the first of which is register at of a row.
+//
+//go:noinline
+//go:nocheckptr
+func leakySlopes4F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
+	zero := archsimd.BroadcastFloat32x16(0)
+	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 0)))
+	down0 := up0.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o0 := (at + 0) / per * 4
+	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
+	up1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 64)))
+	down1 := up1.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o1 := (at + 1) / per * 4
+	a2, w2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 128)))
+	up2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 128)))
+	down2 := up2.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o2 := (at + 2) / per * 4
+	a3, w3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 192)))
+	up3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 192)))
+	down3 := up3.Mul(archsimd.BroadcastFloat32x16(alpha))
+	o3 := (at + 3) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
+		s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).Add(w2)
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(up2.Merge(down2, s2.Greater(zero))))
+		s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).Add(w3)
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(up3.Merge(down3, s3.Greater(zero))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
+	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
+	archsimd.ClearAVXUpperBits()
+}
+
+// leakyArgs4F32x16 is the same of the values in place of the slopes.
+//
+//go:noinline
+//go:nocheckptr
+func leakyArgs4F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
+	down := archsimd.BroadcastFloat32x16(alpha)
+	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	o0 := (at + 0) / per * 4
+	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
+	o1 := (at + 1) / per * 4
+	a2, w2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 128)))
+	o2 := (at + 2) / per * 4
+	a3, w3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 192)))
+	o3 := (at + 3) / per * 4
+	for _, col := range cols {
+		r := unsafe.Add(x, (int(col)-base)*stride)
+		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
+		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
+		s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).Add(w2)
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(s2.Max(s2.Mul(down))))
+		s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).Add(w3)
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(s3.Max(s3.Mul(down))))
+		c = unsafe.Add(c, heads*4)
+	}
+	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
+	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
 	archsimd.ClearAVXUpperBits()
 }
 

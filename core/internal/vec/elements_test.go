@@ -303,3 +303,53 @@ func moves[T Float](t *testing.T, ops *Ops[T]) {
 		}
 	}
 }
+
+// TestLeaky compares the loops of attention with a nonlinearity with plain Go.
+func TestLeaky(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { leakyLoops(t, &table.f32, 0x1p-23) })
+			t.Run(table.name+"/float64", func(t *testing.T) { leakyLoops(t, &table.f64, 0x1p-52) })
+		}
+	}
+}
+
+func leakyLoops[T Float](t *testing.T, ops *Ops[T], eps float64) {
+	rng := rand.New(rand.NewPCG(8, 1))
+	draw := func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		return x
+	}
+	reference := scalarOps[T]()
+	for heads := 1; heads < 10; heads++ {
+		for d := HeadLanes[T](); d <= 4*HeadLanes[T](); d += HeadLanes[T]() {
+			for n := range 10 {
+				width := heads * d
+				before, out := draw(width+2*guard), draw(n*heads+2*guard)
+				w, a := draw(width), draw(width)
+				g := Gather[T]{X: draw(9 * (width + 3)), Stride: width + 3, Base: 100, C: draw(n * heads)}
+				for range n {
+					g.Col = append(g.Col, 100+rng.Int32N(9))
+				}
+				what := fmt.Sprintf("%d heads of %d, %d rows", heads, d, n)
+				got, want := slices.Clone(out), slices.Clone(out[guard:guard+n*heads])
+				g.Out = got[guard : guard+n*heads]
+				ops.LeakyDots(&g, w, a, heads, 0.2)
+				g.Out = want
+				reference.LeakyDots(&g, w, a, heads, 0.2)
+				same(t, "LeakyDots of "+what, got, out, want, func(int) float64 { return eps * float64(8*d+1) })
+				for _, a := range [][]T{nil, a} {
+					got, want := slices.Clone(before), slices.Clone(before[guard:guard+width])
+					g.Y = got[guard : guard+width]
+					ops.LeakySums(&g, w, a, heads, 0.2)
+					g.Y = want
+					reference.LeakySums(&g, w, a, heads, 0.2)
+					same(t, "LeakySums of "+what, got, before, want, func(int) float64 { return 0 })
+				}
+			}
+		}
+	}
+}

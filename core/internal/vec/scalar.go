@@ -26,6 +26,8 @@ func scalarOps[T Float]() Ops[T] {
 
 		GatherSumHeads: gatherSumHeadsScalar[T],
 		GatherDotHeads: gatherDotHeadsScalar[T],
+		LeakyDots:      leakyDotsScalar[T],
+		LeakySums:      leakySumsScalar[T],
 		Rows:           rowsScalar[T],
 		ScatterAdd:     scatterAddScalar[T],
 		Exp:            expScalar[T],
@@ -227,6 +229,41 @@ func scatterAddScalar[T Float](y, x []T, index []int32, w int) {
 		to, from := y[int(i)*w:][:w], x[k*w:(k+1)*w]
 		for j, v := range from {
 			to[j] += v
+		}
+	}
+}
+
+func leakyDotsScalar[T Float](g *Gather[T], w, a []T, heads int, alpha T) {
+	d := len(w) / max(1, heads)
+	for k, col := range g.Col {
+		x := g.X[int(col-g.Base)*g.Stride:][:len(w)]
+		for h := range heads {
+			var sum T
+			for j := h * d; j < (h+1)*d; j++ {
+				s := x[j] + w[j]
+				sum += T(max(s, T(alpha*s)) * a[j])
+			}
+			g.Out[k*heads+h] = sum
+		}
+	}
+}
+
+func leakySumsScalar[T Float](g *Gather[T], w, a []T, heads int, alpha T) {
+	d := len(g.Y) / max(1, heads)
+	for k, col := range g.Col {
+		x := g.X[int(col-g.Base)*g.Stride:][:len(g.Y)]
+		for j := range g.Y {
+			s := x[j] + w[j]
+			var f T
+			switch {
+			case a == nil:
+				f = max(s, T(alpha*s))
+			case s > 0:
+				f = a[j]
+			default:
+				f = T(alpha * a[j])
+			}
+			g.Y[j] += T(g.C[k*heads+j/d] * f)
 		}
 	}
 }

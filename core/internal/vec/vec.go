@@ -71,6 +71,13 @@ type Ops[T Float] struct {
 	TimesEach func(z, x, c []T, d int)
 	// DotPairs: out[k*heads+h] = Σ_j x[ix[k]-baseX, h*d+j] * y[iy[k]-baseY, h*d+j]
 	DotPairs func(p *Pairs[T])
+	// LeakyDots, with f(s) = max(s, alpha*s), 0 ≤ alpha ≤ 1, and d a multiple of HeadLanes:
+	// out[k*heads+h] = Σ_j f(x[col[k]-base, h*d+j] + w[h*d+j]) * a[h*d+j]
+	LeakyDots func(g *Gather[T], w, a []T, heads int, alpha T)
+	// LeakySums, with f' its slope, 1 or alpha: for k ascending:
+	// y[h*d+j] += c[k*heads+h] * a[h*d+j] * f'(x[col[k]-base, h*d+j] + w[h*d+j]), or without a
+	// y[h*d+j] += c[k*heads+h] * f(x[col[k]-base, h*d+j] + w[h*d+j])
+	LeakySums func(g *Gather[T], w, a []T, heads int, alpha T)
 	// Rows: z[k*w+j] = x[(index[k]-base)*stride+j], for j < w
 	Rows func(z, x []T, stride int, base int32, index []int32, w int)
 	// ScatterAdd: y[index[k]*w+j] += x[k*w+j], for j < w, for k ascending
