@@ -112,12 +112,22 @@ def save(name: str, content: dict) -> None:
 class Group:
     """Processes that answer commands, all at a time. Use it in a ``with`` statement: it ends them."""
 
-    def __init__(self, script: str, words: list[str], workers: int, threads: int, extra: dict[str, str]) -> None:
+    def __init__(
+        self,
+        script: str,
+        words: list[str],
+        workers: int,
+        threads: int,
+        extra: dict[str, str],
+        master: str = "127.0.0.1",
+        inside: list[list[str]] | None = None,
+    ) -> None:
+        """``inside`` gives the words that run each worker's command elsewhere, as in a network namespace."""
         port = free_port()
         self.processes = [
             subprocess.Popen(
-                [sys.executable, os.path.join(HERE, script), *words],
-                env={**environment(rank, workers, threads, "127.0.0.1", port), **extra},
+                [*(inside[rank] if inside else []), sys.executable, os.path.join(HERE, script), *words],
+                env={**environment(rank, workers, threads, master, port), **extra},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
