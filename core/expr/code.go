@@ -81,8 +81,20 @@ func (b *builder) make(o op, x, y int) int {
 	s := b.shape(x)
 	if y >= 0 {
 		s, _ = broadcast(s, b.shape(y))
+		x, y = b.unspread(x, b.shape(y), s), b.unspread(y, b.shape(x), s)
 	}
 	return b.add(node{op: o, a: x, b: y, shape: s, slot: -1})
+}
+
+// unspread is what a register was repeated from, where an operation with another of shape
+// other, whose result has shape s, repeats it anyway.
+func (b *builder) unspread(x int, other, s shape) int {
+	if n := b.nodes[x]; n.op == opSpread {
+		if all, ok := broadcast(b.shape(n.a), other); ok && all.equal(s) {
+			return n.a
+		}
+	}
+	return x
 }
 
 func (b *builder) with(o op, x int, alpha float64) int {
@@ -135,6 +147,9 @@ func (b *builder) forward(weigh func(s int) bool) {
 			b.of[i] = b.make(opMul, b.make(opExp, over, -1), b.load(b.p.slotInv(s), n.shape))
 		case n.op == opDot && b.p.nodes[n.a].shape.equal(b.p.nodes[n.b].shape):
 			b.of[i] = b.add(node{op: opDots, a: b.of[n.a], b: b.of[n.b], shape: n.shape, slot: -1})
+		case n.op == opTotal && b.p.sumsProduct(n):
+			m := b.p.nodes[n.a]
+			b.of[i] = b.add(node{op: opDots, a: b.of[m.a], b: b.of[m.b], shape: n.shape, slot: -1})
 		case n.op == opDot:
 			product := b.make(opMul, b.of[n.a], b.of[n.b])
 			b.of[i] = b.add(node{op: opTotal, a: product, b: -1, shape: n.shape, slot: -1})
@@ -147,6 +162,16 @@ func (b *builder) forward(weigh func(s int) bool) {
 			b.of[i] = b.add(m)
 		}
 	}
+}
+
+// sumsProduct tells whether an opTotal sums runs of a product of two registers of one shape.
+func (p *Program) sumsProduct(n node) bool {
+	m := p.nodes[n.a]
+	if m.op != opMul || !p.nodes[m.a].shape.equal(m.shape) || !p.nodes[m.b].shape.equal(m.shape) {
+		return false
+	}
+	d, ok := grouped(n.shape, m.shape)
+	return ok && d > 1
 }
 
 // forwardCodes are the sweeps of forward, one after the other: the softmaxes level by

@@ -97,6 +97,15 @@ func (t *task[T]) finish(a *adding) {
 			copy(target.data[int(e)*w:][:w], x[k*w:(k+1)*w])
 		}
 	case sinkParam:
+		if a.leaky != nil {
+			total := t.left[:a.width]
+			clear(total)
+			t.leakyParam(a, total)
+			for j, v := range total {
+				t.sums[a.slot][j] += float64(v)
+			}
+			return
+		}
 		g, total := &t.gather, t.left[:a.width] // the block's own sum first
 		g.Y, g.X, g.Stride, g.Base, g.Col, g.C, g.First = total, t.reg(a.reg), a.width, 0, t.s.first[:t.m], nil, true
 		t.s.ops.GatherSum(g)
@@ -110,6 +119,10 @@ func (t *task[T]) finish(a *adding) {
 
 // sum: target[index[k], :] += x[k, :] · c[k, :], edge by edge.
 func (t *task[T]) sum(a *adding, target *rows[T], index, ends []int32) {
+	if a.leaky != nil {
+		t.leakySum(a, target, index, ends)
+		return
+	}
 	g := &t.gather
 	g.First, g.C = false, nil
 	source, from := rows[T]{stride: a.width}, t.s.first[:t.m]

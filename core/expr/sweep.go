@@ -35,7 +35,8 @@ type step struct {
 	node
 	reg    int // of the code
 	ra, rb reading
-	fixed  bool // the same for all edges: computed once a task
+	fixed  bool   // the same for all edges: computed once a task
+	leaky  *leaky // how dots are computed without the activations
 }
 
 // adding is how a sink adds a register up.
@@ -45,6 +46,7 @@ type adding struct {
 	width int
 	d     int // elements of x that share an element of c
 	of    []int32
+	leaky *leaky // the register is made of activations that are not made, times c
 }
 
 // Sweep runs code over edges. One goroutine at a time may use it.
@@ -125,6 +127,11 @@ func (s *Sweep[T]) compile() {
 			a.slot = n
 			s.adds = append(s.adds, a)
 			switch {
+			case a.leaky != nil:
+				made[a.c] = true
+				if a.leaky.p >= 0 {
+					made[a.leaky.p] = true
+				}
 			case a.x < 0:
 				made[a.reg] = true
 			case a.c >= 0:
@@ -142,6 +149,10 @@ func (s *Sweep[T]) compile() {
 	for i := len(c.nodes) - 1; i >= 0; i-- {
 		n := c.nodes[i]
 		if !made[i] || n.a < 0 {
+			continue
+		}
+		if l := s.leakyDots(n); l != nil {
+			made[l.p] = true
 			continue
 		}
 		for _, x := range []int{n.a, n.b} {
@@ -169,7 +180,7 @@ func (s *Sweep[T]) addings(k sink, uses []int) []adding {
 			return
 		}
 		a := s.adding(k, reg, uses)
-		direct = direct || a.x >= 0
+		direct = direct || a.x >= 0 || a.leaky != nil
 		out = append(out, a)
 	}
 	walk(k.reg)
@@ -183,6 +194,9 @@ func (s *Sweep[T]) adding(k sink, reg int, uses []int) adding {
 	c := s.code
 	n := c.nodes[reg]
 	a := adding{sink: sink{k.kind, reg, k.slot}, x: -1, c: -1, width: n.width}
+	if s.leakySum(&a) {
+		return a
+	}
 	if k.kind == sinkOnline {
 		a.of = c.p.heads
 	}
@@ -243,6 +257,9 @@ func (s *Sweep[T]) schedule(made []bool) {
 				}
 				if n.b >= 0 && n.op.binary() {
 					st.rb = readingOf(c.nodes[n.b].shape, n.shape)
+				}
+				if n.op == opDots {
+					st.leaky = s.leakyDots(n)
 				}
 				if n.op == opTotal {
 					st.ra = readingOf(n.shape, c.nodes[n.a].shape)

@@ -104,6 +104,10 @@ func (t *task[T]) compute(st *step) {
 		t.load(z, st)
 		return
 	case opDots:
+		if st.leaky != nil {
+			t.leakyDots(z, st)
+			return
+		}
 		t.dots(z, st)
 		return
 	case opWinner:
