@@ -140,7 +140,7 @@ func BenchmarkPrograms(b *testing.B) {
 	}
 }
 
-func backwardWhole(r *Run[float32], out, grad []float32, grads [][]float32) error {
+func backwardWhole[T Float](r *Run[T], out, grad []T, grads [][]T) error {
 	set := uint32(1<<len(grads) - 1)
 	back, err := r.Backward(set, set, out, grad, grads, false)
 	if err != nil {

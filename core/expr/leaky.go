@@ -52,7 +52,7 @@ func (c *code) vector(i int) bool {
 // many elements as the loops take.
 func (s *Sweep[T]) leakyDots(n node) *leaky {
 	c := s.code
-	if n.op != opDots || n.width == 0 || c.nodes[n.a].width == 0 || c.nodes[n.a].width/n.width%vec.HeadLanes[T]() != 0 {
+	if s.run.plain || n.op != opDots || n.width == 0 || c.nodes[n.a].width == 0 || c.nodes[n.a].width/n.width%vec.HeadLanes[T]() != 0 {
 		return nil
 	}
 	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {

@@ -27,6 +27,8 @@ type Run[T Float] struct {
 	Most, Inv [][]T
 	Winner    []int32
 
+	plain bool // every register is made and every destination summed by rows: what tests compare with
+
 	out, grad []T   // [NumDst or NumEdges, Width]
 	deltas    [][]T // by softmax
 	scratch   []mem.Array[T]
@@ -254,7 +256,7 @@ func (r *Run[T]) Backward(agreed, own uint32, out, grad []T, grads [][]T, apart 
 		}
 		b.Deltas = append(b.Deltas, Phase[T]{Sources: p.Sources(c.values()), Sweep: sweep, Finish: func() {}})
 	}
-	joined := !apart && p.Sources(own) == p.Sources(agreed)
+	joined := !r.plain && !apart && p.Sources(own) == p.Sources(agreed)
 	mine := p.backwardCodes(own, joined)
 	b.Own, b.Target = b.sweep(mine.source, grads), b.sweep(mine.target, grads)
 	if r.Rel.Parts > 1 {

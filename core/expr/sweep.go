@@ -194,6 +194,9 @@ func (s *Sweep[T]) adding(k sink, reg int, uses []int) adding {
 	c := s.code
 	n := c.nodes[reg]
 	a := adding{sink: sink{k.kind, reg, k.slot}, x: -1, c: -1, width: n.width}
+	if s.run.plain && k.kind != sinkOnline {
+		return a
+	}
 	if s.leakySum(&a) {
 		return a
 	}

@@ -351,7 +351,7 @@ func (t *task[T]) dots(z []T, st *step) {
 // the runs that share one.
 func (t *task[T]) constant(i int) (ends []int32, ok bool) {
 	n := t.s.code.nodes[i]
-	if t.s.buffer[i] >= 0 || n.op != opLoad {
+	if t.s.buffer[i] >= 0 || n.op != opLoad || t.s.run.plain {
 		return nil, false
 	}
 	switch side := t.s.code.p.side(n.slot); {

@@ -1,0 +1,198 @@
+package expr
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"sar/core/graph"
+	"sar/core/kernel"
+)
+
+// writer makes random programs.
+type writer struct {
+	rng   *rand.Rand
+	heads int
+	d     int
+	text  struct {
+		Operands []map[string]any `json:"operands"`
+		Code     []map[string]any `json:"code"`
+		Result   int              `json:"result"`
+		Reduce   string           `json:"reduce"`
+	}
+	shapes []shape
+	code   []map[string]any
+}
+
+func (w *writer) pick(names ...string) string { return names[w.rng.IntN(len(names))] }
+
+func (w *writer) operand(side string, s shape) int {
+	w.text.Operands = append(w.text.Operands, map[string]any{"side": side, "shape": s})
+	return len(w.text.Operands) - 1
+}
+
+// op adds an instruction. Registers of instructions are written as their negative number, since
+// how many operands there will be is not known yet.
+func (w *writer) op(name string, alpha float64, s shape, args ...int) int {
+	c := map[string]any{"op": name, "alpha": alpha}
+	for i, a := range args {
+		c[[]string{"a", "b"}[i]] = a
+	}
+	if s != nil {
+		c["shape"] = s
+	}
+	w.code = append(w.code, c)
+	return -len(w.code)
+}
+
+// wide is an expression of the width of a row, narrow one of a number a head.
+func (w *writer) wide(depth int) int {
+	s := shape{w.heads, w.d}
+	if depth == 0 {
+		return w.operand(w.pick("u", "u", "v", "e", "p"), s)
+	}
+	switch w.rng.IntN(5) {
+	case 0:
+		return w.op(w.pick("leaky_relu", "scale", "elu"), 0.2, nil, w.wide(depth-1))
+	case 1:
+		return w.op(w.pick("tanh", "sigmoid", "softplus", "neg"), 0, nil, w.wide(depth-1))
+	case 2:
+		return w.op("mul", 0, nil, w.wide(depth-1), w.narrow(depth-1))
+	}
+	return w.op(w.pick("add", "sub", "mul"), 0, nil, w.wide(depth-1), w.wide(depth-1))
+}
+
+func (w *writer) narrow(depth int) int {
+	s := shape{w.heads, 1}
+	if depth == 0 {
+		return w.operand(w.pick("u", "v", "v", "e"), s)
+	}
+	switch w.rng.IntN(6) {
+	case 0:
+		return w.op("dot", 0, nil, w.wide(depth-1), w.wide(depth-1))
+	case 1:
+		return w.op("total", 0, s, w.wide(depth-1))
+	case 2: // the logits of GATv2
+		sum := w.op("add", 0, nil, w.operand(w.pick("u", "v"), shape{w.heads, w.d}), w.operand(w.pick("u", "v"), shape{w.heads, w.d}))
+		made := w.op("mul", 0, nil, w.op("leaky_relu", 0.3, nil, sum), w.operand(w.pick("p", "p", "v"), shape{w.heads, w.d}))
+		return w.op("total", 0, s, made)
+	case 3:
+		return w.op(w.pick("leaky_relu", "scale"), 0.2, nil, w.narrow(depth-1))
+	}
+	return w.op(w.pick("add", "mul"), 0, nil, w.narrow(depth-1), w.narrow(depth-1))
+}
+
+func (w *writer) write() string {
+	weights := w.op("tanh", 0, nil, w.narrow(1+w.rng.IntN(2)))
+	for range 1 + w.rng.IntN(2) {
+		weights = w.op("softmax", 0, nil, weights)
+		if w.rng.IntN(3) == 0 {
+			weights = w.op("dropout", 0.4, nil, weights)
+		}
+		if w.rng.IntN(3) > 0 {
+			break
+		}
+	}
+	result := w.op("mul", 0, nil, w.wide(w.rng.IntN(2)), weights)
+	for _, c := range w.code {
+		for _, name := range []string{"a", "b"} {
+			if v, ok := c[name].(int); ok && v < 0 {
+				c[name] = len(w.text.Operands) - v - 1
+			}
+		}
+	}
+	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1, w.pick("sum", "sum", "mean")
+	made, err := json.Marshal(w.text)
+	if err != nil {
+		panic(err)
+	}
+	return string(made)
+}
+
+// computed is one program, forward and backward.
+type computed struct {
+	out   []float64
+	grads [][]float64
+}
+
+func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain bool) computed {
+	p, err := Parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if plain {
+		p.online = -1
+	}
+	rng := rand.New(rand.NewPCG(3, 1))
+	fresh := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = rng.NormFloat64()
+		}
+		return x
+	}
+	r := &Run[float64]{Program: p, Rel: rel, Pool: kernel.NewPool(threads), Seeds: make([]uint64, p.Seeds), plain: plain}
+	var made computed
+	for _, o := range p.Operands {
+		n := map[Side]int{U: rel.NumSrc, V: rel.NumDst, E: int(rel.NumEdges), P: 1}[o.Side] * o.Width
+		r.Operands, made.grads = append(r.Operands, fresh(n)), append(made.grads, make([]float64, n))
+	}
+	for _, w := range p.Softmaxes() {
+		r.Most, r.Inv = append(r.Most, make([]float64, rel.NumDst*w)), append(r.Inv, make([]float64, rel.NumDst*w))
+	}
+	made.out = make([]float64, rel.NumDst*p.Width())
+	grad := fresh(len(made.out))
+	for _, phase := range r.Forward(made.out) {
+		phase.Sweep.Rows(nil, int32(rel.NumCols()))
+		phase.Finish()
+	}
+	if err := backwardWhole(r, made.out, grad, made.grads); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestFusedIsUnfused: whatever is read in place, summed in other sweeps or never made, random
+// programs come out as where every register of every edge is made; and a number of
+// threads changes no bit.
+func TestFusedIsUnfused(t *testing.T) {
+	rel := benchRelation(t, 200, 9000)
+	const programs = 150
+	for seed := range uint64(programs) {
+		w := &writer{rng: rand.New(rand.NewPCG(seed, 9)), heads: []int{1, 3, 4, 8}[seed%4], d: []int{8, 16, 5}[seed%3]}
+		text := w.write()
+		if len(w.text.Operands) > MaxOperands {
+			continue
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			fused, unfused := compute(t, rel, text, 1, false), compute(t, rel, text, 1, true)
+			near := func(what string, x, y []float64) {
+				scale := 1.0
+				for _, v := range y {
+					scale = max(scale, math.Abs(v))
+				}
+				for i := range x {
+					if d := math.Abs(x[i] - y[i]); !(d <= 1e-11*scale) {
+						t.Fatalf("%s: %s[%d] is %v, unfused %v", text, what, i, x[i], y[i])
+					}
+				}
+			}
+			near("out", fused.out, unfused.out)
+			for i := range fused.grads {
+				near(fmt.Sprint("gradient ", i), fused.grads[i], unfused.grads[i])
+			}
+			threads := compute(t, rel, text, 5, false)
+			if !slices.Equal(threads.out, fused.out) {
+				t.Fatalf("%s: out differs with five threads", text)
+			}
+			for i := range fused.grads {
+				if !slices.Equal(threads.grads[i], fused.grads[i]) {
+					t.Fatalf("%s: gradient %d differs with five threads", text, i)
+				}
+			}
+		})
+	}
+}
