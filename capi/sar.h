@@ -165,6 +165,9 @@ sar_status sar_partition_edges(sar_handle partition, int32_t relation, DLTensor 
 /* ---- making partitions -------------------------------------------------- */
 sar_status sar_dataset_open(const char *npz_path, sar_handle *dataset);
 sar_status sar_dataset_close(sar_handle dataset);
+/* Gives every node that lacks one an edge to itself; they come after the edges of the file. For graphs of one type without
+ * edge arrays, before any other call that reads the data set; not while another thread uses it. */
+sar_status sar_dataset_add_self_loops(sar_handle dataset);
 /* JSON: {"num_nodes", "num_edges", "node_arrays": [{"name", "dtype", "shape"}], "edge_arrays": [..],
  *  "node_types": [{"name", "rows"}], "edge_types": [..]}. Nodes are numbered over all types, one type after the other. */
 sar_status sar_dataset_info(sar_handle dataset, char **json);

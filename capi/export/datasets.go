@@ -43,6 +43,17 @@ func useDataset(c *call, h C.sar_handle) (*session.Dataset, error) {
 	return use[*session.Dataset](c, h, kindDataset)
 }
 
+//export sar_dataset_add_self_loops
+func sar_dataset_add_self_loops(h C.sar_handle) C.sar_status {
+	return guard("sar_dataset_add_self_loops", func(c *call) error {
+		d, err := useDataset(c, h)
+		if err != nil {
+			return err
+		}
+		return d.AddSelfLoops()
+	})
+}
+
 //export sar_dataset_info
 func sar_dataset_info(h C.sar_handle, json **C.char) C.sar_status {
 	return guard("sar_dataset_info", func(c *call) error {

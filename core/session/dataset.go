@@ -29,6 +29,17 @@ func (d *Dataset) Close() error {
 	return d.WholeGraph.Close()
 }
 
+// AddSelfLoops gives every node that lacks one an edge to itself, behind the
+// edges of the file.
+func (d *Dataset) AddSelfLoops() error {
+	looped, err := store.AddSelfLoops(d.WholeGraph)
+	if err != nil {
+		return err
+	}
+	d.WholeGraph = looped
+	return nil
+}
+
 // Stream makes the data set a partition.Edges.
 func (d *Dataset) Stream(yield func(src, dst []int64) error) error {
 	return d.EdgesBatch(func(_ int64, src, dst []int64) error { return yield(src, dst) })

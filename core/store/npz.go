@@ -173,6 +173,9 @@ func (t *inflated) inflate() {
 		t.err = &FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: "a broken zip member"}
 		return
 	}
+	if t.err = wantRoom(os.TempDir(), size, t.name+", inflated, needs", "name another directory in TMPDIR, or save the array uncompressed (numpy.savez)"); t.err != nil {
+		return
+	}
 	f, err := os.CreateTemp("", "sar-npz-")
 	if err != nil {
 		t.err = fmt.Errorf("a place for the inflated array (TMPDIR names another): %w", err)

@@ -69,7 +69,7 @@ func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, n
 			return err
 		}
 	}
-	for _, step := range []func() error{w.number, w.count, w.writeNodes, w.writeEdges, w.writeEdgeFeatures} {
+	for _, step := range []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures} {
 		if err := step(); err != nil {
 			return fmt.Errorf("writing partitions to %s: %w", dir, err)
 		}
@@ -187,6 +187,10 @@ func (w *writer) count() error {
 		w.edgeStart[p+1] += w.edgeStart[p]
 	}
 	return err
+}
+
+func (w *writer) checkRoom() error {
+	return wantRoom(w.tmp, w.diskBytes(), "the parts need", "name another directory")
 }
 
 func (w *writer) innerNodes(p int) int64 { return w.nodeStart[p+1] - w.nodeStart[p] }

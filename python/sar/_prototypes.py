@@ -95,6 +95,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_partition_edges": (_status, _handle, _i32, _tensor, _tensor, _tensor),
     "sar_dataset_open": (_status, _text, _to_handle),
     "sar_dataset_close": (_status, _handle),
+    "sar_dataset_add_self_loops": (_status, _handle),
     "sar_dataset_info": (_status, _handle, _to_string),
     "sar_dataset_adjacency": (_status, _handle, _tensor, _tensor, _to_i64),
     "sar_dataset_assign": (_status, _handle, _text, _i32, _u64, _tensor),

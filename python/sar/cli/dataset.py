@@ -20,9 +20,7 @@ class Dataset:
         handle = ct.c_uint64()
         _native.call("sar_dataset_open", os.fsencode(path), ct.byref(handle))
         self._handle = handle
-        self.info: dict[str, Any] = _native.json_call("sar_dataset_info", handle)
-        self.num_nodes: int = self.info["num_nodes"]
-        self.num_edges: int = self.info["num_edges"]
+        self._describe()
 
     def __enter__(self) -> Dataset:
         return self
@@ -32,6 +30,19 @@ class Dataset:
 
     def close(self) -> None:
         _native.call("sar_dataset_close", self._handle)
+
+    def _describe(self) -> None:
+        self.info: dict[str, Any] = _native.json_call("sar_dataset_info", self._handle)
+        self.num_nodes: int = self.info["num_nodes"]
+        self.num_edges: int = self.info["num_edges"]
+
+    def add_self_loops(self) -> None:
+        """Gives every node that lacks one an edge to itself, after the edges of the file.
+
+        :raises ValueError: the graph has several types, or edge features
+        """
+        _native.call("sar_dataset_add_self_loops", self._handle)
+        self._describe()
 
     def adjacency(self, index: Any) -> tuple[np.ndarray, np.ndarray]:
         """The undirected graph without self loops in CSR: offsets [num_nodes + 1] and neighbours, both of dtype

@@ -8,7 +8,6 @@ import glob
 import json
 import os
 import sys
-import tempfile
 from typing import Any
 
 from .output import Failure, stage, table
@@ -74,10 +73,18 @@ def run(arguments: argparse.Namespace) -> int:
             dataset = cleanup.enter_context(Dataset(arguments.graph))
             step.note = f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges"
         if arguments.self_loops:
-            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="sar-"))
+            if len(dataset.info["node_types"]) > 1 or len(dataset.info["edge_types"]) > 1:
+                raise Failure(
+                    f"--self-loops is for graphs of one type; {arguments.graph} has several: add the edges yourself", 2
+                )
+            if dataset.info["edge_arrays"]:
+                names = ", ".join(a["name"] for a in dataset.info["edge_arrays"])
+                raise Failure(
+                    f"--self-loops: the new edges would have no values in {names}; "
+                    f"add them to {arguments.graph} yourself"
+                )
             with stage("adding self loops") as step:
-                looped = add_self_loops(arguments.graph, dataset.info, folder)
-                dataset = cleanup.enter_context(Dataset(looped))
+                dataset.add_self_loops()
                 step.note = f"{dataset.num_edges:,} edges now"
         if arguments.parts > max(1, dataset.num_nodes):
             raise Failure(f"--parts {arguments.parts} is more than the {dataset.num_nodes} nodes of the graph", 2)
@@ -108,26 +115,6 @@ def _refuse_to_overwrite(out: str, name: str) -> None:
                     "give another directory as --out",
                     2,
                 )
-
-
-def add_self_loops(path: str, info: dict[str, Any], folder: str) -> str:
-    """Writes the graph with an edge from every node to itself into ``folder``, and returns the file's path. Edges that
-    are there keep their order and come first."""
-    import numpy as np
-
-    if len(info["node_types"]) > 1 or len(info["edge_types"]) > 1:
-        raise Failure(f"--self-loops is for graphs of one type; {path} has several: add the edges yourself", 2)
-    if info["edge_arrays"]:
-        names = ", ".join(a["name"] for a in info["edge_arrays"])
-        raise Failure(f"--self-loops: the new edges would have no values in {names}; add them to {path} yourself")
-    with np.load(path) as arrays:
-        content = {name: arrays[name] for name in arrays.files}
-    src, dst = edges = content["edge_index"]
-    lacking = np.setdiff1d(np.arange(info["num_nodes"], dtype=edges.dtype), src[src == dst])
-    content["edge_index"] = np.concatenate([edges, np.stack([lacking, lacking])], axis=1)
-    out = os.path.join(folder, os.path.basename(path))
-    np.savez(out, **content)
-    return out
 
 
 def metis(dataset: Any, parts: int, seed: int, pymetis: Any, balance: str = "nodes") -> Any:

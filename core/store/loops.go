@@ -1,0 +1,90 @@
+package store
+
+import (
+	"math/bits"
+
+	"sar/core/mem"
+)
+
+// looped is a graph of one type with an edge from every node to itself: the
+// edges of the file, then one for each node that has none, in ascending id.
+type looped struct {
+	homogeneous
+	has     mem.Array[uint64] // a bit for each node with a loop of its own
+	lacking int64
+}
+
+// AddSelfLoops gives every node that lacks one an edge to itself. It reads the
+// edges once, and holds a bit a node until the graph is closed. The graph given
+// belongs to what is returned.
+func AddSelfLoops(g WholeGraph) (WholeGraph, error) {
+	h, ok := g.(homogeneous)
+	if !ok {
+		return nil, argumentf("self loops are added to graphs of one type, and this one has several, or has them already")
+	}
+	if list := h.EdgeArrays(); len(list) > 0 {
+		return nil, argumentf("self loops would have no values of edge feature %q", list[0].Name)
+	}
+	has, err := mem.Make[uint64](mem.Scratch, int((h.NumNodes()+63)/64))
+	if err != nil {
+		return nil, err
+	}
+	l := &looped{homogeneous: h, has: has, lacking: h.NumNodes()}
+	err = h.EdgesBatch(func(_ int64, src, dst []int64) error {
+		for i, u := range src {
+			if u == dst[i] {
+				has.Data[u>>6] |= 1 << (u & 63)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		has.Free()
+		return nil, err
+	}
+	for _, w := range has.Data {
+		l.lacking -= int64(bits.OnesCount64(w))
+	}
+	return l, nil
+}
+
+func (l *looped) NumEdges() int64 { return l.homogeneous.NumEdges() + l.lacking }
+
+func (l *looped) EdgeTypes() []TypeRows {
+	return []TypeRows{{Name: defaultEdgeType.String(), Rows: l.NumEdges()}}
+}
+
+// EdgesBatch implements TypedSource.
+func (l *looped) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	if err := l.homogeneous.EdgesBatch(yield); err != nil {
+		return err
+	}
+	first, nodes := l.homogeneous.NumEdges(), l.NumNodes()
+	ids := make([]int64, 0, min(batch, l.lacking))
+	flush := func() error {
+		if len(ids) == 0 {
+			return nil
+		}
+		err := yield(first, ids, ids)
+		first += int64(len(ids))
+		ids = ids[:0]
+		return err
+	}
+	for u := int64(0); u < nodes; u++ {
+		if l.has.Data[u>>6]>>(u&63)&1 != 0 {
+			continue
+		}
+		if ids = append(ids, u); len(ids) == cap(ids) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// Close closes the file.
+func (l *looped) Close() error {
+	l.has.Free()
+	return l.homogeneous.Close()
+}

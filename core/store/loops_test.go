@@ -1,0 +1,101 @@
+package store
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"sar/core/mem"
+)
+
+func TestAddSelfLoops(t *testing.T) {
+	start := mem.Total().Live
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int64{1, 64, 65, 70_000} {
+		const m = 500
+		src, dst := make([]int64, m), make([]int64, m)
+		has := map[int64]bool{}
+		for i := range src {
+			src[i], dst[i] = rng.Int64N(n), rng.Int64N(n)
+			if i%3 == 0 {
+				dst[i] = src[i]
+			}
+			if src[i] == dst[i] {
+				has[src[i]] = true
+			}
+		}
+		d, err := newDataset(inMemory(zipOf(t, zip.Store, map[string][]byte{
+			"edge_index": npyOf("<i8", fmt.Sprintf("(2, %d)", m), bytesOf(append(slices.Clone(src), dst...))),
+			"num_nodes":  npyOf("<i8", "()", bytesOf([]int64{n})),
+		})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := AddSelfLoops(homogeneous{d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := [][2]int64{}
+		for i := range src {
+			want = append(want, [2]int64{src[i], dst[i]})
+		}
+		for u := range n {
+			if !has[u] {
+				want = append(want, [2]int64{u, u})
+			}
+		}
+		for range 2 { // the same each time
+			var got [][2]int64
+			err = g.EdgesBatch(func(first int64, s, d []int64) error {
+				if first != int64(len(got)) || len(s) == 0 || len(s) > batch {
+					t.Fatalf("a run of %d edges from %d on after %d", len(s), first, len(got))
+				}
+				for i := range s {
+					got = append(got, [2]int64{s[i], d[i]})
+				}
+				return nil
+			})
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%d nodes: %d edges, expected %d: %v", n, len(got), len(want), err)
+			}
+		}
+		if g.NumEdges() != int64(len(want)) || g.EdgeTypes()[0].Rows != g.NumEdges() {
+			t.Fatalf("%d edges announced of %d", g.NumEdges(), len(want))
+		}
+		if _, err := AddSelfLoops(g); err == nil {
+			t.Fatal("self loops twice")
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if live := mem.Total().Live; live != start {
+		t.Fatalf("%d bytes left", live-start)
+	}
+}
+
+func bytesOf(v []int64) []byte {
+	b := make([]byte, 0, 8*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint64(b, uint64(x))
+	}
+	return b
+}
+
+func TestRefusedSelfLoops(t *testing.T) {
+	edges := npyOf("<i8", "(2, 1)", bytesOf([]int64{0, 3}))
+	d, err := newDataset(inMemory(zipOf(t, zip.Store, map[string][]byte{"edge_index": edges, "w": npyOf("<i8", "(1,)", bytesOf([]int64{1}))})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AddSelfLoops(homogeneous{d}); err == nil || !strings.Contains(err.Error(), `edge feature "w"`) {
+		t.Fatalf("edge features: %v", err)
+	}
+	if _, err := AddSelfLoops(&typedGraph{}); err == nil || !strings.Contains(err.Error(), "graphs of one type") {
+		t.Fatalf("several types: %v", err)
+	}
+}

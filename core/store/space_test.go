@@ -1,0 +1,69 @@
+package store
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFullDisk: what would not fit is refused before anything is written, and
+// what the writer takes is no more than it asked for.
+func TestFullDisk(t *testing.T) {
+	defer func(was func(string) (int64, error)) { freeBytes = was }(freeBytes)
+	g := randomGraph(rand.New(rand.NewSource(8)), 60, 500)
+	assign := make([]int32, 60)
+	for i := range assign {
+		assign[i] = int32(i % 3)
+	}
+	dir := t.TempDir()
+	if free, err := freeBytes(dir); err != nil || free <= 0 {
+		t.Fatalf("%d bytes free, %v", free, err)
+	}
+	var asked int64
+	freeBytes = func(string) (int64, error) { return asked, nil }
+	for asked = 1; ; asked *= 2 {
+		err := WritePartitions(g, assign, 3, dir, "g", "random", nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "the parts need") {
+			t.Fatalf("%d bytes: %v", asked, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 0 {
+			t.Fatalf("%d bytes: %v are left", asked, left)
+		}
+	}
+	var used int64
+	files, err := filepath.Glob(filepath.Join(dir, "part*", "*.dgl"))
+	for _, f := range files {
+		st, e := os.Stat(f)
+		if e != nil {
+			t.Fatal(e)
+		}
+		used += st.Size()
+	}
+	if err != nil || len(files) != 9 || used > asked || asked > 4*used {
+		t.Fatalf("%d bytes in %d files, and %d were enough: %v", used, len(files), asked, err)
+	}
+
+	freeBytes = func(string) (int64, error) { return 100, nil }
+	n := smallMember
+	d, err := newDataset(inMemory(zipOf(t, zip.Deflate, map[string][]byte{
+		"edge_index": npyOf("<i4", "(2, 1)", make([]byte, 8)),
+		"x":          npyOf("<i4", fmt.Sprintf("(%d,)", n), bytes.Repeat([]byte{1, 2, 3, 4}, n)),
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.ReadRows(false, "features", 0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "TMPDIR") {
+		t.Fatalf("inflating: %v", err)
+	}
+}
