@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,8 @@ def size(count: float) -> str:
 
 class Stage:
     """One long step, shown on stderr. On a terminal the line is rewritten as the step goes on; in a log, a step that
-    takes long leaves a line every ``_LOG_EVERY`` seconds."""
+    takes long leaves a line every ``_LOG_EVERY`` seconds: how far it is, or where it does not say so, for how long it
+    has been going on."""
 
     _TERMINAL_EVERY = 0.1
     _LOG_EVERY = 10.0
@@ -49,6 +51,21 @@ class Stage:
         self.note = ""
         self._terminal = sys.stderr.isatty()
         self._begin = self._shown = time.monotonic()
+        self._over = threading.Event()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+        self._beating.start()
+
+    def _beat(self) -> None:
+        every = 1.0 if self._terminal else self._LOG_EVERY
+        while not self._over.wait(every):
+            now = time.monotonic()
+            if now - self._shown >= every:
+                self._write(f"{self.what} … {now - self._begin:.0f} s", end="" if self._terminal else "\n")
+
+    def end(self) -> None:
+        """No more signs of life."""
+        self._over.set()
+        self._beating.join()
 
     def progress(self, done: int, total: int) -> None:
         """Says how far the step is. Cheap enough to be called often."""
@@ -71,7 +88,10 @@ def stage(what: str) -> Iterator[Stage]:
     if current._terminal:
         current._write(f"{what} …", end="")
     try:
-        yield current
+        try:
+            yield current
+        finally:
+            current.end()
     except BaseException:
         if current._terminal:
             sys.stderr.write("\n")
