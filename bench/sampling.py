@@ -77,7 +77,10 @@ def sar_batches(args: argparse.Namespace):
     seeds += data.node_ranges[rank][0]
     graph = sar.construct_full_graph(data)
     sampler = sar.DistNeighborSampler(
-        args.fanouts, input_node_features={"features": features}, output_node_features={"labels": labels}
+        args.fanouts,
+        input_node_features={"features": features},
+        output_node_features={"labels": labels},
+        feature_cache_bytes=args.cache,
     )
     loader = sar.DataLoader(
         graph, seeds, sampler, args.batch_size, shuffle=True, drop_last=True, precompute_optimized_batches=False
@@ -154,6 +157,7 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=2, help="of DGL, and of all workers together (default: 2)")
     p.add_argument("--turns", type=int, default=5)
     p.add_argument("--count", type=int, default=20, help="batches a turn")
+    p.add_argument("--cache", type=int, default=0, help=argparse.SUPPRESS)
     p.add_argument("--role", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.role:

@@ -72,7 +72,7 @@ func sampleConfig(from *C.sar_sample_config, relations int) (cfg session.SampleC
 		}
 		cfg.Fanouts = append(cfg.Fanouts, layer)
 	}
-	cfg.Replace, cfg.EdgeIDs = from.replace != 0, from.edge_ids != 0
+	cfg.Replace, cfg.EdgeIDs, cfg.Cache = from.replace != 0, from.edge_ids != 0, int64(from.cache_bytes)
 	return cfg, nil
 }
 

@@ -66,24 +66,15 @@ type weights struct {
 // NewSampler prepares draws. Relations must have their edge order where edge
 // ids, edge data or weights are used.
 func NewSampler(g *Graph, pool *kernel.Pool, cfg Config) (*Sampler, error) {
-	world, types := g.World, len(g.Types)
-	s := &Sampler{g: g, cfg: cfg, pool: pool, Slabs: &Slabs{},
-		weights: make([]weights, len(g.Rels)), tables: make([]*table, types),
-		asked: requests(world, types), ask: requests(world, types), place: lists(world, types),
-		serve: make([]answer, world), got: make([]answer, world),
-		want: requests(world, types), wantAt: lists(world, types), wanted: requests(world, types),
-		use: make([]cacheUse, types), missed: requests(world, types), missedAt: lists(world, types)}
+	s := &Sampler{g: g, cfg: cfg, pool: pool, Slabs: &Slabs{}, weights: make([]weights, len(g.Rels))}
 	for _, rel := range g.Rels {
 		if rel.NumDst != g.Own(rel.DstType) || rel.NumSrc != g.Own(rel.SrcType) {
 			return nil, fmt.Errorf("relation %s joins %d and %d rows, and this worker owns %d and %d nodes of its types: only whole graphs are sampled",
 				rel.Type, rel.NumSrc, rel.NumDst, g.Own(rel.SrcType), g.Own(rel.DstType))
 		}
 	}
-	for t, space := range g.Types {
-		s.tables[t] = newTable(space, g.Rank, fewNodes(g.Rels))
-		s.wide = s.wide || s.tables[t].total > math.MaxUint32
-	}
-	if cfg.Cache > 0 && world > 1 && cfg.Inputs != nil {
+	s.prepare()
+	if cfg.Cache > 0 && g.World > 1 && cfg.Inputs != nil {
 		var err error
 		if s.cache, err = NewCache(g, cfg.Inputs, cfg.Cache); err != nil {
 			return nil, err
@@ -99,6 +90,28 @@ func NewSampler(g *Graph, pool *kernel.Pool, cfg Config) (*Sampler, error) {
 		}
 	}
 	return s, nil
+}
+
+// Another is a sampler with the same columns, weights and cache, for batches that
+// are drawn at the same time. It lasts until Free of the first one.
+func (s *Sampler) Another() *Sampler {
+	t := &Sampler{g: s.g, cfg: s.cfg, pool: s.pool, Slabs: s.Slabs, weights: s.weights, cache: s.cache}
+	t.prepare()
+	return t
+}
+
+// prepare makes what a batch works with.
+func (s *Sampler) prepare() {
+	world, types := s.g.World, len(s.g.Types)
+	s.tables = make([]*table, types)
+	for t, space := range s.g.Types {
+		s.tables[t] = newTable(space, s.g.Rank, fewNodes(s.g.Rels))
+		s.wide = s.wide || s.tables[t].total > math.MaxUint32
+	}
+	s.asked, s.ask, s.place = requests(world, types), requests(world, types), lists(world, types)
+	s.serve, s.got = make([]answer, world), make([]answer, world)
+	s.want, s.wantAt, s.wanted = requests(world, types), lists(world, types), requests(world, types)
+	s.use, s.missed, s.missedAt = make([]cacheUse, types), requests(world, types), lists(world, types)
 }
 
 // lists are empty lists by rank and type.

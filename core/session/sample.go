@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -24,23 +23,12 @@ type (
 type Sampler struct {
 	graph   *Graph
 	worker  *background
-	sampler *sample.Sampler
-	layers  int
+	lanes   [lanes]*sample.Sampler // the first one frees what they share
 	pending sync.WaitGroup
 
 	mu     sync.Mutex
+	turn   int // batches submitted, which take the lanes in turns
 	closed bool
-}
-
-// Batch is one batch of a Sampler, on its way or done.
-type Batch struct {
-	sample.Batch
-	done chan struct{}
-	err  error
-
-	mu    sync.Mutex
-	ended bool
-	freed bool
 }
 
 // NewSampler prepares draws from a graph. Collective the first time for a graph
@@ -68,7 +56,13 @@ func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
 	g.hold.Lock()
 	defer g.hold.Unlock()
 	g.samplers++
-	return &Sampler{graph: g, worker: worker, sampler: inner, layers: len(cfg.Fanouts)}, nil
+	s := &Sampler{graph: g, worker: worker}
+	for i := range s.lanes {
+		if s.lanes[i] = inner; i > 0 {
+			s.lanes[i] = inner.Another()
+		}
+	}
+	return s, nil
 }
 
 // PrepareSampling checks fan-outs and does what of NewSampler is collective.
@@ -137,7 +131,7 @@ func (g *Graph) sampleIDs(worker *background) error {
 	if g.sampling != nil {
 		return nil
 	}
-	return worker.do(func(c *comm.Communicator) error {
+	return worker.lanes[0].do(func(c *comm.Communicator) error {
 		return g.session.collective("preparing sampling", func() (err error) {
 			g.sampling, err = sample.NewGraph(c, g.book, g.relations)
 			return err
@@ -173,8 +167,11 @@ func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 		return nil, ErrClosed
 	}
 	s.pending.Add(1)
-	s.worker.submit(func(c *comm.Communicator) error {
-		if n := s.sampler.MaxRowBytes(); s.graph.session.World() > 1 && n > c.MaxPayload() {
+	turn := s.turn % lanes
+	s.turn++
+	sampler := s.lanes[turn]
+	s.worker.lanes[turn].submit(func(c *comm.Communicator) error {
+		if n := sampler.MaxRowBytes(); s.graph.session.World() > 1 && n > c.MaxPayload() {
 			window := s.graph.session.windowLimit()
 			return &mem.BudgetError{
 				What:    fmt.Sprintf("window_bytes (features have rows of %d bytes and a frame that samples holds %d): a window", n, c.MaxPayload()),
@@ -182,7 +179,7 @@ func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 				Minimum: (window/int64(c.MaxPayload()) + 1) * int64(n+pageBytes),
 			}
 		}
-		return s.graph.session.collective("sampling", func() error { return s.sampler.Run(c, &b.Batch) })
+		return s.graph.session.collective("sampling", func() error { return sampler.Run(c, &b.Batch) })
 	}, func(err error) {
 		b.end(err)
 		s.pending.Done()
@@ -213,101 +210,8 @@ func (s *Sampler) Close() {
 	s.mu.Unlock()
 	s.pending.Wait()
 	if !again {
-		s.sampler.Free()
+		s.lanes[0].Free()
 		s.graph.release()
-	}
-}
-
-func (b *Batch) end(err error) {
-	b.mu.Lock()
-	b.err, b.ended = err, true
-	drop := b.freed || err != nil
-	b.mu.Unlock()
-	if drop {
-		b.Batch.Free()
-	}
-	close(b.done)
-}
-
-// Wait returns once the batch is there, or the error that ended it.
-func (b *Batch) Wait() error {
-	<-b.done
-	return b.err
-}
-
-// What Array returns.
-const (
-	BatchNodes = iota
-	BatchIndptr
-	BatchIndices
-	BatchEdgeIDs
-	BatchData
-	BatchInput
-	BatchOutput
-)
-
-// Array returns the memory of one array of a batch that is there, until Free,
-// and how many of BatchNodes are destination nodes.
-func (b *Batch) Array(layer, what, kind, column int) (array []byte, numDst int, err error) {
-	if b.Layers == nil {
-		return nil, 0, Invalid("the batch is not there")
-	}
-	bad := func(name string, n, have int) error {
-		return Invalid("there is no %s %d: this batch has %d", name, n, have)
-	}
-	if layer < 0 || layer >= len(b.Layers) {
-		return nil, 0, bad("layer", layer, len(b.Layers))
-	}
-	l := b.Layers[layer]
-	pick := func(columns [][]byte) error {
-		if column < 0 || column >= len(columns) {
-			return bad("column", column, len(columns))
-		}
-		array = columns[column]
-		return nil
-	}
-	switch what {
-	case BatchNodes, BatchInput, BatchOutput:
-		if kind < 0 || kind >= len(l.Nodes) {
-			return nil, 0, bad("node type", kind, len(l.Nodes))
-		}
-		switch what {
-		case BatchInput:
-			err = pick(b.Inputs[kind])
-		case BatchOutput:
-			err = pick(b.Outputs[kind])
-		default:
-			array, numDst = sample.Bytes(l.Nodes[kind]), l.NumDst[kind]
-		}
-		return array, numDst, err
-	case BatchIndptr, BatchIndices, BatchEdgeIDs, BatchData:
-		if kind < 0 || kind >= len(l.Edges) {
-			return nil, 0, bad("relation", kind, len(l.Edges))
-		}
-		e := l.Edges[kind]
-		switch what {
-		case BatchIndptr:
-			array = sample.Bytes(e.Indptr)
-		case BatchIndices:
-			array = sample.Bytes(e.Indices)
-		case BatchEdgeIDs:
-			array = sample.Bytes(e.IDs)
-		default:
-			err = pick(e.Data)
-		}
-		return array, 0, err
-	}
-	return nil, 0, Invalid("there is no array %d of a batch", what)
-}
-
-// Free gives the memory of the batch back; one on its way is dropped when it comes.
-func (b *Batch) Free() {
-	b.mu.Lock()
-	now := b.ended && !b.freed
-	b.freed = true
-	b.mu.Unlock()
-	if now {
-		b.Batch.Free()
 	}
 }
 
@@ -321,110 +225,4 @@ func (g *Graph) release() {
 	if last {
 		g.unmap()
 	}
-}
-
-// background runs operations on one communicator one after the other, in the
-// order in which they were submitted. That is the order of the script, the same
-// on every rank; so several samplers share one communicator, and a queue that
-// nobody empties cannot hold up another.
-type background struct {
-	c *comm.Communicator
-
-	mu   sync.Mutex
-	cond *sync.Cond
-	jobs []job
-	end  bool
-}
-
-type job struct {
-	run  func(c *comm.Communicator) error
-	done func(error)
-}
-
-// sampling returns the session's background communicator, making it first
-// where it is not there yet. Collective then.
-func (s *Session) sampling() (*background, error) {
-	s.mu.Lock()
-	b := s.sampler
-	s.mu.Unlock()
-	if b != nil {
-		return b, nil
-	}
-	id, err := s.NewComm("sampling")
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.Comm(id)
-	if err != nil {
-		return nil, err
-	}
-	b = &background{c: c}
-	b.cond = sync.NewCond(&b.mu)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	s.sampler = b
-	go b.work()
-	return b, nil
-}
-
-func (b *background) submit(run func(c *comm.Communicator) error, done func(error)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.end {
-		go done(ErrClosed) // done may need the lock that the caller holds
-		return
-	}
-	b.jobs = append(b.jobs, job{run, done})
-	b.cond.Signal()
-}
-
-// do submits an operation and waits for it.
-func (b *background) do(run func(c *comm.Communicator) error) error {
-	result := make(chan error, 1)
-	b.submit(run, func(err error) { result <- err })
-	return <-result
-}
-
-func (b *background) work() {
-	for {
-		b.mu.Lock()
-		for len(b.jobs) == 0 && !b.end {
-			b.cond.Wait()
-		}
-		if len(b.jobs) == 0 {
-			b.mu.Unlock()
-			return
-		}
-		j, end := b.jobs[0], b.end
-		b.jobs[0], b.jobs = job{}, b.jobs[1:]
-		b.mu.Unlock()
-		if end {
-			j.done(ErrClosed)
-		} else {
-			j.done(b.try(j.run))
-		}
-	}
-}
-
-// try makes an error of a panic, and has the peers know of it.
-func (b *background) try(run func(c *comm.Communicator) error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("bug in the engine: %v\n%s", v, debug.Stack())
-			b.c.Group().Abort(err.Error())
-		}
-	}()
-	return run(b.c)
-}
-
-// stop has operations that wait end with ErrClosed. The one that runs ends when
-// its communicator is closed.
-func (b *background) stop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.end = true
-	b.cond.Signal()
 }

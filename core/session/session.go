@@ -192,14 +192,14 @@ func (s *Session) SetWindow(bytes int64) error {
 	return nil
 }
 
-// resize gives a communicator another share. The one for sampling takes its turn
+// resize gives a communicator another share. One for sampling takes its turn
 // among the batches that are on their way, which is the same on every rank.
 func (s *Session) resize(c *comm.Communicator, share int) error {
 	s.mu.Lock()
 	b := s.sampler
 	s.mu.Unlock()
-	if b != nil && b.c == c {
-		return b.do(func(c *comm.Communicator) error { return c.Resize(share) })
+	if l := b.of(c); l != nil {
+		return l.do(func(c *comm.Communicator) error { return c.Resize(share) })
 	}
 	return c.Resize(share)
 }

@@ -24,13 +24,14 @@ class SampleConfig(ct.Structure):
         ("fanouts", ct.c_void_p),
         ("replace", ct.c_int32),
         ("edge_ids", ct.c_int32),
+        ("cache_bytes", ct.c_int64),
     ]
 
 
-def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool) -> int:
+def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool, cache_bytes: int) -> int:
     """``fanouts``: int64 ``[layers, relations]``."""
     view = _native.tensor(fanouts)
-    config = SampleConfig(ct.sizeof(SampleConfig), ct.addressof(view), int(replace), int(edge_ids))
+    config = SampleConfig(ct.sizeof(SampleConfig), ct.addressof(view), int(replace), int(edge_ids), cache_bytes)
     out = ct.c_uint64()
     _native.call("sar_sampler_create", ct.c_uint64(graph), ct.byref(config), ct.byref(out))
     return out.value

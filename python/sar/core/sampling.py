@@ -6,6 +6,7 @@ from collections import deque
 from functools import partial
 from typing import Any, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,9 +44,11 @@ class DistNeighborSampler:
         ``{name: {node type: tensor}}`` where there are several types
     :param output_node_features: the same for ``dstdata`` of the last block: labels, usually
     :param output_device: where blocks go; CPU by default
+    :param feature_cache_bytes: memory for ``input_node_features`` of other workers' nodes, which then travel once: the
+        nodes that batches meet first keep their place. The features must not be changed in place then. 0: no cache
     :param use_hybrid_partitioning: kept for scripts that set it. Blocks are drawn from the same distribution without
     :param batch_comm_overlap: kept for scripts that set it: features are always fetched in the background
-    :raises ValueError: no fan-outs, or one below -1
+    :raises ValueError: no fan-outs, or one below -1; a negative cache
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class DistNeighborSampler:
         output_device: Optional[torch.device] = None,
         use_hybrid_partitioning: bool = False,
         batch_comm_overlap: bool = False,
+        feature_cache_bytes: int = 0,
     ) -> None:
         self.fanouts = list(fanouts)
         if not self.fanouts:
@@ -69,6 +73,9 @@ class DistNeighborSampler:
         self.input_node_features = input_node_features
         self.output_node_features = output_node_features
         self.output_device = output_device
+        self.feature_cache_bytes = int(feature_cache_bytes)
+        if self.feature_cache_bytes < 0:
+            raise ValueError(f"feature_cache_bytes is {feature_cache_bytes}: give a number of bytes, or 0 for no cache")
         self._engine: Optional[Tuple[Any, EngineSampler]] = None
 
     def sample(self, full_graph_manager: GraphShardManager, seeds: Seeds) -> List[Any]:
@@ -94,12 +101,15 @@ class DistNeighborSampler:
         except ImportError as error:
             raise ImportError(f"sampled blocks are DGL's, and DGL cannot be imported ({error}): install dgl") from error
         batch.wait()
-        layers = batch.sampler.layers
-        blocks = [dgl_blocks.sampled_block(batch.layer(number)) for number in range(layers)]
-        for (name, ntype), rows in batch.features(outputs=False).items():
-            blocks[0].srcnodes[ntype].data[name] = rows
-        for (name, ntype), rows in batch.features(outputs=True).items():
-            blocks[-1].dstnodes[ntype].data[name] = rows
+        last = batch.sampler.layers - 1
+        blocks = [
+            dgl_blocks.sampled_block(
+                batch.layer(number),
+                batch.features(outputs=False) if number == 0 else {},
+                batch.features(outputs=True) if number == last else {},
+            )
+            for number in range(last + 1)
+        ]
         if self.output_device is not None and torch.device(self.output_device).type != "cpu":
             blocks = [block.to(self.output_device) for block in blocks]
         return blocks
@@ -111,13 +121,14 @@ class DistNeighborSampler:
         _session.current().follow_window()
         native = graph._relations[0].graph
         given = self._columns(graph)
-        signature = (native.handle, self.replace, self.copy_edata, str(self.fanouts), tuple(map(_sign, given)))
+        cache = self.feature_cache_bytes
+        signature = (native.handle, self.replace, self.copy_edata, cache, str(self.fanouts), tuple(map(_sign, given)))
         if self._engine is None or self._engine[0] != signature:
             relations = graph.canonical_etypes
             columns = [_readable(column) for column in given]
             fanouts = torch.tensor([self._per_relation(f, relations) for f in self.fanouts], dtype=torch.int64)
             made = EngineSampler(
-                native, graph.ntypes, relations, fanouts, self.replace, bool(self.copy_edata), columns
+                native, graph.ntypes, relations, fanouts, self.replace, bool(self.copy_edata), cache, columns
             )
             self._engine = (signature, made)
         return self._engine[1]
@@ -239,11 +250,14 @@ def own_numbers(graph: GraphShardManager, seeds: Seeds) -> Tensor:
 
 def rows_by_type(graph: GraphShardManager, numbers: Tensor) -> List[Tensor]:
     """Own rows by node type, ascending and none twice, of what :func:`own_numbers` gives."""
-    numbers = torch.unique(numbers)
-    return [
-        numbers[(numbers >= info.offset) & (numbers < info.offset + info.num_own)] - info.offset
-        for info in (graph._rows.nodes[ntype] for ntype in graph.ntypes)
-    ]
+    ordered = np.sort(numbers.numpy())  # np.unique hashes, which takes longer than all the rest
+    ordered = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    found = []
+    for ntype in graph.ntypes:
+        info = graph._rows.nodes[ntype]
+        low, high = np.searchsorted(ordered, (info.offset, info.offset + info.num_own))
+        found.append(torch.from_numpy(ordered[low:high] - info.offset))
+    return found
 
 
 def _ids(ids: Any) -> Tensor:

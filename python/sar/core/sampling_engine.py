@@ -57,6 +57,7 @@ class EngineSampler:
     :param relations: relations in its order
     :param fanouts: int64 ``[layers, relations]``
     :param edge_ids: whether blocks tell ids of edges
+    :param cache_bytes: of input columns of other workers' nodes that the engine may keep
     :param columns: features, contiguous and in CPU memory, which the engine reads while it samples
     """
 
@@ -68,13 +69,14 @@ class EngineSampler:
         fanouts: Tensor,
         replace: bool,
         edge_ids: bool,
+        cache_bytes: int,
         columns: Sequence[Column],
     ) -> None:
         self.ntypes, self.relations, self.layers = list(ntypes), list(relations), len(fanouts)
         self.edge_ids = edge_ids
         self.columns = list(columns)
         self.graph = graph
-        self.handle = abi.sampler_create(graph.handle, fanouts, replace, edge_ids)
+        self.handle = abi.sampler_create(graph.handle, fanouts, replace, edge_ids, cache_bytes)
         # the columns are arguments, so that they outlive what the engine still does
         release = weakref.finalize(self, _free_sampler, self.handle, self.columns, graph)
         release.atexit = False

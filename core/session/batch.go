@@ -1,0 +1,111 @@
+package session
+
+import (
+	"sync"
+
+	"sar/core/sample"
+)
+
+// Batch is one batch of a Sampler, on its way or done.
+type Batch struct {
+	sample.Batch
+	done chan struct{}
+	err  error
+
+	mu    sync.Mutex
+	ended bool
+	freed bool
+}
+
+func (b *Batch) end(err error) {
+	b.mu.Lock()
+	b.err, b.ended = err, true
+	drop := b.freed || err != nil
+	b.mu.Unlock()
+	if drop {
+		b.Batch.Free()
+	}
+	close(b.done)
+}
+
+// Wait returns once the batch is there, or the error that ended it.
+func (b *Batch) Wait() error {
+	<-b.done
+	return b.err
+}
+
+// What Array returns.
+const (
+	BatchNodes = iota
+	BatchIndptr
+	BatchIndices
+	BatchEdgeIDs
+	BatchData
+	BatchInput
+	BatchOutput
+)
+
+// Array returns the memory of one array of a batch that is there, until Free,
+// and how many of BatchNodes are destination nodes.
+func (b *Batch) Array(layer, what, kind, column int) (array []byte, numDst int, err error) {
+	if b.Layers == nil {
+		return nil, 0, Invalid("the batch is not there")
+	}
+	bad := func(name string, n, have int) error {
+		return Invalid("there is no %s %d: this batch has %d", name, n, have)
+	}
+	if layer < 0 || layer >= len(b.Layers) {
+		return nil, 0, bad("layer", layer, len(b.Layers))
+	}
+	l := b.Layers[layer]
+	pick := func(columns [][]byte) error {
+		if column < 0 || column >= len(columns) {
+			return bad("column", column, len(columns))
+		}
+		array = columns[column]
+		return nil
+	}
+	switch what {
+	case BatchNodes, BatchInput, BatchOutput:
+		if kind < 0 || kind >= len(l.Nodes) {
+			return nil, 0, bad("node type", kind, len(l.Nodes))
+		}
+		switch what {
+		case BatchInput:
+			err = pick(b.Inputs[kind])
+		case BatchOutput:
+			err = pick(b.Outputs[kind])
+		default:
+			array, numDst = sample.Bytes(l.Nodes[kind]), l.NumDst[kind]
+		}
+		return array, numDst, err
+	case BatchIndptr, BatchIndices, BatchEdgeIDs, BatchData:
+		if kind < 0 || kind >= len(l.Edges) {
+			return nil, 0, bad("relation", kind, len(l.Edges))
+		}
+		e := l.Edges[kind]
+		switch what {
+		case BatchIndptr:
+			array = sample.Bytes(e.Indptr)
+		case BatchIndices:
+			array = sample.Bytes(e.Indices)
+		case BatchEdgeIDs:
+			array = sample.Bytes(e.IDs)
+		default:
+			err = pick(e.Data)
+		}
+		return array, 0, err
+	}
+	return nil, 0, Invalid("there is no array %d of a batch", what)
+}
+
+// Free gives the memory of the batch back; one on its way is dropped when it comes.
+func (b *Batch) Free() {
+	b.mu.Lock()
+	now := b.ended && !b.freed
+	b.freed = true
+	b.mu.Unlock()
+	if now {
+		b.Batch.Free()
+	}
+}
