@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sort"
 	"testing"
 )
@@ -75,6 +76,40 @@ func BenchmarkSpMM(b *testing.B) {
 			b.Run(fmt.Sprintf("sddmm/width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
 					SDDMM(p, w, 1, x[:n*width], y[:n*width], width, a)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkHub is a matrix in which one row has as many slots as all others.
+func BenchmarkHub(b *testing.B) {
+	const n, hub = 100_000, 1_000_000
+	rng := rand.New(rand.NewPCG(3, 4))
+	a := CSR{Ptr: make([]int64, n+1)}
+	for i := range n {
+		degree := 10
+		if i == n/3 {
+			degree = hub
+		}
+		run := make([]int32, degree)
+		for k := range run {
+			run[k] = rng.Int32N(n)
+		}
+		slices.Sort(run)
+		a.Col = append(a.Col, run...)
+		a.Ptr[i+1] = int64(len(a.Col))
+	}
+	x, y := make([]float32, n*256), make([]float32, n*256)
+	for i := range x {
+		x[i], y[i] = float32(i%97), 1
+	}
+	for _, width := range []int{256, 47, 16} {
+		for _, threads := range []int{1, 2} {
+			p := NewPool(threads)
+			b.Run(fmt.Sprintf("width=%d/threads=%d", width, threads), func(b *testing.B) {
+				for b.Loop() {
+					SpMM(p, y[:n*width], x[:n*width], width, a, nil, 1, nil)
 				}
 			})
 		}

@@ -66,9 +66,10 @@ const (
 
 // plan cuts the rows at places [p0, p1) into parts of about equal work, by
 // slots, not rows. A hub row, one that has more than its share of slots, is
-// divided by columns of the width: all its parts read the same slots, each a few
+// divided by columns of the width: all its parts read the same slots, each some
 // cache lines of every source row. That leaves the order of every sum as it is,
-// which a cut by slots would not. The first return value is the parts of whole
+// which a cut by slots would not. There are no more parts than threads, because
+// single lines at random cost three times what they do in a row of sixteen. The first return value is the parts of whole
 // rows, the second those of hub rows, which the first passes over. One thread
 // gets parts too: between them the pool lets another caller compute.
 func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
@@ -97,7 +98,9 @@ func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
 			if to-1 > from {
 				rows = append(rows, part{from, to - 1, 0, width})
 			}
-			hubs = append(hubs, splitWidth(to-1, width, itemBytes, (cost(to)-cost(to-1))/share)...)
+			// Hub rows come first, so one of less than its thread's half stays whole.
+			pieces := min(int64(threads), 1+2*int64(threads)*(cost(to)-cost(to-1))/total)
+			hubs = append(hubs, splitWidth(to-1, width, itemBytes, pieces)...)
 			from = to
 		} else if to > from {
 			rows = append(rows, part{from, to, 0, width})
