@@ -8,62 +8,83 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import sar
+import sar.nn
+
 HIDDEN = 256
 HEADS = 4
 WIDTHS = {"gat": 32, "gat128": 128}
 MODELS = ("sage", *WIDTHS)
+WAYS = {
+    "plain": "dgl.nn, as they are",
+    "remat": "dgl.nn and BatchNormAct, hidden layers under sar.remat",
+    "nn": "sar.nn and BatchNormAct, hidden layers under sar.remat",
+    "sa": "dgl.nn, what forward fetched is kept",
+    "one_shot": "dgl.nn on all boundary rows at once",
+}
 
 
-class SAGE(nn.Module):
-    """``layer(i, o)`` makes a convolution, ``norm(n)`` a batch norm of n features."""
+class Block(nn.Module):
+    """A convolution, and what follows it."""
 
-    def __init__(self, n_features: int, n_classes: int, norm, layer) -> None:
+    def __init__(self, layer: nn.Module, norm: nn.Module | None = None, activation=None) -> None:
         super().__init__()
-        widths = [n_features, HIDDEN, HIDDEN, n_classes]
-        self.layers = nn.ModuleList([layer(i, o) for i, o in zip(widths, widths[1:])])
-        self.norms = nn.ModuleList([norm(HIDDEN) for _ in range(2)])
+        self.layer, self.norm, self.activation = layer, norm, activation
 
     def forward(self, convolve, h):
-        for layer, norm in zip(self.layers, self.norms):
-            h = F.relu(norm(convolve(layer, h)))
-        return convolve(self.layers[-1], h)
+        h = convolve(self.layer, h)
+        if h.dim() == 3:  # heads: side by side in the hidden layers, averaged in the last
+            h = h.mean(1) if self.activation is None else h.flatten(1)
+        if self.norm is not None:
+            h = self.norm(h)
+        return h if self.activation is None else self.activation(h)
 
 
-class GAT(nn.Module):
-    """``layer(i, o, heads)`` makes a convolution."""
-
-    def __init__(self, n_features: int, n_classes: int, width: int, layer) -> None:
+class Net(nn.Module):
+    def __init__(self, blocks: list[Block]) -> None:
         super().__init__()
-        sizes = [(n_features, width), (HEADS * width, width), (HEADS * width, n_classes)]
-        self.layers = nn.ModuleList([layer(i, o, HEADS) for i, o in sizes])
+        self.blocks = nn.ModuleList(blocks)
 
     def forward(self, convolve, h):
-        for layer in self.layers[:-1]:
-            h = F.elu(convolve(layer, h).flatten(1))
-        return convolve(self.layers[-1], h).mean(1)
+        for block in self.blocks:
+            h = block(convolve, h)
+        return h
 
 
-def make(name: str, library: str, n_features: int, n_classes: int, norm) -> nn.Module:
-    """A model of ``library``'s layers: ``"dgl"`` (which SAR uses too) or ``"pyg"``."""
-    if library == "dgl":
-
-        def sage(i: int, o: int) -> nn.Module:
-            return dgl.nn.SAGEConv(i, o, "mean")
-
-        def gat(i: int, o: int, heads: int) -> nn.Module:
-            return dgl.nn.GATConv(i, o, heads, allow_zero_in_degree=True)
-    else:
+def make(name: str, library: str, n_features: int, n_classes: int, norm, way: str = "plain") -> nn.Module:
+    """A model of ``library``'s layers: ``"dgl"`` (which SAR uses too) or ``"pyg"``. ``way`` is that of WAYS."""
+    if library == "pyg":
         from torch_geometric.nn import GATConv, SAGEConv
 
         def sage(i: int, o: int) -> nn.Module:
             return SAGEConv(i, o)
 
-        def gat(i: int, o: int, heads: int) -> nn.Module:
-            return PerHead(GATConv(i, o, heads, add_self_loops=False), heads)
+        def gat(i: int, o: int) -> nn.Module:
+            return PerHead(GATConv(i, o, HEADS, add_self_loops=False), HEADS)
+    else:
+        layers = sar.nn if way == "nn" else dgl.nn
+
+        def sage(i: int, o: int) -> nn.Module:
+            return layers.SAGEConv(i, o, "mean")
+
+        def gat(i: int, o: int) -> nn.Module:
+            return layers.GATConv(i, o, HEADS, allow_zero_in_degree=True)
 
     if name == "sage":
-        return SAGE(n_features, n_classes, norm, sage)
-    return GAT(n_features, n_classes, WIDTHS[name], gat)
+        widths = [n_features, HIDDEN, HIDDEN, n_classes]
+        convolutions = [sage(i, o) for i, o in zip(widths, widths[1:])]
+        if way in ("remat", "nn"):
+            hidden = [Block(layer, sar.nn.BatchNormAct(HIDDEN, "relu")) for layer in convolutions[:-1]]
+        else:
+            hidden = [Block(layer, norm(HIDDEN), F.relu) for layer in convolutions[:-1]]
+    else:
+        width = WIDTHS[name]
+        convolutions = [gat(i, o) for i, o in ((n_features, width), (HEADS * width, width), (HEADS * width, n_classes))]
+        hidden = [Block(layer, None, F.elu) for layer in convolutions[:-1]]
+    blocks = [*hidden, Block(convolutions[-1])]
+    if way in ("remat", "nn"):
+        blocks = [sar.remat(block) for block in blocks[:-1]] + blocks[-1:]
+    return Net(blocks)
 
 
 class PerHead(nn.Module):
@@ -82,14 +103,26 @@ class Training:
     over workers."""
 
     def __init__(
-        self, name, library, convolve, features, labels, mask, n_classes, n_train, norm, sync=None, gather=None
+        self,
+        name,
+        library,
+        convolve,
+        features,
+        labels,
+        mask,
+        n_classes,
+        n_train,
+        norm,
+        sync=None,
+        gather=None,
+        way="plain",
     ) -> None:
         torch.manual_seed(0)
         self.convolve, self.features, self.gather = convolve, features, gather
         self.rows = mask.nonzero().view(-1)
         self.labels = labels[self.rows]
         self.n_train = n_train
-        self.model = make(name, library, features.shape[1], n_classes, norm)
+        self.model = make(name, library, features.shape[1], n_classes, norm, way)
         if sync is not None:
             sync(self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)

@@ -7,8 +7,11 @@ shared memory included: growth is the peak while training minus the size before 
 minus the size after imports; a warm-up before both has loaded what torch loads late. Planned is what
 sar.estimate_memory says of the total beforehand.
 
-    python bench/run.py [--model sage|gat|gat128] [--rounds 4] [--epochs 3] [--policies compact,default]
-                        [--rows 2:shm:metis,...,pyg] [--name epoch]
+    python bench/run.py [--model sage|gat|gat128] [--rounds 4] [--epochs 3] [--policies pool,compact]
+                        [--rows 2:shm:metis,...,pyg | --modes | --less] [--window MIB] [--name epoch]
+
+The way of a row (fourth word): plain, the default; remat and nn: sar.remat on dgl.nn and on sar.nn; sa and one_shot:
+modes that keep what forward fetched, and that hold all boundary rows at once.
 """
 
 from __future__ import annotations
@@ -22,25 +25,32 @@ from model import HEADS, HIDDEN, MODELS, WIDTHS
 from sar.cli.output import stage, table
 
 ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg"
+MODES = "8:shm:random,8:shm:random:sa,8:shm:random:one_shot"
+LESS = "1:-:metis,1:-:metis:remat,1:-:metis:nn"
 PEER_THREADS = 2
+WINDOW = 16 << 20
 
 
-def planned(description: str, model: str) -> int:
-    """Bytes that the heaviest worker should take."""
+def planned(description: str, model: str) -> dict:
+    """What the heaviest worker should take, and what the workers should send in an epoch, in bytes."""
     if model == "sage":
         layers = [f"sage:{HIDDEN}", "bn", "relu"] * 2 + ["sage:47"]
     else:
         layers = [f"gat:{HEADS}x{WIDTHS[model]}", "elu"] * 2 + [f"gat:{HEADS}x47"]
-    return max(e.peak for e in sar.estimate_memory(description, layers, in_features=100))
+    found = sar.estimate_memory(description, layers, in_features=100)
+    return {"planned": max(e.peak for e in found), "planned_sent": sum(e.sent_per_epoch for e in found)}
 
 
-def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int, model: str) -> dict:
-    """One row, ``workers:transport:method`` or ``pyg``, in turns with the peer."""
+def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int, model: str, window: int = 0) -> dict:
+    """One row, ``workers:transport:method[:way]`` or ``pyg``, in turns with the peer."""
     alone = row == "pyg"
-    count, transport, method = ("1", "-", "-") if alone else row.split(":")
+    count, transport, method, *ways = ("1", "-", "-") if alone else row.split(":")
+    way = ways[0] if ways else "plain"
     workers = int(count)
     threads = max(1, PEER_THREADS // workers)
-    extra = {"SAR_TRANSPORT": transport} if transport != "-" else {}
+    extra = {"BENCH_WAY": way, **({"SAR_TRANSPORT": transport} if transport != "-" else {})}
+    if window:
+        extra["BENCH_WINDOW"] = str(window)
     description = common.reordered_graph() if alone else common.parts(workers, method)
     ours, theirs, ratios, first = [], [], [], 0.0
     words = ["pyg" if alone else "sar", description, policy, model]
@@ -56,6 +66,8 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
             theirs += peer_seconds
             ours += own_seconds
             ratios.append(statistics.median(own_seconds) / statistics.median(peer_seconds))
+            costs = {key: max(a[key] for a in answers) for key in ("faults", "system", "processor", "sent")}
+            sent = sum(a["sent"] for a in answers)
         memory = group.ask("memory")
     largest = max(memory, key=lambda m: m["growth"])
     result = {
@@ -63,6 +75,9 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
         "threads": threads,
         "transport": transport,
         "parts": method,
+        "way": way,
+        **costs,
+        "sent": sent,
         "policy": policy,
         "library": "pyg" if alone else "sar",
         "seconds": statistics.median(ours),
@@ -80,12 +95,15 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
             engine_growth=largest["engine_growth"],
             structure_resident=max(r["structure_resident"] for r in ready),
             structure_accounted=max(r["structure_accounted"] for r in ready),
-            planned=planned(description, model),
+            window_limit=window or WINDOW,
+            **(planned(description, model) if way == "plain" else {}),
         )
     return result
 
 
-def run_policy(policy: str, rows: list[str], rounds: int, epochs: int, model: str) -> tuple[dict, list[dict]]:
+def run_policy(
+    policy: str, rows: list[str], rounds: int, epochs: int, model: str, window: int
+) -> tuple[dict, list[dict]]:
     """The peer and all rows under one allocator policy."""
     measured = []
     with common.Group("worker.py", ["dgl", common.reordered_graph(), policy, model], 1, PEER_THREADS, {}) as peer:
@@ -93,10 +111,10 @@ def run_policy(policy: str, rows: list[str], rounds: int, epochs: int, model: st
         warm = peer.ask(f"epochs {epochs}")[0]
         for row in rows:
             with stage(f"{policy}: {row}") as step:
-                measured.append(measure(peer, row, policy, rounds, epochs, model))
+                measured.append(measure(peer, row, policy, rounds, epochs, model, window))
                 step.note = f"{measured[-1]['seconds']:.3f} s an epoch, {measured[-1]['ratio']:.2f}x DGL"
         memory = peer.ask("memory")[0]
-    return {"policy": policy, "first_loss": warm["losses"][0], **memory}, measured
+    return {"policy": policy, "first_loss": warm["losses"][0], "faults": warm["faults"], **memory}, measured
 
 
 def mib(count: float) -> str:
@@ -105,24 +123,29 @@ def mib(count: float) -> str:
 
 def render(peer: dict, rows: list[dict]) -> str:
     """The table of one policy. Memory in MiB, of the worker that grows most."""
-    header = ["", "epoch s", "ratio to DGL", "growth", "total", "planned", "of it engine", "structure", "window"]
-    header.append("first loss")
+    header = ["", "epoch s", "to DGL", "growth", "to DGL", "total", "planned", "engine", "structure", "window"]
+    header += ["faults", "sent", "planned", "first loss"]
     seconds = statistics.median(r["peer_seconds"] for r in rows)
     lines = [
-        ["DGL alone, 2 threads", f"{seconds:.3f}", "1.00", mib(peer["growth"]), mib(peer["total"]), *"----"]
-        + [f"{peer['first_loss']:.5f}"]
+        ["DGL alone, 2 threads", f"{seconds:.3f}", "1.00", mib(peer["growth"]), "1.00", mib(peer["total"]), *"----"]
+        + [f"{peer['faults']:.0f}", *"--", f"{peer['first_loss']:.5f}"]
     ]
     for r in rows:
-        way = "" if r["transport"] == "-" else f", {r['transport']}"
-        name = f"{r['workers']} x {r['threads']} thread{'s' if r['threads'] > 1 else ''}{way}, {r['parts']} parts"
-        ours = ["-"] * 4
+        via = "" if r["transport"] == "-" else f", {r['transport']}"
+        name = f"{r['workers']} x {r['threads']} thread{'s' if r['threads'] > 1 else ''}{via}, {r['parts']} parts"
+        name += "" if r["way"] == "plain" else f", {r['way']}"
+        ours, wire = ["-"] * 4, ["-"] * 2
         if r["library"] == "sar":
-            ours = [mib(r["planned"]), *(mib(r["engine"][purpose]) for purpose in ("total", "structure", "window"))]
+            engine, limit = r["engine"], r["window_limit"]
+            ours = [mib(r["planned"]) if "planned" in r else "-", mib(engine["total"]), mib(engine["structure"])]
+            ours.append(f"{mib(engine['window'])} of {mib(limit)}")
+            wire = [mib(r["sent"]), mib(r["planned_sent"]) if "planned" in r else "-"]
         else:
             name = "PyG alone, 2 threads"
+        growth = f"{r['growth'] / peer['growth']:.2f}"
         lines.append(
-            [name, f"{r['seconds']:.3f}", f"{r['ratio']:.2f}", mib(r["growth"]), mib(r["total"]), *ours]
-            + [f"{r['first_loss']:.5f}"]
+            [name, f"{r['seconds']:.3f}", f"{r['ratio']:.2f}", mib(r["growth"]), growth, mib(r["total"]), *ours]
+            + [f"{r['faults']:.0f}", *wire, f"{r['first_loss']:.5f}"]
         )
     text = f"allocator: {peer['policy']}\n{table(header, lines)}"
     accounted = [r for r in rows if r["library"] == "sar"]
@@ -141,18 +164,25 @@ def main() -> None:
     p.add_argument("--model", choices=MODELS, default="sage")
     p.add_argument("--rounds", type=int, default=4, help="turns, of which the first is warm-up (default: 4)")
     p.add_argument("--epochs", type=int, default=3, help="epochs a turn (default: 3)")
-    p.add_argument("--policies", default="compact,default", help="allocator policies (default: compact,default)")
-    p.add_argument("--rows", default=ROWS, help=f"workers:transport:parts, or pyg (default: {ROWS})")
+    p.add_argument("--policies", default="pool,compact", help="allocator policies (default: pool,compact)")
+    p.add_argument("--rows", default=ROWS, help=f"workers:transport:parts[:way], or pyg (default: {ROWS})")
+    p.add_argument("--modes", action="store_const", dest="rows", const=MODES, help=f"modes of SAR: --rows {MODES}")
+    p.add_argument("--less", action="store_const", dest="rows", const=LESS, help=f"less kept: --rows {LESS}")
+    p.add_argument("--window", type=float, default=0, metavar="MIB", help="Config.window_bytes (default: 16 MiB)")
     p.add_argument("--name", default="epoch", help="of the JSON file in bench/out (default: epoch)")
     args = p.parse_args()
     machine = common.machine()
     print(common.machine_line(machine), flush=True)
+    window = int(args.window * common.MIB)
     policies = []
     for policy in args.policies.split(","):
-        peer, rows = run_policy(policy, args.rows.split(","), args.rounds, args.epochs, args.model)
+        peer, rows = run_policy(policy, args.rows.split(","), args.rounds, args.epochs, args.model, window)
         print(f"\n{render(peer, rows)}", flush=True)
         policies.append({"peer": peer, "rows": rows})
-    print("\nepoch: median seconds; ratio: median over turns; memory in MiB, of the worker that grows most.")
+    print(
+        "\nepoch: median seconds; ratio: median over turns; memory in MiB, of the worker that grows most; window: "
+        "most held of what is allowed; faults: of pages, and sent: MiB of all workers, in an epoch."
+    )
     common.save(args.name, {"machine": machine, "model": args.model, "policies": policies})
 
 

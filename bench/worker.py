@@ -4,7 +4,8 @@ of one, ``memory`` tells what they took. The first answer comes by itself when i
 
     python bench/worker.py dgl GRAPH.npz ALLOCATOR MODEL        the whole graph, DGL alone
     python bench/worker.py pyg GRAPH.npz ALLOCATOR MODEL        the same by PyG
-    python bench/worker.py sar PARTS/NAME.json ALLOCATOR MODEL  one worker; rank and the others from the environment
+    python bench/worker.py sar PARTS/NAME.json ALLOCATOR MODEL  one worker; rank and the others from the environment,
+                                                                and BENCH_WAY, one of model.WAYS
 """
 
 from __future__ import annotations
@@ -110,11 +111,17 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     before, accounted = held(), sar.memory_stats()["total"]["live"]
     graph = sar.construct_full_graph(data)
     del data
+    way = os.environ.get("BENCH_WAY", "plain")
+    if "BENCH_WINDOW" in os.environ:
+        sar.Config.window_bytes = int(os.environ["BENCH_WINDOW"])
+    sar.Config.disable_sr = way == "sa"
     edge_tensors = sum(tensor.nbytes for tensor in graph.edata.values())  # torch's, not the engine's
     structure = {
         "structure_resident": held() - before - edge_tensors,
         "structure_accounted": sar.memory_stats()["total"]["live"] - accounted,
     }
+    if way == "one_shot":
+        graph = graph.get_full_partition_graph()
     counts = torch.stack([labels.max() + 1, mask.sum()])
     n_train = counts[1:].clone()
     sar.comm.all_reduce(counts, "max")
@@ -131,6 +138,7 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
         sar.DistributedBN1D,
         sar.sync_params,
         sar.gather_grads,
+        way,
     )
     return training, memory, structure
 
@@ -151,6 +159,7 @@ def main() -> None:
         word, *rest = line.split()
         if word == "epochs":
             seconds, losses = [], []
+            sent = bytes_sent(kind)
             before = resource.getrusage(resource.RUSAGE_SELF)
             for _ in range(int(rest[0])):
                 begin = time.perf_counter()
@@ -162,6 +171,7 @@ def main() -> None:
                 "system": (used.ru_stime - before.ru_stime) / len(seconds),
                 "processor": (used.ru_utime - before.ru_utime + used.ru_stime - before.ru_stime) / len(seconds),
             }
+            costs["sent"] = (bytes_sent(kind) - sent) / len(seconds)
             answer({"seconds": seconds, "losses": losses, **costs})
         elif word == "trace":
             with sar.trace(rest[0]):
@@ -174,6 +184,13 @@ def main() -> None:
     if kind == "sar":
         sar.comm.barrier()
         sar.comm.shutdown()
+
+
+def bytes_sent(kind: str) -> int:
+    """What this process has sent to others, without frame headers."""
+    if kind != "sar":
+        return 0
+    return sum(link["sent_payload"] for link in sar.stats()["links"])
 
 
 def answer(content: dict) -> None:

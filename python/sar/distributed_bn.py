@@ -196,9 +196,16 @@ class _Normalize(torch.autograd.Function):
 
 
 def _backward(
-    ctx: Any, grad: Tensor, x: Tensor, weight: Optional[Tensor], mean: Tensor, invstd: Tensor
+    ctx: Any,
+    grad: Tensor,
+    x: Tensor,
+    weight: Optional[Tensor],
+    mean: Tensor,
+    invstd: Tensor,
+    into: Optional[Tensor] = None,
 ) -> Tuple[Optional[Tensor], ...]:
-    """Gradients for the arguments of :class:`_Normalize`, from the gradient of what it returned."""
+    """Gradients for the arguments of :class:`_Normalize`, from the gradient of what it returned. That of x goes to
+    ``into``, which may be ``grad`` itself."""
     needs = ctx.needs_input_grad
     # own sums of grad * xhat and of grad, in one pass over both
     grad_weight, grad_bias = _sums(grad, x, weight, mean, invstd, ctx.eps)
@@ -212,7 +219,8 @@ def _backward(
             # grad_x = scale * (grad - shift - xhat * along), as a * grad + b * x + c: two passes
             scale = invstd if weight is None else invstd * weight
             b = -scale * invstd * along
-            grad_x = torch.addcmul(-scale * shift - b * mean, grad, scale).addcmul_(x, b)
+            grad_x = torch.empty_like(grad) if into is None else into
+            torch.addcmul(-scale * shift - b * mean, grad, scale, out=grad_x).addcmul_(x, b)
     return None, grad_x, grad_weight if needs[2] else None, grad_bias if needs[3] else None, None, None, None
 
 

@@ -23,6 +23,7 @@ from ..core.layer_support import Counts, EmptyRows, GraphIndex
 from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
 from ..edge_softmax import edge_softmax
+from ..ops.sage import fits, sage_mean
 
 __all__ = ["adapt", "load_partition_book", "plain_edge_softmax"]
 
@@ -60,6 +61,7 @@ def adapt() -> None:
         _wrap_forward(layer, _whole)
         _wrap_forward(layer, _with_rows)
     layers = dgl.nn.pytorch
+    _wrap_forward(layers.SAGEConv, _sage_conv)
     _wrap_forward(layers.GatedGraphConv, _gated_graph_conv)
     _wrap_forward(layers.TypedLinear, _typed_linear)
     _wrap_forward(layers.LabelPropagation, _label_propagation)
@@ -203,6 +205,20 @@ def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_b
         sorted_by_type = False
     result: Tensor = original(layer, x, x_type, sorted_by_type)
     return result
+
+
+def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
+    """The mean of a full graph in one piece, where the layer's two linear maps are no more than that."""
+    if (
+        layer._aggre_type != "mean"
+        or edge_weight is not None
+        or not fits(graph, feat, layer.fc_self, layer.fc_neigh)
+    ):
+        return original(layer, graph, feat, edge_weight)
+    out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
+    if layer.activation is not None:
+        out = layer.activation(out)
+    return out if layer.norm is None else layer.norm(out)
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:

@@ -21,8 +21,8 @@ ACTIVATIONS = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
 }
-_BLOCK_ROWS = 4096
-"""Rows computed again at a time: what backward needs beside its results is of this size."""
+_BLOCK_BYTES = 1 << 20
+"""Of rows that are computed again at a time: what backward needs beside its results is a few times that."""
 
 
 class BatchNormAct(DistributedBN1D):
@@ -114,14 +114,15 @@ class _NormAct(torch.autograd.Function):
                     y = F.batch_norm(x[rows], mean, var, weight, bias, False, 0.0, ctx.eps).detach().requires_grad_()
                     (part,) = torch.autograd.grad(function(y), y, part)
             inner[rows] = part
-        return (*_backward(ctx, inner, x, weight, mean, invstd), None, None, None)
+        return (*_backward(ctx, inner, x, weight, mean, invstd, into=inner), None, None, None)
 
 
 def _blocks(x: Tensor, share: float, seed: int) -> Iterator[Tuple[slice, Optional[Tensor]]]:
     """Blocks of rows, each with what its elements are multiplied by: the same in both passes."""
     generator = torch.Generator().manual_seed(seed) if share > 0 else None
-    for begin in range(0, x.shape[0], _BLOCK_ROWS):
-        rows = slice(begin, min(begin + _BLOCK_ROWS, x.shape[0]))
+    count = max(64, _BLOCK_BYTES // max(1, x.shape[1] * x.element_size()))
+    for begin in range(0, x.shape[0], count):
+        rows = slice(begin, min(begin + count, x.shape[0]))
         if generator is None:
             yield rows, None
         else:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import function as fn
+from ..ops.sage import fits, sage_mean
 from ._propagate import Features, as_pair, first_rows, propagate, sizes
 
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")
@@ -84,6 +85,12 @@ class SAGEConv(nn.Module):
             x, own = self.feat_drop(feat[0]), self.feat_drop(feat[1])
         else:
             x, own = as_pair(graph, self.feat_drop(feat))
+        mean = self.aggregator_type == "mean" and edge_weight is None
+        if own is x and mean and fits(graph, x, self.fc_self, self.fc_neigh):
+            out = sage_mean(graph._relation(None), x, self.fc_self, self.fc_neigh)
+            if self.activation is not None:
+                out = self.activation(out)
+            return out if self.norm is None else self.norm(out)
         out = self._neighbours(graph, x, own, edge_weight)
         if self.aggregator_type != "gcn":
             out = self.fc_self(own) + out

@@ -1,0 +1,139 @@
+"""GraphSAGE's layer with the mean in one piece: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
+
+Written as three modules, a step of the layer makes two products and a sum of them, and in backward two gradients of x
+and a sum of those, each of the size of the features. Here the second product of each pair is added to the first by the
+product itself.
+
+With A the matrix of the mean and g the gradient of the result, the gradients are::
+
+    W_neigh: (A' g)' x      W_self: g' x      x: (A' g) W_neigh + g W_self
+
+so that A x has not to be kept for backward where A' g is computed anyway. Where x is narrower than the result, A x is
+kept, and A' (g W_neigh) computed, which moves fewer numbers; where x needs no gradient, nothing moves in backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .. import _abi, _session
+from ..core.graphshard import GraphShardManager
+from .aggregate import Relation, _Agreed
+
+
+def plain_linear(module: Any) -> bool:
+    """Whether calling a module is multiplying by its weight, and nothing else happens on the way."""
+    if type(module) is not nn.Linear:
+        return False
+    watched = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return not any(watched) and module.weight.dtype in (torch.float32, torch.float64)
+
+
+def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
+    """Whether :func:`sage_mean` does what the three modules would do: the same on all workers."""
+    return (
+        isinstance(graph, GraphShardManager)
+        and len(graph._relations) == 1
+        and graph.src_is_tgt
+        and type(x) in (Tensor, nn.Parameter)
+        and x.dim() == 2
+        and x.shape[0] == graph._relation(None).num_src
+        and plain_linear(fc_self)
+        and plain_linear(fc_neigh)
+        and x.dtype == fc_self.weight.dtype == fc_neigh.weight.dtype
+        and x.shape[1] == fc_self.in_features == fc_neigh.in_features
+        and fc_neigh.bias is None
+        and not _autocast()
+        and not torch.nn.modules.module._has_any_global_hook()
+    )
+
+
+def _autocast() -> bool:
+    try:
+        return torch.is_autocast_enabled("cpu")
+    except TypeError:  # torch before 2.4 has a function for each device
+        return bool(torch.is_autocast_cpu_enabled())
+
+
+def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Linear) -> Tensor:
+    """Collective in forward and backward.
+
+    :param x: ``[num_src, i]``; destinations are its first rows. :func:`fits` says whether it may be given
+    :returns: ``[num_dst, o]``
+    """
+    _session.current().follow_window()
+    agreed = _Agreed()
+    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed)
+    own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
+    return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
+
+
+class _SageMean(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        w_neigh: Tensor,
+        w_self: Tensor,
+        bias: Optional[Tensor],
+        relation: Relation,
+        agreed: _Agreed,
+    ) -> Tensor:
+        x = x.contiguous()
+        into, onto, rows = x.shape[1], w_self.shape[0], relation.num_dst
+        what = (relation.index, "copy_u", "mean")
+        grads = ctx.needs_input_grad
+        first = into > onto  # the product comes before the mean, which then is of fewer columns
+        u = x.mm(w_neigh.t()) if first else x
+        need = _abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
+        mean = u.new_empty((rows, u.shape[1]))
+        agreed.bits = _abi.aggregate_forward(relation.handle, what, need, u, None, mean)
+        own = x[:rows]
+        if first:
+            out = mean.addmm_(own, w_self.t())
+            if bias is not None:
+                out.add_(bias)
+        else:
+            out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
+            out.addmm_(mean, w_neigh.t())
+        ctx.narrow = into < onto or not agreed.bits
+        ctx.save_for_backward(x, w_neigh, w_self, mean if ctx.narrow and not first else None)
+        ctx.relation, ctx.what, ctx.agreed = relation, what, agreed.bits
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, w_neigh, w_self, mean = ctx.saved_tensors
+        _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        grad_x = grad_neigh = None
+        if mean is not None:
+            grad_neigh = grad.t().mm(mean) if for_neigh else None
+            del mean
+            if ctx.agreed:
+                grad_x = x.new_empty(x.shape) if for_x else None
+                _back(ctx, grad.mm(w_neigh), grad_x)
+        elif ctx.agreed:
+            turned = grad.new_empty((x.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            _back(ctx, grad, turned)
+            grad_neigh = turned.t().mm(x) if turned is not None and for_neigh else None
+            grad_x = turned.mm(w_neigh) if turned is not None and for_x else None
+            del turned
+        own = x[: grad.shape[0]]
+        if grad_x is not None:
+            grad_x[: grad.shape[0]].addmm_(grad, w_self)
+        grad_self = grad.t().mm(own) if for_self else None
+        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None
+
+
+def _back(ctx: Any, grad: Tensor, into: Optional[Tensor]) -> None:
+    """``A' grad`` over all workers; ``into`` is ``None`` where this one has no use for its rows."""
+    _abi.aggregate_backward(ctx.relation.handle, ctx.what, ctx.agreed, None, None, grad, into, None)
