@@ -56,6 +56,9 @@ func (s *Sweep[T]) hasParams() bool {
 // each runs f for every part on a task of its own, and adds the parts' sums of
 // gradients of parameters in order.
 func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
+	if s.packed != nil && s.packed.fill != nil {
+		s.packed.fill()
+	}
 	params := s.hasParams()
 	sums := make([][][]float64, parts)
 	order := newOrdered(s)
@@ -130,9 +133,6 @@ func (s *Sweep[T]) Rows(cursor []int64, end int32) {
 
 // Columns sweeps over the edges out of columns [from, to).
 func (s *Sweep[T]) Columns(from, to int) {
-	if s.packed != nil && s.packed.fill != nil {
-		s.packed.fill()
-	}
 	rel := s.relation()
 	ptr := rel.ColPtr.Data
 	before, order := ptr, rel.Order.Data
