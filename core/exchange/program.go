@@ -194,13 +194,7 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 	}
 	t := &RoundTrip{
 		Op: op, RowBytes: m.RowBytes, BackBytes: x.RowBytes(home),
-		Send: m.Send, Recv: m.Recv, Produce: m.Produce,
-		Local: func() error {
-			if b.Own != nil {
-				b.Own.Columns(0, rel.NumSrc)
-			}
-			return m.Local()
-		},
+		Send: m.Send, Recv: m.Recv, Produce: m.Produce, Local: m.Local,
 		Consume: func(r, first, n int, src, back []byte) error {
 			begin := column(rel, r, first)
 			x.bind(b.Peers, values, view[T](src), begin)
@@ -212,6 +206,36 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 			return nil
 		},
 	}
+	if b.Own != nil {
+		t.Parts = columnParts
+		parts := ownColumns(rel, t.Parts)
+		t.Part = func(part int) { b.Own.ColumnsOf(parts[part]) }
+		t.Needs = func(r, first, n int) int {
+			last := int(rel.Send[r].Data[first+n-1]) // they ascend
+			return last*t.Parts/max(1, rel.NumSrc) + 1
+		}
+	}
 	_, err = t.Move(rel.Rank, rel.Parts)
 	return err
+}
+
+// columnParts is how often own columns and those of peers take turns.
+const columnParts = 4
+
+// ownColumns cuts own columns into parts by number, and keeps to the relation's
+// order of rows in each: what cache its clusters save, parts lose little of.
+func ownColumns(rel *graph.Relation, parts int) [][]int32 {
+	out := make([][]int32, parts)
+	for part := range out {
+		out[part] = make([]int32, 0, rel.NumSrc/parts+1)
+	}
+	for i := range rel.NumSrc {
+		j := int32(i)
+		if len(rel.Order.Data) == rel.NumSrc {
+			j = rel.Order.Data[i]
+		}
+		part := int(j) * parts / rel.NumSrc
+		out[part] = append(out[part], j)
+	}
+	return out
 }

@@ -33,6 +33,14 @@ type RoundTrip struct {
 	Produce func(r, first, n int, dst []byte) error
 	// Local runs before any Consume or Return. May be nil.
 	Local func() error
+	// Part runs after Local for 0 ≤ part < Parts, in turns with Consume: before rows
+	// of which a share has come go that share of the parts and one more, and those
+	// that Return needs for as many of the own rows. That depends on the counts of
+	// rows and frames alone. Needs is how many parts must have run before Return
+	// takes rows [first, first+n) of what went out in round r.
+	Parts int
+	Part  func(part int)
+	Needs func(r, first, n int) int
 	// Consume takes rows [first, first+n) of what comes in in round r and writes
 	// n rows of BackBytes to back, whose contents are undefined before.
 	Consume func(r, first, n int, src, back []byte) error
@@ -51,6 +59,9 @@ func (t *RoundTrip) RowsPerFrame() int { return RowsPerFrame(t.Op, max(t.RowByte
 // frame headers per chunk. Memory besides the links: one frame where P is even.
 func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 	if world == 1 {
+		for part := range t.Parts {
+			t.Part(part)
+		}
 		if t.Local == nil {
 			return t.Flags, nil
 		}
@@ -137,10 +148,10 @@ type trip struct {
 	seen              [2]uint16
 	spare             mem.Array[byte] // answers of the round P/2
 
-	mu    sync.Mutex
-	turn  sync.Cond
-	ready bool  // Local has ended
-	err   error // the first of any goroutine
+	mu   sync.Mutex
+	turn sync.Cond
+	done int   // Local and so many parts have ended; 0: Local has not
+	err  error // the first of any goroutine
 }
 
 func newTrip(t *RoundTrip, rank, world int) *trip {
@@ -222,10 +233,14 @@ func (s *trip) backRound(r int) int { return s.world + r }
 
 // answer takes the peers' rows and sends back what is computed from them.
 func (s *trip) answer(d *departures) (err error) {
-	if err := d.local(s.rank, s.Local, false); err != nil {
+	if err := d.local(s.rank, s.Local, s.Parts > 0); err != nil {
 		return err
 	}
-	s.change(func() { s.ready = true })
+	s.change(func() { s.done = 1 })
+	total, before := 0, 0
+	for _, n := range s.Recv[1:] {
+		total += n
+	}
 	if half := s.world / 2; s.world%2 == 0 && s.Recv[half] > 0 {
 		if s.spare, err = mem.Make[byte](mem.Scratch, min(s.rows, s.Recv[half])*s.BackBytes); err != nil {
 			return err
@@ -235,13 +250,43 @@ func (s *trip) answer(d *departures) (err error) {
 		peer := (s.rank - r + s.world) % s.world
 		for first, k := 0, 0; first < s.Recv[r] || k == 0; k++ {
 			n := min(s.rows, s.Recv[r]-first)
+			if total > 0 {
+				s.runParts(1 + s.Parts*(before+first)/total)
+			}
+			if own := min(s.rows, s.Send[r]-first); own > 0 {
+				s.runParts(s.needs(r, first, own))
+			}
 			if err := s.answerChunk(peer, r, k, first, n); err != nil {
 				return err
 			}
 			first += n
 		}
+		if first := s.Recv[r] / s.rows * s.rows; first < s.Send[r] { // more go out than come in
+			s.runParts(s.needs(r, first, s.Send[r]-first))
+		}
+		before += s.Recv[r]
 	}
+	s.runParts(s.Parts)
 	return nil
+}
+
+// needs is how many parts Return needs for rows that went out.
+func (s *trip) needs(r, first, n int) int {
+	if s.Parts == 0 {
+		return 0
+	}
+	return s.Needs(r, first, n)
+}
+
+// runParts runs parts until so many have been run. The goroutine that does is
+// the only one that changes s.done.
+func (s *trip) runParts(upTo int) {
+	for s.done-1 < min(upTo, s.Parts) {
+		span := trace.Begin()
+		s.Part(s.done - 1)
+		span.End("own rows", trace.Computing, s.Op.Comm(), s.rank, 0, 0)
+		s.change(func() { s.done++ })
+	}
 }
 
 func (s *trip) answerChunk(peer, r, k, first, n int) error {
@@ -287,21 +332,17 @@ func (s *trip) room(to *lane, peer, k, n int) ([]byte, error) {
 	return s.Op.Reserve(peer, n*s.BackBytes)
 }
 
-// takeBack takes what the peers computed from own rows.
+// takeBack takes what the peers computed from own rows, once the parts that come
+// before it have run. Where both ends of a link wait for room to answer, each has
+// run what the other's answers up to its own place need: one of them is taken.
 func (s *trip) takeBack() error {
-	s.mu.Lock()
-	for !s.ready && s.err == nil {
-		s.turn.Wait()
-	}
-	err := s.err
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
 	for r := 1; r < s.world; r++ {
 		peer := (s.rank + r) % s.world
 		for first, k := 0, 0; first < s.Send[r]; k++ {
 			n := min(s.rows, s.Send[r]-first)
+			if err := s.awaitParts(s.needs(r, first, n)); err != nil {
+				return err
+			}
 			of := arrival{peer: peer, back: true, round: r, tag: s.backRound(r), chunk: k, n: n, rowBytes: s.BackBytes, all: n == s.Send[r], what: "take back"}
 			err := s.take(of, &s.seen[1], func(src []byte) error { return s.Return(r, first, n, src) })
 			if err != nil {
@@ -311,6 +352,15 @@ func (s *trip) takeBack() error {
 		}
 	}
 	return nil
+}
+
+func (s *trip) awaitParts(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.done < 1+n && s.err == nil {
+		s.turn.Wait()
+	}
+	return s.err
 }
 
 // arrival is a frame that has to come.

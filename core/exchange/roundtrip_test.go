@@ -47,6 +47,8 @@ type trips struct {
 	rows             func(p, q int) int
 	note             func(p int, which *strings.Builder, format string, args ...any)
 	pause            func() // between steps, to shake the order of goroutines
+	parts            int
+	late             bool // rows that return need more parts than their share
 }
 
 func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error {
@@ -86,6 +88,16 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 		localDone.Store(true)
 		return nil
 	}
+	var parts atomic.Int64
+	if c.parts > 0 {
+		t.Parts, t.Part = c.parts, func(int) { c.pause(); parts.Add(1) }
+		t.Needs = func(r, first, n int) int {
+			if c.late {
+				return c.parts * min(1, first+n)
+			}
+			return (first+n-1)*c.parts/t.Send[r] + 1
+		}
+	}
 	t.Consume = func(r, first, n int, src, back []byte) error {
 		c.note(p, &log[1], "  round %d: from rank %d rows %d-%d of %d, and back\n", r, from(r), first, first+n-1, t.Recv[r])
 		if len(src) != n*c.out || len(back) != n*c.back {
@@ -106,6 +118,9 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 		if !localDone.Load() {
 			return errors.New("something returned before Local had ended")
 		}
+		if c.parts > 0 && int(parts.Load()) < t.Needs(r, first, n) {
+			return fmt.Errorf("rows %d-%d of round %d returned after %d parts", first, first+n-1, r, parts.Load())
+		}
 		if returned[r] != first {
 			return fmt.Errorf("rows from %d on, after %d", first, returned[r])
 		}
@@ -124,6 +139,9 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 	}
 	if want := uint16(1<<c.world - 1); flags != want {
 		return fmt.Errorf("flags %b, want those of every rank, %b", flags, want)
+	}
+	if int(parts.Load()) != c.parts {
+		return fmt.Errorf("%d of %d parts have run", parts.Load(), c.parts)
 	}
 	for r := 1; r < c.world && c.out+c.back > 0; r++ {
 		if sent[r] != t.Send[r] || returned[r] != t.Send[r] || taken[r] != t.Recv[r] {
@@ -181,7 +199,7 @@ func TestRoundTripsOfAllShapes(t *testing.T) {
 			}
 			widths := [][2]int{{700, 3}, {3, 700}, {1, 1}, {0, 9}, {9, 0}, {640, 640}, {0, 0}}[rng.IntN(7)]
 			slow := rng.IntN(4)
-			c := &trips{world: world, out: widths[0], back: widths[1], note: silent,
+			c := &trips{parts: rng.IntN(6), late: rng.IntN(3) == 0, world: world, out: widths[0], back: widths[1], note: silent,
 				rows: func(p, q int) int { return counts[p*world+q] },
 				pause: func() {
 					switch rand.IntN(4) {
