@@ -1,10 +1,10 @@
 """How cost grows with the graph: time and memory of an epoch from 1 million edges to 100 million, 25 edges a node, and
 the exponent of the growth, which is 1 where cost is linear.
 
-Two workers on random parts (half the edges cut), a 2-layer SAGE of 64 and a 2-layer GAT of 4 heads of 16. Exponents
-come from a straight line through the logarithms, over all sizes and between neighbours. "aggregation" is one sum of 64
-columns over all in-edges, forward, in nanoseconds an edge: what an epoch consists of beside dense products, whose time
-a node is the same everywhere. Memory is the heaviest worker's growth over an idle worker with torch.
+Two workers on random parts (half the edges cut), a 2-layer SAGE of 64 and a 2-layer GAT of 4 heads of 16, then one.
+Exponents come from a straight line through the logarithms, over all sizes and between neighbours. "aggregation" is one
+sum of 64 columns over all in-edges, forward, in nanoseconds an edge: what an epoch consists of beside dense products,
+whose time a node is the same everywhere. Memory is the heaviest worker's growth over an idle worker with torch.
 
     python bench/growth.py [--sizes 1,3,10,30] [--big] [--models sage,gat] [--parts 2] [--epochs 3] [--scratch DIR]
 """

@@ -23,8 +23,8 @@ import scale
 from sar.cli.output import Failure, size, table
 
 METHODS = ("random", "contiguous", "metis")
-# METIS with 64-bit indices, measured: bytes an undirected edge and node beside what Python takes.
-METIS_BYTES = 170
+# METIS with 64-bit indices, measured: bytes an undirected edge, beside what Python takes.
+METIS_BYTES = 200
 
 
 def methods_that_fit(wanted: list[str], edges: int) -> list[str]:
@@ -75,7 +75,8 @@ def render(result: dict) -> str:
     ]
     header = ["training on parts by", "load s", "construct s", "first epoch s", "epoch s", "of processors s", "loss"]
     lines += ["", table(header, [_times(t) for t in result["train"]])]
-    header = ["memory of a worker, GiB", "base", "constructed", "while constructing", "while training", "all workers"]
+    header = ["memory of a worker, GiB", "base", "constructed", "while constructing", "while training", "planned"]
+    header += ["all workers", "sent in an epoch, all"]
     lines += ["", table(header, [_sizes(t) for t in result["train"]])]
     header = ["of it, GiB", "features", "structure", "window", "runtime", "scratch while constructing", "rest"]
     lines += ["", table(header, [_purposes(t) for t in result["train"]])]
@@ -97,7 +98,7 @@ def _times(t: dict) -> list[str]:
 
 def _sizes(t: dict) -> list[str]:
     peaks = [t["base"], t["construct"]["resident"], t["construct"]["resident_peak"], t["train"]["resident_peak"]]
-    return [t["method"], *map(gib, peaks), gib(t["train"]["resident_all"])]
+    return [t["method"], *map(gib, [*peaks, t["planned"], t["train"]["resident_all"], t["sent"]])]
 
 
 def _purposes(t: dict) -> list[str]:

@@ -14,11 +14,15 @@ import time
 from collections.abc import Iterator
 
 import common
+import sar
 import scale_graph
 from sar.cli.output import Failure, size, stage
 
 FEATURES = 128
+# The models of scale_worker.py, as sar plan has them.
+LAYERS = {"sage": ["sage:64", "relu", "sage:40"], "gat": ["gat:4x16", "elu", "gat:1x40"]}
 GIB = float(1 << 30)
+IDLE = 500 << 20  # of its own that a worker with torch takes before it has anything
 
 
 def available() -> int:
@@ -96,6 +100,11 @@ def train(path: str, workers: int, model: str, epochs: int, allocator: str = "co
     threads = max(1, len(os.sched_getaffinity(0)) // workers)
     extra = {"SAR_TRANSPORT": transport} if transport else {}
     out = {"model": model, "workers": workers, "threads": threads, "allocator": allocator}
+    plan = sar.estimate_memory(path, LAYERS[model], in_features=FEATURES)
+    out["planned"], out["sent"] = max(e.peak for e in plan), sum(e.sent_per_epoch for e in plan)
+    needed = sum(e.peak for e in plan) + workers * IDLE
+    if needed > available():
+        raise Failure(f"{model} takes about {size(needed)} in all, and {size(available())} are available")
     with common.Group("scale_worker.py", [path, model, allocator], workers, threads, extra) as group:
         group.answers()
         for word in ("load", "construct"):
