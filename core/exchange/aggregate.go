@@ -100,9 +100,9 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		return err
 	}
 	defer scale.Free()
-	csc := kernel.CSR{Ptr: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
+	csc := kernel.CSR{Ptr32: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
 	own := csc
-	own.Ptr, own.Order = csc.Ptr[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before: rel.ColsBefore.Data}
+	own.Ptr32, own.Order = csc.Ptr32[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before32: rel.ColsBefore.Data}
 	m := &Movement{
 		Op: op, Home: true, RowBytes: a.RowBytes(),
 		Send: HaloRows(rel), Recv: sendRows(rel),
@@ -202,8 +202,8 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 func (a *Aggregate[T]) csr() kernel.CSR {
 	rel := a.Rel
 	return kernel.CSR{
-		Ptr: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data,
-		Order: kernel.Order{Rows: rel.Order.Data, Before: rel.RowsBefore.Data},
+		Ptr32: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data,
+		Order: kernel.Order{Rows: rel.Order.Data, Before32: rel.RowsBefore.Data},
 	}
 }
 
@@ -252,7 +252,9 @@ func (a *Aggregate[T]) divideEdges(gradE []T) {
 func newCursor(rel *graph.Relation) (mem.Array[int64], error) {
 	cursor, err := mem.Make[int64](mem.Scratch, rel.NumDst)
 	if err == nil {
-		copy(cursor.Data, rel.RowPtr.Data)
+		for i := range cursor.Data {
+			cursor.Data[i] = int64(rel.RowPtr.Data[i])
+		}
 	}
 	return cursor, err
 }
@@ -261,7 +263,7 @@ func newCursor(rel *graph.Relation) (mem.Array[int64], error) {
 // rows that looking at every own row once a chunk would cost more than it
 // saves. Both ways add in the same order, so the choice changes no bit.
 func sparseChunks(rel *graph.Relation, op *comm.Op, rowBytes int) bool {
-	remote := rel.ColPtr.Data[rel.NumCols()] - rel.ColPtr.Data[rel.NumSrc]
+	remote := int64(rel.ColPtr.Data[rel.NumCols()] - rel.ColPtr.Data[rel.NumSrc])
 	var chunks int64
 	for r := 1; r < rel.Parts; r++ {
 		if n := int(rel.Halo[r].End - rel.Halo[r].Begin); n > 0 {

@@ -185,7 +185,7 @@ func (s *Stream) visit(peer int, begin, end int32, src, back []byte) error {
 func (s *Stream) edges(begin, end int32) error {
 	const looks = 8 // own rows looked at for the price of one edge sorted
 	ptr := s.Rel.ColPtr.Data
-	if n := ptr[end] - ptr[begin]; n == 0 {
+	if n := int64(ptr[end] - ptr[begin]); n == 0 {
 		return nil
 	} else if n*looks < int64(s.Rel.NumDst) {
 		return s.fewEdges(begin, end)
@@ -193,7 +193,7 @@ func (s *Stream) edges(begin, end int32) error {
 	rel, cursor := s.Rel, s.cursor.Data
 	n := 0
 	for i := range rel.NumDst {
-		k, last := cursor[i], rel.RowPtr.Data[i+1]
+		k, last := cursor[i], int64(rel.RowPtr.Data[i+1])
 		for k < last && rel.Col.Data[k] < begin {
 			k++
 		}
@@ -222,7 +222,7 @@ func (s *Stream) fewEdges(begin, end int32) error {
 	edges := make([]edge, 0, last-first)
 	for col := begin; col < end; col++ {
 		for k := rel.ColPtr.Data[col]; k < rel.ColPtr.Data[col+1]; k++ {
-			edges = append(edges, edge{rel.Row.Data[k], int32(k - first), col - begin})
+			edges = append(edges, edge{rel.Row.Data[k], k - first, col - begin})
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
@@ -235,7 +235,7 @@ func (s *Stream) fewEdges(begin, end int32) error {
 	for _, e := range edges {
 		s.Src[n], s.Dst[n] = int64(e.col), int64(e.row)
 		if s.Edge != nil {
-			s.Edge[n] = int64(rel.ColEdge.Data[first+int64(e.slot)])
+			s.Edge[n] = int64(rel.ColEdge.Data[first+e.slot])
 		}
 		if n++; n == len(s.Src) {
 			if err := s.flush(&n); err != nil {

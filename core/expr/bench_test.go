@@ -117,8 +117,8 @@ func BenchmarkPrograms(b *testing.B) {
 	for i := range x {
 		x[i] = float32(i % 97)
 	}
-	pool, csr := kernel.NewPool(1), kernel.CSR{Ptr: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data}
-	csr.Order = kernel.Order{Rows: rel.Order.Data, Before: rel.RowsBefore.Data}
+	pool, csr := kernel.NewPool(1), kernel.CSR{Ptr32: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data}
+	csr.Order = kernel.Order{Rows: rel.Order.Data, Before32: rel.RowsBefore.Data}
 	bench("spmm", func() func() {
 		return func() { kernel.SpMM(pool, y, x, 128, csr, nil, 1, nil) }
 	})

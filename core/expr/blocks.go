@@ -18,7 +18,7 @@ const (
 
 // parts cuts places 0..n-1, with before[i] edges before place i, into runs of about equal
 // work. They do not depend on the number of threads.
-func (s *Sweep[T]) parts(before []int64, from, to int) []int {
+func (s *Sweep[T]) parts(before []int32, from, to int) []int {
 	if to <= from {
 		return nil
 	}
@@ -29,8 +29,8 @@ func (s *Sweep[T]) parts(before []int64, from, to int) []int {
 	for _, a := range s.adds {
 		width += a.width
 	}
-	slots := before[to] - before[from]
-	cost := func(i int) int64 { return before[i] - before[from] + int64(i-from)/4 }
+	slots := int64(before[to] - before[from])
+	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
 	share := max(256, int64(partWork/width))
 	if s.hasParams() {
 		share = max(share, (slots+int64(to-from)/4)/maxParts)
@@ -120,7 +120,7 @@ func (s *Sweep[T]) Rows(cursor []int64, end int32) {
 			if order != nil {
 				i = int(order[place])
 			}
-			k0, k1 := ptr[i], ptr[i+1]
+			k0, k1 := int64(ptr[i]), int64(ptr[i+1])
 			if cursor != nil {
 				k0 = cursor[i]
 				k1 = runEnd(col, k0, k1, end)
@@ -148,7 +148,7 @@ func (s *Sweep[T]) Columns(from, to int) {
 			if order != nil {
 				j = int(order[place])
 			}
-			t.column(int32(j), ptr[j], ptr[j+1])
+			t.column(int32(j), int64(ptr[j]), int64(ptr[j+1]))
 		}
 	})
 }
@@ -165,7 +165,7 @@ func (s *Sweep[T]) Scatter(from, to int) {
 	s.each(n, func(t *task[T], part int) {
 		r0, r1 := int32(rel.NumDst*part/n), int32(rel.NumDst*(part+1)/n)
 		for j := from; j < to; j++ {
-			k0, k1 := ptr[j], ptr[j+1]
+			k0, k1 := int64(ptr[j]), int64(ptr[j+1])
 			if n > 1 {
 				k0 = runEnd(row, k0, k1, r0)
 				k1 = runEnd(row, k0, k1, r1)

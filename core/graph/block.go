@@ -35,7 +35,7 @@ func Induce(parent *Relation, rows []int32) (*Induction, error) {
 		for _, j := range parent.Col.Data[parent.RowPtr.Data[i]:parent.RowPtr.Data[i+1]] {
 			count.Data[j]++
 		}
-		d.edges += parent.RowPtr.Data[i+1] - parent.RowPtr.Data[i]
+		d.edges += int64(parent.RowPtr.Data[i+1] - parent.RowPtr.Data[i])
 	}
 	return d, nil
 }
@@ -120,13 +120,13 @@ func (d *Induction) columns(r *Relation, sources, number []int32) (err error) {
 		}
 		r.Halo[q].End = cols
 	}
-	if r.ColPtr, err = mem.Make[int64](mem.Structure, int(cols)+1); err != nil {
+	if r.ColPtr, err = mem.Make[int32](mem.Structure, int(cols)+1); err != nil {
 		return err
 	}
 	ptr := r.ColPtr.Data
 	for j, to := range number {
 		if to >= 0 {
-			ptr[to+1] = int64(count[j])
+			ptr[to+1] = count[j]
 		}
 	}
 	for j := range cols {
@@ -138,7 +138,7 @@ func (d *Induction) columns(r *Relation, sources, number []int32) (err error) {
 // copyEdges fills CSR and CSC, and the order of edges where parent has it.
 func (d *Induction) copyEdges(r *Relation, number []int32, threads int) (err error) {
 	p := d.parent
-	if r.RowPtr, err = mem.Make[int64](mem.Structure, r.NumDst+1); err != nil {
+	if r.RowPtr, err = mem.Make[int32](mem.Structure, r.NumDst+1); err != nil {
 		return err
 	}
 	if r.Row, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
@@ -168,9 +168,7 @@ func (d *Induction) copyEdges(r *Relation, number []int32, threads int) (err err
 		return err
 	}
 	defer next.Free()
-	for j := range next.Data {
-		next.Data[j] = int32(r.ColPtr.Data[j])
-	}
+	copy(next.Data, r.ColPtr.Data)
 	for i, row := range d.rows {
 		begin, end := p.RowPtr.Data[row], p.RowPtr.Data[row+1]
 		r.RowPtr.Data[i+1] = r.RowPtr.Data[i] + end - begin
@@ -222,7 +220,7 @@ func (d *Induction) connect(r *Relation, number []int32, asked [][]int32) (err e
 		return err
 	}
 	for j := range r.OutDegree.Data {
-		r.OutDegree.Data[j] = r.ColPtr.Data[j+1] - r.ColPtr.Data[j]
+		r.OutDegree.Data[j] = int64(r.ColPtr.Data[j+1] - r.ColPtr.Data[j])
 	}
 	r.Send = make([]mem.Array[int32], p.Parts)
 	for q := 1; q < p.Parts; q++ {

@@ -27,7 +27,7 @@ type BuildOptions struct {
 //	order rows for locality
 //
 // The passes fill the arrays in place. Beside the structure (8 bytes an edge,
-// 8 a row and a column, 20 a row that has an order) building takes 4 bytes per local node, 4 per relation
+// 4 a row and a column, 12 a row that has an order) building takes 4 bytes per local node, 4 per relation
 // and local node of its source type, and cursors of at most 4 bytes an edge.
 //
 // src belongs to the caller and must stay usable until the relations are freed
@@ -85,7 +85,7 @@ func newRelation(from *origin, index int) (*Relation, error) {
 	}
 	r.NumSrc = int(book.NumNodes(r.SrcType, rank))
 	r.NumDst = int(book.NumNodes(r.DstType, rank))
-	r.RowPtr, err = mem.Make[int64](mem.Structure, r.NumDst+1)
+	r.RowPtr, err = mem.Make[int32](mem.Structure, r.NumDst+1)
 	return r, err
 }
 
@@ -162,13 +162,13 @@ func (t *tally) columns(loc *locals) (err error) {
 			}
 		}
 	}
-	if r.ColPtr, err = mem.Make[int64](mem.Structure, cols+1); err != nil {
+	if r.ColPtr, err = mem.Make[int32](mem.Structure, cols+1); err != nil {
 		return err
 	}
 	c, ptr := 0, r.ColPtr.Data
 	for p, n := range counts {
 		if p < r.NumSrc || n > 0 {
-			ptr[c+1] = ptr[c] + int64(n)
+			ptr[c+1] = ptr[c] + n
 			c++
 		}
 	}

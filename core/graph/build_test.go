@@ -248,11 +248,11 @@ func (w *world) check(t *testing.T, r *Relation, rank, etype int) {
 		csr = append(csr, slot{row, col})
 		csc = append(csc, slot{col, row})
 	}
-	verify := func(name string, ptr []int64, idx []int32, pos []int32, want []slot) {
+	verify := func(name string, ptr []int32, idx []int32, pos []int32, want []slot) {
 		t.Helper()
 		byEdge := slices.Clone(want)
 		slices.SortFunc(want, func(a, b slot) int { return cmp.Or(cmp.Compare(a.outer, b.outer), cmp.Compare(a.inner, b.inner)) })
-		if ptr[0] != 0 || ptr[len(ptr)-1] != int64(len(want)) || len(idx) != len(want) {
+		if ptr[0] != 0 || int(ptr[len(ptr)-1]) != len(want) || len(idx) != len(want) {
 			t.Fatalf("%s: pointers from %d to %d, %d indices for %d edges", name, ptr[0], ptr[len(ptr)-1], len(idx), len(want))
 		}
 		used := make([]bool, len(want))
@@ -368,7 +368,7 @@ func TestBuildAgainstOracle(t *testing.T) {
 func TestTransposeDoesNotDependOnThreads(t *testing.T) {
 	const rows, cols, edges = 1000, 700, 300_000
 	rng := rand.New(rand.NewPCG(3, 4))
-	ptr, back := make([]int64, rows+1), make([]int64, cols+1)
+	ptr, back := make([]int32, rows+1), make([]int32, cols+1)
 	idx, val := make([]int32, edges), make([]int32, edges)
 	for k := range idx {
 		ptr[min(rng.IntN(rows), rng.IntN(rows), rng.IntN(rows))+1]++
@@ -396,7 +396,7 @@ func TestTransposeDoesNotDependOnThreads(t *testing.T) {
 					}
 				}
 				for k := back[j]; k < back[j+1]; k++ {
-					if e := out.val[k]; int(idx[e]) != j || ptr[out.idx[k]] > int64(e) || ptr[out.idx[k]+1] <= int64(e) {
+					if e := out.val[k]; int(idx[e]) != j || ptr[out.idx[k]] > e || ptr[out.idx[k]+1] <= e {
 						t.Fatalf("slot %d is edge %d of row %d", k, e, out.idx[k])
 					}
 				}

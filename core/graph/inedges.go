@@ -8,11 +8,11 @@ import "slices"
 func (r *Relation) InEdges(row int, columns, edges []int64) {
 	begin, end := r.RowPtr.Data[row], r.RowPtr.Data[row+1]
 	for i, k := 0, begin; k < end; i, k = i+1, k+1 {
-		edges[i] = int64(r.RowEdge.Data[k])<<32 | (k - begin)
+		edges[i] = int64(r.RowEdge.Data[k])<<32 | int64(k-begin)
 	}
 	edges = edges[:end-begin]
 	slices.Sort(edges)
 	for i, e := range edges {
-		columns[i], edges[i] = int64(r.Col.Data[begin+e&(1<<32-1)]), e>>32
+		columns[i], edges[i] = int64(r.Col.Data[int64(begin)+e&(1<<32-1)]), e>>32
 	}
 }

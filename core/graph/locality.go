@@ -25,6 +25,9 @@ const (
 	orderGain, orderHope = 0.2, 0.05
 )
 
+// Offset numbers slots: of a relation in 32 bits, of other matrices in 64.
+type Offset interface{ int32 | int64 }
+
 // Locality is an order of the rows of a square matrix in which rows that read
 // the same source rows come one after the other; empty where the matrix is
 // small, or no such order is found. ptr and col are its CSR: n rows; columns
@@ -40,7 +43,7 @@ const (
 // and sorted by label. It is sequential, because a row must see the labels that
 // rows before it have just taken; some 10 to 50 ns an edge in all. The order
 // depends on nothing but the matrix. Scratch: 12 bytes a row.
-func Locality(ptr []int64, col []int32) (order mem.Array[int32], err error) {
+func Locality[P Offset](ptr []P, col []int32) (order mem.Array[int32], err error) {
 	n := len(ptr) - 1
 	if n < orderLeast {
 		return order, nil
@@ -50,7 +53,7 @@ func Locality(ptr []int64, col []int32) (order mem.Array[int32], err error) {
 		return order, err
 	}
 	defer scratch.Free()
-	c := clusters{ptr, col, scratch.Data[:n], scratch.Data[n : 2*n], scratch.Data[2*n:]}
+	c := clusters[P]{ptr, col, scratch.Data[:n], scratch.Data[n : 2*n], scratch.Data[2*n:]}
 	for i := range c.label {
 		c.label[i], c.size[i] = int32(i), 1
 	}
@@ -77,14 +80,14 @@ func Locality(ptr []int64, col []int32) (order mem.Array[int32], err error) {
 
 // clusters is label propagation in progress. size is by label; count, by label
 // too, is 0 between rows.
-type clusters struct {
-	ptr                []int64
+type clusters[P Offset] struct {
+	ptr                []P
 	col                []int32
 	label, size, count []int32
 }
 
 // neighbours is a run of columns of row i and the step at which to look at it.
-func (c *clusters) neighbours(i int) (run []int32, step int) {
+func (c *clusters[P]) neighbours(i int) (run []int32, step int) {
 	run = c.col[c.ptr[i]:c.ptr[i+1]]
 	if n := len(c.label); len(run) > 0 && int(run[len(run)-1]) >= n {
 		run = run[:sort.Search(len(run), func(k int) bool { return int(run[k]) >= n })]
@@ -94,7 +97,7 @@ func (c *clusters) neighbours(i int) (run []int32, step int) {
 
 // move gives row i its label. On a tie it keeps its own, and otherwise takes
 // the one that is met first. It tells whether the label is another one.
-func (c *clusters) move(i int) bool {
+func (c *clusters[P]) move(i int) bool {
 	own := c.label[i]
 	run, step := c.neighbours(i)
 	best, to := int32(0), own
@@ -122,7 +125,7 @@ func (c *clusters) move(i int) bool {
 
 // gain is the share of edges that clusters hold less the share that runs of
 // rows in sequence do, from one row in eight.
-func (c *clusters) gain() float64 {
+func (c *clusters[P]) gain() float64 {
 	var edges, held, runs int
 	for i := 0; i < len(c.label); i += 8 {
 		own := c.label[i]
@@ -143,7 +146,7 @@ func (c *clusters) gain() float64 {
 
 // sort writes the rows by label, those of one label ascending. Afterwards count
 // is of no use.
-func (c *clusters) sort(order []int32) {
+func (c *clusters[P]) sort(order []int32) {
 	next := c.count
 	var at int32
 	for l, n := range c.size {
@@ -158,11 +161,11 @@ func (c *clusters) sort(order []int32) {
 
 // SlotsBefore is, for every place of an order, the slots of the rows at the
 // places before it, and at its end all slots. Empty where the order is.
-func SlotsBefore(ptr []int64, order []int32) (before mem.Array[int64], err error) {
+func SlotsBefore[P Offset](ptr []P, order []int32) (before mem.Array[P], err error) {
 	if len(order) == 0 {
 		return before, nil
 	}
-	if before, err = mem.Make[int64](mem.Structure, len(order)+1); err != nil {
+	if before, err = mem.Make[P](mem.Structure, len(order)+1); err != nil {
 		return before, err
 	}
 	for place, i := range order {

@@ -128,7 +128,7 @@ func TestRelationHasAnOrder(t *testing.T) {
 		}
 		r := rels[0]
 		if len(r.Order.Data) != r.NumDst || len(r.RowsBefore.Data) != r.NumDst+1 || len(r.ColsBefore.Data) != r.NumSrc+1 ||
-			r.RowsBefore.Data[r.NumDst] != r.NumEdges || r.ColsBefore.Data[r.NumSrc] != r.ColPtr.Data[r.NumSrc] {
+			int64(r.RowsBefore.Data[r.NumDst]) != r.NumEdges || r.ColsBefore.Data[r.NumSrc] != r.ColPtr.Data[r.NumSrc] {
 			t.Errorf("rank %d: %d rows in order, of %d", rank, len(r.Order.Data), r.NumDst)
 		}
 		r.Free()

@@ -24,18 +24,19 @@ type Relation struct {
 	NumEdges       int64 // in-edges of own rows
 	NumEdgesGlobal int64 // over all workers, set by the session
 
+	// Slots are numbered in 32 bits (see maxEdges).
 	// CSR: row i has slots RowPtr[i]..RowPtr[i+1]-1, slot k reads column Col[k].
-	RowPtr mem.Array[int64]
+	RowPtr mem.Array[int32]
 	Col    mem.Array[int32]
 	// CSC: column j has slots ColPtr[j]..ColPtr[j+1]-1, slot k is read by Row[k].
-	ColPtr mem.Array[int64]
+	ColPtr mem.Array[int32]
 	Row    mem.Array[int32]
 
 	// Order is the order in which a product had best compute own rows, and the
 	// transposed product own columns (see Locality); empty: as they are. Before
 	// a place lie RowsBefore slots of rows and ColsBefore slots of columns.
 	Order                  mem.Array[int32]
-	RowsBefore, ColsBefore mem.Array[int64]
+	RowsBefore, ColsBefore mem.Array[int32]
 
 	// Position of the edge of a slot among the worker's edges of this type in
 	// ascending id: the order in which users see edge tensors. Made on demand.
@@ -93,7 +94,7 @@ func (r *Relation) HasEdgeOrder() bool { return r.ordered }
 // InDegrees fills out[i], for NumDst own rows, with the number of in-edges.
 func (r *Relation) InDegrees(out []int64) {
 	for i := range out[:r.NumDst] {
-		out[i] = r.RowPtr.Data[i+1] - r.RowPtr.Data[i]
+		out[i] = int64(r.RowPtr.Data[i+1] - r.RowPtr.Data[i])
 	}
 }
 

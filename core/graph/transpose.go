@@ -11,7 +11,7 @@ import (
 // ptr[i]..ptr[i+1]-1, slot k holds inner index idx[k] and, where val is not
 // nil, a number val[k] that travels with it.
 type compressed struct {
-	ptr      []int64
+	ptr      []int32
 	idx, val []int32
 }
 
@@ -46,7 +46,7 @@ func transpose(a, b compressed, threads int) error {
 	})
 	parallel(threads, func(part int) {
 		for j := outers * part / threads; j < outers*(part+1)/threads; j++ {
-			at := int32(b.ptr[j])
+			at := b.ptr[j]
 			for t := 0; t < threads; t++ {
 				at += cursors.Data[t*outers+j]
 				cursors.Data[t*outers+j] = at
@@ -55,7 +55,7 @@ func transpose(a, b compressed, threads int) error {
 	})
 	parallel(threads, func(t int) {
 		next, k, end := cursor(t), bound(t), bound(t+1)
-		for i := sort.Search(len(a.ptr), func(i int) bool { return a.ptr[i] > int64(k) }) - 1; k < end; i++ {
+		for i := sort.Search(len(a.ptr), func(i int) bool { return int(a.ptr[i]) > k }) - 1; k < end; i++ {
 			for stop := min(int(a.ptr[i+1]), end); k < stop; k++ {
 				j := a.idx[k]
 				to := next[j]

@@ -109,11 +109,11 @@ func windowSlots(a *CSR, cursor []int64, colEnd int32) int64 {
 	var inside, seen int64
 	for look := range min(n, looks) {
 		i := n * look / min(n, looks)
-		inside += runEnd(a.Col, cursor[i], a.Ptr[i+1], colEnd) - cursor[i]
-		seen += a.Ptr[i+1] - a.Ptr[i]
+		inside += runEnd(a.Col, cursor[i], a.at(i+1), colEnd) - cursor[i]
+		seen += a.at(i+1) - a.at(i)
 	}
 	if seen == 0 {
 		return 0
 	}
-	return int64(float64(inside) / float64(seen) * float64(a.Ptr[n]-a.Ptr[0]))
+	return int64(float64(inside) / float64(seen) * float64(a.at(n)-a.at(0)))
 }

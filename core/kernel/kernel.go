@@ -33,6 +33,7 @@ func ChooseSIMD(name string) (string, error) { return vec.Choose(name) }
 // values (nil: k itself). Columns ascend in each row; they may repeat.
 type CSR struct {
 	Ptr   []int64
+	Ptr32 []int32 // Ptr in 32 bits: a matrix has one of the two
 	Col   []int32
 	Edge  []int32
 	Order Order
@@ -44,10 +45,33 @@ type CSR struct {
 type Order struct {
 	Rows   []int32 // the row at each place, every row once; nil: as they are
 	Before []int64 // [n+1] slots of the rows at the places before this one
+	// Before32 is Before of a matrix that has Ptr32.
+	Before32 []int32
 }
 
 // Rows is the number of rows.
-func (a CSR) Rows() int { return max(0, len(a.Ptr)-1) }
+func (a *CSR) Rows() int { return max(0, len(a.Ptr)-1, len(a.Ptr32)-1) }
+
+// at is Ptr[i].
+func (a *CSR) at(i int) int64 {
+	if a.Ptr32 != nil {
+		return int64(a.Ptr32[i])
+	}
+	return a.Ptr[i]
+}
+
+// before is the slots of the rows at the places before p of the order, or of
+// the rows before p where there is none.
+func (a *CSR) before(p int) int64 {
+	switch o := &a.Order; {
+	case o.Rows == nil:
+		return a.at(p)
+	case o.Before32 != nil:
+		return int64(o.Before32[p])
+	default:
+		return o.Before[p]
+	}
+}
 
 // row is the row at a place of the order.
 func (a *CSR) row(place int) int {
@@ -87,12 +111,12 @@ func checkProduct(width, heads int, a CSR, lenW int, hasW bool) {
 	}
 	slots := 0
 	if n := a.Rows(); n > 0 {
-		slots = int(a.Ptr[n])
+		slots = int(a.at(n))
 	}
 	need("columns", len(a.Col), slots)
 	if a.Order.Rows != nil {
 		need("order", len(a.Order.Rows), a.Rows())
-		need("slots before", len(a.Order.Before), len(a.Ptr))
+		need("slots before", max(len(a.Order.Before), len(a.Order.Before32)), a.Rows()+1)
 	}
 	if a.Edge != nil {
 		need("edge numbers", len(a.Edge), slots)

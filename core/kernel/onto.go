@@ -45,7 +45,7 @@ func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most i
 	n := a.Rows()
 	done = func() {}
 	if n > 0 {
-		done = m.align(p, &a, a.Ptr[n]-a.Ptr[0])
+		done = m.align(p, &a, a.at(n)-a.at(0))
 	}
 	rows, hubs := plan(&a, 0, n, m.width, sizeof[T](), p.Threads())
 	tasks := append(hubs, rows...)
@@ -59,13 +59,13 @@ func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most i
 			a.eachRow(q.p0, q.p1, func(i int) {
 				row := y[i*m.width : (i+1)*m.width]
 				if kept[i] == 0 {
-					m.row(row, a.Ptr[i], a.Ptr[i+1], true)
+					m.row(row, a.at(i), a.at(i+1), true)
 					return
 				}
 				if sum == nil {
 					sum = make([]T, m.width)
 				}
-				m.row(sum, a.Ptr[i], a.Ptr[i+1], true)
+				m.row(sum, a.at(i), a.at(i+1), true)
 				m.ops.Add(row[m.c0:m.c1], sum[m.c0:m.c1])
 			})
 		})

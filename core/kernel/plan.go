@@ -33,8 +33,8 @@ func (a *CSR) eachRow(p0, p1 int, f func(i int)) {
 //go:noinline
 func touch(a *CSR, rows []int32) (sum int32) {
 	for _, i := range rows {
-		k := a.Ptr[i]
-		run := a.Col[k:min(a.Ptr[i+1], k+touchSlots)]
+		k := a.at(int(i))
+		run := a.Col[k:min(a.at(int(i)+1), k+touchSlots)]
 		for j := 0; j < len(run); j += lineBytes / 4 {
 			sum += run[j]
 		}
@@ -76,12 +76,8 @@ func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
 	if p1 <= p0 {
 		return nil, nil
 	}
-	before := a.Ptr
-	if a.Order.Rows != nil {
-		before = a.Order.Before
-	}
-	slot := int64(width + slotCost)
-	cost := func(i int) int64 { return (before[i]-before[p0])*slot + int64(i-p0)*rowCost }
+	slot, start := int64(width+slotCost), a.before(p0)
+	cost := func(i int) int64 { return (a.before(i)-start)*slot + int64(i-p0)*rowCost }
 	total := cost(p1)
 	share := max(taskWork, total/(1<<14))
 	if a.Order.Rows != nil {
@@ -148,8 +144,8 @@ func planSlots(a *CSR, width, threads int) []slotPart {
 		}
 		row := a.row(q.p0)
 		step := int64(taskWork/(width+slotCost) + 1)
-		for k := a.Ptr[row]; k < a.Ptr[row+1]; k += step {
-			out = append(out, slotPart{q.p0, q.p1, true, k, min(k+step, a.Ptr[row+1])})
+		for k := a.at(row); k < a.at(row+1); k += step {
+			out = append(out, slotPart{q.p0, q.p1, true, k, min(k+step, a.at(row+1))})
 		}
 	}
 	for _, q := range rows {

@@ -12,11 +12,12 @@ import (
 // Rows ascend in each column. y [n, h, d] is added to, x [colEnd-colBegin, h,
 // d], edge nil means k itself, w [E, h] (nil: 1). Threads divide the rows of
 // y. The sums have the bits of SpMMWindow on the same window.
-func SpMMScatter[T Float](p *Pool, y, x []T, width int, ptr []int64, rows, edge []int32, colBegin, colEnd int32, w []T, heads int) {
-	checkProduct(width, heads, CSR{Ptr: ptr, Col: rows, Edge: edge}, len(w), w != nil)
+func SpMMScatter[T Float, P Offset](p *Pool, y, x []T, width int, ptr []P, rows, edge []int32, colBegin, colEnd int32, w []T, heads int) {
 	need("column pointers", len(ptr), int(colEnd)+1)
+	slots := []int64{0, int64(ptr[len(ptr)-1])}
+	checkProduct(width, heads, CSR{Ptr: slots, Col: rows, Edge: edge}, len(w), w != nil)
 	need("x", len(x), int(colEnd-colBegin)*width)
-	s := columns{ptr, rows, edge, colBegin, colEnd}
+	s := columns[P]{ptr, rows, edge, colBegin, colEnd}
 	if is32[T]() {
 		spmmScatter(p, as[float32](y), as[float32](x), width, s, as[float32](w), heads)
 	} else {
@@ -24,21 +25,24 @@ func SpMMScatter[T Float](p *Pool, y, x []T, width int, ptr []int64, rows, edge 
 	}
 }
 
+// Offset numbers slots.
+type Offset interface{ int32 | int64 }
+
 // columns is a window of a matrix by columns.
-type columns struct {
-	ptr        []int64
+type columns[P Offset] struct {
+	ptr        []P
 	rows, edge []int32
 	begin, end int32
 }
 
-func spmmScatter[T vec.Float](p *Pool, y, x []T, width int, s columns, w []T, heads int) {
+func spmmScatter[T vec.Float, P Offset](p *Pool, y, x []T, width int, s columns[P], w []T, heads int) {
 	if s.begin >= s.end || width == 0 {
 		return
 	}
 	ops, n := vec.Get[T](), len(y)/width
 	parts := 1
 	if threads := p.Threads(); threads > 1 {
-		slots := s.ptr[s.end] - s.ptr[s.begin]
+		slots := int64(s.ptr[s.end] - s.ptr[s.begin])
 		// More parts than threads, because rows differ in degree; but every
 		// part walks all columns of the window.
 		parts = int(min(int64(4*threads), 1+slots*int64(width+slotCost)/taskWork))
@@ -50,7 +54,7 @@ func spmmScatter[T vec.Float](p *Pool, y, x []T, width int, s columns, w []T, he
 	p.Run(parts, func(t int) {
 		r0, r1 := int32(n*t/parts), int32(n*(t+1)/parts)
 		for j := s.begin; j < s.end; j++ {
-			k0, k1 := s.ptr[j], s.ptr[j+1]
+			k0, k1 := int64(s.ptr[j]), int64(s.ptr[j+1])
 			if parts > 1 {
 				k0 = firstNotBelow(s.rows, k0, k1, r0)
 				k1 = firstNotBelow(s.rows, k0, k1, r1)

@@ -9,7 +9,7 @@ func SDDMM[T Float](p *Pool, dw []T, heads int, x, g []T, width int, a CSR) {
 }
 
 // SDDMMWindow is SDDMM of one window of columns: for each row i, for slots k
-// from cursor[i] while k < ptr[i+1] and col[k] < colEnd:
+// from cursor[i] while k < m.a.at(i+1) and col[k] < colEnd:
 // dw[edge[k],h] = Σ_d x[col[k]-colBegin,h,d] · g[i,h,d]; cursor[i] is left at
 // the first slot not read. dw [E, h], x [colEnd-colBegin, h, d], g [n, h, d],
 // cursor [n].
@@ -38,7 +38,7 @@ type dots[T vec.Float] struct {
 }
 
 func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEnd int32) {
-	ops, ptr := vec.Get[T](), m.a.Ptr
+	ops := vec.Get[T]()
 	parts := planSlots(&m.a, m.width, p.Threads())
 	whole := cursor == nil
 	p.Run(len(parts), func(t int) {
@@ -46,7 +46,7 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 		run := &vec.Gather[T]{Stride: m.width, Base: colBegin}
 		buf := make([]T, coefBlock)
 		m.a.eachRow(q.p0, q.p1, func(i int) {
-			k0, k1 := ptr[i], ptr[i+1]
+			k0, k1 := m.a.at(i), m.a.at(i+1)
 			if !whole {
 				k0 = cursor[i]
 				k1 = runEnd(m.a.Col, k0, k1, colEnd)
@@ -65,7 +65,7 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 		for _, q := range parts {
 			if q.cut {
 				i := m.a.row(q.p0)
-				cursor[i] = runEnd(m.a.Col, cursor[i], ptr[i+1], colEnd)
+				cursor[i] = runEnd(m.a.Col, cursor[i], m.a.at(i+1), colEnd)
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func spmm[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale,
 
 func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 	if r1 > r0 {
-		slots := a.Ptr[r1] - a.Ptr[r0]
+		slots := a.at(r1) - a.at(r0)
 		willRead(p, m.x, slots, m.width)
 		defer m.align(p, &a, slots)()
 	}
@@ -61,7 +61,7 @@ func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 		m.start(q)
 		a.eachRow(q.p0, q.p1, func(i int) {
 			row := y[(i-r0)*m.width : (i-r0+1)*m.width]
-			m.row(row, a.Ptr[i], a.Ptr[i+1], true)
+			m.row(row, a.at(i), a.at(i+1), true)
 			if m.post != nil {
 				m.ops.Scale(row[m.c0:m.c1], m.post[i])
 			}
@@ -118,13 +118,13 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 		m.start(q)
 		a.eachRow(q.p0, q.p1, func(i int) {
 			k0 := cursor[i]
-			k1 := runEnd(a.Col, k0, a.Ptr[i+1], colEnd)
+			k1 := runEnd(a.Col, k0, a.at(i+1), colEnd)
 			if k0 == k1 && !first {
 				return
 			}
 			row := y[i*m.width : (i+1)*m.width]
 			m.row(row, k0, k1, first)
-			if m.post != nil && k1 == a.Ptr[i+1] {
+			if m.post != nil && k1 == a.at(i+1) {
 				m.ops.Scale(row[m.c0:m.c1], m.post[i])
 			}
 			if t >= len(hubs) {
@@ -135,7 +135,7 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 	// The parts of a hub row share its cursor, so it moves once they are done.
 	for _, q := range hubs {
 		i := a.row(q.p0)
-		cursor[i] = runEnd(a.Col, cursor[i], a.Ptr[i+1], colEnd)
+		cursor[i] = runEnd(a.Col, cursor[i], a.at(i+1), colEnd)
 	}
 }
 

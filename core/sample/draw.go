@@ -55,7 +55,7 @@ func (s *Sampler) drawOwn(layer, i int, b *Batch, out *Edges) {
 				if from == to {
 					continue
 				}
-				begin := d.rel.RowPtr.Data[row]
+				begin := int64(d.rel.RowPtr.Data[row])
 				d.pick(row, begin, int(to-from))
 				sources(&d, begin, d.slots, out.Indices[from:to])
 				if out.IDs != nil {
@@ -93,7 +93,7 @@ func drawFor[T wireID](s *Sampler, layer, q, first, n int, src, id []T) {
 					if from == to {
 						continue
 					}
-					slot := d.rel.RowPtr.Data[row]
+					slot := int64(d.rel.RowPtr.Data[row])
 					d.pick(row, slot, to-from)
 					slots := d.slots
 					if from < lo || to > hi {
@@ -128,7 +128,7 @@ func (d *drawing) touch(rows []int32, ids bool) {
 		sum += int32(ptr[row])
 	}
 	for _, row := range rows {
-		begin, end := ptr[row], ptr[row+1]
+		begin, end := int64(ptr[row]), int64(ptr[row+1])
 		for k := begin; k < min(end, begin+touchMax); k += perLine {
 			sum += col[k]
 			if ids {
@@ -141,7 +141,7 @@ func (d *drawing) touch(rows []int32, ids bool) {
 
 // pick puts n slots of a row into d.slots.
 func (d *drawing) pick(row int32, begin int64, n int) {
-	have := int(d.rel.RowPtr.Data[row+1] - begin)
+	have := int(int64(d.rel.RowPtr.Data[row+1]) - begin)
 	d.slots = resize(d.slots, n)
 	every := d.fanout == All || !d.replace && n < d.fanout
 	stream := newStream(d.key, d.dstID+int64(row))

@@ -137,7 +137,7 @@ func (g *Graph) InEdges(relation int, rows, indptr, columns, edges []int64) erro
 		if row < 0 || row >= int64(rel.NumDst) {
 			return Invalid("rows[%d] is %d, and this worker has %d destination nodes", i, row, rel.NumDst)
 		}
-		indptr[i+1] = indptr[i] + rel.RowPtr.Data[row+1] - rel.RowPtr.Data[row]
+		indptr[i+1] = indptr[i] + int64(rel.RowPtr.Data[row+1]-rel.RowPtr.Data[row])
 	}
 	if columns == nil && edges == nil {
 		return nil

@@ -210,7 +210,7 @@ func (s *Session) sendHalo(c *comm.Communicator, rel *graph.Relation, sizes []in
 func (s *Session) countOut(c *comm.Communicator, rel *graph.Relation, sizes []int) error {
 	ptr := rel.ColPtr.Data
 	for i := range rel.OutDegree.Data {
-		rel.OutDegree.Data[i] = ptr[i+1] - ptr[i]
+		rel.OutDegree.Data[i] = int64(ptr[i+1] - ptr[i])
 	}
 	return s.home(c, rel, sizes, 8,
 		func(r, i int, dst []byte) {
@@ -371,7 +371,7 @@ func (g *Graph) Degrees(i int, outgoing bool, out []int64) error {
 		return nil
 	}
 	for i := range out {
-		out[i] = rel.RowPtr.Data[i+1] - rel.RowPtr.Data[i]
+		out[i] = int64(rel.RowPtr.Data[i+1] - rel.RowPtr.Data[i])
 	}
 	return nil
 }
