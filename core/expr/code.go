@@ -54,10 +54,11 @@ type builder struct {
 	nodes []node
 	of    []int // register of the code for a register of the program
 	loads map[int]int
+	masks map[int]int // register of the mask of each dropout
 }
 
 func newBuilder(p *Program) *builder {
-	return &builder{p: p, of: make([]int, len(p.nodes)), loads: map[int]int{}}
+	return &builder{p: p, of: make([]int, len(p.nodes)), loads: map[int]int{}, masks: map[int]int{}}
 }
 
 func (b *builder) add(n node) int {
@@ -72,6 +73,14 @@ func (b *builder) load(slot int, s shape) int {
 	}
 	b.loads[slot] = b.add(node{op: opLoad, a: -1, b: -1, shape: s, slot: slot})
 	return b.loads[slot]
+}
+
+// dropout is a register times the mask of program node n.
+func (b *builder) dropout(x int, n node) int {
+	if _, ok := b.masks[n.slot]; !ok {
+		b.masks[n.slot] = b.add(node{op: opMask, a: -1, b: -1, alpha: n.alpha, shape: n.shape, slot: n.slot})
+	}
+	return b.make(opMul, x, b.masks[n.slot])
 }
 
 func (b *builder) shape(i int) shape { return b.nodes[i].shape }
@@ -145,6 +154,8 @@ func (b *builder) forward(weigh func(s int) bool) {
 		case n.op == opSoftmax:
 			over := b.make(opSub, b.of[n.a], b.load(b.p.slotMost(s), n.shape))
 			b.of[i] = b.make(opMul, b.make(opExp, over, -1), b.load(b.p.slotInv(s), n.shape))
+		case n.op == opDropout:
+			b.of[i] = b.dropout(b.of[n.a], n)
 		case n.op == opDot && b.p.nodes[n.a].shape.equal(b.p.nodes[n.b].shape):
 			b.of[i] = b.add(node{op: opDots, a: b.of[n.a], b: b.of[n.b], shape: n.shape, slot: -1})
 		case n.op == opTotal && b.p.sumsProduct(n):
@@ -252,7 +263,7 @@ func (c *code) needsEdges() bool {
 			if c.p.side(n.slot) == E {
 				return true
 			}
-		case opDropout, opWinner:
+		case opMask, opWinner:
 			return true
 		}
 	}

@@ -95,7 +95,7 @@ func (g *gradients) left(i int, n node, grad int) int {
 	case opSqrt, opSigmoid, opTanh, opReciprocal:
 		return slope(g.of[i])
 	case opDropout: // the same mask
-		return b.add(node{op: opDropout, a: grad, b: -1, alpha: n.alpha, shape: n.shape, slot: n.slot})
+		return b.dropout(grad, n)
 	default:
 		return slope(a)
 	}

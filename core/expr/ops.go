@@ -38,6 +38,7 @@ const (
 	opDropout
 	numOps // what programs may say; the others come up in derived code
 
+	opMask   // what dropout multiplies elements with; slot says which dropout
 	opWeigh  // e to the power of a minus the greatest a of the destination so far
 	opSpread // broadcast to a shape
 	opDots   // products of two registers of one shape, summed over runs of elements

@@ -246,7 +246,7 @@ func (s *Sweep[T]) schedule(made []bool) {
 		switch {
 		case n.op == opLoad:
 			fixed[i] = !c.lazy(i)
-		case n.op == opDropout || n.op == opWinner || n.op == opWeigh:
+		case n.op == opMask || n.op == opWinner || n.op == opWeigh:
 		default:
 			fixed[i] = fixed[n.a] && (n.b < 0 || fixed[n.b])
 		}

@@ -113,6 +113,9 @@ func (t *task[T]) compute(st *step) {
 	case opWinner:
 		t.winner(z, st)
 		return
+	case opMask:
+		t.mask(z, st)
+		return
 	case opAdd, opSub, opMul, opDiv:
 		if t.s.buffer[st.a] < 0 || t.s.buffer[st.b] < 0 {
 			t.byRow(z, st)
@@ -130,8 +133,6 @@ func (t *task[T]) compute(st *step) {
 		copy(z, t.spread(z, x, st.width, st.ra))
 	case opTotal:
 		t.total(z, x, st)
-	case opDropout:
-		t.dropout(z, x, st)
 	case opWeigh:
 		t.weigh(z, x, st)
 	case opSlope:
@@ -387,13 +388,11 @@ func (t *task[T]) winner(z []T, st *step) {
 	}
 }
 
-// dropout: an element stays where a random number in [0, 1), drawn for seed, edge
-// and element, is not below alpha.
-func (t *task[T]) dropout(z, x []T, st *step) {
+// mask: what dropout multiplies with. An element stays where a random number in [0, 1),
+// drawn for seed, edge and element, is not below alpha.
+func (t *task[T]) mask(z []T, st *step) {
 	if st.alpha >= 1 {
-		for j, v := range x {
-			z[j] = v * 0
-		}
+		clear(z)
 		return
 	}
 	w, run := st.width, t.s.run
@@ -406,14 +405,14 @@ func (t *task[T]) dropout(z, x []T, st *step) {
 			key = run.Keys[e]
 		}
 		state := mix(seed ^ uint64(key)*0x9e3779b97f4a7c15)
-		to, from := z[k*w:(k+1)*w], x[k*w:(k+1)*w]
+		to := z[k*w : (k+1)*w]
 		var draw uint64
 		for j := range to {
 			if draw >>= 32; j&1 == 0 { // one serves two elements
 				state += 0xd1342543de82ef95
 				draw = mix(state)
 			}
-			to[j] = from[j] * scales[(draw&(1<<32-1)-limit)>>63] // 1 where it is below: no branch, which nobody could predict
+			to[j] = scales[(draw&(1<<32-1)-limit)>>63] // 1 where it is below: no branch, which nobody could predict
 		}
 	}
 }
