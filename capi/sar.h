@@ -129,6 +129,9 @@ sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
 /* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak},
  * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...}],
  * operations {kind: {count, seconds, wait_seconds, sent_bytes, recv_bytes}}. */
+/* The largest of what workers held, by the names of sar_memory_stats, as {"peaks": {..}, "workers": who are known of}.
+ * Not collective; waits at most so long for the others to close their sessions, since that brings their last figures. */
+sar_status sar_session_memory(sar_handle session, double wait_seconds, char **json);
 sar_status sar_session_stats(sar_handle session, char **json);
 
 /* ---- collectives ------------------------------------------------------- */

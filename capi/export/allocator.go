@@ -11,6 +11,8 @@ import (
 	"errors"
 	"sync"
 	"syscall"
+
+	"sar/core/mem"
 )
 
 // glibc keeps freed blocks for reuse, and the larger the blocks a program
@@ -82,6 +84,13 @@ func openPool() error {
 	}
 	C.pool_enable(1)
 	return nil
+}
+
+func init() {
+	mem.SetTensors(func() (mem.Usage, int64) {
+		u := C.pool_stats()
+		return mem.Usage{Live: int64(u.live), Peak: int64(u.peak)}, int64(u.kept)
+	})
 }
 
 func setThresholds(mmap, trim C.int) error {

@@ -112,6 +112,21 @@ func sar_session_set_window(h C.sar_handle, bytes C.int64_t) C.sar_status {
 	})
 }
 
+//export sar_session_memory
+func sar_session_memory(h C.sar_handle, wait_seconds C.double, json **C.char) C.sar_status {
+	return guard("sar_session_memory", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		found, err := s.Memory(time.Duration(float64(wait_seconds) * float64(time.Second)))
+		if err != nil {
+			return err
+		}
+		return giveJSON(json, found)
+	})
+}
+
 //export sar_session_stats
 func sar_session_stats(h C.sar_handle, json **C.char) C.sar_status {
 	return guard("sar_session_stats", func(c *call) error {

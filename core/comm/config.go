@@ -10,12 +10,13 @@ type Config struct {
 	Rank, World int
 	MasterAddr  string // where rank 0 listens; ignored where World is 1
 	MasterPort  int
-	Interface   string        // network interface whose address peers use; "": the route to the master
-	Transport   string        // "shm", "tcp", or "" and "auto": shm on one host, else tcp
-	Advertise   string        // host:port that peers connect to in place of the listener's own
-	Start       time.Duration // for everyone to arrive
-	Liveness    time.Duration // a worker unheard of for so long is lost
-	Operation   time.Duration // for any one operation
+	Interface   string                  // network interface whose address peers use; "": the route to the master
+	Transport   string                  // "shm", "tcp", or "" and "auto": shm on one host, else tcp
+	Advertise   string                  // host:port that peers connect to in place of the listener's own
+	Start       time.Duration           // for everyone to arrive
+	Liveness    time.Duration           // a worker unheard of for so long is lost
+	Operation   time.Duration           // for any one operation
+	Memory      func() map[string]int64 `json:"-"` // what this rank tells the others of its memory; nil: nothing
 }
 
 // Defaults of Config.

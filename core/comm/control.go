@@ -16,6 +16,7 @@ import (
 type message struct {
 	Type    string
 	Failure failure
+	Memory  map[string]int64 `json:",omitempty"` // with signs of life and goodbyes
 }
 
 const (
@@ -112,6 +113,9 @@ func (g *Group) listen(r int, p *peer) {
 			return
 		}
 		p.heard.Store(int64(now()))
+		if m.Memory != nil {
+			p.memory.Store(&m.Memory)
+		}
 		switch m.Type {
 		case msgBye:
 			p.byeOnce.Do(func() { close(p.bye) })

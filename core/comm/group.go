@@ -56,11 +56,12 @@ type Group struct {
 type peer struct {
 	transport.Endpoint
 	control *control
-	heard   atomic.Int64             // last sign of life, nanoseconds since start
-	bye     chan struct{}            // closed when it says goodbye
-	byeOnce sync.Once                //
-	told    atomic.Pointer[sighting] // what the coordinator says it does
-	seen    atomic.Pointer[sighting] // what its last frame was of
+	heard   atomic.Int64                     // last sign of life, nanoseconds since start
+	bye     chan struct{}                    // closed when it says goodbye
+	byeOnce sync.Once                        //
+	memory  atomic.Pointer[map[string]int64] // what it last told of its memory
+	told    atomic.Pointer[sighting]         // what the coordinator says it does
+	seen    atomic.Pointer[sighting]         // what its last frame was of
 }
 
 func (p *peer) gone() bool {
@@ -192,7 +193,7 @@ func (g *Group) Close() error {
 	if failure != nil { // who has not heard of it yet must not take our leaving for the cause
 		g.tell(message{Type: msgFail, Failure: pack(failure, g.cfg.Rank, g.self.Host)})
 	}
-	g.tell(message{Type: msgBye})
+	g.tell(message{Type: msgBye, Memory: g.ownMemory()})
 	for _, c := range comms {
 		c.failLinks(ErrClosed)
 		c.closeLinks()

@@ -18,7 +18,7 @@ func (g *Group) watch() {
 			return
 		case <-tick.C:
 		}
-		g.tell(message{Type: msgPing})
+		g.tell(message{Type: msgPing, Memory: g.ownMemory()})
 		t := now()
 		// Where this process itself was stopped, the others' silence is ours.
 		asleep := t-last > every+g.cfg.Liveness/3

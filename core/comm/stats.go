@@ -1,6 +1,10 @@
 package comm
 
-import "sar/core/transport"
+import (
+	"time"
+
+	"sar/core/transport"
+)
 
 // KindStats is what operations of one kind have cost this rank. Bytes include
 // frame headers. Waiting is the time blocked on links, of sender and receiver
@@ -109,4 +113,42 @@ func addLinkStats(a, b transport.LinkStats) transport.LinkStats {
 	a.RecvPayload += b.RecvPayload
 	a.RecvBytes += b.RecvBytes
 	return a
+}
+
+func (g *Group) ownMemory() map[string]int64 {
+	if g.cfg.Memory == nil {
+		return nil
+	}
+	return g.cfg.Memory()
+}
+
+// Memory returns what every rank has last told of its memory, by rank; nil of
+// one that has told nothing. It waits at most so long for goodbyes, with which
+// the last figures come.
+func (g *Group) Memory(wait time.Duration) ([]map[string]int64, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	out := make([]map[string]int64, g.cfg.World)
+	waiting := true
+	for r, p := range g.peers {
+		if p == nil {
+			continue
+		}
+		if waiting {
+			select {
+			case <-p.bye:
+			case <-g.failed:
+			case <-timer.C:
+				waiting = false
+			}
+		}
+		if m := p.memory.Load(); m != nil {
+			out[r] = *m
+		}
+	}
+	if err := g.Failure(); err != nil {
+		return nil, err
+	}
+	out[g.cfg.Rank] = g.ownMemory()
+	return out, nil
 }

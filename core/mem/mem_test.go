@@ -110,3 +110,38 @@ func TestRuntime(t *testing.T) {
 	}
 	held[0] = 2
 }
+
+// The kernel's figures follow what is touched; tensors are those of whoever counts them.
+func TestProcess(t *testing.T) {
+	before := Resident()
+	if before.Live < 1<<20 || before.Peak < before.Live {
+		t.Fatalf("resident %+v", before)
+	}
+	a, err := Make[uint8](Scratch, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(a.Data); i += page {
+		a.Data[i] = 1
+	}
+	if now := Resident(); now.Live-before.Live < 50<<20 || now.Peak < now.Live {
+		t.Errorf("64 MiB more: from %+v to %+v", before, now)
+	}
+	a.Free()
+	if n := statusBytes([]byte("Name:\tx\nVmRSS:\t  12 kB\nVmHWM:"), "VmRSS:"); n != 12<<10 {
+		t.Errorf("12 kB are %d", n)
+	}
+	for _, text := range []string{"", "VmRSS: 3 kB", "\nVmRSS:\n", "\nVmRSS: many kB\n"} {
+		if n := statusBytes([]byte(text), "VmRSS:"); n != 0 {
+			t.Errorf("%q gives %d", text, n)
+		}
+	}
+	if u, kept := Tensors(); u != (Usage{}) || kept != 0 {
+		t.Errorf("nobody counts tensors, but there are %+v, %d", u, kept)
+	}
+	SetTensors(func() (Usage, int64) { return Usage{1, 3}, 2 })
+	defer tensors.Store(nil)
+	if u, kept := Tensors(); u != (Usage{1, 3}) || kept != 2 {
+		t.Errorf("%+v, %d", u, kept)
+	}
+}

@@ -77,7 +77,7 @@ func Open(cfg Config) (*Session, error) {
 	group, err := comm.Join(comm.Config{
 		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
 		Interface: cfg.Interface, Transport: cfg.Transport, Advertise: cfg.Advertise,
-		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation,
+		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation, Memory: memoryPeaks,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"sar/core/comm"
 	"sar/core/mem"
 )
@@ -64,12 +66,53 @@ type Usage struct {
 	Peak int64 `json:"peak"`
 }
 
-// MemoryStats returns the engine's memory by purpose, and "total".
+// MemoryStats returns the engine's memory by purpose, and "total"; beside it
+// "tensors", the caller's where they are counted, "kept", what is kept of freed
+// ones, and "resident", the process as a whole.
 func MemoryStats() map[string]Usage {
 	mem.CountRuntime()
-	out := map[string]Usage{"total": Usage(mem.Total())}
+	used, kept := mem.Tensors()
+	out := map[string]Usage{
+		"total": Usage(mem.Total()), "tensors": Usage(used), "kept": {kept, kept}, "resident": Usage(mem.Resident()),
+	}
 	for p, u := range mem.Stats() {
 		out[mem.Purpose(p).String()] = Usage(u)
 	}
 	return out
+}
+
+// memoryPeaks is what this worker tells the others of its memory.
+func memoryPeaks() map[string]int64 {
+	out := map[string]int64{}
+	for name, u := range MemoryStats() {
+		out[name] = u.Peak
+	}
+	return out
+}
+
+// Memory is the largest of what workers held, by the names of MemoryStats.
+type Memory struct {
+	Peaks   map[string]int64 `json:"peaks"`
+	Workers int              `json:"workers"` // who are known of
+}
+
+// Memory returns the largest peaks of all workers. It waits at most so long for
+// the others to say goodbye, with which their last figures come; of one that has
+// not, those of its last sign of life count. A session that failed has none.
+func (s *Session) Memory(wait time.Duration) (Memory, error) {
+	reports, err := s.group.Memory(wait)
+	if err != nil {
+		return Memory{}, err
+	}
+	out := Memory{Peaks: map[string]int64{}}
+	for _, report := range reports {
+		if report == nil {
+			continue
+		}
+		out.Workers++
+		for name, n := range report {
+			out.Peaks[name] = max(out.Peaks[name], n)
+		}
+	}
+	return out, nil
 }

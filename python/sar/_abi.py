@@ -170,6 +170,10 @@ def session_set_window(session: int, window_bytes: int) -> None:
     _native.call("sar_session_set_window", _handle(session), ct.c_int64(window_bytes))
 
 
+def session_memory(session: int, wait_seconds: float) -> Dict[str, Any]:
+    return _native.json_call("sar_session_memory", _handle(session), ct.c_double(wait_seconds))
+
+
 def session_stats(session: int) -> Dict[str, Any]:
     return _native.json_call("sar_session_stats", _handle(session))
 

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Type
 import torch
 from torch import Tensor
 
-from . import _abi, _allocator, _rendezvous, _session
+from . import _abi, _allocator, _rendezvous, _session, _summary
 from ._allocator import set_allocator
 from ._buckets import gather_grads, sync_params
 from ._comm_thread import CommThread, comm_thread
@@ -139,12 +139,14 @@ def shutdown() -> None:
     """Says goodbye to the other workers and frees what the engine holds.
 
     Not collective, and harmless when called twice; it also happens when the interpreter exits. Workers that still wait
-    for this one raise :class:`sar.PeerLostError`.
+    for this one raise :class:`sar.PeerLostError`. Where rank 0 logs at level INFO, it waits half a second at most for
+    the others, whose memory its closing line sums up.
     """
     session = _session.remove()
     if session is None:
         return
     try:
+        _summary.log(session)
         _abi.session_close(session.handle)
     finally:
         if session.owns_process_group and torch.distributed.is_initialized():
@@ -328,10 +330,15 @@ def stats() -> Dict[str, Any]:
 
 
 def memory_stats() -> Dict[str, Any]:
-    """Bytes that the engine holds outside torch, now and at most, by purpose.
+    """Bytes by purpose, now and at most: ``{"structure": {"live": n, "peak": n}, "features": .., ...}``.
 
-    ``{"structure": {"live": n, "peak": n}, "features": .., "window": .., "saved": .., "scratch": .., "runtime": ..,
-    "total": ..}``
+    Of the engine: ``structure`` (edges, degrees, send lists), ``features`` (rows read from files, until the script has
+    them), ``window`` (remote rows, rings, send staging), ``saved`` (kept by the engine for backward), ``scratch``,
+    ``runtime`` (of Go), and their ``total``. Beside it ``tensors``: CPU tensors of 256 KiB and more under the
+    allocator policy ``"pool"``, features, parameters, gradients and what autograd keeps among them; ``kept``: memory of
+    freed ones; ``resident``: the process as a whole, as the kernel counts it.
+
+    At the end of a run rank 0 logs the largest of all workers in one line, at level INFO (:func:`sar.logging_setup`).
     """
     _allocator.prepare_process()
     return _abi.memory_stats()
