@@ -23,6 +23,7 @@ from ..core.layer_support import Counts, EmptyRows, GraphIndex
 from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
 from ..edge_softmax import edge_softmax
+from ..ops import gat
 from ..ops.sage import fits, sage_mean
 
 __all__ = ["adapt", "load_partition_book", "plain_edge_softmax"]
@@ -62,6 +63,7 @@ def adapt() -> None:
         _wrap_forward(layer, _with_rows)
     layers = dgl.nn.pytorch
     _wrap_forward(layers.SAGEConv, _sage_conv)
+    _wrap_forward(layers.GATConv, _gat_conv)
     _wrap_forward(layers.GatedGraphConv, _gated_graph_conv)
     _wrap_forward(layers.TypedLinear, _typed_linear)
     _wrap_forward(layers.LabelPropagation, _label_propagation)
@@ -219,6 +221,32 @@ def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: An
     if layer.activation is not None:
         out = layer.activation(out)
     return out if layer.norm is None else layer.norm(out)
+
+
+def _gat_conv(
+    original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False
+) -> Any:
+    """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
+    if (
+        edge_weight is not None
+        or get_attention
+        or layer.res_fc is not None
+        or not gat.fits(graph, feat, getattr(layer, "fc", None))
+        or (not layer._allow_zero_in_degree and (graph.in_degrees() == 0).any())
+    ):
+        return original(layer, graph, feat, edge_weight, get_attention)
+    share = layer.attn_drop.p if layer.training else 0.0
+    out = gat.attend(
+        graph._relation(None),
+        layer.feat_drop(feat),
+        layer.fc,
+        layer.attn_l,
+        layer.attn_r,
+        layer.bias,
+        layer.leaky_relu.negative_slope,
+        share,
+    )
+    return out if layer.activation is None else layer.activation(out)
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..core.lazy_ops import agreed_seed
 from ..ops import expression as ex
+from ..ops import gat
 from ._propagate import Features, edge_factor, first_rows, refuse_zero_in_degree, sizes
 
 Activation = Callable[[Tensor], Tensor]
@@ -160,6 +161,12 @@ class GATConv(_Attention):
         """
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
+        plain = edge_weight is None and not get_attention and self.res_fc is None and self.shared
+        if plain and gat.fits(graph, feat, self.fc):
+            share = self.attn_drop if self.training else 0.0
+            x, vectors = self.feat_drop(feat), (self.attn_l, self.attn_r)
+            out = gat.attend(graph._relation(None), x, self.fc, *vectors, self.bias, self.negative_slope, share)
+            return out if self.activation is None else self.activation(out)
         if isinstance(feat, tuple):
             x, own = self.feat_drop(feat[0]), self.feat_drop(feat[1])
             source, target = (self.fc, self.fc) if self.shared else (self.fc_src, self.fc_dst)

@@ -35,6 +35,11 @@ def plain_linear(module: Any) -> bool:
 
 def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
     """Whether :func:`sage_mean` does what the three modules would do: the same on all workers."""
+    return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
+
+
+def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
+    """Whether rows of a full graph go through nothing but the product with a linear map's weight."""
     return (
         isinstance(graph, GraphShardManager)
         and len(graph._relations) == 1
@@ -42,11 +47,9 @@ def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
         and type(x) in (Tensor, nn.Parameter)
         and x.dim() == 2
         and x.shape[0] == graph._relation(None).num_src
-        and plain_linear(fc_self)
-        and plain_linear(fc_neigh)
-        and x.dtype == fc_self.weight.dtype == fc_neigh.weight.dtype
-        and x.shape[1] == fc_self.in_features == fc_neigh.in_features
-        and fc_neigh.bias is None
+        and plain_linear(fc)
+        and x.dtype == fc.weight.dtype
+        and x.shape[1] == fc.in_features
         and not _autocast()
         and not torch.nn.modules.module._has_any_global_hook()
     )

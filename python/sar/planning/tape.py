@@ -90,7 +90,8 @@ class Tape:
             op.out.grad = None
             if grad is None:
                 continue
-            self._touch(op.scratch)
+            if not any(ghost.needs_grad for ghost in op.inputs):
+                self._touch(op.scratch)
             for ghost in op.inputs:
                 if not ghost.needs_grad:
                     continue
@@ -99,6 +100,7 @@ class Tape:
                     part.holders += 1
                 else:
                     part = self._new(ghost.size, False, scoped=False)
+                    self._touch(op.scratch)
                 if ghost.grad is None:
                     ghost.grad = part
                 elif ghost.grad.holders == 1:  # nobody else sees it: added to in place
