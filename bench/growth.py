@@ -118,7 +118,7 @@ def main() -> int:
     p.add_argument("--parts", type=int, default=2, help="workers (default: 2)")
     p.add_argument("--epochs", type=int, default=3, help="after the first (default: 3)")
     p.add_argument("--skew", type=float, default=2.0, help="of popularity; 1: all nodes alike (default: 2)")
-    p.add_argument("--allocator", choices=("compact", "default"), default="compact")
+    p.add_argument("--allocator", choices=("pool", "compact", "default"), default="pool")
     p.add_argument("--scratch", help="directory for what is made, removed at the end (default: TMPDIR)")
     p.add_argument("--name", default="growth", help="of the JSON file in bench/out (default: growth)")
     a = p.parse_args()

@@ -123,7 +123,7 @@ def main() -> int:
     p.add_argument("--epochs", type=int, default=3, help="after the first (default: 3)")
     p.add_argument("--skew", type=float, default=2.0, help="of popularity; 1: all nodes alike (default: 2)")
     p.add_argument("--hub", type=int, default=0, help="in-edges of one node beside the others (default: 0)")
-    p.add_argument("--allocator", choices=("compact", "default"), default="compact")
+    p.add_argument("--allocator", choices=("pool", "compact", "default"), default="pool")
     p.add_argument("--transport", choices=("", "shm", "tcp"), default="")
     p.add_argument("--scratch", help="directory for what is made, removed at the end (default: TMPDIR)")
     p.add_argument("--name", default="large", help="of the JSON file in bench/out (default: large)")

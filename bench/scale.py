@@ -95,7 +95,7 @@ def make_parts(graph: str, folder: str, parts: int, method: str) -> tuple[str, d
     }
 
 
-def train(path: str, workers: int, model: str, epochs: int, allocator: str = "compact", transport: str = "") -> dict:
+def train(path: str, workers: int, model: str, epochs: int, allocator: str = "pool", transport: str = "") -> dict:
     """Workers that load, construct and train: seconds and bytes, of the slowest and the heaviest worker."""
     threads = max(1, len(os.sched_getaffinity(0)) // workers)
     extra = {"SAR_TRANSPORT": transport} if transport else {}
