@@ -129,7 +129,7 @@ def _worker(
 def _structure(part: _Part, sends: float) -> int:
     """CSR and CSC, degrees, the order of rows, send lists."""
     columns = part.nodes + part.boundary
-    return int(8 * part.edges + 8 * (part.nodes + 1) + 8 * (columns + 1) + 28 * part.nodes + 4 * sends)
+    return int(8 * part.edges + 4 * (part.nodes + 1) + 4 * (columns + 1) + 20 * part.nodes + 4 * sends)
 
 
 def _from_files(path: str, itemsize: int) -> tuple[List[_Part], int]:
