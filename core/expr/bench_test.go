@@ -18,13 +18,21 @@ func benchRelation(b testing.TB, n, edges int) *graph.Relation {
 // communities is a graph on one worker in which four of five edges stay within one of
 // so many communities, whose nodes have no numbers in common.
 func communities(b testing.TB, n, edges, count int) *graph.Relation {
+	return relationOf(b, n, edges, func(rng *rand.Rand, _ int) (src, dst int64) {
+		src, dst = int64(rng.IntN(n)), int64(rng.IntN(n))
+		if count > 1 && rng.IntN(5) > 0 {
+			dst = src%int64(count) + int64(rng.IntN(n/count)*count)
+		}
+		return src, dst
+	})
+}
+
+// relationOf is a graph of n nodes on one worker whose i-th edge a function draws.
+func relationOf(b testing.TB, n, edges int, draw func(rng *rand.Rand, i int) (src, dst int64)) *graph.Relation {
 	rng := rand.New(rand.NewPCG(1, 1))
 	src, dst := make([]int64, edges), make([]int64, edges)
 	for i := range src {
-		src[i], dst[i] = int64(rng.IntN(n)), int64(rng.IntN(n))
-		if count > 1 && rng.IntN(5) > 0 {
-			dst[i] = src[i]%int64(count) + int64(rng.IntN(n/count)*count)
-		}
+		src[i], dst[i] = draw(rng, i)
 	}
 	start := []int64{0, int64(n)}
 	book, err := graph.HomogeneousBook(start)

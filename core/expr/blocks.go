@@ -22,16 +22,9 @@ func (s *Sweep[T]) parts(before []int32, from, to int) []int {
 	if to <= from {
 		return nil
 	}
-	width := slotCost
-	for _, st := range s.steps {
-		width += st.width
-	}
-	for _, a := range s.adds {
-		width += a.width
-	}
 	slots := int64(before[to] - before[from])
 	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
-	share := max(256, int64(partWork/width))
+	share := s.share()
 	if s.hasParams() {
 		share = max(share, (slots+int64(to-from)/4)/maxParts)
 	}
@@ -42,6 +35,18 @@ func (s *Sweep[T]) parts(before []int32, from, to int) []int {
 		cuts = append(cuts, min(at, to))
 	}
 	return cuts
+}
+
+// share is the edges of a part.
+func (s *Sweep[T]) share() int64 {
+	width := slotCost
+	for _, st := range s.steps {
+		width += st.width
+	}
+	for _, a := range s.adds {
+		width += a.width
+	}
+	return max(256, int64(partWork/width))
 }
 
 func (s *Sweep[T]) hasParams() bool {
@@ -79,6 +84,7 @@ func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 		}
 		f(t, part)
 		t.flush()
+		t.own = nil
 		if order != nil {
 			order.deliver(part, t.batch)
 			t.order, t.batch = nil, nil
@@ -113,21 +119,17 @@ func (s *Sweep[T]) Rows(cursor []int64, end int32) {
 	} else {
 		order = nil
 	}
-	cuts := s.parts(before, 0, rel.NumDst)
-	s.each(max(0, len(cuts)-1), func(t *task[T], part int) {
-		for place := cuts[part]; place < cuts[part+1]; place++ {
-			i := place
-			if order != nil {
-				i = int(order[place])
-			}
-			k0, k1 := int64(ptr[i]), int64(ptr[i+1])
-			if cursor != nil {
-				k0 = cursor[i]
-				k1 = runEnd(col, k0, k1, end)
-				cursor[i] = k1
-			}
-			t.row(int32(i), k0, k1)
+	s.over(before, 0, rel.NumDst, false, func(i int) (int32, int64, int64) {
+		if order != nil {
+			i = int(order[i])
 		}
+		k0, k1 := int64(ptr[i]), int64(ptr[i+1])
+		if cursor != nil {
+			k0 = cursor[i]
+			k1 = runEnd(col, k0, k1, end)
+			cursor[i] = k1
+		}
+		return int32(i), k0, k1
 	})
 }
 
@@ -141,15 +143,11 @@ func (s *Sweep[T]) Columns(from, to int) {
 	} else {
 		order = nil
 	}
-	cuts := s.parts(before, from, to)
-	s.each(max(0, len(cuts)-1), func(t *task[T], part int) {
-		for place := cuts[part]; place < cuts[part+1]; place++ {
-			j := place
-			if order != nil {
-				j = int(order[place])
-			}
-			t.column(int32(j), int64(ptr[j]), int64(ptr[j+1]))
+	s.over(before, from, to, true, func(j int) (int32, int64, int64) {
+		if order != nil {
+			j = int(order[j])
 		}
+		return int32(j), int64(ptr[j]), int64(ptr[j+1])
 	})
 }
 

@@ -104,7 +104,7 @@ func (w *writer) write() string {
 			}
 		}
 	}
-	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1, w.pick("sum", "sum", "mean")
+	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1, w.pick("sum", "sum", "mean", "max", "min")
 	made, err := json.Marshal(w.text)
 	if err != nil {
 		panic(err)
@@ -143,6 +143,9 @@ func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain 
 	for _, w := range p.Softmaxes() {
 		r.Most, r.Inv = append(r.Most, make([]float64, rel.NumDst*w)), append(r.Inv, make([]float64, rel.NumDst*w))
 	}
+	if p.Reduce == Max || p.Reduce == Min {
+		r.Winner = make([]int32, rel.NumDst*p.Width())
+	}
 	made.out = make([]float64, rel.NumDst*p.Width())
 	grad := fresh(len(made.out))
 	for _, phase := range r.Forward(made.out) {
@@ -158,9 +161,33 @@ func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain 
 // TestFusedIsUnfused: whatever is read in place, summed in other sweeps or never made, random
 // programs come out as where every register of every edge is made; and a number of
 // threads changes no bit.
-func TestFusedIsUnfused(t *testing.T) {
-	rel := benchRelation(t, 200, 9000)
-	const programs = 150
+func TestFusedIsUnfused(t *testing.T) { fusedIsUnfused(t, benchRelation(t, 200, 9000), 150) }
+
+// TestHubs is the same where a row and a column have so many edges that each is several tasks.
+func TestHubs(t *testing.T) {
+	rel := relationOf(t, 50, 70000, func(rng *rand.Rand, i int) (src, dst int64) {
+		src, dst = int64(rng.IntN(50)), int64(rng.IntN(50))
+		if i%5 < 2 {
+			dst = 7
+		} else if i%5 < 4 {
+			src = 9
+		}
+		return src, dst
+	})
+	p, err := Parse(benchPrograms["gat"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSweep(p.forwardCodes()[0], &Run[float64]{Program: p, Rel: rel, Pool: kernel.NewPool(1), Operands: make([][]float64, 3), Most: [][]float64{nil}, Inv: [][]float64{nil}})
+	if units := s.units(rel.RowPtr.Data, 0, 50, false, func(i int) (int32, int64, int64) {
+		return int32(i), int64(rel.RowPtr.Data[i]), int64(rel.RowPtr.Data[i+1])
+	}); !slices.ContainsFunc(units, func(u unit[float64]) bool { return u.own != nil }) {
+		t.Fatal("no row is cut: the test needs a larger hub")
+	}
+	fusedIsUnfused(t, rel, 24)
+}
+
+func fusedIsUnfused(t *testing.T, rel *graph.Relation, programs int) {
 	for seed := range uint64(programs) {
 		w := &writer{rng: rand.New(rand.NewPCG(seed, 9)), heads: []int{1, 3, 4, 8}[seed%4], d: []int{8, 16, 5}[seed%3]}
 		text := w.write()

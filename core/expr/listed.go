@@ -7,10 +7,8 @@ func (s *Sweep[T]) ColumnsOf(list []int32) {
 	for i, j := range list {
 		before[i+1] = before[i] + ptr[j+1] - ptr[j]
 	}
-	cuts := s.parts(before, 0, len(list))
-	s.each(max(0, len(cuts)-1), func(t *task[T], part int) {
-		for _, j := range list[cuts[part]:cuts[part+1]] {
-			t.column(j, int64(ptr[j]), int64(ptr[j+1]))
-		}
+	s.over(before, 0, len(list), true, func(at int) (int32, int64, int64) {
+		j := list[at]
+		return j, int64(ptr[j]), int64(ptr[j+1])
 	})
 }

@@ -22,11 +22,14 @@ const slack = 8
 // the destination's sum. A logit of -inf weighs 0 whatever comes.
 func (t *task[T]) weigh(z, x []T, st *step) {
 	w := st.width
-	most, sum := t.s.run.Most[st.slot], t.s.run.Inv[st.slot]
+	most, sum := rows[T]{data: t.s.run.Most[st.slot], stride: w}, rows[T]{data: t.s.run.Inv[st.slot], stride: w}
+	if t.own != nil {
+		most, sum = t.own.most[st.slot], t.own.inv[st.slot]
+	}
 	lowest := T(math.Inf(-1))
 	begin := len(t.rises)
 	for k, i := range t.row_[:t.m] {
-		m, to := most[int(i)*w:][:w], z[k*w:(k+1)*w]
+		m, to := most.row(i)[:w], z[k*w:(k+1)*w]
 		for h, v := range x[k*w : (k+1)*w] {
 			if v > m[h]+slack {
 				if m[h] != lowest { // else nothing has a weight yet
@@ -44,7 +47,7 @@ func (t *task[T]) weigh(z, x []T, st *step) {
 	t.s.ops.Exp(z, z)
 	rises := t.rises[begin:]
 	for k, i := range t.row_[:t.m] {
-		s := sum[int(i)*w:][:w]
+		s := sum.row(i)[:w]
 		for len(rises) > 0 && int(rises[0].k) == k {
 			s[rises[0].head] *= T(rises[0].factor)
 			rises = rises[1:]
@@ -82,6 +85,9 @@ func (t *task[T]) columnRuns() []int32 {
 // finish hands a register of the block over.
 func (t *task[T]) finish(a *adding) {
 	target := &t.s.targets[a.slot]
+	if t.own != nil {
+		target = &t.own.targets[a.slot]
+	}
 	switch a.kind {
 	case sinkWeights:
 	case sinkRow, sinkOnline:
@@ -220,7 +226,10 @@ func (t *task[T]) coefficientsByHead(c []T, heads int) []T {
 func (t *task[T]) extremum(a *adding, target *rows[T]) {
 	w, x, least := a.width, t.reg(a.reg), t.s.code.p.Reduce == Min
 	for k, i := range t.row_[:t.m] {
-		best, won := target.data[int(i)*w:][:w], t.s.run.Winner[int(i)*w:][:w]
-		t.s.ops.Win(best, x[k*w:(k+1)*w], won, t.edge[k], least)
+		best, won := target.row(i)[:w], t.s.run.Winner[int(i)*w:]
+		if t.own != nil {
+			won = t.own.winner
+		}
+		t.s.ops.Win(best, x[k*w:(k+1)*w], won[:w], t.edge[k], least)
 	}
 }

@@ -17,6 +17,9 @@ type rows[T Float] struct {
 	base   int32
 }
 
+// row is what begins with row i.
+func (r *rows[T]) row(i int32) []T { return r.data[int(i-r.base)*r.stride:] }
+
 // how an operand is read by an operation whose result is wider.
 type reading struct {
 	d  int     // each element is read by a run of d of the result; 1: as it is; 0: by at

@@ -22,7 +22,8 @@ type task[T Float] struct {
 	colRuns, rowRuns []int32
 	byColumn         bool // the block was gathered column by column
 
-	part  int // of the sweep
+	own   *partial[T] // where a segment of a hub adds up; nil: where the result belongs
+	part  int         // of the sweep
 	order *ordered[T]
 	batch *batch[T] // what is scattered; nil where nothing is
 }

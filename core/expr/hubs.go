@@ -1,0 +1,175 @@
+package expr
+
+import "math"
+
+// A row or column with very many edges is not one task: it is cut into segments of equally
+// many edges, whatever the threads. The first adds to where the result belongs; each
+// other has sums of its own, which are added afterwards, in order.
+
+// segmentParts is how many times the edges of a usual part a segment has.
+const segmentParts = 4
+
+// unit is the work of one task: places [from, to), or edges [k0, k1) of the row or column i.
+type unit[T Float] struct {
+	from, to int
+	cut      bool
+	i        int32
+	k0, k1   int64
+	own      *partial[T] // nil: adds to where the result belongs
+}
+
+// partial is what a segment adds up: of each sink, and of each softmax, one row.
+type partial[T Float] struct {
+	i         int32
+	targets   []rows[T]
+	most, inv []rows[T] // by softmax
+	winner    []int32
+}
+
+// over sweeps over the edges of places [from, to), before each of which lie so many. edgesOf
+// is called once for each place.
+func (s *Sweep[T]) over(before []int32, from, to int, byColumn bool, edgesOf func(place int) (i int32, k0, k1 int64)) {
+	units := s.units(before, from, to, byColumn, edgesOf)
+	put := func(t *task[T], i int32, k0, k1 int64) {
+		if byColumn {
+			t.column(i, k0, k1)
+		} else {
+			t.row(i, k0, k1)
+		}
+	}
+	s.each(len(units), func(t *task[T], part int) {
+		u := &units[part]
+		if u.cut {
+			t.own = u.own
+			put(t, u.i, u.k0, u.k1)
+			return
+		}
+		for place := u.from; place < u.to; place++ {
+			i, k0, k1 := edgesOf(place)
+			put(t, i, k0, k1)
+		}
+	})
+	for i := range units {
+		if units[i].own != nil {
+			s.merge(units[i].own)
+		}
+	}
+}
+
+// units are the parts of the places, and segments where a place has more edges than two of them.
+func (s *Sweep[T]) units(before []int32, from, to int, byColumn bool, edgesOf func(place int) (int32, int64, int64)) []unit[T] {
+	cuts := s.parts(before, from, to)
+	segment := segmentParts * s.share()
+	var out []unit[T]
+	for n := 1; n < len(cuts); n++ {
+		a, b := cuts[n-1], cuts[n]
+		if int64(before[b]-before[b-1]) <= 2*segment || s.run.plain { // only the last place of a part can have so many
+			out = append(out, unit[T]{from: a, to: b})
+			continue
+		}
+		if a < b-1 {
+			out = append(out, unit[T]{from: a, to: b - 1})
+		}
+		i, k0, k1 := edgesOf(b - 1)
+		for k := k0; k < k1; k += segment {
+			u := unit[T]{cut: true, i: i, k0: k, k1: min(k+segment, k1)}
+			if k > k0 {
+				u.own = s.newPartial(i, byColumn)
+			}
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+func (s *Sweep[T]) newPartial(i int32, byColumn bool) *partial[T] {
+	p := &partial[T]{i: i, targets: append([]rows[T]{}, s.targets...)}
+	row := func(width int, value T) rows[T] {
+		data := make([]T, width)
+		fillWith(data, value)
+		return rows[T]{data: data, base: i}
+	}
+	for n, k := range s.code.sinks {
+		width := s.code.nodes[k.reg].width
+		switch {
+		case k.kind == sinkColumn && byColumn, k.kind == sinkRow && !byColumn, k.kind == sinkOnline:
+			p.targets[n] = row(width, 0)
+		case k.kind == sinkExtremum:
+			p.targets[n] = row(width, T(math.Inf(-1)))
+			if s.code.p.Reduce == Min {
+				p.targets[n] = row(width, T(math.Inf(1)))
+			}
+			p.winner = make([]int32, width)
+			for j := range p.winner {
+				p.winner[j] = -1
+			}
+		}
+	}
+	softmaxes := s.code.p.softmaxes
+	p.most, p.inv = make([]rows[T], len(softmaxes)), make([]rows[T], len(softmaxes))
+	for n, x := range softmaxes {
+		p.most[n], p.inv[n] = row(x.width, T(math.Inf(-1))), row(x.width, 0)
+	}
+	return p
+}
+
+// merge adds what a segment has summed.
+func (s *Sweep[T]) merge(p *partial[T]) {
+	factors := make([][2][]T, len(p.most)) // of what is there and of what is added
+	for _, st := range s.steps {
+		if st.op == opWeigh {
+			factors[st.slot] = s.mergeWeights(p, st.slot)
+		}
+	}
+	for n, k := range s.code.sinks {
+		own, to := p.targets[n], s.targets[n]
+		if own.data == nil || own.stride == to.stride && own.base == to.base {
+			continue // added up elsewhere
+		}
+		y := to.data[int(p.i-to.base)*to.stride:][:len(own.data)]
+		switch k.kind {
+		case sinkOnline:
+			f := factors[s.code.p.online]
+			for j, h := range s.code.p.heads {
+				y[j] = y[j]*f[0][h] + own.data[j]*f[1][h]
+			}
+		case sinkExtremum:
+			s.mergeExtremum(y, own.data, s.run.Winner[int(p.i)*len(y):][:len(y)], p.winner)
+		default:
+			s.ops.Add(y, own.data)
+		}
+	}
+}
+
+// mergeWeights adds the sum of the weights of a segment; both are relative to references of
+// their own.
+func (s *Sweep[T]) mergeWeights(p *partial[T], slot int) (f [2][]T) {
+	w := len(p.most[slot].data)
+	f = [2][]T{make([]T, w), make([]T, w)}
+	most, sum := s.run.Most[slot][int(p.i)*w:][:w], s.run.Inv[slot][int(p.i)*w:][:w]
+	for h, m := range p.most[slot].data {
+		f[0][h], f[1][h] = 1, 1
+		switch {
+		case m > most[h]:
+			f[0][h] = T(math.Exp(float64(most[h]) - float64(m)))
+			most[h] = m
+		case !math.IsInf(float64(m), -1): // else nothing has a weight there
+			f[1][h] = T(math.Exp(float64(m) - float64(most[h])))
+		}
+		sum[h] = sum[h]*f[0][h] + p.inv[slot].data[h]*f[1][h]
+	}
+	return f
+}
+
+func (s *Sweep[T]) mergeExtremum(best, x []T, won, winner []int32) {
+	last, least := sizeOf[T]() == 4, s.code.p.Reduce == Min // see extremum
+	for j, v := range x {
+		better := v > best[j]
+		if least {
+			better = v < best[j]
+		}
+		if e := winner[j]; e >= 0 && (better || v == best[j] && (e > won[j]) == last) {
+			best[j], won[j] = v, e
+		}
+	}
+}
