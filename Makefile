@@ -47,12 +47,14 @@ test-go: # with the SIMD kernels, and those that a build without them uses
 test-py: $(BUILD_STAMP) libsar
 	$(PY) -m pytest
 
-test-matrix: ## the Python tests with torch 2.2 and DGL 2.1, in .venv-dgl2
-	test -x .venv-dgl2/bin/python || $(PYTHON) -m venv .venv-dgl2
-	.venv-dgl2/bin/python -m pip install --disable-pip-version-check --quiet --requirement requirements-dgl2.txt
-	$(MAKE) wheel
-	.venv-dgl2/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar-*.whl
-	.venv-dgl2/bin/python -m pytest
+MATRIX_VENV ?= .venv-dgl2
+MATRIX_TESTS ?=
+test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .venv-dgl2
+	test -x $(MATRIX_VENV)/bin/python || $(PYTHON) -m venv $(MATRIX_VENV)
+	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --requirement requirements-dgl2.txt
+	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar-*.whl
+	PATH="$(abspath $(MATRIX_VENV))/bin:$$PATH" $(MATRIX_VENV)/bin/python -m pytest $(MATRIX_TESTS)
+	@$(MATRIX_VENV)/bin/python -c 'import dgl, sys, torch; print(f"test-matrix: all passed with Python {sys.version.split()[0]}, torch {torch.__version__}, DGL {dgl.__version__}")'
 
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
 	$(PY) -m pytest $(wildcard tests/test_examples*.py)

@@ -98,6 +98,31 @@ def again(part: dict[str, Any], seeds: np.ndarray) -> list[Any]:
     ]
 
 
+def cached(part: dict[str, Any], width: int) -> tuple[int, int, int, int]:
+    """Bytes sent in a first epoch, which takes all nodes with all edges, and in a second one; bytes that the cache
+    holds, and how many nodes of the other rank the epochs met."""
+    import dgl
+
+    graph = build(part)
+    low, high = graph.tgt_node_range
+
+    def features() -> int:
+        return sar.memory_stats()["features"]["live"]
+
+    def sent() -> int:
+        return sum(kind["sent_bytes"] for kind in sar.stats()["operations"].values())
+
+    x, before = torch.rand(high - low, width), features()
+    sampler = sar.DistNeighborSampler([-1], input_node_features={"x": x}, feature_cache_bytes=1 << 30)
+    counts, met = [sent()], 0
+    for _ in range(2):
+        ids = sampler.sample(graph, torch.arange(low, high))[0].srcdata[dgl.NID]
+        met = int(((ids < low) | (ids >= high)).sum())
+        sar.comm.barrier()
+        counts.append(sent())
+    return counts[1] - counts[0], counts[2] - counts[1], features() - before, met
+
+
 def same_node(part: dict[str, Any], node: int) -> list[int]:
     """The edges that this rank gets for one node of rank 0, drawn with the same random seed everywhere. Every other
     rank meets it as the source of an edge into each of its own nodes."""

@@ -284,7 +284,7 @@ def children(rank: int, world: int) -> None:
 
 
 def zero_degree(rank: int, world: int) -> None:
-    """A node of one rank has no in-edge, which a layer of DGL refuses; no rank catches anything."""
+    """A node of rank 1 has no in-edge, which a layer of DGL would refuse on one machine."""
     import dgl.nn
     import numpy as np
     import torch
@@ -294,8 +294,52 @@ def zero_degree(rank: int, world: int) -> None:
     join(rank, world)
     own = np.arange(4 * rank, 4 * rank + 4)
     graph = build({"start": 4 * np.arange(world + 1), "src": own, "dst": own if rank != 1 else own[[0, 0, 1, 2]]})
-    out = dgl.nn.GraphConv(3, 2)(graph, torch.ones(4, 3))
-    report(kind="none", rows=len(out))
+    same = {}
+    for name, arguments in (("GraphConv", (3, 2)), ("GATConv", (3, 2, 2)), ("SGConv", (3, 2)), ("EdgeConv", (3, 2))):
+        layer = getattr(dgl.nn, name)(*arguments)
+        out = layer(graph, torch.ones(4, 3))
+        layer.set_allow_zero_in_degree(True)
+        same[name] = bool(torch.equal(out, layer(graph, torch.ones(4, 3))) and out.isfinite().all())
+    degrees = graph.in_degrees()
+    total = torch.ones(4, 2) * 6
+    quotients = [
+        total / degrees[:, None],
+        (1 / degrees.float())[:, None] * total,
+        total * degrees.double().pow(-1)[:, None],
+        total * degrees.reciprocal()[:, None],
+        total * degrees.float().rsqrt().unsqueeze(1) ** 2,
+    ]
+    report(
+        kind="none",
+        same=same,
+        degrees=degrees.tolist(),
+        more=(degrees + 1).tolist(),
+        quotients=[q[:, 0].tolist() for q in quotients],
+    )
+
+
+def interrupted(rank: int, world: int) -> None:
+    """Rank 0 gets SIGINT while it waits in the engine for rank 1, who is busy; so does rank 2."""
+    import torch
+
+    import sar
+
+    join(rank, world)
+    phase = os.environ["SAR_TEST_PHASE"]
+    step = steps(phase, rank, world)
+    sar.comm.barrier()
+    if rank == 1:
+        time.sleep(4)
+    sent = time.time() + 1.0
+    if rank == 0:
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        step()
+        sar.comm.all_reduce(torch.ones(3), "sum")
+    except KeyboardInterrupt:
+        report(kind="KeyboardInterrupt", seconds=time.time() - sent)
+    except sar.RemoteError as error:
+        report(kind="RemoteError", message=str(error), rank=error.rank, seconds=time.time() - sent)
 
 
 def leaves(rank: int, world: int) -> None:

@@ -107,6 +107,35 @@ def test_blocks(workers: Workers, kind: str, replace: bool) -> None:
             np.testing.assert_array_equal(union(epoch), np.sort(own))
 
 
+@pytest.mark.parametrize("room", [40 * 28, 1 << 20])
+@pytest.mark.parametrize("kind", ["random", "empty_worker", "one_node"])
+def test_cache_of_features(workers: Workers, kind: str, room: int) -> None:
+    """Rows of 28 bytes, of which the cache holds some or all: the blocks are the same, epoch after epoch."""
+    oracle, fanouts = Oracle(graphs.make(kind, workers.world)), [4, -1]
+    seeds = [np.arange(oracle.graph.start[r], oracle.graph.start[r + 1]) for r in range(workers.world)]
+    arguments = [oracle.arguments(rank, s) for rank, s in enumerate(seeds)]
+    options: dict[str, Any] = {"fanouts": fanouts, "epochs": 3, "loader": {"batch_size": 9, "shuffle": True}}
+    found = workers.run("cases_sampling:batches", arguments, feature_cache_bytes=room, bfloat16=("half",), **options)
+    for epochs in found:
+        for epoch in epochs:
+            for blocks in epoch:
+                oracle.check(blocks, blocks[-1]["dst"]["_N"], fanouts)
+    plain = workers.run("cases_sampling:batches", arguments, bfloat16=("half",), **options)
+    assert str(found) == str(plain)
+
+
+def test_cached_features_travel_once(two: Workers) -> None:
+    graph = graphs.make("random", 2)
+    width = 100
+    first, later, held, far = zip(
+        *two.run("cases_sampling:cached", [{"part": graph.part(r), "width": width} for r in range(2)])
+    )
+    for rank in range(2):
+        # what one rank receives of features in the first epoch the other one has sent
+        assert first[1 - rank] - later[1 - rank] == pytest.approx(far[rank] * 4 * width, abs=600)  # rows that were asked for, frames
+        assert held[rank] <= far[rank] * 4 * width + 4096
+
+
 def union(epoch: list[Any]) -> np.ndarray:
     """The seeds of all batches."""
     return np.unique(np.concatenate([np.empty(0, np.int64), *[blocks[-1]["dst"]["_N"] for blocks in epoch]]))

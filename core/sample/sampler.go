@@ -26,6 +26,7 @@ type Config struct {
 	EdgeData [][]Column  // [relation], for the edges drawn
 	Inputs   [][]Column  // [node type], for the nodes that the first layer reads
 	Outputs  [][]Column  // [node type], for the seeds
+	Wide     bool        // as with billions of nodes, whatever their number: for tests
 	Cache    int64       // bytes for inputs of other ranks' nodes, which then must not change; 0: none
 }
 
@@ -104,8 +105,12 @@ func (s *Sampler) Another() *Sampler {
 func (s *Sampler) prepare() {
 	world, types := s.g.World, len(s.g.Types)
 	s.tables = make([]*table, types)
+	few := fewNodes(s.g.Rels)
+	if s.wide = s.cfg.Wide; s.wide {
+		few = 0
+	}
 	for t, space := range s.g.Types {
-		s.tables[t] = newTable(space, s.g.Rank, fewNodes(s.g.Rels))
+		s.tables[t] = newTable(space, s.g.Rank, few)
 		s.wide = s.wide || s.tables[t].total > math.MaxUint32
 	}
 	s.asked, s.ask, s.place = requests(world, types), requests(world, types), lists(world, types)

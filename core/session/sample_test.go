@@ -139,7 +139,10 @@ func TestSampling(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			cfgs := []SampleConfig{g.config(p, false, 3, 0, -1, 4), g.config(p, true, 5, 2)}
+			cfgs := []SampleConfig{g.config(p, false, 3, 0, -1, 4), g.config(p, true, 5, 2), g.config(p, false, 4, -1), g.config(p, false, 2, 6)}
+			cfgs[1].Cache, cfgs[2].Cache = 20*3, 1<<20 // room for some rows of 3 bytes, and for all
+			cfgs[2].Wide, cfgs[3].Wide = true, true
+			n := len(cfgs)
 			var samplers []*Sampler
 			for _, cfg := range cfgs {
 				sampler, err := dg.NewSampler(cfg)
@@ -150,8 +153,8 @@ func TestSampling(t *testing.T) {
 			}
 			dg.Free() // it lives on while samplers use it
 			var waiting []*Batch
-			for round := range 12 {
-				b, err := samplers[round%2].Submit(g.seeds(rng, p), uint64(round/4))
+			for round := range 6 * n {
+				b, err := samplers[round%n].Submit(g.seeds(rng, p), uint64(round/4))
 				if err != nil {
 					return err
 				}
@@ -169,7 +172,7 @@ func TestSampling(t *testing.T) {
 					return err
 				}
 				if round != 7 {
-					if err := g.check(b, p, cfgs[round%2]); err != nil {
+					if err := g.check(b, p, cfgs[round%n]); err != nil {
 						return fmt.Errorf("P=%d, rank %d, batch %d: %w", parts, p, round, err)
 					}
 				}
@@ -177,7 +180,7 @@ func TestSampling(t *testing.T) {
 			for _, sampler := range samplers {
 				sampler.Close()
 			}
-			if err := g.check(waiting[11], p, cfgs[1]); err != nil {
+			if err := g.check(waiting[len(waiting)-1], p, cfgs[n-1]); err != nil {
 				return fmt.Errorf("after Close: %w", err)
 			}
 			for _, b := range waiting {

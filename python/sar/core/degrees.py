@@ -1,8 +1,12 @@
-"""In-degrees that know of the whole graph whether a node has none.
+"""Degrees of nodes as scripts for the Python package and DGL's layers expect them of a graph split over workers.
 
-Layers ask ``(graph.in_degrees() == 0).any()`` and raise. If each worker looked at its own rows alone, one of them could
-leave while its peers wait for its rows; so the question is answered for the whole graph, the same on all workers. What
-the answer is was agreed when the graph was made, so asking costs nothing and need not be done by all.
+DGL's layers ask ``(graph.in_degrees() == 0).any()`` and raise where a node has no in-edge. The Python package gave such
+nodes the degree 1, so layers ran on graphs that have some, and scripts could divide by degrees as they are. Here the
+numbers are true, since sums such as ``degrees + 1`` would be wrong otherwise, and both hold all the same: the question
+is answered with no, and a quotient takes a degree of 0 for 1. Such a node gets what layers give it with
+``allow_zero_in_degree=True``.
+
+Whether there is such a node anywhere is agreed when a graph is made, for layers that want to know it of all workers.
 """
 
 from __future__ import annotations
@@ -22,19 +26,23 @@ __all__ = ["Degrees", "agree_on_degrees", "tagged"]
 
 def agree_on_degrees(relations: Sequence[Relation]) -> None:
     """Finds out for each relation whether a node of any worker has no in-edge. Collective."""
-    found = torch.tensor([float((r.degrees(out=False) == 0).any()) for r in relations], dtype=torch.float64)
+    lonely = [(r.degrees(out=False).as_subclass(Tensor) == 0).any() for r in relations]
+    found = torch.tensor([float(any_) for any_ in lonely], dtype=torch.float64)
     _session.all_reduce(found, "max", _abi.TRAIN)
     for relation, zero in zip(relations, found.tolist()):
         relation.zero_in_degree = bool(zero)
 
 
 def tagged(degrees: Tensor, zero_anywhere: bool) -> Tensor:
-    """In-degrees of own rows that know the answer for the whole graph."""
-    return _tagged(degrees, Degrees, zero_anywhere)
+    """Degrees of own rows; ``zero_anywhere``: whether a node of any worker has the degree 0."""
+    made: Any = degrees.as_subclass(Degrees)
+    made.zero_anywhere = zero_anywhere
+    return made
 
 
 class Degrees(Tensor):
-    """int64 ``[num_dst]``: an ordinary tensor of own rows, but ``(degrees == 0).any()`` is about all workers' rows."""
+    """int64 ``[n]``: an ordinary tensor, but ``(degrees == 0).any()`` is ``False``, as is ``0 in degrees``, and where
+    one divides by it, or takes a negative power, a 0 counts as 1, also after a change of dtype or shape."""
 
     zero_anywhere: bool
 
@@ -42,40 +50,80 @@ class Degrees(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
-            if func is Tensor.__contains__ and _is_zero(args[1]):
-                return args[0].zero_anywhere
-            result = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
         tag = next((a for a in args if isinstance(a, Degrees)), None)
-        if func in _EQUALS and tag is not None and any(_is_zero(a) for a in args):
-            return _tagged(result, _IsZero, tag.zero_anywhere)
+        with torch._C.DisableTorchFunctionSubclass():
+            if name == "__contains__" and _is_zero(args[1]):
+                _say(args[0])
+                return False
+            if _divides(name, args, kwargs):
+                args = tuple(_at_least_one(a) if _is_divisor(name, n, a) else a for n, a in enumerate(args))
+                kwargs = {k: _at_least_one(a) if isinstance(a, Degrees) else a for k, a in kwargs.items()}
+            result = func(*args, **kwargs)
+        if tag is None or not isinstance(result, Tensor):
+            return result
+        if name in _KEEP and result.dim() > 0:
+            return tagged(result, tag.zero_anywhere)
+        if name in ("eq", "__eq__") and any(_is_zero(a) for a in args):
+            made: Any = result.as_subclass(_IsZero)
+            made.degrees = tag
+            return made
         return result
 
 
 class _IsZero(Tensor):
-    """``degrees == 0``, whose ``any()`` is about all workers' rows."""
+    """``degrees == 0``, whose ``any()`` is false."""
 
-    zero_anywhere: bool
+    degrees: Degrees
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        if func in _ANY and len(args) == 1 and not kwargs:
-            return torch.tensor(args[0].zero_anywhere)
+        if getattr(func, "__name__", "") == "any" and len(args) == 1 and not kwargs:
+            _say(args[0].degrees)
+            return torch.tensor(False)
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
 
-_EQUALS = frozenset([torch.eq, Tensor.eq, Tensor.__eq__])
-_ANY = frozenset([torch.any, Tensor.any])
+_KEEP = frozenset(
+    ["float", "double", "half", "bfloat16", "long", "int", "to", "type", "view", "reshape", "unsqueeze", "clone"]
+    + ["detach", "contiguous", "cpu", "sqrt", "__getitem__"]
+)
+"""What gives degrees again: other dtypes and shapes, some of them, and roots, which are 0 where they are."""
+
+_QUOTIENTS = frozenset(["div", "divide", "true_divide", "__truediv__", "__div__", "floor_divide", "__floordiv__"])
+_INVERSES = frozenset(["reciprocal", "rsqrt", "__rdiv__", "__rtruediv__", "__rfloordiv__"])
+_POWERS = frozenset(["pow", "__pow__", "float_power"])
 
 
-def _tagged(tensor: Tensor, kind: Any, zero: bool) -> Tensor:
-    made: Any = tensor.as_subclass(kind)
-    made.zero_anywhere = zero
-    return made
+def _divides(name: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    if name in _POWERS:
+        exponent = args[1] if len(args) > 1 else kwargs.get("exponent")
+        return isinstance(exponent, (int, float)) and exponent < 0
+    return name in _QUOTIENTS or name in _INVERSES
+
+
+def _is_divisor(name: str, place: int, value: Any) -> bool:
+    """Whether an argument of a function that divides is what it divides by."""
+    return isinstance(value, Degrees) and place == (1 if name in _QUOTIENTS else 0)
+
+
+def _at_least_one(degrees: Tensor) -> Tensor:
+    plain = degrees.as_subclass(Tensor)
+    return torch.where(plain == 0, torch.ones_like(plain), plain)
 
 
 def _is_zero(value: Any) -> bool:
     return isinstance(value, (int, float)) and value == 0
+
+
+def _say(degrees: Degrees) -> None:
+    if degrees.zero_anywhere:
+        _session.log_once(
+            "degree 0",
+            "some nodes have no in-edge: layers that would refuse them give what allow_zero_in_degree=True gives "
+            "(`sar partition --self-loops` or dgl.add_self_loop give every node an edge to itself)",
+        )

@@ -73,7 +73,7 @@ class Relation:
         _session.current()
         result = torch.empty(self.num_src if out else self.num_dst, dtype=torch.int64)
         _abi.graph_degrees(self.handle, self.index, out, result)
-        return result if out or self.zero_in_degree is None else tagged(result, self.zero_in_degree)
+        return tagged(result, not out and bool(self.zero_in_degree))
 
     def boundary(self) -> List[Dict[str, int]]:
         """Rows exchanged with each peer: ``[{"peer": q, "receive_rows": n, "send_rows": n}]``."""

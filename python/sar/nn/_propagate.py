@@ -32,10 +32,11 @@ def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
 
 def refuse_zero_in_degree(graph: Any, layer: torch.nn.Module) -> None:
     """Raises ValueError where a node of any worker has no in-edge: its output would say nothing about it."""
-    lonely = graph.in_degrees() == 0
-    if lonely.any():  # answered for all workers' nodes, so all raise
+    degrees = graph.in_degrees()
+    if degrees.zero_anywhere:  # on any worker, so all raise
+        lonely = int((degrees == 0).sum())
         raise ValueError(
-            f"{type(layer).__name__}: some nodes have no in-edge ({int(lonely.sum())} of this worker's), so nothing "
+            f"{type(layer).__name__}: some nodes have no in-edge ({lonely} of this worker's), so nothing "
             "arrives at them. Give every node an edge to itself (`sar partition --self-loops`, dgl.add_self_loop), or "
             "make the layer with allow_zero_in_degree=True"
         )
