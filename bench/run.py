@@ -36,7 +36,7 @@ def planned(description: str, model: str) -> dict:
     if model == "sage":
         layers = [f"sage:{HIDDEN}", "bn", "relu"] * 2 + ["sage:47"]
     else:
-        layers = [f"gat:{HEADS}x{WIDTHS[model]}", "elu"] * 2 + [f"gat:{HEADS}x47"]
+        layers = [f"gat:{HEADS}x{WIDTHS[model]}", "elu"] * 2 + [f"gat:{HEADS}x47", f"mean:{HEADS}"]
     found = sar.estimate_memory(description, layers, in_features=100)
     return {"planned": max(e.peak for e in found), "planned_sent": sum(e.sent_per_epoch for e in found)}
 

@@ -231,7 +231,7 @@ def _gat_conv(
         edge_weight is not None
         or get_attention
         or layer.res_fc is not None
-        or not gat.fits(graph, feat, getattr(layer, "fc", None))
+        or not gat.fits(graph, feat, getattr(layer, "fc", None), layer.attn_l, layer.attn_r)
         or (not layer._allow_zero_in_degree and (graph.in_degrees() == 0).any())
     ):
         return original(layer, graph, feat, edge_weight, get_attention)

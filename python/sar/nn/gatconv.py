@@ -162,7 +162,7 @@ class GATConv(_Attention):
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
         plain = edge_weight is None and not get_attention and self.res_fc is None and self.shared
-        if plain and gat.fits(graph, feat, self.fc):
+        if plain and gat.fits(graph, feat, self.fc, self.attn_l, self.attn_r):
             share = self.attn_drop if self.training else 0.0
             x, vectors = self.feat_drop(feat), (self.attn_l, self.attn_r)
             out = gat.attend(graph._relation(None), x, self.fc, *vectors, self.bias, self.negative_slope, share)

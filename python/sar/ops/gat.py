@@ -25,9 +25,9 @@ from .aggregate import Relation
 from .sage import fits_alone
 
 
-def fits(graph: Any, x: Any, fc: Any) -> bool:
+def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
     """Whether :func:`attend` may stand for the layer's own steps: the same on all workers."""
-    return fits_alone(graph, x, fc) and fc.bias is None
+    return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
 
 
 def attend(

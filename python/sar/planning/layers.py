@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 from .tape import Ghost, Tape
 
 HELP = (
-    "sage:N, sage-gcn:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, linear:N, bn, ln, relu, elu, dropout, "
+    "sage:N, sage-gcn:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, mean:H (of H heads), linear:N, bn, ln, relu, elu, dropout, "
     "bnact (sar.nn.BatchNormAct: the three in one)"
 )
 
@@ -90,22 +90,28 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
     """GAT (one linear map) and GATv2 (two): the engine keeps maximum and sum per row and head, not what is per edge."""
     width = heads * each
     x = s.x
+    if sides == 1:  # in one piece (ops/gat.py): the result without bias is kept, the linear map computed again
+        s.parameters += s.width * width + 3 * width
+        s.moved += [(width + heads, True), (width + heads, False)]
+        result, gradient = s.bytes(width), s.bytes(s.width) if x.needs_grad else 0
+        out = s.tape.run(
+            [x],
+            result,
+            keeps=[x],
+            keeps_out=True,
+            keeps_extra=s.bytes(4 * heads),
+            scratch=result,
+            scratch_back=max(2 * result - gradient, result),
+            trains=True,
+        )
+        s.done(s.tape.run([out], result, passes=True), width)
+        return
     source = s.linear(x, s.width, width, bias=False)
-    if sides == 2:
-        target = s.linear(x, s.width, width)
-        moved = width
-        inputs, keeps, extra = [source, target], [source, target], 3 * s.bytes(heads)
-    else:
-        products = s.bytes(width)
-        left = s.tape.run([source], s.bytes(heads), keeps=[source], scratch=products, trains=True)
-        right = s.tape.run([source], s.bytes(heads), keeps=[source], scratch=products, trains=True)
-        moved = width + heads
-        inputs, keeps, extra = [source, left, right], [source, left, right], 2 * s.bytes(heads)
-        s.parameters += 2 * width
+    both = [source, s.linear(x, s.width, width)]
     s.parameters += 2 * width
-    s.moved.append((moved, True))
-    out = s.tape.run(inputs, s.bytes(width), keeps=keeps, keeps_out=True, keeps_extra=extra, trains=True)
-    s.moved.append((moved, False))  # fetched again in backward
+    s.moved += [(width, True), (width, False)]  # fetched again in backward
+    extra = 3 * s.bytes(heads)
+    out = s.tape.run(both, s.bytes(width), keeps=both, keeps_out=True, keeps_extra=extra, trains=True)
     s.done(s.tape.run([out], s.bytes(width), passes=True), width)
 
 
@@ -123,6 +129,14 @@ def _activation(s: State) -> None:
     s.done(s.tape.run([s.x], s.bytes(s.width), keeps_out=True), s.width)
 
 
+def _elu(s: State) -> None:
+    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x]), s.width)
+
+
+def _mean(s: State, heads: int) -> None:
+    s.done(s.tape.run([s.x], s.bytes(s.width // heads)), s.width // heads)
+
+
 def _dropout(s: State) -> None:
     mask = s.worker.rows * s.width
     s.done(s.tape.run([s.x], s.bytes(s.width), keeps_extra=mask), s.width)
@@ -137,7 +151,7 @@ _PLAIN: Dict[str, Callable[[State], None]] = {
     "ln": _bn,
     "bnact": _bnact,
     "relu": _activation,
-    "elu": _activation,
+    "elu": _elu,
     "dropout": _dropout,
 }
 _WIDE: Dict[str, Callable[[State, int], None]] = {
@@ -146,6 +160,7 @@ _WIDE: Dict[str, Callable[[State, int], None]] = {
     "gcn": _gcn,
     "gin": _gin,
     "linear": _linear,
+    "mean": _mean,
 }
 _HEADS = {"gat": 1, "gatv2": 2}
 

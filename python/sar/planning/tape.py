@@ -51,13 +51,15 @@ class Tape:
         keeps_out: bool = False,
         keeps_extra: int = 0,
         scratch: int = 0,
+        scratch_back: Optional[int] = None,
         passes: bool = False,
         trains: bool = False,
     ) -> Ghost:
         """One operation: reads ``inputs``, makes a tensor of ``size`` bytes.
 
         :param keeps: inputs that its backward needs; ``keeps_out``: its result; ``keeps_extra``: bytes beside them
-        :param scratch: bytes that only the computation takes, in either pass
+        :param scratch: bytes that only the computation takes, in either pass; ``scratch_back``: in backward, beside the
+            gradients of inputs, where that is not the same
         :param passes: the gradient of its result is that of its inputs, as in an addition
         :param trains: it has parameters of its own
         """
@@ -70,7 +72,9 @@ class Tape:
                 ghost.holders += 1
             if keeps_extra:
                 kept.append(self._new(keeps_extra, False, scoped=False))
-            self._operations.append(_Operation(inputs, out, kept, passes, scratch))
+            self._operations.append(
+                _Operation(inputs, out, kept, passes, scratch if scratch_back is None else scratch_back)
+            )
         return out
 
     def end_layer(self, result: Ghost) -> None:
