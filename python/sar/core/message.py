@@ -204,7 +204,8 @@ def _edge_values(sides: Sides, sent: builtin.Message) -> Tensor:
     """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
         column: Tensor = sides.edge[sent.terms[0].field]
-        return column
+        if is_lazy(column) or column.dtype not in expression.FLOATS or column.device.type != "cpu":
+            return column
     return EdgeTensor(sides.relation, _written(sides, sent))
 
 
