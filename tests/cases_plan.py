@@ -41,7 +41,7 @@ def growth(part: dict[str, Any], rows: int, widths: list[int]) -> int:
             sar.gather_grads(model)
             optimizer.step()
 
-    sar.set_allocator("compact")
+    sar.set_allocator("pool")
     world = sar.world_size()
     tiny = {
         "start": np.arange(world + 1, dtype=np.int64),
@@ -57,3 +57,34 @@ def growth(part: dict[str, Any], rows: int, widths: list[int]) -> int:
     before = resident()["now"]
     train(graph, x, 2)
     return int(resident()["peak"] - before)
+
+
+def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int]) -> dict[str, int]:
+    """Bytes that aggregation sends in one training step, headers aside, and boundary rows read."""
+    heads = 2
+    graph = build(part)
+
+    def layer(i: int, o: int) -> nn.Module:
+        if kind == "sage":
+            return sar.nn.SAGEConv(i, o, "mean")
+        return sar.nn.GATConv(i, o // heads, heads, allow_zero_in_degree=True)
+
+    layers = nn.ModuleList([layer(i, o) for i, o in zip(widths, widths[1:])])
+
+    def sent() -> int:
+        return sum(link["sent_payload"] for link in sar.stats()["links"] if link["communicator"] == "train")
+
+    def step() -> None:
+        h = torch.randn(rows, widths[0])
+        for one in layers:
+            h = one(graph, h).flatten(1)
+        h.sum().backward()
+
+    step()  # what is made with the first step has been made
+    sar.comm.barrier()
+    before = sent()
+    step()
+    after = sent()
+    sar.comm.barrier()
+    boundary = {int(n) for n in part["src"] if not part["start"][sar.rank()] <= n < part["start"][sar.rank() + 1]}
+    return {"sent": after - before, "boundary": len(boundary), "edges": len(part["src"])}

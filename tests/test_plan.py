@@ -10,7 +10,10 @@ import pytest
 
 import sar.cli
 from conftest import Workers
+from graphs import make
 from sar.planning import estimate_memory
+from sar.planning.layers import State, Worker, play
+from sar.planning.tape import Tape
 
 MIB = 1 << 20
 
@@ -65,6 +68,25 @@ def test_traffic_by_hand() -> None:
     )
     weights = (2 * 16 * 64 + 64) + (2 * 64 * 64 + 64)
     assert e.sent_per_epoch == pytest.approx(1000 * 4 * (16 + 64 + 64) + weights * 4, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gat"])
+def test_traffic_is_what_travels(workers: Workers, kind: str) -> None:
+    """Byte by byte: what workers send in one step, and what the plan says of as many boundary rows."""
+    graph = make("random", workers.world, seed=91)
+    widths = [6, 6, 4, 8] if kind == "sage" else [6, 4, 8]
+    arguments = [
+        {"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)
+    ]
+    found = workers.run("cases_plan:traffic", arguments, kind=kind, widths=widths)
+    names = [f"sage:{w}" if kind == "sage" else f"gat:2x{w // 2}" for w in widths[1:]]
+    state = State(Worker(graph.num_nodes, len(graph.src), 4), widths[0], Tape())
+    for name in names:
+        play(state, name)
+    numbers = sum(count * (2 if back else 1) for count, back in state.moved)
+    boundary = sum(one["boundary"] for one in found)
+    assert sum(one["sent"] for one in found) == 4 * numbers * boundary
+    assert workers.world == 1 or boundary > 0
 
 
 def test_from_a_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,7 @@ def estimate_memory(
     """Predicts each worker's peak and what it sends per epoch, without starting anything.
 
     Either from a partition's description, or from the number of nodes, edges and parts and the share of edges that are
-    cut. Figures hold under the compact allocator policy.
+    cut. Figures hold under the allocator policies pool and compact.
 
     :param partition_json: description that ``sar partition`` or DGL wrote
     :param layers: the model, for instance ``["sage:256", "bn", "relu", "sage:47"]``
