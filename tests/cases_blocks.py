@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -328,3 +329,32 @@ def refused_mfgs(part: dict[str, Any], seeds: np.ndarray, n_layers: Any = 1, kee
     sar.comm.all_reduce(one, "sum")
     assert one.item() == sar.world_size()
     return found
+
+
+def blocks_again(json_file: str) -> dict[str, Any]:
+    """Blocks of several sets of seeds out of one partition: the full graph is made for the first of them, and goes
+    with the partition."""
+
+    def structure() -> int:
+        return int(sar.memory_stats()["structure"]["live"])
+
+    data = sar.load_dgl_partition_data(json_file, sar.rank(), torch.device("cpu"))
+    low, high = data.node_ranges[sar.rank()]
+    before = structure()
+    first = sar.construct_mfgs(data, torch.arange(low, high), 2)
+    kept = data._whole[1]
+    second = sar.construct_mfgs(data, torch.arange(low, high), 2)
+    same = data._whole[1] is kept
+    held = structure() - before
+    edges = [[block.num_edges() for block in blocks] for blocks in (first, second)]
+    sums = []
+    for blocks in (first, second):
+        h = torch.arange(low, high, dtype=torch.float64)[:, None][blocks[0].input_nodes - low]
+        for block in blocks:
+            block.srcdata["h"] = h
+            block.update_all(sar.function.copy_u("h", "m"), sar.function.sum("m", "h"))
+            h = block.dstdata["h"]
+        sums.append(float(h.sum()))
+    del data, kept
+    gc.collect()
+    return {"same": same, "edges": edges, "sums": sums, "held": held, "after": structure() - before}

@@ -239,3 +239,10 @@ def _copy(json_file: Path, target: Path, changes: dict[str, Any]) -> None:
         if file.is_file():
             (target / relative).parent.mkdir(parents=True, exist_ok=True)
             (target / relative).write_bytes(changes.get(relative, lambda raw: raw)(file.read_bytes()))
+
+
+def test_blocks_out_of_one_graph(two: Workers, homogeneous: dict[str, Any]) -> None:
+    for result in two.run("cases_blocks:blocks_again", json_file=homogeneous["json"]):
+        assert result["same"]
+        assert result["edges"][0] == result["edges"][1] and result["sums"][0] == result["sums"][1]
+        assert 0 < result["after"] < result["held"]  # blocks stay, the full graph goes

@@ -139,6 +139,9 @@ class PartitionData:
         "partition_book",
     )
 
+    _whole: Any = None
+    """The full graph that blocks are cut out of (:func:`sar.construct_mfgs`), once there is one."""
+
     def __init__(
         self,
         all_shard_edges: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Callable, List, Optional, Sequence
 
 import torch
@@ -43,9 +44,11 @@ def construct_mfgs(
 
     ``blocks[0]`` takes features of its source rows: ``features[blocks[0].input_nodes]``, with several node types
     ``features_of_type[blocks[0].srcnodes(type)]``. The rows that ``blocks[i]`` computes are the source rows of
-    ``blocks[i + 1]``, and those of the last block are the seed nodes, ascending.
+    ``blocks[i + 1]``, and those of the last block are the seed nodes, ascending: row k is the node
+    ``blocks[-1].seeds[k]``. Where they were given in another order, rank 0 warns.
 
-    :param partition_data: of :func:`sar.load_dgl_partition_data`, or made by hand; not needed afterwards
+    :param partition_data: of :func:`sar.load_dgl_partition_data`, or made by hand. One from a file keeps the full graph
+        that blocks are cut out of, for the next call: let go of it (``del``) when there is none
     :param seed_nodes: own nodes, by their ids over all types (row number + ``node_ranges[rank][0]``), integers ``[n]``,
         each once, in any order. A worker may have none
     :param n_layers: number of blocks, the same on all workers
@@ -56,13 +59,20 @@ def construct_mfgs(
     :raises TypeError: seed nodes that are not integers
     :raises sar.ScheduleError: workers ask for different numbers of layers, or ``keep_seed_nodes``
     """
-    whole = _Whole(partition_data)
+    whole = _kept(partition_data)
     error, seeds = None, []
     try:
         seeds = whole.seeds(seed_nodes, n_layers)
     except (TypeError, ValueError) as found:
         error = found
-    _agree(n_layers if error is None else 0, keep_seed_nodes, error)
+    ascending = error is not None or _ascend(torch.as_tensor(seed_nodes))
+    if _agree(n_layers if error is None else 0, keep_seed_nodes, error, ascending):
+        warnings.warn(
+            "construct_mfgs: the seed nodes given do not ascend, but the rows of the last block do: blocks[-1].seeds "
+            "says which node a row is, so compare with labels[blocks[-1].seeds - node_ranges[rank][0]]. Seed nodes "
+            "given in ascending order do without this warning",
+            stacklevel=2,
+        )
     managers = []
     for _ in range(int(n_layers)):
         graph = NativeGraph(_abi_blocks.graph_block(whole.graph.handle, seeds, keep_seed_nodes))
@@ -90,10 +100,26 @@ def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
     return construct_full_graph(lazy_partition_data(dist_graph))
 
 
-def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception]) -> None:
-    """Makes a mistake on one worker an error on all, before anybody waits."""
+def _kept(data: PartitionData) -> _Whole:
+    """The full graph of a partition from a file, made once in a session. One made by hand may change between calls."""
+    session, kept = _session.current(), getattr(data, "_whole", None)
+    if kept is None or kept[0] is not session:
+        kept = session, _Whole(data)
+        if data.stored is not None:
+            data._whole = kept
+    whole: _Whole = kept[1]
+    return whole
+
+
+def _ascend(numbers: Tensor) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
+
+
+def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception], ascending: bool) -> bool:
+    """Makes a mistake on one worker an error on all, before anybody waits. Whether this worker has to warn, on behalf
+    of all, of seed nodes that do not ascend."""
     session = _session.current()
-    own = torch.tensor([int(n_layers), int(bool(keep_seed_nodes)), int(error is not None)])
+    own = torch.tensor([int(n_layers), int(bool(keep_seed_nodes)), int(error is not None), int(ascending)])
     everyone = [torch.empty_like(own) for _ in range(session.world)]
     _session.all_to_all(everyone, [own] * session.world)
     if error is not None:
@@ -110,6 +136,7 @@ def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception]) -> 
                 f"{int(given[other[0], column])} on rank {other[0]}: all workers must give the same",
                 other[0],
             )
+    return session.rank == 0 and not bool(given[:, 3].all())
 
 
 class _Whole:
