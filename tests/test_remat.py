@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 
 import numpy as np
@@ -88,3 +89,38 @@ def test_bad_arguments() -> None:
         sar.nn.BatchNormAct(3, "swish")
     with pytest.raises(ValueError, match="share"):
         sar.nn.BatchNormAct(3, dropout=1.0)
+
+
+def test_inputs_kept_as_bfloat16() -> None:
+    """Results to the bit, gradients within the rounding of inputs, half of the bytes kept; leaves are not rounded."""
+    torch.manual_seed(7)
+    x = torch.randn(500, 64)
+    plain = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(3)))
+    results = []
+    for dtype in (None, torch.bfloat16, "none"):
+        model = copy.deepcopy(plain)
+        kept: dict[int, int] = {}
+        if dtype != "none":
+            for block in model:
+                sar.remat(block, dtype=dtype)  # type: ignore[arg-type]
+        out = model(x)
+        inputs = [box for box in gc.get_objects() if type(box).__name__ == "_Box"]
+        for box in inputs:
+            assert box.first is None and box.kept.dtype == torch.bfloat16
+            kept[id(box)] = box.kept.nbytes
+        if dtype is torch.bfloat16:
+            assert list(kept.values()) == [x.nbytes // 2] * 2
+        del inputs
+        out.square().sum().backward()
+        results.append((out.detach(), [p.grad for p in model.parameters()]))
+        del out
+        gc.collect()
+    (out, exact), (rounded_out, rounded), (_, without) = results
+    assert torch.equal(out, rounded_out)
+    for a, b, c in zip(exact, rounded, without):
+        assert torch.equal(a, c)
+        error = float((a - b).norm() / a.norm())
+        assert error < 2**-8
+    assert any(not torch.equal(a, b) for a, b in zip(exact, rounded))
+    with pytest.raises(TypeError, match="float16"):
+        sar.remat(nn.Linear(2, 2), dtype=torch.float16)
