@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-spmm bench-wire bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-wire bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -94,8 +94,8 @@ bench: $(BUILD_STAMP) $(BENCH_STAMP) ## time and memory of an epoch of SAGE agai
 	$(PY) bench/plot.py epoch
 
 bench-gat: $(BUILD_STAMP) $(BENCH_STAMP) ## the same of GAT, 4 heads of 32 and of 128
-	$(PY) bench/run.py --model gat --policies compact --rows 1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,pyg --name gat
-	$(PY) bench/run.py --model gat128 --policies compact --rows 1:-:metis,2:shm:metis,8:shm:metis --rounds 2 --epochs 2 --name gat128
+	$(PY) bench/run.py --model gat --policies pool --rows 1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,pyg --name gat
+	$(PY) bench/run.py --model gat128 --policies pool --rows 1:-:metis,2:shm:metis,8:shm:metis --rounds 2 --epochs 2 --name gat128
 	$(PY) bench/plot.py gat gat128
 
 profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker, for SAGE and GAT, in bench/out
@@ -103,6 +103,14 @@ profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker,
 	$(PY) bench/flame.py --model sage
 	$(PY) bench/flame.py --model gat
 	$(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+
+bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time and memory of SAR, SA, one_shot, for SAGE and GAT
+	$(PY) bench/run.py --modes --policies pool --name modes
+	$(PY) bench/run.py --modes --policies pool --model gat --rounds 2 --epochs 2 --name modes-gat
+
+bench-less: $(BUILD_STAMP) ## what is kept for backward: layers as they are, sar.remat, sar.nn, for SAGE and GAT
+	$(PY) bench/run.py --less --policies pool --name less
+	$(PY) bench/run.py --less --policies pool --model gat --name less-gat
 
 bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
 	$(PY) bench/spmm.py
