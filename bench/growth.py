@@ -7,13 +7,14 @@ sum of 64 columns over all in-edges, forward, in nanoseconds an edge: what an ep
 whose time a node is the same everywhere. Memory is the heaviest worker's growth over an idle worker with torch.
 
     python bench/growth.py [--sizes 1,3,10,30] [--big] [--models sage,gat] [--parts 2] [--epochs 3] [--scratch DIR]
+                           [--earlier NAME,...]
 """
 
 from __future__ import annotations
 
 import argparse
 import glob
-import math
+import json
 import os
 import statistics
 import sys
@@ -54,9 +55,13 @@ def caches() -> dict[str, int]:
 
 def exponent(edges: list[float], costs: list[float]) -> float:
     """Slope of a straight line through the logarithms."""
-    if len(edges) < 2:
-        return math.nan
     return float(np.polyfit(np.log(edges), np.log(costs), 1)[0])
+
+
+def earlier(name: str) -> list[dict]:
+    """Rows of a run that is in bench/out."""
+    with open(os.path.join(common.OUT, f"{name}.json"), encoding="utf-8") as file:
+        return json.load(file)["rows"]
 
 
 def costs(row: dict) -> dict[str, float]:
@@ -83,6 +88,8 @@ def render(rows: list[dict]) -> str:
             + [f"{c['construct s']:.2f}", f"{c['partition s']:.2f}", f"{c['memory'] / common.MIB:.0f}"]
             + [f"{c['memory'] / own:.1f}", f"{c['structure'] / own:.1f}"]
         )
+    if len(rows) < 2:
+        return table(header, lines)
     edges = [row["edges"] for row in rows]
     all_costs = [costs(row) for row in rows]
     exponents = []
@@ -119,15 +126,18 @@ def main() -> int:
     p.add_argument("--epochs", type=int, default=3, help="after the first (default: 3)")
     p.add_argument("--skew", type=float, default=2.0, help="of popularity; 1: all nodes alike (default: 2)")
     p.add_argument("--allocator", choices=("pool", "compact", "default"), default="pool")
+    p.add_argument("--earlier", default="", help="names of earlier runs in bench/out to show with this one, a,b,...")
     p.add_argument("--scratch", help="directory for what is made, removed at the end (default: TMPDIR)")
     p.add_argument("--name", default="growth", help="of the JSON file in bench/out (default: growth)")
     a = p.parse_args()
     a.models = a.models.split(",")
-    sizes = [float(s) for s in a.sizes.split(",")] + [100.0] * a.big
+    sizes = [float(s) for s in a.sizes.split(",") if s] + [100.0] * a.big
     try:
         machine = common.machine()
         print(common.machine_line(machine), flush=True)
-        rows = [row for millions in sizes for row in measure(millions, a)]
+        rows = [row for name in a.earlier.split(",") if name for row in earlier(name)]
+        rows += [row for millions in sizes for row in measure(millions, a)]
+        rows.sort(key=lambda row: row["edges"])
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.code
