@@ -157,6 +157,23 @@ def test_the_cause_is_named_not_its_echo(tmp_path: Path) -> None:
     assert "RemoteError" not in closing
 
 
+def test_the_cause_is_named_where_torch_repeats_tracebacks(tmp_path: Path) -> None:
+    """torch.distributed writes an exception once more, each line behind the rank."""
+    path = script(
+        tmp_path,
+        "def say(text): print(f'[rank{rank}]: ' + text, file=sys.stderr)\n"
+        "if rank == 1: time.sleep(1)\n"
+        "say('Traceback (most recent call last):')\n"
+        "say('ValueError: the cause' if rank else 'sar.errors.RemoteError: rank 1 on host failed')\n"
+        "sys.exit(1)",
+    )
+    done = run_sar("launch", "-n", 2, path)
+    closing = done.stderr[done.stderr.rindex("sar launch: ") :]
+    assert closing.startswith("sar launch: rank 1 ended with exit code 1")
+    assert "    Traceback (most recent call last):\n    ValueError: the cause" in closing
+    assert "[0] [rank0]: sar.errors.RemoteError" in done.stderr
+
+
 def test_death_by_signal(tmp_path: Path) -> None:
     done = run_sar("launch", "-n", 2, script(tmp_path, "if rank: os.kill(os.getpid(), signal.SIGKILL)\n"))
     assert done.returncode == 128 + signal.SIGKILL
@@ -240,6 +257,28 @@ def test_partition_leaves_the_parts_of_another_graph_alone(
     assert in_process(*words, "--name", "other") == 2
     assert "holds the parts of another graph (little.json)" in capsys.readouterr().err
     assert (tmp_path / "parts" / "part0" / "node_feat.dgl").read_bytes() == before
+
+
+def test_the_directory_in_place_of_its_json_file(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, device = tmp_path / "parts", torch.device("cpu")
+    assert in_process("partition", str(graph), "--parts", "2", "--out", str(out), "--method", "random") == 0
+    capsys.readouterr()
+    for words in (["info"], ["plan", "--layers", "gcn:4"]):
+        shown = []
+        for path in (out, out / "little.json"):
+            assert in_process(*words, str(path)) == 0
+            shown.append(capsys.readouterr().out)
+        assert shown[0] == shown[1] and shown[0]
+    features = [sar.load_dgl_partition_data(path, 1, device).node_features for path in (out, out / "little.json")]
+    assert all(torch.equal(features[0][name], value) for name, value in features[1].items())
+
+    (out / "another.json").write_text("{}")
+    with pytest.raises(ValueError, match="several JSON files, another.json, little.json"):
+        sar.load_dgl_partition_data(out, 1, device)
+    assert in_process("info", str(tmp_path / "parts" / "part0")) == 1
+    assert "part0 holds no JSON file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["metis", "random", "contiguous"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import warnings
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _allocator, _session
+from ._directory import description_of
 from ._partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition
 from .common_tuples import ShardEdgesAndFeatures
 
@@ -26,7 +27,8 @@ def load_dgl_partition_data(
 ) -> PartitionData:
     """Loads one partition of a graph.
 
-    :param partition_json_file: the JSON file of ``dgl.distributed.partition_graph`` or ``sar partition``
+    :param partition_json_file: the JSON file of ``dgl.distributed.partition_graph`` or ``sar partition``, or the
+        directory that it lies in
     :param own_partition_idx: which partition; the worker's rank
     :param device: where features go; CPU by default
     :returns: node features at once; edges, edge features and the partition book when they are read
@@ -35,7 +37,7 @@ def load_dgl_partition_data(
     :raises ValueError: there is no such partition, or the number of partitions is not the number of workers
     """
     _allocator.prepare_process()
-    path = os.fspath(partition_json_file)
+    path = description_of(partition_json_file)
     place = torch.device(device) if device is not None else torch.device("cpu")
     stored = StoredPartition(path, int(own_partition_idx))
     session = _session.peek()
@@ -74,11 +76,13 @@ def suffix_key_lookup(
     :param key: a feature's name; one named exactly so, after the last ``/``, comes before longer names that end so
     :param expand_to_all: rows for all nodes (edges) in place of those of the feature's own type, 0 for other types
     :param type_list: type names in the order that ``"_TYPE"`` counts; needed with ``expand_to_all``
-    :returns: the tensor; an empty int64 one where nothing matches
+    :returns: the tensor; an empty int64 one, and a warning, where nothing matches
     :raises ValueError: several features match, or ``type_list`` lacks the feature's type
     """
     matches = [k for k in feature_dict if k.endswith(key)]
     if not matches:
+        there = ", ".join(sorted(k for k in feature_dict if k != TYPE_KEY)) or "none"
+        warnings.warn(f"no feature ends with {key!r}; there are: {there}", stacklevel=2)
         return torch.empty(0, dtype=torch.int64)
     if len(matches) > 1:
         exact = [k for k in matches if k.rpartition("/")[2] == key]

@@ -17,15 +17,20 @@ def add(commands: Any) -> None:
         description="Shows the types, parts, features and sizes of a graph in DGL's partition format. "
         "Opens every part, so damaged files show.",
     )
-    p.add_argument("json", metavar="DIR/NAME.json", help="the description that `sar partition` or DGL wrote")
+    p.add_argument(
+        "json",
+        metavar="DIR/NAME.json",
+        help="the description that `sar partition` or DGL wrote, or the directory it lies in",
+    )
     p.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object in place of tables")
     p.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from .._directory import description_of
     from .dataset import partition_info
 
-    path = arguments.json
+    path = description_of(arguments.json)
     try:
         with open(path, encoding="utf-8") as file:
             description = json.load(file)

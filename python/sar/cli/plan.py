@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from .._directory import description_of
 from ..planning import estimate_memory
 from ..planning.layers import HELP
 from .output import size, table
@@ -19,7 +20,12 @@ def add(commands: Any) -> None:
         "or from the size of a graph that is not partitioned yet.",
         epilog=f"layers: {HELP}",
     )
-    p.add_argument("json", metavar="DIR/NAME.json", nargs="?", help="the description that `sar partition` or DGL wrote")
+    p.add_argument(
+        "json",
+        metavar="DIR/NAME.json",
+        nargs="?",
+        help="the description that `sar partition` or DGL wrote, or the directory it lies in",
+    )
     p.add_argument(
         "--layers", required=True, metavar="L,L,...", help="the model, for instance sage:256,bn,relu,sage:47"
     )
@@ -39,7 +45,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     estimates = estimate_memory(
-        arguments.json,
+        None if arguments.json is None else description_of(arguments.json),
         arguments.layers.split(","),
         in_features=arguments.in_features,
         num_nodes=arguments.nodes,

@@ -27,6 +27,10 @@ _ECHO = re.compile(
 )
 
 
+# How torch.distributed begins the lines of a traceback that it repeats.
+_TORCH_PREFIX = re.compile(rb"^\[rank\d+\]: ?")
+
+
 class _Worker:
     def __init__(self, rank: str, command: Sequence[str], environment: dict[str, str]) -> None:
         self.rank = rank
@@ -119,7 +123,7 @@ class _Lines:
         # What a terminal would show of a line rewritten by carriage returns: its last state.
         shown = [line.rstrip(b"\r").rsplit(b"\r", 1)[-1] + b"\n" for line in lines]
         if self.keep is not None:
-            self.keep.extend(shown)
+            self.keep.extend(_TORCH_PREFIX.sub(b"", line) for line in shown)
         self.target.write(b"".join(self.prefix + line for line in shown))
         self.target.flush()
 
