@@ -53,7 +53,7 @@ class Layers:
             first = data.node_ranges[sar.rank()][0]
             self.blocks = sar.construct_mfgs(data, seeds + first, n_layers)
             self.inputs = self.blocks[0].input_nodes
-            self.rows = self.blocks[-1].seeds - first  # ascending, whatever the order of the seeds was
+            self.rows = self.blocks[-1].seeds - first  # they ascend, as the rows of nonzero() did
         else:
             self.blocks = [sar.construct_full_graph(data)] * n_layers
             self.inputs = self.rows = slice(None)

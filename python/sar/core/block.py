@@ -17,7 +17,7 @@ from ..ops.fetch import fetch
 from .frame import EdgeFrame, check_rows
 from .relation import Relation
 from .rows import Rows
-from .surface import Etype, OneRelation, Surface, edge_ends
+from .surface import Etype, OneRelation, Surface, edge_ends, refuse_ndata
 
 if TYPE_CHECKING:
     from .graphshard import GraphShardManager
@@ -63,6 +63,17 @@ class DistributedBlock(OneRelation, Surface):
         return view
 
     @property
+    def ndata(self) -> MutableMapping[str, Tensor]:
+        """Columns of own nodes; setting one sets ``srcdata`` and ``dstdata``, so it is collective.
+
+        :raises ValueError: in a block, and where the relation joins two types
+        """
+        refuse_ndata(self)
+        if len(self.ntypes) > 1:
+            raise ValueError(f"{' and '.join(self.ntypes)} are two sets of nodes: use srcdata or dstdata")
+        return OwnView(self)
+
+    @property
     def edata(self) -> MutableMapping[str, Tensor]:
         """Columns of in-edges, those of the graph it was made of included."""
         return EdgeView(self._block, self._columns)
@@ -71,13 +82,17 @@ class DistributedBlock(OneRelation, Surface):
         self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Optional[Etype] = None
     ) -> None:
         """DGL's ``update_all``; local."""
+        from ..interop import dgl_graphs
+
         self._bring(message_func)
-        self._block.update_all(message_func, reduce_func, apply_node_func)
+        self._block.update_all(dgl_graphs.function(message_func), dgl_graphs.function(reduce_func), apply_node_func)
 
     def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Optional[Etype] = None) -> None:
         """DGL's ``apply_edges``; local."""
+        from ..interop import dgl_graphs
+
         self._bring(func)
-        self._block.apply_edges(func, edges)
+        self._block.apply_edges(dgl_graphs.function(func), edges)
 
     def _bring(self, function: Any) -> None:
         """Reads the edge columns that a function may use, before DGL looks for them."""
@@ -128,6 +143,35 @@ class FetchingView(MutableMapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._block.srcdata)
+
+
+class OwnView(MutableMapping[str, Tensor]):
+    """``ndata`` of a :class:`DistributedBlock` whose sources are its destinations."""
+
+    def __init__(self, graph: DistributedBlock) -> None:
+        self._src, self._dst, self._rows = graph.srcdata, graph.dstdata, graph._relations[0].num_src
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        self._src[key] = value
+        self._dst[key] = value
+
+    def __getitem__(self, key: str) -> Tensor:
+        if key not in self._dst and key not in self._src:
+            raise KeyError(f"no ndata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}")
+        return self._dst[key] if key in self._dst else self._src[key][: self._rows]
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        for side in (self._src, self._dst):
+            side.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._dst
+        yield from (key for key in self._src if key not in self._dst)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class EdgeView(MutableMapping[str, Tensor]):

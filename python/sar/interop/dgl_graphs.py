@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Tuple
 
 import dgl
+import dgl.function
 from torch import Tensor
 
 from .._book import CanonicalEtype
+from ..function import BinaryMessage, CopyMessage, Reduce
 
 
 def block(ends: Tuple[Tensor, Tensor], num_src: int, num_dst: int, columns: Mapping[str, Tensor]) -> Any:
@@ -28,3 +30,16 @@ def whole_graph(
         for name, column in given.items():
             made.edges[triple].data[name] = column
     return made
+
+
+def function(given: Any) -> Any:
+    """DGL's counterpart of a message or reduce function of :mod:`sar.function`; others as they are."""
+    if isinstance(given, CopyMessage):
+        fields = [given.in_field]
+    elif isinstance(given, BinaryMessage):
+        fields = [given.lhs_field, given.rhs_field]
+    elif isinstance(given, Reduce):
+        fields = [given.msg_field]
+    else:
+        return given
+    return getattr(dgl.function, given.name)(*fields, given.out_field)
