@@ -9,6 +9,12 @@ Beyond cache: random edges between a million nodes (x is 1 GB); there results li
 written before, for all peers alike, since a fresh gigabyte costs as much in page faults as in additions. Every result
 is checked first.
 
+Beyond the cache the engine puts source rows that it reads over and over into huge pages. So there it has an x of its
+own, and DGL and torch take turns on both: on one that nobody touched, and on the engine's. How fast this machine reads
+rows of that width at random is measured beside it: the sums of 512 random rows each, so that next to nothing is
+written, by the engine and by torch's embedding_bag, whichever is faster. The share of that rate that the product
+reaches counts its reads of source rows alone.
+
     python bench/spmm.py [--turns 7] [--widths 256,100,47] [--threads 1,2] [--graphs cache,beyond]
 """
 
@@ -85,6 +91,22 @@ class Peers:
         _native.call("sar_kernel_spmm", ptr, col, None, source, out)
         return y
 
+    def prepare_gather(self) -> None:
+        """A matrix whose rows are the sums of 512 random rows."""
+        random = np.random.default_rng(2)
+        ids = np.sort(random.integers(0, self.nodes, (self.edges // 512, 512), dtype=np.int32), axis=1)
+        self.bags = torch.from_numpy(ids)
+        self.bag_ptr = torch.arange(0, ids.size + 1, 512)
+
+    def gather_by_sar(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty(len(self.bags), x.shape[1])
+        ptr, col, source, out = (_native.tensor(t) for t in (self.bag_ptr, self.bags.reshape(-1), x, y))
+        _native.call("sar_kernel_spmm", ptr, col, None, source, out)
+        return y
+
+    def gather_by_torch(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.embedding_bag(self.bags, x, mode="sum")
+
     def by_dgl(self, x: torch.Tensor) -> torch.Tensor:
         return dgl.ops.copy_u_sum(self.dgl, x)
 
@@ -105,27 +127,77 @@ def seconds(f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> float
     return end - start
 
 
-def measure(peers: Peers, width: int, threads: int, turns: int) -> dict:
+SETTLE = 8
+"""Products before the clock starts, beyond the cache: then the engine has done what it does for memory read often."""
+
+
+def measure(peers: Peers, width: int, threads: int, turns: int, beyond: bool) -> dict:
     torch.set_num_threads(threads)
     _native.call("sar_set_num_threads", threads)
     x = torch.randn(peers.nodes, width)
+    own = x.clone() if beyond else x
     want = peers.by_dgl(x)
-    calls = {"dgl": peers.by_dgl, "prepared": peers.by_matrix, "one_shot": peers.by_sar, "torch": peers.by_torch}
-    for call in calls.values():
-        torch.testing.assert_close(call(x), want, rtol=1e-4, atol=1e-3)
+    calls = {
+        "dgl": (peers.by_dgl, x),
+        "prepared": (peers.by_matrix, own),
+        "one_shot": (peers.by_sar, own),
+        "torch": (peers.by_torch, x),
+    }
+    if beyond:
+        peers.prepare_gather()
+        calls.update(
+            first=(peers.by_matrix, x),
+            dgl_own=(peers.by_dgl, own),
+            torch_own=(peers.by_torch, own),
+            gather_sar=(peers.gather_by_sar, own),
+            gather_torch=(peers.gather_by_torch, own),
+        )
+    for name, (call, source) in calls.items():
+        if not name.startswith("gather"):
+            torch.testing.assert_close(call(source), want, rtol=1e-4, atol=1e-3)
+    if beyond:
+        torch.testing.assert_close(peers.gather_by_sar(own), peers.gather_by_torch(own), rtol=1e-4, atol=1e-3)
+        for _ in range(SETTLE):
+            peers.by_matrix(own)
     del want
     gc.collect()
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(turns):
-        for name, call in calls.items():
+    for turn in range(turns):
+        for name, (call, source) in calls.items():
+            if name == "first" and turn > 1:
+                continue  # a few more, and the engine would put this x into huge pages too
             time.sleep(PAUSE)
-            times[name].append(seconds(call, x))
+            times[name].append(seconds(call, source))
+    others = [name for name in times if name not in ("prepared", "first")]
     ratios = {
-        f"to_{other}": statistics.median(a / b for a, b in zip(times["prepared"], times[other]))
-        for other in ("one_shot", "dgl", "torch")
+        f"to_{other}": statistics.median(a / b for a, b in zip(times["prepared"], times[other])) for other in others
     }
+    if beyond:
+        ratios["share"] = min(
+            statistics.median(
+                (peers.edges / a) / (peers.bags.numel() / b) for a, b in zip(times["prepared"], times[f"gather_{by}"])
+            )
+            for by in ("sar", "torch")
+        )
+        fastest = min(statistics.median(times[f"gather_{by}"]) for by in ("sar", "torch"))
+        ratios["gather_gb"] = 4e-9 * width * peers.bags.numel() / fastest
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     return {"width": width, "threads": threads, **medians, **ratios, "all": times}
+
+
+def say(graph: str, row: dict) -> None:
+    print(
+        f"{graph} width {row['width']} threads {row['threads']}: prepared {1e3 * row['prepared']:.1f} ms, "
+        f"{row['to_one_shot']:.2f} x one shot, {row['to_dgl']:.2f} x DGL, {row['to_torch']:.2f} x torch",
+        flush=True,
+    )
+    if "share" in row:
+        print(
+            f"    {1e3 * row['first']:.1f} ms before huge pages; on the same pages {row['to_dgl_own']:.2f} x DGL, "
+            f"{row['to_torch_own']:.2f} x torch; random rows at {row['gather_gb']:.1f} GB/s, "
+            f"of which the product reaches {100 * row['share']:.0f} %",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -145,13 +217,9 @@ def main() -> None:
         print(f"{graph}: {peers.edges} edges, prepared in {1e3 * peers.preparing:.0f} ms", flush=True)
         for threads in map(int, given.threads.split(",")):
             for width in map(int, given.widths.split(",")):
-                row = {"graph": graph, "preparing": peers.preparing, **measure(peers, width, threads, given.turns)}
-                results.append(row)
-                print(
-                    f"{graph} width {width} threads {threads}: prepared {1e3 * row['prepared']:.1f} ms, "
-                    f"{row['to_one_shot']:.2f} x one shot, {row['to_dgl']:.2f} x DGL, {row['to_torch']:.2f} x torch",
-                    flush=True,
-                )
+                taken = measure(peers, width, threads, given.turns, graph == "beyond")
+                results.append({"graph": graph, "preparing": peers.preparing, **taken})
+                say(graph, results[-1])
         peers.close()
         del peers
         gc.collect()
