@@ -63,24 +63,7 @@ const softplusLinear = 20
 // not here.
 func (n *node) value(x float64) float64 {
 	c := n.alpha
-	switch n.op {
-	case opELU:
-		if x > 0 {
-			return x
-		}
-		return c * math.Expm1(x)
-	case opLog:
-		return math.Log(x)
-	case opSigmoid:
-		return 1 / (1 + math.Exp(-x))
-	case opTanh:
-		return math.Tanh(x)
-	case opSoftplus:
-		if x > softplusLinear {
-			return x
-		}
-		return math.Log1p(math.Exp(x))
-	case opPow:
+	if n.op == opPow {
 		return math.Pow(x, c)
 	}
 	panic("expr: " + opNames[n.op] + " is not computed number by number")
@@ -91,22 +74,8 @@ func (n *node) value(x float64) float64 {
 // is.
 func slope(f op, c, x float64) float64 {
 	switch f {
-	case opELU: // of the argument
-		if x > 0 {
-			return 1
-		}
-		return c * math.Exp(x)
 	case opSqrt: // of the value
 		return 0.5 / x
-	case opSigmoid: // of the value
-		return x * (1 - x)
-	case opTanh: // of the value
-		return 1 - x*x
-	case opSoftplus:
-		if x > softplusLinear {
-			return 1
-		}
-		return 1 / (1 + math.Exp(-x))
 	case opAbs:
 		switch {
 		case x > 0:

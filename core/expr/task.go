@@ -144,6 +144,16 @@ func (t *task[T]) compute(st *step) {
 		ops.Gate(z, x, x)
 	case opLeaky:
 		ops.Leaky(z, x, x, T(st.alpha))
+	case opSigmoid:
+		ops.Sigmoid(z, x)
+	case opTanh:
+		ops.Tanh(z, x)
+	case opSoftplus:
+		ops.Softplus(z, x)
+	case opLog:
+		ops.Log(z, x)
+	case opELU:
+		ops.ELU(z, x, T(st.alpha))
 	default:
 		elementwise(z, x, st)
 	}
@@ -210,6 +220,33 @@ func (t *task[T]) slope(z, x, g []T, st *step) {
 		t.s.ops.Leaky(z, x, g, T(st.alpha))
 	case opReLU:
 		t.s.ops.Gate(z, x, g)
+	case opELU:
+		e, c := t.left[:len(z)], T(st.alpha)
+		t.s.ops.Exp(e, x)
+		for j, v := range x {
+			if v > 0 {
+				z[j] = g[j]
+			} else {
+				z[j] = c * e[j] * g[j]
+			}
+		}
+	case opSoftplus:
+		s := t.left[:len(z)]
+		t.s.ops.Sigmoid(s, x)
+		for j, v := range x {
+			if v > softplusLinear {
+				s[j] = 1
+			}
+		}
+		t.s.ops.Times(z, s, g)
+	case opSigmoid: // of the value
+		for j, v := range x {
+			z[j] = v * (1 - v) * g[j]
+		}
+	case opTanh: // of the value
+		for j, v := range x {
+			z[j] = (1 - v*v) * g[j]
+		}
 	default:
 		for j, v := range x {
 			z[j] = T(slope(f, st.alpha, float64(v))) * g[j]

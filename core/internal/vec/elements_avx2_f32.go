@@ -14,6 +14,8 @@ func withElementsF32x8(o Ops[float32]) Ops[float32] {
 	o.GatherDotHeads = gatherDotHeadsF32x8
 	o.LeakyDots = leakyDotsF32x8
 	o.LeakySums = leakySumsF32x8
+	o.Sigmoid, o.Tanh, o.ELU = sigmoidF32x8, tanhF32x8, eluF32x8
+	o.Softplus, o.Log = softplusF32x8, logF32x8
 	o.Rows = rowsSIMD[float32]
 	o.ScatterAdd = scatterAddF32
 	return o

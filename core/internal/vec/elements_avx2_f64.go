@@ -14,6 +14,8 @@ func withElementsF64x4(o Ops[float64]) Ops[float64] {
 	o.GatherDotHeads = gatherDotHeadsF64x4
 	o.LeakyDots = leakyDotsF64x4
 	o.LeakySums = leakySumsF64x4
+	o.Sigmoid, o.Tanh, o.ELU = sigmoidF64x4, tanhF64x4, eluF64x4
+	o.Softplus, o.Log = softplusF64x4, logF64x4
 	o.Rows = rowsSIMD[float64]
 	o.ScatterAdd = scatterAddF64
 	return o

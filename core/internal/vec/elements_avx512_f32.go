@@ -14,6 +14,8 @@ func withElementsF32x16(o Ops[float32]) Ops[float32] {
 	o.GatherDotHeads = gatherDotHeadsF32x16
 	o.LeakyDots = leakyDotsF32x16
 	o.LeakySums = leakySumsF32x16
+	o.Sigmoid, o.Tanh, o.ELU = sigmoidF32x16, tanhF32x16, eluF32x16
+	o.Softplus, o.Log = softplusF32x16, logF32x16
 	o.Rows = rowsSIMD[float32]
 	o.ScatterAdd = scatterAddF32
 	return o

@@ -14,6 +14,8 @@ func withElementsF64x8(o Ops[float64]) Ops[float64] {
 	o.GatherDotHeads = gatherDotHeadsF64x8
 	o.LeakyDots = leakyDotsF64x8
 	o.LeakySums = leakySumsF64x8
+	o.Sigmoid, o.Tanh, o.ELU = sigmoidF64x8, tanhF64x8, eluF64x8
+	o.Softplus, o.Log = softplusF64x8, logF64x8
 	o.Rows = rowsSIMD[float64]
 	o.ScatterAdd = scatterAddF64
 	return o

@@ -29,6 +29,11 @@ func scalarOps[T Float]() Ops[T] {
 		LeakyDots:      leakyDotsScalar[T],
 		LeakySums:      leakySumsScalar[T],
 		Rows:           rowsScalar[T],
+		Sigmoid:        scalarOf[T](func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
+		Tanh:           scalarOf[T](math.Tanh),
+		Log:            scalarOf[T](logarithm),
+		Softplus:       scalarOf[T](softplus),
+		ELU:            eluScalar[T],
 		ScatterAdd:     scatterAddScalar[T],
 		Exp:            expScalar[T],
 	}
@@ -264,6 +269,40 @@ func leakySumsScalar[T Float](g *Gather[T], w, a []T, heads int, alpha T) {
 				f = T(alpha * a[j])
 			}
 			g.Y[j] += T(g.C[k*heads+j/d] * f)
+		}
+	}
+}
+
+func scalarOf[T Float](f func(x float64) float64) func(z, x []T) {
+	return func(z, x []T) {
+		for j, v := range x[:len(z)] {
+			z[j] = T(f(float64(v)))
+		}
+	}
+}
+
+// logarithm is math.Log, which on amd64 (Go 1.26) is wrong below the normal range.
+func logarithm(x float64) float64 {
+	if x > 0 && x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
+}
+
+// softplus is the identity where torch has it so.
+func softplus(x float64) float64 {
+	if x > 20 {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}
+
+func eluScalar[T Float](z, x []T, c T) {
+	for j, v := range x[:len(z)] {
+		if v > 0 {
+			z[j] = v
+		} else {
+			z[j] = c * T(math.Expm1(float64(v)))
 		}
 	}
 }

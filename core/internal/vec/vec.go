@@ -82,6 +82,12 @@ type Ops[T Float] struct {
 	Rows func(z, x []T, stride int, base int32, index []int32, w int)
 	// ScatterAdd: y[index[k]*w+j] += x[k*w+j], for j < w, for k ascending
 	ScatterAdd func(y, x []T, index []int32, w int)
+	// Sigmoid, Tanh, Softplus (x itself above 20) and Log: z[j] = f(x[j]), within 4 units in
+	// the last place. z must not be x.
+	Sigmoid, Tanh, Softplus, Log func(z, x []T)
+	// ELU: z[j] = x[j] > 0 ? x[j] : c * (e^x[j] - 1), the latter within 4 units for c = 1.
+	// z must not be x.
+	ELU func(z, x []T, c T)
 	// Exp: y[j] = e^x[j], within 2 units in the last place
 	Exp func(y, x []T)
 }

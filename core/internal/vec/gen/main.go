@@ -59,6 +59,54 @@ func (f file) Half() []string {
 	return out
 }
 
+// Uint names the vector of unsigned integers of the same shape.
+func (f file) Uint() string { return fmt.Sprintf("Uint%dx%d", f.Bits, f.Lanes) }
+
+// Inverses are 1/n! from the highest power on, of a polynomial of (e^x - 1)/x for small x.
+func (f file) Inverses() []string {
+	n := 9
+	if f.Bits == 64 {
+		n = 16
+	}
+	out := make([]string, n)
+	factorial := 1.0
+	for i := range out {
+		factorial *= float64(i + 1)
+		out[n-1-i] = fmt.Sprintf("1.0 / %.0f", factorial)
+	}
+	return out
+}
+
+// logarithm is the constants of the natural logarithm, from Cephes: P (over Q, whose first
+// coefficient is 1), the least normal number, and by what numbers below it are scaled.
+type logarithm struct {
+	P, Q                   []string
+	Least, Scale, LogScale string
+}
+
+func (f file) Log() logarithm {
+	if f.Bits == 32 {
+		return logarithm{
+			P: []string{
+				"7.0376836292e-2", "-1.1514610310e-1", "1.1676998740e-1", "-1.2420140846e-1", "1.4249322787e-1",
+				"-1.6668057665e-1", "2.0000714765e-1", "-2.4999993993e-1", "3.3333331174e-1",
+			},
+			Least: "0x1p-126", Scale: "0x1p25", LogScale: "17.32867951399863",
+		}
+	}
+	return logarithm{
+		P: []string{
+			"1.01875663804580931796e-4", "4.97494994976747001425e-1", "4.70579119878881725854", "1.44989225341610930846e1",
+			"1.79368678507819816313e1", "7.70838733755885391666",
+		},
+		Q: []string{
+			"1.12873587189167450590e1", "4.52279145837532221105e1", "8.29875266912776603211e1", "7.11544750618563894466e1",
+			"2.31251620126765340583e1",
+		},
+		Least: "0x1p-1022", Scale: "0x1p54", LogScale: "37.42994775023704",
+	}
+}
+
 // Does names the methods of vectors behind loops over elements.
 func (f file) Does() map[string]string {
 	return map[string]string{"Plus": "Add", "Minus": "Sub", "Times": "Mul", "Over": "Div"}
@@ -117,7 +165,7 @@ func main() {
 		"sub":   func(a, b int) int { return a - b },
 		"mul":   func(a, b int) int { return a * b },
 	}
-	for _, what := range []string{"loops", "elements"} {
+	for _, what := range []string{"loops", "elements", "functions"} {
 		t := template.Must(template.New(what+".go.tmpl").Funcs(funcs).ParseFS(source, what+".go.tmpl"))
 		for _, f := range files {
 			var b bytes.Buffer
