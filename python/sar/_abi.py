@@ -114,6 +114,10 @@ def set_allocator(policy: int) -> None:
     _native.call("sar_set_allocator", ct.c_int32(policy))
 
 
+def pool_trim() -> None:
+    _native._function("sar_pool_trim")[1]()
+
+
 def pool_stats() -> Dict[str, int]:
     found: Dict[str, int] = _native.json_call("sar_pool_stats")
     return found

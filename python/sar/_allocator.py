@@ -45,6 +45,12 @@ def pool_stats() -> Dict[str, int]:
     return _abi.pool_stats()
 
 
+def give_back() -> None:
+    """Gives back what the pool keeps. What is in use now is the most that counts from here on."""
+    if _chosen == "pool":
+        _abi.pool_trim()
+
+
 def prepare_process() -> None:
     """What happens once, at the first use of the engine: the allocator policy, unless the user chose one."""
     global _chosen

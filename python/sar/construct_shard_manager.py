@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from . import _abi, _abi_blocks, _session
+from . import _abi, _abi_blocks, _allocator, _session
 from ._book import CanonicalEtype
 from ._layout import Layout, layout
 from ._partition import PartitionData
@@ -34,7 +34,9 @@ def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
     :raises RuntimeError: before :func:`sar.initialize_comms`
     """
     whole = _Whole(partition_data)
-    return whole.manager(whole.graph)
+    manager = whole.manager(whole.graph)
+    _allocator.give_back()  # training does not need the memory that edges were read into
+    return manager
 
 
 def construct_mfgs(
