@@ -52,12 +52,13 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
     if window:
         extra["BENCH_WINDOW"] = str(window)
     description = common.reordered_graph() if alone else common.parts(workers, method)
-    ours, theirs, ratios, first = [], [], [], 0.0
+    ours, theirs, ratios, processor, first = [], [], [], [], 0.0
     words = ["pyg" if alone else "sar", description, policy, model]
     with common.Group("worker.py", words, workers, threads, extra) as group:
         ready = group.answers()
         for turn in range(rounds):
-            peer_seconds = peer.ask(f"epochs {epochs}")[0]["seconds"]
+            alone_costs = peer.ask(f"epochs {epochs}")[0]
+            peer_seconds = alone_costs["seconds"]
             answers = group.ask(f"epochs {epochs}")
             own_seconds = [max(times) for times in zip(*(a["seconds"] for a in answers))]
             if turn == 0:  # warm-up of both
@@ -66,8 +67,9 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
             theirs += peer_seconds
             ours += own_seconds
             ratios.append(statistics.median(own_seconds) / statistics.median(peer_seconds))
-            costs = {key: max(a[key] for a in answers) for key in ("faults", "system", "processor", "sent")}
-            sent = sum(a["sent"] for a in answers)
+            costs = {key: max(a[key] for a in answers) for key in ("faults", "system")}
+            costs.update({key: sum(a[key] for a in answers) for key in ("sent", "processor")})
+            processor.append(costs["processor"] / alone_costs["processor"])
         memory = group.ask("memory")
     largest = max(memory, key=lambda m: m["growth"])
     result = {
@@ -77,7 +79,7 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
         "parts": method,
         "way": way,
         **costs,
-        "sent": sent,
+        "processor_ratio": statistics.median(processor),
         "policy": policy,
         "library": "pyg" if alone else "sar",
         "seconds": statistics.median(ours),
@@ -123,11 +125,32 @@ def mib(count: float) -> str:
 
 def render(peer: dict, rows: list[dict]) -> str:
     """The table of one policy. Memory in MiB, of the worker that grows most."""
-    header = ["", "epoch s", "to DGL", "growth", "to DGL", "total", "planned", "engine", "structure", "window"]
+    header = [
+        "",
+        "epoch s",
+        "to DGL",
+        "cpu to DGL",
+        "growth",
+        "to DGL",
+        "total",
+        "planned",
+        "engine",
+        "structure",
+        "window",
+    ]
     header += ["faults", "sent", "planned", "first loss"]
     seconds = statistics.median(r["peer_seconds"] for r in rows)
     lines = [
-        ["DGL alone, 2 threads", f"{seconds:.3f}", "1.00", mib(peer["growth"]), "1.00", mib(peer["total"]), *"----"]
+        [
+            "DGL alone, 2 threads",
+            f"{seconds:.3f}",
+            "1.00",
+            "1.00",
+            mib(peer["growth"]),
+            "1.00",
+            mib(peer["total"]),
+            *"----",
+        ]
         + [f"{peer['faults']:.0f}", *"--", f"{peer['first_loss']:.5f}"]
     ]
     for r in rows:
@@ -144,8 +167,8 @@ def render(peer: dict, rows: list[dict]) -> str:
             name = "PyG alone, 2 threads"
         growth = f"{r['growth'] / peer['growth']:.2f}"
         lines.append(
-            [name, f"{r['seconds']:.3f}", f"{r['ratio']:.2f}", mib(r["growth"]), growth, mib(r["total"]), *ours]
-            + [f"{r['faults']:.0f}", *wire, f"{r['first_loss']:.5f}"]
+            [name, f"{r['seconds']:.3f}", f"{r['ratio']:.2f}", f"{r['processor_ratio']:.2f}", mib(r["growth"]), growth]
+            + [mib(r["total"]), *ours, f"{r['faults']:.0f}", *wire, f"{r['first_loss']:.5f}"]
         )
     text = f"allocator: {peer['policy']}\n{table(header, lines)}"
     accounted = [r for r in rows if r["library"] == "sar"]
@@ -181,7 +204,8 @@ def main() -> None:
         policies.append({"peer": peer, "rows": rows})
     print(
         "\nepoch: median seconds; ratio: median over turns; memory in MiB, of the worker that grows most; window: "
-        "most held of what is allowed; faults: of pages, and sent: MiB of all workers, in an epoch."
+        "most held of what is allowed; cpu: processor time of all workers; faults (of pages) and sent (MiB of all "
+        "workers): in an epoch."
     )
     common.save(args.name, {"machine": machine, "model": args.model, "policies": policies})
 
