@@ -110,6 +110,15 @@ def breaks(rows: list[dict]) -> str:
             f"{name} holds {size(held)}: {nodes:,.0f} rows of {HIDDEN} columns, which is a graph of "
             f"{nodes * DEGREE / 1e6:.1f} M edges where all workers share it. Beyond that rows come from further away."
         )
+    plain = [r for r in rows if r["model"] == rows[0]["model"]]
+    steps = [(b["aggregate"] * a["edges"] / (a["aggregate"] * b["edges"]), a, b) for a, b in zip(plain, plain[1:])]
+    if steps:
+        factor, a, b = max(steps, key=lambda step: step[0])
+        lines.append(
+            f"Measured: an edge of the aggregation costs {factor:.1f} times as much at {b['edges'] / 1e6:g} M edges "
+            f"as at {a['edges'] / 1e6:g} M, the steepest step; rows of {HIDDEN} columns then take "
+            f"{size(4 * HIDDEN * b['nodes'])} in place of {size(4 * HIDDEN * a['nodes'])}."
+        )
     fixed = statistics.median(row["engine_live"]["window"] + row["engine_live"]["runtime"] for row in rows)
     lines.append(
         f"A worker's window and the engine's runtime take {size(fixed)} whatever the graph: memory starts there."
