@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from . import comm, common_tuples, config, core, data_loading, errors, function, nn
 from ._observe import engine_profile, trace
+from ._overlap_grads import overlap_grads
 from ._remat import remat
 from .comm import (
     comm_device,
@@ -92,6 +93,7 @@ __all__ = [
     "message_has_parameters",
     "nfs_ip_init",
     "nn",
+    "overlap_grads",
     "patch_dgl",
     "patched_edge_softmax",
     "rank",

@@ -19,11 +19,11 @@ def sync_params(model: nn.Module) -> None:
     :raises ValueError: the models differ in parameters
     """
     named = list(model.named_parameters())
-    _check_same_model(named)
+    check_same_model(named)
     for bucket in _buckets([p.detach() for _, p in named]):
-        flat = _flatten(bucket)
+        flat = flatten(bucket)
         _session.broadcast(flat, 0)
-        _unflatten(flat, bucket)
+        unflatten(flat, bucket)
 
 
 def gather_grads(model: nn.Module) -> None:
@@ -36,9 +36,7 @@ def gather_grads(model: nn.Module) -> None:
     :raises ValueError: a gradient is sparse, or the models differ in parameters
     """
     named = list(model.named_parameters())
-    for name, parameter in named:
-        if parameter.grad is not None and parameter.grad.layout != torch.strided:
-            raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
+    check_dense(named)
     # one short reduction tells which gradients exist anywhere, and that the models have as many parameters
     present = torch.tensor([p.grad is not None for _, p in named] + [True], dtype=torch.uint8)
     _session.all_reduce(present, "max")
@@ -47,12 +45,19 @@ def gather_grads(model: nn.Module) -> None:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
     for bucket in _buckets([p.grad for p in live if p.grad is not None]):
-        flat = _flatten(bucket)
+        flat = flatten(bucket)
         _session.all_reduce(flat, "sum", _abi.REDUCE)
-        _unflatten(flat, bucket)
+        unflatten(flat, bucket)
 
 
-def _check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
+def check_dense(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
+    """Refuses sparse gradients."""
+    for name, parameter in named:
+        if parameter.grad is not None and parameter.grad.layout != torch.strided:
+            raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
+
+
+def check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
     """A worker with another model would mix up parameters without a word: compare a fingerprint first."""
     text = ";".join(f"{name}{tuple(p.shape)}{p.dtype}" for name, p in named)
     digest = 0
@@ -85,14 +90,14 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[List[Tensor]]:
             yield bucket
 
 
-def _flatten(bucket: Sequence[Tensor]) -> Tensor:
+def flatten(bucket: Sequence[Tensor]) -> Tensor:
     """A vector of the bucket's values in CPU memory; a lone contiguous CPU tensor lends its own memory."""
     if len(bucket) == 1:
         return bucket[0].detach().to("cpu").contiguous().view(-1)
     return torch.cat([t.detach().reshape(-1).to("cpu") for t in bucket])
 
 
-def _unflatten(flat: Tensor, bucket: Sequence[Tensor]) -> None:
+def unflatten(flat: Tensor, bucket: Sequence[Tensor]) -> None:
     for tensor, values in zip(bucket, flat.split([t.numel() for t in bucket])):
         if tensor.numel() and tensor.data_ptr() != values.data_ptr():
             tensor.detach().copy_(values.view(tensor.shape))

@@ -16,7 +16,7 @@ import os
 import threading
 from typing import Any, Callable, Optional
 
-from . import errors
+from . import _interrupt, errors
 from ._prototypes import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo
 
 __all__ = ["DLTensor", "call", "face", "json_call", "started", "tensor", "text_call"]
@@ -107,7 +107,9 @@ def _function(name: str) -> tuple[_Engine, Callable[..., Any]]:
 def call(name: str, *args: Any) -> None:
     """Calls a function of ``sar.h`` that returns a status, and raises what the status stands for."""
     engine, function = _function(name)
+    _interrupt.entering()
     status = function(*args)
+    _interrupt.left()
     if status != 0:
         raise _error(engine, status)
 

@@ -30,6 +30,7 @@ class Session:
         self.master_port = master_port
         self.window = Config.window_bytes or DEFAULT_WINDOW
         self.owns_process_group = False
+        self.gradients = -1  # communicator, once there is one
 
     def follow_window(self) -> None:
         """Hands a changed ``Config.window_bytes`` to the engine. Collective where it changed."""
@@ -64,6 +65,14 @@ def current() -> Session:
             "SAR is not initialized: call sar.initialize_comms(rank, world_size, master_ip, backend) first"
         )
     return _current
+
+
+def gradients() -> int:
+    """The communicator on which gradients are summed while backward runs. Collective the first time."""
+    session = current()
+    if session.gradients < 0:
+        session.gradients = _abi.comm_create(session.handle, "gradients")
+    return session.gradients
 
 
 def install(session: Session) -> None:

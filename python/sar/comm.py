@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Type
 import torch
 from torch import Tensor
 
-from . import _abi, _allocator, _rendezvous, _session, _summary
+from . import _abi, _allocator, _interrupt, _rendezvous, _session, _summary
 from ._allocator import set_allocator
 from ._buckets import gather_grads, sync_params
 from ._comm_thread import CommThread, comm_thread
@@ -132,6 +132,7 @@ def initialize_comms(
     session.owns_process_group = owns
     _session.install(session)
     _install_hooks()
+    _interrupt.watch(_interrupted)
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
 
 
@@ -420,6 +421,13 @@ def _tell_peers(kind: Type[BaseException], error: BaseException, trace: Optional
         _abi.session_abort(session.handle, "".join(traceback.format_exception(kind, error, trace)))
     except Exception as failure:  # the exception itself must reach the user whatever happens here
         logger.warning("the other workers could not be told of the failure: %s", failure)
+
+
+def _interrupted() -> None:
+    """Ends what the main thread waits for in the engine, and tells the other workers."""
+    session = _session.peek()
+    if session is not None:
+        _abi.session_abort(session.handle, "KeyboardInterrupt: its user pressed Ctrl-C (SIGINT)")
 
 
 def _shutdown_quietly() -> None:

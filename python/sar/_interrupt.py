@@ -1,0 +1,91 @@
+"""Ctrl-C while the engine waits.
+
+Python runs its handler of SIGINT only when the main thread is back from the engine, where it may be waiting for
+another worker. So a thread learns of the signal from :func:`signal.set_wakeup_fd`, and where the main thread stays in
+one call it ends the session: the call returns, the handler runs, and the other workers are told.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Callable, Optional
+
+PATIENCE = 0.1
+"""Seconds that a call may go on after the signal."""
+
+_WATCHED = 2.0  # seconds after the signal for which the main thread is looked at
+
+_main_thread = threading.main_thread().ident
+_call = 0  # number of the main thread's call into the engine; negative between two calls
+_sockets: Optional[tuple[socket.socket, socket.socket]] = None
+
+
+def entering() -> None:
+    """Before a call into the engine."""
+    global _call
+    if threading.get_ident() == _main_thread:
+        _call = 1 - _call if _call <= 0 else _call + 1
+
+
+def left() -> None:
+    """After it."""
+    global _call
+    if threading.get_ident() == _main_thread and _call > 0:
+        _call = -_call
+
+
+def watch(interrupt: Callable[[], None]) -> None:
+    """Has ``interrupt`` called where SIGINT comes while the main thread is in the engine. Main thread only; harmless
+    where somebody else uses the wake-up descriptor, or handles the signal without an exception."""
+    global _sockets
+    if _sockets is not None or threading.current_thread() is not threading.main_thread():
+        return
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    previous = signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
+    if previous != -1:  # an event loop's
+        signal.set_wakeup_fd(previous)
+        near.close()
+        far.close()
+        return
+    _sockets = near, far
+    threading.Thread(target=_run, args=(near, interrupt), name="sar-interrupt", daemon=True).start()
+
+
+def _run(wakeups: socket.socket, interrupt: Callable[[], None]) -> None:
+    while True:
+        numbers = wakeups.recv(64)
+        if not numbers:
+            return
+        if signal.SIGINT in numbers and signal.getsignal(signal.SIGINT) is signal.default_int_handler and _stays():
+            interrupt()
+
+
+def _stays() -> bool:
+    """Whether the main thread stays in one call into the engine."""
+    end = time.monotonic() + _WATCHED
+    while time.monotonic() < end:
+        seen = _call
+        time.sleep(PATIENCE)
+        if seen > 0 and seen == _call:
+            return True
+        if seen <= 0 and seen == _call:
+            return False  # it is in Python, where the handler runs
+    return False
+
+
+def _forget() -> None:
+    """A forked child would wake its parent's thread."""
+    global _sockets
+    if _sockets is not None:
+        signal.set_wakeup_fd(-1)
+        for end in _sockets:
+            end.close()
+        _sockets = None
+
+
+os.register_at_fork(after_in_child=_forget)
