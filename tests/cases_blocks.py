@@ -349,7 +349,7 @@ def blocks_again(json_file: str) -> dict[str, Any]:
     edges = [[block.num_edges() for block in blocks] for blocks in (first, second)]
     sums = []
     for blocks in (first, second):
-        h = torch.arange(low, high, dtype=torch.float64)[:, None][blocks[0].input_nodes - low]
+        h = torch.arange(low, high, dtype=torch.float64)[:, None][blocks[0].input_nodes]
         for block in blocks:
             block.srcdata["h"] = h
             block.update_all(sar.function.copy_u("h", "m"), sar.function.sum("m", "h"))

@@ -103,7 +103,26 @@ def edges(side: Any, step: Any, env: Env) -> Any:
 
 
 def softmax(side: Any, step: Any, env: Env) -> Any:
-    return side.softmax(side.graph[side.triples[step["rel"]]], env[step["a"]])
+    return side.softmax(side.graph[side.triples[step["rel"]]], env[step["a"]], step["norm"])
+
+
+def attend(side: Any, step: Any, env: Env) -> Any:
+    """Attention as layers write it: scores of edges, activations, softmax, a weighted sum."""
+    with side.graph.local_scope():
+        graph, triple = _fill(side, step, env)
+        graph.apply_edges(_message(side, step, env), etype=triple)
+        weights = graph.edges[triple].data["m"]
+        for name in step["chain"]:
+            weights = ACTIVATIONS[name](weights)
+        graph.edges[triple].data["w"] = side.softmax(graph[triple], weights, step["norm"])
+        value = step["value"]
+        message = side.function.copy_e("w", "m") if value is None else side.function.u_mul_e(value, "w", "m")
+        graph.update_all(message, side.function.sum("m", "o"), etype=triple)
+        return graph.nodes[triple[2]].data["o"]
+
+
+def blocks(side: Any, step: Any, env: Env) -> Any:
+    return side.blocks(step, env[step["a"]])
 
 
 def activate(side: Any, step: Any, env: Env) -> Any:
@@ -137,6 +156,8 @@ STEPS: dict[str, Callable[[Any, Any, Env], Any]] = {
     "update": update,
     "edges": edges,
     "softmax": softmax,
+    "attend": attend,
+    "blocks": blocks,
     "activate": activate,
     "combine": combine,
     "multiply": multiply,
@@ -154,7 +175,8 @@ class Workers:
     function = sar.function
 
     def __init__(self, part: dict[str, Any], triples: list[tuple[str, str, str]]) -> None:
-        self.graph = sar.construct_full_graph(data_of(part))
+        self.data = data_of(part)
+        self.graph = sar.construct_full_graph(self.data)
         self.triples = triples
 
     @staticmethod
@@ -163,9 +185,27 @@ class Workers:
         return None
 
     @staticmethod
-    def softmax(graph: Any, value: Any) -> Any:
+    def softmax(graph: Any, value: Any, norm_by: str) -> Any:
         # the package has a function and a module of this name
-        return importlib.import_module("sar.edge_softmax").edge_softmax(graph, value)
+        return importlib.import_module("sar.edge_softmax").edge_softmax(graph, value, norm_by=norm_by)
+
+    def blocks(self, step: Any, h: Tensor) -> Tensor:
+        """Layers on the blocks of some nodes; rows of the others are 0."""
+        low, high = self.data.node_ranges[sar.rank()]
+        seeds = torch.tensor([n for n in step["seeds"] if low <= n < high], dtype=torch.int64)
+        made = sar.construct_mfgs(self.data, seeds, step["layers"], step["keep"])
+        whole = torch.zeros_like(h)
+        h = h[made[0].input_nodes]
+        for block in made:
+            with block.local_scope():
+                block.srcdata["h"] = h
+                message = self.function.copy_u("h", "m")
+                if step["keep"]:
+                    block.dstdata["d"] = h[: block.num_dst_nodes()]
+                    message = self.function.u_add_v("h", "d", "m")
+                block.update_all(message, getattr(self.function, step["reduce"])("m", "o"))
+                h = torch.tanh(block.dstdata["o"])
+        return whole.index_copy(0, made[-1].seeds - low, h)
 
     def evaluate(self, rel: int, tree: Any, reduce: str | None, env: Env) -> Any:
         relation = self.graph._relation(self.triples[rel])

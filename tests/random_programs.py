@@ -212,7 +212,37 @@ class Drawing:
             name = self.one(known[-3:]) if known else self.leaf(f"e{rel}", shape)
         else:
             name = self.leaf(f"e{rel}", shape)
-        self.add({"op": "softmax", "rel": rel, "a": name}, f"e{rel}", self.of(name), False)
+        norm = self.one(["dst", "dst", "src"])
+        self.add({"op": "softmax", "rel": rel, "a": name, "norm": norm}, f"e{rel}", self.of(name), False)
+
+    def attend(self) -> None:
+        """Scores of a built-in message, activations, softmax, and a sum weighted by it."""
+        rel = self.draw(st.integers(0, len(self.relations) - 1))
+        step, shape, _ = self.built_in(rel)
+        known = SMOOTH + (["leaky_relu"] if self.double else [])
+        chain = [self.one(known) for _ in range(self.draw(st.integers(0, 2)))]
+        if not {"tanh", "sigmoid"} & set(chain):
+            chain.append("tanh")  # scores near 1: DGL's softmax by source overflows beyond
+        value = self.value(self.place(rel, "u"), fits=shape) if self.maybe() else None
+        if value is not None:
+            step["u"] = sorted({*step.get("u", []), value})
+            both = broadcast(shape, self.of(value))
+            assert both is not None
+            shape = both
+        norm = self.one(["dst", "dst", "src"])
+        step = {"op": "attend", "rel": rel, "chain": chain, "norm": norm, "value": value, **step}
+        self.add(step, self.place(rel, "v"), shape, False)
+
+    def blocks(self) -> None:
+        """Layers on blocks, in graphs of one type."""
+        if len(self.counts) > 1 or len(self.relations) > 1:
+            self.attend()
+            return
+        a = self.value("n0")
+        seeds = self.draw(st.lists(st.integers(0, self.counts[0] - 1), unique=True))
+        layers, reduce = self.draw(st.integers(1, 3)), self.one(["sum", "mean"])
+        step = {"op": "blocks", "a": a, "seeds": seeds, "layers": layers, "keep": self.maybe(), "reduce": reduce}
+        self.add(step, "n0", self.of(a), False)
 
     def combine(self) -> None:
         """Sum or product of two values at one place."""
@@ -298,6 +328,7 @@ class Drawing:
 
 
 STEPS = ["update", "update", "update", "edges", "edges", "softmax", "combine", "multiply", "multi", "expr", "expr"]
+STEPS += ["attend", "attend", "blocks"]
 
 
 @st.composite

@@ -52,8 +52,21 @@ class Whole:
         return torch.zeros(shape, dtype=getattr(torch, spec["dtype"]))
 
     @staticmethod
-    def softmax(graph: Any, value: torch.Tensor) -> torch.Tensor:
-        return dgl.ops.edge_softmax(graph, value)
+    def softmax(graph: Any, value: torch.Tensor, norm_by: str) -> torch.Tensor:
+        return dgl.ops.edge_softmax(graph, value, norm_by=norm_by)
+
+    def blocks(self, step: Any, h: torch.Tensor) -> torch.Tensor:
+        """The same layers on the whole graph, of which some rows are taken."""
+        function = self.function
+        for _ in range(step["layers"]):
+            with self.graph.local_scope():
+                self.graph.ndata["h"] = h
+                message = function.u_add_v("h", "h", "m") if step["keep"] else function.copy_u("h", "m")
+                self.graph.update_all(message, getattr(function, step["reduce"])("m", "o"))
+                h = torch.tanh(self.graph.ndata["o"])
+        taken = torch.zeros(len(h), dtype=torch.bool)
+        taken[step["seeds"]] = True
+        return torch.where(taken.view(-1, *[1] * (h.dim() - 1)), h, torch.zeros_like(h))
 
     def evaluate(self, rel: int, tree: Any, reduce: str | None, env: dict[str, Any]) -> torch.Tensor:
         """The expression as an edge tensor, which DGL reduces."""
