@@ -26,19 +26,26 @@ from model import Training, on_edges, on_graph, warm_up
 from sar.cli.resident import reset_peak, resident
 
 
+def give_back() -> None:
+    """Lets go of what is garbage, and has the allocator forget what it needed at its busiest, for loading say."""
+    gc.collect()
+    policy = os.environ["SAR_ALLOCATOR"]
+    if policy != "default":
+        sar.set_allocator(policy)
+
+
 class Memory:
     """Resident sizes at the points that the figures are made of."""
 
     def __init__(self, engine_peaks=None) -> None:
         self.engine = engine_peaks  # () -> (live, peak) bytes by core/mem, or None
+        give_back()
         self.after_imports = resident()["now"]
         self.before_training = 0
         self.engine_before = 0
 
-    def training_begins(self, policy: str) -> None:
-        gc.collect()
-        if policy != "default":
-            sar.set_allocator(policy)  # what loading needed at its busiest is not kept
+    def training_begins(self) -> None:
+        give_back()
         reset_peak()
         self.before_training = resident()["now"]
         if self.engine is not None:
@@ -153,7 +160,7 @@ def main() -> None:
         training, memory, ready = sar_training(path, model)
     else:
         training, memory, ready = whole_training(path, model, kind)
-    memory.training_begins(allocator)
+    memory.training_begins()
     answer(ready)
     for line in sys.stdin:
         word, *rest = line.split()
