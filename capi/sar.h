@@ -127,7 +127,8 @@ sar_status sar_session_abort(sar_handle session, const char *message);
 /* A new window, from the next graph operation on. Collective. */
 sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
 /* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak},
- * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...}],
+ * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...,
+ * sent_pulled, sent_home}],
  * operations {kind: {count, seconds, wait_seconds, sent_bytes, recv_bytes}}. */
 /* The largest of what workers held, by the names of sar_memory_stats, as {"peaks": {..}, "workers": who are known of}.
  * Not collective; waits at most so long for the others to close their sessions, since that brings their last figures. */

@@ -35,8 +35,11 @@ what = (0, "copy_u", "sum")
 for epoch in range({EPOCHS}):
     agreed = _abi.aggregate_forward(graph, what, 1, u, None, out)
     _abi.aggregate_backward(graph, what, agreed, None, None, out, grad, None)
-counted = sum(l["sent_bytes"] for l in sar.stats()["links"])
-print(json.dumps({{"boundary": _abi.graph_relation_info(graph, 0).num_boundary, "counted": counted}}), flush=True)
+stats = sar.stats()
+counted = sum(l["sent_bytes"] for l in stats["links"])
+boundary = _abi.graph_relation_info(graph, 0).num_boundary
+print(json.dumps({{"boundary": boundary, "counted": counted, "window": stats["window"],
+    "moved": [sum(l[k] for l in stats["links"]) for k in ("sent_pulled", "sent_home")]}}), flush=True)
 sar.comm.shutdown()
 """
 
@@ -87,7 +90,8 @@ class Proxy:
                     end.shutdown(socket.SHUT_RDWR)
 
 
-def test_wire_carries_boundary_rows_and_little_else() -> None:
+def measured() -> dict[str, int]:
+    """Bytes of boundary rows, on the wire, and counted by the engine; the window's limit and peak."""
     port = free_port()
     proxies = [Proxy(besides=port) for _ in range(2)]
     reports = []
@@ -113,8 +117,22 @@ def test_wire_carries_boundary_rows_and_little_else() -> None:
     # each with 4 bytes and told its edges with 8
     boundary = sum(r["boundary"] for r in reports)
     rows = boundary * (WIDTH * 4 * 2 * EPOCHS + 4 + 8)
-    on_the_wire = sum(proxy.bytes for proxy in proxies)
-    assert rows > 40 << 20
-    assert rows <= on_the_wire <= 1.01 * rows, (rows, on_the_wire)
-    counted = sum(r["counted"] for r in reports)
-    assert counted <= on_the_wire <= 1.01 * counted, (counted, on_the_wire)
+    return {
+        "rows": rows,
+        "wire": sum(proxy.bytes for proxy in proxies),
+        "pulled": sum(r["moved"][0] for r in reports),
+        "home": sum(r["moved"][1] for r in reports),
+        "once": boundary * WIDTH * 4 * EPOCHS,
+        "counted": sum(r["counted"] for r in reports),
+        "limit": reports[0]["window"]["limit"],
+        "peak": max(r["window"]["peak"] for r in reports),
+    }
+
+
+def test_wire_carries_boundary_rows_and_little_else() -> None:
+    m = measured()
+    assert m["rows"] > 40 << 20
+    assert m["rows"] <= m["wire"] <= 1.01 * m["rows"], m
+    assert m["counted"] <= m["wire"] <= 1.01 * m["counted"], m
+    assert m["pulled"] == m["once"] and m["home"] - m["once"] == m["rows"] - 2 * m["once"], m
+    assert 0 < m["peak"] <= m["limit"], m

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sar/core/mem"
@@ -29,8 +30,9 @@ type Communicator struct {
 	links   []transport.Link      // by rank; nil at this rank's place, and for World 1
 	carried []transport.LinkStats // by links that Resize has replaced
 	window  int
-	gen     uint32 // of the mesh
-	payload int    // the smallest MaxPayload of any link of any rank
+	gen     uint32                   // of the mesh
+	payload int                      // the smallest MaxPayload of any link of any rank
+	moved   [][numWays]atomic.Uint64 // by rank
 }
 
 // schedule is a place in the schedule of one communicator.
@@ -88,7 +90,7 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 		g.mu.Unlock()
 	}()
 	// Meshes and meetings are numbered so that a failed attempt leaves no trace.
-	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt), carried: make([]transport.LinkStats, g.cfg.World)}
+	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt), carried: make([]transport.LinkStats, g.cfg.World), moved: make([][numWays]atomic.Uint64, g.cfg.World)}
 	if g.cfg.World > 1 {
 		what := fmt.Sprintf("creation of communicator %q with a window of %d bytes", name, windowBytes)
 		if err := g.agree(fmt.Sprintf("create/%d", attempt), what); err != nil {

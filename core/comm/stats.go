@@ -31,7 +31,20 @@ type LinkTotal struct {
 	Communicator string `json:"communicator"`
 	Transport    string `json:"transport"`
 	transport.LinkStats
+	Moved [numWays]uint64 // of SentPayload, by Way
 }
+
+// Way is how rows came to be computed with.
+type Way uint8
+
+const (
+	Pulled  Way = iota // rows go to whoever reads them
+	Home               // what was computed for rows, sums and gradients, goes to their owner
+	numWays            //
+)
+
+// Moved counts payload bytes that were sent to peer as rows.
+func (op *Op) Moved(peer int, way Way, bytes int) { op.c.moved[peer][way].Add(uint64(bytes)) }
 
 // Stats is what a group has done so far.
 type Stats struct {
@@ -66,6 +79,9 @@ func (g *Group) Stats() Stats {
 				l.Transport = c.links[r].Kind()
 				l.LinkStats = addLinkStats(total, c.links[r].Stats())
 				kinds[r] = l.Transport
+			}
+			for way := range l.Moved {
+				l.Moved[way] = c.moved[r][way].Load()
 			}
 			s.Links = append(s.Links, l)
 		}

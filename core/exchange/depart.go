@@ -15,6 +15,7 @@ type departures struct {
 	op       *comm.Op
 	world    int
 	flags    uint16
+	way      comm.Way
 	rowBytes int
 	rows     int   // of a frame
 	counts   []int // rows of each round
@@ -80,6 +81,9 @@ func (d *departures) send(r int) error {
 		}
 		if err == nil {
 			err = d.op.Commit(peer, d.flags, r, chunk)
+		}
+		if err == nil {
+			d.op.Moved(peer, d.way, n*d.rowBytes)
 		}
 		if err != nil {
 			return err

@@ -70,6 +70,9 @@ func (m *Movement) Move(rank, world int) (uint16, error) {
 		peer: func(r int) int { return m.peer(rank, world, r, true) }, produce: m.Produce,
 		before: func(int, int, func()) error { return nil }, after: func(int) {},
 	}
+	if m.Home {
+		d.way = comm.Home
+	}
 	d.init()
 	err := m.Op.Run(append(d.parts(), func() error {
 		if err := d.local(rank, m.Local, m.Parts > 0); err != nil {

@@ -320,6 +320,7 @@ func (s *trip) answerChunk(peer, r, k, first, n int) error {
 	if err := s.Op.Commit(peer, s.Flags, s.backRound(r), k); err != nil {
 		return err
 	}
+	s.Op.Moved(peer, comm.Home, n*s.BackBytes)
 	s.passOn(to)
 	return nil
 }

@@ -36,6 +36,10 @@ type LinkStats struct {
 	RecvPayload  uint64 `json:"recv_payload"`
 	RecvBytes    uint64 `json:"recv_bytes"`
 	RecvFrames   uint64 `json:"recv_frames"`
+	// Of the sent payload: rows that the peer reads, and what was computed here for
+	// rows that the peer owns.
+	SentPulled uint64 `json:"sent_pulled"`
+	SentHome   uint64 `json:"sent_home"`
 }
 
 // Stats returns what this worker has done so far.
@@ -55,6 +59,7 @@ func (s *Session) Stats() Stats {
 			Peer: l.Peer, Communicator: l.Communicator, Transport: l.Transport,
 			SentPayload: l.SentPayload, SentBytes: l.SentBytes, SentFrames: l.SentFrames,
 			RecvPayload: l.RecvPayload, RecvBytes: l.RecvBytes, RecvFrames: l.RecvFrames,
+			SentPulled: l.Moved[comm.Pulled], SentHome: l.Moved[comm.Home],
 		}
 	}
 	return out

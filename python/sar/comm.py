@@ -320,6 +320,9 @@ def stats() -> Dict[str, Any]:
 
     The engine's statistics (rank, world, peers, window, links, operations) and ``data_plane``: who carries aggregation,
     this package's collectives, and the script's own ``torch.distributed`` calls.
+
+    ``links`` has one entry for each communicator and peer. Of what it sent, ``sent_pulled`` are bytes of rows that the
+    peer reads (pull), and ``sent_home`` bytes of sums and gradients computed here for rows that the peer owns (push).
     """
     session = _session.current()
     result = _abi.session_stats(session.handle)

@@ -19,7 +19,9 @@ class Config:
     """Largest number of elements of one collective call; longer tensors travel in several calls. 0: no limit."""
 
     pipeline_depth: int = 1
-    """Kept for scripts that set it. How far the engine fetches ahead follows from :attr:`window_bytes`."""
+    """Kept for scripts that set it, without effect. The old package had one tensor of a peer's rows in flight, and this
+    many with a pipeline. The engine sends to all peers at once, in chunks of 1 MiB at most, as many as
+    :attr:`window_bytes` has room for: a number could only make that less."""
 
     window_bytes: Optional[int] = None
     """Bytes of remote rows, rings and send staging that a worker may hold at once, from the next graph operation

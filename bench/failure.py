@@ -1,0 +1,89 @@
+"""What workers see when one of them is lost, and what travels between them: the figures behind the tests.
+
+Three workers, of which rank 1 is killed or stopped in one phase or another: seconds until the last of the others raised
+sar.PeerLostError. Then what is left of the processes and in shared memory, a worker that is merely slow, bytes on the
+wire beside the rows they carry, and the window. Runs what tests/lifecycle.py and tests/test_wire.py run.
+
+    python bench/failure.py [--sleep 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import common
+from sar.cli.output import size, table
+
+sys.path.insert(0, os.path.join(common.ROOT, "tests"))
+
+import test_wire  # noqa: E402
+from lifecycle import Group  # noqa: E402
+
+WORLD = 3
+PHASES = ("forward", "backward", "all_reduce", "between")
+
+
+def others(reports: list[dict]) -> list[dict]:
+    return [r for rank, r in enumerate(reports) if rank != 1]
+
+
+def kinds(reports: list[dict]) -> str:
+    return ", ".join(sorted({r["kind"] for r in reports}))
+
+
+def lost(phase: str, transport: str, how: str, **more: str) -> list:
+    group = Group("lost", WORLD, transport, SAR_TEST_PHASE=phase, SAR_TEST_SIGNAL=how, **more)
+    reports = group.wait(besides=(1,) if how == "SIGSTOP" else ())
+    # A stopped worker's report is not read: its clock begins with the others', 0.7 s before the signal.
+    died = reports[1].get("died")
+    seconds = [r["at"] - died if died else r["seconds"] - 0.7 for r in others(reports)]
+    name = "between epochs" if phase == "between" else phase.replace("_", "-")
+    return [f"{how} in {name}", transport, kinds(others(reports)), f"{max(seconds):.2f} s", others(reports)[0]["phase"]]
+
+
+def left() -> str:
+    segments = [name for name in os.listdir("/dev/shm") if "sar" in name.lower()]
+    mine = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if any(word.endswith(b"lifecycle.py") for word in words):
+            mine.append(pid)
+    return f"{len(mine)} processes, {len(segments)} segments in /dev/shm"
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sleep", type=float, default=60, help="seconds that the slow worker sleeps (default: 60)")
+    args = p.parse_args()
+    slow = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP=str(args.sleep))
+    rows = []
+    reports = others(Group("absent", WORLD, SAR_START_TIMEOUT="4").wait())
+    rows.append(["SIGKILL before the rendezvous (deadline 4 s)", "shm", kinds(reports)])
+    rows[-1] += [f"{max(r['seconds'] for r in reports):.2f} s", ""]
+    for transport in ("shm", "tcp"):
+        rows += [lost(phase, transport, "SIGKILL") for phase in PHASES]
+        rows.append(lost("forward", transport, "SIGSTOP", SAR_LIVENESS_TIMEOUT="3"))
+    machine = common.machine()
+    print(common.machine_line(machine))
+    print(f"\n{WORLD} workers, rank 1 is lost; a liveness deadline of 3 s where it is stopped, else 20 s")
+    print(table(["", "transport", "the others raise", "after", "rank 1 was last seen"], rows))
+    reports = slow.wait()
+    right = all(r["kind"] == "none" and r["total"] == 1.0 for r in reports)
+    verdict = "nobody minds, sums are right" if right else str(reports)
+    print(f"\nrank 1 sleeps {args.sleep:g} s with a deadline of 3 s: {verdict}")
+    print(f"left afterwards: {left()}")
+    wire = test_wire.measured()
+    framing = 100 * (wire["wire"] / wire["rows"] - 1)
+    print(f"wire: {size(wire['wire'])} for {size(wire['rows'])} of rows, {framing:.2f} % more")
+    print(f"window: limit {size(wire['limit'])}, peak {size(wire['peak'])}")
+    common.save("failure", {"machine": machine, "lost": rows, "slow_is_right": right, "left": left(), "wire": wire})
+
+
+if __name__ == "__main__":
+    main()
