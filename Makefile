@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-wire bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-attention bench-wire bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -114,6 +114,9 @@ bench-less: $(BUILD_STAMP) ## what is kept for backward: layers as they are, sar
 
 bench-spmm: $(BUILD_STAMP) ## the sparse product against DGL's and torch's
 	$(PY) bench/spmm.py
+
+bench-attention: $(BUILD_STAMP) ## fused attention, forward and backward, against DGL's chain of operations
+	$(PY) bench/attention.py
 
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py

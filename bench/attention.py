@@ -76,7 +76,7 @@ def leaves(x: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return {name: made[id(t)] for name, t in x.items()}
 
 
-def step(graph: Any, form: str, x: Dict[str, Tensor], grad: Tensor) -> List[Tensor]:
+def step(graph: Any, form: str, x: Dict[str, Tensor], grad: Tensor) -> List[Any]:
     fresh = leaves(x)
     out = attention(graph, form, fresh)
     out.backward(grad)

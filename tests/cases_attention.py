@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import dgl.function as fn
 import numpy as np
@@ -77,16 +77,14 @@ def gated(
     graph._relations[0].edge_keys = torch.from_numpy(keys.copy())
     layer = made(3, options).train(training)
     leaves = [torch.from_numpy(a.copy()).requires_grad_() for a in (x, near, far)]
-    found = []
+    found: List[List[Any]] = []
     for _ in range(2):
         for t in (*leaves, *layer.parameters()):
             t.grad = None
         torch.manual_seed(11)
         out = layer(graph, *leaves)
         out.backward(torch.from_numpy(grad))
-        found.append(
-            [out.detach().clone(), *(t.grad.clone() for t in leaves), *(p.grad.clone() for p in layer.parameters())]
-        )
+        found.append([out.detach(), *(t.grad for t in (*leaves, *layer.parameters()))])
     assert all(torch.equal(a, b) for a, b in zip(*found))
     graph.edata["one"] = torch.ones(graph.num_edges(), options["heads"], 1, dtype=torch.float64)
     graph.apply_edges(fn.copy_e("one", "m"))
@@ -114,6 +112,16 @@ def _layers() -> Dict[str, Callable[[], nn.Module]]:
 LAYERS = ("GATConv", "GATv2Conv", "DotGatConv", "AGNNConv", "GatedAttention")
 
 
+def _step(graph: Any, layer: nn.Module, x: np.ndarray, more: Tuple[Tensor, ...], materialize: bool) -> None:
+    features = torch.from_numpy(x.copy()).requires_grad_()
+    made = layer(graph, features, *more)
+    if materialize:
+        graph.srcdata["x"] = features
+        graph.apply_edges(fn.u_add_v("x", "x", "e"))
+        made = made.sum() + graph.edata.pop("e").materialize().sum()
+    made.sum().backward()
+
+
 def allocations(part: Dict[str, Any], x: np.ndarray, materialize: bool = False) -> Dict[str, Dict[str, Any]]:
     """The largest single allocation of torch, and the growth of each purpose of the engine's memory, in forward and
     backward of each layer. The layer runs once before, which makes what stays: the order of edges.
@@ -127,21 +135,11 @@ def allocations(part: Dict[str, Any], x: np.ndarray, materialize: bool = False) 
     for name, make in _layers().items():
         layer = make()
         more = (near, far) if name == "GatedAttention" else ()
-
-        def step() -> None:
-            features = torch.from_numpy(x.copy()).requires_grad_()
-            made = layer(graph, features, *more)
-            if materialize:
-                graph.srcdata["x"] = features
-                graph.apply_edges(fn.u_add_v("x", "x", "e"))
-                made = made.sum() + graph.edata.pop("e").materialize().sum()
-            made.sum().backward()
-
-        step()
+        _step(graph, layer, x, more, materialize)
         _native._function("sar_reset_peaks")[1]()
         before = sar.memory_stats()
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            step()
+            _step(graph, layer, x, more, materialize)
         after = sar.memory_stats()
         sizes: List[int] = [e.nbytes() for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
         growth = {

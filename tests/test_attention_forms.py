@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from cases_expression import Program
 from conftest import SESSIONS, Workers
 from graphs import Graph, make
 from pool import Pool
-from test_expression import E, P, U, V, Leaf, compare
+from test_expression import E, Leaf, P, U, V, compare
 
 QUICK = [s for s in SESSIONS if s in ((1, "shm"), (2, "shm"), (4, "shm"))]
 SHAPES = [(1, 64), (4, 32), (8, 16), (3, 16), (4, 47), (1, 1)]
@@ -72,7 +72,7 @@ def test_repeats_to_the_bit(few: Workers, name: str) -> None:
     rows: Dict[str, int] = {"u": nodes, "v": nodes, "e": len(src)}
     shapes = [(rows[x.side], *x.shape) if x.side in rows else x.shape for x in leaves]
     tensors = [rng.standard_normal(s).astype(np.float32) for s in shapes]
-    pick = {"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}
+    pick: Dict[str, Any] = {"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}
     grad = rng.standard_normal((nodes, 4, 16)).astype(np.float32)
     given = [
         {

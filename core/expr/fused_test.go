@@ -23,8 +23,7 @@ type writer struct {
 		Result   int              `json:"result"`
 		Reduce   string           `json:"reduce"`
 	}
-	shapes []shape
-	code   []map[string]any
+	code []map[string]any
 }
 
 func (w *writer) pick(names ...string) string { return names[w.rng.IntN(len(names))] }
