@@ -48,6 +48,7 @@ CTYPES = {
     "char*": [ct.c_char_p, ct.c_void_p],
     "char**": [ct.POINTER(ct.c_void_p)],
     "void*": [ct.c_void_p],
+    "double": [ct.c_double],
     "int32_t*": [ct.POINTER(ct.c_int32)],
     "uint32_t*": [ct.POINTER(ct.c_uint32)],
     "int64_t*": [ct.POINTER(ct.c_int64)],
