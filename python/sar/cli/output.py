@@ -62,6 +62,11 @@ class Stage:
             if now - self._shown >= every:
                 self._write(f"{self.what} … {now - self._begin:.0f} s", end="" if self._terminal else "\n")
 
+    def announce(self) -> None:
+        """Says in a log, too, that the step begins: for steps that hold the interpreter and can give no sign of life."""
+        if not self._terminal:
+            self._write(f"{self.what} …", end="\n")
+
     def end(self) -> None:
         """No more signs of life."""
         self._over.set()

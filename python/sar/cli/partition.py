@@ -13,6 +13,7 @@ from typing import Any
 from .output import Failure, stage, table
 
 _PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them
+_LONG = 10_000_000  # neighbours from which METIS takes some seconds
 _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
 
@@ -131,7 +132,10 @@ def metis(dataset: Any, parts: int, seed: int, pymetis: Any, balance: str = "nod
     if balance == "both":
         degree = np.diff(xadj)
         weight = np.rint(8 * (1 + degree / max(1.0, float(degree.mean())))).astype(index)
-    with stage(f"cutting {len(xadj) - 1:,} nodes and {len(adjncy) // 2:,} undirected edges into {parts} with METIS"):
+    what = f"cutting {len(xadj) - 1:,} nodes and {len(adjncy) // 2:,} undirected edges into {parts} with METIS"
+    with stage(what) as step:
+        if len(adjncy) > _LONG:
+            step.announce()
         adjacency = (
             {"adjacency": pymetis.CSRAdjacency(xadj, adjncy)}
             if hasattr(pymetis, "CSRAdjacency")
