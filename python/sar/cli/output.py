@@ -63,7 +63,7 @@ class Stage:
                 self._write(f"{self.what} … {now - self._begin:.0f} s", end="" if self._terminal else "\n")
 
     def announce(self) -> None:
-        """Says in a log, too, that the step begins: for steps that hold the interpreter and can give no sign of life."""
+        """Says in a log, too, that the step begins: for steps that hold the interpreter and give no sign of life."""
         if not self._terminal:
             self._write(f"{self.what} …", end="\n")
 
