@@ -25,6 +25,14 @@ WORLD = 3
 PHASES = ("forward", "backward", "all_reduce", "between")
 
 
+GROUPS: list[Group] = []
+
+
+def started(*words, **more: str) -> Group:
+    GROUPS.append(Group(*words, **more))
+    return GROUPS[-1]
+
+
 def others(reports: list[dict]) -> list[dict]:
     return [r for rank, r in enumerate(reports) if rank != 1]
 
@@ -34,7 +42,7 @@ def kinds(reports: list[dict]) -> str:
 
 
 def lost(phase: str, transport: str, how: str, **more: str) -> list:
-    group = Group("lost", WORLD, transport, SAR_TEST_PHASE=phase, SAR_TEST_SIGNAL=how, **more)
+    group = started("lost", WORLD, transport, SAR_TEST_PHASE=phase, SAR_TEST_SIGNAL=how, **more)
     reports = group.wait(besides=(1,) if how == "SIGSTOP" else ())
     # A stopped worker's report is not read: its clock begins with the others', 0.7 s before the signal.
     died = reports[1].get("died")
@@ -43,27 +51,21 @@ def lost(phase: str, transport: str, how: str, **more: str) -> list:
     return [f"{how} in {name}", transport, kinds(others(reports)), f"{max(seconds):.2f} s", others(reports)[0]["phase"]]
 
 
-def left() -> str:
-    segments = [name for name in os.listdir("/dev/shm") if "sar" in name.lower()]
-    mine = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")
-        except OSError:
-            continue
-        if any(word.endswith(b"lifecycle.py") for word in words):
-            mine.append(pid)
-    return f"{len(mine)} processes, {len(segments)} segments in /dev/shm"
+def left(groups: list[Group], before: set[str]) -> str:
+    """Of the workers that ran, and of shared memory since ``before``."""
+    segments = [name for name in set(os.listdir("/dev/shm")) - before if "sar" in name.lower()]
+    alive = [p.pid for group in groups for p in group.processes if os.path.exists(f"/proc/{p.pid}")]
+    return f"{len(alive)} processes, {len(segments)} segments in /dev/shm"
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sleep", type=float, default=60, help="seconds that the slow worker sleeps (default: 60)")
     args = p.parse_args()
-    slow = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP=str(args.sleep))
+    before = set(os.listdir("/dev/shm"))
+    slow = started("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP=str(args.sleep))
     rows = []
-    reports = others(Group("absent", WORLD, SAR_START_TIMEOUT="4").wait())
+    reports = others(started("absent", WORLD, SAR_START_TIMEOUT="4").wait())
     rows.append(["SIGKILL before the rendezvous (deadline 4 s)", "shm", kinds(reports)])
     rows[-1] += [f"{max(r['seconds'] for r in reports):.2f} s", ""]
     for transport in ("shm", "tcp"):
@@ -77,12 +79,13 @@ def main() -> None:
     right = all(r["kind"] == "none" and r["total"] == 1.0 for r in reports)
     verdict = "nobody minds, sums are right" if right else str(reports)
     print(f"\nrank 1 sleeps {args.sleep:g} s with a deadline of 3 s: {verdict}")
-    print(f"left afterwards: {left()}")
+    remains = left(GROUPS, before)
+    print(f"left afterwards: {remains}")
     wire = test_wire.measured()
     framing = 100 * (wire["wire"] / wire["rows"] - 1)
     print(f"wire: {size(wire['wire'])} for {size(wire['rows'])} of rows, {framing:.2f} % more")
     print(f"window: limit {size(wire['limit'])}, peak {size(wire['peak'])}")
-    common.save("failure", {"machine": machine, "lost": rows, "slow_is_right": right, "left": left(), "wire": wire})
+    common.save("failure", {"machine": machine, "lost": rows, "slow_is_right": right, "left": remains, "wire": wire})
 
 
 if __name__ == "__main__":

@@ -179,6 +179,8 @@ def lost(rank: int, world: int) -> None:
 
 def absent(rank: int, world: int) -> None:
     """Rank 1 dies before it has met the others."""
+    import sar  # noqa: F401 - what it takes to import torch is no part of what is observed
+
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.time()
