@@ -7,6 +7,8 @@ features of the nodes that the first block reads and the labels of the seeds. Tw
     steps    the workers together take as many seeds a step as DGL takes a batch (--batch-size)
     batches  each worker's batches are as large as DGL's; a step of P workers is P batches
 
+each without and with memory for other workers' features (--cache bytes a worker; DGL has all features).
+
 Turns alternate, so that a busy machine slows all alike; a ratio is the median over turns of rates next to each other.
 
     python bench/sampling.py [--batch-size 1024] [--fanouts 15,10,5] [--turns 5] [--count 20]
@@ -124,14 +126,18 @@ def worker(args: argparse.Namespace) -> None:
 
 
 def measure(args: argparse.Namespace) -> list[dict]:
-    def group(role: str, batch_size: int, workers: int) -> common.Group:
+    def group(role: str, batch_size: int, workers: int, cache: int = 0) -> common.Group:
         words = ["--role", role, "--batch-size", str(batch_size), "--fanouts", ",".join(map(str, args.fanouts))]
+        words += ["--cache", str(cache)]
         return common.Group("sampling.py", words, workers, args.threads // workers, {})
 
     rows = [{"name": name, "group": group(name, args.batch_size, 1), "batches": 1} for name in DGL_WAYS]
     ways = (("steps", args.batch_size // args.workers, 1), ("batches", args.batch_size, args.workers))
-    for name, batch_size, count in ways:
-        rows.append({"name": f"SAR, {name}", "group": group("sar", batch_size, args.workers), "batches": count})
+    for cache in sorted({0, args.cache}):
+        for name, batch_size, count in ways:
+            name = f"SAR, {name}" + (f", cache of {cache >> 20} MiB" if cache else "")
+            made = group("sar", batch_size, args.workers, cache)
+            rows.append({"name": name, "group": made, "batches": count})
     for row in rows:
         row["group"].answers()
         row["rates"], row["cpu"] = [], []
@@ -157,7 +163,7 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=2, help="of DGL, and of all workers together (default: 2)")
     p.add_argument("--turns", type=int, default=5)
     p.add_argument("--count", type=int, default=20, help="batches a turn")
-    p.add_argument("--cache", type=int, default=0, help=argparse.SUPPRESS)
+    p.add_argument("--cache", type=int, default=16 << 20, help="bytes of features that a worker may keep (16 MiB)")
     p.add_argument("--role", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.role:

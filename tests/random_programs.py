@@ -239,7 +239,7 @@ class Drawing:
             self.attend()
             return
         a = self.value("n0")
-        seeds = self.draw(st.lists(st.integers(0, self.counts[0] - 1), unique=True))
+        seeds = sorted(self.draw(st.lists(st.integers(0, self.counts[0] - 1), unique=True)))
         layers, reduce = self.draw(st.integers(1, 3)), self.one(["sum", "mean"])
         step = {"op": "blocks", "a": a, "seeds": seeds, "layers": layers, "keep": self.maybe(), "reduce": reduce}
         self.add(step, "n0", self.of(a), False)

@@ -1,10 +1,10 @@
 // Package sample draws neighbourhoods of seed nodes from a distributed graph,
 // layer by layer, and fetches the features of the nodes that it meets.
 //
-// Every in-edge of a node lies at the node's owner. So a layer is one exchange:
-// the frontier's nodes go to their owners, who draw edges and answer with
-// (source, edge) pairs. After the last layer the owners of all nodes met send
-// their features. What comes in is put straight into the arrays of the blocks.
+// Every in-edge of a node lies at the node's owner. So a layer is one operation
+// there and back: the frontier's nodes go to their owners, who draw edges and
+// answer with sources and edges. After the last layer the owners of all nodes met
+// send their features. What comes in is put straight into the arrays of the blocks.
 //
 // Draws are keyed by (key of the batch, layer, relation, destination node), so
 // they depend neither on threads nor on the order in which messages come, and
