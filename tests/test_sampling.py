@@ -131,8 +131,8 @@ def test_cached_features_travel_once(two: Workers) -> None:
         *two.run("cases_sampling:cached", [{"part": graph.part(r), "width": width} for r in range(2)])
     )
     for rank in range(2):
-        # what one rank receives of features in the first epoch the other one has sent
-        assert first[1 - rank] - later[1 - rank] == pytest.approx(far[rank] * 4 * width, abs=600)  # rows that were asked for, frames
+        # what a rank receives of features in the first epoch the other one has sent, with numbers of rows and frames
+        assert first[1 - rank] - later[1 - rank] == pytest.approx(far[rank] * 4 * width, abs=600)
         assert held[rank] <= far[rank] * 4 * width + 4096
 
 
