@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Callable, Dict, List, Tuple
 
 import dgl.function as fn
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import sar
 from cases import build, numpy
-from sar import _native
+from sar import _native, _session
 from sar.core.lazy import EdgeTensor
 
 
@@ -149,3 +150,28 @@ def allocations(part: Dict[str, Any], x: np.ndarray, materialize: bool = False) 
         }
         out[name] = {"torch": max(sizes), "engine": growth, "edges": edges}
     return out
+
+
+def computed(part: Dict[str, Any]) -> List[str]:
+    """What is logged while values of edge tensors are read: twice by one function, once by another, never by what
+    extends an expression."""
+    graph = build(part)
+    said: List[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    _session._said.clear()
+    ear = Ear()
+    _session.logger.addHandler(ear)
+    try:
+        graph.ndata["x"] = torch.ones(graph.num_nodes(), 2)
+        graph.apply_edges(fn.u_add_v("x", "x", "e"))
+        e = torch.sigmoid(graph.edata.pop("e")) * 2
+        torch.cumsum(e, 0)
+        torch.cumsum(e + 1, 0)
+        torch.sort(e)
+    finally:
+        _session.logger.removeHandler(ear)
+    return said

@@ -122,3 +122,12 @@ def test_no_float_buffer_of_edge_size(pool: Pool, world: int) -> None:
                 assert growth < limit, f"{name}: {purpose} grew by {growth} bytes, {limit} are a float per edge"
     for found in workers.run("cases_attention:allocations", given, materialize=True):  # it would be seen
         assert all(sizes["torch"] >= 4 * 64 * sizes["edges"] for sizes in found.values())
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_computing_an_edge_tensor_is_logged_once(pool: Pool, world: int) -> None:
+    graph = make("random", world, seed=66)
+    given = [{"part": graph.part(rank)} for rank in range(world)]
+    for said in Workers(pool, world, "shm").run("cases_attention:computed", given):
+        assert len(said) == 2, said
+        assert "cumsum" in said[0] and "sort" in said[1] and all("one row per edge" in line for line in said)
