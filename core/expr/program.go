@@ -10,8 +10,9 @@
 // Everything that is added up is added edge by edge in an order that the graph
 // alone determines: by source within a destination, by destination within a
 // source. So the number of threads and the window change no bit of a result or
-// of a gradient, with two exceptions that depend on the window: gradients of
-// parameters, and of tensors that an expression reads in several places.
+// of a gradient, with exceptions that depend on the window: gradients of parameters,
+// of destinations, and of tensors that an expression reads in several places, and
+// whatever is added up for a row or column with so many edges that it is cut.
 package expr
 
 import (
