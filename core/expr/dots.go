@@ -1,0 +1,60 @@
+package expr
+
+import "sar/core/internal/vec"
+
+// dots reads loads where they lie.
+func (t *task[T]) dots(z []T, st *step) {
+	p := &t.pairs
+	p.Out, p.Heads = z, st.width
+	w := t.s.code.nodes[st.a].width
+	p.D = w / max(1, st.width)
+	x, ix := t.source(st.a)
+	y, iy := t.source(st.b)
+	if p.D == 0 {
+		clear(z)
+		return
+	}
+	if p.D%vec.HeadLanes[T]() == 0 {
+		if ends, ok := t.constant(st.b); ok {
+			t.dotRuns(z, y, iy, x, ix, ends, st.width)
+			return
+		}
+		if ends, ok := t.constant(st.a); ok {
+			t.dotRuns(z, x, ix, y, iy, ends, st.width)
+			return
+		}
+	}
+	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, ix
+	p.Y, p.StrideY, p.BaseY, p.IY = y.data, y.stride, y.base, iy
+	t.s.ops.DotPairs(p)
+}
+
+// constant tells where a register keeps its value from edge to edge, and returns the ends of
+// the runs that share one.
+func (t *task[T]) constant(i int) (ends []int32, ok bool) {
+	n := t.s.code.nodes[i]
+	if t.s.buffer[i] >= 0 || n.op != opLoad || t.s.run.plain {
+		return nil, false
+	}
+	switch side := t.s.code.p.side(n.slot); {
+	case side == U && t.byColumn:
+		return t.columnRuns(), true
+	case side == V && !t.byColumn:
+		return t.ofRows(), true
+	}
+	return nil, false
+}
+
+// dotRuns is dots where one side, y, is the same row over runs of edges.
+func (t *task[T]) dotRuns(z []T, y rows[T], iy []int32, x rows[T], ix, ends []int32, heads int) {
+	g := &t.gather
+	g.X, g.Stride, g.Base, g.First, g.C = x.data, x.stride, x.base, false, nil
+	width := t.pairs.D * heads
+	k0 := 0
+	for _, k1 := range ends {
+		g.Y = y.data[int(iy[k0]-y.base)*y.stride:][:width]
+		g.Col, g.Out = ix[k0:k1], z[k0*heads:int(k1)*heads]
+		t.s.ops.GatherDotHeads(g, heads)
+		k0 = int(k1)
+	}
+}
