@@ -5,10 +5,10 @@
  * the next block of that size is made of page faults and of pages that the
  * kernel clears. Keeping it is fast, but what is kept and does not fit adds up.
  * Here freed blocks are kept as long as everything in use and everything kept
- * together stay within what was in use at the busiest moment so far. So the
- * process is never larger than with every block given back at once would have
- * made it, and once a training step has been seen, its blocks come from memory
- * that is there.
+ * together stay within what was in use at the busiest moment so far. So these
+ * blocks never take more than they would at their busiest moment with each
+ * given back at once, and after one training step the next one's come from
+ * memory that is there.
  *
  * One range of addresses is reserved; extents of whole pages tile it. An extent
  * is in use, kept (free, its pages are there) or clean (free, no pages). Kept
