@@ -48,6 +48,7 @@ from .errors import (
 )
 from .logging_setup import logger, logging_setup
 from .nn import RelGraphConv
+from .ops.memo import forget, memoize
 from .patch_dgl import patch_dgl, patched_edge_softmax
 from .planning import estimate_memory
 
@@ -83,12 +84,14 @@ __all__ = [
     "engine_profile",
     "errors",
     "estimate_memory",
+    "forget",
     "function",
     "gather_grads",
     "initialize_comms",
     "load_dgl_partition_data",
     "logger",
     "logging_setup",
+    "memoize",
     "memory_stats",
     "message_has_parameters",
     "nfs_ip_init",

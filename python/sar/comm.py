@@ -25,6 +25,7 @@ from ._network import dump_ip_address, get_ip_address, get_socket, get_socket_na
 from .config import Config
 from .errors import PeerLostError, RemoteError, ScheduleError
 from .logging_setup import logger
+from .ops import memo
 
 __all__ = [
     "CommThread",
@@ -146,6 +147,7 @@ def shutdown() -> None:
     session = _session.remove()
     if session is None:
         return
+    memo.forget()
     try:
         _summary.log(session)
         _abi.session_close(session.handle)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
+from . import memo
 
 
 class Relation(Protocol):
@@ -77,7 +78,7 @@ class _Aggregate(torch.autograd.Function):
         u = u.contiguous()
         e = None if e is None else e.contiguous()
         out = u.new_empty((relation.num_dst, u.shape[1]))
-        agreed.bits = _abi.aggregate_forward(relation.handle, what, need, u, e, out)
+        agreed.bits = memo.forward(relation, what, need, u, e, out)
         ctx.relation, ctx.what, ctx.agreed, ctx.need = relation, what, agreed.bits, need
         ctx.save_for_backward(u if agreed.bits & _abi.GRAD_E else None, e)
         ctx.shape = u.shape

@@ -1,0 +1,51 @@
+"""Aggregates of constant features that are computed once, against the layer on the whole graph by DGL."""
+
+from __future__ import annotations
+
+import dgl
+import numpy as np
+import pytest
+import torch
+
+from conftest import Workers
+from graphs import KINDS, close, make
+
+
+@pytest.mark.parametrize("layer", ["sage", "gin"])
+@pytest.mark.parametrize(
+    ("kind", "changed_by"), [*((kind, "nobody") for kind in KINDS), ("random", "everybody"), ("random", "rank 0")]
+)
+def test_steps(workers: Workers, kind: str, layer: str, changed_by: str) -> None:
+    graph = make(kind, workers.world, seed=81)
+    x = np.random.default_rng(82).standard_normal((graph.num_nodes, 3)).astype("float64")
+    changes = [changed_by == "everybody" or (changed_by == "rank 0" and r == 0) for r in range(graph.world)]
+    found = workers.run(
+        "cases_memo:steps",
+        [{"part": graph.part(r), "x": x[graph.rows(r)], "changes": changes[r]} for r in range(graph.world)],
+        layer=layer,
+    )
+    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    torch.manual_seed(3)
+    made = dgl.nn.SAGEConv(3, 7, "mean") if layer == "sage" else dgl.nn.GINConv(torch.nn.Linear(3, 7), "sum")
+    made = made.double()
+    after = x.copy()
+    for r, change in enumerate(changes):
+        after[graph.rows(r)] *= 2 if change else 1
+    for step in range(5):
+        made.zero_grad()
+        out = made(whole, torch.from_numpy(x if step < 3 else after))
+        out.square().sum().backward()
+        for rank, one in enumerate(found):
+            close(one["outputs"][step], out.detach().numpy()[graph.rows(rank)], f"output of step {step}")
+            if step != 2:
+                for grad, p in zip(one["grads"][step], made.parameters()):
+                    close(grad, p.grad.numpy(), f"gradient of step {step}")
+    sent = np.array([one["sent"] for one in found]).sum(0)
+    changed = any(c and len(x[graph.rows(r)]) for r, c in enumerate(changes))
+    assert not sent[1:3].any()
+    assert (sent[3:] == (sent[0] if changed else 0)).all()
+
+
+def test_a_tensor_with_gradient(workers: Workers) -> None:
+    with pytest.raises(Exception, match="needs a gradient"):
+        workers.run("cases_memo:refused", [{}] * workers.world)
