@@ -160,7 +160,7 @@ def softmaxes(part: dict[str, Any], logits: np.ndarray, chosen: np.ndarray, grad
 
 
 def no_in_edge(part: dict[str, Any], x: np.ndarray) -> list[str]:
-    """Layers that refuse nodes without in-edges: what each rank gets, and that work goes on afterwards."""
+    """Layers that refuse nodes without in-edges in DGL: what each says here, and whether this rank has one."""
     import dgl.nn
 
     graph = build(part)

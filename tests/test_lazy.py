@@ -121,7 +121,7 @@ def test_edge_softmax(few: Workers, dtype: str, shape: tuple[int, ...], spread: 
 
 
 def test_nodes_without_in_edges(few: Workers) -> None:
-    """A layer that refuses them does so on all ranks or on none, and the session goes on."""
+    """Layers of DGL run, as those of scripts expect that were written for degrees of at least 1; counts stay true."""
     pytest.importorskip("dgl")
     graph = make("no_edges_between", few.world, seed=49)
     with_loops = np.concatenate([graph.src, np.arange(graph.num_nodes - 1)])
@@ -130,7 +130,7 @@ def test_nodes_without_in_edges(few: Workers) -> None:
     keep = graph.dst != lonely
     graph = graph._replace(src=graph.src[keep], dst=graph.dst[keep])
     results = few.run("cases_lazy:no_in_edge", per_rank(graph, x=rows(graph, 3, dtype="float32")))
-    assert [r[:4] for r in results] == [["There are 0-"] * 3 + ["(1, 2)"]] * few.world
+    assert [r[:4] for r in results] == [["nothing"] * 3 + ["(1, 2)"]] * few.world
     assert sum(r[4] == "True" for r in results) == 1
     graph = graph._replace(src=np.append(graph.src, 0), dst=np.append(graph.dst, lonely))
     results = few.run("cases_lazy:no_in_edge", per_rank(graph, x=rows(graph, 3, dtype="float32")))

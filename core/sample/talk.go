@@ -3,6 +3,7 @@ package sample
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"sar/core/comm"
 )
@@ -54,7 +55,7 @@ func (s *Sampler) converse(c *comm.Communicator, layer int, check uint64, send, 
 		return err
 	}
 	world := s.g.World
-	t := &talk{s: s, c: c, op: op, step: uint64(len(s.cfg.Fanouts))<<32 | uint64(layer+1), check: check,
+	t := &talk{s: s, c: c, op: op, step: s.stage(layer), check: check,
 		out: make([]int, world), in: make([]int, world), arrived: make([]chan struct{}, world), over: make(chan struct{})}
 	for q := range t.arrived {
 		t.arrived[q] = make(chan struct{})
@@ -65,6 +66,20 @@ func (s *Sampler) converse(c *comm.Communicator, layer int, check uint64, send, 
 			defer close(t.over)
 			return receive(t)
 		}))
+}
+
+// Whether features travel after the layers is part of every stage: a rank that
+// fetches none would begin its next batch, on a communicator where nobody waits.
+const withFeatures = 1 << 31
+
+// stage tells what a talk is for: of how many layers which one, and whether
+// features come after the last.
+func (s *Sampler) stage(layer int) uint64 {
+	step := uint64(len(s.cfg.Fanouts))<<32 | uint64(layer+1)
+	if slices.ContainsFunc(s.cfg.Inputs, func(columns []Column) bool { return len(columns) > 0 }) {
+		step |= withFeatures
+	}
+	return step
 }
 
 // await returns once the request of rank q is here; false where the receiving
@@ -203,7 +218,11 @@ func (t *talk) hear(q int, a *request) error {
 // alike holds what rank q does against what this one does.
 func (t *talk) alike(q int, step, check uint64) error {
 	layer := func(step uint64) string {
-		return fmt.Sprintf("layer %d of %d", int64(step&0xffffffff)-1, step>>32)
+		features := "without"
+		if step&withFeatures != 0 {
+			features = "with"
+		}
+		return fmt.Sprintf("layer %d of %d %s features", int64(step&(withFeatures-1))-1, step>>32, features)
 	}
 	switch {
 	case step != t.step:

@@ -17,8 +17,6 @@ from typing import Callable, Optional
 PATIENCE = 0.1
 """Seconds that a call may go on after the signal."""
 
-_WATCHED = 2.0  # seconds after the signal for which the main thread is looked at
-
 _main_thread = threading.main_thread().ident
 _call = 0  # number of the main thread's call into the engine; negative between two calls
 _sockets: Optional[tuple[socket.socket, socket.socket]] = None
@@ -66,16 +64,13 @@ def _run(wakeups: socket.socket, interrupt: Callable[[], None]) -> None:
 
 
 def _stays() -> bool:
-    """Whether the main thread stays in one call into the engine."""
-    end = time.monotonic() + _WATCHED
-    while time.monotonic() < end:
-        seen = _call
-        time.sleep(PATIENCE)
-        if seen > 0 and seen == _call:
-            return True
-        if seen <= 0 and seen == _call:
-            return False  # it is in Python, where the handler runs
-    return False
+    """Whether the main thread is in a call into the engine and stays there. Between calls and after this one the
+    handler runs; a script that catches its exception may well be in the next call by then."""
+    seen = _call
+    if seen <= 0:
+        return False
+    time.sleep(PATIENCE)
+    return seen == _call
 
 
 def _forget() -> None:
