@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "structure",
                 "features",
                 "window",
+                "runtime",
                 "parameters",
                 "activations",
                 "scratch",
@@ -78,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print(
         f"The heaviest worker takes {size(max(e.peak for e in estimates))} beside the interpreter and its libraries, "
-        f"all {len(estimates)} together {size(sum(e.peak for e in estimates))}. For the compact allocator policy."
+        f"all {len(estimates)} together {size(sum(e.peak for e in estimates))}. For the allocator policies pool and "
+        "compact."
     )
     return 0
