@@ -7,6 +7,8 @@ one call it ends the session: the call returns, the handler runs, and the other 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -36,6 +38,13 @@ def left() -> None:
         _call = -_call
 
 
+def deliver() -> None:
+    """Runs the handlers of signals that have come. The interpreter does so by itself, but where another thread received
+    the signal it may take until after the error that the interrupted call returns with."""
+    if threading.get_ident() == _main_thread:
+        ctypes.pythonapi.PyErr_CheckSignals()
+
+
 def watch(interrupt: Callable[[], None]) -> None:
     """Has ``interrupt`` called where SIGINT comes while the main thread is in the engine. Main thread only; harmless
     where somebody else uses the wake-up descriptor, or handles the signal without an exception."""
@@ -59,8 +68,14 @@ def _run(wakeups: socket.socket, interrupt: Callable[[], None]) -> None:
         numbers = wakeups.recv(64)
         if not numbers:
             return
-        if signal.SIGINT in numbers and signal.getsignal(signal.SIGINT) is signal.default_int_handler and _stays():
-            interrupt()
+        if signal.SIGINT in numbers and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            if _stays():
+                interrupt()
+            else:
+                # a signal that came while this thread slept was handled, or waits for the end of a later call; of
+                # which one cannot be told any more, and ending the wrong one would lose a session
+                with contextlib.suppress(BlockingIOError):
+                    wakeups.recv(64, socket.MSG_DONTWAIT)
 
 
 def _stays() -> bool:
