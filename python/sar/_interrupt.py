@@ -8,7 +8,6 @@ one call it ends the session: the call returns, the handler runs, and the other 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -36,13 +35,6 @@ def left() -> None:
     global _call
     if threading.get_ident() == _main_thread and _call > 0:
         _call = -_call
-
-
-def deliver() -> None:
-    """Runs the handlers of signals that have come. The interpreter does so by itself, but where another thread received
-    the signal it may take until after the error that the interrupted call returns with."""
-    if threading.get_ident() == _main_thread:
-        ctypes.pythonapi.PyErr_CheckSignals()
 
 
 def watch(interrupt: Callable[[], None]) -> None:

@@ -111,7 +111,6 @@ def call(name: str, *args: Any) -> None:
     status = function(*args)
     _interrupt.left()
     if status != 0:
-        _interrupt.deliver()
         raise _error(engine, status)
 
 

@@ -21,7 +21,7 @@ from .. import _session
 from ..core.lazy_ops import agreed_seed
 from . import expression as ex
 from . import program
-from .aggregate import Relation
+from .aggregate import Relation, _Agreed
 from .sage import fits_alone
 
 
@@ -53,17 +53,11 @@ def attend(
     _session.current().follow_window()
     seed = agreed_seed() if share > 0 else 0
     settings = (relation, slope, share, seed)
-    found = _Found()
+    agreed = _Agreed()
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, found)
-    out = out if found.agreed else out.detach()
+    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed)
+    out = out if agreed.bits else out.detach()
     return out.clone() if bias is None else out + bias.view(out.shape[1:])
-
-
-class _Found:
-    """Carries out of forward which operands any worker wants a gradient of."""
-
-    agreed = 0
 
 
 def _scores(x: Tensor, weight: Tensor, attn: Tensor) -> Tuple[Tensor, Tensor]:
@@ -82,7 +76,7 @@ class _Attend(torch.autograd.Function):
         attn_l: Tensor,
         attn_r: Tensor,
         settings: Tuple[Relation, float, float, int],
-        found: _Found,
+        agreed: _Agreed,
     ) -> Tensor:
         relation, slope, share, seed = settings
         x = x.contiguous()
@@ -108,7 +102,7 @@ class _Attend(torch.autograd.Function):
         call.agreed, ctx.saves = abi.program_forward(
             relation.handle, compiled.handle, call.make(), operands, state, out
         )
-        found.agreed = call.agreed
+        agreed.bits = call.agreed
         ctx.call = call
         ctx.save_for_backward(x, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
         return out
