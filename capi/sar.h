@@ -384,6 +384,19 @@ sar_status sar_matrix_free(sar_handle matrix);
 /* out[k, h] = sum over d of x[indices[k], h, d] * g[i, h, d] for slot k of row i. */
 sar_status sar_kernel_sddmm(const DLTensor *indptr, const DLTensor *indices, const DLTensor *x, const DLTensor *g, DLTensor *out);
 
+/* ---- columns: what batch normalization is made of, on own rows ----------- */
+/* x is float [n, f]; numbers of columns are of its type, sums of columns float64 [2, f]. Where x is normalized, by
+ * s[i, j] = (x[i, j] - columns[0, j]) * columns[1, j] + columns[2, j]; with relu != 0 it becomes 0 where it is not above 0 (NaN
+ * stays), and so do gradients of it. Sums add up in one order, whatever the number of threads. */
+/* out[0, j]: mean over i of x[i, j]; out[1, j]: sum over i of (x[i, j] - mean)^2; zeros where there are no rows */
+sar_status sar_column_moments(const DLTensor *x, DLTensor *out);
+/* out[i, j] = s[i, j]; columns [3, f]; out may be x */
+sar_status sar_normalize(const DLTensor *x, const DLTensor *columns, int32_t relu, DLTensor *out);
+/* out[0, j]: sum over i of grad[i, j]; out[1, j]: sum over i of grad[i, j] * (x[i, j] - columns[0, j]); columns [3, f] */
+sar_status sar_normalize_sums(const DLTensor *grad, const DLTensor *x, const DLTensor *columns, int32_t relu, DLTensor *out);
+/* grad_x[i, j] = grad[i, j] * columns[1, j] + (x[i, j] - columns[0, j]) * columns[3, j] + columns[4, j]; columns [5, f]; grad_x may be grad */
+sar_status sar_normalize_grad(const DLTensor *grad, const DLTensor *x, const DLTensor *columns, int32_t relu, DLTensor *grad_x);
+
 #ifdef __cplusplus
 }
 #endif

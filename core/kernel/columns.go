@@ -1,0 +1,197 @@
+package kernel
+
+import "sar/core/internal/vec"
+
+// Standard is the numbers of each column by which rows are normalized:
+// s[i,j] = (x[i,j] - About[j]) · Scale[j] + Shift[j], all [width]. With Gate what is not above 0
+// becomes 0 (ReLU), in results and in gradients; NaN stays.
+type Standard[T Float] struct {
+	About, Scale, Shift []T
+	Gate                bool
+}
+
+// Sums of columns add up blocks of rows in the precision of the elements, blocks in double precision
+// in the order of rows, and parts of a number that depends on the shape alone in their order: the
+// same bits for every number of threads.
+const (
+	blockElements = 1 << 15 // of a block of rows, which is read twice: within the second cache
+	mostBlockRows = 128     // added up in the precision of the elements
+	mostParts     = 256
+)
+
+// ColumnMoments: mean[j] = Σ_i x[i,j] / n; squares[j] = Σ_i (x[i,j] - mean[j])². x [n, width]; zeros
+// where there are no rows.
+func ColumnMoments[T Float](p *Pool, x []T, width int, mean, squares []float64) {
+	need("mean", len(mean), width)
+	need("squares", len(squares), width)
+	if is32[T]() {
+		columnMoments(p, as[float32](x), width, mean[:width], squares[:width])
+	} else {
+		columnMoments(p, as[float64](x), width, mean[:width], squares[:width])
+	}
+}
+
+// moments of the rows that were seen.
+type moments struct {
+	rows          float64
+	mean, squares []float64
+}
+
+func newMoments(width int) *moments {
+	both := make([]float64, 2*width)
+	return &moments{mean: both[:width], squares: both[width:]}
+}
+
+// merge takes in n more rows, whose mean and squares of column j are f(j). After Chan, Golub and
+// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances".
+func (m *moments) merge(n float64, f func(j int) (mean, squares float64)) {
+	all := m.rows + n
+	share, weight := n/all, m.rows*n/all
+	for j := range m.mean {
+		mean, squares := f(j)
+		delta := mean - m.mean[j]
+		m.mean[j] += delta * share
+		m.squares[j] += squares + delta*delta*weight
+	}
+	m.rows = all
+}
+
+func columnMoments[T vec.Float](p *Pool, x []T, width int, mean, squares []float64) {
+	ops := vec.ColumnLoops[T]()
+	found := eachBlock(p, width, len(x), func() *moments { return newMoments(width) }, func(m *moments, scratch []T, begin, end int) {
+		c := vec.Columns[T]{X: x[begin:end], Plain: scratch[:width]}
+		clear(scratch)
+		ops.Sums(&c)
+		n := float64((end - begin) / width)
+		c.About = scratch[2*width:]
+		for j, sum := range c.Plain {
+			c.About[j] = sum / T(n)
+		}
+		// About is off by the rounding of a sum; what deviations from it add up to says by how much.
+		clear(c.Plain)
+		c.Along = scratch[width : 2*width]
+		ops.Deviations(&c)
+		m.merge(n, func(j int) (float64, float64) {
+			off := float64(c.Plain[j]) / n
+			return float64(c.About[j]) + off, max(0, float64(c.Along[j])-n*off*off)
+		})
+	})
+	all := moments{mean: mean, squares: squares}
+	clear(mean)
+	clear(squares)
+	for _, m := range found {
+		all.merge(m.rows, func(j int) (float64, float64) { return m.mean[j], m.squares[j] })
+	}
+}
+
+// eachBlock calls f on blocks of rows of an array of size elements, of which each part takes a run of
+// consecutive ones, one after the other: with what its start gave and scratch of three rows. It
+// returns what the parts were started with, in order.
+func eachBlock[T vec.Float, S any](p *Pool, width, size int, start func() S, f func(s S, scratch []T, begin, end int)) []S {
+	if width == 0 || size == 0 {
+		return nil
+	}
+	n := size / width
+	rows := min(mostBlockRows, max(16, blockElements/width))
+	blocks := (n + rows - 1) / rows
+	parts := min(mostParts, blocks)
+	found := make([]S, parts)
+	p.Run(parts, func(t int) {
+		s, scratch := start(), make([]T, 3*width)
+		for b := blocks * t / parts; b < blocks*(t+1)/parts; b++ {
+			f(s, scratch, b*rows*width, min(n, (b+1)*rows)*width)
+		}
+		found[t] = s
+	})
+	return found
+}
+
+// Normalize: z[i,j] = s[i,j]. x, z [n, width]; z may be x.
+func Normalize[T Float](p *Pool, z, x []T, width int, s Standard[T]) {
+	s.check(width)
+	need("z", len(z), len(x))
+	if is32[T]() {
+		normalize(p, as[float32](z), as[float32](x), width, underlying[float32](s, width))
+	} else {
+		normalize(p, as[float64](z), as[float64](x), width, underlying[float64](s, width))
+	}
+}
+
+func normalize[T vec.Float](p *Pool, z, x []T, width int, s vec.Columns[T]) {
+	ops := vec.ColumnLoops[T]()
+	eachRows(p, len(x)/max(1, width), width, func(r0, r1 int) {
+		c := s
+		c.X, c.Z = x[r0*width:r1*width], z[r0*width:r1*width]
+		ops.Affine(&c)
+	})
+}
+
+// NormalizeSums: plain[j] = Σ_i g[i,j]; along[j] = Σ_i g[i,j] · (x[i,j] - About[j]), where gates are
+// open. g, x [n, width].
+func NormalizeSums[T Float](p *Pool, g, x []T, width int, s Standard[T], plain, along []float64) {
+	s.check(width)
+	need("g", len(g), len(x))
+	need("plain", len(plain), width)
+	need("along", len(along), width)
+	if is32[T]() {
+		normalizeSums(p, as[float32](g), as[float32](x), width, underlying[float32](s, width), plain[:width], along[:width])
+	} else {
+		normalizeSums(p, as[float64](g), as[float64](x), width, underlying[float64](s, width), plain[:width], along[:width])
+	}
+}
+
+func normalizeSums[T vec.Float](p *Pool, g, x []T, width int, s vec.Columns[T], plain, along []float64) {
+	ops := vec.ColumnLoops[T]()
+	found := eachBlock(p, width, len(x), func() []float64 { return make([]float64, 2*width) }, func(sums []float64, scratch []T, begin, end int) {
+		c := s
+		c.X, c.G, c.Plain, c.Along = x[begin:end], g[begin:end], scratch[:width], scratch[width:2*width]
+		clear(scratch)
+		ops.Products(&c)
+		for j, v := range scratch[:2*width] {
+			sums[j] += float64(v)
+		}
+	})
+	clear(plain)
+	clear(along)
+	for _, sums := range found {
+		for j := range plain {
+			plain[j] += sums[j]
+			along[j] += sums[width+j]
+		}
+	}
+}
+
+// NormalizeGrad: z[i,j] = g[i,j] · Scale[j] + (x[i,j] - About[j]) · times[j] + plus[j], where g counts
+// as 0 behind a shut gate. g, x, z [n, width]; z may be g.
+func NormalizeGrad[T Float](p *Pool, z, g, x []T, width int, s Standard[T], times, plus []T) {
+	s.check(width)
+	need("g", len(g), len(x))
+	need("z", len(z), len(x))
+	need("times", len(times), width)
+	need("plus", len(plus), width)
+	if is32[T]() {
+		normalizeGrad(p, as[float32](z), as[float32](g), as[float32](x), width, underlying[float32](s, width), as[float32](times), as[float32](plus))
+	} else {
+		normalizeGrad(p, as[float64](z), as[float64](g), as[float64](x), width, underlying[float64](s, width), as[float64](times), as[float64](plus))
+	}
+}
+
+func normalizeGrad[T vec.Float](p *Pool, z, g, x []T, width int, s vec.Columns[T], times, plus []T) {
+	ops := vec.ColumnLoops[T]()
+	s.B, s.C = times[:width], plus[:width]
+	eachRows(p, len(x)/max(1, width), 2*width, func(r0, r1 int) {
+		c := s
+		c.X, c.G, c.Z = x[r0*width:r1*width], g[r0*width:r1*width], z[r0*width:r1*width]
+		ops.Gradient(&c)
+	})
+}
+
+func (s Standard[T]) check(width int) {
+	need("about", len(s.About), width)
+	need("scale", len(s.Scale), width)
+	need("shift", len(s.Shift), width)
+}
+
+func underlying[U vec.Float, T Float](s Standard[T], width int) vec.Columns[U] {
+	return vec.Columns[U]{About: as[U](s.About[:width]), Scale: as[U](s.Scale[:width]), Shift: as[U](s.Shift[:width]), Gate: s.Gate}
+}

@@ -1,0 +1,118 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"sar/core/internal/vec"
+)
+
+func TestColumns(t *testing.T) {
+	t.Run("float32", func(t *testing.T) { columnKernels[float32](t, 0x1p-23) })
+	t.Run("float64", func(t *testing.T) { columnKernels[float64](t, 0x1p-52) })
+}
+
+// columnKernels compares with sums in double precision, and the bits of 1 and 3 threads.
+func columnKernels[T vec.Float](t *testing.T, eps float64) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for _, shape := range [][2]int{{0, 3}, {1, 1}, {1, 47}, {5, 256}, {129, 1}, {700, 47}, {5000, 33}, {40000, 8}} {
+		n, width := shape[0], shape[1]
+		x, g := make([]T, n*width), make([]T, n*width)
+		mean, deviation := make([]float64, width), make([]float64, width)
+		for j := range width {
+			mean[j], deviation[j] = 100*rng.NormFloat64(), math.Exp(rng.NormFloat64())
+		}
+		for i := range x {
+			x[i], g[i] = T(mean[i%width]+deviation[i%width]*rng.NormFloat64()), T(rng.NormFloat64())
+		}
+		s := Standard[T]{About: make([]T, width), Scale: make([]T, width), Shift: make([]T, width), Gate: n%2 == 0}
+		times, plus := make([]T, width), make([]T, width)
+		for j := range width {
+			s.About[j], s.Scale[j], s.Shift[j] = T(mean[j]), T(rng.NormFloat64()), T(rng.NormFloat64())
+			times[j], plus[j] = T(rng.NormFloat64()), T(rng.NormFloat64())
+		}
+		var bits [][]float64
+		for _, threads := range []int{1, 3} {
+			p := NewPool(threads)
+			got := make([]float64, 4*width)
+			ColumnMoments(p, x, width, got[:width], got[width:2*width])
+			NormalizeSums(p, g, x, width, s, got[2*width:3*width], got[3*width:])
+			z, grad := make([]T, len(x)), slices.Clone(g)
+			Normalize(p, z, x, width, s)
+			NormalizeGrad(p, grad, grad, x, width, s, times, plus)
+			for j := range width {
+				checkColumn(t, n, width, j, eps, got, x, g, z, grad, s, times, plus)
+			}
+			for _, v := range slices.Concat(z, grad) {
+				got = append(got, float64(v))
+			}
+			bits = append(bits, got)
+		}
+		if !slices.Equal(bits[0], bits[1]) {
+			t.Errorf("%v: 1 and 3 threads differ", shape)
+		}
+	}
+}
+
+func checkColumn[T vec.Float](t *testing.T, n, width, j int, eps float64, got []float64, x, g, z, grad []T, s Standard[T], times, plus []T) {
+	t.Helper()
+	var sum, squares, plain, along, size float64
+	for i := range n {
+		sum += float64(x[i*width+j])
+	}
+	mean := sum / max(1, float64(n))
+	for i := range n {
+		at := i*width + j
+		centred := x[at] - s.About[j]
+		v, b := T(centred*s.Scale[j])+s.Shift[j], g[at]
+		if s.Gate && v <= 0 {
+			v, b = 0, 0
+		}
+		if want := T(b*s.Scale[j]) + T(centred*times[j]) + plus[j]; z[at] != v || grad[at] != want {
+			t.Fatalf("[%d, %d]: %v and gradient %v, want %v and %v", i, j, z[at], grad[at], v, want)
+		}
+		d := float64(x[at]) - mean
+		squares += d * d
+		plain += float64(b)
+		along += float64(b) * float64(centred)
+		size += math.Abs(float64(b) * float64(centred))
+	}
+	near := func(what string, have, want, scale float64) {
+		if math.Abs(have-want) > 40*eps*scale+1e-300 {
+			t.Fatalf("%d rows, %s of column %d: %v, want %v", n, what, j, have, want)
+		}
+	}
+	near("mean", got[j], mean, math.Sqrt(squares/max(1, float64(n)))+math.Abs(mean)*1e-9)
+	near("squares", got[width+j], squares, squares+math.Abs(mean)*1e-9)
+	near("sum", got[2*width+j], plain, size+float64(n))
+	near("products", got[3*width+j], along, size)
+}
+
+func BenchmarkColumns(b *testing.B) {
+	const n, width = 60000, 256
+	p := NewPool(1)
+	x, z := make([]float32, n*width), make([]float32, n*width)
+	for i := range x {
+		x[i] = float32(i % 1000)
+	}
+	one := make([]float32, width)
+	for j := range one {
+		one[j] = 1
+	}
+	s := Standard[float32]{About: one, Scale: one, Shift: one, Gate: true}
+	sums := make([]float64, 2*width)
+	for name, f := range map[string]func(){
+		"moments":   func() { ColumnMoments(p, x, width, sums[:width], sums[width:]) },
+		"normalize": func() { Normalize(p, z, x, width, s) },
+		"sums":      func() { NormalizeSums(p, z, x, width, s, sums[:width], sums[width:]) },
+		"gradient":  func() { NormalizeGrad(p, z, z, x, width, s, one, one) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+}
