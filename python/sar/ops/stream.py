@@ -206,6 +206,6 @@ def _between_visits(caught: List[BaseException]) -> Iterator[None]:
 
 
 def _tell_peers(error: BaseException) -> None:
-    from .. import comm
+    from .. import _ending
 
-    comm._tell_peers(type(error), error, error.__traceback__)
+    _ending.tell_peers(error)
