@@ -124,6 +124,10 @@ MANAGER = """
     graph_shard_managers indices_required_from_me get_full_partition_graph sampling_graph
 """
 
+# what scripts for the Python package set, whether it has an effect or not
+OLD_SETTINGS = ["disable_sr", "max_collective_size", "pipeline_depth"]
+OLD_SETTINGS += ["current_layer_index", "total_layers", "train_iter", "total_train_iter"]
+
 EVERY = [(module, name) for module, names in FUNCTIONS.items() for name in names]
 
 
@@ -314,3 +318,29 @@ def test_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
             sar.logging_setup("LOUD")
     finally:
         sar.logging_setup(logging.WARNING)
+
+
+def test_a_feature_that_is_not_there() -> None:
+    features = {"_N/features": torch.ones(3, 2), "_N/train_mask": torch.ones(3), "_TYPE": torch.zeros(3)}
+    there = "no feature ends with 'test_mask'; there are: _N/features, _N/train_mask$"
+    with pytest.warns(UserWarning, match=there) as caught:
+        found = sar.suffix_key_lookup(features, "test_mask")
+    assert found.dtype == torch.int64 and found.shape == (0,)
+    assert caught[0].filename == __file__, "the warning names the line of the script"
+    with pytest.warns(UserWarning, match="there are: none$"):
+        assert sar.suffix_key_lookup({}, "features", expand_to_all=True, type_list=["_N"]).shape == (0,)
+
+
+def test_a_misspelled_setting() -> None:
+    known = {name: getattr(sar.Config, name) for name in dir(sar.Config) if not name.startswith("_")}
+    for wrong, near in (("disable_rs", "disable_sr"), ("max_collective_sizes", "max_collective_size")):
+        with pytest.raises(AttributeError, match=f"no setting '{wrong}'; did you mean '{near}'?"):
+            setattr(sar.Config, wrong, 1)
+        assert not hasattr(sar.Config, wrong)
+    with pytest.raises(AttributeError, match="no setting 'colour'; there are: block_bytes, .*, window_bytes$"):
+        sar.Config.colour = "red"  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):  # an object's settings would be nobody's
+        sar.Config().disable_sr = True
+    assert {name: getattr(sar.Config, name) for name in known} == known
+    for name in OLD_SETTINGS:
+        setattr(sar.Config, name, getattr(sar.Config, name))

@@ -8,8 +8,27 @@ from __future__ import annotations
 from typing import Optional
 
 
-class Config:
-    """Process-wide settings; set them on the class, as in ``sar.Config.window_bytes = 64 << 20``."""
+class _Settings(type):
+    """Refuses to set what is no setting: a misspelled one would have no effect, and nobody would notice."""
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        if name not in dir(cls):
+            import difflib  # costs import sar a millisecond otherwise
+
+            known = sorted(n for n in dir(cls) if not n.startswith("_"))
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            raise AttributeError(f"sar.Config has no setting {name!r}; {hint}")
+        super().__setattr__(name, value)
+
+
+class Config(metaclass=_Settings):
+    """Process-wide settings; set them on the class, as in ``sar.Config.window_bytes = 64 << 20``.
+
+    :raises AttributeError: there is no setting of that name; names the nearest that there is
+    """
+
+    __slots__ = ()  # what is set on an object in place of the class has no effect: refused too
 
     disable_sr: bool = False
     """Keep what forward fetched in place of fetching it again in backward (SA mode). The numbers are the same.
@@ -25,10 +44,20 @@ class Config:
 
     window_bytes: Optional[int] = None
     """Bytes of remote rows, rings and send staging that a worker may hold at once, from the next graph operation
-    on. ``None``: the engine's default of 16 MiB. A window too small raises :class:`sar.BudgetError`, which names
-    the smallest that works."""
+    on: never exceeded, to the byte. ``None``: 4, 8 or 16 MiB, by the number of workers and the nodes of the largest
+    part (1 KiB for each, 512 KiB for each peer), and 16 MiB with samplers. ``sar.stats()["window"]`` shows what it
+    is, and the most that was held since it has been that. A window too small raises :class:`sar.BudgetError`, which
+    names the smallest that works."""
 
     block_bytes: int = 8 << 20
     """Bytes that one run of a Python message or reduce function may take, about: its rows, what it makes of them, and
     their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The
     same from forward to backward."""
+
+    current_layer_index: int = 0
+    """Kept for scripts that set it, like the next three, without effect: the old package's compression of messages
+    depended on them. Rows travel as they are."""
+
+    total_layers: Optional[int] = None
+    train_iter: int = 0
+    total_train_iter: int = 0
