@@ -136,6 +136,10 @@ def accuracies(logits: torch.Tensor, labels: torch.Tensor, masks: list[torch.Ten
     return [total(right[mask].sum()) / max(1.0, total(mask.sum())) for mask in masks]
 
 
+Rows = tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]
+"""Logits of some of this worker's nodes, and their labels and masks."""
+
+
 def train(
     args: argparse.Namespace,
     model: torch.nn.Module,
@@ -149,17 +153,39 @@ def train(
     :param forward: gives the logits of this worker's nodes
     :param own: parameters that belong to this worker alone, such as learned features of its nodes
     """
+
+    def rows() -> Rows:
+        return forward(), nodes.labels, nodes.masks
+
+    return fit(args, model, nodes.n_train, rows, rows, progress, own)
+
+
+def fit(
+    args: argparse.Namespace,
+    model: torch.nn.Module,
+    n_train: float,
+    training: Callable[[], Rows],
+    evaluation: Callable[[], Rows],
+    progress: Progress,
+    own: Iterable[torch.nn.Parameter] = (),
+) -> torch.Tensor:
+    """The loop of :func:`train`, for logits of some nodes.
+
+    :param n_train: nodes to train on, of all workers
+    :param training: gives them for every step
+    :param evaluation: gives them every now and then, without a gradient
+    """
     sar.sync_params(model)
     # From here on a stream of random numbers per worker: no two draw the same dropout masks.
     torch.manual_seed(args.seed * args.world_size + args.rank)
     optimizer = torch.optim.Adam([*model.parameters(), *own], lr=args.lr, weight_decay=args.weight_decay)
-    mask, logits = nodes.masks[0], torch.empty(0)
+    logits = torch.empty(0)
     for _ in range(args.train_iters):
         progress.epoch_begins()
         model.train()
-        logits = forward()
+        logits, labels, (mask, *_) = training()
         # Normalized by the nodes of all workers: gradients add up to those of the mean, also where a mask is empty.
-        loss = F.cross_entropy(logits[mask], nodes.labels[mask], reduction="sum") / nodes.n_train
+        loss = F.cross_entropy(logits[mask], labels[mask], reduction="sum") / n_train
         optimizer.zero_grad()
         loss.backward()
         sar.gather_grads(model)
@@ -167,8 +193,8 @@ def train(
         if progress.epoch_ends(loss):
             model.eval()
             with torch.no_grad():
-                logits = forward()
-                progress.show(accuracies(logits, nodes.labels, nodes.masks))
+                logits, labels, masks = evaluation()
+                progress.show(accuracies(logits, labels, masks))
     return logits.detach()
 
 

@@ -82,21 +82,7 @@ def main():
 
     torch.manual_seed(args.seed)
     model = GNN(args.gnn_layer, args.n_layers, args.layer_dim, nodes.features.shape[1], nodes.n_classes)
-    sar.sync_params(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, weight_decay=args.weight_decay)
-    for _ in range(args.train_iters):
-        progress.epoch_begins()
-        model.train()
-        logits, labels, (mask, *_) = training(model, nodes)
-        loss = F.cross_entropy(logits[mask], labels[mask], reduction="sum") / nodes.n_train
-        optimizer.zero_grad()
-        loss.backward()
-        sar.gather_grads(model)
-        optimizer.step()
-        if progress.epoch_ends(loss):
-            model.eval()
-            with torch.no_grad():
-                progress.show(common.accuracies(*evaluation(model, nodes)))
+    common.fit(args, model, nodes.n_train, lambda: training(model, nodes), lambda: evaluation(model, nodes), progress)
     progress.finish()
 
 

@@ -242,14 +242,19 @@ def differs(rank: int, world: int) -> None:
     observe(epoch, lambda: began)
 
 
+def last(step: Callable[[], None]) -> None:
+    """What rank 1 does before it goes."""
+    step()
+    time.sleep(0.5)  # the others are in their loop by then
+    report(died=time.time())
+
+
 def fails(rank: int, world: int) -> None:
     """Rank 1's script raises; nothing catches it."""
     join(rank, world)
     step = steps("forward", rank, world)
     if rank == 1:
-        step()
-        time.sleep(0.5)  # the others are in the loop by then
-        report(died=time.time())
+        last(step)
         raise ZeroDivisionError("the script of rank 1 divided by zero")
     began = time.time()
 
@@ -349,9 +354,7 @@ def leaves(rank: int, world: int) -> None:
     join(rank, world)
     step = steps("forward", rank, world)
     if rank == 1:
-        step()
-        time.sleep(0.5)  # the others are in the loop by then
-        report(died=time.time())
+        last(step)
         return
     began = time.time()
     observe(lambda: (step(), step()), lambda: began)
