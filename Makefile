@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-attention bench-wire bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -121,6 +121,10 @@ bench-attention: $(BUILD_STAMP) ## fused attention, forward and backward, agains
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
 
+bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidden over shaped links, sar.overlap_grads, sar.memoize; needs root
+	$(PY) bench/overlap.py
+	$(PY) bench/epoch_options.py
+
 docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
 	$(PY) tests/layers_table.py
 
@@ -135,9 +139,10 @@ bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 t
 bench-sampling: $(BUILD_STAMP) ## sampled batches against DGL's loader
 	$(PY) bench/sampling.py
 
-wheel: $(VENV_STAMP) ## dist/sar-*.whl, which installs without Go and gcc
+WHEEL_PYTHON ?=
+wheel: $(if $(WHEEL_PYTHON),,$(VENV_STAMP)) ## dist/sar-*.whl, which installs without Go and gcc; WHEEL_PYTHON=python3.9: for that Python
 	rm -rf build/lib.* build/bdist.* dist/sar-*.whl
-	$(PY) -m pip wheel --disable-pip-version-check --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	$(or $(WHEEL_PYTHON),$(PY)) -m pip wheel --disable-pip-version-check --quiet $(if $(WHEEL_PYTHON),,--no-build-isolation) --no-deps --wheel-dir dist .
 	@ls dist/sar-*.whl
 
 libsar: build/lib/libsar.so build/include/sar.h ## build/lib/libsar.so and build/include/sar.h, for C and other languages
