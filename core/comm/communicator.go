@@ -106,9 +106,13 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 	g.mu.Lock()
 	g.comms = append(g.comms, c)
 	err = g.failure
+	if g.closed {
+		err = ErrClosed
+	}
 	g.mu.Unlock()
-	if err != nil { // it came while c was not in the list that fail walks
+	if err != nil { // it came while c was not in the list that fail and Close walk
 		c.failLinks(err)
+		c.closeLinks()
 		return nil, err
 	}
 	return c, nil
@@ -348,6 +352,24 @@ func (c *Communicator) failLinks(err error) {
 	for _, l := range links {
 		if l != nil {
 			l.Fail(err)
+		}
+	}
+}
+
+// idleTime is how long Close waits for an operation that computes.
+const idleTime = 10 * time.Second
+
+// idle waits until no operation runs, and says whether that is so: one that does
+// may be working in the memory of links that have failed. An operation that the
+// caller itself is in, having come by way of what it calls, would never end.
+func (c *Communicator) idle() bool {
+	for end := now() + idleTime; ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		idle := c.active == nil || c.links == nil
+		own := c.schedule.lane == lane()
+		c.mu.Unlock()
+		if idle || own || now() > end {
+			return idle
 		}
 	}
 }

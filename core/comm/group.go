@@ -196,7 +196,11 @@ func (g *Group) Close() error {
 	g.tell(message{Type: msgBye, Memory: g.ownMemory()})
 	for _, c := range comms {
 		c.failLinks(ErrClosed)
-		c.closeLinks()
+	}
+	for _, c := range comms {
+		if c.idle() { // else the memory stays with the process
+			c.closeLinks()
+		}
 	}
 	for _, f := range g.onClose {
 		f()

@@ -143,6 +143,28 @@ func TestRendezvousErrors(t *testing.T) {
 		cfgs[2].Rank = 1
 		every(t, joinAll(t, cfgs, nil), "two workers have rank 1", "process", " on ")
 	})
+	t.Run("two workers with one rank, one of them late", func(t *testing.T) {
+		cfgs := configs(freePort(t), 2, nil)
+		begin := time.Now()
+		met, over := make(chan struct{}, 2), make(chan struct{})
+		late := make(chan error)
+		go func() {
+			<-met
+			<-met
+			_, err := Join(cfgs[1])
+			close(over)
+			late <- err
+		}()
+		noErrors(t, joinAll(t, cfgs, func(*Group) error {
+			met <- struct{}{}
+			<-over
+			return nil
+		}))
+		every(t, []error{<-late}, "two workers have rank 1", "a rank of its own")
+		if d := time.Since(begin); d > 5*time.Second {
+			t.Errorf("took %v", d)
+		}
+	})
 	t.Run("world sizes that differ", func(t *testing.T) {
 		cfgs := configs(freePort(t), 3, nil)
 		cfgs[1].World = 4

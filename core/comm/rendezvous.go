@@ -157,12 +157,13 @@ func (m *master) coordinate(request any) any {
 // join takes a worker in and waits a moment for the others.
 func (m *master) join(r *joinRequest) joinReply {
 	m.mu.Lock()
-	if text := m.admit(r); text != "" {
-		m.endLocked(&RendezvousError{text})
+	wrong := m.admit(r)
+	if wrong != "" {
+		m.endLocked(&RendezvousError{wrong})
 	}
 	err := m.err
 	m.mu.Unlock()
-	if err == nil && r.Rank != 0 {
+	if err == nil && wrong == "" && r.Rank != 0 {
 		timer := time.NewTimer(pollTime)
 		defer timer.Stop()
 		select {
@@ -180,6 +181,8 @@ func (m *master) join(r *joinRequest) joinReply {
 	switch {
 	case m.err != nil:
 		reply.Error = m.err.Error()
+	case wrong != "": // the others have met: it concerns who came too late alone
+		reply.Error = wrong
 	case m.count == m.world:
 		reply.Done, reply.Session = true, m.session
 		for _, j := range m.joined {
