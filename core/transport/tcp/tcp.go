@@ -3,7 +3,8 @@
 // ahead of the receiver: the sender computes the next frame while one is on its
 // way, the kernel's copying overlaps the receiver's work, and a peer that
 // commits two frames without reading ours never blocks against us. A small frame
-// that finds the ring empty is written at once by who commits it.
+// that finds the ring empty is written by who commits it, as far as the kernel takes
+// it at once.
 //
 // On the wire is nothing but frames as transport.HeaderSize describes them:
 // 32 bytes and the payload. The end of the stream between two frames is the
@@ -22,7 +23,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sar/core/mem"
 	"sar/core/transport"
@@ -65,8 +69,10 @@ type link struct {
 	ended    chan struct{}
 	end      sync.Once
 
-	writing  atomic.Bool // by a caller, not by the writer
-	deadline time.Time   // of writes
+	raw      syscall.RawConn // nil where conn has no descriptor
+	written  atomic.Int64    // bytes of the next frame in the ring that are gone already
+	writing  atomic.Bool     // by a caller, not by the writer
+	deadline time.Time       // of writes
 }
 
 // NewLink makes conn a link to peer and owns it from then on. linkBytes is all
@@ -94,6 +100,11 @@ func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
 	l.leaving = ring.NewConsumer(out, max, peer, l.drained, l.outEnds.Space.Signal)
 	l.in = ring.NewConsumer(in, max, peer, l.inEnds, l.inEnds.Space.Signal)
 	l.fill = ring.NewProducer(in, max, peer, l.inEnds, l.inEnds.Data.Signal)
+	if c, ok := conn.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			l.raw = raw
+		}
+	}
 	l.Link = ring.NewLink("tcp", peer, l.out, l.in, l.free)
 	l.OnEnd(l.interrupt)
 	go l.read()
@@ -101,28 +112,55 @@ func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
 	return l, nil
 }
 
-// Commit sends the reserved frame: to the writer, or to the kernel where it is
-// small and nothing is before it. If the deadline passes part of a frame may be
-// on its way, so the link is of no more use.
+// Commit sends the reserved frame: to the kernel where it is small and nothing is
+// before it, and what the kernel does not take at once to the writer. So it does not
+// wait: who sends may be who has to compute before anybody reads. If the deadline
+// passes part of a frame may be on its way, so the link is of no more use.
 func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 	return l.Sending(func() error {
 		if err := l.writeBy(deadline); err != nil {
 			return err
 		}
-		n, err := l.out.Reserved(), error(nil)
-		if n > inlineBytes || !l.out.Empty() {
+		n := l.out.Reserved()
+		gone, err := false, error(nil)
+		if l.raw != nil && n <= inlineBytes && l.out.Empty() {
+			gone, err = l.writeOnce(tag)
+		}
+		if err == nil && !gone {
 			_, err = l.out.Commit(tag)
-		} else {
-			var frame []byte
-			if frame, n, err = l.out.Whole(tag); err == nil {
-				err = l.writeNow(func() error { _, err := l.conn.Write(frame); return err })
-			}
 		}
 		if err == nil {
 			l.Sent(n)
 		}
 		return err
 	})
+}
+
+// writeOnce gives the kernel as much of the reserved frame as it takes at once, and
+// says whether that is all. The writer, which has nothing to do now, does the rest.
+func (l *link) writeOnce(tag transport.Tag) (gone bool, err error) {
+	frame, err := l.out.Whole(tag)
+	if err != nil {
+		return false, err
+	}
+	var n int
+	var refused error
+	err = l.raw.Write(func(fd uintptr) bool {
+		n, refused = unix.Write(int(fd), frame)
+		return true
+	})
+	if err == nil && refused != nil && !errors.Is(refused, unix.EAGAIN) && !errors.Is(refused, unix.EINTR) {
+		err = refused
+	}
+	if err != nil {
+		return false, l.writeFailed(err)
+	}
+	l.written.Store(int64(max(0, n)))
+	if gone = n == len(frame); gone {
+		l.written.Store(0)
+		l.out.Passed()
+	}
+	return gone, nil
 }
 
 // writeBy sets the deadline of writes from now on.
@@ -158,7 +196,7 @@ func (l *link) write() {
 		if _, err := l.leaving.Next(time.Time{}); err != nil {
 			return // failed, or closed and all is written
 		}
-		if _, err := l.conn.Write(l.leaving.Whole()); err != nil {
+		if _, err := l.conn.Write(l.leaving.Whole()[l.written.Swap(0):]); err != nil {
 			_ = l.writeFailed(err)
 			return
 		}

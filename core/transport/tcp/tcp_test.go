@@ -118,3 +118,53 @@ func TestWireBytes(t *testing.T) {
 		t.Errorf("wire carried %d bytes, want %d; %v", len(got), len(want), err)
 	}
 }
+
+// TestCommitDoesNotWait commits small frames, which the committer itself gives to the
+// kernel, until Reserve has no room for another one: nobody reads meanwhile. Then
+// all of them arrive whole.
+func TestCommitDoesNotWait(t *testing.T) {
+	a, b := newPair(t, 0, 1, 16<<10)
+	defer func() { _, _ = a.Close(), b.Close() }()
+	n := a.MaxPayload()
+	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8), byte(i >> 16)}, n/3) }
+	frames := make(chan int, 1)
+	go func() {
+		i := 0
+		for deadline := time.Now().Add(500 * time.Millisecond); ; i++ {
+			p, err := a.Reserve(len(content(i)), deadline)
+			var full *transport.TimeoutError
+			if errors.As(err, &full) {
+				break
+			}
+			if err == nil {
+				copy(p, content(i))
+				err = a.Commit(transport.Tag{Seq: uint64(i)}, time.Time{})
+			}
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			deadline = time.Now().Add(500 * time.Millisecond)
+		}
+		frames <- i
+	}()
+	var sent int
+	select {
+	case sent = <-frames:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Commit waits for the peer to read")
+	}
+	for i := range sent {
+		f, err := b.Next(time.Now().Add(5 * time.Second))
+		if err != nil {
+			t.Fatalf("frame %d of %d: %v", i, sent, err)
+		}
+		if f.Tag.Seq != uint64(i) || !bytes.Equal(f.Payload, content(i)) {
+			t.Fatalf("frame %d of %d came as number %d, or is damaged", i, sent, f.Tag.Seq)
+		}
+		b.Release()
+	}
+	if s := a.Stats(); s.SentFrames != uint64(sent) {
+		t.Errorf("%d frames counted, %d sent", s.SentFrames, sent)
+	}
+}

@@ -176,16 +176,18 @@ func (p *Producer) Flush(deadline time.Time) error { return p.taken.wait(deadlin
 func (p *Producer) Reserved() int { return p.reserved }
 
 // Whole is the reserved frame, header and payload in one run, for a sender that
-// takes it past the ring. The next Reserve may reuse its memory.
-func (p *Producer) Whole(tag transport.Tag) ([]byte, int, error) {
+// takes it past the ring. It stays reserved.
+func (p *Producer) Whole(tag transport.Tag) ([]byte, error) {
 	if p.need == 0 {
-		return nil, 0, p.unreserved()
+		return nil, p.unreserved()
 	}
 	at := (p.tail + p.pad) % p.size()
 	transport.PutHeader(p.data[at+headerAt:], tag, p.reserved)
-	p.need = 0
-	return p.data[at+headerAt : at+slot+uint64(p.reserved)], p.reserved, nil
+	return p.data[at+headerAt : at+slot+uint64(p.reserved)], nil
 }
+
+// Passed forgets the reserved frame, which has gone past the ring.
+func (p *Producer) Passed() { p.need = 0 }
 
 func (p *Producer) unreserved() error {
 	return fmt.Errorf("transport: Commit to rank %d without Reserve", p.ring.peer)
