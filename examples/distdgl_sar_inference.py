@@ -60,7 +60,7 @@ def train(args, g, model):
                 parameter.grad /= sar.world_size()
             optimizer.step()
             losses.append(loss.item())
-        if sar.rank() == 0:
+        if g.rank() == 0:
             print(f"epoch {epoch + 1}/{args.num_epochs}  loss {np.mean(losses):.4f}", flush=True)
     return float(np.mean(losses))
 
@@ -99,9 +99,8 @@ def main():
     dgl.distributed.initialize(args.ip_config)
     g = dgl.distributed.DistGraph(args.graph_name, part_config=args.part_config)
     address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "12345"))
-    book = g.get_partition_book()
-    # the partition's number, not g.rank(): DGL numbers trainers by address, in the order of strings
-    sar.initialize_comms(book.partid, book.num_partitions(), address, args.backend, master_port_number=port)
+    parts = g.get_partition_book().num_partitions()
+    sar.initialize_comms(g.rank(), parts, address, args.backend, master_port_number=port)
     graph = sar.convert_dist_graph(g)
 
     torch.manual_seed(args.seed)
@@ -110,7 +109,7 @@ def main():
     sar.sync_params(model)
     train(args, g, model)
     val, test = infer(g, graph, model)
-    if sar.rank() == 0:
+    if g.rank() == 0:
         print(f"full-graph inference with SAR  accuracy: val {100 * val:.1f} %, test {100 * test:.1f} %", flush=True)
 
 

@@ -1,8 +1,7 @@
 """Training in DistDGL and full-graph inference with SAR in one script: a process of ``test_dist_graph.py``.
 
 ``dist_graph.py JSON IP_CONFIG PORT``; with ``DGL_ROLE=server`` it is the server of a partition and never gets beyond
-``initialize``. With ``RANK`` it initializes torch.distributed itself, and gives SAR DGL's rank, as scripts for the
-Python package do.
+``initialize``. With ``RANK`` it initializes torch.distributed itself, as scripts for the Python package do.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ def main(json_file: str, ip_config: str, port: str) -> dict[str, Any]:
         "counts": [full.num_nodes(), full.num_edges(), full.num_nodes_global(), full.num_edges_global()],
         "types": [full.ntypes == graph.ntypes, full.canonical_etypes == graph.canonical_etypes],
         "shards": len(full.graph_shard_managers[0].graph_shards),
-        "ranks": [graph.rank(), sar.rank()],
     }
     data = sar.data_loading.load_dgl_partition_data_from_graph(graph, torch.device("cpu"))
     if len(graph.ntypes) > 1:

@@ -138,9 +138,6 @@ def test_train_in_distdgl_and_infer_with_sar(tmp_path: Path, place: list[Machine
     counts = np.array([one["counts"] for one in found])
     assert counts[:, :2].sum(0).tolist() == [60, 300] and counts[:, 2:].tolist() == [[60, 300]] * parts
     assert all(all(one["types"]) and one["shards"] == parts for one in found)
-    assert [one["ranks"][1] for one in found] == list(range(parts))
-    if parts > 1:  # DGL numbers trainers by address: its ranks are not the partitions
-        assert [one["ranks"][0] for one in found] == [1, 0]
     losses = np.array([one["losses"] for one in found]).sum(0)
     assert losses[-1] < losses[0]
     for name, value in found[0]["state"].items():

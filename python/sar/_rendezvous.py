@@ -17,7 +17,6 @@ import torch
 from . import _network
 from ._session import log_once
 from .errors import RendezvousError
-from .logging_setup import logger
 
 NATIVE = "sar"
 TORCH_BACKENDS = ("gloo", "mpi", "ccl", "nccl")
@@ -71,40 +70,19 @@ def under_torchrun() -> bool:
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true" and bool(os.environ.get("MASTER_PORT"))
 
 
-def rank_of(rank: int, world: int) -> int:
-    """The rank that a script asks for, or that of the process group which it has made itself.
+def set_up_torch(backend: str, rank: int, world: int, address: str, port: int, timeout: float) -> bool:
+    """Makes the default process group, or takes the one that exists. Says whether it was made here.
 
-    They differ under DistDGL, which numbers trainers by address; launchers number them as the list of machines does,
-    and that is how partitions are numbered too.
-
-    :raises ValueError: the existing group has another size
+    :raises ValueError: the existing group has another rank or size
     """
     import torch.distributed as dist
 
-    if not dist.is_initialized():
-        return rank
-    theirs = dist.get_rank()
-    if dist.get_world_size() != world:
-        raise ValueError(
-            f"torch.distributed is initialized with rank {theirs} of {dist.get_world_size()}, but initialize_comms was "
-            f"called with rank {rank} of {world}"
-        )
-    if theirs != rank:
-        logger.warning(
-            "initialize_comms was called with rank %d, but torch.distributed is initialized with rank %d, which is "
-            "taken: sar.rank() is %d",
-            rank,
-            theirs,
-            theirs,
-        )
-    return theirs
-
-
-def set_up_torch(backend: str, rank: int, world: int, address: str, port: int, timeout: float) -> bool:
-    """Makes the default process group, or takes the one that exists. Says whether it was made here."""
-    import torch.distributed as dist
-
     if dist.is_initialized():
+        if (dist.get_rank(), dist.get_world_size()) != (rank, world):
+            raise ValueError(
+                f"torch.distributed is initialized with rank {dist.get_rank()} of {dist.get_world_size()}, "
+                f"but initialize_comms was called with rank {rank} of {world}"
+            )
         return False
     name = _torch_name(backend)
     host = f"[{address}]" if ":" in address else address

@@ -73,8 +73,7 @@ def initialize_comms(
 ) -> None:
     """Joins the other workers. Collective; returns when all have met.
 
-    :param _rank: number of this worker, from 0. Where the script has initialized torch.distributed itself and gives
-        another than there, that is taken, with a warning
+    :param _rank: number of this worker, from 0
     :param _world_size: how many workers there are
     :param master_ip_address: address of rank 0's host
     :param backend: ``"sar"``: the native engine alone. ``"gloo"``, ``"mpi"``, ``"ccl"``, ``"nccl"``: also
@@ -109,7 +108,6 @@ def initialize_comms(
         _abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
     owns = False
     if name != _rendezvous.NATIVE:
-        me = _rendezvous.rank_of(me, world)
         owns = _rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
     try:
         address, native_port = _rendezvous.native_address(name, me, world, master_ip_address, port, start)
