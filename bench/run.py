@@ -28,16 +28,15 @@ ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8
 MODES = "8:shm:random,8:shm:random:sa,8:shm:random:one_shot"
 LESS = "1:-:metis,1:-:metis:remat,1:-:metis:nn"
 PEER_THREADS = 2
-WINDOW = 16 << 20
 
 
-def planned(description: str, model: str) -> dict:
+def planned(description: str, model: str, window: int) -> dict:
     """What the heaviest worker should take, and what the workers should send in an epoch, in bytes."""
     if model == "sage":
         layers = [f"sage:{HIDDEN}", "bn", "relu"] * 2 + ["sage:47"]
     else:
         layers = [f"gat:{HEADS}x{WIDTHS[model]}", "elu"] * 2 + [f"gat:{HEADS}x47", f"mean:{HEADS}"]
-    found = sar.estimate_memory(description, layers, in_features=100)
+    found = sar.estimate_memory(description, layers, in_features=100, window_bytes=window)
     return {"planned": max(e.peak for e in found), "planned_sent": sum(e.sent_per_epoch for e in found)}
 
 
@@ -97,8 +96,8 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
             engine_growth=largest["engine_growth"],
             structure_resident=max(r["structure_resident"] for r in ready),
             structure_accounted=max(r["structure_accounted"] for r in ready),
-            window_limit=window or WINDOW,
-            **(planned(description, model) if way == "plain" else {}),
+            window_limit=largest["window_limit"],
+            **(planned(description, model, window) if way == "plain" else {}),
         )
     return result
 
@@ -191,7 +190,7 @@ def main() -> None:
     p.add_argument("--rows", default=ROWS, help=f"workers:transport:parts[:way], or pyg (default: {ROWS})")
     p.add_argument("--modes", action="store_const", dest="rows", const=MODES, help=f"modes of SAR: --rows {MODES}")
     p.add_argument("--less", action="store_const", dest="rows", const=LESS, help=f"less kept: --rows {LESS}")
-    p.add_argument("--window", type=float, default=0, metavar="MIB", help="Config.window_bytes (default: 16 MiB)")
+    p.add_argument("--window", type=float, default=0, metavar="MIB", help="Config.window_bytes (default: SAR's)")
     p.add_argument("--name", default="epoch", help="of the JSON file in bench/out (default: epoch)")
     args = p.parse_args()
     machine = common.machine()

@@ -65,6 +65,7 @@ class Memory:
             stats = self.engine()
             out["engine"] = {name: stats[name]["peak"] for name in stats}
             out["engine_growth"] = stats["total"]["peak"] - self.engine_before
+            out["window_limit"] = sar.stats()["window"]["limit"]
         return out
 
 
@@ -110,6 +111,8 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     memory = Memory(sar.memory_stats)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     port = int(os.environ["MASTER_PORT"])
+    if "BENCH_WINDOW" in os.environ:
+        sar.Config.window_bytes = int(os.environ["BENCH_WINDOW"])
     sar.initialize_comms(rank, world, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
     data = sar.load_dgl_partition_data(path, rank, torch.device("cpu"))
     features, labels, mask = (
@@ -119,8 +122,6 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     graph = sar.construct_full_graph(data)
     del data
     way = os.environ.get("BENCH_WAY", "plain")
-    if "BENCH_WINDOW" in os.environ:
-        sar.Config.window_bytes = int(os.environ["BENCH_WINDOW"])
     sar.Config.disable_sr = way == "sa"
     edge_tensors = sum(tensor.nbytes for tensor in graph.edata.values())  # torch's, not the engine's
     structure = {

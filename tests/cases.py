@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 import sar
-from sar import _native, _session
 from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
 
 ETYPE = ("_N", "_E", "_N")
@@ -362,31 +361,3 @@ def load_message(json_file: str) -> str:
     except ValueError as error:
         return str(error)
     return "not refused"
-
-
-def small_window(part: dict[str, Any], u: np.ndarray, window: int) -> dict[str, Any]:
-    """Aggregation through a window, forward and backward, what it took, and a window that is too small for anything."""
-    message = minimum = None
-    try:
-        sar.Config.window_bytes = 64
-        try:
-            graph = build(part)
-            graph.srcdata["h"] = torch.from_numpy(u)
-            graph.update_all(sar.function.copy_u("h", "m"), sar.function.sum("m", "out"))
-        except sar.BudgetError as error:
-            message, minimum = str(error), error.minimum
-        sar.Config.window_bytes = window
-        graph = build(part)
-        _session.current().follow_window()
-        _native._function("sar_reset_peaks")[1]()
-        x = tensor(u, True)
-        assert x is not None
-        graph.srcdata["h"] = x
-        graph.update_all(sar.function.copy_u("h", "m"), sar.function.sum("m", "out"))
-        out = graph.dstdata["out"]
-        out.backward(out.detach())
-        used = {**sar.memory_stats()["window"], "limit": sar.stats()["window"]["limit"]}
-        return {"out": numpy(out), "x": numpy(x.grad), "window": used, "message": message, "minimum": minimum}
-    finally:
-        sar.Config.window_bytes = None
-        graph.update_all(sar.function.copy_u("h", "m"), sar.function.sum("m", "out"))  # back to the default

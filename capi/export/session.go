@@ -33,7 +33,7 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 			MasterAddr: text(c.master_addr), Interface: text(c.interface_name), Transport: text(c.transport), Advertise: text(c.advertise),
 		}
 		if cfg.Window < 0 {
-			return invalid("window_bytes is %d: it must be positive, or 0 for %d", cfg.Window, session.DefaultWindow)
+			return invalid("window_bytes is %d: it must be positive, or 0 for one that follows the job", cfg.Window)
 		}
 		for _, d := range []struct {
 			name    string
@@ -110,6 +110,11 @@ func sar_session_set_window(h C.sar_handle, bytes C.int64_t) C.sar_status {
 		}
 		return s.SetWindow(int64(bytes))
 	})
+}
+
+//export sar_default_window
+func sar_default_window(world C.int32_t, nodes C.int64_t) C.int64_t {
+	return C.int64_t(session.DefaultWindow(int(world), int64(nodes)))
 }
 
 //export sar_session_memory

@@ -141,7 +141,9 @@ func (c *Communicator) Resize(windowBytes int) error {
 		return err
 	}
 	if c.window != windowBytes {
-		c.closeLinks() // every rank has come here, so nobody uses them
+		// Every rank has come here, so nobody uses the links, and they hold no
+		// frames. Their memory is given back before other is taken.
+		c.closeLinks()
 		c.mu.Lock()
 		c.window = windowBytes
 		c.gen++

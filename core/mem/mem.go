@@ -81,11 +81,15 @@ func Total() Usage { return Usage{total.live.Load(), total.peak.Load()} }
 
 // ResetPeaks lowers every peak to what is live now.
 func ResetPeaks() {
-	for i := range counters {
-		counters[i].peak.Store(counters[i].live.Load())
+	for p := range counters {
+		ResetPeak(Purpose(p))
 	}
 	total.peak.Store(total.live.Load())
 }
+
+// ResetPeak lowers the peak of one purpose to what is live now. That of Total
+// stays: it is of all purposes together.
+func ResetPeak(p Purpose) { counters[p].peak.Store(counters[p].live.Load()) }
 
 // Elem lists the element types that may live off the Go heap: no pointers.
 type Elem interface {

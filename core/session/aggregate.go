@@ -160,7 +160,14 @@ func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, f func(op *comm.
 	if err != nil {
 		return err
 	}
-	if payload := train.MaxPayload(); g.session.World() > 1 && rowBytes > payload {
+	wide := func() bool { return g.session.World() > 1 && rowBytes > train.MaxPayload() }
+	if wide() {
+		if err := g.session.suit(mostWindow); err != nil {
+			return err
+		}
+	}
+	if wide() {
+		payload := train.MaxPayload()
 		// What a frame holds grows in proportion to the window, in whole pages.
 		window := g.session.windowLimit()
 		return &mem.BudgetError{

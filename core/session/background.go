@@ -44,6 +44,11 @@ func (s *Session) sampling() (*background, error) {
 	if b != nil {
 		return b, nil
 	}
+	// Whoever samples moves the features of every batch anew, over links that have
+	// a small share of the window.
+	if err := s.suit(mostWindow); err != nil {
+		return nil, err
+	}
 	b = &background{}
 	for i := range b.lanes {
 		id, err := s.NewComm(fmt.Sprintf("sampling %d", i))

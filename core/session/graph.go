@@ -47,6 +47,9 @@ func (s *Session) BuildGraph(book *graph.Book, part int, edges graph.EdgeSource,
 func (s *Session) build(book *graph.Book, edges graph.EdgeSource, opts graph.BuildOptions) (*Graph, error) {
 	g := &Graph{session: s, book: book}
 	err := s.collective("building the graph", func() error {
+		if err := s.suitGraph(book); err != nil {
+			return err
+		}
 		relations, err := graph.Build(book, s.Rank(), edges, opts)
 		if err != nil {
 			return err

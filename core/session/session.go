@@ -24,25 +24,13 @@ type Config struct {
 	Start       time.Duration
 	Liveness    time.Duration
 	Operation   time.Duration
-	Window      int64 // bytes of receive buffers, rings and send staging
+	Window      int64 // bytes of receive buffers, rings and send staging; 0: as the job needs (DefaultWindow)
 }
-
-// DefaultWindow is the window where the user names none. Larger ones stop
-// paying at about a MiB per link and direction.
-const DefaultWindow = 16 << 20
 
 // Train and Reduce are the communicators every session has.
 const (
 	Train  = 0
 	Reduce = 1
-)
-
-// Of the window, Reduce has an eighth and each further communicator a
-// sixteenth; Train, which carries the rows, has the rest.
-const (
-	reduceShare = 8
-	extraShare  = 16
-	maxExtra    = 8
 )
 
 // Session is one worker among several.
@@ -51,6 +39,8 @@ type Session struct {
 
 	mu     sync.Mutex
 	window int64
+	auto   bool  // window is the session's own to size
+	suits  int64 // what it then is
 	comms  []*comm.Communicator
 	closed bool
 
@@ -68,8 +58,9 @@ func Open(cfg Config) (*Session, error) {
 	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
 		return nil, Invalid("rank %d is not in [0, %d): every worker needs a rank of its own below the number of workers", cfg.Rank, cfg.World)
 	}
-	if cfg.Window == 0 {
-		cfg.Window = DefaultWindow
+	auto, suits := cfg.Window == 0, DefaultWindow(cfg.World, 0)
+	if auto {
+		cfg.Window = suits
 	}
 	if err := enough(cfg.Window, cfg.World); err != nil {
 		return nil, err
@@ -82,7 +73,8 @@ func Open(cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{group: group, window: cfg.Window}
+	mem.ResetPeak(mem.Window) // an earlier session of the process may have had a larger one
+	s := &Session{group: group, window: cfg.Window, auto: auto, suits: suits}
 	for _, c := range []struct {
 		name  string
 		bytes int64
@@ -141,73 +133,6 @@ func (s *Session) NewComm(name string) (int, error) {
 		return 0, err
 	}
 	return s.addComm(name, s.windowLimit()/extraShare)
-}
-
-// linkBytes is the least that a link works with.
-const linkBytes = 4096
-
-// enough tells whether the smallest share of a window serves its P-1 links, also
-// with further communicators, before anything is taken down for it.
-func enough(window int64, world int) error {
-	least := int64(extraShare * linkBytes * (world - 1))
-	if window >= least {
-		return nil
-	}
-	return &mem.BudgetError{What: "window_bytes", Have: window, Minimum: least}
-}
-
-func trainBytes(window int64, extra int) int64 {
-	return window - window/reduceShare - int64(extra)*(window/extraShare)
-}
-
-// SetWindow changes the window. Collective.
-func (s *Session) SetWindow(bytes int64) error {
-	if bytes < 1 {
-		return Invalid("window_bytes is %d: it must be positive", bytes)
-	}
-	if _, err := s.Comm(Train); err != nil {
-		return err
-	}
-	if err := enough(bytes, s.World()); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	comms := append([]*comm.Communicator(nil), s.comms...)
-	s.mu.Unlock()
-	for id, c := range comms {
-		share := bytes / extraShare
-		switch id {
-		case Train:
-			share = trainBytes(bytes, len(comms)-Reduce-1)
-		case Reduce:
-			share = bytes / reduceShare
-		}
-		if err := s.resize(c, int(share)); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	s.window = bytes
-	s.mu.Unlock()
-	return nil
-}
-
-// resize gives a communicator another share. One for sampling takes its turn
-// among the batches that are on their way, which is the same on every rank.
-func (s *Session) resize(c *comm.Communicator, share int) error {
-	s.mu.Lock()
-	b := s.sampler
-	s.mu.Unlock()
-	if l := b.of(c); l != nil {
-		return l.do(func(c *comm.Communicator) error { return c.Resize(share) })
-	}
-	return c.Resize(share)
-}
-
-func (s *Session) windowLimit() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.window
 }
 
 // Abort tells every peer that this worker failed, and why.

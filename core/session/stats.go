@@ -7,7 +7,8 @@ import (
 	"sar/core/mem"
 )
 
-// Window is the budget for remote rows: its size and what communicators hold of it.
+// Window is the budget for remote rows: its size, what communicators hold of it,
+// and the most they have held since it has that size.
 type Window struct {
 	Limit int64 `json:"limit"`
 	Live  int64 `json:"live"`

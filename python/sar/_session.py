@@ -12,8 +12,6 @@ from . import _abi
 from .config import Config
 from .logging_setup import logger
 
-DEFAULT_WINDOW = 16 << 20
-
 
 class Session:
     """What :func:`sar.initialize_comms` set up."""
@@ -28,13 +26,13 @@ class Session:
         self.device = device
         self.master_ip = master_ip
         self.master_port = master_port
-        self.window = Config.window_bytes or DEFAULT_WINDOW
+        self.window = Config.window_bytes or 0  # 0: the engine's to size
         self.owns_process_group = False
         self.gradients = -1  # communicator, once there is one
 
     def follow_window(self) -> None:
         """Hands a changed ``Config.window_bytes`` to the engine. Collective where it changed."""
-        wanted = Config.window_bytes or DEFAULT_WINDOW
+        wanted = Config.window_bytes or 0
         if wanted != self.window:
             _abi.session_set_window(self.handle, wanted)
             self.window = wanted

@@ -39,6 +39,9 @@ import (
 // committed.
 const lingerTime = 5 * time.Second
 
+// writerTime is how long Close waits for what was committed to leave.
+const writerTime = 100 * time.Millisecond
+
 // inlineBytes is the largest payload that Commit writes itself where it can: to
 // hand a frame to the writer costs more than the kernel's taking it.
 const inlineBytes = 32 << 10
@@ -285,27 +288,25 @@ func (l *link) interrupt(err error) {
 
 // free runs when the link is closed and nobody uses it. Memory and connection
 // stay while the writer has something to write and then, the connection alone,
-// until the peer has closed its end too; lingerTime at most for both.
+// until the peer has closed its end too; lingerTime at most for both. A writer
+// that the peer does not keep is waited for, so that a link in place of this one
+// takes its memory when this one's is free.
 func (l *link) free() {
 	<-l.reader
-	select {
-	case <-l.writer:
-		l.finish()
-		return
-	default:
-	}
 	if l.drained.Err() == nil {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(lingerTime))
 	}
-	if l.out.Empty() {
-		<-l.writer
+	late := time.NewTimer(writerTime)
+	defer late.Stop()
+	select {
+	case <-l.writer:
 		l.finish()
-		return
+	case <-late.C:
+		go func() {
+			<-l.writer
+			l.finish()
+		}()
 	}
-	go func() {
-		<-l.writer
-		l.finish()
-	}()
 }
 
 func (l *link) finish() {

@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
         "--edge-cut", type=float, default=0.1, metavar="SHARE", help="share of edges between parts (default 0.1)"
     )
     p.add_argument("--float64", action="store_true", help="train in double precision")
-    p.add_argument("--window", type=int, default=16, metavar="MIB", help="Config.window_bytes in MiB (default 16)")
+    p.add_argument("--window", type=int, metavar="MIB", help="Config.window_bytes in MiB (default: the engine's)")
     p.add_argument("--optimizer", choices=("adam", "sgd", "none"), default="adam")
     p.add_argument("--json-output", action="store_true", help="print JSON in place of a table")
     p.set_defaults(run=run)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         parts=arguments.parts,
         edge_cut=arguments.edge_cut,
         itemsize=8 if arguments.float64 else 4,
-        window_bytes=arguments.window << 20,
+        window_bytes=None if arguments.window is None else arguments.window << 20,
         optimizer=arguments.optimizer,
     )
     if arguments.json_output:

@@ -9,7 +9,6 @@ from .. import _abi
 from .layers import State, Worker, play
 from .tape import Tape
 
-WINDOW = 16 << 20
 RUNTIME = 10 << 20
 """What the engine takes for itself, as ``sar.memory_stats()`` counts it: 9 to 12 MiB on the bench graph, for any P."""
 
@@ -56,7 +55,7 @@ def estimate_memory(
     parts: int = 1,
     edge_cut: float = 0.0,
     itemsize: int = 4,
-    window_bytes: int = WINDOW,
+    window_bytes: Optional[int] = None,
     optimizer: str = "adam",
 ) -> List[Estimate]:
     """Predicts each worker's peak and what it sends per epoch, without starting anything.
@@ -69,7 +68,7 @@ def estimate_memory(
     :param in_features: width of the input; by default that of the widest node feature of the partition
     :param edge_cut: share of edges between parts, where there is no partition
     :param itemsize: bytes of a number
-    :param window_bytes: ``Config.window_bytes``
+    :param window_bytes: ``Config.window_bytes``; by default what the engine would take
     :param optimizer: ``"adam"``, ``"sgd"`` or ``"none"``
     :raises ValueError: an unknown layer or optimizer, or numbers that make no graph
     :raises FormatError, OSError: the partition cannot be read
@@ -88,8 +87,9 @@ def estimate_memory(
     if width < 1:
         raise ValueError("the width of the input is unknown: give in_features")
     sends = sum(part.boundary for part in workers) / len(workers)
+    window = window_bytes or _abi.default_window(len(workers), max(part.nodes for part in workers))
     return [
-        _worker(rank, part, sends, len(workers), width, layers, itemsize, window_bytes, held[optimizer])
+        _worker(rank, part, sends, len(workers), width, layers, itemsize, window, held[optimizer])
         for rank, part in enumerate(workers)
     ]
 

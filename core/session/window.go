@@ -1,0 +1,154 @@
+package session
+
+import (
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/mem"
+)
+
+// A window that nobody names is as large as the job can use, between these.
+const (
+	leastWindow = 4 << 20
+	mostWindow  = 16 << 20
+)
+
+// What a job can use: half a MiB for each peer, below which frames are small, and
+// beyond that no more than the own rows of a tensor 256 wide in single precision,
+// a tenth or so of what the worker holds while it trains. Larger windows than
+// mostWindow stop paying at about a MiB per link and direction.
+const (
+	peerBytes = 512 << 10
+	rowBytes  = 1 << 10
+)
+
+// DefaultWindow is the window of a session whose user names none, among so many
+// workers, once it holds a graph of which no worker owns more than so many nodes.
+func DefaultWindow(world int, nodes int64) int64 {
+	window := int64(leastWindow)
+	for window < mostWindow && (window < int64(world-1)*peerBytes || 2*window <= nodes*rowBytes) {
+		window *= 2
+	}
+	return max(window, leastOf(world))
+}
+
+// Of the window, Reduce has an eighth and each further communicator a
+// sixteenth; Train, which carries the rows, has the rest.
+const (
+	reduceShare = 8
+	extraShare  = 16
+	maxExtra    = 8
+)
+
+// linkBytes is the least that a link works with.
+const linkBytes = 4096
+
+// leastOf is the smallest window whose smallest share serves P-1 links.
+func leastOf(world int) int64 { return int64(extraShare * linkBytes * (world - 1)) }
+
+// enough tells whether a window serves all links, also with further
+// communicators, before anything is taken down for it.
+func enough(window int64, world int) error {
+	if least := leastOf(world); window < least {
+		return &mem.BudgetError{What: "window_bytes", Have: window, Minimum: least}
+	}
+	return nil
+}
+
+func trainBytes(window int64, extra int) int64 {
+	return window - window/reduceShare - int64(extra)*(window/extraShare)
+}
+
+// SetWindow changes the window; with 0 the session sizes it itself. What is
+// counted as the most held begins anew. Collective.
+func (s *Session) SetWindow(bytes int64) error {
+	if bytes < 0 {
+		return Invalid("window_bytes is %d: it must be positive, or 0 for one that follows the job", bytes)
+	}
+	s.mu.Lock()
+	auto, suits := bytes == 0, s.suits
+	s.mu.Unlock()
+	if auto {
+		bytes = suits
+	}
+	if err := s.setWindow(bytes); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.auto = auto
+	s.mu.Unlock()
+	return nil
+}
+
+// suit makes room for a job that can use so many bytes, if the window is the
+// session's own to size. Collective, with the same number everywhere.
+func (s *Session) suit(bytes int64) error {
+	s.mu.Lock()
+	s.suits = max(s.suits, bytes)
+	grows := s.auto && s.window < s.suits
+	bytes = s.suits
+	s.mu.Unlock()
+	if !grows || s.World() == 1 {
+		return nil
+	}
+	return s.setWindow(bytes)
+}
+
+// suitGraph makes room for a graph.
+func (s *Session) suitGraph(book *graph.Book) error {
+	var most int64
+	for p := range book.Parts {
+		var own int64
+		for t := range book.NodeTypes {
+			own += book.NumNodes(t, p)
+		}
+		most = max(most, own)
+	}
+	return s.suit(DefaultWindow(s.World(), most))
+}
+
+func (s *Session) setWindow(bytes int64) error {
+	if _, err := s.Comm(Train); err != nil {
+		return err
+	}
+	if err := enough(bytes, s.World()); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	comms := append([]*comm.Communicator(nil), s.comms...)
+	s.mu.Unlock()
+	for id, c := range comms {
+		share := bytes / extraShare
+		switch id {
+		case Train:
+			share = trainBytes(bytes, len(comms)-Reduce-1)
+		case Reduce:
+			share = bytes / reduceShare
+		}
+		if err := s.resize(c, int(share)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.window = bytes
+	s.mu.Unlock()
+	mem.ResetPeak(mem.Window)
+	return nil
+}
+
+// resize gives a communicator another share. One for sampling takes its turn
+// among the batches that are on their way, which is the same on every rank.
+func (s *Session) resize(c *comm.Communicator, share int) error {
+	s.mu.Lock()
+	b := s.sampler
+	s.mu.Unlock()
+	if l := b.of(c); l != nil {
+		return l.do(func(c *comm.Communicator) error { return c.Resize(share) })
+	}
+	return c.Resize(share)
+}
+
+func (s *Session) windowLimit() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window
+}
