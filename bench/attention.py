@@ -1,12 +1,13 @@
 """Attention over the in-edges of every node, fused, against DGL's chain of operations, in one run and one table.
 
 The same code runs on DGL's graph and on ours, on one thread: logits of every edge (additive: ``u_add_v`` and
-``leaky_relu``; dot: ``u_dot_v``; gatv2: ``u_add_v``, ``leaky_relu``, times a vector, summed), ``edge_softmax``,
+``leaky_relu``; dot: ``u_dot_v``; cosine: ``u_dot_v`` of rows of length 1, times a learnt number; gatv2: ``u_add_v``,
+``leaky_relu``, times a vector, summed), ``edge_softmax``,
 ``update_all`` of ``u_mul_e`` and ``sum``. Beside them stands our own weighted sum alone (``u_mul_e`` of given weights).
 The bench graph, float32, nodes in the same order for both. Times are processor time, the least over turns; peers take
 turns, and a ratio is that of the two least times. Every result and gradient is compared first.
 
-    python bench/attention.py [--turns 5] [--forms additive,dot,gatv2] [--shapes 1x64,4x32,8x16]
+    python bench/attention.py [--turns 5] [--forms additive,dot,cosine,gatv2] [--shapes 1x64,4x32,8x16]
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import sar
 from sar.cli.launch import free_port
 from sar.cli.output import table
 
-FORMS = ("additive", "dot", "gatv2")
+FORMS = ("additive", "dot", "cosine", "gatv2")
 
 
 def attention(graph: Any, form: str, x: Dict[str, Tensor]) -> Tensor:
@@ -39,9 +40,10 @@ def attention(graph: Any, form: str, x: Dict[str, Tensor]) -> Tensor:
     with graph.local_scope():
         graph.srcdata.update({"ft": x["ft"], "l": x["l"]})
         graph.dstdata["r"] = x["r"]
-        if form == "dot":
+        if form in ("dot", "cosine"):
             graph.apply_edges(fn.u_dot_v("l", "r", "e"))
-            logits = graph.edata.pop("e") / x["ft"].shape[-1] ** 0.5
+            logits = graph.edata.pop("e")
+            logits = logits * x["beta"] if form == "cosine" else logits / x["ft"].shape[-1] ** 0.5
         else:
             graph.apply_edges(fn.u_add_v("l", "r", "e"))
             logits = leaky_relu(graph.edata.pop("e"), 0.2)
@@ -67,6 +69,10 @@ def inputs(form: str, nodes: int, heads: int, width: int) -> Dict[str, Tensor]:
     if form == "gatv2":
         x["l"] = x["ft"]  # as in the layer, where both are the projected sources
         x["a"] = torch.randn(1, heads, width)
+    if form == "cosine":
+        x["l"] = torch.nn.functional.normalize(x["ft"], dim=-1)
+        x["r"] = x["l"]  # as in the layer, which compares nodes by the same rows
+        x["beta"] = torch.ones(1)
     return x
 
 

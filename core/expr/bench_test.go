@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -68,6 +69,29 @@ var benchPrograms = map[string]string{
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"dropout","a":5,"alpha":0.5},{"op":"mul","a":2,"b":6}],"result":7,"reduce":"sum"}`,
 }
 
+// attention is a layer's sparse half, as bench/attention.py has it.
+func attention(form string, heads, width int) string {
+	row, narrow := fmt.Sprintf("[%d,%d]", heads, width), fmt.Sprintf("[%d,1]", heads)
+	last := func(at int) string {
+		return fmt.Sprintf(`{"op":"softmax","a":%d},{"op":"mul","a":0,"b":%d}],"result":%d,"reduce":"sum"}`, at, at+1, at+2)
+	}
+	switch form {
+	case "additive":
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + narrow + `},{"side":"v","shape":` + narrow + `}],
+			"code":[{"op":"add","a":1,"b":2},{"op":"leaky_relu","a":3,"alpha":0.2},` + last(4)
+	case "dot":
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `}],
+			"code":[{"op":"dot","a":1,"b":2},{"op":"scale","a":3,"alpha":0.2},` + last(4)
+	case "cosine":
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `},{"side":"p","shape":[1]}],
+			"code":[{"op":"dot","a":1,"b":2},{"op":"mul","a":4,"b":3},` + last(5)
+	case "gatv2":
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `},{"side":"p","shape":` + row + `}],
+			"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"mul","a":4,"b":2},{"op":"total","a":5,"shape":` + narrow + `},` + last(6)
+	}
+	panic(form)
+}
+
 const benchNodes, benchEdges = 40000, 1600000
 
 func newRun(b testing.TB, rel *graph.Relation, text string) (*Run[float32], []float32, []float32, [][]float32) {
@@ -108,19 +132,7 @@ func forward(r *Run[float32], out []float32) {
 // BenchmarkPrograms are the usual expressions, beside a plain product of the same width.
 func BenchmarkPrograms(b *testing.B) {
 	rel := communities(b, benchNodes, benchEdges, 64)
-	bench := func(name string, f func() func()) {
-		b.Run(name, func(b *testing.B) {
-			step := f()
-			var began int64
-			for b.Loop() {
-				if began == 0 {
-					began = cpuTime()
-				}
-				step()
-			}
-			b.ReportMetric(float64(cpuTime()-began)/float64(b.N)/float64(rel.NumEdges), "cpu-ns/edge")
-		})
-	}
+	bench := func(name string, f func() func()) { timed(b, name, rel, f()) }
 	x, y := make([]float32, rel.NumSrc*128), make([]float32, rel.NumDst*128)
 	for i := range x {
 		x[i] = float32(i % 97)
@@ -146,6 +158,38 @@ func BenchmarkPrograms(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAttention is attention of several shapes, 4 x 47 among them, a last layer's.
+func BenchmarkAttention(b *testing.B) {
+	rel := communities(b, benchNodes, benchEdges, 64)
+	for _, form := range []string{"additive", "dot", "cosine", "gatv2"} {
+		for _, shape := range [][2]int{{1, 64}, {4, 32}, {8, 16}, {4, 47}} {
+			r, out, grad, grads := newRun(b, rel, attention(form, shape[0], shape[1]))
+			name := fmt.Sprintf("%s/%dx%d", form, shape[0], shape[1])
+			timed(b, name+"/forward", rel, func() { forward(r, out) })
+			forward(r, out)
+			timed(b, name+"/backward", rel, func() {
+				if err := backwardWhole(r, out, grad, grads); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// timed reports processor time an edge.
+func timed(b *testing.B, name string, rel *graph.Relation, step func()) {
+	b.Run(name, func(b *testing.B) {
+		var began int64
+		for b.Loop() {
+			if began == 0 {
+				began = cpuTime()
+			}
+			step()
+		}
+		b.ReportMetric(float64(cpuTime()-began)/float64(b.N)/float64(rel.NumEdges), "cpu-ns/edge")
+	})
 }
 
 func backwardWhole[T Float](r *Run[T], out, grad []T, grads [][]T) error {

@@ -61,9 +61,7 @@ func (s *Sweep[T]) hasParams() bool {
 // each runs f for every part on a task of its own, and adds the parts' sums of
 // gradients of parameters in order.
 func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
-	if s.packed != nil && s.packed.fill != nil {
-		s.packed.fill()
-	}
+	s.fillPacked()
 	params := s.hasParams()
 	sums := make([][][]float64, parts)
 	order := newOrdered(s)

@@ -1,7 +1,5 @@
 package expr
 
-import "sar/core/internal/vec"
-
 // dots reads loads where they lie.
 func (t *task[T]) dots(z []T, st *step) {
 	p := &t.pairs
@@ -14,15 +12,17 @@ func (t *task[T]) dots(z []T, st *step) {
 		clear(z)
 		return
 	}
-	if p.D%vec.HeadLanes[T]() == 0 {
-		if ends, ok := t.constant(st.b); ok {
-			t.dotRuns(z, y, iy, x, ix, ends, st.width)
-			return
-		}
-		if ends, ok := t.constant(st.a); ok {
-			t.dotRuns(z, x, ix, y, iy, ends, st.width)
-			return
-		}
+	if st.sum != nil {
+		t.dotSums(z, st)
+		return
+	}
+	if ends, ok := t.constant(st.b); ok {
+		t.dotRuns(z, y, iy, x, ix, ends, st.width)
+		return
+	}
+	if ends, ok := t.constant(st.a); ok {
+		t.dotRuns(z, x, ix, y, iy, ends, st.width)
+		return
 	}
 	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, ix
 	p.Y, p.StrideY, p.BaseY, p.IY = y.data, y.stride, y.base, iy
@@ -55,6 +55,54 @@ func (t *task[T]) dotRuns(z []T, y rows[T], iy []int32, x rows[T], ix, ends []in
 		g.Y = y.data[int(iy[k0]-y.base)*y.stride:][:width]
 		g.Col, g.Out = ix[k0:k1], z[k0*heads:int(k1)*heads]
 		t.s.ops.GatherDotHeads(g, heads)
+		k0 = int(k1)
+	}
+}
+
+// pair has products of rows of destinations with the row of a source take along the sum of the
+// same rows for that source, where its coefficients come first: the rows are read once.
+func (s *Sweep[T]) pair() {
+	c := s.code
+	for i := range s.adds {
+		a := &s.adds[i]
+		if a.kind != sinkColumn || a.x < 0 || a.c < 0 || a.leaky != nil || s.run.plain {
+			continue
+		}
+		ready := false
+		for j := range s.steps {
+			st := &s.steps[j]
+			ready = ready || st.reg == a.c
+			if !ready || st.op != opDots || st.leaky != nil || st.sum != nil || st.width*a.d != a.width || c.nodes[st.a].width != a.width {
+				continue
+			}
+			if st.a == a.x && s.buffer[st.b] < 0 && c.ofSource(st.b) || st.b == a.x && s.buffer[st.a] < 0 && c.ofSource(st.a) {
+				st.sum, a.done = a, true
+				break
+			}
+		}
+	}
+}
+
+// dotSums is dots by columns, and what pair has put with it.
+func (t *task[T]) dotSums(z []T, st *step) {
+	a := st.sum
+	fixed := st.a
+	if fixed == a.x {
+		fixed = st.b
+	}
+	w, iw := t.source(fixed)
+	x, ix := t.source(a.x)
+	target := &t.s.targets[a.slot]
+	if t.own != nil {
+		target = &t.own.targets[a.slot]
+	}
+	g, c, heads := &t.gather, t.reg(a.c), st.width
+	g.X, g.Stride, g.Base, g.First = x.data, x.stride, x.base, false
+	k0 := 0
+	for _, k1 := range t.columnRuns() {
+		g.Y = target.row(t.col[k0])[:a.width]
+		g.Col, g.C, g.Out = ix[k0:k1], c[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
+		t.s.ops.DotSums(g, w.row(iw[k0])[:a.width], heads)
 		k0 = int(k1)
 	}
 }

@@ -127,10 +127,10 @@ type backward struct {
 	target *code   // the other gradients, by rows
 }
 
-// backwardCodes derives the sweeps for the gradients of the operands in set.
-// joined: gradients of edges and parameters are computed with those of sources, and those
-// of destinations as well where their rows are narrow.
-func (p *Program) backwardCodes(set uint32, joined bool) *backward {
+// backwardCodes derives the sweeps for the gradients of the operands in set. Where elements
+// have a size in bytes, gradients of edges and parameters are computed with those of sources, and
+// those of destinations as well where their rows are narrow or multiples of rows of sources.
+func (p *Program) backwardCodes(set uint32, size int) *backward {
 	g := p.derive(set)
 	out := &backward{}
 	for level := p.levels() - 1; level >= 0; level-- {
@@ -157,10 +157,10 @@ func (p *Program) backwardCodes(set uint32, joined bool) *backward {
 			target = append(target, sink{kind, reg, i})
 		}
 	}
-	if joined && len(source) > 0 {
-		rest, scattered := target[:0:0], 0
+	if size > 0 && len(source) > 0 {
+		rest, scattered, all := target[:0:0], 0, &code{p, g.nodes, nil}
 		for _, s := range target {
-			if s.kind == sinkRow {
+			if s.kind == sinkRow && !all.outer(s.reg, size) {
 				scattered += g.nodes[s.reg].width
 			}
 		}
@@ -185,7 +185,7 @@ func (p *Program) backwardCodes(set uint32, joined bool) *backward {
 	return out
 }
 
-// scatterMost is the most elements an edge that a sweep over columns adds up for
+// scatterMost is the most elements an edge that a sweep over columns makes for
 // destinations: wider ones are worth a sweep over rows, which adds them in registers.
 const scatterMost = 32
 

@@ -64,40 +64,62 @@ func (s *Sweep[T]) leakyDots(n node) *leaky {
 	return nil
 }
 
+// slopes tells whether a register is a parameter times the slopes of such activations times a
+// coefficient for every d elements, which the loops take.
+func (c *code) slopes(reg, lanes int) (l leaky, coefficient, d int, ok bool) {
+	n := c.nodes[reg]
+	if n.op != opSlope || op(n.slot) != opLeaky || n.alpha < 0 || n.alpha > 1 {
+		return l, 0, 0, false
+	}
+	if l, ok = c.sumOfBoth(n.a); !ok {
+		return l, 0, 0, false
+	}
+	coefficient, vector, d, ok := c.scaled(n.b, n.shape, lanes, c.vector)
+	l.p, l.alpha = vector, n.alpha
+	return l, coefficient, d, ok
+}
+
+// scaled tells whether a register is a product of one of shape s that is as wanted and one that has a
+// coefficient for every d of its elements, d a multiple of lanes.
+func (c *code) scaled(reg int, s shape, lanes int, wanted func(i int) bool) (coefficient, other, d int, ok bool) {
+	n := c.nodes[reg]
+	if n.op != opMul || s.width() == 0 {
+		return 0, 0, 0, false
+	}
+	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {
+		x, y := try[0], try[1]
+		if d, ok := grouped(c.nodes[x].shape, s); ok && d%lanes == 0 && c.nodes[y].width == s.width() && wanted(y) {
+			return x, y, d, true
+		}
+	}
+	return 0, 0, 0, false
+}
+
 // leakySum recognises sums of coefficients times slopes times a parameter, the gradients of
 // both sides, and of coefficients times activations, that of the parameter.
 func (s *Sweep[T]) leakySum(a *adding) bool {
 	c := s.code
-	n := c.nodes[a.reg]
-	product := n
-	switch {
-	case (a.kind == sinkRow || a.kind == sinkColumn) && n.op == opSlope && op(n.slot) == opLeaky && n.alpha >= 0 && n.alpha <= 1:
-		product = c.nodes[n.b]
-	case a.kind != sinkParam:
-		return false
-	}
-	if product.op != opMul || n.width == 0 {
-		return false
-	}
-	for _, try := range [][2]int{{product.a, product.b}, {product.b, product.a}} {
-		x, y := try[0], try[1]
-		d, ok := grouped(c.nodes[x].shape, n.shape)
-		if !ok || d%vec.HeadLanes[T]() != 0 || c.nodes[y].width != n.width {
-			continue
-		}
-		var l leaky
-		if a.kind == sinkParam {
-			l, ok = c.activated(y)
-		} else if l, ok = c.sumOfBoth(n.a); ok {
-			l.p, l.alpha = y, n.alpha
-			ok = c.vector(y)
-		}
+	var l leaky
+	var ok bool
+	switch a.kind {
+	case sinkRow, sinkColumn, sinkScatter:
+		l, a.c, a.d, ok = c.slopes(a.reg, vec.HeadLanes[T]())
+	case sinkParam:
+		var made int
+		a.c, made, a.d, ok = c.scaled(a.reg, c.nodes[a.reg].shape, vec.HeadLanes[T](), func(i int) bool {
+			_, ok := c.activated(i)
+			return ok
+		})
 		if ok {
-			a.c, a.d, a.leaky = x, d, &l
-			return true
+			l, _ = c.activated(made)
 		}
 	}
-	return false
+	if !ok {
+		a.c, a.d = -1, 0
+		return false
+	}
+	a.leaky = &l
+	return true
 }
 
 // apart are the rows of the side that stays the same over runs, and those of the other.
@@ -110,9 +132,10 @@ func (t *task[T]) apart(l *leaky, byColumn bool) (w rows[T], iw []int32, x rows[
 	return w, iw, x, ix
 }
 
-// parameter is one of the copies of a parameter.
-func (t *task[T]) parameter(i int) []T {
-	return t.buffers[t.s.buffer[i]][:t.s.code.nodes[i].width]
+// parameter is the row of a parameter.
+func (s *Sweep[T]) parameter(i int) []T {
+	n := s.code.nodes[i]
+	return s.loads[n.slot].data[:n.width]
 }
 
 func (t *task[T]) endsOf(byColumn bool) []int32 {
@@ -126,7 +149,7 @@ func (t *task[T]) endsOf(byColumn bool) []int32 {
 func (t *task[T]) leakyDots(z []T, st *step) {
 	l, heads := st.leaky, st.width
 	w, iw, x, ix := t.apart(l, t.byColumn)
-	a := t.parameter(l.p)
+	a := t.s.parameter(l.p)
 	g := &t.gather
 	g.X, g.Stride, g.Base, g.First, g.C = x.data, x.stride, x.base, false, nil
 	k0 := 0
@@ -139,28 +162,58 @@ func (t *task[T]) leakyDots(z []T, st *step) {
 
 // leakySum: target[index[k], h, j] += c[k, h] · a[h, j] · slope(u[k, h, j] + v[k, h, j])
 func (t *task[T]) leakySum(a *adding, target *rows[T], index, ends []int32) {
+	var values []T
+	if a.with != nil {
+		values = t.left[:a.width]
+		clear(values)
+	}
 	k0 := 0
 	for _, k1 := range ends {
-		y := target.data[int(index[k0]-target.base)*target.stride:][:a.width]
-		t.leakyRun(a, y, t.parameter(a.leaky.p), a.kind == sinkColumn, k0, int(k1))
+		t.leakyRun(a, target.row(index[k0])[:a.width], t.s.parameter(a.leaky.p), values, a.kind == sinkColumn, k0, int(k1))
 		k0 = int(k1)
+	}
+	if a.with != nil {
+		t.addParam(a.with, values)
 	}
 }
 
-// leakyParam: total[h, j] += Σ_k c[k, h] · leaky(u[k, h, j] + v[k, h, j])
-func (t *task[T]) leakyParam(a *adding, total []T) {
+// leakyParam: the sum over k of c[k, h] · leaky(u[k, h, j] + v[k, h, j])
+func (t *task[T]) leakyParam(a *adding) {
+	total := t.left[:a.width] // the block's own sum first
+	clear(total)
 	k0 := 0
 	for _, k1 := range t.endsOf(t.byColumn) {
-		t.leakyRun(a, total, nil, t.byColumn, k0, int(k1))
+		t.leakyRun(a, total, nil, nil, t.byColumn, k0, int(k1))
 		k0 = int(k1)
 	}
+	t.addParam(a, total)
 }
 
-// leakyRun adds edges k0..k1-1, which have the same row of one side, to y.
-func (t *task[T]) leakyRun(a *adding, y, p []T, byColumn bool, k0, k1 int) {
+// leakyRun adds edges k0..k1-1, which have the same row of one side, to y, and the activations
+// themselves to values, if they are wanted too.
+func (t *task[T]) leakyRun(a *adding, y, p, values []T, byColumn bool, k0, k1 int) {
 	w, iw, x, ix := t.apart(a.leaky, byColumn)
 	heads, g := a.width/a.d, &t.gather
 	g.X, g.Stride, g.Base, g.First, g.Y = x.data, x.stride, x.base, false, y
 	g.Col, g.C = ix[k0:k1], t.reg(a.c)[k0*heads:k1*heads]
-	t.s.ops.LeakySums(g, w.data[int(iw[k0]-w.base)*w.stride:][:a.width], p, heads, T(a.leaky.alpha))
+	row := w.row(iw[k0])[:a.width]
+	if values != nil {
+		t.s.ops.LeakyBoth(g, row, p, values, heads, T(a.leaky.alpha))
+		return
+	}
+	t.s.ops.LeakySums(g, row, p, heads, T(a.leaky.alpha))
+}
+
+// pairLeaky has a sum of slopes take along that of the activations, which are made of the same
+// rows and have the same coefficients.
+func (s *Sweep[T]) pairLeaky() {
+	for i := range s.adds {
+		for j := range s.adds {
+			a, b := &s.adds[i], &s.adds[j]
+			if a.kind == sinkColumn && b.kind == sinkParam && a.leaky != nil && b.leaky != nil && a.with == nil && !b.done &&
+				a.c == b.c && a.d == b.d && a.leaky.u == b.leaky.u && a.leaky.v == b.leaky.v && a.leaky.alpha == b.leaky.alpha {
+				a.with, b.done = b, true
+			}
+		}
+	}
 }

@@ -7,40 +7,55 @@ import "sync"
 // of the parts, whichever thread was first: the bits are those of one thread.
 
 const (
-	batchEdges = 1 << 13 // edges that a part collects at most before it waits for its turn
-	partsAhead = 4       // parts for each thread that may wait for one before them
+	batchEdges   = 1 << 13 // edges that a part collects at most before it waits for its turn
+	partsAhead   = 4       // parts for each thread that may wait for one before them
+	adderThreads = 4       // threads whose batches one chain keeps up with
+	mostChains   = 4
 )
 
 // batch is what a part of a sweep adds up for destinations.
 type batch[T Float] struct {
-	rows   []int32
-	values [][]T // by sink of the sweep, [len(rows), width]
+	rows, cols []int32
+	values     [][]T // by adding of the sweep: what is added, or coefficients, [len(rows), width]
+	left       int   // chains that have not added it
 }
 
-func (b *batch[T]) add(sink int, x []T) { b.values[sink] = append(b.values[sink], x...) }
+// collect takes the block's part of what is scattered.
+func (b *batch[T]) collect(a *adding, t *task[T]) {
+	reg := a.reg
+	if a.c >= 0 {
+		reg = a.c
+	}
+	b.values[a.at] = append(b.values[a.at], t.reg(reg)...)
+}
 
-// ordered adds batches in the order of their parts.
+// ordered adds batches in the order of their parts. Where there are many threads it does so in several
+// chains, each of which adds some of the columns.
 type ordered[T Float] struct {
 	s     *Sweep[T]
-	sinks []int
 	ahead int
 
 	mu     sync.Mutex
-	turn   sync.Cond // next has moved, or failed is set
-	next   int       // the part whose batch comes next
+	turn   sync.Cond // a chain has moved, or failed is set
+	chains []chain
 	ready  map[int]*batch[T]
-	adding bool // somebody adds
 	failed bool // a part panicked: nobody waits for it
-	free   []*batch[T]
+}
+
+// chain is who adds a share of the columns.
+type chain struct {
+	next   int  // the part whose batch comes next
+	adding bool // somebody adds
 }
 
 // newOrdered is nil where the sweep scatters nothing.
 func newOrdered[T Float](s *Sweep[T]) *ordered[T] {
-	sinks := s.scattered()
-	if len(sinks) == 0 {
+	if len(s.scattered()) == 0 {
 		return nil
 	}
-	o := &ordered[T]{s: s, sinks: sinks, ahead: partsAhead * s.pool().Threads(), ready: map[int]*batch[T]{}}
+	threads := s.pool().Threads()
+	o := &ordered[T]{s: s, ahead: partsAhead * threads, ready: map[int]*batch[T]{}}
+	o.chains = make([]chain, min(mostChains, (threads+adderThreads-1)/adderThreads))
 	o.turn.L = &o.mu
 	return o
 }
@@ -48,12 +63,12 @@ func newOrdered[T Float](s *Sweep[T]) *ordered[T] {
 func (o *ordered[T]) take() *batch[T] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if n := len(o.free); n > 0 {
-		b := o.free[n-1]
-		o.free = o.free[:n-1]
+	if n := len(o.s.batches); n > 0 {
+		b := o.s.batches[n-1]
+		o.s.batches = o.s.batches[:n-1]
 		return b
 	}
-	return &batch[T]{values: make([][]T, len(o.s.code.sinks))}
+	return &batch[T]{values: make([][]T, len(o.s.adds))}
 }
 
 // guard returns what a part defers: if it panics, those that wait for it go on.
@@ -74,45 +89,72 @@ func (o *ordered[T]) guard() func() {
 func (o *ordered[T]) deliver(part int, b *batch[T]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for part-o.next > o.ahead && !o.failed {
+	for part-o.behind() > o.ahead && !o.failed {
 		o.turn.Wait()
 	}
-	o.ready[part] = b
-	if o.adding {
-		return
+	o.ready[part], b.left = b, len(o.chains)
+	for n := range o.chains {
+		o.advance(n)
 	}
-	o.adding = true
-	for !o.failed {
-		b := o.ready[o.next]
+}
+
+// advance adds what is ready for a chain, unless somebody is at it.
+func (o *ordered[T]) advance(n int) {
+	c := &o.chains[n]
+	for !c.adding && !o.failed {
+		b := o.ready[c.next]
 		if b == nil {
-			break
+			return
 		}
-		delete(o.ready, o.next)
+		c.adding = true
 		o.mu.Unlock()
-		o.add(b)
+		o.add(b, n)
 		o.mu.Lock()
-		o.free = append(o.free, b)
-		o.next++
+		c.adding = false
+		if b.left--; b.left == 0 {
+			delete(o.ready, c.next)
+			b.clear()
+			o.s.batches = append(o.s.batches, b)
+		}
+		c.next++
 		o.turn.Broadcast()
 	}
-	o.adding = false
+}
+
+// behind is the first part that is not added everywhere.
+func (o *ordered[T]) behind() int {
+	part := o.chains[0].next
+	for _, c := range o.chains[1:] {
+		part = min(part, c.next)
+	}
+	return part
 }
 
 // partly adds what a part with very many edges has so far, once it is its turn.
 func (o *ordered[T]) partly(part int, b *batch[T]) {
 	o.mu.Lock()
-	for (o.next != part || o.adding) && !o.failed {
+	for o.behind() != part && !o.failed {
 		o.turn.Wait()
 	}
 	o.mu.Unlock()
-	o.add(b)
+	for n := range o.chains {
+		o.add(b, n)
+	}
+	b.clear()
 }
 
-func (o *ordered[T]) add(b *batch[T]) {
-	for _, n := range o.sinks {
-		target := &o.s.targets[n]
-		o.s.ops.ScatterAdd(target.data, b.values[n], b.rows, target.stride)
-		b.values[n] = b.values[n][:0]
+// add adds a chain's share of a batch.
+func (o *ordered[T]) add(b *batch[T], n int) {
+	for i := range o.s.adds {
+		if a := &o.s.adds[i]; a.kind == sinkScatter {
+			o.s.scatter(a, b, n, len(o.chains))
+		}
 	}
-	b.rows = b.rows[:0]
+}
+
+func (b *batch[T]) clear() {
+	b.rows, b.cols = b.rows[:0], b.cols[:0]
+	for i := range b.values {
+		b.values[i] = b.values[i][:0]
+	}
 }

@@ -207,13 +207,15 @@ type Backward[T Float] struct {
 	// the same for boundary rows. Target makes the others, by rows. Each is nil
 	// where there is nothing to make.
 	Own, Peers, Target *Sweep[T]
+
+	beside []beside[T]
 }
 
 // Plan is what moves in backward where all ranks together want the gradients of the
 // operands in set: the operands of side U whose values are read, and those whose
 // gradients go home.
 func (p *Program) Plan(set uint32) (values, home uint32) {
-	b := p.backwardCodes(set, false)
+	b := p.backwardCodes(set, 0)
 	for _, c := range []*code{b.source, b.target} {
 		if c != nil {
 			values |= p.Sources(c.values())
@@ -227,7 +229,7 @@ func (p *Program) Plan(set uint32) (values, home uint32) {
 
 // Saves are the operands that backward reads, and whether it reads the result.
 func (p *Program) Saves(set uint32) (values uint32, result bool) {
-	return p.backwardCodes(set, false).values(), set != 0 && p.online >= 0
+	return p.backwardCodes(set, 0).values(), set != 0 && p.online >= 0
 }
 
 // Backward prepares the gradients of the operands in own, which go to grads, from grad,
@@ -246,7 +248,7 @@ func (r *Run[T]) Backward(agreed, own uint32, out, grad []T, grads [][]T, apart 
 	if err := r.prepare(out, grad); err != nil {
 		return nil, err
 	}
-	for _, c := range p.backwardCodes(agreed, false).deltas {
+	for _, c := range p.backwardCodes(agreed, 0).deltas {
 		sweep := newSweep(c, r)
 		for n, k := range c.sinks {
 			s := (k.slot - len(p.Operands) - 1) / 3
@@ -254,15 +256,18 @@ func (r *Run[T]) Backward(agreed, own uint32, out, grad []T, grads [][]T, apart 
 		}
 		b.Deltas = append(b.Deltas, Phase[T]{Sources: p.Sources(c.values()), Sweep: sweep, Finish: func() {}})
 	}
-	joined := !r.plain && !apart && p.Sources(own) == p.Sources(agreed)
-	mine := p.backwardCodes(own, joined)
+	size := 0
+	if !r.plain && !apart && p.Sources(own) == p.Sources(agreed) {
+		size = sizeOf[T]()
+	}
+	mine := p.backwardCodes(own, size)
 	b.Own, b.Target = b.sweep(mine.source, grads), b.sweep(mine.target, grads)
 	if r.Rel.Parts > 1 {
 		all := p.Sources(agreed)
-		if joined {
+		if size > 0 {
 			all = own
 		}
-		b.Peers = b.sweep(p.backwardCodes(all, joined).source, grads)
+		b.Peers = b.sweep(p.backwardCodes(all, size).source, grads)
 	}
 	for _, s := range []*Sweep[T]{b.Own, b.Peers} {
 		if s != nil {
@@ -285,13 +290,14 @@ func (b *Backward[T]) sweep(c *code, grads [][]T) *Sweep[T] {
 	return s
 }
 
-// Finish writes the gradients of parameters.
+// Finish writes the gradients of parameters, and completes those of destinations.
 func (b *Backward[T]) Finish() {
 	for _, s := range []*Sweep[T]{b.Own, b.Peers, b.Target} {
 		if s != nil {
 			s.params()
 		}
 	}
+	b.join()
 }
 
 // prepare makes what derived code loads: the gradient of the messages and, for the

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"math"
+	"slices"
 
 	"sar/core/internal/vec"
 )
@@ -26,10 +27,43 @@ func (t *task[T]) weigh(z, x []T, st *step) {
 	if t.own != nil {
 		most, sum = t.own.most[st.slot], t.own.inv[st.slot]
 	}
-	lowest := T(math.Inf(-1))
-	begin := len(t.rises)
-	for k, i := range t.row_[:t.m] {
-		m, to := most.row(i)[:w], z[k*w:(k+1)*w]
+	begin, k0 := len(t.rises), 0
+	for _, end := range t.ofRows() {
+		t.relative(z, x, most.row(t.row_[k0])[:w], k0, int(end))
+		k0 = int(end)
+	}
+	t.s.ops.Exp(z, z)
+	rises := t.rises[begin:]
+	k0 = 0
+	for _, end := range t.ofRows() {
+		s := sum.row(t.row_[k0])[:w]
+		for ; len(rises) > 0 && rises[0].k < end; rises = rises[1:] {
+			k := int(rises[0].k)
+			t.s.ops.SumRows(s, z[k0*w:k*w])
+			s[rises[0].head] *= T(rises[0].factor)
+			k0 = k
+		}
+		t.s.ops.SumRows(s, z[k0*w:int(end)*w])
+		k0 = int(end)
+	}
+}
+
+// relative: z = x - M for edges k0..k1-1 of one destination, whose reference m rises where it has to.
+func (t *task[T]) relative(z, x, m []T, k0, k1 int) {
+	w, lowest := len(m), T(math.Inf(-1))
+	top := t.left[:w] // the greatest logits so far
+	for k := k0; k < k1; k++ {
+		// The rest at once, where no reference rises any more. That is looked up at the first edge, which
+		// may be the destination's, and at the one after it: rises later in a run are few.
+		if k <= k0+1 && !slices.Contains(m, lowest) {
+			copy(top, m)
+			t.s.ops.MostRows(top, x[k*w:k1*w])
+			if !t.exceeds(top, m) {
+				t.s.ops.LessRow(z[k*w:k1*w], m, x[k*w:k1*w])
+				return
+			}
+		}
+		to := z[k*w : (k+1)*w]
 		for h, v := range x[k*w : (k+1)*w] {
 			if v > m[h]+slack {
 				if m[h] != lowest { // else nothing has a weight yet
@@ -37,25 +71,22 @@ func (t *task[T]) weigh(z, x []T, st *step) {
 				}
 				m[h] = v
 			}
-			to[h] = m[h]
+			to[h] = v - m[h]
 			if m[h] == lowest {
-				to[h] = 0
+				to[h] = v
 			}
 		}
 	}
-	t.s.ops.Minus(z, x, z)
-	t.s.ops.Exp(z, z)
-	rises := t.rises[begin:]
-	for k, i := range t.row_[:t.m] {
-		s := sum.row(i)[:w]
-		for len(rises) > 0 && int(rises[0].k) == k {
-			s[rises[0].head] *= T(rises[0].factor)
-			rises = rises[1:]
-		}
-		for h, v := range z[k*w : (k+1)*w] {
-			s[h] += v
+}
+
+// exceeds tells whether a logit is so much above its reference that this rises.
+func (t *task[T]) exceeds(x, m []T) bool {
+	for h, v := range x {
+		if v > m[h]+slack {
+			return true
 		}
 	}
+	return false
 }
 
 // runs are where the block's edges change their row or column: its ends.
@@ -95,7 +126,7 @@ func (t *task[T]) finish(a *adding) {
 	case sinkColumn:
 		t.sum(a, target, t.col[:t.m], t.columnRuns())
 	case sinkScatter:
-		t.batch.add(a.slot, t.reg(a.reg))
+		t.batch.collect(a, t)
 	case sinkEdge:
 		w := a.width
 		x := t.reg(a.reg)
@@ -104,22 +135,22 @@ func (t *task[T]) finish(a *adding) {
 		}
 	case sinkParam:
 		if a.leaky != nil {
-			total := t.left[:a.width]
-			clear(total)
-			t.leakyParam(a, total)
-			for j, v := range total {
-				t.sums[a.slot][j] += float64(v)
-			}
+			t.leakyParam(a)
 			return
 		}
 		g, total := &t.gather, t.left[:a.width] // the block's own sum first
 		g.Y, g.X, g.Stride, g.Base, g.Col, g.C, g.First = total, t.reg(a.reg), a.width, 0, t.s.first[:t.m], nil, true
 		t.s.ops.GatherSum(g)
-		for j, v := range total {
-			t.sums[a.slot][j] += float64(v)
-		}
+		t.addParam(a, total)
 	case sinkExtremum:
 		t.extremum(a, target)
+	}
+}
+
+// addParam adds the block's sum to the part's.
+func (t *task[T]) addParam(a *adding, total []T) {
+	for j, v := range total {
+		t.sums[a.slot][j] += float64(v)
 	}
 }
 

@@ -38,8 +38,9 @@ type step struct {
 	node
 	reg    int // of the code
 	ra, rb reading
-	fixed  bool   // the same for all edges: computed once a task
-	leaky  *leaky // how dots are computed without the activations
+	fixed  bool    // the same for all edges: computed once a task
+	leaky  *leaky  // how dots are computed without the activations
+	sum    *adding // what is added up as the rows of dots are read, or nil
 }
 
 // adding is how a sink adds a register up.
@@ -48,8 +49,11 @@ type adding struct {
 	x, c  int // the register is x·c with x a load that is read where it lies; c -1: x alone; x -1: the register itself
 	width int
 	d     int // elements of x that share an element of c
+	at    int // among those of the sweep
 	of    []int32
-	leaky *leaky // the register is made of activations that are not made, times c
+	leaky *leaky  // the register is made of activations that are not made, times c
+	with  *adding // what is added up along with it, of the same rows
+	done  bool    // along with something else
 }
 
 // Sweep runs code over edges. One goroutine at a time may use it.
@@ -70,6 +74,7 @@ type Sweep[T Float] struct {
 	tasks    sync.Pool
 	sums     [][]float64 // of parameters' gradients, by sink
 	packed   *packed[T]  // what some loads read from, or nil
+	batches  []*batch[T] // that nobody uses
 }
 
 const (
@@ -127,18 +132,13 @@ func (s *Sweep[T]) compile() {
 	made := make([]bool, len(c.nodes)) // registers that exist as such
 	for n, k := range c.sinks {
 		for _, a := range s.addings(k, uses) {
-			a.slot = n
+			a.slot, a.at = n, len(s.adds)
 			s.adds = append(s.adds, a)
 			switch {
-			case a.leaky != nil:
-				made[a.c] = true
-				if a.leaky.p >= 0 {
-					made[a.leaky.p] = true
-				}
-			case a.x < 0:
-				made[a.reg] = true
 			case a.c >= 0:
 				made[a.c] = true
+			case a.x < 0:
+				made[a.reg] = true
 			}
 		}
 		if k.kind == sinkOnline { // the weights, though the product that holds them may not be made
@@ -154,8 +154,7 @@ func (s *Sweep[T]) compile() {
 		if !made[i] || n.a < 0 {
 			continue
 		}
-		if l := s.leakyDots(n); l != nil {
-			made[l.p] = true
+		if s.leakyDots(n) != nil {
 			continue
 		}
 		for _, x := range []int{n.a, n.b} {
@@ -165,28 +164,24 @@ func (s *Sweep[T]) compile() {
 		}
 	}
 	s.schedule(made)
+	s.pair()
+	s.pairLeaky()
 }
 
 // addings says how a sink's register is added up. A gradient that comes from several
 // places is added place by place where one of them can be read where it lies.
 func (s *Sweep[T]) addings(k sink, uses []int) []adding {
 	c := s.code
+	apart := func(reg int) bool {
+		return k.kind == sinkScatter || uses[reg] == 1 && k.slot != targetOut && (k.kind == sinkRow || k.kind == sinkColumn)
+	}
 	var out []adding
 	direct := false
-	var walk func(reg int)
-	walk = func(reg int) {
-		n := c.nodes[reg]
-		if n.op == opAdd && uses[reg] == 1 && k.slot != targetOut && (k.kind == sinkRow || k.kind == sinkColumn) &&
-			c.nodes[n.a].shape.equal(n.shape) && c.nodes[n.b].shape.equal(n.shape) {
-			walk(n.a)
-			walk(n.b)
-			return
-		}
+	for _, reg := range c.terms(k.reg, apart) {
 		a := s.adding(k, reg, uses)
 		direct = direct || a.x >= 0 || a.leaky != nil
 		out = append(out, a)
 	}
-	walk(k.reg)
 	if !direct {
 		out = []adding{s.adding(k, k.reg, uses)}
 	}
@@ -206,26 +201,23 @@ func (s *Sweep[T]) adding(k sink, reg int, uses []int) adding {
 	if k.kind == sinkOnline {
 		a.of = c.p.heads
 	}
-	if k.kind != sinkRow && k.kind != sinkColumn && k.kind != sinkOnline {
-		return a
-	}
-	if c.lazy(reg) {
-		a.x = reg
-		return a
-	}
-	if n.op != opMul || uses[reg] > 1 {
-		return a
-	}
-	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {
-		x, y := try[0], try[1]
-		if !c.lazy(x) || c.nodes[x].width != n.width {
-			continue
-		}
-		d, ok := grouped(c.nodes[y].shape, n.shape)
-		if ok && d*sizeOf[T]() >= directBytes && (k.kind != sinkOnline || s.runsOf(a.of, d)) {
-			a.x, a.c, a.d = x, y, d
+	lying := c.lazy
+	switch k.kind {
+	case sinkScatter:
+		lying = c.ofSource
+	case sinkRow, sinkColumn, sinkOnline:
+		if c.lazy(reg) {
+			a.x = reg
 			return a
 		}
+		if uses[reg] > 1 {
+			return a
+		}
+	default:
+		return a
+	}
+	if y, x, d, ok := c.scaled(reg, n.shape, 1, lying); ok && d*sizeOf[T]() >= directBytes && (k.kind != sinkOnline || s.runsOf(a.of, d)) {
+		a.x, a.c, a.d = x, y, d
 	}
 	return a
 }
@@ -345,16 +337,6 @@ func tail[T Float](x []T, from int) []T { return x[min(from, len(x)):] }
 func sizeOf[T any]() int {
 	var zero T
 	return int(unsafe.Sizeof(zero))
-}
-
-// scattered are the sinks that are added up for destinations by columns.
-func (s *Sweep[T]) scattered() (sinks []int) {
-	for n, k := range s.code.sinks {
-		if k.kind == sinkScatter {
-			sinks = append(sinks, n)
-		}
-	}
-	return sinks
 }
 
 // Relation and pool of the run.

@@ -1,10 +1,6 @@
 package expr
 
-import (
-	"math"
-
-	"sar/core/internal/vec"
-)
+import "sar/core/internal/vec"
 
 // task is a block of edges and its registers, as one thread computes them.
 type task[T Float] struct {
@@ -36,7 +32,11 @@ func newTask[T Float](s *Sweep[T]) *task[T] {
 		t.buffers = append(t.buffers, make([]T, n*w))
 		widest = max(widest, w)
 	}
-	t.left, t.right, t.coefficients = make([]T, n*widest), make([]T, n*widest), make([]T, n*widest)
+	t.right, t.coefficients = make([]T, n*widest), make([]T, n*widest)
+	for _, a := range s.adds { // sums of what is never made
+		widest = max(widest, (a.width+n-1)/n)
+	}
+	t.left = make([]T, n*widest)
 	return t
 }
 
@@ -65,10 +65,12 @@ func (t *task[T]) flush() {
 		t.compute(&t.s.steps[t.s.fixed+i])
 	}
 	for i := range t.s.adds {
-		t.finish(&t.s.adds[i])
+		if a := &t.s.adds[i]; !a.done {
+			t.finish(a)
+		}
 	}
 	if t.batch != nil {
-		t.batch.rows = append(t.batch.rows, t.row_[:t.m]...)
+		t.batch.rows, t.batch.cols = append(t.batch.rows, t.row_[:t.m]...), append(t.batch.cols, t.col[:t.m]...)
 		if len(t.batch.rows) >= batchEdges {
 			t.order.partly(t.part, t.batch)
 		}
@@ -156,101 +158,6 @@ func (t *task[T]) compute(st *step) {
 		ops.ELU(z, x, T(st.alpha))
 	default:
 		elementwise(z, x, st)
-	}
-}
-
-// elementwise computes functions of one number.
-func elementwise[T Float](z, x []T, st *step) {
-	c := T(st.alpha)
-	x = x[:len(z)]
-	switch st.op {
-	case opNeg:
-		for j, v := range x {
-			z[j] = -v
-		}
-	case opSqrt:
-		for j, v := range x {
-			z[j] = T(math.Sqrt(float64(v)))
-		}
-	case opAbs:
-		for j, v := range x {
-			z[j] = T(math.Abs(float64(v)))
-		}
-	case opReciprocal:
-		for j, v := range x {
-			z[j] = 1 / v
-		}
-	case opScale:
-		for j, v := range x {
-			z[j] = v * c
-		}
-	case opShift:
-		for j, v := range x {
-			z[j] = v + c
-		}
-	case opRsub:
-		for j, v := range x {
-			z[j] = c - v
-		}
-	case opClampMin:
-		for j, v := range x {
-			if v < c {
-				v = c
-			}
-			z[j] = v
-		}
-	case opClampMax:
-		for j, v := range x {
-			if v > c {
-				v = c
-			}
-			z[j] = v
-		}
-	default:
-		for j, v := range x {
-			z[j] = T(st.value(float64(v)))
-		}
-	}
-}
-
-// slope: z = f'(x)·g.
-func (t *task[T]) slope(z, x, g []T, st *step) {
-	switch f := op(st.slot); f {
-	case opLeaky:
-		t.s.ops.Leaky(z, x, g, T(st.alpha))
-	case opReLU:
-		t.s.ops.Gate(z, x, g)
-	case opELU:
-		e, c := t.left[:len(z)], T(st.alpha)
-		t.s.ops.Exp(e, x)
-		for j, v := range x {
-			if v > 0 {
-				z[j] = g[j]
-			} else {
-				z[j] = c * e[j] * g[j]
-			}
-		}
-	case opSoftplus:
-		s := t.left[:len(z)]
-		t.s.ops.Sigmoid(s, x)
-		for j, v := range x {
-			if v > softplusLinear {
-				s[j] = 1
-			}
-		}
-		t.s.ops.Times(z, s, g)
-	case opSigmoid: // of the value
-		for j, v := range x {
-			z[j] = v * (1 - v) * g[j]
-		}
-	case opTanh: // of the value
-		for j, v := range x {
-			z[j] = (1 - v*v) * g[j]
-		}
-	default:
-		for j, v := range x {
-			z[j] = T(slope(f, st.alpha, float64(v))) * g[j]
-		}
 	}
 }
 
@@ -367,42 +274,4 @@ func (t *task[T]) winner(z []T, st *step) {
 		from := x.data[int(ix[k]-x.base)*x.stride:][:w]
 		t.s.ops.Pick(z[k*w:(k+1)*w], from, t.s.run.Winner[int(i)*w:][:w], t.edge[k])
 	}
-}
-
-// mask: what dropout multiplies with. An element stays where a random number in [0, 1),
-// drawn for seed, edge and element, is not below alpha.
-func (t *task[T]) mask(z []T, st *step) {
-	if st.alpha >= 1 {
-		clear(z)
-		return
-	}
-	w, run := st.width, t.s.run
-	seed := mix(run.Seeds[st.slot])
-	limit := uint64(math.Round(st.alpha * (1 << 32)))
-	scales := [2]T{T(1 / (1 - st.alpha)), 0} // of what stays and of what goes
-	for k, e := range t.edge[:t.m] {
-		key := run.KeyBase + int64(e)
-		if run.Keys != nil {
-			key = run.Keys[e]
-		}
-		state := mix(seed ^ uint64(key)*0x9e3779b97f4a7c15)
-		to := z[k*w : (k+1)*w]
-		var draw uint64
-		for j := range to {
-			if draw >>= 32; j&1 == 0 { // one serves two elements
-				state += 0xd1342543de82ef95
-				draw = mix(state)
-			}
-			to[j] = scales[(draw&(1<<32-1)-limit)>>63] // 1 where it is below: no branch, which nobody could predict
-		}
-	}
-}
-
-// mix is the finalizer of SplitMix64 (Steele, Lea, Flood): every bit of the
-// result depends on every bit of x.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

@@ -11,13 +11,15 @@ import (
 
 // withElementsF32x16 adds the loops of this file that attention is made of to a table.
 func withElementsF32x16(o Ops[float32]) Ops[float32] {
-	o.GatherDotHeads = gatherDotHeadsF32x16
+	o.GatherDotHeads, o.DotSums = gatherDotHeadsF32x16, dotSumsF32x16
 	o.LeakyDots = leakyDotsF32x16
-	o.LeakySums = leakySumsF32x16
+	o.LeakySums, o.LeakyBoth = leakySumsF32x16, leakyBothF32x16
 	o.Sigmoid, o.Tanh, o.ELU = sigmoidF32x16, tanhF32x16, eluF32x16
 	o.Softplus, o.Log = softplusF32x16, logF32x16
 	o.Rows = rowsSIMD[float32]
 	o.ScatterAdd = scatterAddF32
+	o.SumRows, o.MostRows, o.LessRow = sumRowsF32x16, mostRowsF32x16, lessRowF32x16
+	o.ScatterSum, o.ScatterSlopes = scatterSumF32x16, scatterSlopesF32x16
 	return o
 }
 
@@ -175,6 +177,8 @@ func timesEachF32x16(z, x, c []float32, d int) {
 
 // gatherSumHeadsF32x16 walks the columns in tiles of 8, 4, 2 or 1 registers, each of
 // which lies in one head.
+//
+//go:nocheckptr
 func gatherSumHeadsF32x16(g *Gather[float32], heads int) {
 	per := len(g.Y) / heads / 16 // registers of a head
 	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
@@ -395,30 +399,32 @@ func dotPairsF32x16(p *Pairs[float32]) {
 
 // gatherDotHeadsF32x16 keeps four products going at a time: of four heads of a row, or
 // of one head of four rows, where the last row stands in for rows that are missing.
+//
+//go:nocheckptr
 func gatherDotHeadsF32x16(g *Gather[float32], heads int) {
 	if len(g.Col) == 0 || heads == 0 {
 		return
 	}
-	per := len(g.Y) / heads / 16 // registers of a head
+	d := len(g.Y) / heads
 	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
 	out, stride := unsafe.Pointer(unsafe.SliceData(g.Out[:len(g.Col)*heads])), g.Stride*4
 	if heads%4 != 0 {
 		for h := range heads {
-			dotRowsF32x16(out, unsafe.Add(y, h*per*64), unsafe.Add(x, h*per*64), stride, g.Col, int(g.Base), heads, per)
+			dotRowsF32x16(out, unsafe.Add(y, h*d*4), unsafe.Add(x, h*d*4), stride, g.Col, int(g.Base), heads, d)
 			out = unsafe.Add(out, 4)
 		}
 		return
 	}
 	for h := 0; h < heads; h += 4 {
-		switch per {
-		case 1:
+		switch d {
+		case 16:
 			dotHeads1F32x16(out, y, x, stride, g.Col, int(g.Base), heads)
-		case 2:
+		case 32:
 			dotHeads2F32x16(out, y, x, stride, g.Col, int(g.Base), heads)
 		default:
-			dotHeadsF32x16(out, y, x, stride, g.Col, int(g.Base), heads, per)
+			dotHeadsF32x16(out, y, x, stride, g.Col, int(g.Base), heads, d)
 		}
-		out, y, x = unsafe.Add(out, 4*4), unsafe.Add(y, 4*per*64), unsafe.Add(x, 4*per*64)
+		out, y, x = unsafe.Add(out, 4*4), unsafe.Add(y, 4*d*4), unsafe.Add(x, 4*d*4)
 	}
 }
 
@@ -474,22 +480,31 @@ func dotHeads2F32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, h
 	archsimd.ClearAVXUpperBits()
 }
 
-// dotHeadsF32x16 is four heads of per registers.
+// dotHeadsF32x16 is four heads of d columns.
 //
 //go:noinline
 //go:nocheckptr
-func dotHeadsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, per int) {
-	d := per * 64
+func dotHeadsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, d int) {
+	full := d / 16 * 64
+	tail := d % 16
+	last := maskF32x16(tail)
+	d *= 4
 	y1, y2, y3 := unsafe.Add(y, d), unsafe.Add(y, 2*d), unsafe.Add(y, 3*d)
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		r1, r2, r3 := unsafe.Add(r, d), unsafe.Add(r, 2*d), unsafe.Add(r, 3*d)
 		var a0, a1, a2, a3 archsimd.Float32x16
-		for j := 0; j < d; j += 64 {
+		for j := 0; j < full; j += 64 {
 			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, j))), a0)
 			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y1, j))), a1)
 			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y2, j))), a2)
 			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y3, j))), a3)
+		}
+		if tail > 0 {
+			a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, full)), last), a0)
+			a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r1, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y1, full)), last), a1)
+			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r2, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y2, full)), last), a2)
+			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r3, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y3, full)), last), a3)
 		}
 		store4F32x16(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*4)
@@ -497,38 +512,50 @@ func dotHeadsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, he
 	archsimd.ClearAVXUpperBits()
 }
 
-// dotRowsF32x16 is one head of per registers, of four rows at a time.
+// dotRowsF32x16 is one head of d columns, of four rows at a time.
 //
 //go:noinline
 //go:nocheckptr
-func dotRowsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, per int) {
-	d, most := per*64, len(cols)-1
+func dotRowsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, d int) {
+	full, most := d/16*64, len(cols)-1
+	tail := d % 16
+	last := maskF32x16(tail)
+	var s [4]uint32 // moved as integers: Go moves floats by legacy SSE instructions
 	for k := 0; k < len(cols); k += 4 {
 		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
 		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
 		r2 := unsafe.Add(x, (int(cols[min(k+2, most)])-base)*stride)
 		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float32x16
-		for j := 0; j < d; j += 64 {
+		for j := 0; j < full; j += 64 {
 			b := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, j)))
 			a0 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))), a0)
 			a1 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))), a1)
 			a2 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))), a2)
 			a3 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))), a3)
 		}
+		if tail > 0 {
+			b := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, full)), last)
+			a0 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r0, full)), last), a0)
+			a1 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r1, full)), last), a1)
+			a2 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r2, full)), last), a2)
+			a3 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r3, full)), last), a3)
+		}
 		if heads == 1 && k+3 <= most {
 			store4F32x16(unsafe.Add(out, k*4), a0, a1, a2, a3)
 			continue
 		}
-		s := fourF32x16(a0, a1, a2, a3)
+		store4F32x16(unsafe.Pointer(&s), a0, a1, a2, a3)
 		for i := range min(4, len(cols)-k) {
-			*(*float32)(unsafe.Add(out, (k+i)*heads*4)) = s[i]
+			*(*uint32)(unsafe.Add(out, (k+i)*heads*4)) = s[i]
 		}
 	}
 	archsimd.ClearAVXUpperBits()
 }
 
 // leakyDotsF32x16 keeps four products going at a time, as gatherDotHeads does.
+//
+//go:nocheckptr
 func leakyDotsF32x16(g *Gather[float32], w, a []float32, heads int, alpha float32) {
 	if len(g.Col) == 0 || heads == 0 {
 		return
@@ -583,6 +610,7 @@ func leakyHeadsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, bas
 //go:nocheckptr
 func leakyRowsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, heads, d int, alpha float32) {
 	c, most := archsimd.BroadcastFloat32x16(alpha), len(cols)-1
+	var s [4]uint32 // moved as integers, as above
 	for k := 0; k < len(cols); k += 4 {
 		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
 		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
@@ -600,15 +628,21 @@ func leakyRowsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, base
 			s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).Add(b)
 			a3 = s3.Max(s3.Mul(c)).MulAdd(p, a3)
 		}
-		s := fourF32x16(a0, a1, a2, a3)
+		if heads == 1 && k+3 <= most {
+			store4F32x16(unsafe.Add(out, k*4), a0, a1, a2, a3)
+			continue
+		}
+		store4F32x16(unsafe.Pointer(&s), a0, a1, a2, a3)
 		for i := range min(4, len(cols)-k) {
-			*(*float32)(unsafe.Add(out, (k+i)*heads*4)) = s[i]
+			*(*uint32)(unsafe.Add(out, (k+i)*heads*4)) = s[i]
 		}
 	}
 	archsimd.ClearAVXUpperBits()
 }
 
 // leakySumsF32x16 walks the columns in tiles of 4, 2 or 1 registers.
+//
+//go:nocheckptr
 func leakySumsF32x16(g *Gather[float32], w, a []float32, heads int, alpha float32) {
 	per := len(g.Y) / heads / 16 // registers of a head
 	y, x, wp := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X)), unsafe.Pointer(unsafe.SliceData(w[:len(g.Y)]))

@@ -11,13 +11,15 @@ import (
 
 // withElementsF64x8 adds the loops of this file that attention is made of to a table.
 func withElementsF64x8(o Ops[float64]) Ops[float64] {
-	o.GatherDotHeads = gatherDotHeadsF64x8
+	o.GatherDotHeads, o.DotSums = gatherDotHeadsF64x8, dotSumsF64x8
 	o.LeakyDots = leakyDotsF64x8
-	o.LeakySums = leakySumsF64x8
+	o.LeakySums, o.LeakyBoth = leakySumsF64x8, leakyBothF64x8
 	o.Sigmoid, o.Tanh, o.ELU = sigmoidF64x8, tanhF64x8, eluF64x8
 	o.Softplus, o.Log = softplusF64x8, logF64x8
 	o.Rows = rowsSIMD[float64]
 	o.ScatterAdd = scatterAddF64
+	o.SumRows, o.MostRows, o.LessRow = sumRowsF64x8, mostRowsF64x8, lessRowF64x8
+	o.ScatterSum, o.ScatterSlopes = scatterSumF64x8, scatterSlopesF64x8
 	return o
 }
 
@@ -143,6 +145,8 @@ func timesEachF64x8(z, x, c []float64, d int) {
 
 // gatherSumHeadsF64x8 walks the columns in tiles of 8, 4, 2 or 1 registers, each of
 // which lies in one head.
+//
+//go:nocheckptr
 func gatherSumHeadsF64x8(g *Gather[float64], heads int) {
 	per := len(g.Y) / heads / 8 // registers of a head
 	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
@@ -363,30 +367,32 @@ func dotPairsF64x8(p *Pairs[float64]) {
 
 // gatherDotHeadsF64x8 keeps four products going at a time: of four heads of a row, or
 // of one head of four rows, where the last row stands in for rows that are missing.
+//
+//go:nocheckptr
 func gatherDotHeadsF64x8(g *Gather[float64], heads int) {
 	if len(g.Col) == 0 || heads == 0 {
 		return
 	}
-	per := len(g.Y) / heads / 8 // registers of a head
+	d := len(g.Y) / heads
 	y, x := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X))
 	out, stride := unsafe.Pointer(unsafe.SliceData(g.Out[:len(g.Col)*heads])), g.Stride*8
 	if heads%4 != 0 {
 		for h := range heads {
-			dotRowsF64x8(out, unsafe.Add(y, h*per*64), unsafe.Add(x, h*per*64), stride, g.Col, int(g.Base), heads, per)
+			dotRowsF64x8(out, unsafe.Add(y, h*d*8), unsafe.Add(x, h*d*8), stride, g.Col, int(g.Base), heads, d)
 			out = unsafe.Add(out, 8)
 		}
 		return
 	}
 	for h := 0; h < heads; h += 4 {
-		switch per {
-		case 1:
+		switch d {
+		case 8:
 			dotHeads1F64x8(out, y, x, stride, g.Col, int(g.Base), heads)
-		case 2:
+		case 16:
 			dotHeads2F64x8(out, y, x, stride, g.Col, int(g.Base), heads)
 		default:
-			dotHeadsF64x8(out, y, x, stride, g.Col, int(g.Base), heads, per)
+			dotHeadsF64x8(out, y, x, stride, g.Col, int(g.Base), heads, d)
 		}
-		out, y, x = unsafe.Add(out, 4*8), unsafe.Add(y, 4*per*64), unsafe.Add(x, 4*per*64)
+		out, y, x = unsafe.Add(out, 4*8), unsafe.Add(y, 4*d*8), unsafe.Add(x, 4*d*8)
 	}
 }
 
@@ -442,22 +448,31 @@ func dotHeads2F64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, he
 	archsimd.ClearAVXUpperBits()
 }
 
-// dotHeadsF64x8 is four heads of per registers.
+// dotHeadsF64x8 is four heads of d columns.
 //
 //go:noinline
 //go:nocheckptr
-func dotHeadsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, per int) {
-	d := per * 64
+func dotHeadsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, d int) {
+	full := d / 8 * 64
+	tail := d % 8
+	last := maskF64x8(tail)
+	d *= 8
 	y1, y2, y3 := unsafe.Add(y, d), unsafe.Add(y, 2*d), unsafe.Add(y, 3*d)
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		r1, r2, r3 := unsafe.Add(r, d), unsafe.Add(r, 2*d), unsafe.Add(r, 3*d)
 		var a0, a1, a2, a3 archsimd.Float64x8
-		for j := 0; j < d; j += 64 {
+		for j := 0; j < full; j += 64 {
 			a0 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, j))), a0)
 			a1 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y1, j))), a1)
 			a2 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y2, j))), a2)
 			a3 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y3, j))), a3)
+		}
+		if tail > 0 {
+			a0 = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r, full)), last).MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(y, full)), last), a0)
+			a1 = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r1, full)), last).MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(y1, full)), last), a1)
+			a2 = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r2, full)), last).MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(y2, full)), last), a2)
+			a3 = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r3, full)), last).MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(y3, full)), last), a3)
 		}
 		store4F64x8(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*8)
@@ -465,38 +480,50 @@ func dotHeadsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, hea
 	archsimd.ClearAVXUpperBits()
 }
 
-// dotRowsF64x8 is one head of per registers, of four rows at a time.
+// dotRowsF64x8 is one head of d columns, of four rows at a time.
 //
 //go:noinline
 //go:nocheckptr
-func dotRowsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, per int) {
-	d, most := per*64, len(cols)-1
+func dotRowsF64x8(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads, d int) {
+	full, most := d/8*64, len(cols)-1
+	tail := d % 8
+	last := maskF64x8(tail)
+	var s [4]uint64 // moved as integers: Go moves floats by legacy SSE instructions
 	for k := 0; k < len(cols); k += 4 {
 		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
 		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
 		r2 := unsafe.Add(x, (int(cols[min(k+2, most)])-base)*stride)
 		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float64x8
-		for j := 0; j < d; j += 64 {
+		for j := 0; j < full; j += 64 {
 			b := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, j)))
 			a0 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r0, j))), a0)
 			a1 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r1, j))), a1)
 			a2 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r2, j))), a2)
 			a3 = b.MulAdd(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r3, j))), a3)
 		}
+		if tail > 0 {
+			b := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(y, full)), last)
+			a0 = b.MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r0, full)), last), a0)
+			a1 = b.MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r1, full)), last), a1)
+			a2 = b.MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r2, full)), last), a2)
+			a3 = b.MulAdd(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(r3, full)), last), a3)
+		}
 		if heads == 1 && k+3 <= most {
 			store4F64x8(unsafe.Add(out, k*8), a0, a1, a2, a3)
 			continue
 		}
-		s := fourF64x8(a0, a1, a2, a3)
+		store4F64x8(unsafe.Pointer(&s), a0, a1, a2, a3)
 		for i := range min(4, len(cols)-k) {
-			*(*float64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
+			*(*uint64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
 		}
 	}
 	archsimd.ClearAVXUpperBits()
 }
 
 // leakyDotsF64x8 keeps four products going at a time, as gatherDotHeads does.
+//
+//go:nocheckptr
 func leakyDotsF64x8(g *Gather[float64], w, a []float64, heads int, alpha float64) {
 	if len(g.Col) == 0 || heads == 0 {
 		return
@@ -551,6 +578,7 @@ func leakyHeadsF64x8(out, w, a, x unsafe.Pointer, stride int, cols []int32, base
 //go:nocheckptr
 func leakyRowsF64x8(out, w, a, x unsafe.Pointer, stride int, cols []int32, base, heads, d int, alpha float64) {
 	c, most := archsimd.BroadcastFloat64x8(alpha), len(cols)-1
+	var s [4]uint64 // moved as integers, as above
 	for k := 0; k < len(cols); k += 4 {
 		r0 := unsafe.Add(x, (int(cols[min(k+0, most)])-base)*stride)
 		r1 := unsafe.Add(x, (int(cols[min(k+1, most)])-base)*stride)
@@ -568,15 +596,21 @@ func leakyRowsF64x8(out, w, a, x unsafe.Pointer, stride int, cols []int32, base,
 			s3 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r3, j))).Add(b)
 			a3 = s3.Max(s3.Mul(c)).MulAdd(p, a3)
 		}
-		s := fourF64x8(a0, a1, a2, a3)
+		if heads == 1 && k+3 <= most {
+			store4F64x8(unsafe.Add(out, k*8), a0, a1, a2, a3)
+			continue
+		}
+		store4F64x8(unsafe.Pointer(&s), a0, a1, a2, a3)
 		for i := range min(4, len(cols)-k) {
-			*(*float64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
+			*(*uint64)(unsafe.Add(out, (k+i)*heads*8)) = s[i]
 		}
 	}
 	archsimd.ClearAVXUpperBits()
 }
 
 // leakySumsF64x8 walks the columns in tiles of 4, 2 or 1 registers.
+//
+//go:nocheckptr
 func leakySumsF64x8(g *Gather[float64], w, a []float64, heads int, alpha float64) {
 	per := len(g.Y) / heads / 8 // registers of a head
 	y, x, wp := unsafe.Pointer(unsafe.SliceData(g.Y)), unsafe.Pointer(unsafe.SliceData(g.X)), unsafe.Pointer(unsafe.SliceData(w[:len(g.Y)]))

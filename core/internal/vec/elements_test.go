@@ -235,7 +235,7 @@ func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
 		return x
 	}
 	for heads := 1; heads < 10; heads++ {
-		for d := HeadLanes[T](); d <= 4*HeadLanes[T](); d += HeadLanes[T]() {
+		for d := 1; d <= 4*HeadLanes[T](); d += 1 + d%3 {
 			for n := range 10 {
 				width := heads * d
 				before := draw(n*heads + 2*guard)
@@ -250,6 +250,23 @@ func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
 				ops.DotPairs(&p)
 				if !slices.Equal(got, want) {
 					t.Fatalf("%d heads of %d, %d rows: not the bits of DotPairs", heads, d, n)
+				}
+				w, y := g.Y, draw(width+2*guard)
+				g.C, got = draw(n*heads), slices.Clone(before)
+				sums, both := slices.Clone(y), slices.Clone(y)
+				for h := range heads {
+					one := Gather[T]{Y: sums[guard+h*d : guard+(h+1)*d], X: g.X[h*d:], Stride: g.Stride, Base: g.Base, Col: g.Col}
+					for k := range n {
+						one.C = append(one.C, g.C[k*heads+h])
+					}
+					if n > 0 {
+						ops.GatherSum(&one)
+					}
+				}
+				g.Y, g.Out = both[guard:guard+width], got[guard:guard+n*heads]
+				ops.DotSums(&g, w, heads)
+				if !slices.Equal(got, want) || !slices.Equal(both, sums) {
+					t.Fatalf("DotSums of %d heads of %d, %d rows: not the bits of GatherDotHeads and GatherSum", heads, d, n)
 				}
 			}
 		}
@@ -341,6 +358,9 @@ func leakyLoops[T Float](t *testing.T, ops *Ops[T], eps float64) {
 				g.Out = want
 				reference.LeakyDots(&g, w, a, heads, 0.2)
 				same(t, "LeakyDots of "+what, got, out, want, func(int) float64 { return eps * float64(8*d+1) })
+				slopes, values := slices.Clone(before), slices.Clone(before)
+				g.Y = slopes[guard : guard+width]
+				ops.LeakyBoth(&g, w, a, values[guard:guard+width], heads, 0.2)
 				for _, a := range [][]T{nil, a} {
 					got, want := slices.Clone(before), slices.Clone(before[guard:guard+width])
 					g.Y = got[guard : guard+width]
@@ -348,6 +368,9 @@ func leakyLoops[T Float](t *testing.T, ops *Ops[T], eps float64) {
 					g.Y = want
 					reference.LeakySums(&g, w, a, heads, 0.2)
 					same(t, "LeakySums of "+what, got, before, want, func(int) float64 { return 0 })
+					if a == nil && !slices.Equal(got, values) || a != nil && !slices.Equal(got, slopes) {
+						t.Fatalf("LeakyBoth of %s: not the bits of LeakySums", what)
+					}
 				}
 			}
 		}

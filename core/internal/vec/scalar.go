@@ -26,8 +26,10 @@ func scalarOps[T Float]() Ops[T] {
 
 		GatherSumHeads: gatherSumHeadsScalar[T],
 		GatherDotHeads: gatherDotHeadsScalar[T],
+		DotSums:        dotSumsScalar[T],
 		LeakyDots:      leakyDotsScalar[T],
 		LeakySums:      leakySumsScalar[T],
+		LeakyBoth:      leakyBothScalar[T],
 		Rows:           rowsScalar[T],
 		Sigmoid:        scalarOf[T](func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
 		Tanh:           scalarOf[T](math.Tanh),
@@ -35,6 +37,11 @@ func scalarOps[T Float]() Ops[T] {
 		Softplus:       scalarOf[T](softplus),
 		ELU:            eluScalar[T],
 		ScatterAdd:     scatterAddScalar[T],
+		ScatterSum:     scatterSumScalar[T],
+		SumRows:        sumRowsScalar[T],
+		MostRows:       mostRowsScalar[T],
+		LessRow:        lessRowScalar[T],
+		ScatterSlopes:  scatterSlopesScalar[T],
 		Exp:            expScalar[T],
 	}
 }
@@ -217,6 +224,15 @@ func gatherDotHeadsScalar[T Float](g *Gather[T], heads int) {
 	}
 }
 
+func dotSumsScalar[T Float](g *Gather[T], w []T, heads int) {
+	dots := *g
+	dots.Y = w
+	gatherDotHeadsScalar(&dots, heads)
+	if heads > 0 {
+		gatherSumHeadsScalar(g, heads)
+	}
+}
+
 func rowsScalar[T Float](z, x []T, stride int, base int32, index []int32, w int) {
 	if w == 1 {
 		for k, i := range index {
@@ -234,6 +250,56 @@ func scatterAddScalar[T Float](y, x []T, index []int32, w int) {
 		to, from := y[int(i)*w:][:w], x[k*w:(k+1)*w]
 		for j, v := range from {
 			to[j] += v
+		}
+	}
+}
+
+func sumRowsScalar[T Float](y, x []T) {
+	for w := len(y); len(x) > 0 && w > 0; x = x[w:] {
+		for h, v := range x[:w] {
+			y[h] += v
+		}
+	}
+}
+
+func mostRowsScalar[T Float](y, x []T) {
+	for w := len(y); len(x) > 0 && w > 0; x = x[w:] {
+		for h, v := range x[:w] {
+			if v > y[h] {
+				y[h] = v
+			}
+		}
+	}
+}
+
+func lessRowScalar[T Float](z, y, x []T) {
+	for w := len(y); len(x) > 0 && w > 0; x, z = x[w:], z[w:] {
+		for h, v := range x[:w] {
+			z[h] = v - y[h]
+		}
+	}
+}
+
+func scatterSumScalar[T Float](s *Scatter[T]) {
+	d := len(s.X) / max(1, s.Heads)
+	for k, row := range s.Row {
+		y := s.Y[int(row)*s.Stride:][:len(s.X)]
+		for h := range s.Heads {
+			axpyScalar(y[h*d:(h+1)*d], s.X[h*d:(h+1)*d], s.C[k*s.StrideC+h])
+		}
+	}
+}
+
+func scatterSlopesScalar[T Float](s *Scatter[T]) {
+	d := len(s.X) / max(1, s.Heads)
+	for k, row := range s.Row {
+		y, w := s.Y[int(row)*s.Stride:][:len(s.X)], s.W[int(row)*s.StrideW:][:len(s.X)]
+		for j, x := range s.X {
+			f := s.A[j]
+			if !(w[j]+x > 0) {
+				f = T(s.Alpha * f)
+			}
+			y[j] += T(s.C[k*s.StrideC+j/d] * f)
 		}
 	}
 }
@@ -305,4 +371,11 @@ func eluScalar[T Float](z, x []T, c T) {
 			z[j] = c * T(math.Expm1(float64(v)))
 		}
 	}
+}
+
+func leakyBothScalar[T Float](g *Gather[T], w, a, values []T, heads int, alpha T) {
+	leakySumsScalar(g, w, a, heads, alpha)
+	of := *g
+	of.Y = values[:len(g.Y)]
+	leakySumsScalar(&of, w, nil, heads, alpha)
 }

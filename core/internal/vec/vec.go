@@ -42,10 +42,12 @@ type Ops[T Float] struct {
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.
 	GatherSumHeads func(g *Gather[T], heads int)
-	// GatherDotHeads: GatherDot of each of heads runs of d columns, d a multiple of
-	// HeadLanes: out[k*heads+h] = Σ_j x[col[k]-base, h*d+j] * y[h*d+j]. The bits are
-	// those of DotPairs.
+	// GatherDotHeads: GatherDot of each of heads runs of d columns:
+	// out[k*heads+h] = Σ_j x[col[k]-base, h*d+j] * y[h*d+j]. The bits are those of DotPairs.
 	GatherDotHeads func(g *Gather[T], heads int)
+	// DotSums is GatherDotHeads with the row w, and GatherSumHeads whatever d, in one pass over
+	// the rows; the bits are theirs.
+	DotSums func(g *Gather[T], w []T, heads int)
 	// GatherDot: out[k] = Σ_j x[col[k]-base, j] * y[j]
 	GatherDot func(g *Gather[T])
 	// Axpy: y[j] += c * x[j], for j < len(y)
@@ -78,10 +80,23 @@ type Ops[T Float] struct {
 	// y[h*d+j] += c[k*heads+h] * a[h*d+j] * f'(x[col[k]-base, h*d+j] + w[h*d+j]), or without a
 	// y[h*d+j] += c[k*heads+h] * f(x[col[k]-base, h*d+j] + w[h*d+j])
 	LeakySums func(g *Gather[T], w, a []T, heads int, alpha T)
+	// LeakyBoth is LeakySums with a, and LeakySums without it into values, in one pass over the
+	// rows; the bits are theirs.
+	LeakyBoth func(g *Gather[T], w, a, values []T, heads int, alpha T)
 	// Rows: z[k*w+j] = x[(index[k]-base)*stride+j], for j < w
 	Rows func(z, x []T, stride int, base int32, index []int32, w int)
 	// ScatterAdd: y[index[k]*w+j] += x[k*w+j], for j < w, for k ascending
 	ScatterAdd func(y, x []T, index []int32, w int)
+	// SumRows and MostRows, of rows of len(y): y[h] += x[k*len(y)+h], y[h] = max(y[h], x[k*len(y)+h]),
+	// for k ascending. Where one is NaN, the greatest may be any of them.
+	SumRows, MostRows func(y, x []T)
+	// LessRow: z[k*len(y)+h] = x[k*len(y)+h] - y[h]. z may be x.
+	LessRow func(z, y, x []T)
+	// ScatterSum, with d = len(x)/heads: y[row[k]*stride + h*d+j] += c[k*strideC+h] * x[h*d+j], for k ascending
+	ScatterSum func(s *Scatter[T])
+	// ScatterSlopes, with f' as in LeakySums and d a multiple of HeadLanes:
+	// y[row[k]*stride + h*d+j] += c[k*strideC+h] * a[h*d+j] * f'(w[row[k]*strideW + h*d+j] + x[h*d+j])
+	ScatterSlopes func(s *Scatter[T])
 	// Sigmoid, Tanh, Softplus (x itself above 20) and Log: z[j] = f(x[j]), within 4 units in
 	// the last place. z must not be x.
 	Sigmoid, Tanh, Softplus, Log func(z, x []T)
@@ -102,10 +117,31 @@ type Pairs[T Float] struct {
 	Heads, D         int
 }
 
+// Scatter is the arguments of Ops.ScatterSum and Ops.ScatterSlopes: one row X, and rows of Y that
+// multiples of it are added to.
+type Scatter[T Float] struct {
+	Y       []T // row r begins at Y[r*Stride]
+	Stride  int
+	Row     []int32 // [n] rows of Y; one may occur several times
+	X       []T     // [Heads, d]
+	C       []T     // coefficients, those of k beginning at C[k*StrideC]
+	Heads   int
+	StrideC int
+
+	// Of ScatterSlopes:
+	A       []T // [Heads, d]
+	W       []T // row r begins at W[r*StrideW]
+	StrideW int
+	Alpha   T
+}
+
+// RegisterBytes is the widest register.
+const RegisterBytes = 64
+
 // HeadLanes is the multiple that GatherSumHeads needs: the widest register.
 func HeadLanes[T Float]() int {
 	var t T
-	return 64 / int(unsafe.Sizeof(t))
+	return RegisterBytes / int(unsafe.Sizeof(t))
 }
 
 // table is one set of loops and what it needs of the CPU.

@@ -50,6 +50,15 @@ func (f file) Tiles() []int {
 // Powers are the tiles of GatherSumHeads.
 func (f file) Powers() []int { return []int{1, 2, 4, 8} }
 
+// Narrow are the widths of rows that are one register, of 128 bits or more.
+func (f file) Narrow() []int {
+	var out []int
+	for n := 128 / f.Bits; n <= f.Lanes; n *= 2 {
+		out = append(out, n)
+	}
+	return out
+}
+
 // Half are the vector types that a register is folded into, down to 128 bits.
 func (f file) Half() []string {
 	var out []string
@@ -165,7 +174,7 @@ func main() {
 		"sub":   func(a, b int) int { return a - b },
 		"mul":   func(a, b int) int { return a * b },
 	}
-	for _, what := range []string{"loops", "elements", "functions"} {
+	for _, what := range []string{"loops", "elements", "functions", "scatter", "runs", "dotsum"} {
 		t := template.Must(template.New(what+".go.tmpl").Funcs(funcs).ParseFS(source, what+".go.tmpl"))
 		for _, f := range files {
 			var b bytes.Buffer

@@ -1,0 +1,59 @@
+package expr
+
+import "sar/core/mem"
+
+// beside is what Peers has summed for destinations, apart from what Own has.
+type beside[T Float] struct{ from, to []T }
+
+// Beside prepares Own and Peers to run at the same time, whichever is first: what Peers
+// adds up for destinations goes to rows of its own until Finish, so that sums have
+// the same bits every time. It is false, and changes nothing, where those would be
+// wider than scatterMost: then Own has to come first. The phases of Deltas must have ended.
+func (b *Backward[T]) Beside() (bool, error) {
+	if b.Own == nil || b.Peers == nil {
+		return false, nil
+	}
+	c, width := b.Peers.code, 0
+	for _, k := range c.sinks {
+		if k.kind == sinkScatter {
+			width += c.nodes[k.reg].width
+		}
+	}
+	if width > scatterMost {
+		return false, nil
+	}
+	for n, k := range c.sinks {
+		if k.kind != sinkScatter {
+			continue
+		}
+		to := &b.Peers.targets[n]
+		made, err := mem.Make[T](mem.Scratch, len(to.data))
+		if err != nil {
+			return false, err
+		}
+		b.run.scratch = append(b.run.scratch, made)
+		b.beside = append(b.beside, beside[T]{made.Data, to.data})
+		to.data = made.Data
+	}
+	b.Own.fillPacked()
+	b.Peers.fillPacked()
+	return true, nil
+}
+
+// join adds up what Beside has kept apart.
+func (b *Backward[T]) join() {
+	const share = 1 << 16
+	for _, x := range b.beside {
+		b.run.Pool.Run((len(x.to)+share-1)/share, func(t int) {
+			end := min(len(x.to), (t+1)*share)
+			b.Peers.ops.Add(x.to[t*share:end], x.from[t*share:end])
+		})
+	}
+}
+
+// fillPacked makes what the sweep reads side by side, if that has not been done.
+func (s *Sweep[T]) fillPacked() {
+	if s.packed != nil && s.packed.fill != nil {
+		s.packed.fill()
+	}
+}
