@@ -54,5 +54,28 @@ def steps(part: dict[str, Any], x: np.ndarray, changes: bool, layer: str) -> dic
     return {"outputs": outputs, "sent": sent, "grads": grads}
 
 
+def given_again(part: dict[str, Any], x: np.ndarray, changes: bool) -> dict[str, Any]:
+    """The mean of features in six steps, before the third and fifth of which they change in place where ``changes`` and
+    are memoized again by all; and the bytes of rows sent in each."""
+    graph = build(part)
+    features = torch.from_numpy(x.copy())
+    outputs, sent = [], []
+    try:
+        for step in range(6):
+            if step in (2, 4) and changes:
+                features.add_(1)
+            if step in (0, 2, 4):
+                sar.memoize(features)
+            before = _sent()
+            with graph.local_scope():
+                graph.srcdata["x"] = features
+                graph.update_all(sar.function.copy_u("x", "m"), sar.function.mean("m", "y"))
+                outputs.append(graph.dstdata["y"].numpy().copy())
+            sent.append(_sent() - before)
+    finally:
+        sar.forget()
+    return {"outputs": outputs, "sent": sent}
+
+
 def refused() -> None:
     sar.memoize(torch.ones(3, 2, requires_grad=True))

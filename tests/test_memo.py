@@ -46,6 +46,32 @@ def test_steps(workers: Workers, kind: str, layer: str, changed_by: str) -> None
     assert (sent[3:] == (sent[0] if changed else 0)).all()
 
 
+@pytest.mark.parametrize("changed_by", ["everybody", "rank 0", "nobody"])
+def test_given_again_after_a_change(workers: Workers, changed_by: str) -> None:
+    """What was kept before the change is not what the tensor's mean is now."""
+    graph = make("random", workers.world, seed=83)
+    x = np.random.default_rng(84).standard_normal((graph.num_nodes, 3))
+    changes = [changed_by == "everybody" or (changed_by == "rank 0" and r == 0) for r in range(graph.world)]
+    found = workers.run(
+        "cases_memo:given_again",
+        [{"part": graph.part(r), "x": x[graph.rows(r)], "changes": changes[r]} for r in range(graph.world)],
+    )
+    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    for step in range(6):
+        if step in (2, 4):
+            for r, change in enumerate(changes):
+                x[graph.rows(r)] += 1 if change else 0
+        whole.ndata["x"] = torch.from_numpy(x.copy())
+        whole.update_all(dgl.function.copy_u("x", "m"), dgl.function.mean("m", "y"))
+        for rank, one in enumerate(found):
+            close(one["outputs"][step], whole.ndata["y"].numpy()[graph.rows(rank)], f"step {step}")
+    sent = np.array([one["sent"] for one in found]).sum(0)
+    changed = any(c and len(x[graph.rows(r)]) for r, c in enumerate(changes))
+    assert sent[0] > 0 or workers.world == 1
+    assert not sent[[1, 3, 5]].any()
+    assert (sent[[2, 4]] == (sent[0] if changed else 0)).all()
+
+
 def test_a_tensor_with_gradient(workers: Workers) -> None:
     with pytest.raises(Exception, match="needs a gradient"):
         workers.run("cases_memo:refused", [{}] * workers.world)

@@ -65,8 +65,8 @@ def memoize(tensor: Tensor) -> None:
     memoized: SAGEConv's mean and GINConv's sum are, GraphConv's of features that it scales before is not.
 
     A change in place of the tensor (``features[0] = 1``, ``features.mul_(2)``), on any worker, is noticed, and the
-    aggregate computed again, from then on each time. Changes that torch does not count, through ``tensor.data`` or an
-    array of numpy that shares its memory, are not.
+    aggregate computed again, from then on each time, or until all workers call this again. Changes that torch does not
+    count, through ``tensor.data`` or an array of numpy that shares its memory, are not.
 
     :param tensor: ``[num_src_nodes, ...]``
     :raises ValueError: the tensor needs a gradient, or was made in ``torch.inference_mode``
@@ -102,7 +102,8 @@ def forward(
     if need or not all(t is None or t.numel() == 0 or _is_given(t) for t in (u, e)):
         says = _NOT_MEMOIZED
     elif u.numel():
-        says = next((r.number for r in kept if r.what == what and r.operands == operands), _NONE_YET)
+        # the newest: a worker whose own rows stayed as they were has others' changes in it
+        says = next((r.number for r in reversed(kept) if r.what == what and r.operands == operands), _NONE_YET)
     least, most = _range(says)
     if least == most and least > _NONE_YET:
         out.copy_(next(r.out for r in kept if r.number == least))
@@ -116,8 +117,9 @@ def forward(
 
 
 def _layout(t: Tensor) -> Tuple[Any, ...]:
-    """What makes an operand that is unchanged the same as before: its memory is held by the list of given tensors."""
-    return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype
+    """What makes an operand the same as before: its memory is held by the list of given tensors, and how often it was
+    changed tells what it holds from what it held when it was given before."""
+    return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, 0 if t.is_inference() else t._version
 
 
 def _is_given(t: Tensor) -> bool:
