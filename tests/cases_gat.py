@@ -25,8 +25,10 @@ def step(
     apart: bool = False,
     frozen: tuple[str, ...] = (),
     after: str = "",
+    turned: str = "",
 ) -> dict[str, Any]:
-    """Result and all gradients of a layer; ``apart``: as the layer's own steps; ``after``: what follows it."""
+    """Result and all gradients of a layer; ``apart``: as the layer's own steps; ``after``: what follows it; ``turned``:
+    what its dropout is made to be."""
     layers = {"dgl": dgl.nn, "sar": sar.nn}[library]
     layer = layers.GATConv(x.shape[1], **options, allow_zero_in_degree=True).to(torch.from_numpy(x).dtype)
     layer.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
@@ -34,6 +36,13 @@ def step(
         parameter.requires_grad_(name not in frozen)
     if apart:
         layer.fc.register_forward_hook(lambda *_: None)
+    if turned == "on in evaluation":
+        layer.eval()
+        layer.attn_drop.train()
+    elif turned == "off in training":
+        layer.attn_drop.eval()
+    elif turned == "another module":
+        layer.attn_drop = torch.nn.Identity()
     rows = torch.from_numpy(x.copy()).requires_grad_(needs)
     graph = build(part)
     original, pieces = gat._Attend.forward, []

@@ -23,7 +23,7 @@ def step(
     state: dict[str, np.ndarray],
     needs: bool,
     frozen: tuple[str, ...] = (),
-    hooked: bool = False,
+    hooked: str = "",
     strided: bool = False,
 ) -> dict[str, Any]:
     """Result and all gradients of a layer of DGL or of ``sar.nn``, and whether it ran in one piece."""
@@ -32,8 +32,11 @@ def step(
     layer = layers.SAGEConv(x.shape[1], out_feats, "mean", bias=bias).to(torch.from_numpy(x).dtype)
     layer.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
     seen = []
-    if hooked:
+    if hooked == "hook":
         layer.fc_neigh.register_forward_hook(lambda *_: seen.append("hook"))
+    elif hooked == "forward":
+        plain = layer.fc_neigh.forward
+        layer.fc_neigh.forward = lambda rows: seen.append("forward") or plain(rows)
     for name, parameter in layer.named_parameters():
         parameter.requires_grad_(name not in frozen)
     rows = torch.from_numpy(x.copy()).requires_grad_(needs)

@@ -110,3 +110,18 @@ def test_dropout_is_that_of_the_steps(workers: Workers) -> None:
             close(a[name], b[name], name)
     differ = [np.abs(a["out"] - expected["out"][expected["graph"].rows(r)]).max(initial=0) for r, a in enumerate(one)]
     assert max(differ) > 1e-3
+
+
+@pytest.mark.parametrize("turned", ["on in evaluation", "off in training", "another module"])
+def test_dropout_that_a_script_has_changed(two: Workers, turned: str) -> None:
+    """Its own mode counts, as for samples of a posterior; and what stands in its place is called."""
+    options = {"attn_drop": 0.4}
+    one, expected = both(two, options=options, dtype="float64", turned=turned)
+    apart, _ = both(two, options=options, dtype="float64", turned=turned, apart=True)
+    for a, b in zip(one, apart):
+        assert a["pieces"] == (0 if turned == "another module" else 1) and b["pieces"] == 0
+        for name in ("out", "x", "fc.weight", "attn_l", "attn_r", "bias"):
+            close(a[name], b[name], name)
+    whole, _ = both(two, dtype="float64")
+    same = all(np.allclose(a["out"], b["out"]) for a, b in zip(one, whole))
+    assert same == (turned != "on in evaluation")

@@ -102,9 +102,10 @@ def test_rows_that_are_not_contiguous(two: Workers) -> None:
     check(*both(two, strided=True))
 
 
+@pytest.mark.parametrize("hooked", ["hook", "forward"])
 @pytest.mark.parametrize("library", ["dgl", "sar"])
-def test_hooks_are_called(two: Workers, library: str) -> None:
+def test_hooks_are_called(two: Workers, library: str, hooked: str) -> None:
     """A linear map that is more than its weight is called as a module."""
-    found, expected = both(two, library=library, hooked=True)
+    found, expected = both(two, library=library, hooked=hooked)
     check(found, expected)
     assert all(one["hooks"] == 1 and one["pieces"] == 0 for one in found)

@@ -24,7 +24,7 @@ from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
 from ..edge_softmax import edge_softmax
 from ..ops import gat
-from ..ops.sage import fits, sage_mean
+from ..ops.sage import as_made, fits, sage_mean
 
 __all__ = ["adapt", "load_partition_book", "plain_edge_softmax"]
 
@@ -211,11 +211,7 @@ def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_b
 
 def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
     """The mean of a full graph in one piece, where the layer's two linear maps are no more than that."""
-    if (
-        layer._aggre_type != "mean"
-        or edge_weight is not None
-        or not fits(graph, feat, layer.fc_self, layer.fc_neigh)
-    ):
+    if layer._aggre_type != "mean" or edge_weight is not None or not fits(graph, feat, layer.fc_self, layer.fc_neigh):
         return original(layer, graph, feat, edge_weight)
     out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
     if layer.activation is not None:
@@ -232,10 +228,12 @@ def _gat_conv(
         or get_attention
         or layer.res_fc is not None
         or not gat.fits(graph, feat, getattr(layer, "fc", None), layer.attn_l, layer.attn_r)
+        or not as_made(layer.attn_drop, torch.nn.Dropout)
+        or not as_made(layer.leaky_relu, torch.nn.LeakyReLU)
         or (not layer._allow_zero_in_degree and (graph.in_degrees() == 0).any())
     ):
         return original(layer, graph, feat, edge_weight, get_attention)
-    share = layer.attn_drop.p if layer.training else 0.0
+    share = layer.attn_drop.p if layer.attn_drop.training else 0.0
     out = gat.attend(
         graph._relation(None),
         layer.feat_drop(feat),

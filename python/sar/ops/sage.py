@@ -26,12 +26,18 @@ from . import memo
 from .aggregate import Relation, _Agreed
 
 
-def plain_linear(module: Any) -> bool:
-    """Whether calling a module is multiplying by its weight, and nothing else happens on the way."""
-    if type(module) is not nn.Linear:
+def as_made(module: Any, kind: Any) -> bool:
+    """Whether calling a module does what its class does, and nothing else happens on the way."""
+    if type(module) is not kind or "forward" in vars(module):  # libraries replace it in one object
         return False
-    watched = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return not any(watched) and module.weight.dtype in (torch.float32, torch.float64)
+    return not any(
+        (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    )
+
+
+def plain_linear(module: Any) -> bool:
+    """Whether calling a module is multiplying by its weight."""
+    return as_made(module, nn.Linear) and module.weight.dtype in (torch.float32, torch.float64)
 
 
 def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
