@@ -14,6 +14,7 @@ import sar
 from conftest import Workers
 from graphs import close
 from sar._book import RangePartitionBook
+from sar._shard_edges import relation_edges, triples_of
 
 dgl = pytest.importorskip("dgl")
 PARTS = 2
@@ -246,3 +247,24 @@ def test_blocks_out_of_one_graph(two: Workers, homogeneous: dict[str, Any]) -> N
         assert result["same"]
         assert result["edges"][0] == result["edges"][1] and result["sums"][0] == result["sums"][1]
         assert 0 < result["after"] < result["held"]  # blocks stay, the full graph goes
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("changed", [False, True])
+def test_partition_data_of_what_dgl_loaded(homogeneous: dict[str, Any], part: int, changed: bool) -> None:
+    """Edges and their features go together, also in a record of which other fields were replaced."""
+    local, node_feats, edge_feats, book, _, ntypes, etypes = dgl.distributed.load_partition(homogeneous["json"], part)
+    given = (local, part, node_feats, edge_feats, book, ntypes, etypes, torch.device("cpu"))
+    data = sar.data_loading.create_partition_data(*given)
+    if changed:
+        data = data._replace(node_features={dgl.NTYPE: data.node_features[dgl.NTYPE]})
+    ((src, dst),) = relation_edges(data, triples_of(data))
+    weights = data.edge_readers()["_N:_E:_N/w"]().view(-1)
+    whole = homogeneous["graph"]
+    start, end = whole.edges()
+    old = homogeneous["nodes"]
+    expected = sorted(zip(start.tolist(), end.tolist(), whole.edata["w"].view(-1).tolist()))
+    found = sorted(zip(old[src].tolist(), old[dst].tolist(), weights.tolist()))
+    low, high = data.node_ranges[part]
+    mine = set(old[low:high].tolist())
+    assert found == [edge for edge in expected if edge[1] in mine]

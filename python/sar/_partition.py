@@ -223,6 +223,8 @@ class PartitionData:
             *(fields.get(name, value) for name, value in zip(self._fields, kept)),
             edge_features=None if moved else self._edge_features,
             stored=None if moved else self.stored,
+            relation_edges=None if moved else self._relation_edges,
+            readers=None if moved else self._readers,
         )
 
     def __repr__(self) -> str:
