@@ -124,3 +124,17 @@ def test_inputs_kept_as_bfloat16() -> None:
     assert any(not torch.equal(a, b) for a, b in zip(exact, rounded))
     with pytest.raises(TypeError, match="float16"):
         sar.remat(nn.Linear(2, 2), dtype=torch.float16)
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.BatchNorm1d(4), nn.BatchNorm1d(4, momentum=None), nn.InstanceNorm1d(4, track_running_stats=True)]
+)
+def test_statistics_of_norms_stay(norm: nn.Module) -> None:
+    """A step moves running statistics as it does without, whatever the norm counts."""
+    again = sar.remat(copy.deepcopy(norm))
+    x = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(8))
+    for module in (norm, again):
+        module(x.clone().requires_grad_()).square().sum().backward()
+    assert not torch.equal(norm.running_mean, torch.zeros(4))
+    for name, value in norm.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name

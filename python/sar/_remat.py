@@ -129,12 +129,13 @@ def _statistics_stay(module: nn.Module) -> Iterator[None]:
         m for m in module.modules() if m.training and getattr(m, "track_running_stats", False) is True
     ]
     weights = [norm.momentum for norm in tracking]
+    counts = [norm.num_batches_tracked.clone() for norm in tracking]
     try:
         for norm in tracking:
             norm.momentum = 0.0
         yield
     finally:
-        for norm, weight in zip(tracking, weights):
+        for norm, weight, count in zip(tracking, weights, counts):
             norm.momentum = weight
             with torch.no_grad():
-                norm.num_batches_tracked -= 1
+                norm.num_batches_tracked.copy_(count)  # which not every norm moves: InstanceNorm1d does not
