@@ -23,18 +23,23 @@ _call = 0  # number of the main thread's call into the engine; negative between 
 _sockets: Optional[tuple[socket.socket, socket.socket]] = None
 
 
+def around() -> int:
+    """What :func:`left` is to be told after the call that comes: whether it is one within another."""
+    return _call
+
+
 def entering() -> None:
     """Before a call into the engine."""
     global _call
     if threading.get_ident() == _main_thread:
-        _call = 1 - _call if _call <= 0 else _call + 1
+        _call = abs(_call) + 1
 
 
-def left() -> None:
-    """After it."""
+def left(outer: int) -> None:
+    """After it, however it ended. A call that came back to Python, which made this one, goes on."""
     global _call
-    if threading.get_ident() == _main_thread and _call > 0:
-        _call = -_call
+    if threading.get_ident() == _main_thread:
+        _call = abs(_call) + 1 if outer > 0 else -abs(_call)
 
 
 def watch(interrupt: Callable[[], None]) -> None:

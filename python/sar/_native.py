@@ -107,9 +107,12 @@ def _function(name: str) -> tuple[_Engine, Callable[..., Any]]:
 def call(name: str, *args: Any) -> None:
     """Calls a function of ``sar.h`` that returns a status, and raises what the status stands for."""
     engine, function = _function(name)
-    _interrupt.entering()
-    status = function(*args)
-    _interrupt.left()
+    outer = _interrupt.around()
+    try:
+        _interrupt.entering()
+        status = function(*args)
+    finally:  # the handler of a signal may raise before the next line
+        _interrupt.left(outer)
     if status != 0:
         raise _error(engine, status)
 

@@ -1,0 +1,52 @@
+"""When the main thread counts as being in the engine, which decides whether Ctrl-C ends the session."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+from sar import _interrupt, _native
+
+
+def engine(monkeypatch: pytest.MonkeyPatch, **functions: Callable[[], int]) -> None:
+    monkeypatch.setattr(_native, "_function", lambda name: (None, functions[name]))
+
+
+def inside() -> bool:
+    return _interrupt._call > 0
+
+
+def test_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    engine(monkeypatch, one=lambda: seen.append((inside(), _interrupt._call)) or 0)
+    _native.call("one")
+    _native.call("one")
+    assert [where for where, _ in seen] == [True, True] and seen[0] != seen[1]
+    assert not inside()
+
+
+def test_a_handler_that_raises_as_the_call_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    engine(monkeypatch, one=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _native.call("one")
+    assert not inside()
+
+
+def test_a_call_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions of Python that the engine calls may call it; then it goes on in the call that they came from."""
+    seen: list[Any] = []
+
+    def outer() -> int:
+        seen.append(_interrupt._call)
+        _native.call("inner")
+        seen.append(_interrupt._call)
+        return 0
+
+    engine(monkeypatch, outer=outer, inner=lambda: seen.append(_interrupt._call) or 0)
+    _native.call("outer")
+    assert min(seen) > 0 and len(set(seen)) == 3
+    assert not inside()
