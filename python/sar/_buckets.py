@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 import torch
@@ -60,9 +61,7 @@ def check_dense(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
 def check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
     """A worker with another model would mix up parameters without a word: compare a fingerprint first."""
     text = ";".join(f"{name}{tuple(p.shape)}{p.dtype}" for name, p in named)
-    digest = 0
-    for byte in text.encode():
-        digest = (digest * 1099511628211 + byte) % (1 << 61)
+    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
     lowest = torch.tensor([digest, -digest], dtype=torch.int64)
     _session.all_reduce(lowest, "min")
     if int(lowest[0]) != -int(lowest[1]):
