@@ -195,7 +195,7 @@ func (g *Group) Close() error {
 	}
 	g.tell(message{Type: msgBye, Memory: g.ownMemory()})
 	for _, c := range comms {
-		c.failLinks(ErrClosed)
+		c.failLinks(transport.ErrClosed) // not a failure: what was committed still leaves
 	}
 	for _, c := range comms {
 		if c.idle() { // else the memory stays with the process

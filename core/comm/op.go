@@ -85,6 +85,18 @@ func (op *Op) Fit(n int) int {
 // Deadline is when the operation must have ended.
 func (op *Op) Deadline() time.Time { return op.deadline }
 
+// Failed is closed when the group ends, with Failure.
+func (op *Op) Failed() <-chan struct{} { return op.c.g.Failed() }
+
+// Failure is the error that ended the group.
+func (op *Op) Failure() error { return op.c.g.Failure() }
+
+// Late is the error of an operation that waits for peer past its deadline. It ends
+// the group.
+func (op *Op) Late(peer int) error {
+	return op.Wrap(&transport.TimeoutError{Op: "receive", Peer: peer}, peer)
+}
+
 // Waited adds to the time that statistics show as waiting, for who uses links
 // without the helpers below.
 func (op *Op) Waited(d time.Duration) { op.waited.Add(int64(d)) }

@@ -192,6 +192,7 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 		_, err := m.Move(rel.Rank, rel.Parts)
 		return err
 	}
+	add := func(src []T, idx []int32) { x.takeHome(home, own, grads, src, idx) }
 	t := &RoundTrip{
 		Op: op, RowBytes: m.RowBytes, BackBytes: x.RowBytes(home),
 		Send: m.Send, Recv: m.Recv, Produce: m.Produce, Local: m.Local,
@@ -202,40 +203,29 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 			return m.Consume(r, first, n, src)
 		},
 		Return: func(r, first, n int, src []byte) error {
-			x.takeHome(home, own, grads, view[T](src), rel.Send[r].Data[first:first+n])
+			add(view[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
-	if b.Own != nil {
-		t.Parts = columnParts
-		parts := ownColumns(rel, t.Parts)
-		t.Part = func(part int) { b.Own.ColumnsOf(parts[part]) }
-		t.Needs = func(r, first, n int) int {
-			last := int(rel.Send[r].Data[first+n-1]) // they ascend
-			return last*t.Parts/max(1, rel.NumSrc) + 1
+	apart, err := b.Beside()
+	if err != nil {
+		return err
+	}
+	if apart {
+		o, err := newOwnColumns(x, b.Own, home, own, grads)
+		if err != nil {
+			return err
+		}
+		defer o.sums.Free()
+		add = o.add
+		t.Parts, t.Part = len(o.parts), o.part
+		t.Needs = func(r, first, n int) int { return o.needs(r, rel.Send[r].Data[first:first+n]) }
+	} else if b.Own != nil {
+		t.Local = func() error {
+			b.Own.Columns(0, rel.NumSrc)
+			return m.Local()
 		}
 	}
 	_, err = t.Move(rel.Rank, rel.Parts)
 	return err
-}
-
-// columnParts is how often own columns and those of peers take turns.
-const columnParts = 4
-
-// ownColumns cuts own columns into parts by number, and keeps to the relation's
-// order of rows in each: what cache its clusters save, parts lose little of.
-func ownColumns(rel *graph.Relation, parts int) [][]int32 {
-	out := make([][]int32, parts)
-	for part := range out {
-		out[part] = make([]int32, 0, rel.NumSrc/parts+1)
-	}
-	for i := range rel.NumSrc {
-		j := int32(i)
-		if len(rel.Order.Data) == rel.NumSrc {
-			j = rel.Order.Data[i]
-		}
-		part := int(j) * parts / rel.NumSrc
-		out[part] = append(out[part], j)
-	}
-	return out
 }

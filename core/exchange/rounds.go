@@ -97,9 +97,11 @@ func (m *Movement) peer(rank, world, r int, sending bool) int {
 var chunkBytes = 1 << 20
 
 // RowsPerFrame is how many rows of rowBytes one frame of op holds.
-func RowsPerFrame(op *comm.Op, rowBytes int) int {
+func RowsPerFrame(op *comm.Op, rowBytes int) int { return rowsPerFrame(op, rowBytes, chunkBytes) }
+
+func rowsPerFrame(op *comm.Op, rowBytes, most int) int {
 	rowBytes = max(1, rowBytes)
-	return max(min(op.MaxPayload(), chunkBytes)/rowBytes, min(1, op.MaxPayload()/rowBytes))
+	return max(min(op.MaxPayload(), most)/rowBytes, min(1, op.MaxPayload()/rowBytes))
 }
 
 func (m *Movement) receiveAll(rank, world int, flags *uint16) error {

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync"
 
 	"sar/core/comm"
@@ -18,9 +17,10 @@ import (
 //
 // Produce fills outgoing rows; Consume takes incoming ones and fills what goes
 // back, Return takes what comes back, both in the order of rounds. Consume runs on
-// the goroutine that called Move, after Local. Return runs
-// beside Produce and Consume, but not before Local has ended, and takes rounds
-// and rows in order, so what it adds up has the same bits every time.
+// the goroutine that called Move, after Local. Return and Part run beside Produce,
+// Consume and each other, but not before Local has ended. Each takes rounds and
+// rows, or parts, in order: where no two of them add to the same numbers, or a sum
+// of two has the same bits in either order, results have the same bits every time.
 type RoundTrip struct {
 	Op *comm.Op
 	// Flags are told to every worker; Move returns the union of everyone's.
@@ -31,13 +31,11 @@ type RoundTrip struct {
 	Send, Recv []int
 	// Produce writes rows [first, first+n) of what goes out in round r into dst.
 	Produce func(r, first, n int, dst []byte) error
-	// Local runs before any Consume or Return. May be nil.
+	// Local runs before any Consume, Return or Part. May be nil.
 	Local func() error
-	// Part runs after Local for 0 ≤ part < Parts, in turns with Consume: before rows
-	// of which a share has come go that share of the parts and one more, and those
-	// that Return needs for as many of the own rows. That depends on the counts of
-	// rows and frames alone. Needs is how many parts must have run before Return
-	// takes rows [first, first+n) of what went out in round r.
+	// Part is work for 0 ≤ part < Parts that waits for nobody, one after another.
+	// Needs is how many of them must have ended before Return takes rows
+	// [first, first+n) of what went out in round r.
 	Parts int
 	Part  func(part int)
 	Needs func(r, first, n int) int
@@ -50,7 +48,14 @@ type RoundTrip struct {
 }
 
 // RowsPerFrame is how many rows travel at once, out and back.
-func (t *RoundTrip) RowsPerFrame() int { return RowsPerFrame(t.Op, max(t.RowBytes, t.BackBytes)) }
+func (t *RoundTrip) RowsPerFrame() int {
+	return rowsPerFrame(t.Op, max(t.RowBytes, t.BackBytes), tripBytes)
+}
+
+// tripBytes is the most that one frame of a round trip carries. What returns for the
+// first frame leaves when that was computed with, and several are on their way: they
+// are smaller than those that go one way.
+var tripBytes = 256 << 10
 
 // Move runs the round trip. A window that holds no row of either size must have
 // been refused before.
@@ -59,13 +64,15 @@ func (t *RoundTrip) RowsPerFrame() int { return RowsPerFrame(t.Op, max(t.RowByte
 // frame headers per chunk. Memory besides the links: one frame where P is even.
 func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 	if world == 1 {
+		if t.Local != nil {
+			if err := t.Local(); err != nil {
+				return t.Flags, err
+			}
+		}
 		for part := range t.Parts {
 			t.Part(part)
 		}
-		if t.Local == nil {
-			return t.Flags, nil
-		}
-		return t.Flags, t.Local()
+		return t.Flags, nil
 	}
 	if t.RowBytes == 0 && t.BackBytes == 0 { // rows of no columns: only flags travel
 		t.Send, t.Recv = make([]int, world), make([]int, world)
@@ -82,62 +89,14 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 		after:  func(peer int) { s.passOn(&s.sending[peer]) },
 	}
 	d.init()
-	parts := append(d.parts(), s.takeBack, func() error { return s.answer(d) })
+	parts := append(d.parts(), s.takeBack, s.runParts, func() error { return s.answer(d) })
 	for i, f := range parts {
 		parts[i] = s.part(f)
 	}
+	stop := s.watch()
 	err := t.Op.Run(parts...)
+	stop()
 	return t.Flags | s.seen[0] | s.seen[1], err
-}
-
-// lane is one direction of the link to a peer. Two goroutines use each end of
-// it, for rows on their way out and for rows that return, so all its frames have
-// one order, which both ends derive from the sizes that they know:
-//
-//   - Where the rows go out in an earlier round than the others return, or the
-//     other way round, the earlier round comes first.
-//   - Where both belong to one round, which is the round P/2 of an even P and the
-//     only one of P = 2, chunk k of what returns follows chunk k+lead of what goes
-//     out. So lead+1 chunks travel while the peer computes from its own rows.
-//
-// Nothing can lock up. Of all frames that have not been taken and given back,
-// look at the earliest by round and place: what its sender needs first has come
-// earlier, and a lane has room for two frames, of which one at most is not yet
-// given back. Under the second rule an answer asks for room after the frame that
-// it answers has been given back: it is computed beside the link and copied. Both
-// ends of a link may then wait for their turn to answer chunk k, which comes when
-// chunk k+lead has left. Between those two are lead chunks and lead-1 answers, and
-// the link has room for them.
-type lane struct {
-	out, back int // frames of rows that go out, and that return
-	rule      int
-	lead      int
-	next      int // place of the frame whose turn it is
-}
-
-// leadOf is the most chunks of size bytes that may be sent before the answer to
-// the first is due.
-func leadOf(op *comm.Op, size int) int { return max(1, (op.Fit(size)+1)/2) }
-
-const (
-	outFirst = iota
-	backFirst
-	mixed
-)
-
-// place is where chunk k comes in the order of the lane.
-func (l *lane) place(back bool, k int) int {
-	switch {
-	case l.rule == mixed && back:
-		return k + min(l.out, k+1+l.lead)
-	case l.rule == mixed:
-		return k + min(l.back, max(0, k-l.lead))
-	case back == (l.rule == backFirst):
-		return k
-	case back:
-		return l.out + k
-	}
-	return l.back + k
 }
 
 // trip is one run of a RoundTrip.
@@ -151,7 +110,8 @@ type trip struct {
 	mu   sync.Mutex
 	turn sync.Cond
 	done int   // Local and so many parts have ended; 0: Local has not
-	err  error // the first of any goroutine
+	err  error // the first of any goroutine, or of the group
+	late bool  // the operation's deadline has passed
 }
 
 func newTrip(t *RoundTrip, rank, world int) *trip {
@@ -163,8 +123,8 @@ func newTrip(t *RoundTrip, rank, world int) *trip {
 		// P-r; what comes from it is the other way round.
 		peer := (rank + r) % world
 		mine, theirs := s.chunks(t.Send[r]), s.chunks(t.Recv[world-r])
-		s.sending[peer] = lane{out: max(1, mine), back: theirs, rule: mixed, lead: lead}
-		s.taking[peer] = lane{out: max(1, theirs), back: mine, rule: mixed, lead: lead}
+		s.sending[peer] = lane{peer: peer, out: max(1, mine), back: theirs, rule: mixed, lead: lead}
+		s.taking[peer] = lane{peer: peer, out: max(1, theirs), back: mine, rule: mixed, lead: lead}
 		if 2*r < world {
 			s.sending[peer].rule, s.taking[peer].rule = outFirst, backFirst
 		} else if 2*r > world {
@@ -181,53 +141,6 @@ func (s *trip) chunks(n int) int {
 	return (n + s.rows - 1) / s.rows
 }
 
-// part makes f one of the goroutines: its error, or its panic, ends the waiting
-// of the others.
-func (s *trip) part(f func() error) func() error {
-	return func() (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("bug in the engine: %v\n%s", v, debug.Stack())
-			}
-			if err != nil {
-				s.change(func() {
-					if s.err == nil {
-						s.err = err
-					}
-				})
-			}
-		}()
-		return f()
-	}
-}
-
-func (s *trip) change(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-	s.turn.Broadcast()
-}
-
-// await returns once it is the turn of chunk k, or with the error of another
-// goroutine.
-func (s *trip) await(l *lane, back bool, k int) error { return s.awaitOr(l, back, k, func() {}) }
-
-// awaitOr is await that calls late where it has to wait.
-func (s *trip) awaitOr(l *lane, back bool, k int, late func()) error {
-	place := l.place(back, k)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.next != place && s.err == nil {
-		late()
-	}
-	for l.next != place && s.err == nil {
-		s.turn.Wait()
-	}
-	return s.err
-}
-
-func (s *trip) passOn(l *lane) { s.change(func() { l.next++ }) }
-
 // backRound is the round in the tags of what returns.
 func (s *trip) backRound(r int) int { return s.world + r }
 
@@ -237,10 +150,6 @@ func (s *trip) answer(d *departures) (err error) {
 		return err
 	}
 	s.change(func() { s.done = 1 })
-	total, before := 0, 0
-	for _, n := range s.Recv[1:] {
-		total += n
-	}
 	if half := s.world / 2; s.world%2 == 0 && s.Recv[half] > 0 {
 		if s.spare, err = mem.Make[byte](mem.Scratch, min(s.rows, s.Recv[half])*s.BackBytes); err != nil {
 			return err
@@ -250,23 +159,12 @@ func (s *trip) answer(d *departures) (err error) {
 		peer := (s.rank - r + s.world) % s.world
 		for first, k := 0, 0; first < s.Recv[r] || k == 0; k++ {
 			n := min(s.rows, s.Recv[r]-first)
-			if total > 0 {
-				s.runParts(1 + s.Parts*(before+first)/total)
-			}
-			if own := min(s.rows, s.Send[r]-first); own > 0 {
-				s.runParts(s.needs(r, first, own))
-			}
 			if err := s.answerChunk(peer, r, k, first, n); err != nil {
 				return err
 			}
 			first += n
 		}
-		if first := s.Recv[r] / s.rows * s.rows; first < s.Send[r] { // more go out than come in
-			s.runParts(s.needs(r, first, s.Send[r]-first))
-		}
-		before += s.Recv[r]
 	}
-	s.runParts(s.Parts)
 	return nil
 }
 
@@ -278,15 +176,19 @@ func (s *trip) needs(r, first, n int) int {
 	return s.Needs(r, first, n)
 }
 
-// runParts runs parts until so many have been run. The goroutine that does is
-// the only one that changes s.done.
-func (s *trip) runParts(upTo int) {
-	for s.done-1 < min(upTo, s.Parts) {
-		span := trace.Begin()
-		s.Part(s.done - 1)
-		span.End("own rows", trace.Computing, s.Op.Comm(), s.rank, 0, 0)
-		s.change(func() { s.done++ })
+// runParts runs the parts, once Local has ended.
+func (s *trip) runParts() error {
+	if s.Parts == 0 {
+		return nil
 	}
+	err := s.awaitParts(0)
+	for part := 0; part < s.Parts && err == nil; part++ {
+		span := trace.Begin()
+		s.Part(part)
+		span.End("own rows", trace.Computing, s.Op.Comm(), s.rank, 0, 0)
+		s.change(func() { s.done++; err = s.err })
+	}
+	return err
 }
 
 func (s *trip) answerChunk(peer, r, k, first, n int) error {
@@ -334,8 +236,7 @@ func (s *trip) room(to *lane, peer, k, n int) ([]byte, error) {
 }
 
 // takeBack takes what the peers computed from own rows, once the parts that come
-// before it have run. Where both ends of a link wait for room to answer, each has
-// run what the other's answers up to its own place need: one of them is taken.
+// before it have run.
 func (s *trip) takeBack() error {
 	for r := 1; r < s.world; r++ {
 		peer := (s.rank + r) % s.world
@@ -353,15 +254,6 @@ func (s *trip) takeBack() error {
 		}
 	}
 	return nil
-}
-
-func (s *trip) awaitParts(n int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.done < 1+n && s.err == nil {
-		s.turn.Wait()
-	}
-	return s.err
 }
 
 // arrival is a frame that has to come.

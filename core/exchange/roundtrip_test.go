@@ -301,3 +301,56 @@ func TestRoundTripSizesThatDiffer(t *testing.T) {
 		}
 	}
 }
+
+// However many frames a link holds, two workers that answer in step with each other find
+// room: what each has sent ahead leaves room for its answers.
+func TestRoundTripsInStep(t *testing.T) {
+	old := tripBytes
+	defer func() { tripBytes = old }()
+	const window, chunks = 1 << 14, 40
+	fits := map[int]bool{}
+	for tripBytes = 512; tripBytes <= 5248; tripBytes += 64 {
+		rowBytes := tripBytes // a row is a frame
+		steps := make([]chan struct{}, chunks)
+		for k := range steps {
+			steps[k] = make(chan struct{}, 1)
+		}
+		errs := everyRank(t, 2, window, func(p int, cm *comm.Communicator) error {
+			op, err := cm.Begin(comm.KindAggregate, comm.Backward)
+			if err != nil {
+				return err
+			}
+			if p == 0 {
+				fits[op.Fit(rowBytes)] = true
+			}
+			m := &RoundTrip{Op: op, RowBytes: rowBytes, BackBytes: rowBytes, Send: []int{0, chunks}, Recv: []int{0, chunks},
+				Produce: func(r, first, n int, dst []byte) error { return nil },
+				Consume: func(r, first, n int, src, back []byte) error {
+					if n != 1 {
+						return fmt.Errorf("%d rows in a frame", n)
+					}
+					select { // whoever is second lets both go
+					case steps[first] <- struct{}{}:
+						for len(steps[first]) > 0 {
+							runtime.Gosched()
+						}
+					case <-steps[first]:
+					}
+					return nil
+				},
+				Return: func(r, first, n int, src []byte) error { return nil }}
+			_, err = m.Move(p, 2)
+			return op.End(err)
+		})
+		for p, err := range errs {
+			if err != nil {
+				t.Fatalf("frames of %d bytes, rank %d: %v", rowBytes, p, err)
+			}
+		}
+	}
+	for _, n := range []int{2, 3, 4, 5, 7} {
+		if !fits[n] {
+			t.Errorf("no links of %d frames among %v", n, fits)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package exchange
+
+import (
+	"sync"
+
+	"sar/core/expr"
+	"sar/core/mem"
+)
+
+// columnParts is in how many parts the gradients of own rows are computed that a round
+// trip has besides.
+const columnParts = 16
+
+// ownColumns computes the gradients of own rows while rows of peers come and return. A
+// part is summed apart and then added to the gradients, so that what the first peer
+// returns may be added before or after: a sum of two has the same bits in either
+// order. What other peers return comes after both.
+type ownColumns[T expr.Float] struct {
+	x         *Program[T]
+	sweep     *expr.Sweep[T]
+	home, own uint32 // operands whose gradients travel, and those that this rank wants
+	grads     [][]T
+
+	parts [][]int32    // columns of each
+	sums  mem.Array[T] // of a part, operands side by side
+	rows  []int32      // of a part, ascending
+	mu    sync.Mutex   // of grads
+}
+
+func newOwnColumns[T expr.Float](x *Program[T], sweep *expr.Sweep[T], home, own uint32, grads [][]T) (*ownColumns[T], error) {
+	o := &ownColumns[T]{x: x, sweep: sweep, home: home, own: own, grads: grads, parts: columnsOf(x.Rel.NumSrc, x.Rel.Order.Data)}
+	most := 0
+	for _, list := range o.parts {
+		most = max(most, len(list))
+	}
+	var err error
+	o.rows = make([]int32, most)
+	o.sums, err = mem.Make[T](mem.Scratch, most*x.Program.Packed(home))
+	return o, err
+}
+
+// columnsOf cuts n columns into parts by number, and keeps to the relation's order of
+// rows in each, where it has one.
+func columnsOf(n int, order []int32) [][]int32 {
+	parts := make([][]int32, min(n, columnParts))
+	for i := range n {
+		j := int32(i)
+		if len(order) == n {
+			j = order[i]
+		}
+		part := partOf(j, n, len(parts))
+		parts[part] = append(parts[part], j)
+	}
+	return parts
+}
+
+// partOf is the part of column j of n.
+func partOf(j int32, n, parts int) int { return int(int64(j) * int64(parts) / int64(n)) }
+
+// part computes one part.
+func (o *ownColumns[T]) part(part int) {
+	list := o.parts[part]
+	n, stride := len(list), o.x.Program.Packed(o.home)
+	first := 0
+	for _, before := range o.parts[:part] {
+		first += len(before)
+	}
+	sums := o.sums.Data[:n*stride]
+	clear(sums)
+	o.x.operands(o.home, func(i, offset int) { o.sweep.Target(i, sums, offset, stride, int32(first)) })
+	o.sweep.ColumnsOf(list)
+	for i := range list {
+		o.rows[i] = int32(first + i)
+	}
+	o.add(sums, o.rows[:n])
+}
+
+// add adds to the gradients of rows idx.
+func (o *ownColumns[T]) add(src []T, idx []int32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.x.takeHome(o.home, o.own, o.grads, src, idx)
+}
+
+// needs is how many parts come before what is returned for rows idx, which ascend, in
+// round r.
+func (o *ownColumns[T]) needs(r int, idx []int32) int {
+	if r == 1 {
+		return 0
+	}
+	return partOf(idx[len(idx)-1], o.x.Rel.NumSrc, len(o.parts)) + 1
+}
