@@ -17,9 +17,11 @@
 #include "pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
@@ -264,16 +266,40 @@ static void *reserve(size_t size) {
 static void lock_pool(void) { pthread_mutex_lock(&pool.lock); }
 static void unlock_pool(void) { pthread_mutex_unlock(&pool.lock); }
 
+/* How much of the addresses the pool may have. Where they are limited, others need
+ * them too: the engine, the stacks of threads, other allocators. */
+static size_t share_of_addresses(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return SIZE_MAX;
+  return limit.rlim_cur / 4;
+}
+
+/* Whether the system promises memory for every address that is reserved
+ * (vm.overcommit_memory is 2), so that a range would take it from all processes. */
+static int reserving_takes_memory(void) {
+  char mode = '0';
+  int file = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+  if (file >= 0) {
+    if (read(file, &mode, 1) != 1)
+      mode = '0';
+    close(file);
+  }
+  return mode == '2';
+}
+
 static int open_locked(void) {
   if (pool.base)
     return 0;
-  size_t size = SMALLEST_RANGE;
+  if (reserving_takes_memory())
+    return ENOMEM;
+  size_t size = SMALLEST_RANGE, most = share_of_addresses();
   size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * PAGE;
-  while (size < 16 * memory)
+  while (size < 16 * memory && size <= most / 2)
     size *= 2;
   void *at = NULL;
-  while (size >= SMALLEST_RANGE && !(at = reserve(size + HUGE)))
-    size /= 2; /* addresses are limited here */
+  while (size >= SMALLEST_RANGE && size <= most && !(at = reserve(size + HUGE)))
+    size /= 2;
   if (!at)
     return ENOMEM;
   extent *all = node();
