@@ -58,8 +58,15 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
         and x.dtype == fc.weight.dtype
         and x.shape[1] == fc.in_features
         and not _autocast()
-        and not torch.nn.modules.module._has_any_global_hook()
+        and not _global_hooks()
     )
+
+
+def _global_hooks() -> bool:
+    """Whether hooks are registered for all modules."""
+    made = torch.nn.modules.module
+    names = ("forward_pre_hooks", "forward_hooks", "backward_pre_hooks", "backward_hooks")
+    return any(getattr(made, f"_global_{name}") for name in names)
 
 
 def _autocast() -> bool:
