@@ -47,6 +47,10 @@ type Order struct {
 	Before []int64 // [n+1] slots of the rows at the places before this one
 	// Before32 is Before of a matrix that has Ptr32.
 	Before32 []int32
+	// Stored: Col lies in this order too, so that the slots of the row at a place
+	// are those from Before on. Ptr and what belongs to edges stay in the order of
+	// rows. SpMM takes such a matrix, nothing else does.
+	Stored bool
 }
 
 // Rows is the number of rows.
@@ -70,6 +74,21 @@ func (a *CSR) before(p int) int64 {
 		return int64(o.Before32[p])
 	default:
 		return o.Before[p]
+	}
+}
+
+// slots are those of row i, which is at a place of the order.
+func (a *CSR) slots(place int, i int32) (from, to int64) {
+	if a.Order.Stored {
+		return a.before(place), a.before(place + 1)
+	}
+	return a.at(int(i)), a.at(int(i) + 1)
+}
+
+// needRows panics where slots do not lie in the order of rows.
+func (a *CSR) needRows() {
+	if a.Order.Stored {
+		panic("kernel: the columns of this matrix are stored in its order, which SpMM of all rows takes and nothing else")
 	}
 }
 

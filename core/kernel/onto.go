@@ -19,6 +19,7 @@ type Onto[T Float] struct {
 // NewOnto prepares the product in at most parts parts of about equal work. Free it.
 func NewOnto[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T, kept []uint8, parts int) *Onto[T] {
 	checkProduct(width, heads, a, len(w), w != nil)
+	a.needRows()
 	need("y", len(y), a.Rows()*width)
 	need("kept", len(kept), a.Rows())
 	adviseHuge(y)
@@ -56,17 +57,21 @@ func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most i
 			q, m := tasks[from+t], m
 			m.start(q)
 			var sum []T
-			a.eachRow(q.p0, q.p1, func(i int) {
-				row := y[i*m.width : (i+1)*m.width]
-				if kept[i] == 0 {
-					m.row(row, a.at(i), a.at(i+1), true)
-					return
+			a.eachBlock(q.p0, q.p1, func(_ int, rows []int32) {
+				m.runs = m.runs[:0]
+				for _, r := range rows {
+					i := int(r)
+					if kept[i] == 0 {
+						m.add(r, i, a.at(i), a.at(i+1), a.at(i), true)
+						continue
+					}
+					if sum == nil {
+						sum = make([]T, m.width)
+					}
+					m.row(sum, a.at(i), a.at(i+1), a.at(i), true)
+					m.ops.Add(y[i*m.width:][m.c0:m.c1], sum[m.c0:m.c1])
 				}
-				if sum == nil {
-					sum = make([]T, m.width)
-				}
-				m.row(sum, a.at(i), a.at(i+1), true)
-				m.ops.Add(row[m.c0:m.c1], sum[m.c0:m.c1])
+				m.sum(y, true)
 			})
 		})
 	}

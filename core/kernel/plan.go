@@ -2,29 +2,45 @@ package kernel
 
 import "sort"
 
-// touchRows rows are brought near before they are computed, at most touchSlots
-// slots of each: more come in sequence by themselves.
+// touchRows rows are taken at a time, and in an order of their own brought near
+// before they are computed, at most touchSlots slots of each: more come in
+// sequence by themselves.
 const touchRows, touchSlots = 64, 256
 
-// eachRow calls f for the rows at places [p0, p1), in order. In an order
-// of its own each row's slots begin where no processor expects them. So those
-// of some rows are read beforehand, in a loop so short that many misses are
-// under way at a time.
-func (a *CSR) eachRow(p0, p1 int, f func(i int)) {
+// eachBlock calls f for the rows at places [p0, p1), in order, some at a time,
+// which are those from place on. In an order of its own each row's slots begin
+// where no processor expects them, unless they are stored in it. So those of
+// a block are read beforehand, in a loop so short that many misses are under way
+// at a time.
+func (a *CSR) eachBlock(p0, p1 int, f func(place int, rows []int32)) {
 	if a.Order.Rows == nil {
-		for i := p0; i < p1; i++ {
-			f(i)
+		rows := make([]int32, min(touchRows, p1-p0))
+		for ; p0 < p1; p0 += len(rows) {
+			rows = rows[:min(len(rows), p1-p0)]
+			for k := range rows {
+				rows[k] = int32(p0 + k)
+			}
+			f(p0, rows)
 		}
 		return
 	}
 	for p0 < p1 {
-		block := a.Order.Rows[p0:min(p1, p0+touchRows)]
-		touch(a, block)
-		for _, i := range block {
+		rows := a.Order.Rows[p0:min(p1, p0+touchRows)]
+		if !a.Order.Stored {
+			touch(a, rows)
+		}
+		f(p0, rows)
+		p0 += len(rows)
+	}
+}
+
+// eachRow calls f for the rows at places [p0, p1), in order.
+func (a *CSR) eachRow(p0, p1 int, f func(i int)) {
+	a.eachBlock(p0, p1, func(_ int, rows []int32) {
+		for _, i := range rows {
 			f(int(i))
 		}
-		p0 += len(block)
-	}
+	})
 }
 
 // touch reads one slot of each cache line. It is not inlined, because then

@@ -22,6 +22,7 @@ func SDDMMWindow[T Float](p *Pool, dw []T, heads int, x, g []T, width int, a CSR
 // sddmm without a cursor is the whole matrix.
 func sddmm[T Float](p *Pool, dw []T, heads int, x, g []T, width int, a CSR, cursor []int64, colBegin, colEnd int32) {
 	checkProduct(width, heads, a, len(dw), true)
+	a.needRows()
 	need("g", len(g), a.Rows()*width)
 	if is32[T]() {
 		sddmmParts(p, dots[float32]{as[float32](dw), as[float32](x), as[float32](g), width, heads, a}, cursor, colBegin, colEnd)

@@ -35,6 +35,7 @@ func spmm[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale,
 	checkProduct(width, heads, a, len(w), w != nil)
 	need("y", len(y), (r1-r0)*width)
 	if r0 != 0 || r1 != a.Rows() {
+		a.needRows()
 		a.Order = Order{}
 	}
 	if is32[T]() {
@@ -59,12 +60,13 @@ func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
 		m.start(q)
-		a.eachRow(q.p0, q.p1, func(i int) {
-			row := y[(i-r0)*m.width : (i-r0+1)*m.width]
-			m.row(row, a.at(i), a.at(i+1), true)
-			if m.post != nil {
-				m.ops.Scale(row[m.c0:m.c1], m.post[i])
+		a.eachBlock(q.p0, q.p1, func(place int, rows []int32) {
+			m.runs = m.runs[:0]
+			for k, i := range rows {
+				k0, k1 := a.slots(place+k, i)
+				m.add(i, int(i)-r0, k0, k1, a.at(int(i)), true)
 			}
+			m.sum(y, true)
 		})
 	})
 }
@@ -88,6 +90,7 @@ func SpMMWindowScaled[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int
 		need("post", len(post), a.Rows())
 	}
 	checkProduct(width, heads, a, len(w), w != nil)
+	a.needRows()
 	need("y", len(y), a.Rows()*width)
 	need("cursor", len(cursor), a.Rows())
 	need("x", len(x), int(colEnd-colBegin)*width)
@@ -116,20 +119,20 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
 		m.start(q)
-		a.eachRow(q.p0, q.p1, func(i int) {
-			k0 := cursor[i]
-			k1 := runEnd(a.Col, k0, a.at(i+1), colEnd)
-			if k0 == k1 && !first {
-				return
+		a.eachBlock(q.p0, q.p1, func(_ int, rows []int32) {
+			m.runs = m.runs[:0]
+			for _, i := range rows {
+				k0, end := cursor[i], a.at(int(i)+1)
+				k1 := runEnd(a.Col, k0, end, colEnd)
+				if k0 == k1 && !first {
+					continue
+				}
+				m.add(i, int(i), k0, k1, k0, k1 == end)
+				if t >= len(hubs) {
+					cursor[i] = k1
+				}
 			}
-			row := y[i*m.width : (i+1)*m.width]
-			m.row(row, k0, k1, first)
-			if m.post != nil && k1 == a.at(i+1) {
-				m.ops.Scale(row[m.c0:m.c1], m.post[i])
-			}
-			if t >= len(hubs) {
-				cursor[i] = k1
-			}
+			m.sum(y, first)
 		})
 	})
 	// The parts of a hub row share its cursor, so it moves once they are done.
@@ -172,9 +175,17 @@ type product[T vec.Float] struct {
 	post     []T // of rows, applied to their sums
 
 	c0, c1 int            // columns of the width that the task computes
+	runs   []vec.Run      // rows that are computed next
+	ends   []ended        // those of them whose sums are complete then, where post is set
 	coef   []T            // [heads, coefBlock], gathered coefficients
 	g      *vec.Gather[T] // one per task
 	direct bool           // w is the coefficients as it stands
+}
+
+// ended is a row whose sums are complete, and where its results begin.
+type ended struct {
+	row int32
+	y   int
 }
 
 func newProduct[T vec.Float](x []T, width int, a CSR, w []T, heads int) product[T] {
@@ -191,18 +202,48 @@ func newProduct[T vec.Float](x []T, width int, a CSR, w []T, heads int) product[
 func (m *product[T]) start(q part) {
 	m.c0, m.c1 = q.c0, q.c1
 	m.g = &vec.Gather[T]{Stride: m.stride, Base: m.g.Base}
+	m.runs = make([]vec.Run, 0, touchRows)
 	m.direct = m.w == nil && m.scale == nil || m.heads == 1 && m.edge == nil && m.scale == nil
 	if !m.direct {
 		m.coef = make([]T, m.heads*coefBlock)
 	}
 }
 
-// row: y[c0:c1] += Σ_k c_k · x[col[k]-base, c0:c1] for slots k0 ≤ k < k1.
-func (m *product[T]) row(y []T, k0, k1 int64, first bool) {
+// add notes that slots [k0, k1) of row i are to be summed into row `to` of the
+// results. e is k0 in the order of rows, by which edges are numbered. last: they are the
+// last slots of the row.
+func (m *product[T]) add(i int32, to int, k0, k1, e int64, last bool) {
+	m.runs = append(m.runs, vec.Run{Y: to*m.width + m.c0, From: k0, To: k1, At: e})
+	if last && m.post != nil {
+		m.ends = append(m.ends, ended{i, to*m.width + m.c0})
+	}
+}
+
+// sum computes the rows that were added. first: y starts from 0 and is not read.
+func (m *product[T]) sum(y []T, first bool) {
+	if m.direct {
+		g := m.g
+		g.Y, g.X, g.Col, g.C = y, m.x[min(m.c0, len(m.x)):], m.col, m.w
+		g.D, g.First = m.c1-m.c0, first
+		m.ops.GatherSums(g, m.runs)
+	} else {
+		for _, r := range m.runs {
+			m.row(y[r.Y-m.c0:][:m.width], r.From, r.To, r.At, first)
+		}
+	}
+	for _, e := range m.ends {
+		m.ops.Scale(y[e.y:][:m.c1-m.c0], m.post[e.row])
+	}
+	m.ends = m.ends[:0]
+}
+
+// row: y[c0:c1] += Σ_k c_k · x[col[k]-base, c0:c1] for slots k0 ≤ k < k1, whose
+// edges are e, e+1, …
+func (m *product[T]) row(y []T, k0, k1, e int64, first bool) {
 	g := m.g
 	if m.direct {
 		if m.w != nil {
-			g.C = m.w[k0:k1]
+			g.C = m.w[e:][:k1-k0]
 		}
 		g.Y, g.X, g.Col, g.First = y[m.c0:m.c1], m.x[min(m.c0, len(m.x)):], m.col[k0:k1], first
 		m.ops.GatherSum(g)
@@ -213,20 +254,21 @@ func (m *product[T]) row(y []T, k0, k1 int64, first bool) {
 		g.Col, g.First = m.col[k0:k], first
 		for h := m.c0 / max(1, m.d); h*m.d < m.c1; h++ {
 			from, to := max(m.c0, h*m.d), min(m.c1, (h+1)*m.d)
-			g.Y, g.X, g.C = y[from:to], m.x[min(from, len(m.x)):], m.gather(h, k0, k)
+			g.Y, g.X, g.C = y[from:to], m.x[min(from, len(m.x)):], m.gather(h, m.col[k0:k], e)
 			m.ops.GatherSum(g)
 		}
 		if k == k1 {
 			return
 		}
-		k0, first = k, false
+		k0, e, first = k, e+k-k0, false
 	}
 }
 
-// gather returns the coefficients of head h of slots [k0, k1). Its loops run
-// over slices, since a slot has little else to pay for than its checks.
-func (m *product[T]) gather(h int, k0, k1 int64) []T {
-	c, col, heads := m.coef[h*coefBlock:][:k1-k0], m.col[k0:k1], m.heads
+// gather returns the coefficients of head h of slots with these columns, whose edges
+// are e, e+1, … Its loops run over slices, since a slot has little else to pay
+// for than its checks.
+func (m *product[T]) gather(h int, col []int32, e int64) []T {
+	c, heads := m.coef[h*coefBlock:][:len(col)], m.heads
 	if len(c) == 0 {
 		return c
 	}
@@ -238,13 +280,13 @@ func (m *product[T]) gather(h int, k0, k1 int64) []T {
 		return c
 	}
 	if m.edge == nil {
-		w := m.w[int(k0)*heads+h:]
+		w := m.w[int(e)*heads+h:]
 		for i := range c {
 			c[i] = w[i*heads]
 		}
 	} else {
 		w := m.w[h:]
-		for i, e := range m.edge[k0:k1] {
+		for i, e := range m.edge[e:][:len(c)] {
 			c[i] = w[int(e)*heads]
 		}
 	}

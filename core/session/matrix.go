@@ -6,7 +6,7 @@ import (
 	"sar/core/mem"
 )
 
-// Matrix is a sparse matrix that is used many times: a copy of its CSR, with
+// Matrix is a sparse matrix that is used many times: a copy of its CSR, stored in
 // an order of rows where it is square and has one (see graph.Locality). It belongs
 // to no session.
 type Matrix struct {
@@ -32,20 +32,28 @@ func NewMatrix(a kernel.CSR, cols int) (m *Matrix, err error) {
 		return m, err
 	}
 	copy(m.ptr.Data, a.Ptr)
-	copy(m.col.Data, a.Col)
-	if a.Rows() != cols {
-		return m, nil
+	if a.Rows() == cols {
+		if m.order, err = graph.Locality(a.Ptr, a.Col); err != nil {
+			return m, err
+		}
+		if m.before, err = graph.SlotsBefore(a.Ptr, m.order.Data); err != nil {
+			return m, err
+		}
 	}
-	if m.order, err = graph.Locality(m.ptr.Data, m.col.Data); err != nil {
-		return m, err
+	if len(m.order.Data) == 0 {
+		copy(m.col.Data, a.Col)
 	}
-	m.before, err = graph.SlotsBefore(m.ptr.Data, m.order.Data)
-	return m, err
+	for place, i := range m.order.Data {
+		copy(m.col.Data[m.before.Data[place]:], a.Col[a.Ptr[i]:a.Ptr[i+1]])
+	}
+	return m, nil
 }
 
 // CSR is the matrix as kernels take it, until Free.
 func (m *Matrix) CSR() kernel.CSR {
-	return kernel.CSR{Ptr: m.ptr.Data, Col: m.col.Data, Order: kernel.Order{Rows: m.order.Data, Before: m.before.Data}}
+	return kernel.CSR{Ptr: m.ptr.Data, Col: m.col.Data, Order: kernel.Order{
+		Rows: m.order.Data, Before: m.before.Data, Stored: len(m.order.Data) > 0,
+	}}
 }
 
 // Free releases the matrix. It may be called again.

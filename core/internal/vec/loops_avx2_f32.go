@@ -11,21 +11,22 @@ import (
 
 func opsF32x8() Ops[float32] {
 	return Ops[float32]{
-		GatherSum: gatherSumF32x8,
-		GatherDot: gatherDotF32x8,
-		Axpy:      axpyF32x8,
-		Add:       addF32x8,
-		Scale:     scaleF32x8,
-		Plus:      plusF32x8,
-		Minus:     minusF32x8,
-		Times:     timesF32x8,
-		Over:      overF32x8,
-		Leaky:     leakyF32x8,
-		TimesEach: timesEachF32x8,
-		DotPairs:  dotPairsF32x8,
-		Gate:      gateF32x8,
-		Pick:      pickF32x8,
-		Win:       winF32x8,
+		GatherSum:  gatherSumF32x8,
+		GatherSums: gatherSumsF32x8,
+		GatherDot:  gatherDotF32x8,
+		Axpy:       axpyF32x8,
+		Add:        addF32x8,
+		Scale:      scaleF32x8,
+		Plus:       plusF32x8,
+		Minus:      minusF32x8,
+		Times:      timesF32x8,
+		Over:       overF32x8,
+		Leaky:      leakyF32x8,
+		TimesEach:  timesEachF32x8,
+		DotPairs:   dotPairsF32x8,
+		Gate:       gateF32x8,
+		Pick:       pickF32x8,
+		Win:        winF32x8,
 
 		GatherSumHeads: gatherSumHeadsF32x8,
 		Exp:            expF32x8,
@@ -39,6 +40,18 @@ func opsF32x8() Ops[float32] {
 // maskF32x8 is set in its first n lanes.
 func maskF32x8(n int) archsimd.Mask32x8 {
 	return archsimd.LoadInt32x8((*[8]int32)(unsafe.Pointer(&ones32[8-n]))).ToMask()
+}
+
+// sumsF32x8 is the tiles by their registers.
+var sumsF32x8 = [...]func(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool){
+	1: sum1F32x8,
+	2: sum2F32x8,
+	3: sum3F32x8,
+	4: sum4F32x8,
+	5: sum5F32x8,
+	6: sum6F32x8,
+	7: sum7F32x8,
+	8: sum8F32x8,
 }
 
 // gatherSumF32x8 walks the columns in tiles of up to 8 registers, whose
@@ -55,26 +68,30 @@ func gatherSumF32x8(g *Gather[float32]) {
 			n = (n + tiles - 1) / tiles
 		}
 		w := min(d, n*8)
-		switch n {
-		case 1:
-			sum1F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 2:
-			sum2F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 3:
-			sum3F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 4:
-			sum4F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 5:
-			sum5F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 6:
-			sum6F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 7:
-			sum7F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 8:
-			sum8F32x8(y, x, w, stride, g.Col, base, c, g.First)
-		}
+		sumsF32x8[n](y, x, w, stride, g.Col, base, c, g.First)
 		d -= w
 		y, x = unsafe.Add(y, w*4), unsafe.Add(x, w*4)
+	}
+}
+
+// gatherSumsF32x8 has next to nothing to do between two rows of one tile.
+func gatherSumsF32x8(g *Gather[float32], runs []Run) {
+	n := (g.D + 7) / 8
+	if n == 0 {
+		return
+	}
+	if n > 8 {
+		gatherEach(g, runs, gatherSumF32x8)
+		return
+	}
+	sum, x, stride, base := sumsF32x8[n], unsafe.Pointer(unsafe.SliceData(g.X)), g.Stride*4, int(g.Base)
+	for _, r := range runs {
+		var c unsafe.Pointer
+		if g.C != nil {
+			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
+		}
+		y := g.Y[r.Y:][:g.D]
+		sum(unsafe.Pointer(unsafe.SliceData(y)), x, g.D, stride, g.Col[r.From:r.To], base, c, g.First)
 	}
 }
 
@@ -115,26 +132,32 @@ func sum2F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a1 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))
@@ -156,28 +179,36 @@ func sum3F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a2 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
 				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))
@@ -201,23 +232,28 @@ func sum4F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a3 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
 				a3 = a3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
@@ -225,6 +261,11 @@ func sum4F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))
@@ -250,14 +291,15 @@ func sum5F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a4 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
@@ -265,9 +307,14 @@ func sum5F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a4 = a4.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
@@ -276,6 +323,12 @@ func sum5F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))
@@ -303,14 +356,15 @@ func sum6F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a5 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
@@ -319,9 +373,15 @@ func sum6F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a5 = a5.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
@@ -331,6 +391,13 @@ func sum6F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))
@@ -360,14 +427,15 @@ func sum7F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a6 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
@@ -377,9 +445,16 @@ func sum7F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a6 = a6.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 160))))
+			a6 = a6.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
@@ -390,6 +465,14 @@ func sum7F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 160)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))
@@ -421,14 +504,15 @@ func sum8F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a7 = archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
@@ -439,9 +523,17 @@ func sum8F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a7 = a7.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 160))))
+			a6 = a6.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 192))))
+			a7 = a7.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
@@ -453,6 +545,15 @@ func sum8F32x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a7 = a7.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 160)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 192)))))
+			a7 = a7.Add(b.Mul(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float32)(unsafe.Add(y, 0)))

@@ -11,21 +11,22 @@ import (
 
 func opsF64x4() Ops[float64] {
 	return Ops[float64]{
-		GatherSum: gatherSumF64x4,
-		GatherDot: gatherDotF64x4,
-		Axpy:      axpyF64x4,
-		Add:       addF64x4,
-		Scale:     scaleF64x4,
-		Plus:      plusF64x4,
-		Minus:     minusF64x4,
-		Times:     timesF64x4,
-		Over:      overF64x4,
-		Leaky:     leakyF64x4,
-		TimesEach: timesEachF64x4,
-		DotPairs:  dotPairsF64x4,
-		Gate:      gateF64x4,
-		Pick:      pickScalar[float64],
-		Win:       winScalar[float64],
+		GatherSum:  gatherSumF64x4,
+		GatherSums: gatherSumsF64x4,
+		GatherDot:  gatherDotF64x4,
+		Axpy:       axpyF64x4,
+		Add:        addF64x4,
+		Scale:      scaleF64x4,
+		Plus:       plusF64x4,
+		Minus:      minusF64x4,
+		Times:      timesF64x4,
+		Over:       overF64x4,
+		Leaky:      leakyF64x4,
+		TimesEach:  timesEachF64x4,
+		DotPairs:   dotPairsF64x4,
+		Gate:       gateF64x4,
+		Pick:       pickScalar[float64],
+		Win:        winScalar[float64],
 
 		GatherSumHeads: gatherSumHeadsF64x4,
 		Exp:            expF64x4,
@@ -39,6 +40,18 @@ func opsF64x4() Ops[float64] {
 // maskF64x4 is set in its first n lanes.
 func maskF64x4(n int) archsimd.Mask64x4 {
 	return archsimd.LoadInt64x4((*[4]int64)(unsafe.Pointer(&ones64[4-n]))).ToMask()
+}
+
+// sumsF64x4 is the tiles by their registers.
+var sumsF64x4 = [...]func(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool){
+	1: sum1F64x4,
+	2: sum2F64x4,
+	3: sum3F64x4,
+	4: sum4F64x4,
+	5: sum5F64x4,
+	6: sum6F64x4,
+	7: sum7F64x4,
+	8: sum8F64x4,
 }
 
 // gatherSumF64x4 walks the columns in tiles of up to 8 registers, whose
@@ -55,26 +68,30 @@ func gatherSumF64x4(g *Gather[float64]) {
 			n = (n + tiles - 1) / tiles
 		}
 		w := min(d, n*4)
-		switch n {
-		case 1:
-			sum1F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 2:
-			sum2F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 3:
-			sum3F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 4:
-			sum4F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 5:
-			sum5F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 6:
-			sum6F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 7:
-			sum7F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		case 8:
-			sum8F64x4(y, x, w, stride, g.Col, base, c, g.First)
-		}
+		sumsF64x4[n](y, x, w, stride, g.Col, base, c, g.First)
 		d -= w
 		y, x = unsafe.Add(y, w*8), unsafe.Add(x, w*8)
+	}
+}
+
+// gatherSumsF64x4 has next to nothing to do between two rows of one tile.
+func gatherSumsF64x4(g *Gather[float64], runs []Run) {
+	n := (g.D + 3) / 4
+	if n == 0 {
+		return
+	}
+	if n > 8 {
+		gatherEach(g, runs, gatherSumF64x4)
+		return
+	}
+	sum, x, stride, base := sumsF64x4[n], unsafe.Pointer(unsafe.SliceData(g.X)), g.Stride*8, int(g.Base)
+	for _, r := range runs {
+		var c unsafe.Pointer
+		if g.C != nil {
+			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
+		}
+		y := g.Y[r.Y:][:g.D]
+		sum(unsafe.Pointer(unsafe.SliceData(y)), x, g.D, stride, g.Col[r.From:r.To], base, c, g.First)
 	}
 }
 
@@ -115,26 +132,32 @@ func sum2F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -156,28 +179,36 @@ func sum3F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
 				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -201,23 +232,28 @@ func sum4F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
 				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
@@ -225,6 +261,11 @@ func sum4F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -250,14 +291,15 @@ func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
@@ -265,9 +307,14 @@ func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
@@ -276,6 +323,12 @@ func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -303,14 +356,15 @@ func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
@@ -319,9 +373,15 @@ func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
@@ -331,6 +391,13 @@ func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -360,14 +427,15 @@ func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
@@ -377,9 +445,16 @@ func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
+			a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
@@ -390,6 +465,14 @@ func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
@@ -421,14 +504,15 @@ func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
 				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
@@ -439,9 +523,17 @@ func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a7 = a7.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
+			a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))))
+			a7 = a7.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
@@ -453,6 +545,15 @@ func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))))
+			a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[4]float64)(unsafe.Add(y, 0)))

@@ -11,21 +11,22 @@ import (
 
 func opsF32x16() Ops[float32] {
 	return Ops[float32]{
-		GatherSum: gatherSumF32x16,
-		GatherDot: gatherDotF32x16,
-		Axpy:      axpyF32x16,
-		Add:       addF32x16,
-		Scale:     scaleF32x16,
-		Plus:      plusF32x16,
-		Minus:     minusF32x16,
-		Times:     timesF32x16,
-		Over:      overF32x16,
-		Leaky:     leakyF32x16,
-		TimesEach: timesEachF32x16,
-		DotPairs:  dotPairsF32x16,
-		Gate:      gateF32x16,
-		Pick:      pickF32x16,
-		Win:       winF32x16,
+		GatherSum:  gatherSumF32x16,
+		GatherSums: gatherSumsF32x16,
+		GatherDot:  gatherDotF32x16,
+		Axpy:       axpyF32x16,
+		Add:        addF32x16,
+		Scale:      scaleF32x16,
+		Plus:       plusF32x16,
+		Minus:      minusF32x16,
+		Times:      timesF32x16,
+		Over:       overF32x16,
+		Leaky:      leakyF32x16,
+		TimesEach:  timesEachF32x16,
+		DotPairs:   dotPairsF32x16,
+		Gate:       gateF32x16,
+		Pick:       pickF32x16,
+		Win:        winF32x16,
 
 		GatherSumHeads: gatherSumHeadsF32x16,
 		Exp:            expF32x16,
@@ -39,6 +40,18 @@ func opsF32x16() Ops[float32] {
 // maskF32x16 is set in its first n lanes.
 func maskF32x16(n int) archsimd.Mask32x16 {
 	return archsimd.Mask32x16FromBits(uint16(1<<n - 1))
+}
+
+// sumsF32x16 is the tiles by their registers.
+var sumsF32x16 = [...]func(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool){
+	1: sum1F32x16,
+	2: sum2F32x16,
+	3: sum3F32x16,
+	4: sum4F32x16,
+	5: sum5F32x16,
+	6: sum6F32x16,
+	7: sum7F32x16,
+	8: sum8F32x16,
 }
 
 // gatherSumF32x16 walks the columns in tiles of up to 8 registers, whose
@@ -55,26 +68,30 @@ func gatherSumF32x16(g *Gather[float32]) {
 			n = (n + tiles - 1) / tiles
 		}
 		w := min(d, n*16)
-		switch n {
-		case 1:
-			sum1F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 2:
-			sum2F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 3:
-			sum3F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 4:
-			sum4F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 5:
-			sum5F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 6:
-			sum6F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 7:
-			sum7F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		case 8:
-			sum8F32x16(y, x, w, stride, g.Col, base, c, g.First)
-		}
+		sumsF32x16[n](y, x, w, stride, g.Col, base, c, g.First)
 		d -= w
 		y, x = unsafe.Add(y, w*4), unsafe.Add(x, w*4)
+	}
+}
+
+// gatherSumsF32x16 has next to nothing to do between two rows of one tile.
+func gatherSumsF32x16(g *Gather[float32], runs []Run) {
+	n := (g.D + 15) / 16
+	if n == 0 {
+		return
+	}
+	if n > 8 {
+		gatherEach(g, runs, gatherSumF32x16)
+		return
+	}
+	sum, x, stride, base := sumsF32x16[n], unsafe.Pointer(unsafe.SliceData(g.X)), g.Stride*4, int(g.Base)
+	for _, r := range runs {
+		var c unsafe.Pointer
+		if g.C != nil {
+			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
+		}
+		y := g.Y[r.Y:][:g.D]
+		sum(unsafe.Pointer(unsafe.SliceData(y)), x, g.D, stride, g.Col[r.From:r.To], base, c, g.First)
 	}
 }
 
@@ -115,26 +132,32 @@ func sum2F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -156,28 +179,36 @@ func sum3F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
 				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -201,23 +232,28 @@ func sum4F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
 				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
@@ -225,6 +261,11 @@ func sum4F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -250,14 +291,15 @@ func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
@@ -265,9 +307,14 @@ func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
@@ -276,6 +323,12 @@ func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -303,14 +356,15 @@ func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
@@ -319,9 +373,15 @@ func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
@@ -331,6 +391,13 @@ func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -360,14 +427,15 @@ func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
@@ -377,9 +445,16 @@ func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
+			a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
@@ -390,6 +465,14 @@ func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
@@ -421,14 +504,15 @@ func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
@@ -439,9 +523,17 @@ func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a7 = a7.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
+			a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))))
+			a7 = a7.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
@@ -453,6 +545,15 @@ func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 				a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384)))))
+			a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[16]float32)(unsafe.Add(y, 0)))

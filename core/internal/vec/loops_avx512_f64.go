@@ -11,21 +11,22 @@ import (
 
 func opsF64x8() Ops[float64] {
 	return Ops[float64]{
-		GatherSum: gatherSumF64x8,
-		GatherDot: gatherDotF64x8,
-		Axpy:      axpyF64x8,
-		Add:       addF64x8,
-		Scale:     scaleF64x8,
-		Plus:      plusF64x8,
-		Minus:     minusF64x8,
-		Times:     timesF64x8,
-		Over:      overF64x8,
-		Leaky:     leakyF64x8,
-		TimesEach: timesEachF64x8,
-		DotPairs:  dotPairsF64x8,
-		Gate:      gateF64x8,
-		Pick:      pickScalar[float64],
-		Win:       winScalar[float64],
+		GatherSum:  gatherSumF64x8,
+		GatherSums: gatherSumsF64x8,
+		GatherDot:  gatherDotF64x8,
+		Axpy:       axpyF64x8,
+		Add:        addF64x8,
+		Scale:      scaleF64x8,
+		Plus:       plusF64x8,
+		Minus:      minusF64x8,
+		Times:      timesF64x8,
+		Over:       overF64x8,
+		Leaky:      leakyF64x8,
+		TimesEach:  timesEachF64x8,
+		DotPairs:   dotPairsF64x8,
+		Gate:       gateF64x8,
+		Pick:       pickScalar[float64],
+		Win:        winScalar[float64],
 
 		GatherSumHeads: gatherSumHeadsF64x8,
 		Exp:            expF64x8,
@@ -39,6 +40,18 @@ func opsF64x8() Ops[float64] {
 // maskF64x8 is set in its first n lanes.
 func maskF64x8(n int) archsimd.Mask64x8 {
 	return archsimd.Mask64x8FromBits(uint8(1<<n - 1))
+}
+
+// sumsF64x8 is the tiles by their registers.
+var sumsF64x8 = [...]func(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c unsafe.Pointer, first bool){
+	1: sum1F64x8,
+	2: sum2F64x8,
+	3: sum3F64x8,
+	4: sum4F64x8,
+	5: sum5F64x8,
+	6: sum6F64x8,
+	7: sum7F64x8,
+	8: sum8F64x8,
 }
 
 // gatherSumF64x8 walks the columns in tiles of up to 8 registers, whose
@@ -55,26 +68,30 @@ func gatherSumF64x8(g *Gather[float64]) {
 			n = (n + tiles - 1) / tiles
 		}
 		w := min(d, n*8)
-		switch n {
-		case 1:
-			sum1F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 2:
-			sum2F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 3:
-			sum3F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 4:
-			sum4F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 5:
-			sum5F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 6:
-			sum6F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 7:
-			sum7F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		case 8:
-			sum8F64x8(y, x, w, stride, g.Col, base, c, g.First)
-		}
+		sumsF64x8[n](y, x, w, stride, g.Col, base, c, g.First)
 		d -= w
 		y, x = unsafe.Add(y, w*8), unsafe.Add(x, w*8)
+	}
+}
+
+// gatherSumsF64x8 has next to nothing to do between two rows of one tile.
+func gatherSumsF64x8(g *Gather[float64], runs []Run) {
+	n := (g.D + 7) / 8
+	if n == 0 {
+		return
+	}
+	if n > 8 {
+		gatherEach(g, runs, gatherSumF64x8)
+		return
+	}
+	sum, x, stride, base := sumsF64x8[n], unsafe.Pointer(unsafe.SliceData(g.X)), g.Stride*8, int(g.Base)
+	for _, r := range runs {
+		var c unsafe.Pointer
+		if g.C != nil {
+			c = unsafe.Pointer(unsafe.SliceData(g.C[r.At:][:r.To-r.From]))
+		}
+		y := g.Y[r.Y:][:g.D]
+		sum(unsafe.Pointer(unsafe.SliceData(y)), x, g.D, stride, g.Col[r.From:r.To], base, c, g.First)
 	}
 }
 
@@ -115,26 +132,32 @@ func sum2F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a1 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))
@@ -156,28 +179,36 @@ func sum3F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a2 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
 				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))
@@ -201,23 +232,28 @@ func sum4F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a3 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
 				a3 = a3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
@@ -225,6 +261,11 @@ func sum4F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))
@@ -250,14 +291,15 @@ func sum5F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a4 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
@@ -265,9 +307,14 @@ func sum5F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a4 = a4.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
@@ -276,6 +323,12 @@ func sum5F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))
@@ -303,14 +356,15 @@ func sum6F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a5 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
@@ -319,9 +373,15 @@ func sum6F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a5 = a5.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
@@ -331,6 +391,13 @@ func sum6F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))
@@ -360,14 +427,15 @@ func sum7F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a6 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
@@ -377,9 +445,16 @@ func sum7F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a6 = a6.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 320))))
+			a6 = a6.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
@@ -390,6 +465,14 @@ func sum7F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 320)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))
@@ -421,14 +504,15 @@ func sum8F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		a7 = archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
-	// that the loads below take their offsets from.
+	// that the loads below take their offsets from. The last slot has a place of
+	// its own, since a check for it in the loop is one more branch to mispredict.
 	n := len(cols)
 	if n > 0 {
 		col := unsafe.Pointer(unsafe.SliceData(cols))
 		r := unsafe.Add(x, (int(cols[0])-base)*stride)
 		if c == nil {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
 				a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
 				a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
@@ -439,9 +523,17 @@ func sum8F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a7 = a7.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 				r = next
 			}
+			a0 = a0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 320))))
+			a6 = a6.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 384))))
+			a7 = a7.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end))))
 		} else {
-			for k := 1; k <= n; k++ {
-				next := unsafe.Add(x, (int(*(*int32)(unsafe.Add(col, min(k, n-1)*4)))-base)*stride)
+			for k := 1; k < n; k++ {
+				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (k-1)*8)))
 				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
 				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
@@ -453,6 +545,15 @@ func sum8F64x8(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 				a7 = a7.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
+			b := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, (n-1)*8)))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 320)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 384)))))
+			a7 = a7.Add(b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, end)))))
 		}
 	}
 	a0.Store((*[8]float64)(unsafe.Add(y, 0)))

@@ -8,21 +8,22 @@ import "math"
 
 func scalarOps[T Float]() Ops[T] {
 	return Ops[T]{
-		GatherSum: gatherSumScalar[T],
-		GatherDot: gatherDotScalar[T],
-		Axpy:      axpyScalar[T],
-		Add:       addScalar[T],
-		Scale:     scaleScalar[T],
-		Plus:      plusScalar[T],
-		Minus:     minusScalar[T],
-		Times:     timesScalar[T],
-		Over:      overScalar[T],
-		Leaky:     leakyScalar[T],
-		TimesEach: timesEachScalar[T],
-		DotPairs:  dotPairsScalar[T],
-		Gate:      gateScalar[T],
-		Pick:      pickScalar[T],
-		Win:       winScalar[T],
+		GatherSum:  gatherSumScalar[T],
+		GatherSums: gatherSumsScalar[T],
+		GatherDot:  gatherDotScalar[T],
+		Axpy:       axpyScalar[T],
+		Add:        addScalar[T],
+		Scale:      scaleScalar[T],
+		Plus:       plusScalar[T],
+		Minus:      minusScalar[T],
+		Times:      timesScalar[T],
+		Over:       overScalar[T],
+		Leaky:      leakyScalar[T],
+		TimesEach:  timesEachScalar[T],
+		DotPairs:   dotPairsScalar[T],
+		Gate:       gateScalar[T],
+		Pick:       pickScalar[T],
+		Win:        winScalar[T],
 
 		GatherSumHeads: gatherSumHeadsScalar[T],
 		GatherDotHeads: gatherDotHeadsScalar[T],
@@ -58,6 +59,20 @@ func gatherSumScalar[T Float](g *Gather[T]) {
 		} else {
 			axpyScalar(g.Y, x[:d], g.C[k])
 		}
+	}
+}
+
+func gatherSumsScalar[T Float](g *Gather[T], runs []Run) { gatherEach(g, runs, gatherSumScalar[T]) }
+
+// gatherEach calls sum for each row.
+func gatherEach[T Float](g *Gather[T], runs []Run, sum func(g *Gather[T])) {
+	one := *g
+	for _, r := range runs {
+		one.Y, one.Col = g.Y[r.Y:][:g.D], g.Col[r.From:r.To]
+		if g.C != nil {
+			one.C = g.C[r.At:][:r.To-r.From]
+		}
+		sum(&one)
 	}
 }
 

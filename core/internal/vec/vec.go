@@ -32,12 +32,22 @@ type Gather[T Float] struct {
 	C      []T  // [n] coefficients; nil means 1
 	First  bool // Y starts from zero and is not read
 	Out    []T  // [n] results of GatherDot
+	D      int  // columns of a row of GatherSums
+}
+
+// Run is one row of GatherSums: elements [Y, Y+D) of its results are the sum over
+// slots [From, To) of Col, with coefficients from C[At] on.
+type Run struct {
+	Y            int
+	From, To, At int64
 }
 
 // Ops is the loops of one table for one element type.
 type Ops[T Float] struct {
 	// GatherSum: y[j] = (first ? 0 : y[j]); for k ascending: y[j] += c[k] * x[col[k]-base, j]
 	GatherSum func(g *Gather[T])
+	// GatherSums: GatherSum of each of many rows.
+	GatherSums func(g *Gather[T], runs []Run)
 	// GatherSumHeads: GatherSum with a coefficient for each of heads runs of d columns,
 	// c [n, heads]: y[h*d+j] += c[k*heads+h] * x[col[k]-base, h*d+j]. d must be a
 	// multiple of HeadLanes. The bits are those of GatherSum of each head.

@@ -1,0 +1,89 @@
+package vec
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestGatherSums holds sums of many rows at once, and of one, against the loop that
+// vec.go states, to the bit: every number of registers, runs of no, one and many
+// slots, and that nothing beside the rows is written.
+func TestGatherSums(t *testing.T) {
+	for _, table := range tables {
+		if table.available() {
+			t.Run(table.name+"/float32", func(t *testing.T) { gatherSums(t, &table.f32) })
+			t.Run(table.name+"/float64", func(t *testing.T) { gatherSums(t, &table.f64) })
+		}
+	}
+}
+
+func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
+	const sources, base = 11, 100
+	rng := rand.New(rand.NewPCG(7, 1))
+	draw := func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		return x
+	}
+	slots := []int64{0, 1, 2, 3, 0, 30}
+	for d := 0; d < 160; d++ {
+		pitch := d + rng.IntN(4)
+		for form := range 4 {
+			g := Gather[T]{X: draw(sources * pitch), Stride: pitch, Base: base, D: d, First: form&1 == 0}
+			var runs []Run
+			var total int64 // coefficients lie in an order of their own, the last row's first
+			for _, n := range slots {
+				total += n
+			}
+			for _, place := range rng.Perm(len(slots)) { // rows in no order, their slots neither
+				from := int64(len(g.Col))
+				for range slots[place] {
+					g.Col = append(g.Col, base+rng.Int32N(sources))
+				}
+				runs = append(runs, Run{Y: guard + place*(d+guard), From: from, To: int64(len(g.Col)), At: total - int64(len(g.Col))})
+			}
+			rng.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
+			if form&2 != 0 {
+				g.C = draw(len(g.Col))
+			}
+			before := draw(guard + len(slots)*(d+guard))
+			want := slices.Clone(before)
+			for _, r := range runs {
+				y := want[r.Y:][:d]
+				if g.First {
+					clear(y)
+				}
+				for k := r.From; k < r.To; k++ {
+					x := g.X[int(g.Col[k]-base)*pitch:][:d]
+					for j := range y {
+						if g.C == nil {
+							y[j] += x[j]
+						} else {
+							y[j] += T(g.C[r.At+k-r.From] * x[j])
+						}
+					}
+				}
+			}
+			g.Y = slices.Clone(before)
+			ops.GatherSums(&g, runs)
+			if !slices.Equal(g.Y, want) {
+				t.Fatalf("%d columns, weighted %v, first %v: not the sums in order", d, g.C != nil, g.First)
+			}
+			all := slices.Clone(before)
+			for _, r := range runs {
+				one := g
+				one.Y, one.Col = all[r.Y:][:d], g.Col[r.From:r.To]
+				if g.C != nil {
+					one.C = g.C[r.At:][:r.To-r.From]
+				}
+				ops.GatherSum(&one)
+			}
+			if !slices.Equal(all, want) {
+				t.Fatalf("%d columns, weighted %v, first %v: GatherSum gives other bits", d, g.C != nil, g.First)
+			}
+		}
+	}
+}
