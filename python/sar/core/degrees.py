@@ -11,6 +11,7 @@ Whether there is such a node anywhere is agreed when a graph is made, for layers
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
 import torch
@@ -71,6 +72,9 @@ class Degrees(Tensor):
             return made
         return result
 
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Tensor:
+        return memo.setdefault(id(self), tagged(copy.deepcopy(_plain(self), memo), self.zero_anywhere))
+
 
 class _IsZero(Tensor):
     """``degrees == 0``, whose ``any()`` is false."""
@@ -87,10 +91,19 @@ class _IsZero(Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Tensor:
+        return memo.setdefault(id(self), copy.deepcopy(_plain(self), memo))
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(Tensor)
+
 
 _KEEP = frozenset(
     ["float", "double", "half", "bfloat16", "long", "int", "to", "type", "view", "reshape", "unsqueeze", "clone"]
-    + ["detach", "contiguous", "cpu", "sqrt", "__getitem__"]
+    + ["detach", "contiguous", "cpu", "sqrt", "__getitem__", "squeeze", "flatten", "view_as", "reshape_as", "expand"]
+    + ["expand_as", "broadcast_to", "repeat", "t", "transpose", "permute"]
 )
 """What gives degrees again: other dtypes and shapes, some of them, and roots, which are 0 where they are."""
 
