@@ -116,7 +116,7 @@ typedef struct {
   double start_seconds;       /* deadline of the rendezvous; 0: 300 */
   double liveness_seconds;    /* a worker unheard of for so long is lost; 0: 20 */
   double operation_seconds;   /* deadline of any one operation; 0: 1800 */
-  int64_t window_bytes;       /* receive buffers, rings and send staging together; 0: 16 MiB */
+  int64_t window_bytes;       /* receive buffers, rings and send staging together; 0: sar_default_window */
 } sar_session_config;
 
 sar_status sar_session_open(const sar_session_config *config, sar_handle *session); /* collective */
@@ -124,9 +124,13 @@ sar_status sar_session_open(const sar_session_config *config, sar_handle *sessio
 sar_status sar_session_close(sar_handle session);
 /* Tells every peer that this rank failed: their current and later calls end with SAR_ERR_REMOTE carrying the message. */
 sar_status sar_session_abort(sar_handle session, const char *message);
-/* A new window, from the next graph operation on. Collective. */
+/* A new window, from the next graph operation on, exact to the byte; 0: one that the session sizes itself. What is told
+ * as the most held of it begins anew. Collective. */
 sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
-/* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak},
+/* The window, in bytes, that a session of so many workers gives itself once it holds a graph of which no worker owns more
+ * than so many nodes: 4 to 16 MiB. Samplers, and rows that no frame would hold, have it take the most. */
+int64_t sar_default_window(int32_t world, int64_t nodes);
+/* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak since it has that limit},
  * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...,
  * sent_pulled, sent_home}],
  * operations {kind: {count, seconds, wait_seconds, sent_bytes, recv_bytes}}. */

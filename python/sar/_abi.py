@@ -174,6 +174,11 @@ def session_set_window(session: int, window_bytes: int) -> None:
     _native.call("sar_session_set_window", _handle(session), ct.c_int64(window_bytes))
 
 
+def default_window(world: int, nodes: int) -> int:
+    """Bytes of the window that a session gives itself among so many workers, none of which owns more nodes than that."""
+    return int(_native._function("sar_default_window")[1](world, nodes))
+
+
 def session_memory(session: int, wait_seconds: float) -> Dict[str, Any]:
     return _native.json_call("sar_session_memory", _handle(session), ct.c_double(wait_seconds))
 
