@@ -11,7 +11,7 @@ The rules below serve both ways of thinking:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, MutableMapping, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, MutableMapping, Optional, Tuple, Union
 
 from torch import Tensor
 
@@ -95,8 +95,8 @@ class EdgeFrame(MutableMapping[str, Tensor]):
         self._columns: Dict[str, Union[Tensor, Callable[[], Tensor]]] = {}
 
     def later(self, key: str, read: Callable[[], Tensor]) -> None:
-        """Has ``read`` make the column when it is first asked for."""
-        self._columns[key] = read
+        """Has ``read`` make the column when it is first asked for: once, also where that is in a ``local_scope``."""
+        self._columns[key] = _Later(read)
 
     def __getitem__(self, key: str) -> Tensor:
         try:
@@ -128,6 +128,19 @@ class EdgeFrame(MutableMapping[str, Tensor]):
 
     def restore(self, saved: Dict[str, Union[Tensor, Callable[[], Tensor]]]) -> None:
         self._columns = saved
+
+
+class _Later:
+    """A column that is made when it is asked for, and kept by whoever may ask again."""
+
+    def __init__(self, read: Callable[[], Tensor]) -> None:
+        self._read = read
+        self._made: Optional[Tensor] = None
+
+    def __call__(self) -> Tensor:
+        if self._made is None:
+            self._made = self._read()
+        return self._made
 
 
 class TypedView(MutableMapping[str, Dict[Any, Tensor]]):
@@ -184,4 +197,3 @@ def check_rows(name: str, value: object, rows: int, what: str) -> None:
 
 def describe(view: MutableMapping[str, Tensor]) -> str:
     return "{" + ", ".join(f"{key!r}: {view[key].dtype} {tuple(view[key].shape)}" for key in view) + "}"
-
