@@ -3,75 +3,28 @@
 Two workers of one thread in network namespaces of their own, joined by a veth pair whose ends a token bucket (tbf)
 shapes. For each operation the link gets the rate at which the bytes that it sends would take 0.5, 0.7 and 0.9 of the
 time that it takes unshaped. Hidden is 1 - (time shaped - time unshaped) / (time of the same bytes alone over that
-link, both ways at once). Needs root, ip and tc.
+link, both ways at once). Each round runs it unshaped, shaped and unshaped again, and then the bytes alone, so that a
+machine that slows down for a while slows all of them; the figures are medians over the rounds, with quartiles of what
+each round says is hidden. Needs root, ip and tc.
 
-    python bench/overlap.py [--parts metis] [--shares 0.5,0.7,0.9] [--rounds 5] [--window MiB] [--trace FILE]
+    python bench/overlap.py [--parts metis] [--shares 0.5,0.7,0.9] [--rounds 9] [--window MiB] [--trace FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
-from typing import Iterator
 
 import common
 from sar.cli.output import table
+from shaped_link import MASTER, Link, link
 
 OPERATIONS = ("mean forward", "mean backward", "attention forward", "attention backward")
 WIDTH, HEADS, PER_HEAD = 256, 4, 32
-NET = "10.77.0."
-
-
-# ---- the link ---------------------------------------------------------------
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-
-
-class Link:
-    """Two namespaces and what joins them."""
-
-    def __init__(self) -> None:
-        self.names = [f"sar-{os.getpid()}-{rank}" for rank in range(2)]
-
-    def inside(self, rank: int) -> list[str]:
-        return ["ip", "netns", "exec", self.names[rank]]
-
-    def shape(self, rate: float | None) -> None:
-        """Bytes a second each way; None: as fast as it goes."""
-        for rank in range(2):
-            tc = [*self.inside(rank), "tc", "qdisc"]
-            if rate is None:
-                subprocess.run([*tc, "del", "dev", "veth", "root"], check=False, capture_output=True)
-            else:
-                bucket = ["tbf", "rate", f"{int(8 * rate)}bit", "burst", "256kb", "limit", "4mb"]
-                subprocess.run([*tc, "replace", "dev", "veth", "root", *bucket], check=True)
-
-
-@contextlib.contextmanager
-def link() -> Iterator[Link]:
-    made = Link()
-    try:
-        for name in made.names:
-            ip("netns", "add", name)
-        ends = [["name", "veth", "netns", name] for name in made.names]
-        ip("link", "add", *ends[0], "type", "veth", "peer", *ends[1])
-        for rank, name in enumerate(made.names):
-            ip("-n", name, "addr", "add", f"{NET}{rank + 1}/24", "dev", "veth")
-            for device in ("lo", "veth"):
-                ip("-n", name, "link", "set", device, "up")
-        yield made
-    finally:
-        for name in made.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
 
 # ---- the workers ------------------------------------------------------------
 
@@ -179,18 +132,40 @@ class Worker:
 # ---- the measurement --------------------------------------------------------
 
 
-def slowest(group: common.Group, command: str, rounds: int) -> tuple[float, int]:
-    """Median over rounds of the slower worker's seconds, and the most bytes that a worker sent."""
-    answers = [group.ask(command) for _ in range(rounds)]
-    most = max(a.get("bytes", 0) for pair in answers for a in pair)
-    return statistics.median(max(a["seconds"] for a in pair) for pair in answers), most
+def slowest(group: common.Group, command: str) -> tuple[float, int]:
+    """The slower worker's seconds, and the most bytes that a worker sent."""
+    answers = group.ask(command)
+    return max(a["seconds"] for a in answers), max(a.get("bytes", 0) for a in answers)
+
+
+def measure(net: Link, group: common.Group, operation: str, share: float, rounds: int) -> dict:
+    """An operation over a link on which its bytes take ``share`` of the time that it takes unshaped."""
+    command = f"run {operation}"
+    net.shape(None)
+    first, sizes = zip(*(slowest(group, command) for _ in range(6)))
+    rate = max(sizes) / (share * min(first))
+    found: dict[str, list[float]] = {"unshaped": [], "together": [], "transfer": []}
+    for _ in range(rounds):
+        found["unshaped"].append(slowest(group, command)[0])
+        net.shape(rate)
+        found["together"].append(slowest(group, command)[0])
+        found["transfer"].append(slowest(group, f"exchange {max(sizes)}")[0])
+        net.shape(None)
+
+    def hidden(times: dict[str, float]) -> float:
+        return 1 - (times["together"] - times["unshaped"]) / times["transfer"]
+
+    times = {name: statistics.quantiles(each, n=4)[0] for name, each in found.items()}
+    medians = {name: statistics.median(each) for name, each in found.items()}
+    about = {"operation": operation, "share": share, "bytes": max(sizes), "rate": rate}
+    return {**about, **times, "hidden": hidden(times), "hidden_by_medians": hidden(medians), "rounds": found}
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--parts", default="metis", help="metis or random (default: metis)")
     p.add_argument("--shares", default="0.5,0.7,0.9", help="of the transfer in the time unshaped")
-    p.add_argument("--rounds", type=int, default=5, help="runs of each, after one of warm-up (default: 5)")
+    p.add_argument("--rounds", type=int, default=9, help="of each share, at least 2 (default: 9)")
     p.add_argument("--window", type=float, default=0, help="MiB (default: the engine's)")
     p.add_argument("--operations", default=",".join(OPERATIONS))
     p.add_argument("--trace", help="write a timeline of each operation at the last share to FILE.<operation>.json")
@@ -200,42 +175,31 @@ def main() -> None:
     if args.worker:
         Worker(args.worker, window).serve()
         return
-    if os.geteuid() != 0:
-        sys.exit("bench/overlap.py makes network namespaces: run it as root")
     path = common.parts(2, args.parts)
     rows, results = [], []
     with link() as net:
         words = ["--worker", path, "--window", str(args.window)]
         inside = [net.inside(rank) for rank in range(2)]
-        with common.Group("overlap.py", words, 2, 1, {}, f"{NET}1", inside) as group:
+        with common.Group("overlap.py", words, 2, 1, {}, MASTER, inside) as group:
             group.answers()
             for operation in args.operations.split(","):
-                slowest(group, f"run {operation}", 1)
                 for share in map(float, args.shares.split(",")):
-                    net.shape(None)
-                    alone, count = slowest(group, f"run {operation}", args.rounds)
-                    net.shape(count / (share * alone))
-                    transfer, _ = slowest(group, f"exchange {count}", 3)
-                    shaped, _ = slowest(group, f"run {operation}", args.rounds)
-                    net.shape(None)
-                    alone = min(alone, slowest(group, f"run {operation}", args.rounds)[0])
-                    hidden = 1 - (shaped - alone) / transfer
-                    results.append(
-                        {"operation": operation, "share": share, "bytes": count, "alone": alone, "transfer": transfer}
-                        | {"together": shaped, "hidden": hidden}
-                    )
+                    one = measure(net, group, operation, share, max(2, args.rounds))
+                    results.append(one)
                     rows.append(
-                        [operation, f"{count / common.MIB:.1f}", f"{1e3 * alone:.0f}", f"{1e3 * transfer:.0f}"]
-                        + [f"{transfer / alone:.2f}", f"{1e3 * shaped:.0f}", f"{100 * hidden:.0f} %"]
+                        [operation, f"{one['bytes'] / common.MIB:.1f}"]
+                        + [f"{1e3 * one[name]:.0f}" for name in ("unshaped", "transfer", "together")]
+                        + [f"{one['transfer'] / one['unshaped']:.2f}", f"{100 * one['hidden']:.0f} %"]
+                        + [f"{100 * one['hidden_by_medians']:.0f} %"]
                     )
                 if args.trace:
-                    net.shape(count / (share * alone))
+                    net.shape(one["rate"])
                     group.ask(f"trace {args.trace}.{operation.replace(' ', '-')}.json {operation}")
                     net.shape(None)
     machine = common.machine()
     print(common.machine_line(machine))
     print(f"\ntwo workers of one thread, {args.parts} parts, in namespaces joined by a shaped veth; times in ms")
-    print(table(["", "MiB sent", "unshaped", "transfer alone", "share", "together", "hidden"], rows))
+    print(table(["", "MiB sent", "unshaped", "transfer alone", "together", "share", "hidden", "by medians"], rows))
     common.save(f"overlap-{args.parts}", {"machine": machine, "parts": args.parts, "results": results})
 
 

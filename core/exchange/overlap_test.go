@@ -13,15 +13,15 @@ import (
 )
 
 // cpu stands for the one thread that a worker's kernels share, as kernel.Pool
-// hands it out: in turns, a little work at a time. Its work is to wait, by a
-// clock that nothing else moves.
+// hands it out: in turns, a little work at a time, and first to those who do not
+// come behind. Its work is to wait, by a clock that nothing else moves.
 type cpu struct {
 	mu    sync.Mutex
-	queue []chan struct{}
+	queue [2][]chan struct{}
 	busy  bool
 }
 
-func (c *cpu) acquire() {
+func (c *cpu) acquire(rank int) {
 	c.mu.Lock()
 	if !c.busy {
 		c.busy = true
@@ -29,7 +29,7 @@ func (c *cpu) acquire() {
 		return
 	}
 	turn := make(chan struct{})
-	c.queue = append(c.queue, turn)
+	c.queue[rank] = append(c.queue[rank], turn)
 	c.mu.Unlock()
 	<-turn
 }
@@ -37,16 +37,22 @@ func (c *cpu) acquire() {
 func (c *cpu) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy = len(c.queue) > 0; c.busy {
-		close(c.queue[0])
-		c.queue = c.queue[1:]
+	for rank := range c.queue {
+		if len(c.queue[rank]) > 0 {
+			close(c.queue[rank][0])
+			c.queue[rank] = c.queue[rank][1:]
+			return
+		}
 	}
+	c.busy = false
 }
 
-func (c *cpu) work(d time.Duration) {
+func (c *cpu) work(d time.Duration) { c.workAt(0, d) }
+
+func (c *cpu) workAt(rank int, d time.Duration) {
 	const slice = 2 * time.Millisecond
 	for d > 0 {
-		c.acquire()
+		c.acquire(rank)
 		begin := time.Now()
 		time.Sleep(min(d, slice))
 		d -= time.Since(begin)
@@ -87,7 +93,7 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 			Consume: func(r, first, n int, src, back []byte) error { return part(l.take, n) },
 			Return:  func(r, first, n int, src []byte) error { return part(l.settle, n) }}
 		if l.parts > 0 {
-			t.Local, t.Parts, t.Part = nil, l.parts, func(int) { thread.work(l.local / time.Duration(l.parts)) }
+			t.Local, t.Parts, t.Part = nil, l.parts, func(int) { thread.workAt(1, l.local/time.Duration(l.parts)) }
 			t.Needs = func(r, first, n int) int {
 				if r == 1 {
 					return 0

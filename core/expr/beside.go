@@ -8,7 +8,8 @@ type beside[T Float] struct{ from, to []T }
 // Beside prepares Own and Peers to run at the same time, whichever is first: what Peers
 // adds up for destinations goes to rows of its own until Finish, so that sums have
 // the same bits every time. It is false, and changes nothing, where those would be
-// wider than scatterMost: then Own has to come first. The phases of Deltas must have ended.
+// wider than scatterMost: then Own has to come first. Own lets Peers and whatever else
+// computes go first. The phases of Deltas must have ended.
 func (b *Backward[T]) Beside() (bool, error) {
 	if b.Own == nil || b.Peers == nil {
 		return false, nil
@@ -35,6 +36,7 @@ func (b *Backward[T]) Beside() (bool, error) {
 		b.beside = append(b.beside, beside[T]{made.Data, to.data})
 		to.data = made.Data
 	}
+	b.Own.behind = true
 	b.Own.fillPacked()
 	b.Peers.fillPacked()
 	return true, nil

@@ -74,6 +74,7 @@ type Sweep[T Float] struct {
 	tasks    sync.Pool
 	sums     [][]float64 // of parameters' gradients, by sink
 	packed   *packed[T]  // what some loads read from, or nil
+	behind   bool        // others compute first
 	batches  []*batch[T] // that nobody uses
 }
 
@@ -339,6 +340,11 @@ func sizeOf[T any]() int {
 	return int(unsafe.Sizeof(zero))
 }
 
-// Relation and pool of the run.
 func (s *Sweep[T]) relation() *graph.Relation { return s.run.Rel }
-func (s *Sweep[T]) pool() *kernel.Pool        { return s.run.Pool }
+
+func (s *Sweep[T]) pool() *kernel.Pool {
+	if s.behind {
+		return s.run.Pool.Behind()
+	}
+	return s.run.Pool
+}

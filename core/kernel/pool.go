@@ -14,17 +14,26 @@ import (
 // none, so two goroutines of an exchange may call kernels at the same time and
 // together use no more threads than the user allowed.
 type Pool struct {
+	*slots
+	rank int // of who comes by this pool: 0, or 1 for Behind
+}
+
+type slots struct {
 	mu      sync.Mutex
-	threads int             // slots in all
-	busy    int             // slots held
-	queue   []chan struct{} // who waits for a slot, first come first served
-	waiting atomic.Int32    // len(queue), read without the lock between tasks
-	spare   mem.Array[byte] // kept for the next copy of x (align), at most alignMost bytes
-	known   []reread        // large source rows (willRead), the last read last
+	threads int                // slots in all
+	busy    int                // slots held
+	queue   [2][]chan struct{} // who waits for a slot, first come first served, by rank
+	waiting [2]atomic.Int32    // the lengths of queue, read without the lock between tasks
+	spare   mem.Array[byte]    // kept for the next copy of x (align), at most alignMost bytes
+	known   []reread           // large source rows (willRead), the last read last
 }
 
 // NewPool makes a pool of threads slots, at least 1.
-func NewPool(threads int) *Pool { return &Pool{threads: max(1, threads)} }
+func NewPool(threads int) *Pool { return &Pool{slots: &slots{threads: max(1, threads)}} }
+
+// Behind has the same slots as p, for work that fills the time in which nobody else
+// has any: between two of its tasks it lets all others go first.
+func (p *Pool) Behind() *Pool { return &Pool{p.slots, 1} }
 
 // Threads is the number of slots.
 func (p *Pool) Threads() int {
@@ -46,14 +55,14 @@ func (p *Pool) SetThreads(n int) {
 // until it gives the slot back, so the wait ends without a deadline.
 func (p *Pool) acquire() {
 	p.mu.Lock()
-	if p.busy < p.threads && len(p.queue) == 0 {
+	if p.busy < p.threads { // then nobody waits
 		p.busy++
 		p.mu.Unlock()
 		return
 	}
 	turn := make(chan struct{})
-	p.queue = append(p.queue, turn)
-	p.waiting.Add(1)
+	p.queue[p.rank] = append(p.queue[p.rank], turn)
+	p.waiting[p.rank].Add(1)
 	p.mu.Unlock()
 	<-turn
 }
@@ -66,13 +75,20 @@ func (p *Pool) release() {
 }
 
 // handOut gives free slots to those who wait. It needs the lock.
-func (p *Pool) handOut() {
-	for p.busy < p.threads && len(p.queue) > 0 {
-		p.busy++
-		close(p.queue[0])
-		p.queue = p.queue[1:]
-		p.waiting.Add(-1)
+func (p *slots) handOut() {
+	for rank := range p.queue {
+		for p.busy < p.threads && len(p.queue[rank]) > 0 {
+			p.busy++
+			close(p.queue[rank][0])
+			p.queue[rank] = p.queue[rank][1:]
+			p.waiting[rank].Add(-1)
+		}
 	}
+}
+
+// others tells whether somebody waits for a slot who does not come behind p.
+func (p *Pool) others() bool {
+	return p.waiting[0].Load() > 0 || p.rank > 0 && p.waiting[1].Load() > 0
 }
 
 // run is one call of Run.
@@ -113,7 +129,7 @@ func (p *Pool) Run(tasks int, f func(task int)) {
 }
 
 // work takes tasks until there are none. Between two tasks it lets those who
-// wait for a slot go first.
+// wait for a slot go first, unless they come behind.
 func (p *Pool) work(r *run) {
 	if r.next.Load() >= r.tasks {
 		return // a helper that comes late
@@ -125,7 +141,7 @@ func (p *Pool) work(r *run) {
 			break
 		}
 		r.task(int(t))
-		if p.waiting.Load() > 0 && r.next.Load() < r.tasks {
+		if p.others() && r.next.Load() < r.tasks {
 			p.release()
 			p.acquire()
 		}

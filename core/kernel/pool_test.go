@@ -102,3 +102,43 @@ func BenchmarkPoolRun(b *testing.B) {
 		})
 	}
 }
+
+// TestPoolBehind has work that comes behind meet a caller that does not.
+func TestPoolBehind(t *testing.T) {
+	p := NewPool(1)
+	var begun, ended atomic.Bool // the caller's tasks
+	var between, ran atomic.Int32
+	first := make(chan struct{})
+	var callers sync.WaitGroup
+	callers.Go(func() {
+		p.Behind().Run(20, func(task int) {
+			if task == 0 {
+				close(first)
+				for p.waiting[0].Load() == 0 {
+					runtime.Gosched()
+				}
+			}
+			if begun.Load() && !ended.Load() {
+				between.Add(1)
+			}
+			ran.Add(1)
+		})
+	})
+	<-first
+	p.Run(50, func(task int) {
+		begun.Store(true)
+		if task == 10 { // somebody else who comes behind
+			callers.Go(func() { p.Behind().Run(5, func(int) { ran.Add(1) }) })
+			for p.waiting[1].Load() < 2 {
+				runtime.Gosched()
+			}
+		}
+		if task == 49 {
+			ended.Store(true)
+		}
+	})
+	callers.Wait()
+	if between.Load() != 0 || ran.Load() != 25 {
+		t.Errorf("%d tasks ran between another's, %d of 25 in all", between.Load(), ran.Load())
+	}
+}

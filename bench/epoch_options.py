@@ -1,0 +1,176 @@
+"""What sar.overlap_grads and sar.memoize change about an epoch.
+
+SAGE of model.py on the bench graph. The same processes train in turns, a few epochs each: as they are, with gradients
+that are summed while backward runs, and with the first layer's aggregate of the constant features kept. Times are
+medians of the slowest worker's epochs, the ratio the median over turns. Kept: what sar.memoize holds on the worker
+where it is most.
+
+    python bench/epoch_options.py [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024] [--rounds 6]
+                                  [--epochs 2] [--mbit 1000] [--parts metis]
+
+The way "shaped" is tcp between network namespaces whose links carry --mbit a second; it needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+
+import common
+from sar.cli.output import stage, table
+from shaped_link import MASTER, link
+
+OPTIONS = ("plain", "overlap", "memoize")
+WAYS = "2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped"
+
+
+# ---- the workers ------------------------------------------------------------
+
+
+class Worker:
+    """A model for each option, all of which train on the same part."""
+
+    def __init__(self, path: str, hidden: int) -> None:
+        import torch
+
+        import model
+        import sar
+
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        sar.set_allocator("pool")
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        port = int(os.environ["MASTER_PORT"])
+        sar.initialize_comms(rank, world, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+        data = sar.load_dgl_partition_data(path, rank, torch.device("cpu"))
+        names = ("features", "labels", "train_mask")
+        self.features, labels, mask = (sar.suffix_key_lookup(data.node_features, name) for name in names)
+        graph = sar.construct_full_graph(data)
+        counts = torch.stack([labels.max() + 1, mask.sum()])
+        trained = counts[1:].clone()
+        sar.comm.all_reduce(counts, "max")
+        sar.comm.all_reduce(trained, "sum")
+        model.HIDDEN = hidden
+        self.trainings = {
+            name: model.Training(
+                *("sage", "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
+                *(int(counts[0]), float(trained), sar.DistributedBN1D, sar.sync_params, sar.gather_grads),
+            )
+            for name in ("plain", "overlap")
+        }
+        self.trainings["memoize"] = self.trainings["plain"]
+        gradients = sar.overlap_grads(self.trainings["overlap"].model)
+        self.trainings["overlap"].gather = lambda _: gradients.gather()
+        self.parameters = sum(p.numel() * p.element_size() for p in self.trainings["plain"].model.parameters())
+
+    def epochs(self, option: str, count: int) -> dict:
+        import sar
+        from sar.ops import memo
+
+        training, kept = self.trainings[option], 0
+        if option == "memoize":
+            sar.memoize(self.features)
+            training.epoch()
+            kept = sum(one.out.nbytes for results in memo._memo.results.values() for one in results)
+        sent, seconds = self.sent(), []
+        for _ in range(count):
+            sar.comm.barrier()
+            begin = time.perf_counter()
+            training.epoch()
+            seconds.append(time.perf_counter() - begin)
+        sent = (self.sent() - sent) / count
+        if option == "memoize":
+            sar.forget()
+        return {"seconds": seconds, "sent": sent, "kept": kept}
+
+    def sent(self) -> int:
+        import sar
+
+        return sum(one["sent_payload"] for one in sar.stats()["links"])
+
+    def serve(self) -> None:
+        import sar
+
+        print(json.dumps({"parameters": self.parameters}), flush=True)
+        for line in sys.stdin:
+            option, *count = line.split()
+            if option == "end":
+                break
+            print(json.dumps(self.epochs(option, int(count[0]))), flush=True)
+        sar.comm.barrier()
+        sar.comm.shutdown()
+
+
+# ---- the measurement --------------------------------------------------------
+
+
+def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace) -> dict:
+    """All options over one transport."""
+    shaped = transport == "shaped"
+    words = ["--worker", common.parts(workers, args.parts), "--hidden", str(hidden)]
+    with contextlib.ExitStack() as stack:
+        inside, master = None, "127.0.0.1"
+        if shaped:
+            net = stack.enter_context(link(workers))
+            net.shape(args.mbit * 1e6 / 8)
+            inside, master = [net.inside(rank) for rank in range(workers)], MASTER
+        extra = {"SAR_TRANSPORT": "tcp" if shaped else transport}
+        group = common.Group("epoch_options.py", words, workers, max(1, 2 // workers), extra, master, inside)
+        stack.enter_context(group)
+        found: dict = {"workers": workers, "transport": transport, "hidden": hidden, **group.answers()[0]}
+        seconds: dict[str, list[float]] = {name: [] for name in OPTIONS}
+        for turn in range(args.rounds + 1):  # the first is warm-up
+            for name in OPTIONS:
+                answers = group.ask(f"{name} {args.epochs}")
+                if turn:
+                    each = [max(times) for times in zip(*(a["seconds"] for a in answers))]
+                    seconds[name].append(statistics.median(each))
+                    found[f"{name}_sent"] = sum(a["sent"] for a in answers)
+                else:
+                    found[f"{name}_kept"] = max(a["kept"] for a in answers)
+    for name in OPTIONS:
+        found[name] = statistics.median(seconds[name])
+        found[f"{name}_ratio"] = statistics.median(a / b for a, b in zip(seconds[name], seconds["plain"]))
+    return found
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--ways", default=WAYS, help=f"workers:transport (default: {WAYS})")
+    p.add_argument("--hidden", default="256,1024", help="hidden widths (default: 256,1024)")
+    p.add_argument("--rounds", type=int, default=6, help="turns after one of warm-up (default: 6)")
+    p.add_argument("--epochs", type=int, default=2, help="epochs a turn (default: 2)")
+    p.add_argument("--mbit", type=float, default=1000, help="of the shaped links, a second (default: 1000)")
+    p.add_argument("--parts", default="metis", help="metis or random (default: metis)")
+    p.add_argument("--worker", help=argparse.SUPPRESS)  # in the processes: the parts
+    args = p.parse_args()
+    if args.worker:
+        Worker(args.worker, int(args.hidden)).serve()
+        return
+    results, rows = [], []
+    for hidden in map(int, args.hidden.split(",")):
+        for way in args.ways.split(","):
+            workers, transport = way.split(":")
+            with stage(f"{way}, {hidden} hidden"):
+                one = measure(int(workers), transport, hidden, args)
+            results.append(one)
+            rows.append(
+                [f"{workers} workers, {transport}", str(hidden), f"{one['parameters'] / common.MIB:.1f}"]
+                + [f"{1e3 * one['plain']:.0f}", f"{one['overlap_ratio']:.2f}", f"{one['memoize_ratio']:.2f}"]
+                + [f"{one[f'{name}_sent'] / common.MIB:.0f}" for name in ("plain", "memoize")]
+                + [f"{one['memoize_kept'] / common.MIB:.1f}"]
+            )
+    machine = common.machine()
+    print(common.machine_line(machine))
+    print(f"\nSAGE, {args.parts} parts; an epoch in ms, the others to it; shaped: {args.mbit:g} Mbit/s")
+    header = ["", "hidden", "MiB of parameters", "plain", "overlap_grads", "memoize"]
+    print(table([*header, "MiB sent", "memoize", "kept MiB"], rows))
+    common.save("epoch-options", {"machine": machine, "results": results})
+
+
+if __name__ == "__main__":
+    main()
