@@ -9,6 +9,7 @@ import torch
 
 from cases import build, numpy
 from sar.ops import expression as ex
+from sar.ops import program as programs
 
 Program = List[Any]
 """An expression as nested lists: ``["load", "u", 0]``, ``["param", 1]``, ``["add", a, b]``, ``["leaky_relu", a, 0.2]``,
@@ -58,3 +59,20 @@ def expression(
         out.backward(torch.from_numpy(grad))
         grads = [x.grad for x in leaves]
     return numpy({"out": out, "requires_grad": out.requires_grad, "grads": grads})
+
+
+def forgotten(part: Dict[str, Any], x: np.ndarray) -> Dict[str, Any]:
+    """Two expressions, of which the second takes the first's place in the table of programs before the first's
+    backward."""
+    relation = build(part)._relations[0]
+    table, programs._programs = programs._programs, {}
+    most, programs._MOST_PROGRAMS = programs._MOST_PROGRAMS, 1
+    try:
+        leaf = torch.from_numpy(x.copy()).requires_grad_()
+        outs = [ex.evaluate(relation, ex.unary(op, ex.load("u", leaf)), "sum") for op in ("exp", "tanh")]
+        known = len(programs._programs)
+        sum(out.sum() for out in outs).backward()  # type: ignore[union-attr]
+    finally:
+        programs._programs, programs._MOST_PROGRAMS = table, most
+    assert leaf.grad is not None
+    return {"known": known, "outs": [out.detach().numpy() for out in outs], "grad": leaf.grad.numpy()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
 import torch
@@ -22,13 +23,22 @@ ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
 
 
-class _Compiled(NamedTuple):
-    """A program of the engine."""
+class _Compiled:
+    """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
+    whose backward is still to come."""
 
-    handle: int
-    softmaxes: List[int]
-    winner: bool
-    collective: bool
+    def __init__(self, text: str) -> None:
+        self.handle = abi.program_create(text)
+        weakref.finalize(self, _free, self.handle).atexit = False  # the engine may be gone by then
+        info = abi.program_info(self.handle)
+        self.softmaxes: List[int] = info["softmaxes"]
+        self.winner: bool = info["winner"]
+        self.collective: bool = info["collective"]
+
+
+def _free(handle: int) -> None:
+    with contextlib.suppress(Exception):
+        abi.program_free(handle)
 
 
 class _Written(NamedTuple):
@@ -131,16 +141,12 @@ def _order(expr: Expr) -> List[Expr]:
 
 
 def _compile(text: str) -> _Compiled:
-    found = _programs.get(text)
+    found = _programs.pop(text, None)
     if found is None:
-        if len(_programs) >= _MOST_PROGRAMS:
-            for old in _programs.values():
-                with contextlib.suppress(Exception):
-                    abi.program_free(old.handle)
-            _programs.clear()
-        handle = abi.program_create(text)
-        info = abi.program_info(handle)
-        found = _programs[text] = _Compiled(handle, info["softmaxes"], info["winner"], info["collective"])
+        while len(_programs) >= _MOST_PROGRAMS:  # what was used longest ago is first
+            del _programs[next(iter(_programs))]
+        found = _Compiled(text)
+    _programs[text] = found
     return found
 
 
