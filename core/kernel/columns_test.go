@@ -79,13 +79,14 @@ func checkColumn[T vec.Float](t *testing.T, n, width, j int, eps float64, got []
 		along += float64(b) * float64(centred)
 		size += math.Abs(float64(b) * float64(centred))
 	}
+	double := 0x1p-52 / eps // the sums above are rounded too
 	near := func(what string, have, want, scale float64) {
-		if math.Abs(have-want) > 40*eps*scale+1e-300 {
+		if math.Abs(have-want) > 40*eps*scale+0x1p-55*float64(n)*math.Abs(want) { // the sum here is rounded too
 			t.Fatalf("%d rows, %s of column %d: %v, want %v", n, what, j, have, want)
 		}
 	}
-	near("mean", got[j], mean, math.Sqrt(squares/max(1, float64(n)))+math.Abs(mean)*1e-9)
-	near("squares", got[width+j], squares, squares+math.Abs(mean)*1e-9)
+	near("mean", got[j], mean, math.Sqrt(squares/max(1, float64(n)))+double*math.Abs(mean))
+	near("squares", got[width+j], squares, squares+double*mean*mean)
 	near("sum", got[2*width+j], plain, size+float64(n))
 	near("products", got[3*width+j], along, size)
 }

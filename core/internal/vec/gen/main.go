@@ -174,7 +174,7 @@ func main() {
 		"sub":   func(a, b int) int { return a - b },
 		"mul":   func(a, b int) int { return a * b },
 	}
-	for _, what := range []string{"loops", "elements", "functions", "scatter", "runs", "dotsum"} {
+	for _, what := range []string{"loops", "elements", "functions", "scatter", "runs", "dotsum", "columns"} {
 		t := template.Must(template.New(what+".go.tmpl").Funcs(funcs).ParseFS(source, what+".go.tmpl"))
 		for _, f := range files {
 			var b bytes.Buffer
