@@ -69,8 +69,9 @@ func gatherSumF32x8(g *Gather[float32]) {
 		}
 		w := min(d, n*8)
 		sumsF32x8[n](y, x, w, stride, g.Col, base, c, g.First)
-		d -= w
-		y, x = unsafe.Add(y, w*4), unsafe.Add(x, w*4)
+		if d -= w; d > 0 { // past the last tile they would point to nothing
+			y, x = unsafe.Add(y, w*4), unsafe.Add(x, w*4)
+		}
 	}
 }
 

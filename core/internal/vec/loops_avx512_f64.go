@@ -69,8 +69,9 @@ func gatherSumF64x8(g *Gather[float64]) {
 		}
 		w := min(d, n*8)
 		sumsF64x8[n](y, x, w, stride, g.Col, base, c, g.First)
-		d -= w
-		y, x = unsafe.Add(y, w*8), unsafe.Add(x, w*8)
+		if d -= w; d > 0 { // past the last tile they would point to nothing
+			y, x = unsafe.Add(y, w*8), unsafe.Add(x, w*8)
+		}
 	}
 }
 
