@@ -26,10 +26,10 @@ func scatterSumF64x4(s *Scatter[float64]) {
 		return
 	}
 	full := d / 4
-	for range heads {
+	for h := range heads {
+		y, x, c := unsafe.Add(y, h*d*8), unsafe.Add(x, h*d*8), unsafe.Add(c, h*8)
 		scatterTilesF64x4(y, x, stride, s.Row, c, s.StrideC, full+1, full)
 		scatterTailF64x4(unsafe.Add(y, full*32), unsafe.Add(x, full*32), d-full*4, stride, s.Row, c, s.StrideC)
-		y, x, c = unsafe.Add(y, d*8), unsafe.Add(x, d*8), unsafe.Add(c, 8)
 	}
 }
 

@@ -26,10 +26,10 @@ func scatterSumF32x16(s *Scatter[float32]) {
 		return
 	}
 	full := d / 16
-	for range heads {
+	for h := range heads {
+		y, x, c := unsafe.Add(y, h*d*4), unsafe.Add(x, h*d*4), unsafe.Add(c, h*4)
 		scatterTilesF32x16(y, x, stride, s.Row, c, s.StrideC, full+1, full)
 		scatterTailF32x16(unsafe.Add(y, full*64), unsafe.Add(x, full*64), d-full*16, stride, s.Row, c, s.StrideC)
-		y, x, c = unsafe.Add(y, d*4), unsafe.Add(x, d*4), unsafe.Add(c, 4)
 	}
 }
 
