@@ -21,7 +21,7 @@ import time
 
 import common
 from sar.cli.output import table
-from shaped_link import MASTER, Link, link
+from shaped_link import MASTER, Link, come_first, link
 
 OPERATIONS = ("mean forward", "mean backward", "attention forward", "attention backward")
 WIDTH, HEADS, PER_HEAD = 256, 4, 32
@@ -173,6 +173,7 @@ def main() -> None:
     args = p.parse_args()
     window = int(args.window * common.MIB)
     if args.worker:
+        come_first()
         Worker(args.worker, window).serve()
         return
     path = common.parts(2, args.parts)
