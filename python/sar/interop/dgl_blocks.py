@@ -15,7 +15,6 @@ from dgl.utils import toindex
 from .._book import CanonicalEtype
 from ..core.sampling_engine import SampledLayer
 
-_NONE = torch.empty(0, dtype=torch.int64)
 _FORMATS = ["coo", "csr", "csc"]
 
 
@@ -54,9 +53,11 @@ def sampled_block(
     for relation in types.relations:
         edges = layer.edges[relation]
         sizes = len(layer.nodes[relation[0]]), layer.num_dst[relation[2]]
+        # DGL takes none for these numbers too, but then refuses every message that reads edge data
+        order = torch.arange(len(edges.indices))
         relations.append(
             heterograph_index.create_unitgraph_from_csr(
-                2, *sizes, edges.indptr, edges.indices, _NONE, _FORMATS, transpose=True
+                2, *sizes, edges.indptr, edges.indices, order, _FORMATS, transpose=True
             )
         )
         columns = dict(edges.data)
