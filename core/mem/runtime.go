@@ -1,9 +1,28 @@
 package mem
 
 import (
+	"os"
+	"runtime/debug"
 	"runtime/metrics"
 	"sync"
 )
+
+// Paces of Go's garbage collector, in percent as GOGC has them. What is large
+// is not on its heap. While it trains, a worker makes little garbage, and what Go
+// would let lie by default is 4 MiB in every worker; who draws samples makes much.
+const (
+	Thrifty = 25
+	Busy    = 100
+)
+
+func init() { Pace(Thrifty) }
+
+// Pace sets how much garbage Go lets lie, unless the environment's GOGC does.
+func Pace(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
 
 // goRuntime names what Go's runtime has mapped, and what of it it has given back.
 var goRuntime = struct {

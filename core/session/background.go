@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"sar/core/comm"
+	"sar/core/mem"
 )
 
 // background runs operations on lanes of its own: while one batch waits for its
@@ -49,6 +50,7 @@ func (s *Session) sampling() (*background, error) {
 	if err := s.suit(mostWindow); err != nil {
 		return nil, err
 	}
+	mem.Pace(mem.Busy)
 	b = &background{}
 	for i := range b.lanes {
 		id, err := s.NewComm(fmt.Sprintf("sampling %d", i))
