@@ -157,8 +157,10 @@ def main() -> None:
     for hidden in map(int, args.hidden.split(",")):
         for way in args.ways.split(","):
             workers, transport = way.split(":")
-            with stage(f"{way}, {hidden} hidden"):
+            with stage(f"{way}, {hidden} hidden") as step:
                 one = measure(int(workers), transport, hidden, args)
+                ratios = ", ".join(f"{name} {one[f'{name}_ratio']:.2f}" for name in OPTIONS[1:])
+                step.note = f"{one['plain']:.3f} s an epoch, {ratios}"
             results.append(one)
             rows.append(
                 [f"{workers} workers, {transport}", str(hidden), f"{one['parameters'] / common.MIB:.1f}"]
