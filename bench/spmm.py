@@ -1,13 +1,14 @@
 """The sparse product y[i] = sum of x[j] over edges j -> i, against DGL's and torch's, in one run and one table.
 
 Four peers take turns on the same graph and the same x, each allocating its result: the engine with a prepared matrix
-(sar_matrix_spmm), the engine in one shot (sar_kernel_spmm, which checks the structure in every call and has no order
-of rows), DGL (dgl.ops.copy_u_sum, int32 graph) and torch (CSR times dense, int32). All get the same matrix, nodes in
-the same order, and all but the one-shot call have built their format before the clock starts. A time is the median
-over turns, a ratio the median of the ratios within a turn. In cache: the bench graph (x at 256 columns is 61 MB).
-Beyond cache: random edges between a million nodes (x is 1 GB); there results lie in memory that the process has
-written before, for all peers alike, since a fresh gigabyte costs as much in page faults as in additions. Every result
-is checked first.
+(sar_matrix_spmm; its rows are computed in an order that keeps their sources in the cache, as those of a graph's
+relations are, and stored in it, as those of relations are not), the engine in one shot (sar_kernel_spmm, which checks
+the structure in every call and has no order of rows), DGL (dgl.ops.copy_u_sum, int32 graph) and torch (CSR times dense,
+int32). All get the same matrix, nodes in the same order, and all but the one-shot call have built their format before
+the clock starts. A time is the median over turns, a ratio the median of the ratios within a turn. In cache: the bench
+graph (x at 256 columns is 61 MB). Beyond cache: random edges between a million nodes (x is 1 GB); there results lie in
+memory that the process has written before, for all peers alike, since a fresh gigabyte costs as much in page faults as
+in additions. Every result is checked first.
 
 Beyond the cache the engine puts source rows that it reads over and over into huge pages. So there it has an x of its
 own, and DGL and torch take turns on both: on one that nobody touched, and on the engine's. How fast this machine reads
