@@ -1,4 +1,4 @@
-"""Rows and columns with so many edges that they are cut into tasks; the edges come from all peers through a small window."""
+"""Rows and columns with so many edges that they are cut into tasks, through a small window from all peers."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def session_set_window(session: int, window_bytes: int) -> None:
 
 
 def default_window(world: int, nodes: int) -> int:
-    """Bytes of the window that a session gives itself among so many workers, none of which owns more nodes than that."""
+    """Bytes of the window that a session gives itself among so many workers, none of which owns more nodes."""
     return int(_native._function("sar_default_window")[1](world, nodes))
 
 
