@@ -51,7 +51,7 @@ def test_norm_activation_dropout(two: Workers, activation: str, share: float) ->
                 close(one[key], apart[key], key)
             size = one["x"].nbytes
             assert one["kept"] <= size + 4096
-            if activation == "relu" and size > 100_000:
+            if activation == "elu" and size > 100_000:  # ReLU keeps nothing of its own behind batch norm
                 assert apart["kept"] > 1.5 * size
             if share and activation == "tanh" and size > 100_000:
                 assert abs(one["zeros"] / one["out"].size - share) < 0.02

@@ -1,14 +1,8 @@
-"""Batch normalization over the rows of all workers.
-
-Every worker computes the count, mean and sum of squared deviations of its own rows; these are merged in order of rank,
-in double precision (Chan, Golub and LeVeque's formula), so that no large numbers are subtracted from each other and the
-result hardly depends on how many workers there are. One small collective in forward and one in backward, ``2 f``
-numbers per worker for f features. Workers without rows take part.
-"""
+"""Batch normalization over the rows of all workers. What it computes is in :mod:`sar.ops.normalize`."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +12,7 @@ from torch.nn import Parameter
 
 from . import _abi, _session
 from .core.lazy import EdgeTensor
+from .ops.normalize import Norm, deferred
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
 
@@ -79,6 +74,10 @@ class DistributedBN1D(nn.Module):
     def forward(self, inp: Tensor) -> Tensor:
         """Normalizes ``inp``, ``[n, f]`` float32 or float64. Collective where distributed.
 
+        In training the result is not computed before something reads it: ReLU of it is computed from ``inp`` in one
+        piece, and only ``inp`` is kept for backward. So a gradient of the normalized rows themselves (by
+        ``torch.autograd.grad``) has to be asked for before ReLU, by ``retain_grad()`` or a hook.
+
         :raises ValueError: another shape, or no worker has a row
         :raises TypeError: another dtype
         """
@@ -87,25 +86,24 @@ class DistributedBN1D(nn.Module):
         _check(inp, self.n_feats)
         if self.running_mean is not None and self.running_var is not None and not self.training:
             return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        inp = inp.contiguous()
+        return deferred(inp, self.weight, self.bias, self._norm(inp))
+
+    def _norm(self, inp: Tensor) -> Norm:
+        """The statistics of the input, which the running ones, where there are any, are moved towards."""
         if self.distributed is None:
             self.distributed = _session.peek() is not None
-        anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-        found = _Found()
-        out: Tensor = _Normalize.apply(anchor, inp, self.weight, self.bias, self.eps, self.distributed, found)
-        self._follow(found)
-        return out if found.needs_backward else out.detach()
-
-    def _follow(self, found: _Found) -> None:
-        """Moves the running statistics, where there are any, towards those of the input."""
+        norm = Norm(inp, self.weight, self.bias, self.eps, self.distributed)
         mean, var, batches = self.running_mean, self.running_var, self.num_batches_tracked
         if mean is None or var is None or batches is None:
-            return
+            return norm
         with torch.no_grad():
             batches += 1
             share = 1.0 / float(batches) if self.momentum is None else self.momentum
-            unbiased = found.moments.m2 / max(found.moments.rows - 1, 1)
-            mean += share * (found.moments.mean.to(mean.dtype) - mean)
+            unbiased = norm.moments.m2 / max(norm.moments.rows - 1, 1)
+            mean += share * (norm.moments.mean.to(mean.dtype) - mean)
             var += share * (unbiased.to(var.dtype) - var)
+        return norm
 
     def extra_repr(self) -> str:
         return (
@@ -144,145 +142,6 @@ def convert_batchnorm(module: nn.Module) -> nn.Module:
         if replaced is not child:
             setattr(module, name, replaced)
     return module
-
-
-class _Moments(NamedTuple):
-    """Rows, mean and sum of squared deviations, float64 ``[f]``, over all workers."""
-
-    rows: int
-    mean: Tensor
-    m2: Tensor
-
-
-class _Found:
-    """Carries what forward found out of it."""
-
-    moments: _Moments
-    shared = False
-    """Whether the input of any worker needs a gradient."""
-    needs_backward = False
-
-    def over(self, x: Tensor, needs: Sequence[bool], distributed: bool) -> Tuple[Tensor, Tensor]:
-        """Mean and biased variance over all workers, ``[f]`` in the input's dtype. ``needs``: which of anchor, input,
-        weight and bias need a gradient on this worker."""
-        self.moments, self.shared = _all_moments(x, needs[0] and needs[1], distributed)
-        if self.moments.rows == 0:
-            raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
-        self.needs_backward = needs[0] and (self.shared or any(needs[1:4]))
-        return self.moments.mean.to(x.dtype), (self.moments.m2 / self.moments.rows).to(x.dtype)
-
-
-class _Normalize(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        anchor: Tensor,
-        x: Tensor,
-        weight: Optional[Tensor],
-        bias: Optional[Tensor],
-        eps: float,
-        distributed: bool,
-        found: _Found,
-    ) -> Tensor:
-        mean, var = found.over(x, ctx.needs_input_grad, distributed)
-        ctx.save_for_backward(x, weight, mean, torch.rsqrt(var + eps))
-        ctx.found, ctx.distributed, ctx.eps = found, distributed, eps
-        return F.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        return _backward(ctx, grad, *ctx.saved_tensors)
-
-
-def _backward(
-    ctx: Any,
-    grad: Tensor,
-    x: Tensor,
-    weight: Optional[Tensor],
-    mean: Tensor,
-    invstd: Tensor,
-    into: Optional[Tensor] = None,
-) -> Tuple[Optional[Tensor], ...]:
-    """Gradients for the arguments of :class:`_Normalize`, from the gradient of what it returned. That of x goes to
-    ``into``, which may be ``grad`` itself."""
-    needs = ctx.needs_input_grad
-    # own sums of grad * xhat and of grad, in one pass over both
-    grad_weight, grad_bias = _sums(grad, x, weight, mean, invstd, ctx.eps)
-    grad_x = None
-    if ctx.found.shared:
-        total = torch.cat([grad_weight, grad_bias]).double()
-        if ctx.distributed:
-            _session.all_reduce(total, "sum", _abi.TRAIN)
-        if needs[1]:
-            along, shift = (total / ctx.found.moments.rows).to(x.dtype).split(x.shape[1])
-            # grad_x = scale * (grad - shift - xhat * along), as a * grad + b * x + c: two passes
-            scale = invstd if weight is None else invstd * weight
-            b = -scale * invstd * along
-            grad_x = torch.empty_like(grad) if into is None else into
-            torch.addcmul(-scale * shift - b * mean, grad, scale, out=grad_x).addcmul_(x, b)
-    return None, grad_x, grad_weight if needs[2] else None, grad_bias if needs[3] else None, None, None, None
-
-
-def _all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[_Moments, bool]:
-    """Moments over all workers, and whether any of them needs a gradient of its rows."""
-    rows, features = x.shape
-    mean, m2 = _own_moments(x.detach())
-    if not distributed:
-        return _Moments(rows, mean, m2), wants
-    session = _session.current()
-    # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
-    lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
-    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(wants)], dtype=torch.float64), mean, m2])
-    _session.all_reduce(lines, "sum", _abi.TRAIN)
-    count = 0.0
-    mean, m2 = torch.zeros_like(mean), torch.zeros_like(m2)
-    for line in lines:
-        n = float(line[0])
-        if n == 0:
-            continue
-        delta = line[2 : 2 + features] - mean
-        mean = mean + delta * (n / (count + n))
-        m2 = m2 + line[2 + features :] + delta * delta * (count * n / (count + n))
-        count += n
-    return _Moments(int(count), mean, m2), bool(lines[:, 1].any())
-
-
-BLOCK_ROWS = 8192
-"""Rows that torch's kernels sum in the input's own precision before they are merged in double precision."""
-
-
-def _own_moments(x: Tensor) -> Tuple[Tensor, Tensor]:
-    """Mean and sum of squared deviations of own rows, float64 ``[f]``; zeros where there are no rows.
-
-    torch's kernel for batch norm is the fastest there is, but it adds rows one after another in single precision. So it
-    gets blocks, which are merged in double precision; and as its squares are about a mean with that error, they are
-    moved to the mean that torch's pairwise sum gives. Few large blocks, because each call starts all of torch's
-    threads: with blocks of 256 rows a machine busy with other work spent most of an epoch waiting for them.
-    """
-    if x.shape[0] == 0:
-        zeros = torch.zeros(x.shape[1], dtype=torch.float64)
-        return zeros, zeros.clone()
-    blocks = x.split(BLOCK_ROWS)
-    rows = torch.tensor([float(block.shape[0]) for block in blocks], dtype=torch.float64).view(-1, 1)
-    means = torch.stack([block.sum(0) for block in blocks]).double() / rows
-    found = [torch.batch_norm_update_stats(block, None, None, 0.0) for block in blocks]
-    about = torch.stack([m for m, _ in found]).double()
-    squares = torch.stack([v for _, v in found]).double() - (means - about).square()
-    mean = (means * rows).sum(0) / x.shape[0]
-    return mean, ((squares.clamp_(min=0) + (means - mean).square()) * rows).sum(0)
-
-
-def _sums(
-    grad: Tensor, x: Tensor, weight: Optional[Tensor], mean: Tensor, invstd: Tensor, eps: float
-) -> Tuple[Tensor, Tensor]:
-    """Sums over own rows of ``grad * xhat`` and ``grad``."""
-    if x.shape[0] == 0:
-        return torch.zeros_like(mean), torch.zeros_like(mean)
-    _, along, plain = torch.ops.aten.native_batch_norm_backward(
-        grad, x, weight, None, None, mean, invstd, True, eps, [False, True, True]
-    )
-    return along, plain
 
 
 def _check(x: Tensor, features: Optional[int] = None) -> None:

@@ -22,7 +22,7 @@ from .. import _abi, _session
 if TYPE_CHECKING:
     from .relation import Relation
 
-__all__ = ["Degrees", "agree_on_degrees", "tagged"]
+__all__ = ["Degrees", "agree_on_degrees", "note_zero_in_degree", "tagged"]
 
 
 def agree_on_degrees(relations: Sequence[Relation]) -> None:
@@ -56,7 +56,7 @@ class Degrees(Tensor):
         tag = next((a for a in args if isinstance(a, Degrees)), None)
         with torch._C.DisableTorchFunctionSubclass():
             if name == "__contains__" and _is_zero(args[1]):
-                _say(args[0])
+                note_zero_in_degree(args[0].zero_anywhere)
                 return False
             if _divides(name, args, kwargs):
                 args = tuple(_at_least_one(a) if _is_divisor(name, n, a) else a for n, a in enumerate(args))
@@ -86,7 +86,7 @@ class _IsZero(Tensor):
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         if getattr(func, "__name__", "") == "any" and len(args) == 1 and not kwargs:
-            _say(args[0].degrees)
+            note_zero_in_degree(args[0].degrees.zero_anywhere)
             return torch.tensor(False)
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
@@ -133,8 +133,9 @@ def _is_zero(value: Any) -> bool:
     return isinstance(value, (int, float)) and value == 0
 
 
-def _say(degrees: Degrees) -> None:
-    if degrees.zero_anywhere:
+def note_zero_in_degree(anywhere: Optional[bool]) -> None:
+    """Says once that layers run although nodes have no in-edge, if a node of any worker has none."""
+    if anywhere:
         _session.log_once(
             "degree 0",
             "some nodes have no in-edge: layers that would refuse them give what allow_zero_in_degree=True gives "

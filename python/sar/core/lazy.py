@@ -109,7 +109,7 @@ class EdgeTensor(Tensor):
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _FREE:
+        if func in METADATA:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         handler = LAZY.get(func)
@@ -117,7 +117,7 @@ class EdgeTensor(Tensor):
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if args and isinstance(args[0], EdgeTensor) and _changes(func):
+        if args and isinstance(args[0], EdgeTensor) and changes(func):
             return _in_place(func, args[0], args, kwargs)
         _say(func)
         return func(*(values(a) for a in args), **{k: values(v) for k, v in kwargs.items()})
@@ -198,11 +198,11 @@ def _metadata() -> frozenset[Any]:
     return frozenset(found)
 
 
-_FREE = _metadata()
+METADATA = _metadata()
 """Functions that ask for nothing but shape, dtype and the like."""
 
 
-def _changes(func: Any) -> bool:
+def changes(func: Any) -> bool:
     """Whether a function changes its first argument."""
     name = getattr(func, "__name__", "")
     return func in IN_PLACE or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))

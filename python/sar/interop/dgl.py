@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from .. import _abi, _session
+from ..core.degrees import note_zero_in_degree
 from ..core.graphshard import GraphShardManager
 from ..core.layer_support import Counts, EmptyRows, GraphIndex
 from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
 from ..edge_softmax import edge_softmax
-from ..ops import gat
-from ..ops.sage import as_made, fits, sage_mean
+from ..ops import gat, sage
 
 __all__ = ["adapt", "load_partition_book", "plain_edge_softmax"]
 
@@ -211,40 +211,23 @@ def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_b
 
 def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
     """The mean of a full graph in one piece, where the layer's two linear maps are no more than that."""
-    if layer._aggre_type != "mean" or edge_weight is not None or not fits(graph, feat, layer.fc_self, layer.fc_neigh):
-        return original(layer, graph, feat, edge_weight)
-    out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
-    if layer.activation is not None:
-        out = layer.activation(out)
-    return out if layer.norm is None else layer.norm(out)
+    out = sage.convolve(graph, layer, feat, edge_weight, layer._aggre_type)
+    return original(layer, graph, feat, edge_weight) if out is None else out
 
 
 def _gat_conv(
     original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False
 ) -> Any:
     """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
-    if (
-        edge_weight is not None
-        or get_attention
-        or layer.res_fc is not None
-        or not gat.fits(graph, feat, getattr(layer, "fc", None), layer.attn_l, layer.attn_r)
-        or not as_made(layer.attn_drop, torch.nn.Dropout)
-        or not as_made(layer.leaky_relu, torch.nn.LeakyReLU)
-        or (not layer._allow_zero_in_degree and (graph.in_degrees() == 0).any())
-    ):
+    out = None
+    if sage.as_made(layer.attn_drop, torch.nn.Dropout) and sage.as_made(layer.leaky_relu, torch.nn.LeakyReLU):
+        slope, share = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
+        out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, share)
+    if out is None:
         return original(layer, graph, feat, edge_weight, get_attention)
-    share = layer.attn_drop.p if layer.attn_drop.training else 0.0
-    out = gat.attend(
-        graph._relation(None),
-        layer.feat_drop(feat),
-        layer.fc,
-        layer.attn_l,
-        layer.attn_r,
-        layer.bias,
-        layer.leaky_relu.negative_slope,
-        share,
-    )
-    return out if layer.activation is None else layer.activation(out)
+    if not layer._allow_zero_in_degree:  # the layer itself would have asked, and been told that there are none
+        note_zero_in_degree(graph._relation(None).zero_in_degree)
+    return out
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:

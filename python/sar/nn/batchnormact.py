@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .. import _session
-from ..distributed_bn import DistributedBN1D, _backward, _check, _Found
+from ..distributed_bn import DistributedBN1D, _check
+from ..ops.normalize import Norm, normalized
 
 ACTIVATIONS = {
     "none": None,
@@ -55,20 +55,18 @@ class BatchNormAct(DistributedBN1D):
         """
         function = ACTIVATIONS[self.activation]
         if self.running_mean is not None and not self.training:
-            out = super().forward(inp)
-            return out if function is None else function(out)
+            plain = super().forward(inp)
+            return plain if function is None else function(plain)
         _check(inp, self.n_feats)
-        if self.distributed is None:
-            self.distributed = _session.peek() is not None
+        inp = inp.contiguous()
         share = self.dropout if self.training else 0.0
         seed = int(torch.randint(0, 1 << 62, ()).item()) if share > 0 else 0
+        norm = self._norm(inp)
+        if share == 0 and self.activation in ("none", "relu"):
+            return normalized(inp, self.weight, self.bias, norm, self.activation == "relu")
         anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-        found = _Found()
-        out = _NormAct.apply(
-            anchor, inp, self.weight, self.bias, self.eps, self.distributed, found, function, share, seed
-        )
-        self._follow(found)
-        return out if found.needs_backward else out.detach()
+        out: Tensor = _NormAct.apply(anchor, inp, self.weight, self.bias, norm, function, share, seed)
+        return out if norm.needs_backward else out.detach()
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, activation={self.activation}, dropout={self.dropout}"
@@ -82,20 +80,16 @@ class _NormAct(torch.autograd.Function):
         x: Tensor,
         weight: Optional[Tensor],
         bias: Optional[Tensor],
-        eps: float,
-        distributed: bool,
-        found: _Found,
+        norm: Norm,
         function: Optional[Callable[[Tensor], Tensor]],
         share: float,
         seed: int,
     ) -> Tensor:
-        mean, var = found.over(x, ctx.needs_input_grad, distributed)
-        ctx.save_for_backward(x, weight, bias, mean, torch.rsqrt(var + eps))
-        ctx.found, ctx.distributed, ctx.eps = found, distributed, eps
-        ctx.rest = function, share, seed
+        ctx.save_for_backward(x)
+        ctx.norm, ctx.rest = norm, (function, share, seed)
         out = torch.empty_like(x)
         for rows, keep in _blocks(x, share, seed):
-            y = F.batch_norm(x[rows], mean, var, weight, bias, False, 0.0, eps)
+            y = norm.apply(x[rows], False)
             y = y if function is None else function(y)
             out[rows] = y if keep is None else y.mul_(keep)
         return out
@@ -103,18 +97,18 @@ class _NormAct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, weight, bias, mean, invstd = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         function, share, seed = ctx.rest
         inner = torch.empty_like(grad, memory_format=torch.contiguous_format)
-        var = invstd.pow(-2) - ctx.eps
         for rows, keep in _blocks(x, share, seed):
             part = grad[rows] if keep is None else grad[rows] * keep
             if function is not None:
                 with torch.enable_grad():
-                    y = F.batch_norm(x[rows], mean, var, weight, bias, False, 0.0, ctx.eps).detach().requires_grad_()
+                    y = ctx.norm.apply(x[rows], False).requires_grad_()
                     (part,) = torch.autograd.grad(function(y), y, part)
             inner[rows] = part
-        return (*_backward(ctx, inner, x, weight, mean, invstd, into=inner), None, None, None)
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], inner, x, False, into=inner)
+        return None, *found, None, None, None, None
 
 
 def _blocks(x: Tensor, share: float, seed: int) -> Iterator[Tuple[slice, Optional[Tensor]]]:

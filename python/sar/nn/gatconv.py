@@ -161,12 +161,10 @@ class GATConv(_Attention):
         """
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
-        plain = edge_weight is None and not get_attention and self.res_fc is None and self.shared
-        if plain and gat.fits(graph, feat, self.fc, self.attn_l, self.attn_r):
-            share = self.attn_drop if self.training else 0.0
-            x, vectors = self.feat_drop(feat), (self.attn_l, self.attn_r)
-            out = gat.attend(graph._relation(None), x, self.fc, *vectors, self.bias, self.negative_slope, share)
-            return out if self.activation is None else self.activation(out)
+        share = self.attn_drop if self.training else 0.0
+        found = gat.convolve(graph, self, feat, edge_weight, get_attention, self.negative_slope, share)
+        if found is not None:
+            return found
         if isinstance(feat, tuple):
             x, own = self.feat_drop(feat[0]), self.feat_drop(feat[1])
             source, target = (self.fc, self.fc) if self.shared else (self.fc_src, self.fc_dst)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import function as fn
-from ..ops.sage import fits, sage_mean
+from ..ops.sage import convolve
 from ._propagate import Features, as_pair, first_rows, propagate, sizes
 
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")
@@ -81,16 +81,13 @@ class SAGEConv(nn.Module):
         :returns: ``[num_dst, out_feats]``
         :raises ValueError: shapes that do not fit
         """
+        found = convolve(graph, self, feat, edge_weight, self.aggregator_type)
+        if found is not None:
+            return found
         if isinstance(feat, tuple):
             x, own = self.feat_drop(feat[0]), self.feat_drop(feat[1])
         else:
             x, own = as_pair(graph, self.feat_drop(feat))
-        mean = self.aggregator_type == "mean" and edge_weight is None
-        if own is x and mean and fits(graph, x, self.fc_self, self.fc_neigh):
-            out = sage_mean(graph._relation(None), x, self.fc_self, self.fc_neigh)
-            if self.activation is not None:
-                out = self.activation(out)
-            return out if self.norm is None else self.norm(out)
         out = self._neighbours(graph, x, own, edge_weight)
         if self.aggregator_type != "gcn":
             out = self.fc_self(own) + out

@@ -18,16 +18,32 @@ from torch.autograd.function import once_differentiable
 
 from .. import _abi_program as abi
 from .. import _session
+from ..core.deferred import computed
 from ..core.lazy_ops import agreed_seed
 from . import expression as ex
 from . import program
 from .aggregate import Relation, _Agreed
+from .normalize import Kept, again, keep
 from .sage import fits_alone
 
 
 def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
     """Whether :func:`attend` may stand for the layer's own steps: the same on all workers."""
     return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
+
+
+def convolve(
+    graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, share: float
+) -> Optional[Tensor]:
+    """The result of a GATConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps: where it
+    has not one linear map, or something looks at the attention. ``slope`` and ``share`` as in :func:`attend`."""
+    if edge_weight is not None or get_attention or layer.res_fc is not None:
+        return None
+    feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
+    if not fits(graph, feat, getattr(layer, "fc", None), *vectors):
+        return None
+    out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, share)
+    return out if layer.activation is None else layer.activation(out)
 
 
 def attend(
@@ -55,7 +71,8 @@ def attend(
     settings = (relation, slope, share, seed)
     agreed = _Agreed()
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed)
+    x = x.contiguous()
+    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed, keep(x))
     out = out if agreed.bits else out.detach()
     return out.clone() if bias is None else out + bias.view(out.shape[1:])
 
@@ -77,9 +94,9 @@ class _Attend(torch.autograd.Function):
         attn_r: Tensor,
         settings: Tuple[Relation, float, float, int],
         agreed: _Agreed,
+        kept: Tuple[Tensor, Tensor, Optional[Kept]],
     ) -> Tensor:
         relation, slope, share, seed = settings
-        x = x.contiguous()
         heads, each = attn_l.shape[1:]
         attn = torch.cat([attn_l, attn_r])
         _, scores = _scores(x, weight, attn)
@@ -104,13 +121,15 @@ class _Attend(torch.autograd.Function):
         )
         agreed.bits = call.agreed
         ctx.call = call
-        ctx.save_for_backward(x, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
+        *tensors, ctx.kept = kept
+        ctx.save_for_backward(*tensors, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        x, weight, attn, el, er, out, *state = ctx.saved_tensors
+        source, how, weight, attn, el, er, out, *state = ctx.saved_tensors
+        x = again(source, how, ctx.kept)
         _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
         grads = _back(ctx, grad.contiguous(), x, weight, el, er, out, state)
         none = grad.new_zeros(el.shape)
@@ -122,11 +141,12 @@ class _Attend(torch.autograd.Function):
         if for_w and grad_ft is not None:
             grad_w = grad_ft.t().mm(x)
             grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
+        del x
         if for_x and grad_ft is not None:
             grad_x = grad_ft.mm(weight)
             grad_x.addmm_(of_scores, folded)
         of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
-        return None, grad_x, grad_w, of_attn[:1] if for_l else None, of_attn[1:] if for_r else None, None, None
+        return None, grad_x, grad_w, of_attn[:1] if for_l else None, of_attn[1:] if for_r else None, None, None, None
 
 
 def _back(

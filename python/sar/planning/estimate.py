@@ -109,6 +109,8 @@ def _worker(
     state = State(Worker(part.nodes, part.edges, item), width, tape)
     for layer in layers:
         play(state, layer)
+    if state.norm_waits:
+        state.normalize()
     tape.backward(state.x)
     weights = state.parameters * item
     parameters = weights * (2 + held) + (weights if world > 1 else 0)

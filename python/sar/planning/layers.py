@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .tape import Ghost, Tape
 
@@ -30,6 +30,10 @@ class State:
         self.parameters = 0
         self.moved: List[Tuple[int, bool]] = []
         """Numbers per boundary row of each exchange of forward, and whether as many go back in backward."""
+        self.norm_waits = False
+        """Batch norm was played, and is computed by what comes next."""
+        self._normalized: Tuple[Optional[Ghost], Optional[Ghost]] = None, None  # a result of batch norm, and its input
+        self._kept: Optional[Tuple[Ghost, Ghost]] = None  # by the last layer that could compute its rows again
 
     def bytes(self, width: int) -> int:
         return self.worker.rows * width * self.worker.item
@@ -43,6 +47,25 @@ class State:
         self.moved.append((width, x.needs_grad))
         return self.tape.run([x], self.bytes(width))
 
+    def normalize(self) -> None:
+        """Batch norm, alone or with ReLU: of either its input is kept."""
+        self.norm_waits = False
+        source = self.x
+        out = self.tape.run([source], self.bytes(self.width), keeps=[source], trains=True)
+        self._normalized = out, source
+        self.done(out, self.width)
+
+    def convolve(self, x: Ghost, size: int, **options: Any) -> Ghost:
+        """A layer that computes its rows again, of what batch norm keeps (``ops/normalize.py``), but for the last."""
+        out, source = self._normalized
+        again = out is x and source is not None
+        if again and self._kept is not None:
+            self.tape.drop(*self._kept)
+        keeps = [source, x] if again and source is not None else [x]
+        made = self.tape.run([x], size, keeps=keeps, **options)
+        self._kept = (made, x) if again else self._kept
+        return made
+
     def done(self, x: Ghost, width: int) -> None:
         self.x, self.width = x, width
         self.tape.end_layer(x)
@@ -55,7 +78,7 @@ def _sage(s: State, width: int) -> None:
     s.moved.append((min(s.width, width), x.needs_grad or first))
     mean = 0 if first or (s.width == width and x.needs_grad) else s.bytes(s.width)
     turned = s.bytes(min(s.width, width)) if x.needs_grad or first else 0
-    s.done(s.tape.run([x], s.bytes(width), keeps=[x], keeps_extra=mean, scratch=turned, trains=True), width)
+    s.done(s.convolve(x, s.bytes(width), keeps_extra=mean, scratch=turned, trains=True), width)
 
 
 def _sage_gcn(s: State, width: int) -> None:
@@ -94,10 +117,9 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
         s.parameters += s.width * width + 3 * width
         s.moved += [(width + heads, True), (width + heads, False)]
         result, gradient = s.bytes(width), s.bytes(s.width) if x.needs_grad else 0
-        out = s.tape.run(
-            [x],
+        out = s.convolve(
+            x,
             result,
-            keeps=[x],
             keeps_out=True,
             keeps_extra=s.bytes(4 * heads),
             scratch=result,
@@ -117,12 +139,17 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
 
 def _bn(s: State) -> None:
     s.parameters += 2 * s.width
-    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x], trains=True), s.width)
+    s.norm_waits = True
 
 
 def _bnact(s: State) -> None:
     s.parameters += 2 * s.width
-    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x], scratch=s.bytes(s.width), trains=True), s.width)
+    s.normalize()
+
+
+def _ln(s: State) -> None:
+    s.parameters += 2 * s.width
+    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x], trains=True), s.width)
 
 
 def _activation(s: State) -> None:
@@ -148,7 +175,7 @@ def _linear(s: State, width: int) -> None:
 
 _PLAIN: Dict[str, Callable[[State], None]] = {
     "bn": _bn,
-    "ln": _bn,
+    "ln": _ln,
     "bnact": _bnact,
     "relu": _activation,
     "elu": _elu,
@@ -171,6 +198,10 @@ def play(state: State, layer: str) -> None:
     :raises ValueError: it is not one of ``HELP``
     """
     name, _, size = layer.strip().lower().partition(":")
+    if state.norm_waits:
+        state.normalize()
+        if name == "relu" and not size:
+            return
     heads = re.fullmatch(r"(\d+)x(\d+)", size)
     if name in _PLAIN and not size:
         _PLAIN[name](state)

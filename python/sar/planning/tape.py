@@ -77,6 +77,13 @@ class Tape:
             )
         return out
 
+    def drop(self, out: Ghost, kept: Ghost) -> None:
+        """The operation that made ``out`` keeps one of its tensors no longer, and will compute it again."""
+        for op in self._operations:
+            if op.out is out:
+                op.kept.remove(kept)
+                self._release(kept)
+
     def end_layer(self, result: Ghost) -> None:
         """Lets go of what only the layer's variables held."""
         for ghost in self._scope:
