@@ -1,4 +1,4 @@
-"""Rows and columns with so many edges that they are cut into tasks, through a small window from all peers."""
+"""Rows and columns with so many edges that they are cut into tasks, and edges from all peers through a small window."""
 
 from __future__ import annotations
 
