@@ -25,10 +25,12 @@ class Net(nn.Module):
     def __init__(self, kind: str, widths: list[int], norm: Any, way: str) -> None:
         super().__init__()
         pairs = list(zip(widths, widths[1:]))
+        # a bias that batch norm takes away again has a gradient of nothing but rounding
         if kind == "sage":
-            self.layers = nn.ModuleList(dgl.nn.SAGEConv(i, o, "mean") for i, o in pairs)
+            layers = [dgl.nn.SAGEConv(i, o, "mean", bias=o == widths[-1]) for i, o in pairs]
         else:
-            self.layers = nn.ModuleList(dgl.nn.GATConv(i, o, 1, allow_zero_in_degree=True) for i, o in pairs)
+            layers = [dgl.nn.GATConv(i, o, 1, allow_zero_in_degree=True, bias=o == widths[-1]) for i, o in pairs]
+        self.layers = nn.ModuleList(layers)
         self.norms = nn.ModuleList(norm(o) for _, o in pairs[:-1])
         self.way = way
 
