@@ -104,10 +104,6 @@ type Array[T Elem] struct {
 	purpose Purpose
 }
 
-// hugeLeast is the bytes from which structure asks for huge pages: with
-// fewer, what lies in whole ones is too little.
-const hugeLeast = 4 << 20
-
 // Make maps a zeroed array of n elements. An array of no elements maps nothing.
 func Make[T Elem](p Purpose, n int) (Array[T], error) {
 	var zero T
@@ -123,10 +119,6 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 		return Array[T]{}, fmt.Errorf("mem: mapping %d bytes for %s: %w", n*size, p, err)
 	}
 	Count(p, int64(len(m)))
-	if p == Structure && len(m) >= hugeLeast {
-		// Structure is written whole, and read at random. Advice: a refusal changes nothing.
-		_ = unix.Madvise(m, unix.MADV_HUGEPAGE)
-	}
 	return Array[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m))), n), mapping: m, purpose: p}, nil
 }
 
