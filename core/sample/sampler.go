@@ -163,9 +163,9 @@ func (w *weights) fill(rel *graph.Relation, given []float32) (err error) {
 	return nil
 }
 
-// MaxRowBytes is the largest row that travels.
+// MaxRowBytes is the largest row that travels, the head of a request included.
 func (s *Sampler) MaxRowBytes() int {
-	n := 16
+	n := headBytes(len(s.use))
 	for _, side := range [][][]Column{s.cfg.EdgeData, s.cfg.Inputs} {
 		for _, columns := range side {
 			for _, c := range columns {

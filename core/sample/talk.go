@@ -151,9 +151,12 @@ const (
 	headCounts
 )
 
+// headBytes is the size of a head in a graph of so many node types.
+func headBytes(types int) int { return 8 * (headCounts + types) }
+
 // ask sends a request to rank q.
 func (t *talk) ask(q int, a *request) error {
-	err := t.send(q, 1, 8*(headCounts+len(a.new)), func(_, _ int, dst []byte) {
+	err := t.send(q, 1, headBytes(len(a.new)), func(_, _ int, dst []byte) {
 		put := func(i int, v uint64) { binary.LittleEndian.PutUint64(dst[8*i:], v) }
 		put(headKey, a.key)
 		put(headStep, t.step)
@@ -177,7 +180,7 @@ func (t *talk) ask(q int, a *request) error {
 // hear receives the request of rank q.
 func (t *talk) hear(q int, a *request) error {
 	s := t.s
-	err := t.receive(q, 1, 8*(headCounts+len(a.new)), func(_, _ int, src []byte) error {
+	err := t.receive(q, 1, headBytes(len(a.new)), func(_, _ int, src []byte) error {
 		head := view[uint64](src)
 		a.key = head[headKey]
 		if err := t.alike(q, head[headStep], head[headCheck]); err != nil {

@@ -174,7 +174,7 @@ func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 		if n := sampler.MaxRowBytes(); s.graph.session.World() > 1 && n > c.MaxPayload() {
 			window := s.graph.session.windowLimit()
 			return &mem.BudgetError{
-				What:    fmt.Sprintf("window_bytes (features have rows of %d bytes and a frame that samples holds %d): a window", n, c.MaxPayload()),
+				What:    fmt.Sprintf("window_bytes (a sampler sends rows of up to %d bytes and a frame that samples holds %d): a window", n, c.MaxPayload()),
 				Have:    window,
 				Minimum: (window/int64(c.MaxPayload()) + 1) * int64(n+pageBytes),
 			}
