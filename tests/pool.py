@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import signal
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -122,6 +123,7 @@ def _work(pipe: Connection) -> None:
     os.environ["SAR_LIVENESS_TIMEOUT"] = "20"
     os.environ["SAR_START_TIMEOUT"] = "60"
     os.environ["SAR_TIMEOUT"] = "60"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script that runs tests behind it has it ignored
     import torch
 
     torch.set_num_threads(1)
