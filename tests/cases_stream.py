@@ -145,6 +145,8 @@ def exception(part: dict[str, Any], how: str, backward: bool) -> str:
         else:
             time.sleep(0.8)
     try:
+        if how != "between":
+            sar.comm.barrier()  # else the others might hear of it while they still build the relation
         stream(rel, [x], visit, 1 << 20, [torch.zeros_like(x)] if backward else None)
         sar.comm.all_reduce(torch.ones(1))  # a rank that had its rows already hears of it here
     except BaseException as caught:
