@@ -179,13 +179,7 @@ func TestGatherSumHeads(t *testing.T) {
 
 func gatherSumHeads[T Float](t *testing.T, ops *Ops[T]) {
 	rng := rand.New(rand.NewPCG(5, 1))
-	draw := func(n int) []T {
-		x := make([]T, n)
-		for i := range x {
-			x[i] = T(rng.NormFloat64())
-		}
-		return x
-	}
+	draw := normals[T](rng)
 	for heads := 1; heads < 10; heads++ {
 		for d := HeadLanes[T](); d <= 4*HeadLanes[T](); d += HeadLanes[T]() {
 			for _, n := range []int{0, 1, 7} {
@@ -227,13 +221,7 @@ func TestGatherDotHeads(t *testing.T) {
 
 func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
 	rng := rand.New(rand.NewPCG(6, 1))
-	draw := func(n int) []T {
-		x := make([]T, n)
-		for i := range x {
-			x[i] = T(rng.NormFloat64())
-		}
-		return x
-	}
+	draw := normals[T](rng)
 	for heads := 1; heads < 10; heads++ {
 		for d := 1; d <= 4*HeadLanes[T](); d += 1 + d%3 {
 			for n := range 10 {
@@ -285,13 +273,7 @@ func TestMoves(t *testing.T) {
 
 func moves[T Float](t *testing.T, ops *Ops[T]) {
 	rng := rand.New(rand.NewPCG(7, 1))
-	draw := func(n int) []T {
-		x := make([]T, n)
-		for i := range x {
-			x[i] = T(rng.NormFloat64())
-		}
-		return x
-	}
+	draw := normals[T](rng)
 	reference := scalarOps[T]()
 	for w := range 20 {
 		for _, n := range []int{0, 1, 5} {
@@ -333,13 +315,7 @@ func TestLeaky(t *testing.T) {
 
 func leakyLoops[T Float](t *testing.T, ops *Ops[T], eps float64) {
 	rng := rand.New(rand.NewPCG(8, 1))
-	draw := func(n int) []T {
-		x := make([]T, n)
-		for i := range x {
-			x[i] = T(rng.NormFloat64())
-		}
-		return x
-	}
+	draw := normals[T](rng)
 	reference := scalarOps[T]()
 	for heads := 1; heads < 10; heads++ {
 		for d := HeadLanes[T](); d <= 4*HeadLanes[T](); d += HeadLanes[T]() {

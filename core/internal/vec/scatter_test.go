@@ -19,13 +19,7 @@ func TestScatter(t *testing.T) {
 
 func scatters[T Float](t *testing.T, ops *Ops[T]) {
 	rng := rand.New(rand.NewPCG(9, 1))
-	draw := func(n int) []T {
-		x := make([]T, n)
-		for i := range x {
-			x[i] = T(rng.NormFloat64())
-		}
-		return x
-	}
+	draw := normals[T](rng)
 	reference := scalarOps[T]()
 	const rows = 5
 	for heads := 1; heads < 10; heads++ {

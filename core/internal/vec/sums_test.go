@@ -21,13 +21,7 @@ func TestGatherSums(t *testing.T) {
 func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 	const sources, base = 11, 100
 	rng := rand.New(rand.NewPCG(7, 1))
-	draw := func(n int) []T {
-		x := make([]T, n)
-		for i := range x {
-			x[i] = T(rng.NormFloat64())
-		}
-		return x
-	}
+	draw := normals[T](rng)
 	slots := []int64{0, 1, 2, 3, 0, 30}
 	for d := 0; d < 160; d++ {
 		pitch := d + rng.IntN(4)

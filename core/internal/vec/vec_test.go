@@ -89,3 +89,14 @@ func BenchmarkAddF32(b *testing.B) {
 		AddF32(y, x)
 	}
 }
+
+// normals draws as many standard normal numbers as it is asked for.
+func normals[T Float](rng *rand.Rand) func(n int) []T {
+	return func(n int) []T {
+		x := make([]T, n)
+		for i := range x {
+			x[i] = T(rng.NormFloat64())
+		}
+		return x
+	}
+}
