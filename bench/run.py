@@ -193,6 +193,8 @@ def main() -> None:
     p.add_argument("--window", type=float, default=0, metavar="MIB", help="Config.window_bytes (default: SAR's)")
     p.add_argument("--name", default="epoch", help="of the JSON file in bench/out (default: epoch)")
     args = p.parse_args()
+    if args.rounds < 2:
+        p.error("--rounds must be 2 or more: the first is a warm-up")
     machine = common.machine()
     print(common.machine_line(machine), flush=True)
     window = int(args.window * common.MIB)
