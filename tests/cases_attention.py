@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import sar
 from cases import build, numpy
-from sar import _native, _session
+from sar import _log, _native
 from sar.core.lazy import EdgeTensor
 
 
@@ -162,9 +162,9 @@ def computed(part: Dict[str, Any]) -> List[str]:
         def emit(self, record: logging.LogRecord) -> None:
             said.append(record.getMessage())
 
-    _session._said.clear()
+    _log._said.clear()
     ear = Ear()
-    _session.logger.addHandler(ear)
+    _log.logger.addHandler(ear)
     try:
         graph.ndata["x"] = torch.ones(graph.num_nodes(), 2)
         graph.apply_edges(fn.u_add_v("x", "x", "e"))
@@ -173,5 +173,5 @@ def computed(part: Dict[str, Any]) -> List[str]:
         torch.cumsum(e + 1, 0)
         torch.sort(e)
     finally:
-        _session.logger.removeHandler(ear)
+        _log.logger.removeHandler(ear)
     return said

@@ -6,7 +6,7 @@ import os
 from typing import Dict
 
 from . import _abi
-from .logging_setup import logger
+from ._log import logger
 
 POLICIES = {"default": 0, "compact": 1, "pool": 2}
 _NAMES = "'pool', 'compact' or 'default'"

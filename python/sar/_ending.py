@@ -6,15 +6,14 @@ import atexit
 import multiprocessing
 import multiprocessing.util
 import sys
-import traceback
 from types import TracebackType
 from typing import Optional, Type
 
 import torch
 
 from . import _abi, _interrupt, _session, _summary
-from .errors import PeerLostError, RemoteError, ScheduleError
-from .logging_setup import logger
+from ._failure import tell_peers
+from ._log import logger
 from .ops import memo
 
 _hooks_installed = False
@@ -67,18 +66,6 @@ def _end_of_child() -> None:
     if error is not None and not isinstance(error, SystemExit):
         tell_peers(error)
     _shutdown_quietly()
-
-
-def tell_peers(error: BaseException) -> None:
-    """Ends the waiting of the other workers with this one's exception, unless they know of the cause already."""
-    session = _session.peek()
-    if session is None or isinstance(error, (RemoteError, PeerLostError, ScheduleError)):
-        return
-    try:
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        _abi.session_abort(session.handle, text)
-    except Exception as failure:  # the exception itself must reach the user whatever happens here
-        logger.warning("the other workers could not be told of the failure: %s", failure)
 
 
 def _interrupted() -> None:

@@ -9,9 +9,9 @@ import struct
 import time
 from typing import List, Optional
 
+from ._log import logger
 from .common_tuples import SocketInfo
 from .errors import RendezvousError
-from .logging_setup import logger
 
 _SIOCGIFADDR = 0x8915
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List
 
 from . import _native, _session
-from .logging_setup import logger
+from ._log import logger
 
 _CLOCK = "sar.trace clock"
 _ENGINE_TID = 1000

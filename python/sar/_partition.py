@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import _abi
 from ._book import CanonicalEtype, RangePartitionBook
-from ._session import log_once
+from ._log import log_once
 
 if TYPE_CHECKING:
     from .common_tuples import ShardEdgesAndFeatures

@@ -15,7 +15,7 @@ from typing import Any, Optional, Tuple
 import torch
 
 from . import _network
-from ._session import log_once
+from ._log import log_once
 from .errors import RendezvousError
 
 NATIVE = "sar"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import List, Optional, Sequence, Set
+from typing import List, Optional, Sequence
 
 import torch
 from torch import Tensor
 
 from . import _abi
 from .config import Config
-from .logging_setup import logger
 
 
 class Session:
@@ -152,13 +151,3 @@ def _pieces(flat: Tensor) -> List[Tensor]:
     if limit <= 0 or flat.numel() <= limit:
         return [flat]
     return list(flat.split(limit))
-
-
-def log_once(key: str, message: str) -> None:
-    """Logs a warning the first time that ``key`` is seen in this process."""
-    if key not in _said:
-        _said.add(key)
-        logger.warning(message)
-
-
-_said: Set[str] = set()

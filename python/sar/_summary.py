@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from . import _abi
+from ._log import logger
 from ._session import Session
-from .logging_setup import logger
 
 WAIT_SECONDS = 0.5
 """How long rank 0 waits for the last figures of workers that end after it."""

@@ -1,12 +1,14 @@
-"""Logging of the package: one logger, ``sar``, silent until a script sets it up."""
+"""How a script has the log of SAR shown: each line with the time and the worker that wrote it."""
 
 from __future__ import annotations
 
 import logging
 from typing import Optional, Union
 
-logger = logging.getLogger("sar")
-logger.addHandler(logging.NullHandler())
+from . import _session
+from ._log import logger
+
+__all__ = ["logger", "logging_setup"]
 
 _handler: Optional[logging.Handler] = None
 
@@ -47,8 +49,6 @@ class _Worker(logging.Filter):
         self._rank, self._world = rank, world
 
     def filter(self, record: logging.LogRecord) -> bool:
-        from . import _session
-
         rank, world = self._rank, self._world
         session = _session.peek()
         if session is not None:

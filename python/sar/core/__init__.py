@@ -1,6 +1,6 @@
 """Graph objects."""
 
-from . import sampling
+from . import lazy_ops, lazy_shapes, sampling  # noqa: F401  the first two have edge tensors know what they can do
 from .block import DistributedBlock
 from .graphshard import GraphShardManager, HeteroGraphShardManager
 from .sampling import DataLoader, DistNeighborSampler

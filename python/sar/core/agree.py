@@ -36,3 +36,16 @@ def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     _session.all_to_all(said, [own] * session.world, _abi.TRAIN)
     return [json.loads(bytes(t.numpy())) for t in said], largest
+
+
+def agreed_seed() -> int:
+    """A seed that is the same on all ranks: what rank 0 draws from torch's default generator.
+
+    All ranks draw, so generators that were equal stay equal; the number of rank 0 counts. So ``torch.manual_seed`` on
+    rank 0 fixes the masks. Collective.
+    """
+    drawn = torch.randint(0, 2**63 - 1, (1,), dtype=torch.int64)
+    session = _session.peek()
+    if session is not None and session.world > 1:
+        _session.broadcast(drawn, 0, _abi.TRAIN)
+    return int(drawn)

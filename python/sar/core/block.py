@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Opt
 import torch
 from torch import Tensor
 
-from .._session import log_once
+from .._log import log_once
 from ..ops.fetch import fetch
 from .frame import EdgeFrame, check_rows
 from .relation import Relation

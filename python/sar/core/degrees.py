@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import _abi, _session
+from .._log import log_once
 
 if TYPE_CHECKING:
     from .relation import Relation
@@ -136,7 +137,7 @@ def _is_zero(value: Any) -> bool:
 def note_zero_in_degree(anywhere: Optional[bool]) -> None:
     """Says once that layers run although nodes have no in-edge, if a node of any worker has none."""
     if anywhere:
-        _session.log_once(
+        log_once(
             "degree 0",
             "some nodes have no in-edge: layers that would refuse them give what allow_zero_in_degree=True gives "
             "(`sar partition --self-loops` or dgl.add_self_loop give every node an edge to itself)",

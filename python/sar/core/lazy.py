@@ -11,12 +11,13 @@ layers do, because they run the same code everywhere. Shape, dtype and the like 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .. import _session
+from .._log import log_once
 from ..ops.aggregate import Relation
 from ..ops.expression import Expr, evaluate, load
 
@@ -26,7 +27,7 @@ Handler = Callable[..., Any]
 """Takes the arguments of a torch function; returns ``NotImplemented`` where values are needed."""
 
 LAZY: Dict[Any, Handler] = {}
-"""Torch functions that extend an expression; :mod:`sar.core.lazy_ops` fills it."""
+"""Torch functions that extend an expression; :mod:`sar.core.lazy_ops` and its neighbour fill it."""
 
 IN_PLACE: Dict[Any, Any] = {}
 """For each torch function that changes its first argument: the function in :data:`LAZY` that does the same, or None."""
@@ -130,6 +131,30 @@ class EdgeTensor(Tensor):
         return func(*(values(a) for a in args), **{k: values(v) for k, v in (kwargs or {}).items()})
 
 
+def register(handler: Handler, *names: str) -> None:
+    """Has the handler stand for functions of these names in ``torch``, ``Tensor`` and ``torch.nn.functional``."""
+    for name in names:
+        for function in _named(name):
+            LAZY[function] = handler
+
+
+def register_in_place(*pairs: Tuple[str, str]) -> None:
+    """Has functions that change their first argument do what another one does: pairs of the names of both."""
+    for name, of in pairs:
+        for function in _named(name):
+            IN_PLACE[function] = getattr(Tensor, of, None) or getattr(F, of)
+
+
+def _named(name: str) -> List[Any]:
+    found = (getattr(home, name, None) for home in (torch, Tensor, F))
+    return [function for function in found if function is not None]
+
+
+def extended(like: EdgeTensor, expr: Expr) -> EdgeTensor:
+    """An edge tensor of the same edges with another expression."""
+    return EdgeTensor(like.relation, expr)
+
+
 def as_expr(value: Tensor, side: str) -> Expr:
     """The expression for a tensor of a side ("u", "v", "e"), which may be an :class:`EdgeTensor` on side "e".
 
@@ -222,7 +247,7 @@ def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict
 
 def _say(func: Any) -> None:
     name = getattr(func, "__qualname__", None) or getattr(func, "__name__", None) or repr(func)
-    _session.log_once(
+    log_once(
         f"edge tensor computed by {name}",
         f"{name} reads the values of an edge tensor, so a tensor with one row per edge is computed and kept: what "
         "avoids that is arithmetic, activations, sums over features, dropout and edge_softmax, or a message function",
@@ -237,6 +262,3 @@ PAST_OVERRIDES = (
     "an edge tensor went through an operation that does not follow torch's function overrides (often an "
     "autograd.Function), where its gradient would be lost: give that operation edge_tensor.materialize() instead"
 )
-
-
-from . import lazy_ops as lazy_ops  # noqa: E402  fills LAZY and IN_PLACE

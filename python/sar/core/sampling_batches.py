@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import _session
-from .._session import log_once
-from ..logging_setup import logger
+from .._log import log_once, logger
+from .surface import edge_ends
 
 _MAGIC = 0x31_48_43_54_42_52_41_53  # "SARBTCH1", as files hold it
 
@@ -179,8 +179,6 @@ def store(path: str, batches: List[Tensor]) -> None:
 def local_edges(graph: Any) -> Tuple[Tensor, Tensor, int]:
     """The edges between own nodes of a graph manager, all relations together, and the number of own nodes. Nodes are
     numbered over all types, from the worker's first one."""
-    from .surface import edge_ends
-
     nodes = graph._rows.nodes
     ends = []
     for relation in graph._relations:

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..core.lazy_ops import agreed_seed
+from ..core.agree import agreed_seed
 from ..ops import expression as ex
 from ..ops.transpose import sum_to_sources
 from ._propagate import degree_scale, edge_factor, propagate

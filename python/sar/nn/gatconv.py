@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from ..core.lazy_ops import agreed_seed
+from ..core.agree import agreed_seed
 from ..ops import expression as ex
 from ..ops import gat
 from ._propagate import Features, edge_factor, first_rows, refuse_zero_in_degree, sizes

@@ -18,8 +18,8 @@ from torch.autograd.function import once_differentiable
 
 from .. import _abi_program as abi
 from .. import _session
+from ..core.agree import agreed_seed
 from ..core.deferred import computed
-from ..core.lazy_ops import agreed_seed
 from . import expression as ex
 from . import program
 from .aggregate import Relation, _Agreed

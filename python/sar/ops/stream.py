@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import _abi_stream, _session
+from .._failure import tell_peers
 from .aggregate import Relation
 
 __all__ = ["Block", "stream"]
@@ -129,7 +130,7 @@ def stream(
             return True
         except BaseException as error:
             caught.append(error)
-            _tell_peers(error)
+            tell_peers(error)
             return False
 
     edge = eid if edge_ids else None
@@ -194,7 +195,7 @@ def _between_visits(caught: List[BaseException]) -> Iterator[None]:
         in_callback = "ctypes callback" in (unraisable.err_msg or "")
         if in_callback and unraisable.exc_value is not None and not caught:
             caught.append(unraisable.exc_value)
-            _tell_peers(unraisable.exc_value)
+            tell_peers(unraisable.exc_value)
         else:
             before(unraisable)
 
@@ -203,9 +204,3 @@ def _between_visits(caught: List[BaseException]) -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
-
-
-def _tell_peers(error: BaseException) -> None:
-    from .. import _ending
-
-    _ending.tell_peers(error)
