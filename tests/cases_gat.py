@@ -11,7 +11,7 @@ import torch
 import sar
 import sar.nn
 from cases import build
-from sar.ops import gat
+from sar.fused import gat
 
 
 def step(

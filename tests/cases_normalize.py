@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import sar
 from cases import build, numpy
-from sar.ops import normalize
+from sar.fused import normalize
 
 WAYS = ["relu", "in place", "plain", "elu", "read twice", "checkpoint", "remat", "bfloat16", "backward twice"]
 WAYS += ["no grad"]

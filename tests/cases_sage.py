@@ -11,7 +11,7 @@ import torch
 import sar
 import sar.nn
 from cases import build
-from sar.ops import sage
+from sar.fused import sage
 
 
 def step(

@@ -54,8 +54,8 @@ def test_a_broken_dgl_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made(maker).partid2nids(1, "_N").tolist() == [4, 5, 6, 7, 8]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: object())
     monkeypatch.setitem(sys.modules, "dgl", None)
-    monkeypatch.delitem(sys.modules, "sar.interop.dgl", raising=False)
-    monkeypatch.delattr(sar.interop, "dgl", raising=False) if hasattr(sar, "interop") else None
+    monkeypatch.delitem(sys.modules, "sar.interop.dgl_plain", raising=False)
+    monkeypatch.delattr(sar.interop, "dgl_plain", raising=False) if hasattr(sar, "interop") else None
     assert made(maker).nid2partid(torch.tensor([3, 4])).tolist() == [0, 1]
 
 

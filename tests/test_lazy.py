@@ -186,7 +186,7 @@ def test_layers_are_adapted_when_dgl_comes_later() -> None:
     pytest.importorskip("dgl")
     program = """
 import sys
-from sar.core.layer_support import adapt_layers
+from sar._adapt import adapt_layers
 adapt_layers()
 assert "dgl" not in sys.modules
 import dgl

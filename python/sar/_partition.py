@@ -247,11 +247,11 @@ class PartitionBookMaker:
     def make(self) -> Any:
         if importlib.util.find_spec("dgl") is not None:
             try:
-                from .interop import dgl as interop
+                from .interop import dgl_plain
             except Exception as error:
                 log_once("dgl", f"DGL is installed but cannot be imported ({error}); using SAR's partition book")
             else:
-                return interop.load_partition_book(self._path, self._part)
+                return dgl_plain.load_partition_book(self._path, self._part)
         return RangePartitionBook(self._part, *self._ranges)
 
 

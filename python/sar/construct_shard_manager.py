@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _abi, _abi_blocks, _allocator, _session
+from ._adapt import adapt_layers
 from ._book import CanonicalEtype
 from ._layout import Layout, layout
 from ._partition import PartitionData
@@ -201,6 +202,7 @@ class _Whole:
         rows = Rows(
             relations, frames, edge_frames, nodes, self.part_ranges, self.book, self.edges_global, keep_seeds
         )
+        adapt_layers()
         if len(relations) == 1 and len(nodes) == 1:
             return GraphShardManager(rows)
         return HeteroGraphShardManager(rows)

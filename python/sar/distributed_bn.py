@@ -1,4 +1,4 @@
-"""Batch normalization over the rows of all workers. What it computes is in :mod:`sar.ops.normalize`."""
+"""Batch normalization over the rows of all workers. What it computes is in :mod:`sar.fused.normalize`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from . import _abi, _session
 from .core.lazy import EdgeTensor
-from .ops.normalize import Norm, deferred
+from .fused.normalize import Norm, deferred
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
 

@@ -39,9 +39,9 @@ def edge_softmax(graph: Any, logits: Logits, eids: Any = ALL, norm_by: str = "ds
         raise ValueError(f"norm_by={norm_by!r}: edges are normalized by their 'dst' or by their 'src'")
     relations: Optional[List[Relation]] = getattr(graph, "_relations", None)
     if relations is None:
-        from .interop.dgl import plain_edge_softmax
+        from .interop import dgl_plain
 
-        return plain_edge_softmax(graph, logits, eids, norm_by)
+        return dgl_plain.edge_softmax(graph, logits, eids, norm_by)
     if not isinstance(logits, dict):
         if len(relations) != 1:
             raise TypeError(f"this graph has several relations: give logits as {{relation: tensor}}, of {graph.etypes}")

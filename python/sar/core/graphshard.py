@@ -13,7 +13,7 @@ from .._book import CanonicalEtype, canonical
 from .._partition import made
 from .block import distributed_block
 from .frame import TypedView
-from .layer_support import LayerSupport, adapt_layers
+from .layer_support import LayerSupport
 from .message import MessagePassing
 from .relation import Relation
 from .rows import Rows
@@ -38,7 +38,6 @@ class GraphShardManager(MessagePassing, Surface, LayerSupport):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._relations = rows.relations
-        adapt_layers()
 
     # ---- data --------------------------------------------------------------
 

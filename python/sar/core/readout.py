@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
-from .layer_support import Counts
+from .counts import Counts
 
 __all__ = ["graph_reduce", "graph_softmax"]
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from .. import _abi_blocks, _session
+from ..common_tuples import ShardInfo
 from .relation import Relation
 from .surface import edge_ends
 
 if TYPE_CHECKING:
-    from ..common_tuples import ShardInfo
     from .graphshard import GraphShardManager
 
 
@@ -66,8 +66,6 @@ class GraphShard:
 
 def shards(graph: GraphShardManager) -> List[GraphShard]:
     """The edges of a graph of one relation by the owner of the source, in the order of edge tensors. Collective."""
-    from ..common_tuples import ShardInfo
-
     relation = graph._relation(None)
     source, _, target = relation.canonical
     ids = graph.column_nodes()

@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import _session
 from .._book import CanonicalEtype, canonical
 from ..ops.fetch import fetch
-from .layer_support import counts
+from .counts import counts
 from .relation import Relation
 from .rows import NodeRows, Rows
 

@@ -1,4 +1,4 @@
-"""What needs DGL itself: its partition book, and its layers on graphs that are split over workers.
+"""DGL's layers on graphs that are split over workers.
 
 Layers are not edited. They work because graph managers answer what they ask of a graph; where a layer goes past the
 graph's methods, the function that it calls is replaced here by one that looks at the graph first. On DGL's own graphs
@@ -18,28 +18,20 @@ import torch
 from torch import Tensor
 
 from .. import _abi, _session
+from ..core.counts import Counts
 from ..core.degrees import note_zero_in_degree
 from ..core.graphshard import GraphShardManager
-from ..core.layer_support import Counts, EmptyRows, GraphIndex
+from ..core.layer_support import GraphIndex
 from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
 from ..edge_softmax import edge_softmax
-from ..ops import gat, sage
+from ..fused import gat, sage
+from ..fused.plain import as_made
+from .empty_rows import EmptyRows
 
-__all__ = ["adapt", "load_partition_book", "plain_edge_softmax"]
+__all__ = ["adapt"]
 
 _adapted = False
-
-
-def load_partition_book(json_path: str, part: int) -> Any:
-    """DGL's partition book of a partitioning, as ``dgl.distributed`` gives it."""
-    book, *_ = dgl.distributed.load_partition_book(json_path, part)
-    return book
-
-
-def plain_edge_softmax(graph: Any, logits: Any, eids: Any, norm_by: str) -> Any:
-    """``dgl.ops.edge_softmax`` of a DGL graph."""
-    return dgl.ops.edge_softmax(graph, logits, eids=eids, norm_by=norm_by)
 
 
 def adapt() -> None:
@@ -220,7 +212,7 @@ def _gat_conv(
 ) -> Any:
     """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
     out = None
-    if sage.as_made(layer.attn_drop, torch.nn.Dropout) and sage.as_made(layer.leaky_relu, torch.nn.LeakyReLU):
+    if as_made(layer.attn_drop, torch.nn.Dropout) and as_made(layer.leaky_relu, torch.nn.LeakyReLU):
         slope, share = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
         out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, share)
     if out is None:

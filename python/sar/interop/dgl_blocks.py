@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import dgl
 import torch
@@ -13,7 +13,9 @@ from dgl.heterograph import DGLBlock
 from dgl.utils import toindex
 
 from .._book import CanonicalEtype
-from ..core.sampling_engine import SampledLayer
+
+if TYPE_CHECKING:
+    from ..core.sampling_engine import SampledLayer
 
 _FORMATS = ["coo", "csr", "csc"]
 

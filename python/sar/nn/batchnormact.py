@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..distributed_bn import DistributedBN1D, _check
-from ..ops.normalize import Norm, normalized
+from ..fused.normalize import Norm, normalized
 
 ACTIVATIONS = {
     "none": None,

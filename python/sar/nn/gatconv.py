@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.agree import agreed_seed
+from ..fused import gat
 from ..ops import expression as ex
-from ..ops import gat
 from ._propagate import Features, edge_factor, first_rows, refuse_zero_in_degree, sizes
 
 Activation = Callable[[Tensor], Tensor]

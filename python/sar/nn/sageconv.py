@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import function as fn
-from ..ops.sage import convolve
+from ..fused.sage import convolve
 from ._propagate import Features, as_pair, first_rows, propagate, sizes
 
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")

@@ -56,7 +56,7 @@ class State:
         self.done(out, self.width)
 
     def convolve(self, x: Ghost, size: int, **options: Any) -> Ghost:
-        """A layer that computes its rows again, of what batch norm keeps (``ops/normalize.py``), but for the last."""
+        """A layer that computes its rows again, of what batch norm keeps (``fused/normalize.py``), but for the last."""
         out, source = self._normalized
         again = out is x and source is not None
         if again and self._kept is not None:
@@ -72,7 +72,7 @@ class State:
 
 
 def _sage(s: State, width: int) -> None:
-    """The mean in one piece (``ops/sage.py``): of A x only what is narrower than the result, or has to be, is kept."""
+    """The mean in one piece (``fused/sage.py``): of A x is kept only what is narrower than the result, or must be."""
     x, first = s.x, s.width > width
     s.parameters += 2 * s.width * width + width
     s.moved.append((min(s.width, width), x.needs_grad or first))
@@ -113,7 +113,7 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
     """GAT (one linear map) and GATv2 (two): the engine keeps maximum and sum per row and head, not what is per edge."""
     width = heads * each
     x = s.x
-    if sides == 1:  # in one piece (ops/gat.py): the result without bias is kept, the linear map computed again
+    if sides == 1:  # in one piece (fused/gat.py): the result without bias is kept, the linear map computed again
         s.parameters += s.width * width + 3 * width
         s.moved += [(width + heads, True), (width + heads, False)]
         result, gradient = s.bytes(width), s.bytes(s.width) if x.needs_grad else 0

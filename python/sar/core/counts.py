@@ -1,0 +1,48 @@
+"""How many rows a graph has: here, and over all workers."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Counts", "counts"]
+
+
+class Counts(Tensor):
+    """Rows of each graph in the batch, on this worker; a quotient by it is a quotient by the rows of all workers.
+
+    Layers divide by the number of nodes to get a mean over the graph, and use it otherwise to size their tensors.
+    """
+
+    whole: Tensor
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))  # torch's own does not ask for overrides
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        with torch._C.DisableTorchFunctionSubclass():
+            if func is Tensor.__getitem__:
+                return _counts(args[0][args[1]], args[0].whole[args[1]])
+            if func in _QUOTIENTS and len(args) == 2 and isinstance(args[1], Counts):
+                return func(args[0], args[1].whole, **kwargs)
+            return func(*args, **kwargs)
+
+
+_QUOTIENTS = frozenset([torch.div, torch.true_divide, Tensor.div, Tensor.__truediv__, Tensor.true_divide])
+
+
+def counts(own: Sequence[int], whole: Sequence[int]) -> Tensor:
+    """int64 ``[graphs]``: rows of this worker, which know the rows of all."""
+    return _counts(torch.tensor(own), torch.tensor(whole))
+
+
+def _counts(own: Tensor, whole: Tensor) -> Tensor:
+    made: Any = own.as_subclass(Counts)
+    made.whole = whole
+    return made

@@ -1,0 +1,1 @@
+"""Layers, and batch norm with its activation, each computed in one piece."""

@@ -1,0 +1,20 @@
+"""What DGL does by itself, for callers that have no graph of ours at hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+
+__all__ = ["edge_softmax", "load_partition_book"]
+
+
+def load_partition_book(json_path: str, part: int) -> Any:
+    """DGL's partition book of a partitioning, as ``dgl.distributed`` gives it."""
+    book, *_ = dgl.distributed.load_partition_book(json_path, part)
+    return book
+
+
+def edge_softmax(graph: Any, logits: Any, eids: Any, norm_by: str) -> Any:
+    """``dgl.ops.edge_softmax`` of a DGL graph."""
+    return dgl.ops.edge_softmax(graph, logits, eids=eids, norm_by=norm_by)
