@@ -1,0 +1,238 @@
+"""Batch normalization over the rows of all workers, alone or with the ReLU that follows.
+
+Every worker computes the count, mean and sum of squared deviations of its own rows in one pass; these are merged in
+order of rank, in double precision (Chan, Golub and LeVeque's formula), so that no large numbers are subtracted from
+each other and the result hardly depends on how many workers there are. One small collective in forward and one in
+backward, ``2 f`` numbers per worker for f features. Workers without rows take part.
+
+Only the rows before normalization are kept for backward: what became of them can be computed again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Tuple
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
+
+from .. import _abi, _abi_columns, _session
+from ..core.deferred import DeferredTensor
+
+
+class Moments(NamedTuple):
+    """Rows, mean and sum of squared deviations, float64 ``[f]``, over all workers."""
+
+    rows: int
+    mean: Tensor
+    m2: Tensor
+
+
+class Norm:
+    """How the rows of one input are normalized: ``[f]`` numbers, none of them of the size of the rows.
+
+    :param x: ``[n, f]``, contiguous
+    :param distributed: by the moments of all workers' rows. Then collective
+    :raises ValueError: no worker has a row
+    """
+
+    def __init__(
+        self, x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, distributed: bool
+    ) -> None:
+        grad = torch.is_grad_enabled()
+        self.distributed = distributed
+        self.moments, self.shared = all_moments(x.detach(), grad and x.requires_grad, distributed)
+        rows, mean, m2 = self.moments
+        if rows == 0:
+            raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
+        own = (p is not None and p.requires_grad for p in (weight, bias))
+        self.needs_backward = grad and (self.shared or any(own))
+        self.invstd = (m2 / rows + eps).rsqrt()
+        self.scale = self.invstd if weight is None else self.invstd * weight.detach().double()
+        about = mean.to(x.dtype)
+        self.off = mean - about.double()
+        shift = -self.off * self.scale
+        if bias is not None:
+            shift += bias.detach().double()
+        self.columns = torch.stack([about, self.scale.to(x.dtype), shift.to(x.dtype)])
+
+    def apply(self, x: Tensor, relu: bool) -> Tensor:
+        """The rows of x normalized, and then ReLU of them, in new memory."""
+        return _apply(x, self.columns, relu)
+
+    def backward(
+        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, into: Optional[Tensor] = None
+    ) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
+        """Gradients of x, weight and bias, as far as they are needed. Collective where x of any worker needs one.
+
+        :param grad: contiguous, of what :meth:`apply` gives
+        :param into: where the gradient of x goes, which may be ``grad``
+        """
+        # own sums of grad and of grad * (x - mean)
+        plain, along = _abi_columns.normalize_sums(grad, x, self.columns, relu)
+        along = along - self.off * plain
+        for_weight = (along * self.invstd).to(x.dtype) if needs[1] else None
+        for_bias = plain.to(x.dtype) if needs[2] else None
+        grad_x = None
+        if self.shared:
+            total = torch.stack([plain, along])
+            if self.distributed:
+                _session.all_reduce(total, "sum", _abi.TRAIN)
+            if needs[0]:
+                # scale * (grad - mean of grad - xhat * mean of grad * xhat), as the engine takes it:
+                # grad * scale + (x - about) * times + plus
+                plain, along = total / self.moments.rows
+                times = -self.scale * self.invstd.square() * along
+                plus = -self.scale * plain - self.off * times
+                numbers = torch.cat([self.columns, torch.stack([times, plus]).to(x.dtype)])
+                grad_x = torch.empty_like(grad) if into is None else into
+                _abi_columns.normalize_grad(grad, x, numbers, relu, grad_x)
+        return grad_x, for_weight, for_bias
+
+
+def _apply(x: Tensor, columns: Tensor, relu: bool) -> Tensor:
+    out = torch.empty_like(x)
+    _abi_columns.normalize(x, columns, relu, out)
+    return out
+
+
+def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm, relu: bool = False) -> Tensor:
+    """Rows of x normalized by ``norm``, which was made of it, and then ReLU of them. Collective in backward."""
+    out = _normalized(x, weight, bias, norm, relu, None)
+    if out.requires_grad:
+        _made[out] = _Origin(TensorWeakRef(x), x._version, norm, relu)
+    return out
+
+
+def deferred(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
+    """The same without ReLU, not computed until something other than ReLU reads it."""
+    if not norm.needs_backward:
+        return _normalized(x, weight, bias, norm, False, None)
+
+    def make(relu: bool, values: Optional[Tensor]) -> Tensor:
+        if values is None:
+            return normalized(x, weight, bias, norm, relu)
+        return _normalized(x, weight, bias, norm, relu, values)
+
+    made = DeferredTensor(x, make)
+    return made.follow(_normalized(x, weight, bias, norm, False, made))
+
+
+def _normalized(
+    x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm, relu: bool, values: Optional[Tensor]
+) -> Tensor:
+    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    out: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, relu, (values,))
+    return out if norm.needs_backward else out.detach()
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        norm: Norm,
+        relu: bool,
+        given: Tuple[Optional[Tensor]],
+    ) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.norm, ctx.relu = norm, relu
+        (values,) = given  # in a tuple, as it is no input to autograd
+        return norm.apply(x, relu) if values is None else values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        (x,) = ctx.saved_tensors
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad.contiguous(), x, ctx.relu)
+        return None, *found, None, None, None
+
+
+# ---- rows that can be computed again --------------------------------------------
+
+_made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""For rows that batch norm made, as long as they are there: of what and how."""
+
+
+class _Origin(NamedTuple):
+    source: TensorWeakRef  # who keeps the rows, as sar.remat does, need not keep what they were made of
+    version: int
+    norm: Norm
+    relu: bool
+
+
+class Kept:
+    """Rows that a layer read. They are given up when a later layer reads some, since backward begins with that one."""
+
+    _last: Optional[ReferenceType[Kept]] = None
+
+    def __init__(self, rows: Tensor) -> None:
+        self._rows: Optional[Tensor] = rows.detach()
+        before = None if Kept._last is None else Kept._last()
+        if before is not None and before._rows is not None and before._rows.data_ptr() != rows.data_ptr():
+            before._rows = None
+        Kept._last = ref(self)
+
+    def take(self) -> Optional[Tensor]:
+        """The rows, if they are still there as they were."""
+        rows, self._rows = self._rows, None
+        return None if rows is None or rows._version else rows
+
+
+def keep(x: Tensor) -> Tuple[Tensor, Tensor, Optional[Kept]]:
+    """What a layer has to keep of rows that it needs again in backward: where they are what batch norm made of its
+    input, that input, which batch norm keeps anyway.
+
+    Arguments of :func:`again`. The tensors are to be saved for backward, both of them, so that what is computed again
+    under ``torch.utils.checkpoint`` fits together, whichever way it went there.
+    """
+    origin = _made.get(x)
+    source = None if origin is None else origin.source()
+    how = x.new_zeros(4, x.shape[1])
+    if origin is None or source is None or x._version or source._version != origin.version or not x.shape[1]:
+        return x, how, None
+    how[:3] = origin.norm.columns
+    how[3, 0] = 2 if origin.relu else 1
+    return source, how, Kept(x)
+
+
+def again(source: Tensor, how: Tensor, kept: Optional[Kept]) -> Tensor:
+    """The rows that :func:`keep` was given, which are not kept any longer."""
+    rows = kept.take() if kept is not None else None
+    if rows is not None:
+        return rows
+    code = int(how[3, 0]) if how.numel() else 0
+    return _apply(source, how[:3], code == 2) if code else source
+
+
+# ---- moments -----------------------------------------------------------------
+
+
+def all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[Moments, bool]:
+    """Moments over all workers, and whether any of them needs a gradient of its rows. Collective where distributed."""
+    rows, features = x.shape
+    mean, m2 = _abi_columns.moments(x)
+    if not distributed:
+        return Moments(rows, mean, m2), wants
+    session = _session.current()
+    # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
+    lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
+    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(wants)], dtype=torch.float64), mean, m2])
+    _session.all_reduce(lines, "sum", _abi.TRAIN)
+    count = 0.0
+    mean, m2 = torch.zeros_like(mean), torch.zeros_like(m2)
+    for line in lines:
+        n = float(line[0])
+        if n == 0:
+            continue
+        delta = line[2 : 2 + features] - mean
+        mean = mean + delta * (n / (count + n))
+        m2 = m2 + line[2 + features :] + delta * delta * (count * n / (count + n))
+        count += n
+    return Moments(int(count), mean, m2), bool(lines[:, 1].any())

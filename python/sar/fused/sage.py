@@ -1,0 +1,131 @@
+"""GraphSAGE's layer with the mean in one piece: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
+
+Written as three modules, a step of the layer makes two products and a sum of them, and in backward two gradients of x
+and a sum of those, each of the size of the features. Here the second product of each pair is added to the first by the
+product itself.
+
+With A the matrix of the mean and g the gradient of the result, the gradients are::
+
+    W_neigh: (A' g)' x      W_self: g' x      x: (A' g) W_neigh + g W_self
+
+so that A x has not to be kept for backward where A' g is computed anyway. Where x is narrower than the result, A x is
+kept, and A' (g W_neigh) computed, which moves fewer numbers; where x needs no gradient, nothing moves in backward. Nor
+is x kept where it is what batch norm made of its input (:func:`sar.fused.normalize.keep`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .. import _abi, _session
+from ..core.deferred import computed
+from ..ops import memo
+from ..ops.aggregate import Relation, _Agreed
+from .normalize import Kept, again, keep
+from .plain import fits_alone
+
+
+def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
+    """Whether :func:`sage_mean` does what the three modules would do: the same on all workers."""
+    return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
+
+
+def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
+    """The result of a SAGEConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps."""
+    feat = computed(feat)
+    if aggregator != "mean" or edge_weight is not None or not fits(graph, feat, layer.fc_self, layer.fc_neigh):
+        return None
+    out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
+    if layer.activation is not None:
+        out = layer.activation(out)
+    return out if layer.norm is None else layer.norm(out)
+
+
+def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Linear) -> Tensor:
+    """Collective in forward and backward.
+
+    :param x: ``[num_src, i]``; destinations are its first rows. :func:`fits` says whether it may be given
+    :returns: ``[num_dst, o]``
+    """
+    _session.current().follow_window()
+    agreed = _Agreed()
+    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    x = x.contiguous()
+    out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, keep(x))
+    own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
+    return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
+
+
+class _SageMean(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        w_neigh: Tensor,
+        w_self: Tensor,
+        bias: Optional[Tensor],
+        relation: Relation,
+        agreed: _Agreed,
+        kept: Tuple[Tensor, Tensor, Optional[Kept]],
+    ) -> Tensor:
+        into, onto, rows = x.shape[1], w_self.shape[0], relation.num_dst
+        what = (relation.index, "copy_u", "mean")
+        grads = ctx.needs_input_grad
+        first = into > onto  # the product comes before the mean, which then is of fewer columns
+        u = x.mm(w_neigh.t()) if first else x
+        need = _abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
+        mean = u.new_empty((rows, u.shape[1]))
+        agreed.bits = memo.forward(relation, what, need, u, None, mean)
+        own = x[:rows]
+        if first:
+            out = mean.addmm_(own, w_self.t())
+            if bias is not None:
+                out.add_(bias)
+        else:
+            out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
+            out.addmm_(mean, w_neigh.t())
+        ctx.narrow = into < onto or not agreed.bits
+        *tensors, ctx.kept = kept
+        ctx.save_for_backward(*tensors, w_neigh, w_self, mean if ctx.narrow and not first else None)
+        ctx.relation, ctx.what, ctx.agreed = relation, what, agreed.bits
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        source, how, w_neigh, w_self, mean = ctx.saved_tensors
+        _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        grad_x = grad_neigh = grad_self = turned = None
+        if mean is None and ctx.agreed:
+            turned = grad.new_empty((source.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            _back(ctx, grad, turned)
+        # x goes before the gradient of it is made
+        if for_self or (for_neigh and turned is not None):
+            x = again(source, how, ctx.kept)
+            grad_neigh = turned.t().mm(x) if for_neigh and turned is not None else None
+            grad_self = grad.t().mm(x[: grad.shape[0]]) if for_self else None
+            del x
+        if mean is not None:
+            grad_neigh = grad.t().mm(mean) if for_neigh else None
+            del mean
+            if ctx.agreed:
+                grad_x = source.new_empty(source.shape) if for_x else None
+                _back(ctx, grad.mm(w_neigh), grad_x)
+        elif turned is not None and for_x:
+            grad_x = turned.mm(w_neigh)
+            del turned
+        if grad_x is not None:
+            grad_x[: grad.shape[0]].addmm_(grad, w_self)
+        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None
+
+
+def _back(ctx: Any, grad: Tensor, into: Optional[Tensor]) -> None:
+    """``A' grad`` over all workers; ``into`` is ``None`` where this one has no use for its rows."""
+    _abi.aggregate_backward(ctx.relation.handle, ctx.what, ctx.agreed, None, None, grad, into, None)
