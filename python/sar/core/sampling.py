@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import Any, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Deque, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _abi_sample as abi
 from .. import _session
 from .._book import CanonicalEtype, canonical
 from . import sampling_batches as batches
 from .graphshard import GraphShardManager
-from .sampling_engine import Column, EngineBatch, EngineSampler
+from .sampling_columns import Features, columns_of, readable, sign
+from .sampling_engine import EngineBatch, EngineSampler
+from .sampling_seeds import Seeds, ids_of, own_numbers, rows_by_type
 
 __all__ = ["DataLoader", "DistNeighborSampler", "NodeCollator", "minibatch_partition"]
 
 Fanout = Union[int, Mapping[Any, int]]
-Seeds = Union[Tensor, Mapping[str, Tensor]]
-Features = Mapping[str, Union[Tensor, Mapping[str, Tensor]]]
 
 AHEAD = 2
 """Batches that the engine prepares while one is used."""
-
-UNCOPIED = ("orig_id",)
-"""Edge columns that blocks do not carry: what ``sar partition`` notes for itself."""
 
 
 class DistNeighborSampler:
@@ -120,12 +115,14 @@ class DistNeighborSampler:
             raise ValueError("sampling needs the whole graph, with all its relations; this is one relation of it")
         _session.current().follow_window()
         native = graph._relations[0].graph
-        given = self._columns(graph)
+        given = columns_of(
+            graph, self.input_node_features, self.output_node_features, self.copy_edata, self.prob
+        )
         cache = self.feature_cache_bytes
-        signature = (native.handle, self.replace, self.copy_edata, cache, str(self.fanouts), tuple(map(_sign, given)))
+        signature = (native.handle, self.replace, self.copy_edata, cache, str(self.fanouts), tuple(map(sign, given)))
         if self._engine is None or self._engine[0] != signature:
             relations = graph.canonical_etypes
-            columns = [_readable(column) for column in given]
+            columns = [readable(column) for column in given]
             fanouts = torch.tensor([self._per_relation(f, relations) for f in self.fanouts], dtype=torch.int64)
             made = EngineSampler(
                 native, graph.ntypes, relations, fanouts, self.replace, bool(self.copy_edata), cache, columns
@@ -146,134 +143,6 @@ class DistNeighborSampler:
             if n < -1:
                 raise ValueError(f"a fan-out is {n}: it must be -1, for every in-edge, or a number of edges")
         return counts
-
-    def _columns(self, graph: GraphShardManager) -> List[Column]:
-        columns = []
-        for what, features in ((abi.INPUT, self.input_node_features), (abi.OUTPUT, self.output_node_features)):
-            for name, value in (features or {}).items():
-                for ntype, rows in _by_type(graph, name, value).items():
-                    columns.append(Column(what, graph.ntypes.index(ntype), name, rows))
-        frames = [graph._rows.edge_frames[r] for r in graph.canonical_etypes]
-        if self.copy_edata:
-            for kind, frame in enumerate(frames):
-                for name in sorted(set(frame) - set(UNCOPIED)):
-                    columns.append(Column(abi.EDGE, kind, name, frame[name]))
-        if self.prob is not None:
-            if not any(self.prob in frame for frame in frames):
-                known = sorted({name for frame in frames for name in frame})
-                raise KeyError(f"prob names the edge column {self.prob!r}; there are: {', '.join(known) or 'none'}")
-            for kind, (frame, relation) in enumerate(zip(frames, graph._relations)):
-                rows = frame[self.prob] if self.prob in frame else torch.ones(relation.num_edges)
-                columns.append(Column(abi.WEIGHT, kind, self.prob, rows))
-        return columns
-
-
-def _by_type(graph: GraphShardManager, name: str, value: Any) -> Dict[str, Tensor]:
-    """A feature by node type, with as many rows as there are own nodes."""
-    if not isinstance(value, Mapping):
-        if len(graph.ntypes) > 1:
-            raise ValueError(f"feature {name!r}: this graph has several node types, give {{node type: tensor}}")
-        value = {graph.ntypes[0]: value}
-    for ntype, rows in value.items():
-        if ntype not in graph.ntypes:
-            raise KeyError(f"feature {name!r}: node type {ntype!r} is unknown; there are: {', '.join(graph.ntypes)}")
-        own = graph._rows.nodes[ntype].num_own
-        if not isinstance(rows, Tensor) or rows.dim() == 0 or len(rows) != own:
-            shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
-            raise ValueError(
-                f"feature {name!r} has shape {shape}, but this worker owns {own} nodes of type {ntype!r}: expected "
-                f"({own}, ...)"
-            )
-    return dict(value)
-
-
-def _sign(column: Column) -> Tuple[Any, ...]:
-    """What a column must share with the one that the engine knows. Copies are made again when the original changed."""
-    rows = column.rows
-    if not isinstance(rows, Tensor):
-        return (column.what, column.kind, column.name, id(rows))
-    copied = column.what == abi.WEIGHT or not rows.is_contiguous()
-    return (
-        column.what,
-        column.kind,
-        column.name,
-        rows.data_ptr(),
-        rows.dtype,
-        tuple(rows.shape),
-        rows.stride(),
-        rows._version if copied else None,
-    )
-
-
-def _readable(column: Column) -> Column:
-    """The column in one piece of CPU memory; weights as float32 [n]."""
-    rows = column.rows
-    if not isinstance(rows, Tensor) and hasattr(rows, "materialize"):
-        rows = rows.materialize()
-    if rows.device.type != "cpu":
-        raise TypeError(f"feature {column.name!r} is on {rows.device}: give sampling features in CPU memory")
-    rows = rows.detach()
-    if column.what == abi.WEIGHT:
-        if rows.dim() > 1 and rows.numel() == len(rows):
-            rows = rows.reshape(-1)
-        if rows.dim() != 1:
-            shape = tuple(rows.shape)
-            raise ValueError(f"edge column {column.name!r} has shape {shape}: prob needs one number per edge")
-        rows = rows.to(torch.float32)
-    return column._replace(rows=rows.contiguous())
-
-
-# ---- seeds -----------------------------------------------------------------
-
-
-def own_numbers(graph: GraphShardManager, seeds: Seeds) -> Tensor:
-    """Seeds, int64, numbered over all types from the worker's first node.
-
-    :raises ValueError: a seed that this worker does not own
-    :raises KeyError: an unknown node type
-    """
-    first, end = graph.tgt_node_range
-    if not isinstance(seeds, Mapping):
-        numbers = _ids(seeds) - first
-        _check_owned(numbers, end - first, first, "")
-        return numbers
-    found = [torch.empty(0, dtype=torch.int64)]
-    for ntype, ids in seeds.items():
-        if ntype not in graph.ntypes:
-            raise KeyError(f"seed nodes of type {ntype!r}: there are the types {', '.join(graph.ntypes)}")
-        info = graph._rows.nodes[ntype]
-        rows = _ids(ids) - info.first
-        _check_owned(rows, info.num_own, info.first, f" of type {ntype!r}")
-        found.append(rows + info.offset)
-    return torch.cat(found)
-
-
-def rows_by_type(graph: GraphShardManager, numbers: Tensor) -> List[Tensor]:
-    """Own rows by node type, ascending and none twice, of what :func:`own_numbers` gives."""
-    ordered = np.sort(numbers.numpy())  # np.unique hashes, which takes longer than all the rest
-    ordered = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    found = []
-    for ntype in graph.ntypes:
-        info = graph._rows.nodes[ntype]
-        low, high = np.searchsorted(ordered, (info.offset, info.offset + info.num_own))
-        found.append(torch.from_numpy(ordered[low:high] - info.offset))
-    return found
-
-
-def _ids(ids: Any) -> Tensor:
-    ids = torch.as_tensor(ids)
-    if ids.dim() != 1 or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise ValueError(f"seed nodes are {ids.dtype} of shape {tuple(ids.shape)}: give ids, integers in one dimension")
-    return ids.detach().to("cpu", torch.int64)
-
-
-def _check_owned(rows: Tensor, own: int, first: int, what: str) -> None:
-    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= own):
-        bad = rows[(rows < 0) | (rows >= own)][0]
-        raise ValueError(
-            f"seed node {int(bad) + first}{what} is not of this worker, which owns {first} to {first + own - 1}: give "
-            "each worker seeds among its own nodes"
-        )
 
 
 # ---- batches ---------------------------------------------------------------
@@ -296,7 +165,7 @@ def minibatch_partition(
     :returns: the same number of batches on every worker, int64 ids each; where a worker has fewer seeds than batches
         they are repeated, where it has none they are empty
     """
-    seeds = _ids(train_nodes)
+    seeds = ids_of(train_nodes)
     if isinstance(sampling_graph, GraphShardManager):
         own_numbers(sampling_graph, seeds)
         first = sampling_graph.tgt_node_range[0]
