@@ -40,6 +40,7 @@ type Way uint8
 const (
 	Pulled  Way = iota // rows go to whoever reads them
 	Home               // what was computed for rows, sums and gradients, goes to their owner
+	Pushed             // rows of destinations go to the owner of sources
 	numWays            //
 )
 
@@ -93,6 +94,16 @@ func (g *Group) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// Transport is the kind of link to a peer.
+func (c *Communicator) Transport(peer int) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.links == nil || c.links[peer] == nil {
+		return ""
+	}
+	return c.links[peer].Kind()
 }
 
 func (g *Group) count(k Kind, add KindStats) {

@@ -12,6 +12,9 @@ import (
 // Program is an edge expression over one relation, with its operands.
 type Program[T expr.Float] struct {
 	*expr.Run[T]
+	// Ways is set where backward is computed by the owners of sources for some pairs of
+	// workers: Push then comes before Backward.
+	Ways *Ways
 }
 
 // Sweep runs one phase. Boundary rows of the operands that it reads come side by
@@ -107,7 +110,8 @@ func (x *Program[T]) bind(s *expr.Sweep[T], set uint32, src []T, base int32) {
 // Backward computes the gradients that b prepares, where the ranks together want those
 // of the operands in agreed. Own rows' part of the gradients of sources is added to
 // what the peers send in the order p+1, p+2, …. Wire, per boundary row: the widths of
-// the sources whose values are read, and those of the sources with a gradient.
+// the sources whose values are read, and those of the sources with a gradient. b is not
+// finished then.
 func (x *Program[T]) Backward(op *comm.Op, agreed uint32, b *expr.Backward[T], own uint32, grads [][]T) error {
 	rel := x.Rel
 	values, home := x.Program.Plan(agreed)
@@ -124,9 +128,6 @@ func (x *Program[T]) Backward(op *comm.Op, agreed uint32, b *expr.Backward[T], o
 		err = x.sendHome(op, home, own, b, grads)
 	default:
 		err = x.pullAgain(op, values, home, own, b, grads)
-	}
-	if err == nil {
-		b.Finish()
 	}
 	return err
 }
@@ -188,6 +189,9 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 	}
 	defer cursor.Free()
 	m := x.pull(op, 0, values, b.Target, cursor)
+	if x.Ways != nil {
+		m.Send, m.Recv = pulled(m.Send, x.Ways.Out), pulled(m.Recv, x.Ways.In)
+	}
 	if home == 0 {
 		_, err := m.Move(rel.Rank, rel.Parts)
 		return err
@@ -206,6 +210,10 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 			add(view[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
+	}
+	if x.Ways != nil { // own columns have been computed
+		_, err = t.Move(rel.Rank, rel.Parts)
+		return err
 	}
 	apart, err := b.Beside()
 	if err != nil {

@@ -25,6 +25,7 @@ type RoundTrip struct {
 	Op *comm.Op
 	// Flags are told to every worker; Move returns the union of everyone's.
 	Flags uint16
+	Way   comm.Way // how statistics count what goes out
 	// RowBytes is the size of a row on the way out, BackBytes of what returns.
 	RowBytes, BackBytes int
 	// Send and Recv are the rows that go out and come in, indexed 1..P-1.
@@ -83,7 +84,7 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 	s := newTrip(t, rank, world)
 	defer s.spare.Free()
 	d := &departures{
-		op: t.Op, world: world, flags: t.Flags, rowBytes: t.RowBytes, rows: s.rows, counts: t.Send,
+		op: t.Op, world: world, flags: t.Flags, way: t.Way, rowBytes: t.RowBytes, rows: s.rows, counts: t.Send,
 		peer: func(r int) int { return (rank + r) % world }, produce: t.Produce,
 		before: func(peer, k int, wait func()) error { return s.awaitOr(&s.sending[peer], false, k, wait) },
 		after:  func(peer int) { s.passOn(&s.sending[peer]) },

@@ -1,6 +1,10 @@
 package expr
 
-import "sort"
+import (
+	"sort"
+
+	"sar/core/graph"
+)
 
 // How edges are put into blocks. What is added up for a row is added in the order
 // of its columns, and for a column in the order of its rows, however the blocks
@@ -124,7 +128,7 @@ func (s *Sweep[T]) Rows(cursor []int64, end int32) {
 		k0, k1 := int64(ptr[i]), int64(ptr[i+1])
 		if cursor != nil {
 			k0 = cursor[i]
-			k1 = runEnd(col, k0, k1, end)
+			k1 = graph.RunEnd(col, k0, k1, end)
 			cursor[i] = k1
 		}
 		return int32(i), k0, k1
@@ -163,30 +167,12 @@ func (s *Sweep[T]) Scatter(from, to int) {
 		for j := from; j < to; j++ {
 			k0, k1 := int64(ptr[j]), int64(ptr[j+1])
 			if n > 1 {
-				k0 = runEnd(row, k0, k1, r0)
-				k1 = runEnd(row, k0, k1, r1)
+				k0 = graph.RunEnd(row, k0, k1, r0)
+				k1 = graph.RunEnd(row, k0, k1, r1)
 			}
 			t.column(int32(j), k0, k1)
 		}
 	})
-}
-
-// runEnd is the first slot from k on whose entry is not below end. Entries ascend.
-func runEnd(entries []int32, k, last int64, end int32) int64 {
-	if k == last || entries[last-1] < end {
-		return last
-	}
-	if entries[k] >= end {
-		return k
-	}
-	step := int64(1) // runs are short: step, doubling, then search
-	lo := k
-	for lo < last && entries[lo] < end {
-		k = lo
-		lo += step
-		step *= 2
-	}
-	return k + int64(sort.Search(int(min(lo, last)-k), func(i int) bool { return entries[k+int64(i)] >= end }))
 }
 
 // row puts edges of a row into blocks.
@@ -214,7 +200,11 @@ func (t *task[T]) column(j int32, k0, k1 int64) {
 	t.byColumn = true
 	for k0 < k1 {
 		n := min(int(k1-k0), t.s.capacity-t.m)
-		copy(t.row_[t.m:], rel.Row.Data[k0:int(k0)+n])
+		if o := t.s.outgoing; o != nil {
+			o.Rows(t.row_[t.m:t.m+n], k0, t.s.firstRow)
+		} else {
+			copy(t.row_[t.m:], rel.Row.Data[k0:int(k0)+n])
+		}
 		fill(t.col[t.m:t.m+n], j)
 		if t.s.edges {
 			copy(t.edge[t.m:], rel.ColEdge.Data[k0:int(k0)+n])

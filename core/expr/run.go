@@ -209,6 +209,7 @@ type Backward[T Float] struct {
 	Own, Peers, Target *Sweep[T]
 
 	beside []beside[T]
+	pushed *Sweep[T] // over edges into rows of peers, or nil
 }
 
 // Plan is what moves in backward where all ranks together want the gradients of the
@@ -292,7 +293,7 @@ func (b *Backward[T]) sweep(c *code, grads [][]T) *Sweep[T] {
 
 // Finish writes the gradients of parameters, and completes those of destinations.
 func (b *Backward[T]) Finish() {
-	for _, s := range []*Sweep[T]{b.Own, b.Peers, b.Target} {
+	for _, s := range []*Sweep[T]{b.Own, b.Peers, b.Target, b.pushed} {
 		if s != nil {
 			s.params()
 		}

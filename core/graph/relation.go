@@ -51,6 +51,13 @@ type Relation struct {
 	// reads, in the order in which it numbers them. Filled by the session.
 	Send []mem.Array[int32]
 
+	// Where gradients are computed by the owners of sources (nil before that):
+	// Outgoing[r] are the edges from own sources into rows of peer (Rank+r) mod P,
+	// Reached[r] the own rows that edges from peer (Rank-r) mod P lead to, in the
+	// order in which they travel. Filled by the session, pair by pair.
+	Outgoing []Outgoing
+	Reached  []mem.Array[int32]
+
 	// OutDegree[i] is the number of edges, on all workers, that leave own
 	// source row i. Filled by the session.
 	OutDegree mem.Array[int64]
@@ -109,6 +116,9 @@ func (r *Relation) Bytes() int64 {
 	for i := range r.Send {
 		n += r.Send[i].Bytes()
 	}
+	for i := range r.Outgoing {
+		n += r.Outgoing[i].Bytes() + r.Reached[i].Bytes()
+	}
 	return n
 }
 
@@ -131,6 +141,10 @@ func (r *Relation) Free() {
 	}
 	for i := range r.Send {
 		r.Send[i].Free()
+	}
+	for i := range r.Outgoing {
+		r.Outgoing[i].free()
+		r.Reached[i].Free()
 	}
 	r.origin, r.ordered, r.kept = nil, false, keptNone
 }

@@ -21,6 +21,7 @@ type Graph struct {
 
 	source  *fileSource // of graphs built from files
 	block   *block      // of blocks
+	pushing pushing
 	orderMu sync.Mutex
 
 	sampling *sample.Graph // made by the first sampler

@@ -226,6 +226,17 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		return err
 	}
 	values, home := p.Plan(agreed)
+	if x.Ways, err = waysOf(g, x, agreed); err != nil {
+		return err
+	}
+	if x.Ways != nil {
+		free := func() {}
+		own, free, err = fillTargets(p.Program, agreed, targets, map[expr.Side]int{expr.U: x.Rel.NumSrc, expr.V: x.Rel.NumDst, expr.P: 1})
+		defer free()
+		if err != nil {
+			return err
+		}
+	}
 	b, err := x.Run.Backward(agreed, own, c.Out.Data, gradOut.Data, targets, values == 0)
 	if err != nil {
 		return err
@@ -239,7 +250,21 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 			return err
 		}
 	}
-	return g.sweep(max(x.RowBytes(values), x.RowBytes(home)), values|home != 0, comm.Backward, func(op *comm.Op) error {
-		return x.Backward(op, agreed, b, own, targets)
-	})
+	if x.Ways != nil {
+		there, back := x.PushedBytes()
+		err := g.sweep(max(there, back), true, comm.Backward, func(op *comm.Op) error { return x.Push(op, b, targets) })
+		if err != nil {
+			return err
+		}
+	}
+	if x.Ways == nil || x.Ways.Pulls {
+		err := g.sweep(max(x.RowBytes(values), x.RowBytes(home)), values|home != 0, comm.Backward, func(op *comm.Op) error {
+			return x.Backward(op, agreed, b, own, targets)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	b.Finish()
+	return nil
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Liveness    time.Duration
 	Operation   time.Duration
 	Window      int64 // bytes of receive buffers, rings and send staging; 0: as the job needs (DefaultWindow)
+	Exchange    Exchange
 }
 
 // Train and Reduce are the communicators every session has.
@@ -43,6 +44,8 @@ type Session struct {
 	suits  int64 // what it then is
 	comms  []*comm.Communicator
 	closed bool
+
+	exchange Exchange
 
 	sampler *background // made by the first sampler
 }
@@ -74,7 +77,7 @@ func Open(cfg Config) (*Session, error) {
 		return nil, err
 	}
 	mem.ResetPeak(mem.Window) // an earlier session of the process may have had a larger one
-	s := &Session{group: group, window: cfg.Window, auto: auto, suits: suits}
+	s := &Session{group: group, window: cfg.Window, auto: auto, suits: suits, exchange: cfg.Exchange}
 	for _, c := range []struct {
 		name  string
 		bytes int64

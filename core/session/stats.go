@@ -41,6 +41,8 @@ type LinkStats struct {
 	// rows that the peer owns.
 	SentPulled uint64 `json:"sent_pulled"`
 	SentHome   uint64 `json:"sent_home"`
+	// Rows of destinations for the owner of sources, which computes their gradients.
+	SentPushed uint64 `json:"sent_pushed"`
 }
 
 // Stats returns what this worker has done so far.
@@ -60,7 +62,7 @@ func (s *Session) Stats() Stats {
 			Peer: l.Peer, Communicator: l.Communicator, Transport: l.Transport,
 			SentPayload: l.SentPayload, SentBytes: l.SentBytes, SentFrames: l.SentFrames,
 			RecvPayload: l.RecvPayload, RecvBytes: l.RecvBytes, RecvFrames: l.RecvFrames,
-			SentPulled: l.Moved[comm.Pulled], SentHome: l.Moved[comm.Home],
+			SentPulled: l.Moved[comm.Pulled], SentHome: l.Moved[comm.Home], SentPushed: l.Moved[comm.Pushed],
 		}
 	}
 	return out

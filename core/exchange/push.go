@@ -1,0 +1,86 @@
+package exchange
+
+import (
+	"sar/core/comm"
+	"sar/core/expr"
+	"sar/core/mem"
+)
+
+// Ways says, for a backward pass that some pairs of workers compute at the owner of the
+// sources, which pairs these are, by round: Out[r] where own sources are computed with here,
+// for peer Rank+r, In[r] where peer Rank-r computes for own rows.
+type Ways struct {
+	*expr.Push
+	Out, In []bool
+	Pulls   bool // there is a pair of workers, anywhere, that does not
+}
+
+// PushedBytes are the sizes of a row that goes out and of one that comes back.
+func (x *Program[T]) PushedBytes() (there, back int) {
+	return x.Ways.There * sizeOf[T](), x.Ways.Back * sizeOf[T]()
+}
+
+// pulled clears what does not travel to or from readers of rows.
+func pulled(rows []int, pushes []bool) []int {
+	for r := range rows {
+		if pushes[r] {
+			rows[r] = 0
+		}
+	}
+	return rows
+}
+
+// Push computes the part of b that owners of sources compute, and that of own columns.
+// Rows of destinations come in the order of rounds and are added in it. Wire, per row of a destination that a peer's sources reach: what Ways says.
+func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
+	rel, w := x.Rel, x.Ways
+	there, back := x.PushedBytes()
+	t := &RoundTrip{
+		Op: op, Way: comm.Pushed, RowBytes: there, BackBytes: back,
+		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
+		Local: func() error {
+			if b.Own != nil {
+				b.Own.Columns(0, rel.NumSrc)
+			}
+			return nil
+		},
+	}
+	// In round r of this trip rows go to peer Rank+r, which owns the sources that own rows
+	// read in round P-r of an ordinary one.
+	most := 0
+	for r := 1; r < rel.Parts; r++ {
+		if other := rel.Parts - r; w.In[other] {
+			t.Send[r] = len(rel.Reached[other].Data)
+		}
+		if other := rel.Parts - r; w.Out[other] {
+			t.Recv[r] = rel.Outgoing[other].NumRows
+			most = max(most, len(rel.Send[other].Data))
+		}
+	}
+	cursor, err := mem.Make[int32](mem.Scratch, most)
+	if err != nil {
+		return err
+	}
+	defer cursor.Free()
+	sweep := b.Pushed(w.Push, grads)
+	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
+	t.Produce = func(r, first, n int, dst []byte) error {
+		x.PackTargets(w.Push, view[T](dst), mine(r, first, n))
+		return nil
+	}
+	t.Consume = func(r, first, n int, src, dst []byte) error {
+		o, send := &rel.Outgoing[rel.Parts-r], rel.Send[rel.Parts-r].Data
+		if first == 0 {
+			copy(cursor.Data, o.Ptr.Data[:len(send)])
+		}
+		clear(dst)
+		sweep.Outgoing(w.Push, o, send, cursor.Data, first, n, view[T](src), view[T](dst))
+		return nil
+	}
+	t.Return = func(r, first, n int, src []byte) error {
+		x.TakeTargets(w.Push, grads, view[T](src), mine(r, first, n))
+		return nil
+	}
+	_, err = t.Move(rel.Rank, rel.Parts)
+	return err
+}

@@ -1,0 +1,180 @@
+package graph
+
+import (
+	"math/bits"
+	"slices"
+	"sort"
+
+	"sar/core/mem"
+)
+
+// Outgoing is the shard from own sources into the rows of one peer, as the owner of the
+// sources holds it. It is made only where gradients of an edge expression are cheaper to
+// compute here, from rows of destinations that come, than at the peer.
+type Outgoing struct {
+	// Ptr[i]..Ptr[i+1]-1 are the slots of row i of the send list for the peer.
+	Ptr mem.Array[int32]
+	// NumRows is the peer's rows that these edges lead to. Slots number them in the
+	// order in which they come, in 16 bits where that suffices; ascending in a source.
+	NumRows int
+	narrow  mem.Array[uint16]
+	wide    mem.Array[int32]
+}
+
+// Rows writes the numbers of the rows of slots k, k+1, … less base.
+func (o *Outgoing) Rows(to []int32, k int64, base int32) {
+	if o.NumRows > 1<<16 {
+		for i, row := range o.wide.Data[k:][:len(to)] {
+			to[i] = row - base
+		}
+		return
+	}
+	for i, row := range o.narrow.Data[k:][:len(to)] {
+		to[i] = int32(row) - base
+	}
+}
+
+// RunEnd is the first slot of k..last-1 whose row is not below end, or last.
+func (o *Outgoing) RunEnd(k, last int64, end int32) int64 {
+	if o.NumRows > 1<<16 {
+		return RunEnd(o.wide.Data, k, last, end)
+	}
+	if int(end) >= o.NumRows {
+		return last
+	}
+	return RunEnd(o.narrow.Data, k, last, uint16(end))
+}
+
+// RunEnd is the first slot from k on whose entry is not below end. Entries ascend.
+func RunEnd[I int32 | uint16](entries []I, k, last int64, end I) int64 {
+	if k == last || entries[last-1] < end {
+		return last
+	}
+	if entries[k] >= end {
+		return k
+	}
+	step := int64(1) // runs are short: step, doubling, then search
+	lo := k
+	for lo < last && entries[lo] < end {
+		k = lo
+		lo += step
+		step *= 2
+	}
+	return k + int64(sort.Search(int(min(lo, last)-k), func(i int) bool { return entries[k+int64(i)] >= end }))
+}
+
+// Bytes is what it holds off the Go heap, in whole pages.
+func (o *Outgoing) Bytes() int64 { return o.Ptr.Bytes() + o.narrow.Bytes() + o.wide.Bytes() }
+
+func (o *Outgoing) free() {
+	o.Ptr.Free()
+	o.narrow.Free()
+	o.wide.Free()
+}
+
+// Make makes room for so many edges out of so many sources, into so many rows.
+func (o *Outgoing) Make(sources, rows int, edges int64) (err error) {
+	o.NumRows = rows
+	if o.Ptr, err = mem.Make[int32](mem.Structure, sources+1); err != nil {
+		return err
+	}
+	if rows > 1<<16 {
+		o.wide, err = mem.Make[int32](mem.Structure, int(edges))
+	} else {
+		o.narrow, err = mem.Make[uint16](mem.Structure, int(edges))
+	}
+	return err
+}
+
+// Put stores the row of slot k.
+func (o *Outgoing) Put(k int, row int32) {
+	if o.NumRows > 1<<16 {
+		o.wide.Data[k] = row
+	} else {
+		o.narrow.Data[k] = uint16(row)
+	}
+}
+
+// Sort brings the rows of every source into ascending order, once all are there.
+func (o *Outgoing) Sort(threads int) {
+	n := len(o.Ptr.Data) - 1
+	parallel(max(1, min(threads, n)), func(t int) {
+		of := max(1, min(threads, n))
+		for i := n * t / of; i < n*(t+1)/of; i++ {
+			k0, k1 := o.Ptr.Data[i], o.Ptr.Data[i+1]
+			if o.NumRows > 1<<16 {
+				slices.Sort(o.wide.Data[k0:k1])
+			} else {
+				slices.Sort(o.narrow.Data[k0:k1])
+			}
+		}
+	})
+}
+
+// Reach is the own rows that the edges of one peer lead to, in the order in which they
+// would travel to it: that in which rows are computed, so that what comes together has
+// sources in common.
+type Reach struct {
+	bits   []uint64 // by place in that order
+	before []int32  // rows before each word
+	place  []int32  // of each row; nil: its number
+}
+
+// Places is the place of every own row in the order in which rows are computed; nil
+// where that is their number.
+func (r *Relation) Places() []int32 {
+	if len(r.Order.Data) != r.NumDst || r.NumDst == 0 {
+		return nil
+	}
+	place := make([]int32, r.NumDst)
+	for at, row := range r.Order.Data {
+		place[row] = int32(at)
+	}
+	return place
+}
+
+// Reach looks at the edges out of boundary rows of round round. place is what Places says.
+func (r *Relation) Reach(round int, place []int32) *Reach {
+	words := (r.NumDst + 63) / 64
+	x := &Reach{bits: make([]uint64, words), before: make([]int32, words+1), place: place}
+	h := r.Halo[round]
+	for _, row := range r.Row.Data[r.ColPtr.Data[h.Begin]:r.ColPtr.Data[h.End]] {
+		at := x.at(row)
+		x.bits[at>>6] |= 1 << (at & 63)
+	}
+	for i, w := range x.bits {
+		x.before[i+1] = x.before[i] + int32(bits.OnesCount64(w))
+	}
+	return x
+}
+
+func (x *Reach) at(row int32) int32 {
+	if x.place != nil {
+		return x.place[row]
+	}
+	return row
+}
+
+// Len is how many rows there are.
+func (x *Reach) Len() int { return int(x.before[len(x.before)-1]) }
+
+// Number is that of a row among them.
+func (x *Reach) Number(row int32) int32 {
+	at := x.at(row)
+	return x.before[at>>6] + int32(bits.OnesCount64(x.bits[at>>6]&(1<<(at&63)-1)))
+}
+
+// List writes the rows in their order.
+func (x *Reach) List(to, order []int32) {
+	n := 0
+	for i, w := range x.bits {
+		for ; w != 0; w &= w - 1 {
+			at := int32(i*64 + bits.TrailingZeros64(w))
+			if x.place != nil {
+				at = order[at]
+			}
+			to[n] = at
+			n++
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package session
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"sar/core/comm"
+	"sar/core/exchange"
+	"sar/core/expr"
+	"sar/core/graph"
+	"sar/core/mem"
+)
+
+// Exchange says who computes gradients of edge expressions over edges between two workers,
+// where backward reads values of sources: the reader of the sources, who fetches them again
+// and sends gradients home (pull), or their owner, whom readers send rows of destinations (push).
+type Exchange int32
+
+const (
+	ExchangeAuto Exchange = iota // what is cheaper, for each pair of workers
+	ExchangePull
+	ExchangePush // wherever a program can
+	numExchanges
+)
+
+// SetExchange chooses for all programs from now on. Every rank must choose the same.
+func (s *Session) SetExchange(how Exchange) error {
+	if how < 0 || how >= numExchanges {
+		return Invalid("exchange is %d: 0 is what is cheaper, 1 pull, 2 push", how)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exchange = how
+	return nil
+}
+
+// What computing at the owner costs beside what it saves. Rows of destinations come a
+// window at a time, so a source's row is read and its gradient read and written anew for about
+// every edge, in place of once: so many nanoseconds a byte, one thread. A byte that travels
+// takes so many, copies at both ends included; of a network, 10 Gbit/s are assumed.
+const (
+	rereadCost  = 0.04
+	shmCost     = 0.3
+	sameCost    = 0.7 // TCP within a host
+	networkCost = 1.2
+)
+
+// shard is the edges from sources of one worker into rows of another, in numbers
+// that both know.
+type shard struct {
+	sources, rows, edges int64
+	threads              int64 // of the owner of the sources
+}
+
+// rowSizes are the bytes of what travels both ways for a source (pull) and for a
+// destination (push), and of the gradients of a source.
+type rowSizes struct{ pull, push, gradient int }
+
+// pushes tells whether the owner of the sources computes.
+func (e Exchange) pushes(x shard, size rowSizes, byteCost float64) bool {
+	switch {
+	case e == ExchangePull || x.edges == 0:
+		return false
+	case e == ExchangePush:
+		return true
+	}
+	saved := float64(x.sources*int64(size.pull)-x.rows*int64(size.push)) * byteCost
+	return saved > float64(x.edges)*float64(3*size.gradient)*rereadCost/float64(max(1, x.threads))
+}
+
+// byteCost is what a byte takes to rank peer. Both ends come to the same number.
+func (s *Session) byteCost(train *comm.Communicator, peer int) float64 {
+	switch {
+	case train.Transport(peer) != "tcp":
+		return shmCost
+	case s.group.Endpoint(peer).Host == s.group.Endpoint(s.Rank()).Host:
+		return sameCost
+	}
+	return networkCost
+}
+
+// shards are those between this worker and the others, by round: out into rows of
+// peer Rank+r, in from sources of peer Rank-r.
+type shards struct{ out, in []shard }
+
+type waysKey struct {
+	rel *graph.Relation
+	rowSizes
+	how Exchange
+}
+
+// pushing is what a graph knows of the exchange of its relations.
+type pushing struct {
+	shards map[*graph.Relation]*shards
+	ways   map[waysKey]*exchange.Ways
+}
+
+// waysOf decides how backward of a program travels; nil: by pulling alone. What it needs
+// for that is built. Collective where it has not been asked the same before.
+func waysOf[T Float](g *Graph, x *exchange.Program[T], agreed uint32) (*exchange.Ways, error) {
+	s, rel := g.session, x.Rel
+	values, home := x.Program.Plan(agreed)
+	s.mu.Lock()
+	how := s.exchange
+	s.mu.Unlock()
+	// A block is not used often enough for a structure of its own.
+	if how == ExchangePull || rel.Parts == 1 || values == 0 || g.block != nil {
+		return nil, nil
+	}
+	push := x.Program.Push(agreed, sizeOf[T]())
+	if push == nil {
+		return nil, nil
+	}
+	size := rowSizes{
+		pull: x.RowBytes(values) + x.RowBytes(home), push: (push.There + push.Back) * sizeOf[T](), gradient: x.RowBytes(home),
+	}
+	key := waysKey{rel, size, how}
+	ways, ok := g.pushing.ways[key]
+	if !ok {
+		err := s.collective("choosing how gradients of edge expressions travel", func() (err error) {
+			ways, err = g.decide(rel, size, how)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if g.pushing.ways == nil {
+			g.pushing.ways = map[waysKey]*exchange.Ways{}
+		}
+		g.pushing.ways[key] = ways
+	}
+	if ways == nil {
+		return nil, nil
+	}
+	return &exchange.Ways{Push: push, Out: ways.Out, In: ways.In, Pulls: ways.Pulls}, nil
+}
+
+func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*exchange.Ways, error) {
+	s := g.session
+	train, err := s.Comm(Train)
+	if err != nil {
+		return nil, err
+	}
+	all, err := g.shardsOf(train, rel)
+	if err != nil {
+		return nil, err
+	}
+	p := rel.Parts
+	ways := &exchange.Ways{Out: make([]bool, p), In: make([]bool, p)}
+	var pushed, pulls, lacking int64
+	for r := 1; r < p; r++ {
+		to, from := (rel.Rank+r)%p, (rel.Rank-r+p)%p
+		ways.Out[r] = how.pushes(all.out[r], size, s.byteCost(train, to))
+		ways.In[r] = how.pushes(all.in[r], size, s.byteCost(train, from))
+		switch {
+		case ways.In[r]:
+			pushed++
+			if len(rel.Reached) == 0 || len(rel.Reached[r].Data) == 0 {
+				lacking++
+			}
+		case all.in[r].edges > 0:
+			pulls++
+		}
+	}
+	total := binary.LittleEndian.AppendUint64(nil, uint64(pushed))
+	total = binary.LittleEndian.AppendUint64(total, uint64(pulls))
+	total = binary.LittleEndian.AppendUint64(total, uint64(lacking))
+	if err := train.AllReduce(total, comm.Int64, comm.Sum); err != nil {
+		return nil, err
+	}
+	if binary.LittleEndian.Uint64(total) == 0 {
+		return nil, nil
+	}
+	ways.Pulls = binary.LittleEndian.Uint64(total[8:]) > 0
+	if binary.LittleEndian.Uint64(total[16:]) > 0 {
+		err = g.buildOutgoing(train, rel, all, ways)
+	}
+	return ways, err
+}
+
+// shardsOf tells the owners of boundary rows how many edges leave them, into how many rows, and
+// learns the same of own rows: 24 bytes a pair.
+func (g *Graph) shardsOf(train *comm.Communicator, rel *graph.Relation) (*shards, error) {
+	if x := g.pushing.shards[rel]; x != nil {
+		return x, nil
+	}
+	p, threads := rel.Parts, int64(pool.Threads())
+	x := &shards{out: make([]shard, p), in: make([]shard, p)}
+	send, recv := make([][]byte, p), make([][]byte, p)
+	for q := range p {
+		send[q], recv[q] = make([]byte, 24), make([]byte, 24)
+	}
+	place := rel.Places()
+	for r := 1; r < p; r++ {
+		h := rel.Halo[r]
+		x.in[r] = shard{
+			sources: int64(h.End - h.Begin), rows: int64(rel.Reach(r, place).Len()),
+			edges: int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[h.Begin]),
+		}
+		to := send[h.Peer]
+		binary.LittleEndian.PutUint64(to, uint64(x.in[r].rows))
+		binary.LittleEndian.PutUint64(to[8:], uint64(x.in[r].edges))
+		binary.LittleEndian.PutUint64(to[16:], uint64(threads))
+	}
+	if err := train.AllToAll(send, recv); err != nil {
+		return nil, err
+	}
+	for r := 1; r < p; r++ {
+		from := recv[(rel.Rank+r)%p]
+		x.out[r] = shard{
+			sources: int64(len(rel.Send[r].Data)), rows: int64(binary.LittleEndian.Uint64(from)),
+			edges: int64(binary.LittleEndian.Uint64(from[8:])), threads: threads,
+		}
+		if o := x.out[r]; o.rows < 0 || o.rows > o.edges || o.edges >= 1<<31 || (o.edges == 0) != (o.sources == 0) {
+			return nil, fmt.Errorf("rank %d names %d edges from %d rows of this rank into %d of its own", (rel.Rank+r)%p, o.edges, o.sources, o.rows)
+		}
+		x.in[r].threads = int64(binary.LittleEndian.Uint64(recv[rel.Halo[r].Peer][16:]))
+	}
+	if g.pushing.shards == nil {
+		g.pushing.shards = map[*graph.Relation]*shards{}
+	}
+	g.pushing.shards[rel] = x
+	return x, nil
+}
+
+// last marks the last edge of a source among the numbers that travel.
+const last = 1 << 31
+
+// buildOutgoing gives owners of sources the edges over which they will compute: 4 bytes an edge.
+func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all *shards, ways *exchange.Ways) error {
+	p := rel.Parts
+	if rel.Outgoing == nil {
+		rel.Outgoing, rel.Reached = make([]graph.Outgoing, p), make([]mem.Array[int32], p)
+	}
+	send, recv := make([]int, p), make([]int, p)
+	reach, place := make([]*graph.Reach, p), rel.Places()
+	for r := 1; r < p; r++ {
+		if ways.In[r] && len(rel.Reached[r].Data) == 0 {
+			reach[r] = rel.Reach(r, place)
+			send[r] = int(all.in[r].edges)
+		}
+		if ways.Out[r] && len(rel.Outgoing[r].Ptr.Data) == 0 {
+			o := all.out[r]
+			if err := rel.Outgoing[r].Make(int(o.sources), int(o.rows), o.edges); err != nil {
+				return err
+			}
+			recv[r] = int(o.edges)
+		}
+	}
+	op, err := train.Begin(comm.KindBuild, comm.Backward)
+	if err != nil {
+		return err
+	}
+	column := make([]int, p) // of the next edge that leaves, by round
+	source := 0              // of the next that comes
+	for r := 1; r < p; r++ {
+		column[r] = int(rel.Halo[r].Begin)
+	}
+	m := &exchange.Movement{
+		Op: op, Home: true, RowBytes: 4, Send: send, Recv: recv,
+		Produce: func(r, first, n int, dst []byte) error {
+			k := int(rel.ColPtr.Data[rel.Halo[r].Begin]) + first
+			for i := range n {
+				for k+i >= int(rel.ColPtr.Data[column[r]+1]) {
+					column[r]++
+				}
+				number := uint32(reach[r].Number(rel.Row.Data[k+i]))
+				if k+i+1 == int(rel.ColPtr.Data[column[r]+1]) {
+					number |= last
+				}
+				binary.LittleEndian.PutUint32(dst[4*i:], number)
+			}
+			return nil
+		},
+		Consume: func(r, first, n int, src []byte) error {
+			o, peer := &rel.Outgoing[r], (rel.Rank+r)%p
+			if first == 0 {
+				source = 0
+			}
+			for i := range n {
+				number := binary.LittleEndian.Uint32(src[4*i:])
+				if row := int(number &^ last); row >= o.NumRows || source+1 >= len(o.Ptr.Data) {
+					return fmt.Errorf("rank %d names an edge from source %d into row %d, of %d and %d", peer, source, row, len(o.Ptr.Data)-1, o.NumRows)
+				}
+				o.Put(first+i, int32(number&^last))
+				if number&last != 0 {
+					source++
+					o.Ptr.Data[source] = int32(first + i + 1)
+				}
+			}
+			if first+n == recv[r] && source+1 != len(o.Ptr.Data) {
+				return fmt.Errorf("rank %d names edges from %d sources of %d", peer, source, len(o.Ptr.Data)-1)
+			}
+			return nil
+		},
+	}
+	_, err = m.Move(rel.Rank, p)
+	if err = op.End(err); err != nil {
+		return err
+	}
+	for r := 1; r < p; r++ {
+		if recv[r] > 0 {
+			rel.Outgoing[r].Sort(pool.Threads())
+		}
+		if reach[r] == nil {
+			continue
+		}
+		if rel.Reached[r], err = mem.Make[int32](mem.Structure, reach[r].Len()); err != nil {
+			return err
+		}
+		reach[r].List(rel.Reached[r].Data, rel.Order.Data)
+	}
+	return nil
+}
+
+// fillTargets makes gradients that this rank does not want and other ranks do, since who
+// computes them here computes them for others too. Call free when they are not needed.
+func fillTargets[T Float](p *expr.Program, agreed uint32, targets [][]T, counts map[expr.Side]int) (own uint32, free func(), err error) {
+	var made []mem.Array[T]
+	free = func() {
+		for i := range made {
+			made[i].Free()
+		}
+	}
+	for i, o := range p.Operands {
+		if agreed>>i&1 != 0 && targets[i] == nil {
+			x, err := mem.Make[T](mem.Scratch, counts[o.Side]*o.Width)
+			if err != nil {
+				return 0, free, err
+			}
+			made = append(made, x)
+			targets[i] = x.Data
+		}
+	}
+	return agreed, free, nil
+}
+
+func sizeOf[T Float]() int {
+	var zero T
+	if _, single := any(zero).(float32); single {
+		return 4
+	}
+	return 8
+}
