@@ -127,12 +127,18 @@ sar_status sar_session_abort(sar_handle session, const char *message);
 /* A new window, from the next graph operation on, exact to the byte; 0: one that the session sizes itself. What is told
  * as the most held of it begins anew. Collective. */
 sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
+/* Who computes gradients of edge expressions over edges between two workers, where backward reads values of sources:
+ * SAR_EXCHANGE_PULL the reader of the sources, who fetches them again and sends their gradients home; SAR_EXCHANGE_PUSH
+ * their owner, whom readers send the rows of destinations, where the program reads nothing of edges; SAR_EXCHANGE_AUTO
+ * (at first) what is cheaper, for each pair of workers: see links in sar_session_stats. Every rank must choose the same. */
+enum { SAR_EXCHANGE_AUTO = 0, SAR_EXCHANGE_PULL = 1, SAR_EXCHANGE_PUSH = 2 };
+sar_status sar_session_set_exchange(sar_handle session, int32_t exchange);
 /* The window, in bytes, that a session of so many workers gives itself once it holds a graph of which no worker owns more
  * than so many nodes: 4 to 16 MiB. Samplers, and rows that no frame would hold, have it take the most. */
 int64_t sar_default_window(int32_t world, int64_t nodes);
 /* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak since it has that limit},
  * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...,
- * sent_pulled, sent_home}],
+ * sent_pulled, sent_home, sent_pushed}],
  * operations {kind: {count, seconds, wait_seconds, sent_bytes, recv_bytes}}. */
 /* The largest of what workers held, by the names of sar_memory_stats, as {"peaks": {..}, "workers": who are known of}.
  * Not collective; waits at most so long for the others to close their sessions, since that brings their last figures. */

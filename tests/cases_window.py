@@ -24,7 +24,7 @@ def too_small(part: dict[str, Any], u: np.ndarray) -> tuple[str, int]:
         return str(error), error.minimum
     finally:
         sar.Config.window_bytes = None
-        _session.current().follow_window()
+        _session.current().follow_config()
     raise AssertionError("a window of 64 bytes was taken")
 
 
@@ -42,7 +42,7 @@ def windows(part: dict[str, Any], u: np.ndarray, sizes: list[int]) -> list[dict[
             sar.comm.barrier()
     finally:
         sar.Config.window_bytes = None
-        _session.current().follow_window()
+        _session.current().follow_config()
     return found
 
 
@@ -80,10 +80,10 @@ def by_itself(part: dict[str, Any], larger: dict[str, Any]) -> list[dict[str, in
         found.append(sar.stats()["window"])
         sar.comm.barrier()
     sar.Config.window_bytes = 3 * MIB
-    _session.current().follow_window()
+    _session.current().follow_config()
     found.append(sar.stats()["window"])
     sar.comm.barrier()
     sar.Config.window_bytes = None
-    _session.current().follow_window()
+    _session.current().follow_config()
     found.append(sar.stats()["window"])
     return found

@@ -112,6 +112,17 @@ func sar_session_set_window(h C.sar_handle, bytes C.int64_t) C.sar_status {
 	})
 }
 
+//export sar_session_set_exchange
+func sar_session_set_exchange(h C.sar_handle, exchange C.int32_t) C.sar_status {
+	return guard("sar_session_set_exchange", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		return s.SetExchange(session.Exchange(exchange))
+	})
+}
+
 //export sar_default_window
 func sar_default_window(world C.int32_t, nodes C.int64_t) C.int64_t {
 	return C.int64_t(session.DefaultWindow(int(world), int64(nodes)))

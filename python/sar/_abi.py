@@ -174,6 +174,13 @@ def session_set_window(session: int, window_bytes: int) -> None:
     _native.call("sar_session_set_window", _handle(session), ct.c_int64(window_bytes))
 
 
+EXCHANGES = ("auto", "pull", "push")
+
+
+def session_set_exchange(session: int, exchange: str) -> None:
+    _native.call("sar_session_set_exchange", _handle(session), ct.c_int32(EXCHANGES.index(exchange)))
+
+
 def default_window(world: int, nodes: int) -> int:
     """Bytes of the window that a session gives itself among so many workers, none of which owns more nodes."""
     return int(_native._function("sar_default_window")[1](world, nodes))

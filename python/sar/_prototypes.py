@@ -80,6 +80,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_session_close": (_status, _handle),
     "sar_session_abort": (_status, _handle, _text),
     "sar_session_set_window": (_status, _handle, _i64),
+    "sar_session_set_exchange": (_status, _handle, _i32),
     "sar_default_window": (ct.c_int64, _i32, _i64),
     "sar_session_memory": (_status, _handle, ct.c_double, _to_string),
     "sar_session_stats": (_status, _handle, _to_string),

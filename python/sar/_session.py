@@ -26,11 +26,20 @@ class Session:
         self.master_ip = master_ip
         self.master_port = master_port
         self.window = Config.window_bytes or 0  # 0: the engine's to size
+        self.exchange = "auto"
         self.owns_process_group = False
         self.gradients = -1  # communicator, once there is one
 
-    def follow_window(self) -> None:
-        """Hands a changed ``Config.window_bytes`` to the engine. Collective where it changed."""
+    def follow_config(self) -> None:
+        """Hands a changed ``Config.window_bytes`` or ``Config.exchange`` to the engine. Collective where the window changed.
+
+        :raises ValueError: ``Config.exchange`` is none of its values
+        """
+        if Config.exchange != self.exchange:
+            if Config.exchange not in _abi.EXCHANGES:
+                raise ValueError(f"sar.Config.exchange is {Config.exchange!r}: it is one of {', '.join(map(repr, _abi.EXCHANGES))}")
+            _abi.session_set_exchange(self.handle, Config.exchange)
+            self.exchange = Config.exchange
         wanted = Config.window_bytes or 0
         if wanted != self.window:
             _abi.session_set_window(self.handle, wanted)

@@ -177,8 +177,10 @@ def stats() -> Dict[str, Any]:
     The engine's statistics (rank, world, peers, window, links, operations) and ``data_plane``: who carries aggregation,
     this package's collectives, and the script's own ``torch.distributed`` calls.
 
-    ``links`` has one entry for each communicator and peer. Of what it sent, ``sent_pulled`` are bytes of rows that the
-    peer reads (pull), and ``sent_home`` bytes of sums and gradients computed here for rows that the peer owns (push).
+    ``links`` has one entry for each communicator and peer. Of what it sent, ``sent_pulled`` are bytes of source rows
+    that the peer computes with, ``sent_pushed`` bytes of rows of own destinations that the peer computes with, since it
+    owns the sources (:attr:`sar.Config.exchange`), and ``sent_home`` bytes of sums and gradients computed here for rows
+    that the peer owns.
     """
     session = _session.current()
     result = _abi.session_stats(session.handle)

@@ -49,6 +49,15 @@ class Config(metaclass=_Settings):
     is, and the most that was held since it has been that. A window too small raises :class:`sar.BudgetError`, which
     names the smallest that works."""
 
+    exchange: str = "auto"
+    """Where gradients of attention and other edge expressions are computed for edges between two workers, when backward
+    has to read source rows again. ``"pull"``: at the destinations' worker, which fetches source rows and sends their
+    gradients back. ``"push"``: at the sources' worker, which gets a row for each destination, with its gradient and the
+    state of its softmax, and sends little back; half the bytes for GAT, but it costs memory for the edges (2 or 4 bytes
+    each) and more computing. ``"auto"``: for each pair of workers what is cheaper, by rows, edges and kind of link.
+    Expressions that read edge features or draw dropout are always pulled. ``sar.stats()["links"]`` shows the bytes of
+    each way. The numbers are the same but for rounding."""
+
     block_bytes: int = 8 << 20
     """Bytes that one run of a Python message or reduce function may take, about: its rows, what it makes of them, and
     their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The

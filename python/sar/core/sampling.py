@@ -113,7 +113,7 @@ class DistNeighborSampler:
         """The engine's sampler for a graph and the features as they are now. Collective the first time."""
         if len(graph._relations) != len(graph._rows.relations):
             raise ValueError("sampling needs the whole graph, with all its relations; this is one relation of it")
-        _session.current().follow_window()
+        _session.current().follow_config()
         native = graph._relations[0].graph
         given = columns_of(
             graph, self.input_node_features, self.output_node_features, self.copy_edata, self.prob

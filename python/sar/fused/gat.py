@@ -66,7 +66,7 @@ def attend(
     :param share: of the attention that is set to 0
     :returns: ``[n, heads, each]``
     """
-    _session.current().follow_window()
+    _session.current().follow_config()
     seed = agreed_seed() if share > 0 else 0
     settings = (relation, slope, share, seed)
     agreed = _Agreed()

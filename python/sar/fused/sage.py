@@ -51,7 +51,7 @@ def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Li
     :param x: ``[num_src, i]``; destinations are its first rows. :func:`fits` says whether it may be given
     :returns: ``[num_dst, o]``
     """
-    _session.current().follow_window()
+    _session.current().follow_config()
     agreed = _Agreed()
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())

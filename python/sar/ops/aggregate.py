@@ -45,7 +45,7 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
     :param e: ``[num_edges, h]`` of the same dtype, where h divides w; head k scales columns ``k*w/h..(k+1)*w/h-1``
     :returns: ``[num_dst, w]``
     """
-    _session.current().follow_window()
+    _session.current().follow_config()
     need = 0
     if torch.is_grad_enabled():
         need |= _abi.GRAD_U if u.requires_grad else 0

@@ -48,7 +48,7 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
     need = GRAD_X if torch.is_grad_enabled() and x.requires_grad else 0
     if need and x.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"x is {x.dtype} and requires a gradient: gradients are float32 or float64; convert x first")
-    _session.current().follow_window()
+    _session.current().follow_config()
     agreed = _Agreed()
     # the anchor makes torch call backward here even where x of this worker needs no gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())

@@ -9,7 +9,8 @@ aggregation begins with one small all-reduce, in which the workers find out whet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple
+from collections import deque
+from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from .aggregate import Relation
 
 # What a worker says of its operands: the number of a result it has, or that there is none yet, or that the operands are
-# not memoized. One without source rows has nothing to say, and goes along.
-_NONE_YET, _NOT_MEMOIZED = 0.0, -1.0
+# not memoized, or that they changed since they were. One without rows has nothing to say, and goes along.
+_NONE_YET, _NOT_MEMOIZED, _CHANGED = 0.0, -1.0, -2.0
 _KEPT_PER_RELATION = 8
 
 
@@ -37,16 +38,42 @@ class _Given(NamedTuple):
 
 
 class _Result(NamedTuple):
-    number: float
+    """``givens``: the tensors that its operands lie in."""
+
     what: Tuple[int, str, str]
     operands: Tuple[Any, ...]
+    givens: Tuple[_Given, ...]
     out: Tensor
+
+
+class _Kept:
+    """The results of one relation by number. Numbers are the same on all workers, and so is how long they count: for as
+    many results, whether a worker dropped some of them earlier or not."""
+
+    def __init__(self) -> None:
+        self.results: Dict[float, _Result] = {}
+        self._numbers: Deque[float] = deque(maxlen=_KEPT_PER_RELATION)
+
+    def add(self, number: float, result: _Result) -> None:
+        if len(self._numbers) == _KEPT_PER_RELATION:
+            self.drop(self._numbers[0])
+        self._numbers.append(number)
+        self.results[number] = result
+
+    def drop(self, *numbers: Optional[float]) -> None:
+        for number in numbers:
+            if number is not None:
+                self.results.pop(number, None)
+
+    def drop_changed(self) -> None:
+        """What was computed of tensors that changed since is of no use to anybody."""
+        self.drop(*[n for n, r in self.results.items() if not all(given.unchanged() for given in r.givens)])
 
 
 class _Memo:
     def __init__(self) -> None:
         self.tensors: List[_Given] = []
-        self.results: WeakKeyDictionary[Any, List[_Result]] = WeakKeyDictionary()
+        self.results: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
         self.made = 0
 
     def clear(self) -> None:
@@ -64,9 +91,9 @@ def memoize(tensor: Tensor) -> None:
     a tensor of the size of the result. Only aggregations that read the tensor itself, as it is or reshaped, are
     memoized: SAGEConv's mean and GINConv's sum are, GraphConv's of features that it scales before is not.
 
-    A change in place of the tensor (``features[0] = 1``, ``features.mul_(2)``), on any worker, is noticed, and the
-    aggregate computed again, from then on each time, or until all workers call this again. Changes that torch does not
-    count, through ``tensor.data`` or an array of numpy that shares its memory, are not.
+    A change in place of the tensor (``features[0] = 1``, ``features.mul_(2)``), on any worker, is noticed: what was kept
+    is dropped, and the aggregate computed again, from then on each time, or until all workers call this again. Changes
+    that torch does not count, through ``tensor.data`` or an array of numpy that shares its memory, are not.
 
     :param tensor: ``[num_src_nodes, ...]``
     :raises ValueError: the tensor needs a gradient, or was made in ``torch.inference_mode``
@@ -82,6 +109,9 @@ def memoize(tensor: Tensor) -> None:
             "sar.memoize: this tensor needs a gradient, so its aggregate takes part in backward and cannot be kept; "
             "memoize input features, or call it with features.detach()"
         )
+    for kept in _memo.results.values():
+        kept.drop_changed()
+    _memo.tensors = [given for given in _memo.tensors if given.unchanged()]
     _memo.tensors.append(_Given(tensor.detach(), tensor._version))
 
 
@@ -96,23 +126,30 @@ def forward(
     """:func:`sar._abi.aggregate_forward`, with a result that was kept where every worker has it."""
     if not _memo.tensors:
         return _abi.aggregate_forward(relation.handle, what, need, u, e, out)
-    kept = _memo.results.setdefault(relation, [])
-    operands = tuple(None if t is None else _layout(t) for t in (u, e))
+    kept = _memo.results.setdefault(relation, _Kept())
+    kept.drop_changed()
+    operands = [t for t in (u, e) if t is not None and t.numel()]
+    layouts = tuple(map(_layout, operands))
+    givens = [given for given in map(_given, operands) if given is not None]
     says: Optional[float] = None
-    if need or not all(t is None or t.numel() == 0 or _is_given(t) for t in (u, e)):
+    if need or len(givens) < len(operands):
         says = _NOT_MEMOIZED
-    elif u.numel():
-        # the newest: a worker whose own rows stayed as they were has others' changes in it
-        says = next((r.number for r in reversed(kept) if r.what == what and r.operands == operands), _NONE_YET)
+    elif not all(given.unchanged() for given in givens):
+        says = _CHANGED
+    elif operands:
+        says = next((n for n, r in kept.results.items() if r.what == what and r.operands == layouts), _NONE_YET)
     least, most = _range(says)
     if least == most and least > _NONE_YET:
-        out.copy_(next(r.out for r in kept if r.number == least))
+        out.copy_(kept.results[least].out)
         return 0
     agreed = _abi.aggregate_forward(relation.handle, what, need, u, e, out)
-    if not agreed and least >= _NONE_YET:
+    new = not agreed and least >= _NONE_YET
+    if new or least == _CHANGED:
+        # other workers' rows are not those of the results that some have: nobody will agree on them any more
+        kept.drop(least, most, says)
+    if new:
         _memo.made += 1
-        kept.append(_Result(float(_memo.made), what, operands, out.clone()))
-        del kept[:-_KEPT_PER_RELATION]
+        kept.add(float(_memo.made), _Result(what, layouts, tuple(givens), out.clone()))
     return agreed
 
 
@@ -122,13 +159,17 @@ def _layout(t: Tensor) -> Tuple[Any, ...]:
     return t.data_ptr(), tuple(t.shape), t.stride(), t.dtype, 0 if t.is_inference() else t._version
 
 
-def _is_given(t: Tensor) -> bool:
+def _given(t: Tensor) -> Optional[_Given]:
+    """The given tensor that t lies in; one that did not change, if there is any."""
     first, end = t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()
+    found = None
     for given in _memo.tensors:
         at = given.tensor.data_ptr()
-        if given.unchanged() and at <= first and end <= at + given.tensor.numel() * given.tensor.element_size():
-            return True
-    return False
+        if at <= first and end <= at + given.tensor.numel() * given.tensor.element_size():
+            found = given
+            if given.unchanged():
+                break
+    return found
 
 
 def _range(says: Optional[float]) -> Tuple[float, float]:

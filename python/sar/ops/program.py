@@ -58,7 +58,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     fast = _built_in(relation, expr, reduce)
     if fast is not None:
         return fast
-    _session.current().follow_window()
+    _session.current().follow_config()
     written = _write(expr, reduce)
     program = _compile(written.text)
     tensors = [_checked(relation, leaf) for leaf in written.leaves]

@@ -107,7 +107,7 @@ def stream(
         raise ValueError(f"{len(own)} fields, {len(wanted)} grads and {len(travels)} home: give one of each per field")
     for i, (field, grad, goes) in enumerate(zip(own, wanted, travels)):
         _check_grad(i, field, grad, goes)
-    session.follow_window()
+    session.follow_config()
     room = max(1, min(int(max_edges), relation.num_edges))
     src, dst = torch.empty(room, dtype=torch.int64), torch.empty(room, dtype=torch.int64)
     eid = torch.empty(room if edge_ids else 0, dtype=torch.int64)

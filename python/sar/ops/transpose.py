@@ -29,7 +29,7 @@ def sum_to_sources(relation: Relation, e: Optional[Tensor], v: Optional[Tensor])
     :param v: ``[num_dst, w]`` of the same dtype
     :returns: ``[num_src, w]``
     """
-    _session.current().follow_window()
+    _session.current().follow_config()
     given = [t for t in (e, v) if t is not None]
     if not given:
         raise ValueError("a sum over out-edges needs values of edges, of destinations, or both")
