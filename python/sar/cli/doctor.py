@@ -11,7 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
-from .launch import environment, free_port
+from .._network import free_port
+from .launch import environment
 from .output import size
 
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from .._network import free_port
 from .output import Failure
 
 _DESCRIPTION = """\
@@ -142,10 +142,3 @@ def environment(
         "SAR_NUM_THREADS": per_worker,
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])

@@ -30,13 +30,13 @@ class _Attention(nn.Module):
         in_feats: Union[int, Tuple[int, int]],
         out_feats: int,
         num_heads: int,
-        feat_drop: float,
-        attn_drop: float,
-        negative_slope: float,
-        residual: bool,
-        activation: Optional[Activation],
-        allow_zero_in_degree: bool,
-        bias: bool,
+        feat_drop: float = 0.0,
+        attn_drop: float = 0.0,
+        negative_slope: float = 0.2,
+        residual: bool = False,
+        activation: Optional[Activation] = None,
+        allow_zero_in_degree: bool = False,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.src_feats, self.dst_feats = sizes(in_feats)
@@ -49,6 +49,15 @@ class _Attention(nn.Module):
         if residual:
             width = num_heads * out_feats
             self.res_fc = nn.Identity() if self.dst_feats == width else nn.Linear(self.dst_feats, width, bias=bias)
+        self._make(isinstance(in_feats, tuple), bias)
+        self.reset_parameters()
+
+    def _make(self, pair: bool, bias: bool) -> None:
+        """Makes the layer's own parameters; ``pair``: destinations have features of their own."""
+        raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        raise NotImplementedError
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
         """Changes the flag of that name."""
@@ -96,44 +105,19 @@ class GATConv(_Attention):
     :param bias: learn b, ``[num_heads * out_feats]``
     """
 
-    def __init__(
-        self,
-        in_feats: Union[int, Tuple[int, int]],
-        out_feats: int,
-        num_heads: int,
-        feat_drop: float = 0.0,
-        attn_drop: float = 0.0,
-        negative_slope: float = 0.2,
-        residual: bool = False,
-        activation: Optional[Activation] = None,
-        allow_zero_in_degree: bool = False,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            in_feats,
-            out_feats,
-            num_heads,
-            feat_drop,
-            attn_drop,
-            negative_slope,
-            residual,
-            activation,
-            allow_zero_in_degree,
-            bias,
-        )
-        width = num_heads * out_feats
-        self.shared = not isinstance(in_feats, tuple)
+    def _make(self, pair: bool, bias: bool) -> None:
+        width = self.num_heads * self.out_feats
+        self.shared = not pair
         if self.shared:
             self.fc = nn.Linear(self.src_feats, width, bias=False)
         else:
             self.fc_src = nn.Linear(self.src_feats, width, bias=False)
             self.fc_dst = nn.Linear(self.dst_feats, width, bias=False)
-        self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.attn_l = nn.Parameter(torch.empty(1, self.num_heads, self.out_feats))
+        self.attn_r = nn.Parameter(torch.empty(1, self.num_heads, self.out_feats))
         # a linear layer in the residual connection has the bias already
         own_bias = bias and not isinstance(self.res_fc, nn.Linear)
         self.bias = nn.Parameter(torch.empty(width)) if own_bias else None
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Weights as Glorot has it (normal), biases 0."""
@@ -210,6 +194,7 @@ class GATv2Conv(_Attention):
         bias: bool = True,
         share_weights: bool = False,
     ) -> None:
+        self.share_weights = share_weights and not isinstance(in_feats, tuple)  # before parameters are made
         super().__init__(
             in_feats,
             out_feats,
@@ -222,12 +207,12 @@ class GATv2Conv(_Attention):
             allow_zero_in_degree,
             bias,
         )
-        width = num_heads * out_feats
-        self.share_weights = share_weights and not isinstance(in_feats, tuple)
+
+    def _make(self, pair: bool, bias: bool) -> None:
+        width = self.num_heads * self.out_feats
         self.fc_src = nn.Linear(self.src_feats, width, bias=bias)
         self.fc_dst = self.fc_src if self.share_weights else nn.Linear(self.dst_feats, width, bias=bias)
-        self.attn = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.reset_parameters()
+        self.attn = nn.Parameter(torch.empty(1, self.num_heads, self.out_feats))
 
     def reset_parameters(self) -> None:
         """Weights as Glorot has it (normal), biases 0."""
