@@ -8,9 +8,9 @@ import dgl
 import numpy as np
 import torch
 
-import sar
 import sar.nn
 from cases import build
+from one_piece import counted, gradients, loaded
 from sar.fused import gat
 
 
@@ -30,10 +30,7 @@ def step(
     """Result and all gradients of a layer; ``apart``: as the layer's own steps; ``after``: what follows it; ``turned``:
     what its dropout is made to be."""
     layers = {"dgl": dgl.nn, "sar": sar.nn}[library]
-    layer = layers.GATConv(x.shape[1], **options, allow_zero_in_degree=True).to(torch.from_numpy(x).dtype)
-    layer.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
-    for name, parameter in layer.named_parameters():
-        parameter.requires_grad_(name not in frozen)
+    layer = loaded(layers.GATConv(x.shape[1], **options, allow_zero_in_degree=True), x, state, frozen)
     if apart:
         layer.fc.register_forward_hook(lambda *_: None)
     if turned == "on in evaluation":
@@ -45,31 +42,11 @@ def step(
         layer.attn_drop = torch.nn.Identity()
     rows = torch.from_numpy(x.copy()).requires_grad_(needs)
     graph = build(part)
-    original, pieces = gat._Attend.forward, []
-
-    def counted(*args: Any) -> torch.Tensor:
-        pieces.append(1)
-        return original(*args)
-
-    gat._Attend.forward = staticmethod(counted)
     torch.manual_seed(11)
-    try:
+    with counted(gat._Attend) as pieces:
         out = layer(graph, rows)
-    finally:
-        gat._Attend.forward = staticmethod(original)
     if after == "in place":
         out = torch.nn.functional.elu_(out)
     elif after:
         out = torch.nn.functional.elu(out)
-    if out.requires_grad:
-        out.backward(torch.from_numpy(grad))
-    sar.gather_grads(layer)
-    found = {
-        "out": out.detach().numpy(),
-        "x": None if rows.grad is None else rows.grad.numpy(),
-        "pieces": len(pieces),
-        "needs": out.requires_grad,
-    }
-    for name, parameter in layer.named_parameters():
-        found[name] = None if parameter.grad is None else parameter.grad.numpy()
-    return found
+    return {**gradients(layer, out, grad, rows), "pieces": len(pieces)}

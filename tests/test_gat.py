@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+import one_piece
 from conftest import Workers
 from graphs import KINDS, close, make
+from one_piece import arguments, oracle
 
 OPTIONS = {"out_feats": 3, "num_heads": 2}
 
@@ -31,38 +33,17 @@ def both(
     rng = np.random.default_rng(82)
     x = rng.standard_normal((graph.num_nodes, width)).astype(dtype)
     grad = rng.standard_normal((graph.num_nodes, chosen["num_heads"], chosen["out_feats"])).astype(dtype)
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
     torch.manual_seed(6)
     layer = dgl.nn.GATConv(width, **chosen, allow_zero_in_degree=True).to(torch.from_numpy(x).dtype)
     if layer.bias is not None:
         torch.nn.init.normal_(layer.bias)
-    rows = torch.from_numpy(x.copy()).requires_grad_()
-    out = layer(whole, rows)
-    out = torch.nn.functional.elu(out) if more.get("after") else out
-    out.backward(torch.from_numpy(grad))
-    expected = {"out": out.detach().numpy(), "x": rows.grad.numpy(), "graph": graph}
-    expected.update({name: p.grad.numpy() for name, p in layer.named_parameters()})
-    state = {name: value.numpy() for name, value in layer.state_dict().items()}
-    wanted = [needs if isinstance(needs, bool) else r in needs for r in range(graph.world)]
-    arguments = [
-        {"part": graph.part(r), "x": x[graph.rows(r)], "grad": grad[graph.rows(r)], "needs": wanted[r]}
-        for r in range(graph.world)
-    ]
-    given = {"library": library, "options": chosen, "state": state, **more}
-    return workers.run("cases_gat:step", arguments, **given), expected
+    expected = oracle(layer, graph, x, grad, elu=bool(more.get("after")))
+    given = {"library": library, "options": chosen, "state": expected["state"], **more}
+    return workers.run("cases_gat:step", arguments(graph, x, grad, needs), **given), expected
 
 
 def check(found: list[dict[str, Any]], expected: dict[str, Any], frozen: tuple[str, ...] = ()) -> None:
-    graph = expected["graph"]
-    for rank, one in enumerate(found):
-        close(one["out"], expected["out"][graph.rows(rank)], "out")
-        if one["x"] is not None:
-            close(one["x"], expected["x"][graph.rows(rank)], "gradient of x")
-        for name in ("fc.weight", "attn_l", "attn_r", "bias"):
-            if name in frozen:
-                assert one[name] is None, name
-            elif name in expected:
-                close(one[name], expected[name], name, 3.0)
+    one_piece.check(found, expected, frozen, 3.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

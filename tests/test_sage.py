@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from conftest import Workers
-from graphs import KINDS, close, make
+from graphs import KINDS, make
+from one_piece import arguments, check, oracle
 
 WIDTHS = [(5, 5), (9, 4), (4, 9), (1, 47), (47, 1)]
 
@@ -30,41 +31,11 @@ def both(
     rng = np.random.default_rng(72)
     x = rng.standard_normal((graph.num_nodes, widths[0])).astype(dtype)
     grad = rng.standard_normal((graph.num_nodes, widths[1])).astype(dtype)
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
     torch.manual_seed(5)
     layer = dgl.nn.SAGEConv(*widths, "mean", bias=bias).to(torch.from_numpy(x).dtype)
-    rows = torch.from_numpy(x.copy()).requires_grad_()
-    out = layer(whole, rows)
-    out.backward(torch.from_numpy(grad))
-    expected = {"out": out.detach().numpy(), "x": rows.grad.numpy(), "graph": graph}
-    expected.update({name: p.grad.numpy() for name, p in layer.named_parameters()})
-    state = {name: value.numpy() for name, value in layer.state_dict().items()}
-    wanted = [needs if isinstance(needs, bool) else r in needs for r in range(graph.world)]
-    arguments = [
-        {
-            "part": graph.part(r),
-            "x": x[graph.rows(r)],
-            "grad": grad[graph.rows(r)],
-            "needs": wanted[r],
-        }
-        for r in range(graph.world)
-    ]
-    given = {"library": library, "out_feats": widths[1], "state": state, **options}
-    return workers.run("cases_sage:step", arguments, **given), expected
-
-
-def check(found: list[dict[str, Any]], expected: dict[str, Any], frozen: tuple[str, ...] = ()) -> None:
-    graph = expected["graph"]
-    for rank, one in enumerate(found):
-        close(one["out"], expected["out"][graph.rows(rank)], "out")
-        if one["x"] is not None:
-            close(one["x"], expected["x"][graph.rows(rank)], "gradient of x")
-        for name, value in expected.items():
-            if name.startswith("fc_"):
-                if name in frozen:
-                    assert one[name] is None, name
-                else:
-                    close(one[name], value, name)
+    expected = oracle(layer, graph, x, grad)
+    given = {"library": library, "out_feats": widths[1], "state": expected["state"], **options}
+    return workers.run("cases_sage:step", arguments(graph, x, grad, needs), **given), expected
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
