@@ -24,7 +24,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define PAGE ((size_t)4096)
+#define CHUNK ((size_t)64 << 10) /* of nodes */
 #define HUGE ((size_t)2 << 20)
 #define SMALLEST_RANGE ((size_t)4 << 30)
 
@@ -44,7 +44,8 @@ typedef struct {
 
 static struct {
   pthread_mutex_t lock;
-  uintptr_t base, end; /* written once, before the first block is handed out */
+  uintptr_t base, end; /* these and page are written once, before the first block is handed out */
+  size_t page;         /* what the system gives and takes: 4 KiB, on some machines 16 or 64 */
   size_t threshold;
   int enabled;
   extent **starts; /* by page: the extent in use that starts there */
@@ -57,10 +58,10 @@ static struct {
 
 static extent *node(void) {
   if (!pool.unused) {
-    extent *chunk = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    extent *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunk == MAP_FAILED)
       return NULL;
-    for (size_t i = 0; i < 16 * PAGE / sizeof *chunk; i++) {
+    for (size_t i = 0; i < CHUNK / sizeof *chunk; i++) {
       chunk[i].above = pool.unused;
       pool.unused = &chunk[i];
     }
@@ -143,7 +144,7 @@ static void purge(extent *e, size_t excess) {
   if (excess < e->size) {
     uintptr_t at = (to - excess) & ~(HUGE - 1);
     if (at <= from)
-      at = (to - excess) & ~(PAGE - 1);
+      at = (to - excess) & ~(pool.page - 1);
     if (at > from && cut(e, at - from)) {
       e = e->above;
       from = at;
@@ -218,14 +219,14 @@ static extent *take(size_t size) {
 }
 
 int pool_memalign(void **out, size_t alignment, size_t size) {
-  if (!pool.enabled || size < pool.threshold || alignment > PAGE || size > pool.end - pool.base)
+  if (!pool.enabled || size < pool.threshold || alignment > pool.page || size > pool.end - pool.base)
     return posix_memalign(out, alignment, size);
-  size = (size + PAGE - 1) & ~(PAGE - 1);
+  size = (size + pool.page - 1) & ~(pool.page - 1);
   pthread_mutex_lock(&pool.lock);
   extent *e = take(size);
   if (e) {
     set_state(e, IN_USE);
-    pool.starts[(e->at - pool.base) / PAGE] = e;
+    pool.starts[(e->at - pool.base) / pool.page] = e;
     pool.live += size;
     if (pool.live > pool.peak)
       pool.peak = pool.live;
@@ -246,7 +247,7 @@ void pool_free(void *block) {
     return;
   }
   pthread_mutex_lock(&pool.lock);
-  extent **slot = &pool.starts[(at - pool.base) / PAGE];
+  extent **slot = &pool.starts[(at - pool.base) / pool.page];
   extent *e = *slot;
   if (!e || e->at != at)
     abort(); /* freed twice, or not the start of a block: as free does */
@@ -294,7 +295,8 @@ static int open_locked(void) {
   if (reserving_takes_memory())
     return ENOMEM;
   size_t size = SMALLEST_RANGE, most = share_of_addresses();
-  size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * PAGE;
+  pool.page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * pool.page;
   while (size < 16 * memory && size <= most / 2)
     size *= 2;
   void *at = NULL;
@@ -303,7 +305,7 @@ static int open_locked(void) {
   if (!at)
     return ENOMEM;
   extent *all = node();
-  pool.starts = reserve(size / PAGE * sizeof *pool.starts);
+  pool.starts = reserve(size / pool.page * sizeof *pool.starts);
   if (!all || !pool.starts || pthread_atfork(lock_pool, unlock_pool, unlock_pool) != 0) {
     munmap(at, size + HUGE);
     return ENOMEM;
