@@ -10,6 +10,7 @@ import torch
 
 import sar
 from cases import build
+from sar.ops import memo
 
 
 def _sent() -> int:
@@ -75,6 +76,36 @@ def given_again(part: dict[str, Any], x: np.ndarray, changes: bool) -> dict[str,
     finally:
         sar.forget()
     return {"outputs": outputs, "sent": sent}
+
+
+def kept(part: dict[str, Any], x: np.ndarray, changes: bool, again: bool) -> dict[str, Any]:
+    """Sums and means of two memoized tensors in five steps, before each of which the first one changes in place where
+    ``changes``, and is memoized again by all if ``again``. What each step gives, the results kept after it, and the
+    bytes of rows sent."""
+    graph = build(part)
+    moving, still = torch.from_numpy(x.copy()), torch.from_numpy(x.copy())
+    for tensor in (moving, still):
+        sar.memoize(tensor)
+    outputs, count, sent = [], [], []
+    try:
+        for step in range(5):
+            if step and changes:
+                moving.add_(1)
+            if step and again:
+                sar.memoize(moving)
+            before = _sent()
+            found = []
+            for tensor, reduce in ((moving, "mean"), (moving, "sum"), (still, "mean")):
+                with graph.local_scope():
+                    graph.srcdata["x"] = tensor
+                    graph.update_all(sar.function.copy_u("x", "m"), getattr(sar.function, reduce)("m", "y"))
+                    found.append(graph.dstdata["y"].numpy().copy())
+            outputs.append(found)
+            count.append(sum(len(one.results) for one in memo._memo.results.values()))
+            sent.append(_sent() - before)
+    finally:
+        sar.forget()
+    return {"outputs": outputs, "count": count, "sent": sent, "left": len(memo._memo.results)}
 
 
 def refused() -> None:

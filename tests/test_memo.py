@@ -72,6 +72,37 @@ def test_given_again_after_a_change(workers: Workers, changed_by: str) -> None:
     assert (sent[[2, 4]] == (sent[0] if changed else 0)).all()
 
 
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("changed_by", ["everybody", "rank 0", "the last rank"])
+@pytest.mark.parametrize("kind", ["random", "empty_worker"])
+def test_what_changed_is_not_kept(workers: Workers, kind: str, changed_by: str, again: bool) -> None:
+    """Every worker drops what a change on any worker made useless, and no more than that."""
+    graph = make(kind, workers.world, seed=85)
+    x = np.random.default_rng(86).standard_normal((graph.num_nodes, 3))
+    last = graph.world - 1
+    changes = [changed_by == "everybody" or r == (last if "last" in changed_by else 0) for r in range(graph.world)]
+    found = workers.run(
+        "cases_memo:kept",
+        [{"part": graph.part(r), "x": x[graph.rows(r)], "changes": changes[r]} for r in range(graph.world)],
+        again=again,
+    )
+    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    still, changed = x.copy(), any(c and len(x[graph.rows(r)]) for r, c in enumerate(changes))
+    for step in range(5):
+        if step:
+            for r, change in enumerate(changes):
+                x[graph.rows(r)] += 1 if change else 0
+        for number, (rows, reduce) in enumerate(((x, "mean"), (x, "sum"), (still, "mean"))):
+            whole.ndata["x"] = torch.from_numpy(rows.copy())
+            whole.update_all(dgl.function.copy_u("x", "m"), getattr(dgl.function, reduce)("m", "y"))
+            for rank, one in enumerate(found):
+                close(one["outputs"][step][number], whole.ndata["y"].numpy()[graph.rows(rank)], f"step {step}")
+    wanted = [3 if step == 0 or again or not changed else 1 for step in range(5)]
+    assert all(one["count"] == wanted and one["left"] == 0 for one in found), [one["count"] for one in found]
+    sent = np.array([one["sent"] for one in found]).sum(0)
+    assert (sent[1:] * 3 == (sent[0] * 2 if changed else 0)).all()
+
+
 def test_a_tensor_with_gradient(workers: Workers) -> None:
     with pytest.raises(Exception, match="needs a gradient"):
         workers.run("cases_memo:refused", [{}] * workers.world)

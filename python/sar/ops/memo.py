@@ -9,8 +9,7 @@ aggregation begins with one small all-reduce, in which the workers find out whet
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from .aggregate import Relation
 
 # What a worker says of its operands: the number of a result it has, or that there is none yet, or that the operands are
-# not memoized, or that they changed since they were. One without rows has nothing to say, and goes along.
-_NONE_YET, _NOT_MEMOIZED, _CHANGED = 0.0, -1.0, -2.0
+# not memoized. One without rows has nothing to say, and goes along.
+_NONE_YET, _NOT_MEMOIZED = 0.0, -1.0
 _KEPT_PER_RELATION = 8
 
 
@@ -47,27 +46,43 @@ class _Result(NamedTuple):
 
 
 class _Kept:
-    """The results of one relation by number. Numbers are the same on all workers, and so is how long they count: for as
-    many results, whether a worker dropped some of them earlier or not."""
+    """The results of one relation by number. All workers have the same numbers after they agreed (:meth:`agree`); in
+    between a worker may drop some, which the others hear of when they agree the next time."""
 
     def __init__(self) -> None:
         self.results: Dict[float, _Result] = {}
-        self._numbers: Deque[float] = deque(maxlen=_KEPT_PER_RELATION)
+        self._numbers: List[float] = []  # as agreed on
 
-    def add(self, number: float, result: _Result) -> None:
-        if len(self._numbers) == _KEPT_PER_RELATION:
-            self.drop(self._numbers[0])
-        self._numbers.append(number)
-        self.results[number] = result
-
-    def drop(self, *numbers: Optional[float]) -> None:
-        for number in numbers:
-            if number is not None:
-                self.results.pop(number, None)
+    def find(self, what: Tuple[int, str, str], operands: Tuple[Any, ...]) -> float:
+        """The number of the result of some operands."""
+        return next((n for n, r in self.results.items() if (r.what, r.operands) == (what, operands)), _NONE_YET)
 
     def drop_changed(self) -> None:
-        """What was computed of tensors that changed since is of no use to anybody."""
-        self.drop(*[n for n, r in self.results.items() if not all(given.unchanged() for given in r.givens)])
+        """Drops what was computed of tensors that changed since."""
+        for number in [n for n, r in self.results.items() if not all(given.unchanged() for given in r.givens)]:
+            del self.results[number]
+
+    def agree(self, says: Optional[float]) -> Tuple[float, float]:
+        """The least and the greatest of what workers say. Where none says anything, nothing is memoized. Results that
+        one worker has dropped are dropped by all. Collective."""
+        most = float("inf")
+        pair = [-most, -most] if says is None else [-says, says]
+        gone = [float(number not in self.results) for number in self._numbers]
+        told = torch.tensor(pair + gone, dtype=torch.float64)
+        _session.all_reduce(told, "max", _abi.TRAIN)
+        least, greatest, *dropped = told.tolist()
+        self._numbers = [number for number, anywhere in zip(self._numbers, dropped) if not anywhere]
+        self.results = {number: self.results[number] for number in self._numbers}
+        return (_NOT_MEMOIZED, _NOT_MEMOIZED) if -least > greatest else (-least, greatest)
+
+    def add(self, number: float, result: _Result) -> None:
+        """Keeps a result: on all workers at once. What this one would have said of the operands so far goes."""
+        if result.operands:
+            self.results.pop(self.find(result.what, result.operands), None)
+        self._numbers.append(number)
+        self.results[number] = result
+        if len(self._numbers) > _KEPT_PER_RELATION:
+            self.results.pop(self._numbers.pop(0), None)
 
 
 class _Memo:
@@ -91,9 +106,9 @@ def memoize(tensor: Tensor) -> None:
     a tensor of the size of the result. Only aggregations that read the tensor itself, as it is or reshaped, are
     memoized: SAGEConv's mean and GINConv's sum are, GraphConv's of features that it scales before is not.
 
-    A change in place of the tensor (``features[0] = 1``, ``features.mul_(2)``), on any worker, is noticed: what was kept
-    is dropped, and the aggregate computed again, from then on each time, or until all workers call this again. Changes
-    that torch does not count, through ``tensor.data`` or an array of numpy that shares its memory, are not.
+    A change in place of the tensor (``features[0] = 1``, ``features.mul_(2)``), on any worker, is noticed: what was
+    kept is dropped, and the aggregate computed again, from then on each time, or until all workers call this again.
+    Changes that torch does not count, through ``tensor.data`` or an array of numpy that shares its memory, are not.
 
     :param tensor: ``[num_src_nodes, ...]``
     :raises ValueError: the tensor needs a gradient, or was made in ``torch.inference_mode``
@@ -111,7 +126,7 @@ def memoize(tensor: Tensor) -> None:
         )
     for kept in _memo.results.values():
         kept.drop_changed()
-    _memo.tensors = [given for given in _memo.tensors if given.unchanged()]
+    _memo.tensors = [given for given in _memo.tensors if given.unchanged() or not _within(given.tensor, tensor)]
     _memo.tensors.append(_Given(tensor.detach(), tensor._version))
 
 
@@ -134,20 +149,14 @@ def forward(
     says: Optional[float] = None
     if need or len(givens) < len(operands):
         says = _NOT_MEMOIZED
-    elif not all(given.unchanged() for given in givens):
-        says = _CHANGED
     elif operands:
-        says = next((n for n, r in kept.results.items() if r.what == what and r.operands == layouts), _NONE_YET)
-    least, most = _range(says)
-    if least == most and least > _NONE_YET:
+        says = kept.find(what, layouts)
+    least, most = kept.agree(says)
+    if least == most and least in kept.results:
         out.copy_(kept.results[least].out)
         return 0
     agreed = _abi.aggregate_forward(relation.handle, what, need, u, e, out)
-    new = not agreed and least >= _NONE_YET
-    if new or least == _CHANGED:
-        # other workers' rows are not those of the results that some have: nobody will agree on them any more
-        kept.drop(least, most, says)
-    if new:
+    if not agreed and least >= _NONE_YET:
         _memo.made += 1
         kept.add(float(_memo.made), _Result(what, layouts, tuple(givens), out.clone()))
     return agreed
@@ -160,22 +169,11 @@ def _layout(t: Tensor) -> Tuple[Any, ...]:
 
 
 def _given(t: Tensor) -> Optional[_Given]:
-    """The given tensor that t lies in; one that did not change, if there is any."""
-    first, end = t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()
-    found = None
-    for given in _memo.tensors:
-        at = given.tensor.data_ptr()
-        if at <= first and end <= at + given.tensor.numel() * given.tensor.element_size():
-            found = given
-            if given.unchanged():
-                break
-    return found
+    """The given tensor that t lies in and that did not change."""
+    return next((given for given in _memo.tensors if given.unchanged() and _within(t, given.tensor)), None)
 
 
-def _range(says: Optional[float]) -> Tuple[float, float]:
-    """The least and the greatest of what workers say. Where none says anything, nothing is memoized."""
-    most = float("inf")
-    pair = torch.tensor([-most, -most] if says is None else [-says, says], dtype=torch.float64)
-    _session.all_reduce(pair, "max", _abi.TRAIN)
-    least, greatest = -float(pair[0]), float(pair[1])
-    return (_NOT_MEMOIZED, _NOT_MEMOIZED) if least > greatest else (least, greatest)
+def _within(part: Tensor, whole: Tensor) -> bool:
+    """Whether the memory of one tensor lies in that of another."""
+    first, at = part.data_ptr(), whole.data_ptr()
+    return at <= first and first + part.numel() * part.element_size() <= at + whole.numel() * whole.element_size()
