@@ -50,11 +50,12 @@ LIBRARIES = {
 
 
 class Import(NamedTuple):
-    """One import: by whom, of what, in which line."""
+    """One import: by whom, of what, in which line, and whether it waits until a function runs."""
 
     module: str
     target: str
     line: int
+    late: bool
 
     def __str__(self) -> str:
         return f"{self.module} imports {self.target} (line {self.line})"
@@ -74,9 +75,9 @@ def imports(texts: Mapping[str, str], packages: frozenset[str]) -> list[Import]:
     is taken out of a package counts as the module of that name, where there is one."""
     found = []
     for module, text in texts.items():
-        for node in _statements(ast.parse(text)):
+        for node, late in _statements(ast.parse(text)):
             if isinstance(node, ast.Import):
-                found += [Import(module, alias.name, node.lineno) for alias in node.names]
+                found += [Import(module, alias.name, node.lineno, late) for alias in node.names]
                 continue
             base = node.module or ""
             if node.level:
@@ -85,19 +86,19 @@ def imports(texts: Mapping[str, str], packages: frozenset[str]) -> list[Import]:
                 base = ".".join([*above, base] if base else above)
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                found.append(Import(module, inner if inner in texts else base, node.lineno))
+                found.append(Import(module, inner if inner in texts else base, node.lineno, late))
     return found
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+def _statements(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield node
+            yield node, late
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             for other in node.orelse:
-                yield from _statements(ast.Module([other], []))
+                yield from _statements(ast.Module([other], []), late)
         else:
-            yield from _statements(node)
+            yield from _statements(node, late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
 def place(module: str, places: Mapping[str, int]) -> int | None:
@@ -173,6 +174,17 @@ def test_nothing_imports_upwards(found: list[Import], texts: dict[str, str]) -> 
     assert not told, "imports of what lies above:\n" + "\n".join(told)
 
 
+def test_imports_wait_for_a_function_only_where_it_pays(found: list[Import], texts: dict[str, str]) -> None:
+    """For DGL, which takes long to import and may be missing, and in commands, which are to start quickly."""
+    told = [
+        str(one)
+        for one in found
+        if one.late and one.target in texts and not one.target.startswith("sar.interop.")
+        and not one.module.startswith("sar.cli")
+    ]
+    assert not told, "import these at the top of the file:\n" + "\n".join(told)
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_libraries_are_imported_in_their_places(found: list[Import], library: str) -> None:
     told = [
@@ -214,6 +226,7 @@ def test_imports_are_seen(statement: str, target: str | None) -> None:
     made = {"sar": "", "sar.a": "", "sar.a.c": "", "sar.a.d": statement, "sar.b": ""}
     seen = imports(made, frozenset(["sar", "sar.a"]))
     assert [one.target for one in seen] == ([] if target is None else [target])
+    assert all(one.late == ("def " in statement) for one in seen)
 
 
 def test_circles_are_seen() -> None:
