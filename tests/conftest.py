@@ -10,6 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker processes, which inherit it
 
+# what fails there is said in full
+pytest.register_assert_rewrite("expressions", "layer_oracle", "one_piece", "sampling_oracle")
+
 from pool import Pool  # noqa: E402
 
 SESSIONS = [(1, "shm"), (2, "shm"), (4, "shm"), (8, "shm"), (2, "tcp"), (4, "tcp"), (8, "tcp")]
@@ -39,6 +42,12 @@ class Workers:
 @pytest.fixture(scope="session", params=SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
 def workers(request: pytest.FixtureRequest, pool: Pool) -> Workers:
     """Every session in turn; pytest keeps the tests of one session together."""
+    return Workers(pool, *request.param)
+
+
+@pytest.fixture(scope="session", params=SESSIONS[:3], ids=lambda s: f"{s[1]}{s[0]}")
+def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
+    """Up to four workers on shared memory, for what has many forms and does not depend on what carries it."""
     return Workers(pool, *request.param)
 
 

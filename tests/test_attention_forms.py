@@ -8,18 +8,11 @@ import numpy as np
 import pytest
 
 from cases_expression import Program
-from conftest import SESSIONS, Workers
+from conftest import Workers
+from expressions import E, Leaf, P, U, V, compare
 from graphs import Graph, make
-from pool import Pool
-from test_expression import E, Leaf, P, U, V, compare
 
-QUICK = [s for s in SESSIONS if s in ((1, "shm"), (2, "shm"), (4, "shm"))]
 SHAPES = [(1, 64), (4, 32), (8, 16), (3, 16), (4, 47), (1, 1)]
-
-
-@pytest.fixture(scope="module", params=QUICK, ids=lambda s: f"{s[1]}{s[0]}")
-def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, *request.param)
 
 
 def form(name: str, heads: int, width: int) -> Tuple[List[Leaf], Program]:

@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import SESSIONS, Workers
+from conftest import Workers
 from graphs import Graph, close, make
 from pool import Pool
 
 dgl = pytest.importorskip("dgl")
 
 import cases_attention  # noqa: E402
-
-QUICK = [s for s in SESSIONS if s in ((1, "shm"), (2, "shm"), (4, "shm"))]
-
-
-@pytest.fixture(scope="module", params=QUICK, ids=lambda s: f"{s[1]}{s[0]}")
-def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, *request.param)
 
 
 def run(workers: Workers, graph: Graph, training: bool) -> None:

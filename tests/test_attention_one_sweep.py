@@ -10,12 +10,10 @@ import pytest
 
 from cases_expression import Program
 from conftest import Workers
+from expressions import E, Leaf, P, U, V, compare, draw, mask
 from graphs import make
 from pool import Pool
-from test_attention_forms import few, form
-from test_expression import E, Leaf, P, U, V, compare, draw, mask
-
-__all__ = ["few"]  # the fixture
+from test_attention_forms import form
 
 WIDE = ("gatv2", "dot product", "cosine")
 

@@ -15,12 +15,6 @@ import cases_lazy
 from cases_lazy import LAZY, VALUES, D, H
 from conftest import Workers
 from graphs import Graph, close, make
-from pool import Pool
-
-
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"P{p}")
-def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
 
 
 def rows(graph: Graph, *shape: int, seed: int = 40, dtype: str = "float64") -> np.ndarray:

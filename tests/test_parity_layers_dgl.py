@@ -12,14 +12,8 @@ import cases_layers
 from cases_layers import IN, REFUSED, SPECS, call, tensors
 from conftest import Workers
 from graphs import Graph, close, make
-from pool import Pool
 
 dgl = pytest.importorskip("dgl")
-
-
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"P{p}")
-def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
 
 
 def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
