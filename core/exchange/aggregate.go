@@ -51,7 +51,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	}
 	m := a.pull(op, flags, u)
 	m.Local = func() error {
-		kernel.SpMMWindowScaled(a.Pool, out, u, a.Width, csr, cursor.Data, 0, int32(rel.NumSrc), a.W, a.Heads, true, post)
+		kernel.SpMMWindowScaled(a.Pool, out, u, a.Width, csr, &cursor.Cursor, 0, int32(rel.NumSrc), a.W, a.Heads, true, post)
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
@@ -60,7 +60,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		if scatter {
 			kernel.SpMMScatter(a.Pool, out, x, a.Width, rel.ColPtr.Data, rel.Row.Data, rel.ColEdge.Data, begin, begin+int32(n), a.W, a.Heads)
 		} else {
-			kernel.SpMMWindowScaled(a.Pool, out, x, a.Width, inSequence(csr), cursor.Data, begin, begin+int32(n), a.W, a.Heads, false, post)
+			kernel.SpMMWindowScaled(a.Pool, out, x, a.Width, inSequence(csr), &cursor.Cursor, begin, begin+int32(n), a.W, a.Heads, false, post)
 		}
 		return nil
 	}
@@ -169,7 +169,7 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 	defer cursor.Free()
 	sddmm := func(x []T, csr kernel.CSR, begin, end int32) error {
 		if gradE != nil {
-			kernel.SDDMMWindow(a.Pool, gradE, a.Heads, x, gradOut, a.Width, csr, cursor.Data, begin, end)
+			kernel.SDDMMWindow(a.Pool, gradE, a.Heads, x, gradOut, a.Width, csr, cursor.Slot, begin, end)
 		}
 		return nil
 	}
@@ -248,15 +248,34 @@ func (a *Aggregate[T]) divideEdges(gradE []T) {
 	})
 }
 
-// newCursor returns, for every own row, the slot that comes next.
-func newCursor(rel *graph.Relation) (mem.Array[int64], error) {
-	cursor, err := mem.Make[int64](mem.Scratch, rel.NumDst)
-	if err == nil {
-		for i := range cursor.Data {
-			cursor.Data[i] = int64(rel.RowPtr.Data[i])
-		}
+// cursor is where windows have come to in own rows.
+type cursor struct {
+	kernel.Cursor
+	slots mem.Array[int64]
+	next  mem.Array[int32]
+}
+
+func (c *cursor) Free() {
+	c.slots.Free()
+	c.next.Free()
+}
+
+// newCursor begins with the first slot of every own row.
+func newCursor(rel *graph.Relation) (*cursor, error) {
+	c := &cursor{}
+	var err error
+	if c.slots, err = mem.Make[int64](mem.Scratch, rel.NumDst); err != nil {
+		return nil, err
 	}
-	return cursor, err
+	if c.next, err = mem.Make[int32](mem.Scratch, rel.NumDst); err != nil {
+		c.slots.Free()
+		return nil, err
+	}
+	c.Slot, c.Next = c.slots.Data, c.next.Data
+	for i := range c.Slot {
+		c.Slot[i] = int64(rel.RowPtr.Data[i])
+	}
+	return c, nil
 }
 
 // sparseChunks tells whether a chunk of boundary rows touches so few of the own

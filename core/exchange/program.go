@@ -6,7 +6,6 @@ import (
 	"sar/core/comm"
 	"sar/core/expr"
 	"sar/core/graph"
-	"sar/core/mem"
 )
 
 // Program is an edge expression over one relation, with its operands.
@@ -44,7 +43,7 @@ func (x *Program[T]) Sweep(op *comm.Op, flags uint16, phase expr.Phase[T]) (uint
 func (x *Program[T]) RowBytes(set uint32) int { return x.Program.Packed(set) * sizeOf[T]() }
 
 // pull brings boundary rows of the operands in set to a sweep by rows.
-func (x *Program[T]) pull(op *comm.Op, flags uint16, set uint32, s *expr.Sweep[T], cursor mem.Array[int64]) *Movement {
+func (x *Program[T]) pull(op *comm.Op, flags uint16, set uint32, s *expr.Sweep[T], cursor *cursor) *Movement {
 	rel := x.Rel
 	scatter := sparseChunks(rel, op, x.RowBytes(set))
 	return &Movement{
@@ -56,7 +55,7 @@ func (x *Program[T]) pull(op *comm.Op, flags uint16, set uint32, s *expr.Sweep[T
 		},
 		Local: func() error {
 			if s != nil {
-				s.Rows(cursor.Data, int32(rel.NumSrc))
+				s.Rows(&cursor.Cursor, int32(rel.NumSrc))
 			}
 			return nil
 		},
@@ -71,11 +70,11 @@ func (x *Program[T]) pull(op *comm.Op, flags uint16, set uint32, s *expr.Sweep[T
 }
 
 // window sweeps over the edges of n columns from begin on.
-func window[T expr.Float](s *expr.Sweep[T], cursor mem.Array[int64], scatter bool, begin int32, n int) {
+func window[T expr.Float](s *expr.Sweep[T], cursor *cursor, scatter bool, begin int32, n int) {
 	if scatter {
 		s.Scatter(int(begin), int(begin)+n)
 	} else {
-		s.Rows(cursor.Data, begin+int32(n))
+		s.Rows(&cursor.Cursor, begin+int32(n))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"sar/core/comm"
 	"sar/core/graph"
 	"sar/core/kernel"
-	"sar/core/mem"
 )
 
 // Field is one tensor of a Stream: own rows that readers of the relation get.
@@ -49,7 +48,7 @@ type Stream struct {
 	Visit          func(b *Block) error
 
 	offsets, backOffsets []int // of fields in a row
-	cursor               mem.Array[int64]
+	cursor               *cursor
 	block                Block
 }
 
@@ -190,7 +189,7 @@ func (s *Stream) edges(begin, end int32) error {
 	} else if n*looks < int64(s.Rel.NumDst) {
 		return s.fewEdges(begin, end)
 	}
-	rel, cursor := s.Rel, s.cursor.Data
+	rel, cursor := s.Rel, s.cursor.Slot
 	n := 0
 	for i := range rel.NumDst {
 		k, last := cursor[i], int64(rel.RowPtr.Data[i+1])

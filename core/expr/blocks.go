@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"sar/core/graph"
+	"sar/core/kernel"
 )
 
 // How edges are put into blocks. What is added up for a row is added in the order
@@ -21,14 +22,14 @@ const (
 )
 
 // parts cuts places 0..n-1, with before[i] edges before place i, into runs of about equal
-// work. They do not depend on the number of threads.
+// work, where of s.thin edges one is swept over. They do not depend on the number of threads.
 func (s *Sweep[T]) parts(before []int32, from, to int) []int {
 	if to <= from {
 		return nil
 	}
 	slots := int64(before[to] - before[from])
 	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
-	share := s.share()
+	share := s.share() * max(1, s.thin)
 	if s.hasParams() {
 		share = max(share, (slots+int64(to-from)/4)/maxParts)
 	}
@@ -110,9 +111,9 @@ func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 }
 
 // Rows sweeps over own rows, and of each over the edges whose columns are below end
-// and that no sweep before has seen: cursor is the next edge of each row. nil:
-// all edges of all rows.
-func (s *Sweep[T]) Rows(cursor []int64, end int32) {
+// and that no sweep before has seen: cursor is where those have come to. nil: all edges of
+// all rows.
+func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
 	rel := s.relation()
 	ptr, col := rel.RowPtr.Data, rel.Col.Data
 	before, order := ptr, rel.Order.Data
@@ -121,15 +122,26 @@ func (s *Sweep[T]) Rows(cursor []int64, end int32) {
 	} else {
 		order = nil
 	}
+	window := false // few columns of many
+	if cursor != nil {
+		window = cursor.Seen > 0
+		s.thin = max(1, int64(ptr[rel.NumDst])/max(1, int64(rel.ColPtr.Data[end]-rel.ColPtr.Data[cursor.Seen])))
+		defer func() { s.thin = 0 }()
+		cursor.Seen = end
+	}
 	s.over(before, 0, rel.NumDst, false, func(i int) (int32, int64, int64) {
 		if order != nil {
 			i = int(order[i])
 		}
 		k0, k1 := int64(ptr[i]), int64(ptr[i+1])
 		if cursor != nil {
-			k0 = cursor[i]
-			k1 = graph.RunEnd(col, k0, k1, end)
-			cursor[i] = k1
+			k0 = cursor.Slot[i]
+			if window && cursor.Passes(int32(i), end) {
+				return int32(i), k0, k0
+			}
+			last := k1
+			k1 = graph.RunEnd(col, k0, last, end)
+			cursor.Move(int32(i), col, k1, last)
 		}
 		return int32(i), k0, k1
 	})

@@ -63,7 +63,7 @@ func (s *Sweep[T]) units(before []int32, from, to int, byColumn bool, edgesOf fu
 	var out []unit[T]
 	for n := 1; n < len(cuts); n++ {
 		a, b := cuts[n-1], cuts[n]
-		if int64(before[b]-before[b-1]) <= 2*segment || s.run.plain { // only the last place of a part can have so many
+		if int64(before[b]-before[b-1]) <= 2*segment*max(1, s.thin) || s.run.plain { // only the last place of a part can have so many
 			out = append(out, unit[T]{from: a, to: b})
 			continue
 		}

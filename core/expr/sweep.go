@@ -76,6 +76,7 @@ type Sweep[T Float] struct {
 	packed   *packed[T]  // what some loads read from, or nil
 	behind   bool        // others compute first
 	batches  []*batch[T] // that nobody uses
+	thin     int64       // of so many edges of the rows that are swept over one counts; 0: 1
 
 	outgoing *graph.Outgoing // edges into rows of a peer in place of the relation's, or nil
 	firstRow int32           // of these rows, the first that is there

@@ -47,6 +47,7 @@ func TestOrderChangesNoBit(t *testing.T) {
 
 			clear(dots.s)
 			cursor, cursorDots := append([]int64{}, m.Ptr[:m.Rows()]...), append([]int64{}, m.Ptr[:m.Rows()]...)
+			kept := &Cursor{Slot: cursor, Next: make([]int32, m.Rows())}
 			for begin := 0; begin < m.cols; begin += 200 {
 				end := min(m.cols, begin+200)
 				// As an exchange does: own rows in their order, those of peers in sequence.
@@ -54,7 +55,7 @@ func TestOrderChangesNoBit(t *testing.T) {
 				if begin == 200 {
 					b.Order = Order{}
 				}
-				SpMMWindow(p, y.s, x[begin*width:end*width], width, b, cursor, int32(begin), int32(end), w, 1, begin == 0)
+				SpMMWindowScaled(p, y.s, x[begin*width:end*width], width, b, kept, int32(begin), int32(end), w, 1, begin == 0, nil)
 				SDDMMWindow(p, dots.s, 1, x[begin*width:end*width], g, width, b, cursorDots, int32(begin), int32(end))
 			}
 			sameBits(t, what+" window", y.s, want)

@@ -46,10 +46,15 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 		}
 		SpMMScaled(p, got, x, width, a, nil, 1, post)
 		check("whole")
-		cursor := slices.Clone(a.Ptr[:n])
-		for _, w := range [][2]int{{0, 100}, {100, 101}, {101, n}} {
-			SpMMWindowScaled(p, got, x[w[0]*width:w[1]*width], width, a, cursor, int32(w[0]), int32(w[1]), nil, 1, w[0] == 0, post)
+		for _, kept := range []bool{false, true} {
+			cursor := &Cursor{Slot: slices.Clone(a.Ptr[:n])}
+			if kept {
+				cursor.Next = make([]int32, n)
+			}
+			for _, w := range [][2]int{{0, 100}, {100, 101}, {101, n}} {
+				SpMMWindowScaled(p, got, x[w[0]*width:w[1]*width], width, a, cursor, int32(w[0]), int32(w[1]), nil, 1, w[0] == 0, post)
+			}
+			check("windows")
 		}
-		check("windows")
 	}
 }

@@ -78,21 +78,24 @@ func spmmRows[T vec.Float](p *Pool, y []T, m product[T], a CSR, r0, r1 int) {
 // (nil: 1). first: y starts from 0 and is not read. Windows that follow each
 // other from column 0 to the last give the bits of SpMM.
 func SpMMWindow[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, colBegin, colEnd int32, w []T, heads int, first bool) {
-	SpMMWindowScaled(p, y, x, width, a, cursor, colBegin, colEnd, w, heads, first, nil)
+	SpMMWindowScaled(p, y, x, width, a, &Cursor{Slot: cursor}, colBegin, colEnd, w, heads, first, nil)
 }
 
 // SpMMWindowScaled is SpMMWindow, and then y[i,:] *= post[i] for the rows whose
 // last slot this window has read (of the first window also rows without slots),
 // while they are in the cache; post [n], nil: 1. Windows from column 0 to the
-// last give the bits of SpMMScaled.
-func SpMMWindowScaled[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int64, colBegin, colEnd int32, w []T, heads int, first bool, post []T) {
+// last give the bits of SpMMScaled. The first fills in cursor.Next, where it is kept.
+func SpMMWindowScaled[T Float](p *Pool, y, x []T, width int, a CSR, cursor *Cursor, colBegin, colEnd int32, w []T, heads int, first bool, post []T) {
 	if post != nil {
 		need("post", len(post), a.Rows())
 	}
 	checkProduct(width, heads, a, len(w), w != nil)
 	a.needRows()
 	need("y", len(y), a.Rows()*width)
-	need("cursor", len(cursor), a.Rows())
+	need("cursor", len(cursor.Slot), a.Rows())
+	if cursor.Next != nil {
+		need("next columns", len(cursor.Next), a.Rows())
+	}
 	need("x", len(x), int(colEnd-colBegin)*width)
 	if first {
 		adviseHuge(y)
@@ -108,13 +111,19 @@ func SpMMWindowScaled[T Float](p *Pool, y, x []T, width int, a CSR, cursor []int
 	}
 }
 
-func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64, colEnd int32, first bool) {
+// windowTasks is the tasks for each thread of a window that is few columns of many.
+const windowTasks = 8
+
+func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor *Cursor, colEnd int32, first bool) {
 	if first { // own rows; windows after it are few rows of many
-		slots := windowSlots(&a, cursor, colEnd)
+		slots := windowSlots(&a, cursor.Slot, colEnd)
 		willRead(p, m.x, slots, m.width)
 		defer m.align(p, &a, slots)()
 	}
 	rows, hubs := plan(&a, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
+	if !first {
+		rows = fewer(rows, windowTasks*p.Threads())
+	}
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], m
@@ -122,14 +131,17 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 		a.eachBlock(q.p0, q.p1, func(_ int, rows []int32) {
 			m.runs = m.runs[:0]
 			for _, i := range rows {
-				k0, end := cursor[i], a.at(int(i)+1)
+				if !first && cursor.Passes(i, colEnd) {
+					continue
+				}
+				k0, end := cursor.Slot[i], a.at(int(i)+1)
 				k1 := runEnd(a.Col, k0, end, colEnd)
 				if k0 == k1 && !first {
 					continue
 				}
 				m.add(i, int(i), k0, k1, k0, k1 == end)
 				if t >= len(hubs) {
-					cursor[i] = k1
+					cursor.Move(i, a.Col, k1, end)
 				}
 			}
 			m.sum(y, first)
@@ -138,7 +150,8 @@ func spmmWindow[T vec.Float](p *Pool, y []T, m product[T], a CSR, cursor []int64
 	// The parts of a hub row share its cursor, so it moves once they are done.
 	for _, q := range hubs {
 		i := a.row(q.p0)
-		cursor[i] = runEnd(a.Col, cursor[i], a.at(i+1), colEnd)
+		end := a.at(i + 1)
+		cursor.Move(int32(i), a.Col, runEnd(a.Col, cursor.Slot[i], end, colEnd), end)
 	}
 }
 
