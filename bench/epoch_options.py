@@ -1,12 +1,12 @@
-"""What sar.overlap_grads and sar.memoize change about an epoch.
+"""What settings change about an epoch.
 
-SAGE of model.py on the bench graph. The same processes train in turns, a few epochs each: as they are, with gradients
-that are summed while backward runs, and with the first layer's aggregate of the constant features kept. Times are
-medians of the slowest worker's epochs, the ratio the median over turns. Kept: what sar.memoize holds on the worker
-where it is most.
+Models of model.py on the bench graph. The same processes train in turns, a few epochs each. SAGE: as they are, with
+gradients that are summed while backward runs (sar.overlap_grads), and with the first layer's aggregate of the constant
+features kept (sar.memoize; kept is what it holds on the worker where it is most). GAT: the three values of
+Config.exchange. Times are medians of the slowest worker's epochs, the ratio the median over turns.
 
-    python bench/epoch_options.py [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024] [--rounds 6]
-                                  [--epochs 2] [--mbit 1000] [--parts metis]
+    python bench/epoch_options.py [--model sage] [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024]
+                                  [--rounds 6] [--epochs 2] [--mbit 1000] [--parts metis]
 
 The way "shaped" is tcp between network namespaces whose links carry --mbit a second; it needs root.
 """
@@ -25,7 +25,7 @@ import common
 from sar.cli.output import stage, table
 from shaped_link import MASTER, come_first, link
 
-OPTIONS = ("plain", "overlap", "memoize")
+OPTIONS = {"sage": ("plain", "overlap", "memoize"), "gat": ("pull", "push", "auto")}
 WAYS = "2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped"
 
 
@@ -35,7 +35,7 @@ WAYS = "2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped"
 class Worker:
     """A model for each option, all of which train on the same part."""
 
-    def __init__(self, path: str, hidden: int) -> None:
+    def __init__(self, path: str, name: str, hidden: int) -> None:
         import torch
 
         import model
@@ -55,23 +55,28 @@ class Worker:
         sar.comm.all_reduce(counts, "max")
         sar.comm.all_reduce(trained, "sum")
         model.HIDDEN = hidden
-        self.trainings = {
-            name: model.Training(
-                *("sage", "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
+
+        def training():
+            return model.Training(
+                *(name, "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
                 *(int(counts[0]), float(trained), sar.DistributedBN1D, sar.sync_params, sar.gather_grads),
             )
-            for name in ("plain", "overlap")
-        }
-        self.trainings["memoize"] = self.trainings["plain"]
-        gradients = sar.overlap_grads(self.trainings["overlap"].model)
-        self.trainings["overlap"].gather = lambda _: gradients.gather()
-        self.parameters = sum(p.numel() * p.element_size() for p in self.trainings["plain"].model.parameters())
+
+        one = training()
+        self.trainings = dict.fromkeys(OPTIONS[name], one)
+        if "overlap" in self.trainings:
+            other = self.trainings["overlap"] = training()
+            gradients = sar.overlap_grads(other.model)
+            other.gather = lambda _: gradients.gather()
+        self.parameters = sum(p.numel() * p.element_size() for p in one.model.parameters())
 
     def epochs(self, option: str, count: int) -> dict:
         import sar
         from sar.ops import memo
 
         training, kept = self.trainings[option], 0
+        if option in OPTIONS["gat"]:
+            sar.Config.exchange = option
         if option == "memoize":
             sar.memoize(self.features)
             training.epoch()
@@ -110,8 +115,9 @@ class Worker:
 
 def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace) -> dict:
     """All options over one transport."""
+    options = OPTIONS[args.model]
     shaped = transport == "shaped"
-    words = ["--worker", common.parts(workers, args.parts), "--hidden", str(hidden)]
+    words = ["--worker", common.parts(workers, args.parts), "--model", args.model, "--hidden", str(hidden)]
     with contextlib.ExitStack() as stack:
         inside, master = None, "127.0.0.1"
         if shaped:
@@ -122,9 +128,9 @@ def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace)
         group = common.Group("epoch_options.py", words, workers, max(1, 2 // workers), extra, master, inside)
         stack.enter_context(group)
         found: dict = {"workers": workers, "transport": transport, "hidden": hidden, **group.answers()[0]}
-        seconds: dict[str, list[float]] = {name: [] for name in OPTIONS}
+        seconds: dict[str, list[float]] = {name: [] for name in options}
         for turn in range(args.rounds + 1):  # the first is warm-up
-            for name in OPTIONS:
+            for name in options:
                 answers = group.ask(f"{name} {args.epochs}")
                 if turn:
                     each = [max(times) for times in zip(*(a["seconds"] for a in answers))]
@@ -132,16 +138,17 @@ def measure(workers: int, transport: str, hidden: int, args: argparse.Namespace)
                     found[f"{name}_sent"] = sum(a["sent"] for a in answers)
                 else:
                     found[f"{name}_kept"] = max(a["kept"] for a in answers)
-    for name in OPTIONS:
+    for name in options:
         found[name] = statistics.median(seconds[name])
-        found[f"{name}_ratio"] = statistics.median(a / b for a, b in zip(seconds[name], seconds["plain"]))
+        found[f"{name}_ratio"] = statistics.median(a / b for a, b in zip(seconds[name], seconds[options[0]]))
     return found
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--model", choices=OPTIONS, default="sage")
     p.add_argument("--ways", default=WAYS, help=f"workers:transport (default: {WAYS})")
-    p.add_argument("--hidden", default="256,1024", help="hidden widths (default: 256,1024)")
+    p.add_argument("--hidden", default="256,1024", help="hidden widths of SAGE (default: 256,1024)")
     p.add_argument("--rounds", type=int, default=6, help="turns after one of warm-up (default: 6)")
     p.add_argument("--epochs", type=int, default=2, help="epochs a turn (default: 2)")
     p.add_argument("--mbit", type=float, default=1000, help="of the shaped links, a second (default: 1000)")
@@ -151,29 +158,33 @@ def main() -> None:
     if args.worker:
         if os.geteuid() == 0:
             come_first()
-        Worker(args.worker, int(args.hidden)).serve()
+        Worker(args.worker, args.model, int(args.hidden)).serve()
         return
+    first, *others = OPTIONS[args.model]
     results, rows = [], []
-    for hidden in map(int, args.hidden.split(",")):
+    for hidden in map(int, args.hidden.split(",")) if args.model == "sage" else [128]:
         for way in args.ways.split(","):
             workers, transport = way.split(":")
             with stage(f"{way}, {hidden} hidden") as step:
                 one = measure(int(workers), transport, hidden, args)
-                ratios = ", ".join(f"{name} {one[f'{name}_ratio']:.2f}" for name in OPTIONS[1:])
-                step.note = f"{one['plain']:.3f} s an epoch, {ratios}"
+                ratios = ", ".join(f"{name} {one[f'{name}_ratio']:.2f}" for name in others)
+                step.note = f"{one[first]:.3f} s an epoch, {ratios}"
             results.append(one)
             rows.append(
                 [f"{workers} workers, {transport}", str(hidden), f"{one['parameters'] / common.MIB:.1f}"]
-                + [f"{1e3 * one['plain']:.0f}", f"{one['overlap_ratio']:.2f}", f"{one['memoize_ratio']:.2f}"]
-                + [f"{one[f'{name}_sent'] / common.MIB:.0f}" for name in ("plain", "memoize")]
-                + [f"{one['memoize_kept'] / common.MIB:.1f}"]
+                + [f"{1e3 * one[first]:.0f}", *(f"{one[f'{name}_ratio']:.2f}" for name in others)]
+                + [f"{one[f'{name}_sent'] / common.MIB:.0f}" for name in (first, *others)]
+                + [f"{max(one[f'{name}_kept'] for name in others) / common.MIB:.1f}"]
             )
     machine = common.machine()
     print(common.machine_line(machine))
-    print(f"\nSAGE, {args.parts} parts; an epoch in ms, the others to it; shaped: {args.mbit:g} Mbit/s")
-    header = ["", "hidden", "MiB of parameters", "plain", "overlap_grads", "memoize"]
-    print(table([*header, "MiB sent", "memoize", "kept MiB"], rows))
-    common.save("epoch-options", {"machine": machine, "results": results})
+    print(
+        f"\n{args.model.upper()}, {args.parts} parts; {first}: an epoch in ms, the others to it; then MiB that all send"
+    )
+    print(f"in an epoch. shaped: {args.mbit:g} Mbit/s")
+    header = ["", "hidden", "MiB of parameters", first, *others, *(f"{name}, MiB" for name in (first, *others))]
+    print(table([*header, "kept MiB"], rows))
+    common.save(f"epoch-options-{args.model}", {"machine": machine, "results": results})
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ class Workers:
 
 
 def programs(batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Runs programs one after the other, forward and backward; outputs and gradients of each. Every other one pushes."""
+    """Runs programs one after the other, forward and backward; outputs and gradients of each. Every other pushes."""
     results = []
     try:
         for number, one in enumerate(batch):

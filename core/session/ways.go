@@ -39,7 +39,7 @@ func (s *Session) SetExchange(how Exchange) error {
 // every edge, in place of once: so many nanoseconds a byte, one thread. A byte that travels
 // takes so many, copies at both ends included; of a network, 10 Gbit/s are assumed.
 const (
-	rereadCost  = 0.04
+	rereadCost  = 0.015
 	shmCost     = 0.3
 	sameCost    = 0.7 // TCP within a host
 	networkCost = 1.2
@@ -162,17 +162,22 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 			pulls++
 		}
 	}
-	total := binary.LittleEndian.AppendUint64(nil, uint64(pushed))
-	total = binary.LittleEndian.AppendUint64(total, uint64(pulls))
-	total = binary.LittleEndian.AppendUint64(total, uint64(lacking))
+	var total []byte
+	for _, n := range []int64{pushed, pulls, lacking, int64(how)} {
+		total = binary.LittleEndian.AppendUint64(total, uint64(n))
+	}
 	if err := train.AllReduce(total, comm.Int64, comm.Sum); err != nil {
 		return nil, err
 	}
-	if binary.LittleEndian.Uint64(total) == 0 {
+	sum := func(i int) int64 { return int64(binary.LittleEndian.Uint64(total[8*i:])) }
+	if sum(3) != int64(how)*int64(p) {
+		return nil, Invalid("the ranks have different settings of exchange, of which this one has %d: set the same on all", how)
+	}
+	if sum(0) == 0 {
 		return nil, nil
 	}
-	ways.Pulls = binary.LittleEndian.Uint64(total[8:]) > 0
-	if binary.LittleEndian.Uint64(total[16:]) > 0 {
+	ways.Pulls = sum(1) > 0
+	if sum(2) > 0 {
 		err = g.buildOutgoing(train, rel, all, ways)
 	}
 	return ways, err

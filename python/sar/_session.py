@@ -31,13 +31,14 @@ class Session:
         self.gradients = -1  # communicator, once there is one
 
     def follow_config(self) -> None:
-        """Hands a changed ``Config.window_bytes`` or ``Config.exchange`` to the engine. Collective where the window changed.
+        """Hands changed settings to the engine: ``window_bytes`` and ``exchange``. Collective where the window changed.
 
         :raises ValueError: ``Config.exchange`` is none of its values
         """
         if Config.exchange != self.exchange:
             if Config.exchange not in _abi.EXCHANGES:
-                raise ValueError(f"sar.Config.exchange is {Config.exchange!r}: it is one of {', '.join(map(repr, _abi.EXCHANGES))}")
+                known = ", ".join(map(repr, _abi.EXCHANGES))
+                raise ValueError(f"sar.Config.exchange is {Config.exchange!r}: it is one of {known}")
             _abi.session_set_exchange(self.handle, Config.exchange)
             self.exchange = Config.exchange
         wanted = Config.window_bytes or 0
