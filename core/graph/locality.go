@@ -10,18 +10,23 @@ const (
 	// clusterRows is the most rows of a cluster: 1 MB at 256 columns of
 	// float32, which with what else a product touches fits in 2 MiB of L2.
 	clusterRows = 1024
+	// farRows is the most rows of an outer cluster, 16 MB at 256 columns, a part
+	// of a last-level cache. Only matrices of farLeast rows or more have those:
+	// of fewer, such a cache may hold all.
+	farRows, farLeast = 16 * clusterRows, 128 * clusterRows
 	// orderLeast is the rows below which there is no order: narrow rows of so
 	// few fit in L2 anyway.
 	orderLeast = 8 * clusterRows
 	// orderSweeps over the rows at most, fewer where less than one row in
 	// orderStill moves; orderLooks neighbours of a row. More of either find
-	// hardly better clusters. Rows of few edges need the most sweeps.
-	orderSweeps, orderStill, orderLooks = 5, 8, 32
+	// hardly better clusters. Rows of few edges need the most sweeps. After
+	// nearSweeps outer clusters begin.
+	orderSweeps, nearSweeps, orderStill, orderLooks = 5, 2, 8, 32
 	// orderGain is the share of edges that clusters must hold beyond what runs
 	// of clusterRows rows in sequence hold; orderHope what they must hold after
-	// two sweeps already. Clusters of a random graph hold 2 edges a row or so,
-	// 0.06 of them at 15 edges a row and 0.16 at 5; Cornell5's hold 0.30, the
-	// bench graph's 0.74.
+	// nearSweeps already. Clusters of a random graph hold 2 edges a row or so,
+	// 0.06 to 0.13 of them at 15 edges a row and 0.16 at 5; Cornell5's hold 0.30,
+	// the bench graph's 0.74.
 	orderGain, orderHope = 0.2, 0.05
 )
 
@@ -43,30 +48,44 @@ type Offset interface{ int32 | int64 }
 // and sorted by label. It is sequential, because a row must see the labels that
 // rows before it have just taken; some 10 to 50 ns an edge in all. The order
 // depends on nothing but the matrix. Scratch: 12 bytes a row.
+//
+// Source rows that no cache holds all of come from memory, unless clusters that
+// read the same ones are neighbours too. So of large matrices the clusters that
+// the first sweeps found are remembered, and then may grow to farRows: those
+// become clusters of clusters, the small ones of which are joined with the one
+// that they share most edges with. Scratch: 20 bytes a row.
 func Locality[P Offset](ptr []P, col []int32) (order mem.Array[int32], err error) {
-	n := len(ptr) - 1
+	return locality(ptr, col, len(ptr)-1 >= farLeast)
+}
+
+// locality is Locality, with clusters of clusters where far is set.
+func locality[P Offset](ptr []P, col []int32, far bool) (order mem.Array[int32], err error) {
+	n, arrays := len(ptr)-1, 3
 	if n < orderLeast {
 		return order, nil
 	}
-	scratch, err := mem.Make[int32](mem.Scratch, 3*n)
+	if far {
+		arrays = 5
+	}
+	scratch, err := mem.Make[int32](mem.Scratch, arrays*n)
 	if err != nil {
 		return order, err
 	}
 	defer scratch.Free()
-	c := clusters[P]{ptr, col, scratch.Data[:n], scratch.Data[n : 2*n], scratch.Data[2*n:]}
+	array := func(k int) []int32 { return scratch.Data[k*n : (k+1)*n] }
+	c := clusters[P]{ptr, col, array(0), array(1), array(2)}
 	for i := range c.label {
 		c.label[i], c.size[i] = int32(i), 1
 	}
-	for sweep, moved := 0, n; sweep < orderSweeps && moved > n/orderStill; sweep++ {
-		if sweep == 2 && c.gain() < orderHope {
-			return order, nil
-		}
-		moved = 0
-		for i := range n {
-			if c.move(i) {
-				moved++
-			}
-		}
+	moving := c.sweep(nearSweeps, clusterRows)
+	if c.gain() < orderHope {
+		return order, nil
+	}
+	if far {
+		copy(array(3), c.label)
+		c.sweep(orderSweeps-nearSweeps, farRows)
+	} else if moving {
+		c.sweep(orderSweeps-nearSweeps, clusterRows)
 	}
 	if c.gain() < orderGain {
 		return order, nil
@@ -74,7 +93,11 @@ func Locality[P Offset](ptr []P, col []int32) (order mem.Array[int32], err error
 	if order, err = mem.Make[int32](mem.Structure, n); err != nil {
 		return order, err
 	}
-	c.sort(order.Data)
+	if far {
+		c.nest(order.Data, array(3), array(4))
+	} else {
+		c.sort(order.Data, nil, c.label)
+	}
 	return order, nil
 }
 
@@ -95,9 +118,27 @@ func (c *clusters[P]) neighbours(i int) (run []int32, step int) {
 	return run, 1 + len(run)/orderLooks
 }
 
+// sweep goes over the rows times times, or until few of them move, and tells
+// whether many still did. No cluster gets more than most rows.
+func (c *clusters[P]) sweep(times int, most int32) (moving bool) {
+	n := len(c.label)
+	for range times {
+		moved := 0
+		for i := range n {
+			if c.move(i, most) {
+				moved++
+			}
+		}
+		if moved <= n/orderStill {
+			return false
+		}
+	}
+	return true
+}
+
 // move gives row i its label. On a tie it keeps its own, and otherwise takes
 // the one that is met first. It tells whether the label is another one.
-func (c *clusters[P]) move(i int) bool {
+func (c *clusters[P]) move(i int, most int32) bool {
 	own := c.label[i]
 	run, step := c.neighbours(i)
 	best, to := int32(0), own
@@ -107,7 +148,7 @@ func (c *clusters[P]) move(i int) bool {
 		}
 		l := c.label[run[k]]
 		c.count[l]++
-		if c.count[l] > best && (c.size[l] < clusterRows || l == own) {
+		if c.count[l] > best && (c.size[l] < most || l == own) {
 			best, to = c.count[l], l
 		}
 	}
@@ -144,19 +185,29 @@ func (c *clusters[P]) gain() float64 {
 	return float64(held-runs) / float64(max(1, edges))
 }
 
-// sort writes the rows by label, those of one label ascending. Afterwards count
-// is of no use.
-func (c *clusters[P]) sort(order []int32) {
+// sort writes rows by their keys, which are below the number of rows, those of
+// one key as they come in from (nil: ascending). It uses count, and leaves it
+// at 0.
+func (c *clusters[P]) sort(to, from, key []int32) {
 	next := c.count
+	clear(next)
+	for _, l := range key {
+		next[l]++
+	}
 	var at int32
-	for l, n := range c.size {
+	for l, n := range next {
 		next[l] = at
 		at += n
 	}
-	for i, l := range c.label {
-		order[next[l]] = int32(i)
-		next[l]++
+	for place := range to {
+		i := int32(place)
+		if from != nil {
+			i = from[place]
+		}
+		to[next[key[i]]] = i
+		next[key[i]]++
 	}
+	clear(next)
 }
 
 // SlotsBefore is, for every place of an order, the slots of the rows at the
