@@ -5,18 +5,23 @@ Four peers take turns on the same graph and the same x, each allocating its resu
 relations are, and stored in it, as those of relations are not), the engine in one shot (sar_kernel_spmm, which checks
 the structure in every call and has no order of rows), DGL (dgl.ops.copy_u_sum, int32 graph) and torch (CSR times dense,
 int32). All get the same matrix, nodes in the same order, and all but the one-shot call have built their format before
-the clock starts. A time is the median over turns, a ratio the median of the ratios within a turn. In cache: the bench
-graph (x at 256 columns is 61 MB). Beyond cache: random edges between a million nodes (x is 1 GB); there results lie in
-memory that the process has written before, for all peers alike, since a fresh gigabyte costs as much in page faults as
-in additions. Every result is checked first.
+the clock starts. A time is the median over turns, a ratio the median of the ratios within a turn. Three graphs:
 
-Beyond the cache the engine puts source rows that it reads over and over into huge pages. So there it has an x of its
+    cache        the bench graph: x at 256 columns is 61 MB
+    random       beyond the cache: a million nodes, x is 1 GB, 15 M edges at random, so that no order of rows helps
+    communities  beyond the cache: the generator of the bench graph with a million nodes and an average degree of 15
+                 (16 M edges with self loops), whose 64 communities lie under shuffled numbers, as in the bench graph
+
+Beyond the cache results lie in memory that the process has written before, for all peers alike, since a fresh gigabyte
+costs as much in page faults as in additions. Every result is checked first.
+
+There the engine puts source rows that it reads over and over into huge pages. So it has an x of its
 own, and DGL and torch take turns on both: on one that nobody touched, and on the engine's. How fast this machine reads
 rows of that width at random is measured beside it: the sums of 512 random rows each, so that next to nothing is
 written, by the engine and by torch's embedding_bag, whichever is faster. The share of that rate that the product
 reaches counts its reads of source rows alone.
 
-    python bench/spmm.py [--turns 7] [--widths 256,100,47] [--threads 1,2] [--graphs cache,beyond]
+    python bench/spmm.py [--turns 7] [--widths 256,100,47] [--threads 1,2] [--graphs cache,random,communities]
 """
 
 from __future__ import annotations
@@ -24,7 +29,10 @@ from __future__ import annotations
 import argparse
 import ctypes as ct
 import gc
+import os
 import statistics
+import subprocess
+import sys
 import time
 from typing import Callable
 
@@ -36,7 +44,7 @@ import common
 from sar import _native
 from sar.cli.output import table
 
-BEYOND_NODES, BEYOND_EDGES = 1_000_000, 15_000_000
+BEYOND_NODES, BEYOND_DEGREE = 1_000_000, 15
 M_TRIM_THRESHOLD, M_MMAP_MAX, MOST = -1, -4, 2**31 - 1
 
 
@@ -49,11 +57,18 @@ def keep_freed_memory() -> None:
 
 def edges(graph: str) -> tuple[np.ndarray, int]:
     """Source and destination of every edge [2, E], and the number of nodes."""
-    if graph == "cache":
-        with np.load(common.bench_graph()) as arrays:
-            return arrays["edge_index"], len(arrays["y"])
-    random = np.random.default_rng(1)
-    return random.integers(0, BEYOND_NODES, (2, BEYOND_EDGES), dtype=np.int32), BEYOND_NODES
+    if graph == "random":
+        random = np.random.default_rng(1)
+        return random.integers(0, BEYOND_NODES, (2, BEYOND_NODES * BEYOND_DEGREE), dtype=np.int32), BEYOND_NODES
+    path = common.bench_graph()
+    if graph == "communities":
+        script, path = os.path.join(common.HERE, "make_graph.py"), os.path.join(common.WORK, "communities.npz")
+        if not os.path.exists(path):
+            # One feature a node: x is made here.
+            words = [path, str(BEYOND_NODES), str(BEYOND_DEGREE), "1"]
+            subprocess.run([sys.executable, script, *words], check=True)
+    with np.load(path) as arrays:
+        return arrays["edge_index"], len(arrays["y"])
 
 
 class Peers:
@@ -206,19 +221,22 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--widths", default="256,100,47")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--graphs", default="cache,beyond")
+    parser.add_argument("--graphs", default="cache,random,communities")
     given = parser.parse_args()
     machine = common.machine()
     print(common.machine_line(machine), flush=True)
     results = []
-    for graph in given.graphs.split(","):
-        if graph == "beyond":
+    graphs = given.graphs.split(",")
+    if not set(graphs) <= {"cache", "random", "communities"}:
+        parser.error("--graphs: cache, random, communities, or several of them with commas")
+    for graph in graphs:
+        if graph != "cache":
             keep_freed_memory()
         peers = Peers(graph)
         print(f"{graph}: {peers.edges} edges, prepared in {1e3 * peers.preparing:.0f} ms", flush=True)
         for threads in map(int, given.threads.split(",")):
             for width in map(int, given.widths.split(",")):
-                taken = measure(peers, width, threads, given.turns, graph == "beyond")
+                taken = measure(peers, width, threads, given.turns, graph != "cache")
                 results.append({"graph": graph, "preparing": peers.preparing, **taken})
                 say(graph, results[-1])
         peers.close()
