@@ -39,7 +39,7 @@ func (s *Session) SetExchange(how Exchange) error {
 // every edge, in place of once: so many nanoseconds a byte, one thread. A byte that travels
 // takes so many, copies at both ends included; of a network, 10 Gbit/s are assumed.
 const (
-	rereadCost  = 0.015
+	rereadCost  = 0.02
 	shmCost     = 0.3
 	sameCost    = 0.7 // TCP within a host
 	networkCost = 1.2
