@@ -11,7 +11,10 @@ func (c *Communicator) collective(kind Kind, f func(op *Op) error) error {
 	if err != nil {
 		return err
 	}
-	return op.End(f(op))
+	if c.World() == 1 {
+		return op.End(f(op))
+	}
+	return op.End(op.Run(func() error { return f(op) }))
 }
 
 // up is the rank that is r places after this one, around the circle.

@@ -103,8 +103,22 @@ func (op *Op) Waited(d time.Duration) { op.waited.Add(int64(d)) }
 
 // Reserve is Link.Reserve with the operation's deadline and errors.
 func (op *Op) Reserve(peer, n int) ([]byte, error) {
+	return op.reserve(op.links[peer].Reserve, peer, n)
+}
+
+// ReserveLazily is Reserve that may wait for more room than it needs, so that the
+// sender is woken less often. Only where peer takes everything that was committed
+// before, whatever else it waits for.
+func (op *Op) ReserveLazily(peer, n int) ([]byte, error) {
+	if l, ok := op.links[peer].(transport.Lazy); ok {
+		return op.reserve(l.ReserveLazily, peer, n)
+	}
+	return op.Reserve(peer, n)
+}
+
+func (op *Op) reserve(f func(n int, deadline time.Time) ([]byte, error), peer, n int) ([]byte, error) {
 	t, span := time.Now(), trace.Begin()
-	b, err := op.links[peer].Reserve(n, op.deadline)
+	b, err := f(n, op.deadline)
 	op.Waited(time.Since(t))
 	span.End("wait for room", trace.Sending, op.c.name, peer, 0, int64(n))
 	if err != nil {
@@ -256,18 +270,30 @@ func (g *Group) ended(peer int, err error) error {
 	}
 }
 
-// Run runs the parts of an operation side by side, the last on this goroutine. A
+// Run runs the parts of an operation side by side, none of them on this goroutine. A
 // part that fails by an error of its own ends the group, so that no other, here
 // and on every rank, waits. So does one that panics: the others may be reading
 // memory of the caller, so Run returns only when all are done.
+//
+// A goroutine that was called from C is bound to its thread, and each time such a
+// one sleeps and wakes it costs two threads' switches more: it sleeps here, once.
 func (op *Op) Run(parts ...func() error) error {
+	return op.runBeside(parts, func() error { return nil })
+}
+
+// RunHere is Run with the last part on this goroutine, for what is bound to its thread.
+func (op *Op) RunHere(parts ...func() error) error {
 	last := len(parts) - 1
-	done := make(chan error, last)
-	for _, f := range parts[:last] {
+	return op.runBeside(parts[:last], parts[last])
+}
+
+func (op *Op) runBeside(parts []func() error, here func() error) error {
+	done := make(chan error, len(parts))
+	for _, f := range parts {
 		go func() { done <- op.broken(caught(f)) }()
 	}
-	err := op.broken(caught(parts[last]))
-	for range last {
+	err := op.broken(caught(here))
+	for range parts {
 		if e := <-done; err == nil {
 			err = e
 		}

@@ -25,17 +25,22 @@ type departures struct {
 	// calls late where it has to wait.
 	before func(peer, chunk int, late func()) error
 	after  func(peer int)
+	// room is how to wait for room in a link.
+	room func(peer int) func(peer, n int) ([]byte, error)
 
 	mu      sync.Mutex
-	turn    sync.Cond
-	waiting []bool // by round, for its turn to produce
+	turn    []chan struct{} // by round
+	waiting []bool          // by round, for its turn to produce
 	busy    bool
 	ahead   int           // rounds that still have room and something to send
 	full    chan struct{} // closed when there is none
 }
 
 func (d *departures) init() {
-	d.turn.L, d.waiting = &d.mu, make([]bool, d.world)
+	d.turn, d.waiting = make([]chan struct{}, d.world), make([]bool, d.world)
+	for r := range d.turn {
+		d.turn[r] = make(chan struct{}, 1)
+	}
 	d.ahead, d.full = d.world-1, make(chan struct{})
 }
 
@@ -74,7 +79,7 @@ func (d *departures) send(r int) error {
 		dst, err := d.op.TryReserve(peer, n*d.rowBytes)
 		if err == nil && dst == nil {
 			d.stuck(&noted)
-			dst, err = d.op.Reserve(peer, n*d.rowBytes)
+			dst, err = d.room(peer)(peer, n*d.rowBytes)
 		}
 		if err == nil && n > 0 {
 			err = d.fill(peer, r, first, n, dst)
@@ -97,30 +102,32 @@ func (d *departures) send(r int) error {
 // fill produces rows once it is the round's turn.
 func (d *departures) fill(peer, r, first, n int, dst []byte) error {
 	d.mu.Lock()
-	d.waiting[r] = true
-	for d.busy || d.lower(r) {
-		d.turn.Wait()
+	if d.busy {
+		d.waiting[r] = true
+		d.mu.Unlock()
+		<-d.turn[r] // who produces computes only, and then passes it on
+	} else {
+		d.busy = true
+		d.mu.Unlock()
 	}
-	d.waiting[r], d.busy = false, true
-	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.busy = false
-		d.turn.Broadcast()
-	}()
+	defer d.passOn()
 	span := trace.Begin()
 	defer span.End("produce", trace.Sending, d.op.Comm(), peer, r, int64(len(dst)))
 	return d.produce(r, first, n, dst)
 }
 
-func (d *departures) lower(r int) bool {
-	for _, waits := range d.waiting[:r] {
+// passOn gives the turn to the lowest round that waits for it.
+func (d *departures) passOn() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r, waits := range d.waiting {
 		if waits {
-			return true
+			d.waiting[r] = false
+			d.turn[r] <- struct{}{}
+			return
 		}
 	}
-	return false
+	d.busy = false
 }
 
 // local runs f, what is computed from own rows alone, once all links have been

@@ -42,6 +42,9 @@ type Movement struct {
 	// Consume takes rows [first, first+n) of what comes in in round r. src is
 	// the receive buffer and is gone afterwards. Rounds and rows come in order.
 	Consume func(r, first, n int, src []byte) error
+	// Here has Local, Part and Consume run on the goroutine that called Move, which
+	// costs more switches where that one is bound to its thread.
+	Here bool
 
 	parts int // that have been run
 }
@@ -69,12 +72,17 @@ func (m *Movement) Move(rank, world int) (uint16, error) {
 		op: m.Op, world: world, flags: m.Flags, rowBytes: m.RowBytes, rows: RowsPerFrame(m.Op, m.RowBytes), counts: m.Send,
 		peer: func(r int) int { return m.peer(rank, world, r, true) }, produce: m.Produce,
 		before: func(int, int, func()) error { return nil }, after: func(int) {},
+		room: func(int) func(peer, n int) ([]byte, error) { return m.Op.ReserveLazily },
 	}
 	if m.Home {
 		d.way = comm.Home
 	}
 	d.init()
-	err := m.Op.Run(append(d.parts(), func() error {
+	run := m.Op.Run
+	if m.Here {
+		run = m.Op.RunHere
+	}
+	err := run(append(d.parts(), func() error {
 		if err := d.local(rank, m.Local, m.Parts > 0); err != nil {
 			return err
 		}

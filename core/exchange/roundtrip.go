@@ -16,8 +16,8 @@ import (
 // again to compute them.
 //
 // Produce fills outgoing rows; Consume takes incoming ones and fills what goes
-// back, Return takes what comes back, both in the order of rounds. Consume runs on
-// the goroutine that called Move, after Local. Return and Part run beside Produce,
+// back, Return takes what comes back, both in the order of rounds. Consume runs after
+// Local, on the same goroutine. Return and Part run beside Produce,
 // Consume and each other, but not before Local has ended. Each takes rounds and
 // rows, or parts, in order: where no two of them add to the same numbers, or a sum
 // of two has the same bits in either order, results have the same bits every time.
@@ -46,6 +46,9 @@ type RoundTrip struct {
 	// Return takes what came back for rows [first, first+n) of what went out in
 	// round r.
 	Return func(r, first, n int, src []byte) error
+	// Here has Local and Consume run on the goroutine that called Move, which costs
+	// more switches where that one is bound to its thread.
+	Here bool
 }
 
 // RowsPerFrame is how many rows travel at once, out and back.
@@ -88,6 +91,12 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 		peer: func(r int) int { return (rank + r) % world }, produce: t.Produce,
 		before: func(peer, k int, wait func()) error { return s.awaitOr(&s.sending[peer], false, k, wait) },
 		after:  func(peer int) { s.passOn(&s.sending[peer]) },
+		room: func(peer int) func(peer, n int) ([]byte, error) {
+			if s.sending[peer].rule == mixed {
+				return t.Op.Reserve
+			}
+			return t.Op.ReserveLazily
+		},
 	}
 	d.init()
 	parts := append(d.parts(), s.takeBack, s.runParts, func() error { return s.answer(d) })
@@ -95,7 +104,11 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 		parts[i] = s.part(f)
 	}
 	stop := s.watch()
-	err := t.Op.Run(parts...)
+	run := t.Op.Run
+	if t.Here {
+		run = t.Op.RunHere
+	}
+	err := run(parts...)
 	stop()
 	return t.Flags | s.seen[0] | s.seen[1], err
 }

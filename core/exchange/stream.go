@@ -114,13 +114,13 @@ func (s *Stream) Run() (flags uint16, err error) {
 	}
 	if back == 0 {
 		m := &Movement{
-			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local,
+			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, Here: true,
 			Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
 		}
 		return m.Move(rel.Rank, rel.Parts)
 	}
 	t := &RoundTrip{
-		Op: s.Op, Flags: s.Flags, RowBytes: out, BackBytes: back, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local,
+		Op: s.Op, Flags: s.Flags, RowBytes: out, BackBytes: back, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, Here: true,
 		Consume: func(r, first, n int, src, back []byte) error {
 			clear(back)
 			return chunk(r, first, n, src, back)

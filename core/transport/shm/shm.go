@@ -14,6 +14,7 @@
 package shm
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -40,7 +41,6 @@ func NewLink(conn *net.UnixConn, seg *Segment, remote *Remote, peer int, creator
 	}
 	_ = conn.SetDeadline(time.Time{})
 	state := ring.NewState(spin)
-	wake := waker(raw)
 	out, in := seg.rings()
 	if !creator {
 		out, in = in, out
@@ -48,40 +48,54 @@ func NewLink(conn *net.UnixConn, seg *Segment, remote *Remote, peer int, creator
 	pumped := make(chan struct{})
 	go func() {
 		defer close(pumped)
-		pump(conn, state, peer)
+		pump(raw, state, peer)
 	}()
 	free := func() {
 		_ = conn.Close() // the peer drains the ring in its own mapping
 		<-pumped
 		seg.Close()
 	}
-	l := ring.NewLink("shm", peer, ring.NewProducer(out, seg.max, peer, state, wake),
-		ring.NewConsumer(in, seg.max, peer, state, wake), free)
+	l := ring.NewLink("shm", peer, ring.NewProducer(out, seg.max, peer, state, waker(raw, forData)),
+		ring.NewConsumer(in, seg.max, peer, state, waker(raw, forSpace)), free)
 	if remote != nil {
 		return l.WithReader(remote.Read), nil
 	}
 	return l, nil
 }
 
-// waker returns a function that rings the peer's doorbell, for use by the
-// sender and the receiver at once.
-func waker(raw syscall.RawConn) func() {
-	b := new(byte)
+// What the peer's doorbell is rung for.
+const (
+	forData  = 1
+	forSpace = 2
+)
+
+// waker returns a function that rings the peer's doorbell.
+func waker(raw syscall.RawConn, what byte) func() {
+	b := &what
 	ring := func(fd uintptr) { doorbell(fd, b) }
 	return func() { _ = raw.Control(ring) } // fails only once conn is closed
 }
 
 // pump turns the peer's doorbell and its end into wake-ups on this side.
-func pump(conn *net.UnixConn, state *ring.State, peer int) {
+func pump(raw syscall.RawConn, state *ring.State, peer int) {
 	var b [64]byte
 	for {
-		if _, err := conn.Read(b[:]); err != nil {
+		n, err := hear(raw, b[:])
+		if err != nil {
 			if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {
 				err = nil // a peer that closed with a ring unheard resets the socket
 			}
 			state.Gone(&transport.PeerGone{Peer: peer, Err: err})
 			return
 		}
-		state.Wake()
+		// A ring that the socket had no room for may have been for either; then there
+		// is more to read than this.
+		all := n == len(b)
+		if all || bytes.IndexByte(b[:n], forData) >= 0 {
+			state.Data.Signal()
+		}
+		if all || bytes.IndexByte(b[:n], forSpace) >= 0 {
+			state.Space.Signal()
+		}
 	}
 }

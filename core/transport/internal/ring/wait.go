@@ -81,6 +81,7 @@ type waiter struct {
 	state *State
 	event Event
 	armed *atomic.Uint32 // set while asleep, so that the other side knows to wake us
+	arm   func()         // before armed is set: tells the other side what we wait for; may be nil
 	ready func() (bool, error)
 	drain bool // what is ready counts even when the peer is gone (receiving)
 	// patient: what is waited for takes so long that spinning first is in vain
@@ -88,6 +89,30 @@ type waiter struct {
 	op      string
 	peer    int
 	timer   *time.Timer
+	spins   backoff
+}
+
+// backoff has a waiter spin less often where that is in vain, as it is where more
+// threads compute than there are cores: after every miss in a row twice as many
+// waits begin without it.
+type backoff struct{ misses, skip int }
+
+const mostSkips = 64
+
+// due says whether to spin this time.
+func (b *backoff) due() bool {
+	if b.skip > 0 {
+		b.skip--
+		return false
+	}
+	return true
+}
+
+func (b *backoff) hit() { b.misses = 0 }
+
+func (b *backoff) miss() {
+	b.misses = min(max(1, 2*b.misses), mostSkips)
+	b.skip = b.misses
 }
 
 // look returns done, or the error that ends the wait.
@@ -116,15 +141,20 @@ func (w *waiter) wait(deadline time.Time) error {
 	if ok, err := w.look(); ok || err != nil {
 		return err
 	}
-	if w.state.spin > 0 && !w.patient {
+	if !deadline.IsZero() && time.Until(deadline) <= 0 {
+		return &transport.TimeoutError{Op: w.op, Peer: w.peer}
+	}
+	if w.state.spin > 0 && !w.patient && w.spins.due() {
 		for end := time.Now().Add(w.state.spin); time.Now().Before(end); {
 			for range 32 {
 				if ok, err := w.look(); ok || err != nil {
+					w.spins.hit()
 					return err
 				}
 			}
 			runtime.Gosched()
 		}
+		w.spins.miss()
 	}
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
@@ -137,6 +167,9 @@ func (w *waiter) wait(deadline time.Time) error {
 		expired = w.timer.C
 	}
 	for {
+		if w.arm != nil {
+			w.arm()
+		}
 		w.armed.Store(1)
 		if ok, err := w.look(); ok || err != nil {
 			w.armed.Store(0)
