@@ -73,50 +73,6 @@ def raw(
     )
 
 
-def layer(
-    part: dict[str, Any],
-    name: str,
-    options: dict[str, Any],
-    state: dict[str, np.ndarray],
-    dtype: str,
-    x: np.ndarray,
-    e: np.ndarray | None,
-    grad: np.ndarray,
-) -> dict[str, Any]:
-    """A layer of ``dgl.nn``, unchanged: output, gradients of input, edge weights and (over all ranks) parameters."""
-    import dgl.nn
-
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
-        graph = build(part)
-        model = make_layer(dgl.nn, name, options)
-        model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
-        feature, weight = tensor(x, True), tensor(e, True)
-        out = model(graph, feature) if weight is None else model(graph, feature, edge_weight=weight)
-        out.backward(torch.from_numpy(grad))
-        sar.gather_grads(model)
-        assert feature is not None
-        return numpy(
-            {
-                "out": out,
-                "x": feature.grad,
-                "e": None if weight is None else weight.grad,
-                "parameters": {k: p.grad for k, p in model.named_parameters()},
-            }
-        )
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-def make_layer(nn: Any, name: str, options: dict[str, Any]) -> torch.nn.Module:
-    """A layer by name; a pair of sizes under ``apply_func`` is a linear layer."""
-    given = dict(options)
-    if "apply_func" in given:
-        given["apply_func"] = torch.nn.Linear(*given["apply_func"])
-    made: torch.nn.Module = getattr(nn, name)(**given)
-    return made
-
-
 # ---- collectives -----------------------------------------------------------
 
 

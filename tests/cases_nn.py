@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ def make_layer(library: Any, name: str, options: dict[str, Any]) -> torch.nn.Mod
 
 def layer(
     part: dict[str, Any],
+    library: str,
     name: str,
     options: dict[str, Any],
     call: dict[str, Any],
@@ -34,11 +36,11 @@ def layer(
     edge: dict[str, np.ndarray],
     attention_grad: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """A layer of ``sar.nn``: outputs, gradients of the input, of edge tensors and (over all ranks) of parameters."""
+    """A layer of "sar" or "dgl": outputs, gradients of input, of edge tensors and (over all ranks) of parameters."""
     torch.set_default_dtype(getattr(torch, dtype))
     try:
         graph = build(part)
-        model = make_layer(sar.nn, name, options)
+        model = make_layer(importlib.import_module(f"{library}.nn"), name, options).to(getattr(torch, dtype))
         model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         feature = tensor(x, True)
         assert feature is not None

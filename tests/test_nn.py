@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import hetero
+import layer_oracle
 import sar.nn
-from cases_nn import make_layer, over_relations
+from cases_nn import over_relations
 from conftest import Workers
 from graphs import Graph, close, make
 from pool import Pool
@@ -63,81 +64,10 @@ def edge_tensors(graph: Graph, names: tuple[str, ...], dtype: str) -> dict[str, 
     return {name: made[name] for name in names}
 
 
-def oracle(graph: Graph, layer: str, x: np.ndarray, edge: dict[str, np.ndarray]) -> dict[str, Any]:
-    """DGL on the whole graph, with its own random parameters."""
-    import dgl
-
-    name, options, _, call = LAYERS[layer]
-    rng = np.random.default_rng(4)
-    torch.set_default_dtype(torch.from_numpy(x).dtype)
-    try:
-        torch.manual_seed(5)
-        model = make_layer(dgl.nn, name, options).to(torch.from_numpy(x).dtype)  # some parameters are float32 there
-        for parameter in model.parameters():  # biases begin at zero, which hides mistakes
-            torch.nn.init.normal_(parameter)
-        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
-        feature = torch.from_numpy(x.copy()).requires_grad_()
-        edges = {k: torch.from_numpy(e.copy()).requires_grad_(e.dtype == x.dtype) for k, e in edge.items()}
-        out = model(whole, feature, **edges, **call)
-        out, attention = out if isinstance(out, tuple) else (out, None)
-        grad = rng.standard_normal(tuple(out.shape)).astype(x.dtype)
-        attention_grad = None
-        total = (out * torch.from_numpy(grad)).sum()
-        if attention is not None:
-            attention_grad = rng.standard_normal(tuple(attention.shape)).astype(x.dtype)
-            total = total + (attention * torch.from_numpy(attention_grad)).sum()
-        total.backward()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert feature.grad is not None
-    return {
-        "state": {k: v.numpy() for k, v in model.state_dict().items()},
-        "out": out.detach().numpy(),
-        "attention": None if attention is None else attention.detach().numpy(),
-        "grad": grad,
-        "attention_grad": attention_grad,
-        "x": feature.grad.numpy(),
-        "edge": {k: None if e.grad is None else e.grad.numpy() for k, e in edges.items()},
-        "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
-    }
-
-
 def compare(workers: Workers, graph: Graph, layer: str, dtype: str) -> None:
     name, options, of_edges, call = LAYERS[layer]
     x = np.random.default_rng(2).standard_normal((graph.num_nodes, IN)).astype(dtype)
-    edge = edge_tensors(graph, of_edges, dtype)
-    expected = oracle(graph, layer, x, edge)
-    arguments = []
-    for rank in range(graph.world):
-        rows, edges = graph.rows(rank), graph.edges(rank)
-        own = {"part": graph.part(rank), "x": x[rows], "grad": expected["grad"][rows]}
-        own["edge"] = {k: e[edges] for k, e in edge.items()}
-        if expected["attention"] is not None:
-            own["attention_grad"] = expected["attention_grad"][edges]
-        arguments.append(own)
-    common = {"name": name, "options": options, "call": call, "state": expected["state"], "dtype": dtype}
-    results = workers.run("cases_nn:layer", arguments, **common)
-    for rank, result in enumerate(results):
-        rows, edges = graph.rows(rank), graph.edges(rank)
-        close(result["out"], expected["out"][rows], f"{layer}: output of rank {rank}", 10)
-        close(result["x"], expected["x"][rows], f"{layer}: gradient of the input, rank {rank}", 10)
-        if expected["attention"] is not None:
-            close(result["attention"], expected["attention"][edges], f"{layer}: attention of rank {rank}", 10)
-        for key, value in expected["edge"].items():
-            if value is None:
-                assert result["edge"][key] is None
-            else:
-                close(result["edge"][key], value[edges], f"{layer}: gradient of {key}, rank {rank}", 10)
-        for key, value in expected["parameters"].items():
-            if value is None:
-                assert result["parameters"][key] is None
-            else:
-                close(result["parameters"][key], value, f"{layer}: gradient of {key}, rank {rank}", 10)
-
-
-@pytest.fixture(params=[1, 2, 4])
-def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
+    layer_oracle.compare(workers, "sar", graph, name, options, x, edge_tensors(graph, of_edges, dtype), call)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from cases import make_layer
 from conftest import Workers
-from graphs import Graph, close, make
+from graphs import make
+from layer_oracle import compare
 
-dgl = pytest.importorskip("dgl")
+pytest.importorskip("dgl")
 
 IN = 7
 SQUARE = {"in_feats": IN, "out_feats": 5}
@@ -42,33 +41,6 @@ LAYERS: dict[str, tuple[str, dict[str, Any], tuple[int, ...] | None]] = {
 }
 
 
-def oracle(graph: Graph, name: str, options: dict[str, Any], x: np.ndarray, e: np.ndarray | None) -> dict[str, Any]:
-    """DGL on the whole graph, with its own random parameters."""
-    torch.set_default_dtype(torch.from_numpy(x).dtype)
-    try:
-        torch.manual_seed(11)
-        model = make_layer(dgl.nn, name, options)
-        for parameter in model.parameters():  # biases begin at zero, which hides mistakes
-            torch.nn.init.normal_(parameter)
-        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
-        feature = torch.from_numpy(x.copy()).requires_grad_()
-        weight = None if e is None else torch.from_numpy(e.copy()).requires_grad_()
-        out = model(whole, feature) if weight is None else model(whole, feature, edge_weight=weight)
-        grad = torch.from_numpy(np.random.default_rng(12).standard_normal(tuple(out.shape)).astype(x.dtype))
-        out.backward(grad)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert feature.grad is not None
-    return {
-        "state": {k: v.numpy() for k, v in model.state_dict().items()},
-        "out": out.detach().numpy(),
-        "grad": grad.numpy(),
-        "x": feature.grad.numpy(),
-        "e": None if weight is None or weight.grad is None else weight.grad.numpy(),
-        "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
-    }
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("kind", ["random", "empty_worker"])
@@ -77,29 +49,10 @@ def test_layer(workers: Workers, kind: str, layer: str, dtype: str) -> None:
     graph = make(kind, workers.world, seed=30)
     rng = np.random.default_rng(31)
     x = rng.standard_normal((graph.num_nodes, IN)).astype(dtype)
-    e = None if of_e is None else rng.random((len(graph.src), *of_e)).astype(dtype) + np.dtype(dtype).type(0.5)
-    expected = oracle(graph, name, options, x, e)
-    per_rank = [
-        {
-            "part": graph.part(rank),
-            "x": x[graph.rows(rank)],
-            "e": None if e is None else e[graph.edges(rank)],
-            "grad": expected["grad"][graph.rows(rank)],
-        }
-        for rank in range(graph.world)
-    ]
-    results = workers.run("layer", per_rank, name=name, options=options, state=expected["state"], dtype=dtype)
-    for rank, result in enumerate(results):
-        rows, edges = graph.rows(rank), graph.edges(rank)
-        close(result["out"], expected["out"][rows], f"output of rank {rank}", LOOSE[dtype])
-        close(result["x"], expected["x"][rows], f"gradient of the input, rank {rank}", LOOSE[dtype])
-        if e is not None:
-            close(result["e"], expected["e"][edges], f"gradient of the edge weights, rank {rank}", LOOSE[dtype])
-        for key, value in expected["parameters"].items():
-            if value is None:
-                assert result["parameters"][key] is None
-            else:
-                close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", LOOSE[dtype])
+    edge = {}
+    if of_e is not None:
+        edge["edge_weight"] = rng.random((len(graph.src), *of_e)).astype(dtype) + np.dtype(dtype).type(0.5)
+    compare(workers, "dgl", graph, name, options, x, edge, loose=LOOSE[dtype])
 
 
 @pytest.mark.parametrize("kind", ["one_node", "no_edges", "hub", "no_edges_between"])
@@ -109,12 +62,4 @@ def test_odd_graphs(workers: Workers, kind: str) -> None:
     x = np.random.default_rng(33).standard_normal((graph.num_nodes, IN))
     for layer in ("sage_mean", "graph_both"):
         name, options, _ = LAYERS[layer]
-        expected = oracle(graph, name, options, x, None)
-        per_rank = [
-            {"part": graph.part(r), "x": x[graph.rows(r)], "e": None, "grad": expected["grad"][graph.rows(r)]}
-            for r in range(graph.world)
-        ]
-        results = workers.run("layer", per_rank, name=name, options=options, state=expected["state"], dtype="float64")
-        for rank, result in enumerate(results):
-            close(result["out"], expected["out"][graph.rows(rank)], f"{layer}, output of rank {rank}", LOOSE["float64"])
-            close(result["x"], expected["x"][graph.rows(rank)], f"{layer}, gradient of rank {rank}", LOOSE["float64"])
+        compare(workers, "dgl", graph, name, options, x, {}, loose=LOOSE["float64"])
