@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from conftest import Workers
+from expressions import E, Leaf, P, U, V, compare
 from graphs import Graph, close, make
 from pool import Pool
 from test_attention_forms import FORMS, form
-from test_expression import E, Leaf, P, U, V, compare
 
 dgl = pytest.importorskip("dgl")
 
