@@ -83,7 +83,7 @@ class DistributedBN1D(nn.Module):
         """
         if isinstance(inp, EdgeTensor):
             inp = inp.materialize()  # an autograd.Function does not ask for torch's function overrides
-        _check(inp, self.n_feats)
+        check_features(inp, self.n_feats)
         if self.running_mean is not None and self.running_var is not None and not self.training:
             return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
         inp = inp.contiguous()
@@ -144,7 +144,8 @@ def convert_batchnorm(module: nn.Module) -> nn.Module:
     return module
 
 
-def _check(x: Tensor, features: Optional[int] = None) -> None:
+def check_features(x: Tensor, features: Optional[int] = None) -> None:
+    """Refuses what batch statistics cannot be taken of: all but float32 or float64 ``[n, features]``."""
     if x.dim() != 2 or (features is not None and x.shape[1] != features):
         raise ValueError(f"the input has shape {tuple(x.shape)}, expected (n, {'f' if features is None else features})")
     if x.dtype not in (torch.float32, torch.float64):
@@ -158,7 +159,7 @@ class _Moment(torch.autograd.Function):
 
     @classmethod
     def _forward(cls, ctx: Any, x: Tensor) -> Tensor:
-        _check(x)
+        check_features(x)
         own = x.detach().double()
         total = torch.cat([own.pow(cls.power).sum(0), own.new_tensor([x.shape[0]])])
         _session.all_reduce(total, "sum", _abi.TRAIN)

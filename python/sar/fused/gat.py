@@ -22,7 +22,7 @@ from ..core.agree import agreed_seed
 from ..core.deferred import computed
 from ..ops import expression as ex
 from ..ops import program
-from ..ops.aggregate import Relation, _Agreed
+from ..ops.aggregate import Agreed, Relation
 from .normalize import Kept, again, keep
 from .plain import fits_alone
 
@@ -69,7 +69,7 @@ def attend(
     _session.current().follow_config()
     seed = agreed_seed() if share > 0 else 0
     settings = (relation, slope, share, seed)
-    agreed = _Agreed()
+    agreed = Agreed()
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
     out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed, keep(x))
@@ -93,7 +93,7 @@ class _Attend(torch.autograd.Function):
         attn_l: Tensor,
         attn_r: Tensor,
         settings: Tuple[Relation, float, float, int],
-        agreed: _Agreed,
+        agreed: Agreed,
         kept: Tuple[Tensor, Tensor, Optional[Kept]],
     ) -> Tensor:
         relation, slope, share, seed = settings
@@ -106,12 +106,12 @@ class _Attend(torch.autograd.Function):
         factors = ex.softmax(logits)
         if share > 0:
             factors = ex.dropout(factors, share, seed)
-        written = program._write(ex.binary("mul", ex.load("u", ft), factors), "sum")
+        written = program.write(ex.binary("mul", ex.load("u", ft), factors), "sum")
         ctx.names = ["ft" if t is ft else "el" if t is el else "er" for t in (leaf.tensor for leaf in written.leaves)]
         _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
         wants = {"ft": for_x or for_w, "el": for_x or for_w or for_l, "er": for_x or for_w or for_r}
         need = sum(1 << i for i, name in enumerate(ctx.names) if wants[name])
-        compiled = program._compile(written.text)
+        compiled = program.compiled(written.text)
         call = program._Call(relation, compiled, written.seeds, (relation.num_dst, heads, each), need)
         state = [ft.new_empty(relation.num_dst, width) for width in compiled.softmaxes for _ in range(2)]
         out = ft.new_empty(call.shape)

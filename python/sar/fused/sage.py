@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from .. import _abi, _session
 from ..core.deferred import computed
 from ..ops import memo
-from ..ops.aggregate import Relation, _Agreed
+from ..ops.aggregate import Agreed, Relation
 from .normalize import Kept, again, keep
 from .plain import fits_alone
 
@@ -52,7 +52,7 @@ def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Li
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
-    agreed = _Agreed()
+    agreed = Agreed()
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
@@ -71,7 +71,7 @@ class _SageMean(torch.autograd.Function):
         w_self: Tensor,
         bias: Optional[Tensor],
         relation: Relation,
-        agreed: _Agreed,
+        agreed: Agreed,
         kept: Tuple[Tensor, Tensor, Optional[Kept]],
     ) -> Tensor:
         into, onto, rows = x.shape[1], w_self.shape[0], relation.num_dst

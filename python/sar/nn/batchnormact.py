@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..distributed_bn import DistributedBN1D, _check
+from ..distributed_bn import DistributedBN1D, check_features
 from ..fused.normalize import Norm, normalized
 
 ACTIVATIONS = {
@@ -57,7 +57,7 @@ class BatchNormAct(DistributedBN1D):
         if self.running_mean is not None and not self.training:
             plain = super().forward(inp)
             return plain if function is None else function(plain)
-        _check(inp, self.n_feats)
+        check_features(inp, self.n_feats)
         inp = inp.contiguous()
         share = self.dropout if self.training else 0.0
         seed = int(torch.randint(0, 1 << 62, ()).item()) if share > 0 else 0

@@ -50,14 +50,14 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
     if torch.is_grad_enabled():
         need |= _abi.GRAD_U if u.requires_grad else 0
         need |= _abi.GRAD_E if e is not None and e.requires_grad else 0
-    agreed = _Agreed()
+    agreed = Agreed()
     # the anchor makes torch call backward here even where neither u nor e of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     out: Tensor = _Aggregate.apply(anchor, u, e, relation, (relation.index, message, reduce), need, agreed)
     return out if agreed.bits else out.detach()
 
 
-class _Agreed:
+class Agreed:
     """Carries the agreed bits out of forward."""
 
     bits = 0
@@ -73,7 +73,7 @@ class _Aggregate(torch.autograd.Function):
         relation: Relation,
         what: Tuple[int, str, str],
         need: int,
-        agreed: _Agreed,
+        agreed: Agreed,
     ) -> Tensor:
         u = u.contiguous()
         e = None if e is None else e.contiguous()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .. import _abi_stream, _session
-from .aggregate import Relation
+from .aggregate import Agreed, Relation
 
 __all__ = ["fetch"]
 
@@ -49,7 +49,7 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
     if need and x.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"x is {x.dtype} and requires a gradient: gradients are float32 or float64; convert x first")
     _session.current().follow_config()
-    agreed = _Agreed()
+    agreed = Agreed()
     # the anchor makes torch call backward here even where x of this worker needs no gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     flat = x.reshape(relation.num_src, prod(x.shape[1:]))
@@ -57,16 +57,10 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
     return (out if agreed.bits else out.detach()).view(len(columns), *x.shape[1:])
 
 
-class _Agreed:
-    """Carries the agreed bits out of forward."""
-
-    bits = 0
-
-
 class _Fetch(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, x: Tensor, columns: Tensor, relation: Relation, need: int, agreed: _Agreed
+        ctx: Any, anchor: Tensor, x: Tensor, columns: Tensor, relation: Relation, need: int, agreed: Agreed
     ) -> Tensor:
         x = x.contiguous()
         out = x.new_empty((len(columns), x.shape[1]))

@@ -23,7 +23,7 @@ ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
 
 
-class _Compiled:
+class Compiled:
     """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
     whose backward is still to come."""
 
@@ -41,7 +41,7 @@ def _free(handle: int) -> None:
         abi.program_free(handle)
 
 
-class _Written(NamedTuple):
+class Written(NamedTuple):
     """An expression as the engine reads it, and what it runs on."""
 
     text: str
@@ -49,7 +49,7 @@ class _Written(NamedTuple):
     seeds: List[int]
 
 
-_programs: Dict[str, _Compiled] = {}
+_programs: Dict[str, Compiled] = {}
 _MOST_PROGRAMS = 4096
 
 
@@ -59,8 +59,8 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     if fast is not None:
         return fast
     _session.current().follow_config()
-    written = _write(expr, reduce)
-    program = _compile(written.text)
+    written = write(expr, reduce)
+    program = compiled(written.text)
     tensors = [_checked(relation, leaf) for leaf in written.leaves]
     need = 0
     if torch.is_grad_enabled():
@@ -87,7 +87,11 @@ def _built_in(relation: Relation, expr: Expr, reduce: Optional[str]) -> Optional
     return None
 
 
-def _write(expr: Expr, reduce: Optional[str]) -> _Written:
+def write(expr: Expr, reduce: Optional[str]) -> Written:
+    """An expression as a program: equal parts once, tensors that stand in several places once.
+
+    :raises ValueError: it reads more tensors than a program may
+    """
     order = _order(expr)
     leaves: List[Expr] = []
     number: Dict[int, int] = {}
@@ -121,7 +125,7 @@ def _write(expr: Expr, reduce: Optional[str]) -> _Written:
         raise ValueError(f"an expression reads {len(leaves)} tensors: 16 are possible; evaluate a part of it first")
     operands = [{"side": x.side, "shape": x.shape} for x in leaves]
     result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
-    return _Written(json.dumps(result), leaves, seeds)
+    return Written(json.dumps(result), leaves, seeds)
 
 
 def _order(expr: Expr) -> List[Expr]:
@@ -140,12 +144,13 @@ def _order(expr: Expr) -> List[Expr]:
     return out
 
 
-def _compile(text: str) -> _Compiled:
+def compiled(text: str) -> Compiled:
+    """The program of a text, which stays for the next time."""
     found = _programs.pop(text, None)
     if found is None:
         while len(_programs) >= _MOST_PROGRAMS:  # what was used longest ago is first
             del _programs[next(iter(_programs))]
-        found = _Compiled(text)
+        found = Compiled(text)
     _programs[text] = found
     return found
 
@@ -166,7 +171,7 @@ class _Call:
     agreed = 0
 
     def __init__(
-        self, relation: Relation, program: _Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
+        self, relation: Relation, program: Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
     ) -> None:
         self.relation, self.program, self.seeds, self.shape, self.need = relation, program, seeds, shape, need
 
