@@ -230,7 +230,7 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		return err
 	}
 	if x.Ways != nil {
-		free := func() {}
+		var free func()
 		own, free, err = fillTargets(p.Program, agreed, targets, map[expr.Side]int{expr.U: x.Rel.NumSrc, expr.V: x.Rel.NumDst, expr.P: 1})
 		defer free()
 		if err != nil {
