@@ -16,7 +16,7 @@ type Standard[T Float] struct {
 const (
 	blockElements = 1 << 15 // of a block of rows, which is read twice: within the second cache
 	mostBlockRows = 128     // added up in the precision of the elements
-	mostParts     = 256
+	mostParts     = 32      // each has sums of its own, which are garbage afterwards
 )
 
 // ColumnMoments: mean[j] = Σ_i x[i,j] / n; squares[j] = Σ_i (x[i,j] - mean[j])². x [n, width]; zeros
@@ -31,77 +31,68 @@ func ColumnMoments[T Float](p *Pool, x []T, width int, mean, squares []float64) 
 	}
 }
 
-// moments of the rows that were seen.
-type moments struct {
-	rows          float64
-	mean, squares []float64
-}
-
-func newMoments(width int) *moments {
-	both := make([]float64, 2*width)
-	return &moments{mean: both[:width], squares: both[width:]}
-}
-
-// merge takes in n more rows, whose mean and squares of column j are f(j). After Chan, Golub and
-// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances".
-func (m *moments) merge(n float64, f func(j int) (mean, squares float64)) {
-	all := m.rows + n
-	share, weight := n/all, m.rows*n/all
-	for j := range m.mean {
-		mean, squares := f(j)
-		delta := mean - m.mean[j]
-		m.mean[j] += delta * share
-		m.squares[j] += squares + delta*delta*weight
+// merge takes n more rows, whose means and squares are given, into those of rows rows. After Chan,
+// Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances".
+func merge(rows float64, mean, squares []float64, n float64, means, more []float64) {
+	share, weight := n/(rows+n), rows*n/(rows+n)
+	squares, means, more = squares[:len(mean)], means[:len(mean)], more[:len(mean)]
+	for j := range mean {
+		delta := means[j] - mean[j]
+		mean[j] += delta * share
+		squares[j] += more[j] + delta*delta*weight
 	}
-	m.rows = all
 }
 
 func columnMoments[T vec.Float](p *Pool, x []T, width int, mean, squares []float64) {
 	ops := vec.ColumnLoops[T]()
-	found := eachBlock(p, width, len(x), func() *moments { return newMoments(width) }, func(m *moments, scratch []T, begin, end int) {
-		c := vec.Columns[T]{X: x[begin:end], Plain: scratch[:width]}
+	var rows [mostParts]float64
+	found := eachBlock(p, width, len(x), func(part int, sums []float64, block []float64, scratch []T, begin, end int) {
+		c := vec.Columns[T]{X: x[begin:end], Plain: scratch[:width], Along: scratch[width : 2*width], About: scratch[2*width:]}
 		clear(scratch)
 		ops.Sums(&c)
 		n := float64((end - begin) / width)
-		c.About = scratch[2*width:]
 		for j, sum := range c.Plain {
 			c.About[j] = sum / T(n)
 		}
 		// About is off by the rounding of a sum; what deviations from it add up to says by how much.
 		clear(c.Plain)
-		c.Along = scratch[width : 2*width]
 		ops.Deviations(&c)
-		m.merge(n, func(j int) (float64, float64) {
-			off := float64(c.Plain[j]) / n
-			return float64(c.About[j]) + off, max(0, float64(c.Along[j])-n*off*off)
-		})
+		means, more, one := block[:width], block[width:], 1/n
+		for j, plain := range c.Plain {
+			off := float64(plain) * one
+			means[j] = float64(c.About[j]) + off
+			more[j] = max(0, float64(c.Along[j])-n*off*off)
+		}
+		merge(rows[part], sums[:width], sums[width:], n, means, more)
+		rows[part] += n
 	})
-	all := moments{mean: mean, squares: squares}
 	clear(mean)
 	clear(squares)
-	for _, m := range found {
-		all.merge(m.rows, func(j int) (float64, float64) { return m.mean[j], m.squares[j] })
+	all := 0.0
+	for part, sums := range found {
+		merge(all, mean, squares, rows[part], sums[:width], sums[width:])
+		all += rows[part]
 	}
 }
 
 // eachBlock calls f on blocks of rows of an array of size elements, of which each part takes a run of
-// consecutive ones, one after the other: with what its start gave and scratch of three rows. It
-// returns what the parts were started with, in order.
-func eachBlock[T vec.Float, S any](p *Pool, width, size int, start func() S, f func(s S, scratch []T, begin, end int)) []S {
+// consecutive ones, one after the other: with the part, two rows that are its own and 0 at first, two
+// rows and three of scratch. It returns the parts' own rows, in order.
+func eachBlock[T vec.Float](p *Pool, width, size int, f func(part int, own, wide []float64, scratch []T, begin, end int)) [][]float64 {
 	if width == 0 || size == 0 {
 		return nil
 	}
 	n := size / width
 	rows := min(mostBlockRows, max(16, blockElements/width))
 	blocks := (n + rows - 1) / rows
-	parts := min(mostParts, blocks)
-	found := make([]S, parts)
+	found := make([][]float64, min(mostParts, blocks))
+	parts := len(found)
 	p.Run(parts, func(t int) {
-		s, scratch := start(), make([]T, 3*width)
+		numbers, scratch := make([]float64, 4*width), make([]T, 3*width)
+		found[t] = numbers[: 2*width : 2*width]
 		for b := blocks * t / parts; b < blocks*(t+1)/parts; b++ {
-			f(s, scratch, b*rows*width, min(n, (b+1)*rows)*width)
+			f(t, found[t], numbers[2*width:], scratch, b*rows*width, min(n, (b+1)*rows)*width)
 		}
-		found[t] = s
 	})
 	return found
 }
@@ -142,11 +133,12 @@ func NormalizeSums[T Float](p *Pool, g, x []T, width int, s Standard[T], plain, 
 
 func normalizeSums[T vec.Float](p *Pool, g, x []T, width int, s vec.Columns[T], plain, along []float64) {
 	ops := vec.ColumnLoops[T]()
-	found := eachBlock(p, width, len(x), func() []float64 { return make([]float64, 2*width) }, func(sums []float64, scratch []T, begin, end int) {
+	found := eachBlock(p, width, len(x), func(_ int, sums, _ []float64, scratch []T, begin, end int) {
 		c := s
 		c.X, c.G, c.Plain, c.Along = x[begin:end], g[begin:end], scratch[:width], scratch[width:2*width]
 		clear(scratch)
 		ops.Products(&c)
+		sums = sums[:2*width]
 		for j, v := range scratch[:2*width] {
 			sums[j] += float64(v)
 		}
