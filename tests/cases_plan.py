@@ -80,11 +80,15 @@ def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int]) -> di
             h = one(graph, h).flatten(1)
         h.sum().backward()
 
-    step()  # what is made with the first step has been made
-    sar.comm.barrier()
-    before = sent()
-    step()
-    after = sent()
-    sar.comm.barrier()
+    sar.Config.exchange = "pull"  # which is what plans are made for
+    try:
+        step()  # what is made with the first step has been made
+        sar.comm.barrier()
+        before = sent()
+        step()
+        after = sent()
+        sar.comm.barrier()
+    finally:
+        sar.Config.exchange = "auto"
     boundary = {int(n) for n in part["src"] if not part["start"][sar.rank()] <= n < part["start"][sar.rank() + 1]}
     return {"sent": after - before, "boundary": len(boundary), "edges": len(part["src"])}

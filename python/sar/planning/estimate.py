@@ -34,7 +34,8 @@ class Estimate(NamedTuple):
     """What the heaviest moment of a step takes beside them."""
     peak: int
     sent_per_epoch: int
-    """Bytes that this worker sends, without frame headers."""
+    """Bytes that this worker sends, without frame headers, where all is pulled: attention sends less where
+    :attr:`sar.Config.exchange` has gradients pushed."""
 
 
 class _Part(NamedTuple):
