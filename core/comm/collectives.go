@@ -11,7 +11,7 @@ func (c *Communicator) collective(kind Kind, f func(op *Op) error) error {
 	if err != nil {
 		return err
 	}
-	if c.World() == 1 {
+	if c.World() <= 2 { // hardly more than one wait, as a rule a short one
 		return op.End(f(op))
 	}
 	return op.End(op.Run(func() error { return f(op) }))
@@ -47,7 +47,9 @@ const flatBytes = 32 << 10
 // Broadcast overwrites buf with the root's. Small ones (flatBytes): 1 step, the
 // root sends P-1 times the bytes. Large ones go along a chain root, root+1, …
 // in frames, each passed on as soon as it is there: the root and everyone but
-// the last send the bytes once, in about bytes/MaxPayload + P-2 steps.
+// the last send the bytes once, in about bytes/MaxPayload + P-2 steps. Either way
+// the root tells everyone its size first, so that a rank with a buffer of another
+// one ends the operation at once.
 func (c *Communicator) Broadcast(buf []byte, root int) error {
 	if root < 0 || root >= c.World() {
 		return argumentf("broadcast from rank %d: ranks are 0 to %d", root, c.World()-1)
@@ -71,8 +73,19 @@ func (c *Communicator) Broadcast(buf []byte, root int) error {
 			if p == 1 {
 				return nil
 			}
+			for r := 2; r < p; r++ {
+				if err := op.announce(c.up(r), root, len(buf)); err != nil {
+					return err
+				}
+			}
 			return op.sendStream(c.up(1), root, buf)
-		case p - 1:
+		case 1: // the root's stream says it
+		default:
+			if err := op.announced(root, root, len(buf)); err != nil {
+				return err
+			}
+		}
+		if place == p-1 {
 			return op.recvStream(c.down(1), root, buf, nil)
 		}
 		pass := op.outStream(c.up(1), root, buf) // the front goes on while the rest still comes in

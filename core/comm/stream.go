@@ -113,6 +113,31 @@ func (s *outStream) first(filled int) (int, error) {
 	return n, s.op.Commit(s.peer, 0, s.round, 0)
 }
 
+// announce sends the head of a stream of size bytes that others will send to peer.
+func (op *Op) announce(peer, round, size int) error {
+	var b [headSize]byte
+	head{size: uint64(size)}.put(b[:])
+	return op.Send(peer, 0, round, 0, b[:])
+}
+
+// announced takes what peer announces, which must be size bytes.
+func (op *Op) announced(peer, round, size int) error {
+	f, err := op.Next(peer, round, 0)
+	if err != nil {
+		return err
+	}
+	defer op.Release(peer)
+	if h, ok := parseHead(f.Payload); !ok || h.size != uint64(size) {
+		return op.sizes(peer, h.size, size)
+	}
+	return nil
+}
+
+// sizes ends the group: peer sends theirs bytes, of which this rank expects mine.
+func (op *Op) sizes(peer int, theirs uint64, mine int) error {
+	return op.Mismatch(peer, fmt.Sprintf("rank %d sends %d bytes to rank %d, which expects %d", peer, theirs, op.c.Rank(), mine))
+}
+
 // sendDirect sends the direct frames of a run of bytes.
 func (op *Op) sendDirect(link transport.Direct, round int, data []byte) error {
 	peer := link.Peer()
@@ -154,7 +179,7 @@ func (op *Op) recvDirect(link transport.Direct, round int, into []byte, each fun
 func (op *Op) recvStream(peer, round int, into []byte, each func(filled int) error) error {
 	return op.recvSized(peer, round, func(size uint64) ([]byte, error) {
 		if size != uint64(len(into)) {
-			return nil, op.Mismatch(peer, fmt.Sprintf("rank %d sends %d bytes to rank %d, which expects %d", peer, size, op.c.Rank(), len(into)))
+			return nil, op.sizes(peer, size, len(into))
 		}
 		return into, nil
 	}, each)

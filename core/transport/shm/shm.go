@@ -76,9 +76,12 @@ func waker(raw syscall.RawConn, what byte) func() {
 	return func() { _ = raw.Control(ring) } // fails only once conn is closed
 }
 
+// hearing is how many rings are heard at once.
+const hearing = 64
+
 // pump turns the peer's doorbell and its end into wake-ups on this side.
 func pump(raw syscall.RawConn, state *ring.State, peer int) {
-	var b [64]byte
+	var b [hearing]byte
 	for {
 		n, err := hear(raw, b[:])
 		if err != nil {
