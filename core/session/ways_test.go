@@ -61,12 +61,19 @@ func TestPushedInAnOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	g := communities(parts)
 	cases := []*programCase{attentionCase(t, rng, &g)}
-	run := func(how Exchange, threads int) programRun[float64] {
+	run := func(how Exchange, threads int, window int64) programRun[float64] {
 		pool.SetThreads(threads)
 		defer pool.SetThreads(1)
-		return runPrograms[float64](t, parts, Config{Window: 1 << 18, Exchange: how}, cases)[0]
+		return runPrograms[float64](t, parts, Config{Window: window, Exchange: how}, cases)[0]
 	}
-	want, got, again := run(ExchangePull, 1), run(ExchangePush, 1), run(ExchangePush, 3)
+	const narrow, wide = 1 << 18, 1 << 24
+	want, got, again := run(ExchangePull, 1, narrow), run(ExchangePush, 1, narrow), run(ExchangePush, 3, narrow)
+	other := run(ExchangePush, 2, wide)
+	for _, i := range []int{0, 2} { // of sources: edge after edge, whatever a frame holds
+		if !slices.Equal(got.grads[i], other.grads[i]) {
+			t.Errorf("gradient %d: the window changes bits", i)
+		}
+	}
 	for i := range want.grads {
 		if err := closeTo(fmt.Sprintf("gradient %d", i), got.grads[i], want.grads[i], 1e-12); err != nil {
 			t.Error(err)
