@@ -53,7 +53,9 @@ type Offset interface{ int32 | int64 }
 // read the same ones are neighbours too. So of large matrices the clusters that
 // the first sweeps found are remembered, and then may grow to farRows: those
 // become clusters of clusters, the small ones of which are joined with the one
-// that they share most edges with. Scratch: 20 bytes a row.
+// that they share most edges with. In those, rows ascend where the first clusters
+// hold so few edges that slots and results at random cost more than they save.
+// Scratch: 20 bytes a row.
 func Locality[P Offset](ptr []P, col []int32) (order mem.Array[int32], err error) {
 	return locality(ptr, col, len(ptr)-1 >= farLeast)
 }
@@ -78,7 +80,8 @@ func locality[P Offset](ptr []P, col []int32, far bool) (order mem.Array[int32],
 		c.label[i], c.size[i] = int32(i), 1
 	}
 	moving := c.sweep(nearSweeps, clusterRows)
-	if c.gain() < orderHope {
+	gain := c.gain()
+	if gain < orderHope {
 		return order, nil
 	}
 	if far {
@@ -94,7 +97,7 @@ func locality[P Offset](ptr []P, col []int32, far bool) (order mem.Array[int32],
 		return order, err
 	}
 	if far {
-		c.nest(order.Data, array(3), array(4))
+		c.nest(order.Data, array(3), array(4), gain >= orderGain)
 	} else {
 		c.sort(order.Data, nil, c.label)
 	}

@@ -5,12 +5,16 @@ package graph
 const nestLooks = 4
 
 // nest writes the rows by clusters of clusters, in each by the cluster that
-// label names, in each of those by its label in inner, and those that agree in
-// all three ascending. inner and spare are scratch afterwards, and label names
-// clusters of clusters.
-func (c *clusters[P]) nest(order, inner, spare []int32) {
-	c.sort(order, nil, inner)
-	c.sort(spare, order, c.label)
+// label names, in each of those, if byInner is set, by its label in inner, and
+// those that agree in all that ascending. inner and spare are scratch afterwards,
+// and label names clusters of clusters.
+func (c *clusters[P]) nest(order, inner, spare []int32, byInner bool) {
+	if byInner {
+		c.sort(order, nil, inner)
+		c.sort(spare, order, c.label)
+	} else {
+		c.sort(spare, nil, c.label)
+	}
 	// label keeps naming clusters while they are joined; joined says where to.
 	joined := inner
 	for l := range joined {
