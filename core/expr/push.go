@@ -88,6 +88,8 @@ func (s *Sweep[T]) Outgoing(x *Push, o *graph.Outgoing, send, cursor []int32, fi
 		}
 	}
 	end := int32(first + n)
+	s.thin = max(1, int64(o.NumRows/max(1, n))) // of a source's edges, about so many are of other frames
+	defer func() { s.thin = 0 }()
 	s.over(o.Ptr.Data, 0, len(send), true, func(i int) (int32, int64, int64) {
 		k0 := int64(cursor[i])
 		k1 := o.RunEnd(k0, int64(o.Ptr.Data[i+1]), end)
