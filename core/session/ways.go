@@ -37,20 +37,19 @@ func (s *Session) SetExchange(how Exchange) error {
 // What computing at the owner costs beside what it saves. Rows of destinations come a
 // window at a time, so a source's row is read and its gradient read and written anew for about
 // every edge, in place of once: so many nanoseconds a byte, one thread. A byte that travels
-// takes so many, copies at both ends included; of a network, 10 Gbit/s are assumed.
+// takes so many, copies at both ends included; of a network, 10 Gbit/s are assumed. How many threads
+// there are is not asked, since the bits of results would follow from it: on one host, whose
+// cores workers share, one is assumed, and else four.
 const (
 	rereadCost  = 0.02
 	shmCost     = 0.3
 	sameCost    = 0.7 // TCP within a host
-	networkCost = 1.2
+	networkCost = 1.2 * 4
 )
 
 // shard is the edges from sources of one worker into rows of another, in numbers
 // that both know.
-type shard struct {
-	sources, rows, edges int64
-	threads              int64 // of the owner of the sources
-}
+type shard struct{ sources, rows, edges int64 }
 
 // rowSizes are the bytes of what travels both ways for a source (pull) and for a
 // destination (push), and of the gradients of a source.
@@ -65,7 +64,7 @@ func (e Exchange) pushes(x shard, size rowSizes, byteCost float64) bool {
 		return true
 	}
 	saved := float64(x.sources*int64(size.pull)-x.rows*int64(size.push)) * byteCost
-	return saved > float64(x.edges)*float64(3*size.gradient)*rereadCost/float64(max(1, x.threads))
+	return saved > float64(x.edges)*float64(3*size.gradient)*rereadCost
 }
 
 // byteCost is what a byte takes to rank peer. Both ends come to the same number.
@@ -184,16 +183,16 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 }
 
 // shardsOf tells the owners of boundary rows how many edges leave them, into how many rows, and
-// learns the same of own rows: 24 bytes a pair.
+// learns the same of own rows: 16 bytes a pair.
 func (g *Graph) shardsOf(train *comm.Communicator, rel *graph.Relation) (*shards, error) {
 	if x := g.pushing.shards[rel]; x != nil {
 		return x, nil
 	}
-	p, threads := rel.Parts, int64(pool.Threads())
+	p := rel.Parts
 	x := &shards{out: make([]shard, p), in: make([]shard, p)}
 	send, recv := make([][]byte, p), make([][]byte, p)
 	for q := range p {
-		send[q], recv[q] = make([]byte, 24), make([]byte, 24)
+		send[q], recv[q] = make([]byte, 16), make([]byte, 16)
 	}
 	place := rel.Places()
 	for r := 1; r < p; r++ {
@@ -205,7 +204,6 @@ func (g *Graph) shardsOf(train *comm.Communicator, rel *graph.Relation) (*shards
 		to := send[h.Peer]
 		binary.LittleEndian.PutUint64(to, uint64(x.in[r].rows))
 		binary.LittleEndian.PutUint64(to[8:], uint64(x.in[r].edges))
-		binary.LittleEndian.PutUint64(to[16:], uint64(threads))
 	}
 	if err := train.AllToAll(send, recv); err != nil {
 		return nil, err
@@ -214,12 +212,11 @@ func (g *Graph) shardsOf(train *comm.Communicator, rel *graph.Relation) (*shards
 		from := recv[(rel.Rank+r)%p]
 		x.out[r] = shard{
 			sources: int64(len(rel.Send[r].Data)), rows: int64(binary.LittleEndian.Uint64(from)),
-			edges: int64(binary.LittleEndian.Uint64(from[8:])), threads: threads,
+			edges: int64(binary.LittleEndian.Uint64(from[8:])),
 		}
 		if o := x.out[r]; o.rows < 0 || o.rows > o.edges || o.edges >= 1<<31 || (o.edges == 0) != (o.sources == 0) {
 			return nil, fmt.Errorf("rank %d names %d edges from %d rows of this rank into %d of its own", (rel.Rank+r)%p, o.edges, o.sources, o.rows)
 		}
-		x.in[r].threads = int64(binary.LittleEndian.Uint64(recv[rel.Halo[r].Peer][16:]))
 	}
 	if g.pushing.shards == nil {
 		g.pushing.shards = map[*graph.Relation]*shards{}
