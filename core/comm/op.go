@@ -103,22 +103,8 @@ func (op *Op) Waited(d time.Duration) { op.waited.Add(int64(d)) }
 
 // Reserve is Link.Reserve with the operation's deadline and errors.
 func (op *Op) Reserve(peer, n int) ([]byte, error) {
-	return op.reserve(op.links[peer].Reserve, peer, n)
-}
-
-// ReserveLazily is Reserve that may wait for more room than it needs, so that the
-// sender is woken less often. Only where peer takes everything that was committed
-// before, whatever else it waits for.
-func (op *Op) ReserveLazily(peer, n int) ([]byte, error) {
-	if l, ok := op.links[peer].(transport.Lazy); ok {
-		return op.reserve(l.ReserveLazily, peer, n)
-	}
-	return op.Reserve(peer, n)
-}
-
-func (op *Op) reserve(f func(n int, deadline time.Time) ([]byte, error), peer, n int) ([]byte, error) {
 	t, span := time.Now(), trace.Begin()
-	b, err := f(n, op.deadline)
+	b, err := op.links[peer].Reserve(n, op.deadline)
 	op.Waited(time.Since(t))
 	span.End("wait for room", trace.Sending, op.c.name, peer, 0, int64(n))
 	if err != nil {

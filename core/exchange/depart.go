@@ -25,8 +25,6 @@ type departures struct {
 	// calls late where it has to wait.
 	before func(peer, chunk int, late func()) error
 	after  func(peer int)
-	// room is how to wait for room in a link.
-	room func(peer int) func(peer, n int) ([]byte, error)
 
 	mu      sync.Mutex
 	turn    []chan struct{} // by round
@@ -79,7 +77,7 @@ func (d *departures) send(r int) error {
 		dst, err := d.op.TryReserve(peer, n*d.rowBytes)
 		if err == nil && dst == nil {
 			d.stuck(&noted)
-			dst, err = d.room(peer)(peer, n*d.rowBytes)
+			dst, err = d.op.Reserve(peer, n*d.rowBytes)
 		}
 		if err == nil && n > 0 {
 			err = d.fill(peer, r, first, n, dst)

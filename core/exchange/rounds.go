@@ -72,7 +72,6 @@ func (m *Movement) Move(rank, world int) (uint16, error) {
 		op: m.Op, world: world, flags: m.Flags, rowBytes: m.RowBytes, rows: RowsPerFrame(m.Op, m.RowBytes), counts: m.Send,
 		peer: func(r int) int { return m.peer(rank, world, r, true) }, produce: m.Produce,
 		before: func(int, int, func()) error { return nil }, after: func(int) {},
-		room: func(int) func(peer, n int) ([]byte, error) { return m.Op.ReserveLazily },
 	}
 	if m.Home {
 		d.way = comm.Home

@@ -91,12 +91,6 @@ func (t *RoundTrip) Move(rank, world int) (uint16, error) {
 		peer: func(r int) int { return (rank + r) % world }, produce: t.Produce,
 		before: func(peer, k int, wait func()) error { return s.awaitOr(&s.sending[peer], false, k, wait) },
 		after:  func(peer int) { s.passOn(&s.sending[peer]) },
-		room: func(peer int) func(peer, n int) ([]byte, error) {
-			if s.sending[peer].rule == mixed {
-				return t.Op.Reserve
-			}
-			return t.Op.ReserveLazily
-		},
 	}
 	d.init()
 	parts := append(d.parts(), s.takeBack, s.runParts, func() error { return s.answer(d) })

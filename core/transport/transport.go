@@ -80,16 +80,6 @@ type Direct interface {
 	ReceiveInto(dst []byte, deadline time.Time) (Tag, error)
 }
 
-// Lazy is what links may be besides: a sender that has much to send, and whose
-// receiver takes all that was committed whatever else comes, is woken once for
-// several frames.
-type Lazy interface {
-	Link
-	// ReserveLazily is Reserve that waits until half of what the link holds is given
-	// back besides. Where all of it is, it does not wait.
-	ReserveLazily(n int, deadline time.Time) ([]byte, error)
-}
-
 // Endpoint is how a rank can be reached; the rendezvous hands everyone's to all.
 type Endpoint struct {
 	Rank int

@@ -100,15 +100,6 @@ func (l *Link) Reserve(n int, deadline time.Time) (b []byte, err error) {
 	return b, err
 }
 
-// ReserveLazily is Reserve that waits until half of the ring is free besides.
-func (l *Link) ReserveLazily(n int, deadline time.Time) (b []byte, err error) {
-	err = l.Sending(func() error {
-		b, err = l.out.ReserveLazily(n, deadline)
-		return err
-	})
-	return b, err
-}
-
 // Commit publishes the reserved frame; it never blocks.
 func (l *Link) Commit(tag transport.Tag, _ time.Time) error {
 	return l.Sending(func() error {

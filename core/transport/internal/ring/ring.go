@@ -12,12 +12,10 @@
 //	 64  u64  head: bytes given back since the beginning
 //	128  u32  1 while the consumer sleeps
 //	192  u32  1 while the producer sleeps
-//	200  u64  the head that the producer sleeps for
 //	256       frames: 32 bytes unused, header of 32 bytes, payload padded to 64
 //
 // Costs of a frame of n bytes: 64 bytes of ring beside the payload, two atomic
-// stores, and a wake-up of the other side only if that sleeps and, of the
-// producer, if there is as much room as it sleeps for.
+// stores, and a wake-up of the other side only if that sleeps.
 package ring
 
 import (
@@ -61,7 +59,7 @@ func MaxPayload(total, rings, frames int) (int, error) {
 }
 
 type ring struct {
-	tail, head, wakeAt             *atomic.Uint64
+	tail, head                     *atomic.Uint64
 	withdrawn                      *atomic.Uint64
 	consumerSleeps, producerSleeps *atomic.Uint32
 	data                           []byte
@@ -80,7 +78,6 @@ func newRing(b []byte, maxPayload, peer int) ring {
 		head:           (*atomic.Uint64)(unsafe.Pointer(&b[64])),
 		consumerSleeps: (*atomic.Uint32)(unsafe.Pointer(&b[128])),
 		producerSleeps: (*atomic.Uint32)(unsafe.Pointer(&b[192])),
-		wakeAt:         (*atomic.Uint64)(unsafe.Pointer(&b[200])),
 		data:           b[control:size:size],
 		max:            maxPayload,
 		peer:           peer,
@@ -109,7 +106,6 @@ type Producer struct {
 	pad      uint64 // bytes to the end of the ring that the reserved frame skips
 	need     uint64 // bytes of the reserved frame, 0 if none is
 	reserved int
-	lazy     waiter // for half of the ring
 	taken    waiter // for the receiver to be done with an offer
 }
 
@@ -118,11 +114,7 @@ type Producer struct {
 func NewProducer(b []byte, maxPayload, peer int, state *State, wake func()) *Producer {
 	p := &Producer{ring: newRing(b, maxPayload, peer), wake: wake}
 	p.waiter = waiter{state: state, event: state.Space, armed: p.producerSleeps, ready: p.room, op: "send", peer: peer}
-	p.arm = func() { p.wakeAt.Store(p.tail + p.pad + p.need - p.size()) }
-	p.lazy = p.waiter
-	p.lazy.ready, p.lazy.arm, p.lazy.patient = p.roomy, func() { p.wakeAt.Store(p.tail + p.half() - p.size()) }, true
 	p.taken = p.waiter
-	p.taken.arm = func() { p.wakeAt.Store(p.tail) }
 	// A peer that took the offer and then went has taken it. Nobody spins: to
 	// copy what is offered takes longer than to sleep and be woken.
 	p.taken.ready, p.taken.drain, p.taken.patient = p.empty, true, true
@@ -139,16 +131,6 @@ func (p *Producer) room() (bool, error) {
 	return err == nil && want-p.head <= p.size(), err
 }
 
-// half is what a producer that is not in a hurry waits for to be free: room for the
-// reserved frame, and half of the ring.
-func (p *Producer) half() uint64 { return max(p.pad+p.need, p.size()/2) }
-
-// roomy says whether that much is free.
-func (p *Producer) roomy() (bool, error) {
-	err := p.readHead()
-	return err == nil && p.tail-p.head <= p.size()-p.half(), err
-}
-
 // readHead looks how far the consumer is.
 func (p *Producer) readHead() error {
 	h := p.ring.head.Load()
@@ -162,16 +144,6 @@ func (p *Producer) readHead() error {
 // Reserve waits for room and returns the payload of the next frame. A frame
 // that was reserved and not committed is forgotten.
 func (p *Producer) Reserve(n int, deadline time.Time) ([]byte, error) {
-	return p.reserve(n, &p.waiter, deadline)
-}
-
-// ReserveLazily is Reserve that waits until half of the ring is free besides. Where
-// everything that was committed is given back, it does not wait.
-func (p *Producer) ReserveLazily(n int, deadline time.Time) ([]byte, error) {
-	return p.reserve(n, &p.lazy, deadline)
-}
-
-func (p *Producer) reserve(n int, w *waiter, deadline time.Time) ([]byte, error) {
 	if n < 0 || n > p.max {
 		return nil, fmt.Errorf("transport: frame of %d bytes to rank %d, at most %d are allowed", n, p.ring.peer, p.max)
 	}
@@ -180,7 +152,7 @@ func (p *Producer) reserve(n int, w *waiter, deadline time.Time) ([]byte, error)
 	if off+p.need > p.size() {
 		p.pad = p.size() - off
 	}
-	if err := w.wait(deadline); err != nil {
+	if err := p.wait(deadline); err != nil {
 		p.need = 0
 		return nil, err
 	}
@@ -343,7 +315,5 @@ func (c *Consumer) Release() {
 	c.head += c.held
 	c.held = 0
 	c.ring.head.Store(c.head)
-	if c.producerSleeps.Load() != 0 && int64(c.head-c.wakeAt.Load()) >= 0 {
-		wakeIf(c.producerSleeps, c.wake)
-	}
+	wakeIf(c.producerSleeps, c.wake)
 }

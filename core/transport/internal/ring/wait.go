@@ -81,7 +81,6 @@ type waiter struct {
 	state *State
 	event Event
 	armed *atomic.Uint32 // set while asleep, so that the other side knows to wake us
-	arm   func()         // before armed is set: tells the other side what we wait for; may be nil
 	ready func() (bool, error)
 	drain bool // what is ready counts even when the peer is gone (receiving)
 	// patient: what is waited for takes so long that spinning first is in vain
@@ -167,9 +166,6 @@ func (w *waiter) wait(deadline time.Time) error {
 		expired = w.timer.C
 	}
 	for {
-		if w.arm != nil {
-			w.arm()
-		}
 		w.armed.Store(1)
 		if ok, err := w.look(); ok || err != nil {
 			w.armed.Store(0)
