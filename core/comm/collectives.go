@@ -145,7 +145,11 @@ func (c *Communicator) ExchangePair(sendTo int, send []byte, recvFrom int, recv 
 			copy(recv, send)
 			return nil
 		}
-		return op.Run(func() error {
+		run := op.Run
+		if recvFrom >= 0 && c.Transport(recvFrom) != "tcp" { // one run is copied, without a wait as a rule
+			run = op.RunHere
+		}
+		return run(func() error {
 			if sendTo < 0 {
 				return nil
 			}

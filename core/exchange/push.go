@@ -3,7 +3,7 @@ package exchange
 import (
 	"sar/core/comm"
 	"sar/core/expr"
-	"sar/core/mem"
+	"sar/core/graph"
 )
 
 // Ways says, for a backward pass that some pairs of workers compute at the owner of the
@@ -36,7 +36,7 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 	rel, w := x.Rel, x.Ways
 	there, back := x.PushedBytes()
 	t := &RoundTrip{
-		Op: op, Way: comm.Pushed, RowBytes: there, BackBytes: back,
+		Op: op, Way: comm.Pushed, Most: chunkBytes, RowBytes: there, BackBytes: back,
 		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
 		Local: func() error {
 			if b.Own != nil {
@@ -57,11 +57,11 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 			most = max(most, len(rel.Send[other].Data))
 		}
 	}
-	cursor, err := mem.Make[int32](mem.Scratch, most)
+	frames, err := graph.NewFrames(most)
 	if err != nil {
 		return err
 	}
-	defer cursor.Free()
+	defer frames.Free()
 	sweep := b.Pushed(w.Push, grads)
 	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
 	t.Produce = func(r, first, n int, dst []byte) error {
@@ -71,10 +71,10 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 	t.Consume = func(r, first, n int, src, dst []byte) error {
 		o, send := &rel.Outgoing[rel.Parts-r], rel.Send[rel.Parts-r].Data
 		if first == 0 {
-			copy(cursor.Data, o.Ptr.Data[:len(send)])
+			frames.Begin(o)
 		}
 		clear(dst)
-		sweep.Outgoing(w.Push, o, send, cursor.Data, first, n, view[T](src), view[T](dst))
+		sweep.Outgoing(w.Push, o, send, frames, first, n, view[T](src), view[T](dst))
 		return nil
 	}
 	t.Return = func(r, first, n int, src []byte) error {

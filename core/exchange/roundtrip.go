@@ -26,6 +26,7 @@ type RoundTrip struct {
 	// Flags are told to every worker; Move returns the union of everyone's.
 	Flags uint16
 	Way   comm.Way // how statistics count what goes out
+	Most  int      // bytes of a frame at most; 0: tripBytes
 	// RowBytes is the size of a row on the way out, BackBytes of what returns.
 	RowBytes, BackBytes int
 	// Send and Recv are the rows that go out and come in, indexed 1..P-1.
@@ -53,7 +54,11 @@ type RoundTrip struct {
 
 // RowsPerFrame is how many rows travel at once, out and back.
 func (t *RoundTrip) RowsPerFrame() int {
-	return rowsPerFrame(t.Op, max(t.RowBytes, t.BackBytes), tripBytes)
+	most := t.Most
+	if most == 0 {
+		most = tripBytes
+	}
+	return rowsPerFrame(t.Op, max(t.RowBytes, t.BackBytes), most)
 }
 
 // tripBytes is the most that one frame of a round trip carries. What returns for the

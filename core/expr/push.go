@@ -74,8 +74,8 @@ func (b *Backward[T]) Pushed(x *Push, grads [][]T) *Sweep[T] {
 }
 
 // Outgoing sweeps over the edges into rows [first, first+n) of a peer, which src holds, and
-// adds to back, n rows. send are the own sources of o's edges; cursor is the next slot of each.
-func (s *Sweep[T]) Outgoing(x *Push, o *graph.Outgoing, send, cursor []int32, first, n int, src, back []T) {
+// adds to back, n rows. send are the own sources of o's edges; frames has come to row first.
+func (s *Sweep[T]) Outgoing(x *Push, o *graph.Outgoing, send []int32, frames *graph.Frames, first, n int, src, back []T) {
 	s.outgoing, s.firstRow = o, int32(first)
 	for _, at := range x.slots {
 		s.loads[at.slot] = rows[T]{data: tail(src, at.offset), stride: x.There}
@@ -91,9 +91,7 @@ func (s *Sweep[T]) Outgoing(x *Push, o *graph.Outgoing, send, cursor []int32, fi
 	s.thin = max(1, int64(o.NumRows/max(1, n))) // of a source's edges, about so many are of other frames
 	defer func() { s.thin = 0 }()
 	s.over(o.Ptr.Data, 0, len(send), true, func(i int) (int32, int64, int64) {
-		k0 := int64(cursor[i])
-		k1 := o.RunEnd(k0, int64(o.Ptr.Data[i+1]), end)
-		cursor[i] = int32(k1)
+		k0, k1 := frames.Take(i, end)
 		return send[i], k0, k1
 	})
 }

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -34,8 +35,16 @@ func (o *Outgoing) Rows(to []int32, k int64, base int32) {
 	}
 }
 
-// RunEnd is the first slot of k..last-1 whose row is not below end, or last.
-func (o *Outgoing) RunEnd(k, last int64, end int32) int64 {
+// row is the number of the row of slot k.
+func (o *Outgoing) row(k int64) int32 {
+	if o.NumRows > 1<<16 {
+		return o.wide.Data[k]
+	}
+	return int32(o.narrow.Data[k])
+}
+
+// runEnd is the first slot of k..last-1 whose row is not below end, or last.
+func (o *Outgoing) runEnd(k, last int64, end int32) int64 {
 	if o.NumRows > 1<<16 {
 		return RunEnd(o.wide.Data, k, last, end)
 	}
@@ -62,6 +71,50 @@ func RunEnd[I int32 | uint16](entries []I, k, last int64, end I) int64 {
 	}
 	return k + int64(sort.Search(int(min(lo, last)-k), func(i int) bool { return entries[k+int64(i)] >= end }))
 }
+
+// Frames goes through the rows of shards, frame after frame. Most frames hold rows of few
+// sources; those of the others are told by looking at one array in sequence.
+type Frames struct {
+	o    *Outgoing
+	slot []int32 // the first slot of each source that was not taken
+	next []int32 // its row; MaxInt32 behind the last one
+	all  mem.Array[int32]
+}
+
+// NewFrames makes room for shards of so many sources at most.
+func NewFrames(sources int) (*Frames, error) {
+	all, err := mem.Make[int32](mem.Scratch, 2*sources)
+	return &Frames{slot: all.Data[:min(sources, len(all.Data))], next: all.Data[min(sources, len(all.Data)):], all: all}, err
+}
+
+// Begin starts with the first row of o.
+func (f *Frames) Begin(o *Outgoing) {
+	f.o = o
+	for i := range len(o.Ptr.Data) - 1 {
+		f.put(i, int64(o.Ptr.Data[i]))
+	}
+}
+
+func (f *Frames) put(i int, k int64) {
+	f.slot[i], f.next[i] = int32(k), math.MaxInt32
+	if k < int64(f.o.Ptr.Data[i+1]) {
+		f.next[i] = f.o.row(k)
+	}
+}
+
+// Take is the slots of source i whose rows are below end and that were not taken.
+func (f *Frames) Take(i int, end int32) (k0, k1 int64) {
+	k0 = int64(f.slot[i])
+	if f.next[i] >= end {
+		return k0, k0
+	}
+	k1 = f.o.runEnd(k0, int64(f.o.Ptr.Data[i+1]), end)
+	f.put(i, k1)
+	return k0, k1
+}
+
+// Free gives the memory back.
+func (f *Frames) Free() { f.all.Free() }
 
 // Bytes is what it holds off the Go heap, in whole pages.
 func (o *Outgoing) Bytes() int64 { return o.Ptr.Bytes() + o.narrow.Bytes() + o.wide.Bytes() }

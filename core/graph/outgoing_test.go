@@ -55,11 +55,30 @@ func TestOutgoing(t *testing.T) {
 			}
 			for _, end := range []int32{0, 1, int32(rows / 2), int32(rows - 1), int32(rows)} {
 				at, _ := slices.BinarySearch(of, end)
-				if got := o.RunEnd(k0, k1, end); got != k0+int64(at) {
+				if got := o.runEnd(k0, k1, end); got != k0+int64(at) {
 					t.Fatalf("%d rows: edges of source %d below row %d end at %d, want %d", rows, i, end, got-k0, at)
 				}
 			}
 		}
+		frames, err := NewFrames(len(degrees) + 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			frames.Begin(&o)
+			taken := make([]int64, len(degrees))
+			for end := int32(0); end <= int32(rows); end += int32(1 + rng.IntN(rows)) {
+				for i, of := range want {
+					at, _ := slices.BinarySearch(of, end)
+					k0, k1 := frames.Take(i, end)
+					if first := int64(o.Ptr.Data[i]); k0 != first+taken[i] || k1 != first+int64(at) {
+						t.Fatalf("%d rows: source %d has slots %d to %d before row %d, want %d to %d", rows, i, k0, k1, end, first+taken[i], first+int64(at))
+					}
+					taken[i] = int64(at)
+				}
+			}
+		}
+		frames.Free()
 		o.free()
 	}
 }

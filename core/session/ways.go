@@ -41,7 +41,7 @@ func (s *Session) SetExchange(how Exchange) error {
 // there are is not asked, since the bits of results would follow from it: on one host, whose
 // cores workers share, one is assumed, and else four.
 const (
-	rereadCost  = 0.02
+	rereadCost  = 0.08
 	shmCost     = 0.3
 	sameCost    = 0.7 // TCP within a host
 	networkCost = 1.2 * 4
