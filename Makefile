@@ -121,9 +121,10 @@ bench-attention: $(BUILD_STAMP) ## fused attention, forward and backward, agains
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
 
-bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidden over shaped links, sar.overlap_grads, sar.memoize; needs root
+bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidden over shaped links, sar.overlap_grads, sar.memoize, Config.exchange; needs root
 	$(PY) bench/overlap.py
 	$(PY) bench/epoch_options.py
+	$(PY) bench/epoch_options.py --model gat
 
 docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
 	$(PY) tests/layers_table.py

@@ -100,3 +100,12 @@ def refused(part: dict[str, Any], u: np.ndarray) -> str:
     finally:
         sar.Config.exchange = "auto"
     raise AssertionError("a setting that does not exist was taken")
+
+
+def differing(part: dict[str, Any], u: np.ndarray, exchange: str) -> None:
+    """Each rank with a setting of its own, which is a mistake."""
+    sar.Config.exchange = exchange
+    try:
+        attention(part, u, [exchange])
+    finally:
+        sar.Config.exchange = "auto"

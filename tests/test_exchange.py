@@ -3,6 +3,7 @@ computes follows from what would travel."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from conftest import Workers
 from expressions import E, Leaf, P, U, V, compare
 from graphs import Graph, close, make
-from pool import Pool
+from pool import Failure, Pool
 from test_attention_forms import FORMS, form
 
 dgl = pytest.importorskip("dgl")
@@ -132,3 +133,19 @@ def test_settings_that_do_not_exist(two: Workers) -> None:
     given = [{"part": graph.part(r), "u": u[graph.rows(r)]} for r in range(2)]
     for message in two.run("cases_exchange:refused", given):
         assert message == "sar.Config.exchange is 'shove': it is one of 'auto', 'pull', 'push'"
+
+
+@pytest.mark.parametrize("settings", [("push", "auto"), ("pull", "push")])
+def test_ranks_that_differ(two: Workers, settings: tuple[str, str]) -> None:
+    """A setting that is not the same everywhere ends the run on every rank, at once and with a reason."""
+    graph = make("random", 2, seed=97)
+    u = np.random.default_rng(97).standard_normal((graph.num_nodes, 4)).astype(np.float32)
+    given = [{"part": graph.part(r), "u": u[graph.rows(r)], "exchange": settings[r]} for r in range(2)]
+    begin = time.monotonic()
+    failures = two.attempt("cases_exchange:differing", given)
+    assert time.monotonic() - begin < 15
+    assert all(isinstance(f, Failure) for f in failures)
+    reasons = " ".join(str(f) for f in failures)
+    assert "different settings of exchange" in reasons if "pull" not in settings else "ScheduleError" in reasons, (
+        reasons
+    )

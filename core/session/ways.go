@@ -36,13 +36,14 @@ func (s *Session) SetExchange(how Exchange) error {
 
 // What computing at the owner costs beside what it saves. Rows of destinations come a
 // window at a time, so a source's row is read and its gradient read and written anew for about
-// every edge, in place of once: so many nanoseconds a byte, one thread. A byte that travels
-// takes so many, copies at both ends included; of a network, 10 Gbit/s are assumed. How many threads
-// there are is not asked, since the bits of results would follow from it: on one host, whose
-// cores workers share, one is assumed, and else four.
+// every edge, in place of once: so many nanoseconds a byte. A byte that travels takes so many,
+// copies at both ends included. Over shared memory it counts for so little that edges
+// are kept twice only where there are few of them for each source (5 of GAT's). Of a
+// network, 10 Gbit/s are assumed, and four threads. How many there are is not asked, since
+// the bits of results would follow from it.
 const (
-	rereadCost  = 0.08
-	shmCost     = 0.3
+	rereadCost  = 0.005
+	shmCost     = 0.095
 	sameCost    = 0.7 // TCP within a host
 	networkCost = 1.2 * 4
 )
