@@ -142,14 +142,15 @@ func (g *Group) snapshot() beatRequest {
 }
 
 // phaseOf names what rank r was last known to do: the newest of what the
-// coordinator told, which lags by a beat, and of the frames that came from r.
+// coordinator told, which lags by the beats of r and of this rank, and of the
+// frames that came from r.
 func (g *Group) phaseOf(r int) string {
 	p := g.peers[r]
 	var what sighting
 	if told := p.told.Load(); told != nil {
 		what = *told
 	}
-	if seen := p.seen.Load(); seen != nil && seen.newer(what) {
+	if seen := p.seen.Load(); seen != nil && seen.newer(what, 2*g.cfg.beatEvery()) {
 		what = *seen
 	}
 	switch {
@@ -167,11 +168,12 @@ type sighting struct {
 	at time.Duration
 }
 
-func (s sighting) newer(t sighting) bool {
+// newer tells whether s is of a later operation than t, which lags by so much.
+func (s sighting) newer(t sighting, lag time.Duration) bool {
 	if s.Comm == t.Comm {
 		return s.Seq > t.Seq
 	}
-	return s.at > t.at
+	return s.at > t.at-lag
 }
 
 // start begins to watch the peers; h is rank 0's, nil elsewhere.
