@@ -80,7 +80,7 @@ class Worker:
         if option == "memoize":
             sar.memoize(self.features)
             training.epoch()
-            kept = sum(one.out.nbytes for results in memo._memo.results.values() for one in results)
+            kept = sum(one.out.nbytes for of in memo._memo.results.values() for one in of.results.values())
         sent, seconds = self.sent(), []
         for _ in range(count):
             sar.comm.barrier()
