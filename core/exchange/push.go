@@ -15,9 +15,13 @@ type Ways struct {
 	Pulls   bool // there is a pair of workers, anywhere, that does not
 }
 
+// Pushable is how backward for the operands in set is computed by the owners of sources; nil
+// where it cannot be.
+func (x *Program[T]) Pushable(set uint32) *expr.Push { return x.Program.Push(set, sizeOf[T]()) }
+
 // PushedBytes are the sizes of a row that goes out and of one that comes back.
-func (x *Program[T]) PushedBytes() (there, back int) {
-	return x.Ways.There * sizeOf[T](), x.Ways.Back * sizeOf[T]()
+func (x *Program[T]) PushedBytes(p *expr.Push) (there, back int) {
+	return p.There * sizeOf[T](), p.Back * sizeOf[T]()
 }
 
 // pulled clears what does not travel to or from readers of rows.
@@ -31,10 +35,11 @@ func pulled(rows []int, pushes []bool) []int {
 }
 
 // Push computes the part of b that owners of sources compute, and that of own columns.
-// Rows of destinations come in the order of rounds and are added in it. Wire, per row of a destination that a peer's sources reach: what Ways says.
+// Rows of destinations come in the order of rounds and are added in it. Wire, per
+// destination that a peer's sources reach: what PushedBytes says.
 func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 	rel, w := x.Rel, x.Ways
-	there, back := x.PushedBytes()
+	there, back := x.PushedBytes(w.Push)
 	t := &RoundTrip{
 		Op: op, Way: comm.Pushed, Most: chunkBytes, RowBytes: there, BackBytes: back,
 		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
@@ -49,10 +54,11 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 	// read in round P-r of an ordinary one.
 	most := 0
 	for r := 1; r < rel.Parts; r++ {
-		if other := rel.Parts - r; w.In[other] {
+		other := rel.Parts - r
+		if w.In[other] {
 			t.Send[r] = len(rel.Reached[other].Data)
 		}
-		if other := rel.Parts - r; w.Out[other] {
+		if w.Out[other] {
 			t.Recv[r] = rel.Outgoing[other].NumRows
 			most = max(most, len(rel.Send[other].Data))
 		}

@@ -198,7 +198,7 @@ func (s *Session) sendSizes(c *comm.Communicator, rel *graph.Relation) ([]int, e
 
 // sendHalo tells the owners which of their rows this worker reads.
 func (s *Session) sendHalo(c *comm.Communicator, rel *graph.Relation, sizes []int) error {
-	return s.home(c, rel, sizes, 4,
+	return s.home(c, rel, exchange.HaloRows(rel), sizes, 4,
 		func(r, i int, dst []byte) { binary.LittleEndian.PutUint32(dst, uint32(rel.Halo[r].Rows.Data[i])) },
 		func(r, i int, src []byte) error {
 			row := int32(binary.LittleEndian.Uint32(src))
@@ -216,7 +216,7 @@ func (s *Session) countOut(c *comm.Communicator, rel *graph.Relation, sizes []in
 	for i := range rel.OutDegree.Data {
 		rel.OutDegree.Data[i] = int64(ptr[i+1] - ptr[i])
 	}
-	return s.home(c, rel, sizes, 8,
+	return s.home(c, rel, exchange.HaloRows(rel), sizes, 8,
 		func(r, i int, dst []byte) {
 			col := int(rel.Halo[r].Begin) + i
 			binary.LittleEndian.PutUint64(dst, uint64(ptr[col+1]-ptr[col]))
@@ -227,16 +227,16 @@ func (s *Session) countOut(c *comm.Communicator, rel *graph.Relation, sizes []in
 		})
 }
 
-// home runs a movement of small records from the readers of boundary rows to
-// their owners.
-func (s *Session) home(c *comm.Communicator, rel *graph.Relation, sizes []int, size int,
+// home runs a movement of small records, send and recv of them in each round, from
+// the readers of boundary rows to their owners. put and get see them in order.
+func (s *Session) home(c *comm.Communicator, rel *graph.Relation, send, recv []int, size int,
 	put func(r, i int, dst []byte), get func(r, i int, src []byte) error) error {
 	op, err := c.Begin(comm.KindBuild, comm.Backward)
 	if err != nil {
 		return err
 	}
 	m := &exchange.Movement{
-		Op: op, Home: true, RowBytes: size, Send: exchange.HaloRows(rel), Recv: sizes,
+		Op: op, Home: true, RowBytes: size, Send: send, Recv: recv,
 		Produce: func(r, first, n int, dst []byte) error {
 			for i := range n {
 				put(r, first+i, dst[i*size:])

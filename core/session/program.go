@@ -6,6 +6,7 @@ import (
 	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/expr"
+	"sar/core/graph"
 )
 
 // Float lists the element types of programs.
@@ -85,6 +86,11 @@ func (p Program) prepare(g *Graph, call relationCall) error {
 // relationCall is what prepare checks, whatever the float type. keys -1: none.
 type relationCall struct{ relation, operands, seeds, states, keys int }
 
+// rowsOfSides is how many rows operands of each side have.
+func rowsOfSides(rel *graph.Relation) [4]int {
+	return [...]int{expr.U: rel.NumSrc, expr.V: rel.NumDst, expr.E: int(rel.NumEdges), expr.P: 1}
+}
+
 // run makes the engine's view of a call.
 func runOf[T Float](p Program, g *Graph, c ProgramCall[T]) (*exchange.Program[T], error) {
 	keys := -1
@@ -98,7 +104,7 @@ func runOf[T Float](p Program, g *Graph, c ProgramCall[T]) (*exchange.Program[T]
 	if err != nil {
 		return nil, err
 	}
-	counts := [...]int{expr.U: rel.NumSrc, expr.V: rel.NumDst, expr.E: int(rel.NumEdges), expr.P: 1}
+	counts := rowsOfSides(rel)
 	names := [...]string{expr.U: "source nodes", expr.V: "destination nodes", expr.E: "edges", expr.P: "row"}
 	run := &expr.Run[T]{Program: p.Program, Rel: rel, Pool: pool, Seeds: c.Seeds, Keys: c.Keys, KeyBase: c.KeyBase, Winner: c.Winner}
 	for i, o := range p.Operands {
@@ -226,16 +232,16 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		return err
 	}
 	values, home := p.Plan(agreed)
-	if x.Ways, err = waysOf(g, x, agreed); err != nil {
+	if x.Ways, err = waysOf(g, x, agreed, values, home); err != nil {
 		return err
 	}
 	if x.Ways != nil {
-		var free func()
-		own, free, err = fillTargets(p.Program, agreed, targets, map[expr.Side]int{expr.U: x.Rel.NumSrc, expr.V: x.Rel.NumDst, expr.P: 1})
+		free, err := fillTargets(x, agreed, targets)
 		defer free()
 		if err != nil {
 			return err
 		}
+		own = agreed
 	}
 	b, err := x.Run.Backward(agreed, own, c.Out.Data, gradOut.Data, targets, values == 0)
 	if err != nil {
@@ -251,7 +257,7 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		}
 	}
 	if x.Ways != nil {
-		there, back := x.PushedBytes()
+		there, back := x.PushedBytes(x.Ways.Push)
 		err := g.sweep(max(there, back), true, comm.Backward, func(op *comm.Op) error { return x.Push(op, b, targets) })
 		if err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/exchange"
-	"sar/core/expr"
 	"sar/core/graph"
 	"sar/core/mem"
 )
@@ -95,11 +94,11 @@ type pushing struct {
 	ways   map[waysKey]*exchange.Ways
 }
 
-// waysOf decides how backward of a program travels; nil: by pulling alone. What it needs
-// for that is built. Collective where it has not been asked the same before.
-func waysOf[T Float](g *Graph, x *exchange.Program[T], agreed uint32) (*exchange.Ways, error) {
+// waysOf decides how backward of a program travels, of which pulling would move the operands in
+// values and home; nil: by pulling alone. What it needs for that is built. Collective where it
+// has not been asked the same before.
+func waysOf[T Float](g *Graph, x *exchange.Program[T], agreed, values, home uint32) (*exchange.Ways, error) {
 	s, rel := g.session, x.Rel
-	values, home := x.Program.Plan(agreed)
 	s.mu.Lock()
 	how := s.exchange
 	s.mu.Unlock()
@@ -107,13 +106,12 @@ func waysOf[T Float](g *Graph, x *exchange.Program[T], agreed uint32) (*exchange
 	if how == ExchangePull || rel.Parts == 1 || values == 0 || g.block != nil {
 		return nil, nil
 	}
-	push := x.Program.Push(agreed, sizeOf[T]())
+	push := x.Pushable(agreed)
 	if push == nil {
 		return nil, nil
 	}
-	size := rowSizes{
-		pull: x.RowBytes(values) + x.RowBytes(home), push: (push.There + push.Back) * sizeOf[T](), gradient: x.RowBytes(home),
-	}
+	there, back := x.PushedBytes(push)
+	size := rowSizes{pull: x.RowBytes(values) + x.RowBytes(home), push: there + back, gradient: x.RowBytes(home)}
 	key := waysKey{rel, size, how}
 	ways, ok := g.pushing.ways[key]
 	if !ok {
@@ -226,8 +224,8 @@ func (g *Graph) shardsOf(train *comm.Communicator, rel *graph.Relation) (*shards
 	return x, nil
 }
 
-// last marks the last edge of a source among the numbers that travel.
-const last = 1 << 31
+// lastEdge marks the last edge of a source among the numbers that travel.
+const lastEdge = 1 << 31
 
 // buildOutgoing gives owners of sources the edges over which they will compute: 4 bytes an edge.
 func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all *shards, ways *exchange.Ways) error {
@@ -250,55 +248,44 @@ func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all
 			recv[r] = int(o.edges)
 		}
 	}
-	op, err := train.Begin(comm.KindBuild, comm.Backward)
-	if err != nil {
-		return err
-	}
-	column := make([]int, p) // of the next edge that leaves, by round
-	source := 0              // of the next that comes
+	column := make([]int32, p) // of the next edge that leaves, by round
 	for r := 1; r < p; r++ {
-		column[r] = int(rel.Halo[r].Begin)
+		column[r] = rel.Halo[r].Begin
 	}
-	m := &exchange.Movement{
-		Op: op, Home: true, RowBytes: 4, Send: send, Recv: recv,
-		Produce: func(r, first, n int, dst []byte) error {
-			k := int(rel.ColPtr.Data[rel.Halo[r].Begin]) + first
-			for i := range n {
-				for k+i >= int(rel.ColPtr.Data[column[r]+1]) {
-					column[r]++
-				}
-				number := uint32(reach[r].Number(rel.Row.Data[k+i]))
-				if k+i+1 == int(rel.ColPtr.Data[column[r]+1]) {
-					number |= last
-				}
-				binary.LittleEndian.PutUint32(dst[4*i:], number)
-			}
-			return nil
-		},
-		Consume: func(r, first, n int, src []byte) error {
-			o, peer := &rel.Outgoing[r], (rel.Rank+r)%p
-			if first == 0 {
-				source = 0
-			}
-			for i := range n {
-				number := binary.LittleEndian.Uint32(src[4*i:])
-				if row := int(number &^ last); row >= o.NumRows || source+1 >= len(o.Ptr.Data) {
-					return fmt.Errorf("rank %d names an edge from source %d into row %d, of %d and %d", peer, source, row, len(o.Ptr.Data)-1, o.NumRows)
-				}
-				o.Put(first+i, int32(number&^last))
-				if number&last != 0 {
-					source++
-					o.Ptr.Data[source] = int32(first + i + 1)
-				}
-			}
-			if first+n == recv[r] && source+1 != len(o.Ptr.Data) {
-				return fmt.Errorf("rank %d names edges from %d sources of %d", peer, source, len(o.Ptr.Data)-1)
-			}
-			return nil
-		},
+	put := func(r, i int, dst []byte) {
+		ptr := rel.ColPtr.Data
+		k := ptr[rel.Halo[r].Begin] + int32(i)
+		for k >= ptr[column[r]+1] {
+			column[r]++
+		}
+		number := uint32(reach[r].Number(rel.Row.Data[k]))
+		if k+1 == ptr[column[r]+1] {
+			number |= lastEdge
+		}
+		binary.LittleEndian.PutUint32(dst, number)
 	}
-	_, err = m.Move(rel.Rank, p)
-	if err = op.End(err); err != nil {
+	source := 0 // of the next edge that comes
+	get := func(r, i int, src []byte) error {
+		o, peer := &rel.Outgoing[r], (rel.Rank+r)%p
+		if i == 0 {
+			source = 0
+		}
+		number := binary.LittleEndian.Uint32(src)
+		row, sources := int(number&^lastEdge), len(o.Ptr.Data)-1
+		if row >= o.NumRows || source >= sources {
+			return fmt.Errorf("rank %d names an edge from source %d into row %d, of %d and %d", peer, source, row, sources, o.NumRows)
+		}
+		o.Put(i, int32(row))
+		if number&lastEdge != 0 {
+			source++
+			o.Ptr.Data[source] = int32(i + 1)
+		}
+		if i+1 == recv[r] && source != sources {
+			return fmt.Errorf("rank %d names edges from %d sources of %d", peer, source, sources)
+		}
+		return nil
+	}
+	if err := g.session.home(train, rel, send, recv, 4, put, get); err != nil {
 		return err
 	}
 	for r := 1; r < p; r++ {
@@ -308,40 +295,35 @@ func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all
 		if reach[r] == nil {
 			continue
 		}
-		if rel.Reached[r], err = mem.Make[int32](mem.Structure, reach[r].Len()); err != nil {
+		rows, err := mem.Make[int32](mem.Structure, reach[r].Len())
+		if err != nil {
 			return err
 		}
-		reach[r].List(rel.Reached[r].Data, rel.Order.Data)
+		reach[r].List(rows.Data, rel.Order.Data)
+		rel.Reached[r] = rows
 	}
 	return nil
 }
 
 // fillTargets makes gradients that this rank does not want and other ranks do, since who
 // computes them here computes them for others too. Call free when they are not needed.
-func fillTargets[T Float](p *expr.Program, agreed uint32, targets [][]T, counts map[expr.Side]int) (own uint32, free func(), err error) {
+func fillTargets[T Float](x *exchange.Program[T], agreed uint32, targets [][]T) (free func(), err error) {
 	var made []mem.Array[T]
 	free = func() {
 		for i := range made {
 			made[i].Free()
 		}
 	}
-	for i, o := range p.Operands {
+	counts := rowsOfSides(x.Rel)
+	for i, o := range x.Program.Operands {
 		if agreed>>i&1 != 0 && targets[i] == nil {
-			x, err := mem.Make[T](mem.Scratch, counts[o.Side]*o.Width)
+			y, err := mem.Make[T](mem.Scratch, counts[o.Side]*o.Width)
 			if err != nil {
-				return 0, free, err
+				return free, err
 			}
-			made = append(made, x)
-			targets[i] = x.Data
+			made = append(made, y)
+			targets[i] = y.Data
 		}
 	}
-	return agreed, free, nil
-}
-
-func sizeOf[T Float]() int {
-	var zero T
-	if _, single := any(zero).(float32); single {
-		return 4
-	}
-	return 8
+	return free, nil
 }
