@@ -247,17 +247,19 @@ sar_status sar_graph_block_edges(sar_handle block, int32_t relation, DLTensor *o
 /* ---- message passing ---------------------------------------------------- */
 enum { SAR_COPY_U = 0, SAR_U_MUL_E = 1 };
 enum { SAR_REDUCE_SUM = 0, SAR_REDUCE_MEAN = 1 };
-enum { SAR_GRAD_U = 1, SAR_GRAD_E = 2 };
+enum { SAR_GRAD_U = 1, SAR_GRAD_E = 2, SAR_FUSED = 4 };
 typedef struct {
   size_t size;
   int32_t relation;
   int32_t message; /* SAR_COPY_U, SAR_U_MUL_E */
   int32_t reduce;  /* SAR_REDUCE_* */
-  uint32_t need_grad; /* SAR_GRAD_*: forward: what this rank will ask for; backward: what was agreed */
+  uint32_t need_grad; /* SAR_GRAD_*, SAR_FUSED: forward: what this rank will ask for; backward: what was agreed */
 } sar_aggregate;
 /* out[i] = reduce over in-edges (j -> i) of u[j], or u[j] * e[ji]. u [num_src, w]; e [num_edges] or [num_edges, h] in
  * ascending edge id with w = h * d, head k scaling columns k*d..(k+1)*d-1; out [num_dst, w], rows without edges give 0.
- * agreed: what any rank asked for. Collective, on SAR_COMM_TRAIN. Wire: w numbers per boundary row. */
+ * agreed: the gradients that any rank asked for, and SAR_FUSED if every rank asked for it: then grad_out of backward is the
+ * gradient of what a linear map made of out, and grad_u still has to be multiplied by that map. Collective, on SAR_COMM_TRAIN.
+ * Wire: w numbers per boundary row. */
 sar_status sar_aggregate_forward(sar_handle graph, const sar_aggregate *what, const DLTensor *u, const DLTensor *e, DLTensor *out, uint32_t *agreed);
 /* grad_u [num_src, w] and grad_e (shape of e) from grad_out [num_dst, w]; either may be NULL where this rank does not
  * want it. u is needed for SAR_GRAD_E on every rank, e for SAR_U_MUL_E. Collective. Wire: w numbers per boundary row for each of the two. */

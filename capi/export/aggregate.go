@@ -17,8 +17,8 @@ func aggregation(what *C.sar_const_aggregate) (session.Aggregation, error) {
 	if err := copyIn("what", unsafe.Pointer(&a), unsafe.Pointer(what), C.sizeof_sar_aggregate); err != nil {
 		return session.Aggregation{}, err
 	}
-	if a.need_grad&^(C.SAR_GRAD_U|C.SAR_GRAD_E) != 0 {
-		return session.Aggregation{}, invalid("need_grad is %#x: there are SAR_GRAD_U (%d) and SAR_GRAD_E (%d)", a.need_grad, C.SAR_GRAD_U, C.SAR_GRAD_E)
+	if a.need_grad&^(C.SAR_GRAD_U|C.SAR_GRAD_E|C.SAR_FUSED) != 0 {
+		return session.Aggregation{}, invalid("need_grad is %#x: there are SAR_GRAD_U (%d), SAR_GRAD_E (%d) and SAR_FUSED (%d)", a.need_grad, C.SAR_GRAD_U, C.SAR_GRAD_E, C.SAR_FUSED)
 	}
 	return session.Aggregation{Relation: int(a.relation), Message: int(a.message), Reduce: int(a.reduce), NeedGrad: uint32(a.need_grad)}, nil
 }

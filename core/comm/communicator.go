@@ -44,8 +44,8 @@ type schedule struct {
 	changed time.Duration
 }
 
-func (s *schedule) begin(id uint32, kind Kind, dir Dir) {
-	s.Step = Step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir}
+func (s *schedule) begin(id uint32, kind Kind, dir Dir, content uint32) {
+	s.Step = Step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir, Content: content}
 	s.Active, s.lane, s.changed = true, lane(), now()
 }
 
@@ -81,7 +81,7 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 		return nil, err
 	}
 	id := uint32(len(g.comms) + 1)
-	g.setup.begin(0, KindCreate, None)
+	g.setup.begin(0, KindCreate, None, 0)
 	attempt := g.setup.Seq
 	g.mu.Unlock()
 	defer func() {

@@ -66,16 +66,24 @@ func (d Dir) String() string {
 	return fmt.Sprintf("direction %d", uint8(d))
 }
 
-// Step is one operation of the common schedule.
+// Step is one operation of the common schedule. Two ranks are in step if theirs
+// are equal.
 type Step struct {
-	Comm uint32
-	Seq  uint64
-	Kind Kind
-	Dir  Dir
+	Comm    uint32
+	Seq     uint64
+	Kind    Kind
+	Dir     Dir
+	Content uint32 // hash of what is sent, 0 where the kind says all
 }
 
 func stepOf(t transport.Tag) Step {
-	return Step{Comm: t.Comm, Seq: t.Seq, Kind: Kind(t.Kind), Dir: Dir(t.Dir)}
+	return Step{Comm: uint32(t.Comm), Seq: t.Seq, Kind: Kind(t.Kind), Dir: Dir(t.Dir), Content: t.Content}
+}
+
+// sameButContent tells whether two steps differ in nothing but what is sent.
+func (s Step) sameButContent(other Step) bool {
+	s.Content = other.Content
+	return s == other
 }
 
 // describe names the step as messages do: `forward aggregation (operation 12

@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ type Op struct {
 	c        *Communicator
 	seq      uint64
 	step     Step
+	sends    string
 	links    []transport.Link
 	payload  int
 	start    time.Time
@@ -32,7 +34,20 @@ type Op struct {
 
 // Begin starts the next operation. Collective in order: every rank begins
 // operations of the same kinds in the same order.
-func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) {
+func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) { return c.BeginSending(kind, dir, "") }
+
+// BeginSending is Begin for operations of which there are several that send rows of
+// one size: sends says in words what the rows are, such as "the gradient of the sum
+// of relation 0, float32". Its hash travels in every frame, so that ranks that
+// send different things in the same operation end with a *ScheduleError instead of
+// wrong numbers. It must be the same text on every rank.
+func (c *Communicator) BeginSending(kind Kind, dir Dir, sends string) (*Op, error) {
+	var content uint32
+	if sends != "" {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(sends))
+		content = max(h.Sum32(), 1) // 0 stands for no text
+	}
 	if err := c.g.usable(); err != nil {
 		return nil, err
 	}
@@ -44,9 +59,9 @@ func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) {
 	if c.links == nil && c.g.cfg.World > 1 {
 		return nil, ErrClosed
 	}
-	c.begin(c.id, kind, dir)
+	c.begin(c.id, kind, dir, content)
 	t := time.Now()
-	op := &Op{c: c, seq: c.Seq, step: c.Step, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
+	op := &Op{c: c, seq: c.Seq, step: c.Step, sends: sends, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
 	c.active = op
 	return op, nil
 }
@@ -63,8 +78,8 @@ func (op *Op) Comm() string { return op.c.name }
 // Tag is the tag of a frame of this operation.
 func (op *Op) Tag(flags uint16, round, chunk int) transport.Tag {
 	return transport.Tag{
-		Comm: op.step.Comm, Seq: op.seq, Kind: uint8(op.step.Kind), Dir: uint8(op.step.Dir),
-		Flags: flags, Round: uint16(round), Chunk: uint32(chunk),
+		Comm: uint16(op.step.Comm), Seq: op.seq, Kind: uint8(op.step.Kind), Dir: uint8(op.step.Dir),
+		Content: op.step.Content, Flags: flags, Round: uint16(round), Chunk: uint32(chunk),
 	}
 }
 
@@ -188,9 +203,13 @@ func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 		return nil
 	}
 	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String(), Theirs: theirs.describe(op.c.g.commName(theirs.Comm))}
-	if theirs == op.step {
+	switch {
+	case theirs == op.step:
 		e.Mine += fmt.Sprintf(", expecting round %d, chunk %d,", round, chunk)
 		e.Theirs += fmt.Sprintf(", sending round %d, chunk %d", f.Tag.Round, f.Tag.Chunk)
+	case theirs.sameButContent(op.step):
+		e.Mine += fmt.Sprintf(", which sends %s,", op.sends)
+		e.Theirs += ", which sends something else"
 	}
 	if e.Peer < e.Rank { // the same text whoever notices
 		e.Rank, e.Peer, e.Mine, e.Theirs = e.Peer, e.Rank, e.Theirs, e.Mine

@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 )
 
@@ -70,6 +71,8 @@ type Program struct {
 	Operands []Operand
 	Reduce   Reduce
 	Seeds    int // dropout instructions
+	// Fingerprint is a hash of the text, by which ranks see that they run the same program.
+	Fingerprint uint32
 
 	nodes     []node // the loads of the operands, then an instruction each
 	result    int
@@ -130,7 +133,9 @@ func Parse(source string) (*Program, error) {
 	if len(t.Operands) > MaxOperands {
 		return nil, invalid("%d operands: an expression reads at most %d tensors", len(t.Operands), MaxOperands)
 	}
-	p := &Program{online: -1}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(source))
+	p := &Program{online: -1, Fingerprint: h.Sum32()}
 	for i, o := range t.Operands {
 		side := slices.Index(sides, o.Side)
 		if side < 0 {

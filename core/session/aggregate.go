@@ -20,10 +20,17 @@ const (
 
 	GradU = 1
 	GradE = 2
+	Fused = 4
 )
 
-// Aggregation describes one aggregation. NeedGrad holds GradU and GradE bits:
-// in forward what this rank will ask for, in backward what was agreed.
+// Aggregation describes one aggregation. NeedGrad holds GradU and GradE bits: in
+// forward what this rank will ask for, in backward what was agreed, which is what
+// any rank asked for.
+//
+// The Fused bit says what the gradients are that travel in backward. Without it they
+// are those of the result. With it, they are those of what a linear map made of the
+// result, for the owners of the sources to multiply by the map. In forward a rank
+// offers it; it is agreed if all ranks did.
 type Aggregation struct {
 	Relation, Message, Reduce int
 	NeedGrad                  uint32
@@ -90,11 +97,24 @@ func Forward[T kernel.Float](g *Graph, what Aggregation, u Rows[T], e *Rows[T], 
 		return 0, err
 	}
 	var agreed uint16
-	err = g.run(comm.KindAggregate, comm.Forward, a.RowBytes(), func(op *comm.Op) error {
-		agreed, err = a.Forward(op, uint16(what.NeedGrad), u.Data, out.Data)
+	// Flags are united over the ranks, so what travels is who does not offer Fused.
+	err = g.run(comm.KindAggregate, comm.Forward, a.RowBytes(), what.sends("rows", u.Data), func(op *comm.Op) error {
+		agreed, err = a.Forward(op, uint16(what.NeedGrad^Fused), u.Data, out.Data)
 		return err
 	})
-	return uint32(agreed), err
+	return uint32(agreed) ^ Fused, err
+}
+
+// sends says what travels, for the schedule.
+func (what Aggregation) sends(rows string, like any) string {
+	message, reduce := "copy_u", "sum"
+	if what.Message == UMulE {
+		message = "u_mul_e"
+	}
+	if what.Reduce == ReduceMean {
+		reduce = "mean"
+	}
+	return fmt.Sprintf("%s of %s %s over relation %d, %T", rows, message, reduce, what.Relation, like)
 }
 
 // Backward computes the agreed gradients of one aggregation. gradU and gradE
@@ -129,7 +149,11 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 		ge = gradE.Data
 	}
 	if what.NeedGrad&GradU != 0 {
-		err := g.run(comm.KindAggregate, comm.Backward, a.RowBytes(), func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
+		rows := "gradients of the result"
+		if what.NeedGrad&Fused != 0 {
+			rows = "gradients of the linear map after the result"
+		}
+		err := g.run(comm.KindAggregate, comm.Backward, a.RowBytes(), what.sends(rows, gradOut.Data), func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
 		if err != nil {
 			return err
 		}
@@ -137,7 +161,7 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 	if what.NeedGrad&GradE == 0 {
 		return nil
 	}
-	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
+	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), what.sends("rows for gradients of edges", gradOut.Data), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
 }
 
 func checkRows[T kernel.Float](rel *graph.Relation, u, out Rows[T], outName string) error {
@@ -154,8 +178,8 @@ func checkRows[T kernel.Float](rel *graph.Relation, u, out Rows[T], outName stri
 }
 
 // run brackets one operation on the training communicator, which moves rows of
-// rowBytes. A window that cannot hold one is found before anybody waits.
-func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, f func(op *comm.Op) error) error {
+// rowBytes; sends says what they are, as BeginSending wants it. A window that cannot hold one is found before anybody waits.
+func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, sends string, f func(op *comm.Op) error) error {
 	train, err := g.session.Comm(Train)
 	if err != nil {
 		return err
@@ -176,7 +200,7 @@ func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, f func(op *comm.
 			Minimum: (window/int64(payload) + 1) * int64(rowBytes+pageBytes),
 		}
 	}
-	op, err := train.Begin(kind, dir)
+	op, err := train.BeginSending(kind, dir, sends)
 	if err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func (g *Graph) askBlock(ways []*graph.Induction) (asked [][][]int32, free func(
 		}
 	}
 	const size = 4
-	err = g.run(comm.KindBlock, comm.Backward, size, func(op *comm.Op) error {
+	err = g.run(comm.KindBlock, comm.Backward, size, "", func(op *comm.Op) error {
 		m := &exchange.Movement{
 			Op: op, Home: true, RowBytes: size, Send: send, Recv: recv,
 			Produce: func(r, first, n int, dst []byte) error {

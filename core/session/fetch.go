@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"sar/core/comm"
@@ -90,7 +91,8 @@ func (g *Graph) FetchForward(relation int, columns []int64, flags uint16, x, out
 	}
 	defer f.Free()
 	var agreed uint16
-	err = g.run(comm.KindFetch, comm.Forward, x.Bytes+askBytes, func(op *comm.Op) error {
+	sends := fmt.Sprintf("rows of relation %d", relation)
+	err = g.run(comm.KindFetch, comm.Forward, x.Bytes+askBytes, sends, func(op *comm.Op) error {
 		agreed, err = f.Forward(op, flags, x.Data, out.Data)
 		return err
 	})
@@ -119,7 +121,8 @@ func (g *Graph) FetchBackward(relation int, columns []int64, float int, gradOut 
 		return err
 	}
 	defer f.Free()
-	return g.run(comm.KindFetch, comm.Backward, gradOut.Bytes+askBytes, func(op *comm.Op) error { return f.Backward(op, float, gradOut.Data, grad) })
+	sends := fmt.Sprintf("gradients of rows of relation %d, %d bytes a number", relation, float)
+	return g.run(comm.KindFetch, comm.Backward, gradOut.Bytes+askBytes, sends, func(op *comm.Op) error { return f.Backward(op, float, gradOut.Data, grad) })
 }
 
 // InEdges fills indptr [len(rows)+1], and where columns and edges are given,
@@ -182,5 +185,5 @@ func (g *Graph) Columns(relation int, owners, ownerRows []int64) error {
 	if ownerRows == nil {
 		return nil
 	}
-	return g.run(comm.KindFetch, comm.None, 4, func(op *comm.Op) error { return exchange.OwnerRows(op, rel, ownerRows) })
+	return g.run(comm.KindFetch, comm.None, 4, fmt.Sprintf("numbers of rows of relation %d", relation), func(op *comm.Op) error { return exchange.OwnerRows(op, rel, ownerRows) })
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 
 	"sar/core/comm"
 	"sar/core/exchange"
@@ -159,7 +160,8 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	}
 	agreed = need
 	for _, phase := range x.Forward(c.Out.Data) {
-		err := g.sweep(x.RowBytes(phase.Sources), phase.Sources != 0, comm.Forward, func(op *comm.Op) error {
+		sends := sends[T](p, c.Relation, "rows", phase.Sources)
+		err := g.sweep(x.RowBytes(phase.Sources), phase.Sources != 0, comm.Forward, sends, func(op *comm.Op) error {
 			flags, err := x.Sweep(op, uint16(need), phase)
 			agreed |= uint32(flags)
 			return err
@@ -176,11 +178,17 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 }
 
 // sweep brackets what may travel.
-func (g *Graph) sweep(rowBytes int, travels bool, dir comm.Dir, f func(op *comm.Op) error) error {
+func (g *Graph) sweep(rowBytes int, travels bool, dir comm.Dir, sends string, f func(op *comm.Op) error) error {
 	if !travels {
 		return f(nil)
 	}
-	return g.run(comm.KindExpression, dir, rowBytes, f)
+	return g.run(comm.KindExpression, dir, rowBytes, sends, f)
+}
+
+// sends says what a sweep sends, for the schedule: rows says which operands.
+func sends[T Float](p Program, relation int, rows string, operands uint32) string {
+	var zero T
+	return fmt.Sprintf("%s (operands %b) of expression %08x over relation %d, %T", rows, operands, p.Fingerprint, relation, zero)
 }
 
 // complete checks that backward has what it reads: the gradient of the result, rows times
@@ -248,7 +256,8 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		return err
 	}
 	for _, phase := range b.Deltas {
-		err := g.sweep(x.RowBytes(phase.Sources), phase.Sources != 0, comm.Backward, func(op *comm.Op) error {
+		sends := sends[T](p, c.Relation, "rows for the softmax's gradient", phase.Sources)
+		err := g.sweep(x.RowBytes(phase.Sources), phase.Sources != 0, comm.Backward, sends, func(op *comm.Op) error {
 			_, err := x.Sweep(op, 0, phase)
 			return err
 		})
@@ -258,13 +267,15 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 	}
 	if x.Ways != nil {
 		there, back := x.PushedBytes(x.Ways.Push)
-		err := g.sweep(max(there, back), true, comm.Backward, func(op *comm.Op) error { return x.Push(op, b, targets) })
+		sends := sends[T](p, c.Relation, "rows of destinations for gradients", agreed)
+		err := g.sweep(max(there, back), true, comm.Backward, sends, func(op *comm.Op) error { return x.Push(op, b, targets) })
 		if err != nil {
 			return err
 		}
 	}
 	if x.Ways == nil || x.Ways.Pulls {
-		err := g.sweep(max(x.RowBytes(values), x.RowBytes(home)), values|home != 0, comm.Backward, func(op *comm.Op) error {
+		sends := sends[T](p, c.Relation, "rows of sources for gradients", agreed)
+		err := g.sweep(max(x.RowBytes(values), x.RowBytes(home)), values|home != 0, comm.Backward, sends, func(op *comm.Op) error {
 			return x.Backward(op, agreed, b, own, targets)
 		})
 		if err != nil {

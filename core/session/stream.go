@@ -27,6 +27,15 @@ type Stream struct {
 	Visit          func(b *StreamBlock) error
 }
 
+// sends says what travels, for the schedule.
+func (what Stream) sends() string {
+	said := fmt.Sprintf("fields of relation %d:", what.Relation)
+	for _, f := range what.Fields {
+		said += fmt.Sprintf(" %d bytes (numbers of %d)", f.Bytes, f.Float)
+	}
+	return said
+}
+
 // Stream visits every in-edge of own rows; it returns the union of all ranks'
 // flags. Collective.
 func (g *Graph) Stream(what Stream) (uint32, error) {
@@ -66,7 +75,7 @@ func (g *Graph) Stream(what Stream) (uint32, error) {
 		dir = comm.Backward
 	}
 	var flags uint16
-	err = g.run(comm.KindMessage, dir, max(out, back), func(op *comm.Op) error {
+	err = g.run(comm.KindMessage, dir, max(out, back), what.sends(), func(op *comm.Op) error {
 		s.Op = op
 		flags, err = s.Run()
 		return err

@@ -19,11 +19,12 @@ import (
 //	 6  u8   Tag.Dir
 //	 7  u8   1 for a direct frame of a stream link or an offer in a ring, else zero
 //	 8  u32  payload bytes, at most what the two sides agreed on
-//	12  u32  Tag.Comm
-//	16  u64  Tag.Seq
-//	24  u16  Tag.Flags
-//	26  u16  Tag.Round
-//	28  u32  Tag.Chunk
+//	12  u16  Tag.Comm
+//	14  u16  Tag.Flags
+//	16  u32  Tag.Content
+//	20  u32  Tag.Chunk
+//	24  u16  Tag.Round
+//	26  u48  Tag.Seq
 const HeaderSize = 32
 
 // Align is the alignment of payloads.
@@ -34,7 +35,7 @@ const MaxFrame = 1 << 30
 
 const (
 	frameMagic   = 'S' | 'A'<<8 | 'R'<<16 | 'F'<<24
-	frameVersion = 1
+	frameVersion = 2
 )
 
 // PutHeader writes the header of a frame of n payload bytes into b[:HeaderSize].
@@ -44,11 +45,11 @@ func PutHeader(b []byte, tag Tag, n int) {
 	le.PutUint32(b[0:], frameMagic)
 	b[4], b[5], b[6], b[7] = frameVersion, tag.Kind, tag.Dir, 0
 	le.PutUint32(b[8:], uint32(n))
-	le.PutUint32(b[12:], tag.Comm)
-	le.PutUint64(b[16:], tag.Seq)
-	le.PutUint16(b[24:], tag.Flags)
-	le.PutUint16(b[26:], tag.Round)
-	le.PutUint32(b[28:], tag.Chunk)
+	le.PutUint16(b[12:], tag.Comm)
+	le.PutUint16(b[14:], tag.Flags)
+	le.PutUint32(b[16:], tag.Content)
+	le.PutUint32(b[20:], tag.Chunk)
+	le.PutUint64(b[24:], tag.Seq<<16|uint64(tag.Round))
 }
 
 // PutDirectHeader writes the header of a direct frame: its payload goes to
@@ -97,8 +98,9 @@ func ParseHeader(b []byte, peer, maxPayload int) (Tag, int, error) {
 	if int64(n) > int64(min(maxPayload, MaxFrame)) {
 		return bad("payload of %d bytes, at most %d are allowed", n, maxPayload)
 	}
+	last := le.Uint64(b[24:])
 	return Tag{
-		Comm: le.Uint32(b[12:]), Seq: le.Uint64(b[16:]), Kind: b[5], Dir: b[6],
-		Flags: le.Uint16(b[24:]), Round: le.Uint16(b[26:]), Chunk: le.Uint32(b[28:]),
+		Comm: le.Uint16(b[12:]), Seq: last >> 16, Kind: b[5], Dir: b[6], Flags: le.Uint16(b[14:]),
+		Content: le.Uint32(b[16:]), Round: uint16(last), Chunk: le.Uint32(b[20:]),
 	}, int(n), nil
 }

@@ -16,13 +16,14 @@ import (
 // Tag says which step of the common schedule a frame belongs to. Links carry
 // it unread; comm compares it with what the receiver expects.
 type Tag struct {
-	Comm  uint32 // communicator
-	Seq   uint64 // number of the operation in its communicator
-	Kind  uint8  // what the operation is (comm.Kind)
-	Dir   uint8  // forward, backward or neither (comm.Dir)
-	Flags uint16 // what the operation must agree on across ranks
-	Round uint16
-	Chunk uint32
+	Comm    uint16 // communicator
+	Seq     uint64 // number of the operation in its communicator, below 1<<48
+	Kind    uint8  // what the operation is (comm.Kind)
+	Dir     uint8  // forward, backward or neither (comm.Dir)
+	Content uint32 // hash of what the operation sends (comm.BeginSending)
+	Flags   uint16 // what the operation must agree on across ranks
+	Round   uint16
+	Chunk   uint32
 }
 
 // Frame is what Next returns. Payload is valid until Release.

@@ -19,7 +19,7 @@ TRAIN, REDUCE = 0, 1
 REDUCE_OPS = {"sum": 0, "min": 1, "max": 2, "product": 3, "avg": 4}
 MESSAGES = {"copy_u": 0, "u_mul_e": 1}
 REDUCERS = {"sum": 0, "mean": 1}
-GRAD_U, GRAD_E = 1, 2
+GRAD_U, GRAD_E, FUSED = 1, 2, 4
 GRAPH_EDGE_DATA = 1
 
 
@@ -316,7 +316,7 @@ def graph_degrees(graph: int, relation: int, out_degrees: bool, out: Tensor) -> 
 def aggregate_forward(
     graph: int, what: Tuple[int, str, str], need: int, u: Tensor, e: Optional[Tensor], out: Tensor
 ) -> int:
-    """Fills ``out``; the bits ``GRAD_U | GRAD_E`` that any rank asked for come back."""
+    """Fills ``out``; the bits ``GRAD_U | GRAD_E`` that any rank asked for come back, and ``FUSED`` if all ranks did."""
     spec = _spec(what, need)
     agreed = ct.c_uint32()
     _native.call(

@@ -73,8 +73,8 @@ func soon() time.Time { return time.Now().Add(patience) }
 
 func tagOf(from, to, i int) transport.Tag {
 	return transport.Tag{
-		Comm: uint32(1000*from + to), Seq: 1<<40 + uint64(i), Kind: uint8(i), Dir: uint8(from),
-		Flags: uint16(0xff00 + i), Round: uint16(i), Chunk: 0xfffffff0 + uint32(i&7),
+		Comm: uint16(1000*from + to), Seq: 1<<40 + uint64(i), Kind: uint8(i), Dir: uint8(from),
+		Content: 0xabcd0000 + uint32(i), Flags: uint16(0xff00 + i), Round: uint16(i), Chunk: 0xfffffff0 + uint32(i&7),
 	}
 }
 

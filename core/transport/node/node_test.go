@@ -248,11 +248,11 @@ func TestParked(t *testing.T) {
 		if _, err := r.links[0].Reserve(0, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.links[0].Commit(transport.Tag{Comm: r.id}, time.Time{}); err != nil {
+		if err := r.links[0].Commit(transport.Tag{Comm: uint16(r.id)}, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		f, err := late[r.id].Next(time.Now().Add(patience))
-		if err != nil || f.Tag.Comm != r.id {
+		if err != nil || f.Tag.Comm != uint16(r.id) {
 			t.Fatalf("mesh %d carried %+v, %v", r.id, f.Tag, err)
 		}
 	}

@@ -11,6 +11,11 @@ With A the matrix of the mean and g the gradient of the result, the gradients ar
 so that A x has not to be kept for backward where A' g is computed anyway. Where x is narrower than the result, A x is
 kept, and A' (g W_neigh) computed, which moves fewer numbers; where x needs no gradient, nothing moves in backward. Nor
 is x kept where it is what batch norm made of its input (:func:`sar.fused.normalize.keep`).
+
+A worker may have to run the three modules, because somebody watches one of them with a hook, say. It sends what the
+fused form sends, but for one case: where x is as wide as the result, the modules send g W_neigh and the fused form g.
+So there the fused form offers g in forward, and sends it if all workers offered (``_abi.FUSED``); else it sends
+g W_neigh.
 """
 
 from __future__ import annotations
@@ -80,8 +85,10 @@ class _SageMean(torch.autograd.Function):
         first = into > onto  # the product comes before the mean, which then is of fewer columns
         u = x.mm(w_neigh.t()) if first else x
         need = _abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
+        need |= _abi.FUSED if into == onto else 0
         mean = u.new_empty((rows, u.shape[1]))
-        agreed.bits = memo.forward(relation, what, need, u, None, mean)
+        bits = memo.forward(relation, what, need, u, None, mean)
+        agreed.bits = bits & _abi.GRAD_U
         own = x[:rows]
         if first:
             out = mean.addmm_(own, w_self.t())
@@ -90,10 +97,10 @@ class _SageMean(torch.autograd.Function):
         else:
             out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
             out.addmm_(mean, w_neigh.t())
-        ctx.narrow = into < onto or not agreed.bits
+        narrow = not first and not (agreed.bits and bits & _abi.FUSED)
         *tensors, ctx.kept = kept
-        ctx.save_for_backward(*tensors, w_neigh, w_self, mean if ctx.narrow and not first else None)
-        ctx.relation, ctx.what, ctx.agreed = relation, what, agreed.bits
+        ctx.save_for_backward(*tensors, w_neigh, w_self, mean if narrow else None)
+        ctx.relation, ctx.what, ctx.agreed = relation, what, bits
         return out
 
     @staticmethod
@@ -103,7 +110,8 @@ class _SageMean(torch.autograd.Function):
         _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
         grad = grad.contiguous()
         grad_x = grad_neigh = grad_self = turned = None
-        if mean is None and ctx.agreed:
+        wanted = ctx.agreed & _abi.GRAD_U
+        if mean is None and wanted:
             turned = grad.new_empty((source.shape[0], grad.shape[1])) if for_x or for_neigh else None
             _back(ctx, grad, turned)
         # x goes before the gradient of it is made
@@ -115,7 +123,7 @@ class _SageMean(torch.autograd.Function):
         if mean is not None:
             grad_neigh = grad.t().mm(mean) if for_neigh else None
             del mean
-            if ctx.agreed:
+            if wanted:
                 grad_x = source.new_empty(source.shape) if for_x else None
                 _back(ctx, grad.mm(w_neigh), grad_x)
         elif turned is not None and for_x:

@@ -147,7 +147,7 @@ def forward(
     layouts = tuple(map(_layout, operands))
     givens = [given for given in map(_given, operands) if given is not None]
     says: Optional[float] = None
-    if need or len(givens) < len(operands):
+    if need & ~_abi.FUSED or len(givens) < len(operands):
         says = _NOT_MEMOIZED
     elif operands:
         says = kept.find(what, layouts)
@@ -156,7 +156,7 @@ def forward(
         out.copy_(kept.results[least].out)
         return 0
     agreed = _abi.aggregate_forward(relation.handle, what, need, u, e, out)
-    if not agreed and least >= _NONE_YET:
+    if not agreed & ~_abi.FUSED and least >= _NONE_YET:
         _memo.made += 1
         kept.add(float(_memo.made), _Result(what, layouts, tuple(givens), out.clone()))
     return agreed
