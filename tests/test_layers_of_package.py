@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "sar"
 LAYERS = [
     # what needs nothing of the package
     ["sar.errors", "sar.config", "sar.function", "sar._book", "sar._directory", "sar._log", "sar._prototypes"],
-    ["sar._ext", "sar._interrupt", "sar._comm_thread", "sar._remat"],
+    ["sar._ext", "sar._compile", "sar._interrupt", "sar._comm_thread", "sar._remat"],
     # the engine, and the session of this process
     ["sar._native", "sar._abi", "sar._abi_blocks", "sar._abi_columns", "sar._abi_program", "sar._abi_sample"],
     ["sar._abi_stream", "sar._allocator", "sar._session", "sar._failure", "sar._buckets", "sar._collectives"],

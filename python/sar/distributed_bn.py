@@ -11,8 +11,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
 
 from . import _abi, _session
+from ._compile import uncompiled
 from .core.lazy import EdgeTensor
-from .fused.normalize import Norm, deferred
+from .fused.normalize import Norm, normalized
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
 
@@ -75,8 +76,7 @@ class DistributedBN1D(nn.Module):
         """Normalizes ``inp``, ``[n, f]`` float32 or float64. Collective where distributed.
 
         In training the result is not computed before something reads it: ReLU of it is computed from ``inp`` in one
-        piece, and only ``inp`` is kept for backward. So a gradient of the normalized rows themselves (by
-        ``torch.autograd.grad``) has to be asked for before ReLU, by ``retain_grad()`` or a hook.
+        piece, and only ``inp`` is kept for backward.
 
         :raises ValueError: another shape, or no worker has a row
         :raises TypeError: another dtype
@@ -87,8 +87,9 @@ class DistributedBN1D(nn.Module):
         if self.running_mean is not None and self.running_var is not None and not self.training:
             return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
         inp = inp.contiguous()
-        return deferred(inp, self.weight, self.bias, self._norm(inp))
+        return normalized(inp, self.weight, self.bias, self._norm(inp))
 
+    @uncompiled
     def _norm(self, inp: Tensor) -> Norm:
         """The statistics of the input, which the running ones, where there are any, are moved towards."""
         if self.distributed is None:

@@ -72,7 +72,7 @@ class EdgeTensor(Tensor):
         :raises RuntimeError: torch knows how to differentiate this tensor and the expression does not
         """
         with torch._C.DisableTorchFunctionSubclass():
-            if self.grad_fn is not None:
+            if self.grad_fn is not None and self.grad_fn.name() not in _IDENTITIES:
                 raise RuntimeError(PAST_OVERRIDES)
         return self._expr
 
@@ -91,6 +91,17 @@ class EdgeTensor(Tensor):
             self._value = evaluate(self._relation, expr, None)
         assert self._value is not None
         return self._value
+
+    def _same(self) -> EdgeTensor:
+        """Another tensor with the same expression.
+
+        torch makes one where a module has backward hooks, or a tensor hooks of several. Values are collective to read,
+        and hooks may be on one rank alone, so none are read. As no gradient of edges is made, these hooks are not
+        called.
+        """
+        made: EdgeTensor = Tensor._make_wrapper_subclass(EdgeTensor, self.shape, dtype=self.dtype)
+        made._relation, made._expr, made._value = self._relation, self._expr, self._value
+        return made
 
     def become(self, other: Union[EdgeTensor, Tensor]) -> EdgeTensor:
         """Takes over the values of ``other``: what operations in place do."""
@@ -113,6 +124,16 @@ class EdgeTensor(Tensor):
         if func in METADATA:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
+        if func in OF_AUTOGRAD or (func is Tensor.view_as and args[0] is args[1]):
+            if func in (Tensor.register_hook, Tensor.retain_grad):
+                log_once(
+                    "hook on an edge tensor",
+                    "a hook on an edge tensor is not called, and retain_grad() keeps nothing: edge tensors are "
+                    "computed in one piece with what is made of them, and their gradients are not made. To have them, "
+                    "use the result of edge_tensor.materialize(), on all ranks",
+                )
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         handler = LAZY.get(func)
         if handler is not None:
             result = handler(*args, **kwargs)
@@ -128,6 +149,8 @@ class EdgeTensor(Tensor):
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         # code that does not ask __torch_function__ arrives here: it gets the values
+        if func is torch.ops.aten.view.default and list(args[1]) == list(args[0].shape):
+            return args[0]._same()
         return func(*(values(a) for a in args), **{k: values(v) for k, v in (kwargs or {}).items()})
 
 
@@ -226,6 +249,15 @@ def _metadata() -> frozenset[Any]:
 METADATA = _metadata()
 """Functions that ask for nothing but shape, dtype and the like."""
 
+OF_AUTOGRAD = frozenset(
+    [
+        *(getattr(Tensor, name) for name in ("register_hook", "retain_grad", "backward")),
+        *(getattr(Tensor, name).__get__ for name in ("grad", "retains_grad", "_version", "_backward_hooks")),
+        *(torch.autograd.grad, torch.autograd.backward),
+    ]
+)
+"""Functions that are about a tensor's place in the graph of autograd, and read no values."""
+
 
 def changes(func: Any) -> bool:
     """Whether a function changes its first argument."""
@@ -257,6 +289,9 @@ def _say(func: Any) -> None:
 def _stray(grad: Tensor) -> Tensor:
     raise RuntimeError(PAST_OVERRIDES)
 
+
+_IDENTITIES = ("BackwardHookFunctionBackward", "ViewBackward0")
+"""Nodes by which torch calls hooks; :meth:`EdgeTensor._same` is what they give."""
 
 PAST_OVERRIDES = (
     "an edge tensor went through an operation that does not follow torch's function overrides (often an "

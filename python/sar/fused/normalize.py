@@ -19,7 +19,8 @@ from torch.autograd.function import once_differentiable
 from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from .. import _abi, _abi_columns, _session
-from ..core.deferred import DeferredTensor
+from .._compile import uncompiled
+from ..core.deferred import DeferredTensor, MaskedGradient
 
 
 class Moments(NamedTuple):
@@ -62,6 +63,10 @@ class Norm:
         """The rows of x normalized, and then ReLU of them, in new memory."""
         return _apply(x, self.columns, relu)
 
+    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
+        """Hears of rows that :meth:`apply` made of ``source``, under autograd."""
+        _made[rows] = _Origin(TensorWeakRef(source), source._version, self, relu)
+
     def backward(
         self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, into: Optional[Tensor] = None
     ) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
@@ -98,35 +103,16 @@ def _apply(x: Tensor, columns: Tensor, relu: bool) -> Tensor:
     return out
 
 
-def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm, relu: bool = False) -> Tensor:
-    """Rows of x normalized by ``norm``, which was made of it, and then ReLU of them. Collective in backward."""
-    out = _normalized(x, weight, bias, norm, relu, None)
-    if out.requires_grad:
-        _made[out] = _Origin(TensorWeakRef(x), x._version, norm, relu)
-    return out
-
-
-def deferred(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
-    """The same without ReLU, not computed until something other than ReLU reads it."""
+@uncompiled
+def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
+    """Rows of x normalized by ``norm``, which was made of it: computed when something reads them, and as ReLU of them
+    where ReLU does. One autograd node, whatever reads them. Collective in backward."""
     if not norm.needs_backward:
-        return _normalized(x, weight, bias, norm, False, None)
-
-    def make(relu: bool, values: Optional[Tensor]) -> Tensor:
-        if values is None:
-            return normalized(x, weight, bias, norm, relu)
-        return _normalized(x, weight, bias, norm, relu, values)
-
-    made = DeferredTensor(x, make)
-    return made.follow(_normalized(x, weight, bias, norm, False, made))
-
-
-def _normalized(
-    x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm, relu: bool, values: Optional[Tensor]
-) -> Tensor:
+        return norm.apply(x, False)
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    out: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, relu, (values,))
-    return out if norm.needs_backward else out.detach()
+    anchor = torch.empty(0, requires_grad=True)
+    result: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, (DeferredTensor(x, norm),))
+    return result
 
 
 class _Normalize(torch.autograd.Function):
@@ -138,20 +124,21 @@ class _Normalize(torch.autograd.Function):
         weight: Optional[Tensor],
         bias: Optional[Tensor],
         norm: Norm,
-        relu: bool,
-        given: Tuple[Optional[Tensor]],
+        made: Tuple[DeferredTensor],
     ) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.norm, ctx.relu = norm, relu
-        (values,) = given  # in a tuple, as it is no input to autograd
-        return norm.apply(x, relu) if values is None else values
+        ctx.norm, ctx.gradients = norm, made[0].gradients
+        return made[0]  # in a tuple, as it is no input to autograd
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         (x,) = ctx.saved_tensors
-        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad.contiguous(), x, ctx.relu)
-        return None, *found, None, None, None
+        ctx.gradients.check(grad)
+        relu = isinstance(grad, MaskedGradient)
+        grad = grad.grad_of_relu if isinstance(grad, MaskedGradient) else grad.contiguous()
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu)
+        return None, *found, None, None
 
 
 # ---- rows that can be computed again --------------------------------------------

@@ -63,7 +63,8 @@ class BatchNormAct(DistributedBN1D):
         seed = int(torch.randint(0, 1 << 62, ()).item()) if share > 0 else 0
         norm = self._norm(inp)
         if share == 0 and self.activation in ("none", "relu"):
-            return normalized(inp, self.weight, self.bias, norm, self.activation == "relu")
+            rows = normalized(inp, self.weight, self.bias, norm)
+            return rows if function is None else function(rows)
         anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
         out: Tensor = _NormAct.apply(anchor, inp, self.weight, self.bias, norm, function, share, seed)
         return out if norm.needs_backward else out.detach()

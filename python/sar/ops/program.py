@@ -190,6 +190,19 @@ def _edge_keys(relation: Relation) -> Optional[Tensor]:
     return cast(Optional[Tensor], keys)
 
 
+def _saved(ctx: Any) -> Any:
+    try:
+        return ctx.saved_tensors
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        raise RuntimeError(
+            "a tensor that attention or another expression over edges read, or its result, was changed in place (by "
+            "relu(inplace=True), +=, ...), and backward needs it as it was: use the operation that returns a new "
+            f"tensor, or change a clone() of it. torch says: {error}"
+        ) from None
+
+
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, call: _Call, *tensors: Tensor) -> Tensor:
@@ -211,7 +224,7 @@ class _Run(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         call: _Call = ctx.call
-        saved = ctx.saved_tensors
+        saved = _saved(ctx)
         nothing = grad_out.new_empty(0)
         operands = [nothing if t is None else t for t in saved[: ctx.n]]
         out = nothing if saved[ctx.n] is None else saved[ctx.n]

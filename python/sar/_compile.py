@@ -1,0 +1,37 @@
+"""What torch.compile does not trace.
+
+Exchanges between workers are no tensor operations, so a compiled function breaks its graph around them and runs them as
+they are. That costs nothing where nothing is compiled, and does not load torch's compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, TypeVar, cast
+
+import torch
+
+__all__ = ["compiling", "uncompiled"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _never() -> bool:
+    return False
+
+
+compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", _never)
+"""Whether torch.compile traces the caller."""
+
+
+def uncompiled(function: F) -> F:
+    """The same function, which torch.compile calls instead of tracing it, with everything that it calls."""
+    untraced = torch._disable_dynamo(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if compiling():
+            return untraced(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, call)
