@@ -402,6 +402,8 @@ sar_status sar_kernel_sddmm(const DLTensor *indptr, const DLTensor *indices, con
  * stays), and so do gradients of it. Sums add up in one order, whatever the number of threads. */
 /* out[0, j]: mean over i of x[i, j]; out[1, j]: sum over i of (x[i, j] - mean)^2; zeros where there are no rows */
 sar_status sar_column_moments(const DLTensor *x, DLTensor *out);
+/* A hash of the bytes of x, of any shape and dtype, contiguous: the same for every number of threads. */
+sar_status sar_checksum(const DLTensor *x, uint64_t *out);
 /* out[i, j] = s[i, j]; columns [3, f]; out may be x */
 sar_status sar_normalize(const DLTensor *x, const DLTensor *columns, int32_t relu, DLTensor *out);
 /* out[0, j]: sum over i of grad[i, j]; out[1, j]: sum over i of grad[i, j] * (x[i, j] - columns[0, j]); columns [3, f] */

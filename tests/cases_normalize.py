@@ -13,10 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 import sar
 from cases import build, numpy
-from sar.fused import normalize
+from sar.fused import recompute
 
 WAYS = ["relu", "in place", "plain", "elu", "read twice", "checkpoint", "remat", "bfloat16", "backward twice"]
-WAYS += ["no grad"]
+WAYS += ["no grad", "changed before", "changed after"]
 
 
 class Net(nn.Module):
@@ -40,6 +40,12 @@ class Net(nn.Module):
             return F.relu(h, inplace=True)
         if self.way == "plain":
             return h
+        if self.way == "changed before":  # the next layer reads it
+            return h.mul_(2)
+        if self.way == "changed data":
+            h = F.relu(h)
+            h.data.mul_(2)
+            return h
         return F.elu(h) if self.way == "elu" else F.relu(h)
 
     def forward(self, graph: Any, h: torch.Tensor, again: bool) -> torch.Tensor:
@@ -49,6 +55,9 @@ class Net(nn.Module):
             else:
                 h = self.block(n, graph, h)
         out = self.layers[-1](graph, h).flatten(1)
+        if again and self.way == "changed after":  # torch forbids it; here the layers have saved what it is made of
+            with torch.no_grad():
+                h.mul_(3)
         if self.way == "read twice":
             out = out + 0.5 * self.layers[-1](graph, h).flatten(1) * h.mean(1, keepdim=True)
         return out
@@ -84,13 +93,13 @@ def step(
     rows = torch.from_numpy(x.copy()).requires_grad_()
     graph = build(part)
     counts = {"applied": 0}
-    original = normalize._apply
+    original = recompute.apply
 
     def counted(*args: Any) -> torch.Tensor:
         counts["applied"] += 1
         return original(*args)
 
-    normalize._apply = counted
+    recompute.apply = counted
     try:
         out = net(graph, rows, True)
         counts["forward"] = counts["applied"]
@@ -103,7 +112,7 @@ def step(
             upstream = upstream / 2
         out.backward(upstream)
     finally:
-        normalize._apply = original
+        recompute.apply = original
     sar.gather_grads(net)
     found = {"out": out, "x": rows.grad, **{name: p.grad for name, p in net.named_parameters()}}
     return {**numpy(found), "counts": counts}

@@ -51,6 +51,7 @@ CTYPES = {
     "double": [ct.c_double],
     "int32_t*": [ct.POINTER(ct.c_int32)],
     "uint32_t*": [ct.POINTER(ct.c_uint32)],
+    "uint64_t*": [ct.POINTER(ct.c_uint64)],
     "int64_t*": [ct.POINTER(ct.c_int64)],
     "sar_handle*": [ct.POINTER(ct.c_uint64)],
     "DLTensor*": [ct.POINTER(_prototypes.DLTensor)],

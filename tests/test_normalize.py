@@ -15,6 +15,7 @@ from torch import Tensor
 from cases_normalize import WAYS, Net
 from conftest import Workers
 from graphs import close, make
+from pool import CaseError
 from sar import DistributedBN1D
 
 
@@ -60,6 +61,12 @@ def test_nets(workers: Workers, way: str) -> None:
         check(found, expected, 5e10 if way == "bfloat16" else 100)
         if way == "relu" and found[0]["out"].size:
             assert found[0]["counts"] == {"forward": 2, "applied": 3}  # the rows that the second layer read
+
+
+def test_rows_changed_past_torch(two: Workers) -> None:
+    """Between batch norm and the layer: an error where the layer has given the rows up."""
+    with pytest.raises(CaseError, match=r"RuntimeError: the rows that a layer read are not those.*h\.data"):
+        both(two, "sage", "changed data")
 
 
 @pytest.mark.parametrize("graph", ["empty_worker", "no_edges", "hub"])

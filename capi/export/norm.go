@@ -27,6 +27,17 @@ func sar_column_moments(x *C.sar_const_tensor, out *C.DLTensor) C.sar_status {
 	})
 }
 
+//export sar_checksum
+func sar_checksum(x *C.sar_const_tensor, out *C.uint64_t) C.sar_status {
+	return guard("sar_checksum", func(*call) error {
+		v, err := view("x", x)
+		if err != nil {
+			return err
+		}
+		return give("out", out, C.uint64_t(kernel.Checksum(pool, v.bytes())))
+	})
+}
+
 //export sar_normalize
 func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, out *C.DLTensor) C.sar_status {
 	return guard("sar_normalize", func(*call) error {

@@ -22,6 +22,13 @@ def moments(x: Tensor) -> Tuple[Tensor, Tensor]:
     return found[0], found[1]
 
 
+def checksum(x: Tensor) -> int:
+    """A hash of the bytes of a contiguous tensor, 63 bits of it."""
+    out = ct.c_uint64()
+    _native.call("sar_checksum", _ref(x), ct.byref(out))
+    return out.value >> 1
+
+
 def normalize(x: Tensor, columns: Tensor, relu: bool, out: Tensor) -> None:
     """``(x - columns[0]) * columns[1] + columns[2]``, and ReLU of it, into ``out``."""
     _native.call("sar_normalize", _ref(x), _ref(columns), ct.c_int32(relu), _ref(out))

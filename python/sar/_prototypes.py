@@ -148,6 +148,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_matrix_free": (_status, _handle),
     "sar_kernel_sddmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
     "sar_column_moments": (_status, _tensor, _tensor),
+    "sar_checksum": (_status, _tensor, _to_handle),
     "sar_normalize": (_status, _tensor, _tensor, _i32, _tensor),
     "sar_normalize_sums": (_status, _tensor, _tensor, _tensor, _i32, _tensor),
     "sar_normalize_grad": (_status, _tensor, _tensor, _tensor, _i32, _tensor),

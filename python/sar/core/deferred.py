@@ -183,7 +183,7 @@ class _Read(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, state: _State, relu: bool, given: Tuple[Optional[Tensor]]) -> Tensor:
         ctx.recipe, ctx.relu, ctx.gradients = state.recipe, relu, state.gradients
-        ctx.save_for_backward(state.source if relu else None)
+        ctx.save_for_backward(state.source)  # which recipe.note may refer to, so it has to last as long as the node
         (values,) = given  # in a tuple, as it is no input to autograd
         return state.compute(relu) if values is None else values
 

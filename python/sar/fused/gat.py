@@ -23,8 +23,8 @@ from ..core.deferred import computed
 from ..ops import expression as ex
 from ..ops import program
 from ..ops.aggregate import Agreed, Relation
-from .normalize import Kept, again, keep
 from .plain import fits_alone
+from .recompute import Held, Saved, rows_of, save
 
 
 def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
@@ -72,7 +72,7 @@ def attend(
     agreed = Agreed()
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
-    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed, keep(x))
+    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed, save(x))
     out = out if agreed.bits else out.detach()
     return out.clone() if bias is None else out + bias.view(out.shape[1:])
 
@@ -94,7 +94,7 @@ class _Attend(torch.autograd.Function):
         attn_r: Tensor,
         settings: Tuple[Relation, float, float, int],
         agreed: Agreed,
-        kept: Tuple[Tensor, Tensor, Optional[Kept]],
+        saved: Tuple[Saved, Optional[Held]],
     ) -> Tensor:
         relation, slope, share, seed = settings
         heads, each = attn_l.shape[1:]
@@ -121,15 +121,15 @@ class _Attend(torch.autograd.Function):
         )
         agreed.bits = call.agreed
         ctx.call = call
-        *tensors, ctx.kept = kept
-        ctx.save_for_backward(*tensors, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
+        rows_saved, ctx.held = saved
+        ctx.save_for_backward(*rows_saved, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        source, how, weight, attn, el, er, out, *state = ctx.saved_tensors
-        x = again(source, how, ctx.kept)
+        source, columns, recipe, weight, attn, el, er, out, *state = ctx.saved_tensors
+        x = rows_of(Saved(source, columns, recipe), ctx.held)
         _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
         grads = _back(ctx, grad.contiguous(), x, weight, el, er, out, state)
         none = grad.new_zeros(el.shape)

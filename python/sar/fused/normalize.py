@@ -11,16 +11,15 @@ Only the rows before normalization are kept for backward: what became of them ca
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Optional, Tuple
-from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from .. import _abi, _abi_columns, _session
 from .._compile import uncompiled
 from ..core.deferred import DeferredTensor, MaskedGradient
+from . import recompute
 
 
 class Moments(NamedTuple):
@@ -61,11 +60,11 @@ class Norm:
 
     def apply(self, x: Tensor, relu: bool) -> Tensor:
         """The rows of x normalized, and then ReLU of them, in new memory."""
-        return _apply(x, self.columns, relu)
+        return recompute.apply(x, self.columns, relu)
 
     def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
         """Hears of rows that :meth:`apply` made of ``source``, under autograd."""
-        _made[rows] = _Origin(TensorWeakRef(source), source._version, self, relu)
+        recompute.note(rows, source, self.columns, relu)
 
     def backward(
         self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, into: Optional[Tensor] = None
@@ -95,12 +94,6 @@ class Norm:
                 grad_x = torch.empty_like(grad) if into is None else into
                 _abi_columns.normalize_grad(grad, x, numbers, relu, grad_x)
         return grad_x, for_weight, for_bias
-
-
-def _apply(x: Tensor, columns: Tensor, relu: bool) -> Tensor:
-    out = torch.empty_like(x)
-    _abi_columns.normalize(x, columns, relu, out)
-    return out
 
 
 @uncompiled
@@ -139,63 +132,6 @@ class _Normalize(torch.autograd.Function):
         grad = grad.grad_of_relu if isinstance(grad, MaskedGradient) else grad.contiguous()
         found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu)
         return None, *found, None, None
-
-
-# ---- rows that can be computed again --------------------------------------------
-
-_made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""For rows that batch norm made, as long as they are there: of what and how."""
-
-
-class _Origin(NamedTuple):
-    source: TensorWeakRef  # who keeps the rows, as sar.remat does, need not keep what they were made of
-    version: int
-    norm: Norm
-    relu: bool
-
-
-class Kept:
-    """Rows that a layer read. They are given up when a later layer reads some, since backward begins with that one."""
-
-    _last: Optional[ReferenceType[Kept]] = None
-
-    def __init__(self, rows: Tensor) -> None:
-        self._rows: Optional[Tensor] = rows.detach()
-        before = None if Kept._last is None else Kept._last()
-        if before is not None and before._rows is not None and before._rows.data_ptr() != rows.data_ptr():
-            before._rows = None
-        Kept._last = ref(self)
-
-    def take(self) -> Optional[Tensor]:
-        """The rows, if they are still there as they were."""
-        rows, self._rows = self._rows, None
-        return None if rows is None or rows._version else rows
-
-
-def keep(x: Tensor) -> Tuple[Tensor, Tensor, Optional[Kept]]:
-    """What a layer has to keep of rows that it needs again in backward: where they are what batch norm made of its
-    input, that input, which batch norm keeps anyway.
-
-    Arguments of :func:`again`. The tensors are to be saved for backward, both of them, so that what is computed again
-    under ``torch.utils.checkpoint`` fits together, whichever way it went there.
-    """
-    origin = _made.get(x)
-    source = None if origin is None else origin.source()
-    how = x.new_zeros(4, x.shape[1])
-    if origin is None or source is None or x._version or source._version != origin.version or not x.shape[1]:
-        return x, how, None
-    how[:3] = origin.norm.columns
-    how[3, 0] = 2 if origin.relu else 1
-    return source, how, Kept(x)
-
-
-def again(source: Tensor, how: Tensor, kept: Optional[Kept]) -> Tensor:
-    """The rows that :func:`keep` was given, which are not kept any longer."""
-    rows = kept.take() if kept is not None else None
-    if rows is not None:
-        return rows
-    code = int(how[3, 0]) if how.numel() else 0
-    return _apply(source, how[:3], code == 2) if code else source
 
 
 # ---- moments -----------------------------------------------------------------

@@ -10,7 +10,7 @@ With A the matrix of the mean and g the gradient of the result, the gradients ar
 
 so that A x has not to be kept for backward where A' g is computed anyway. Where x is narrower than the result, A x is
 kept, and A' (g W_neigh) computed, which moves fewer numbers; where x needs no gradient, nothing moves in backward. Nor
-is x kept where it is what batch norm made of its input (:func:`sar.fused.normalize.keep`).
+is x kept where it is what batch norm made of its input (:func:`sar.fused.recompute.save`).
 
 A worker may have to run the three modules, because somebody watches one of them with a hook, say. It sends what the
 fused form sends, but for one case: where x is as wide as the result, the modules send g W_neigh and the fused form g.
@@ -30,8 +30,8 @@ from .. import _abi, _session
 from ..core.deferred import computed
 from ..ops import memo
 from ..ops.aggregate import Agreed, Relation
-from .normalize import Kept, again, keep
 from .plain import fits_alone
+from .recompute import Held, Saved, rows_of, save
 
 
 def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
@@ -61,7 +61,7 @@ def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Li
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
-    out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, keep(x))
+    out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, save(x))
     own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 
@@ -77,7 +77,7 @@ class _SageMean(torch.autograd.Function):
         bias: Optional[Tensor],
         relation: Relation,
         agreed: Agreed,
-        kept: Tuple[Tensor, Tensor, Optional[Kept]],
+        saved: Tuple[Saved, Optional[Held]],
     ) -> Tensor:
         into, onto, rows = x.shape[1], w_self.shape[0], relation.num_dst
         what = (relation.index, "copy_u", "mean")
@@ -98,25 +98,26 @@ class _SageMean(torch.autograd.Function):
             out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
             out.addmm_(mean, w_neigh.t())
         narrow = not first and not (agreed.bits and bits & _abi.FUSED)
-        *tensors, ctx.kept = kept
-        ctx.save_for_backward(*tensors, w_neigh, w_self, mean if narrow else None)
+        rows_saved, ctx.held = saved
+        ctx.save_for_backward(*rows_saved, w_neigh, w_self, mean if narrow else None)
         ctx.relation, ctx.what, ctx.agreed = relation, what, bits
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        source, how, w_neigh, w_self, mean = ctx.saved_tensors
+        *rows_saved, w_neigh, w_self, mean = ctx.saved_tensors
+        saved = Saved(*rows_saved)
         _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
         grad = grad.contiguous()
         grad_x = grad_neigh = grad_self = turned = None
         wanted = ctx.agreed & _abi.GRAD_U
         if mean is None and wanted:
-            turned = grad.new_empty((source.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            turned = grad.new_empty((saved.source.shape[0], grad.shape[1])) if for_x or for_neigh else None
             _back(ctx, grad, turned)
         # x goes before the gradient of it is made
         if for_self or (for_neigh and turned is not None):
-            x = again(source, how, ctx.kept)
+            x = rows_of(saved, ctx.held)
             grad_neigh = turned.t().mm(x) if for_neigh and turned is not None else None
             grad_self = grad.t().mm(x[: grad.shape[0]]) if for_self else None
             del x
@@ -124,7 +125,7 @@ class _SageMean(torch.autograd.Function):
             grad_neigh = grad.t().mm(mean) if for_neigh else None
             del mean
             if wanted:
-                grad_x = source.new_empty(source.shape) if for_x else None
+                grad_x = saved.source.new_empty(saved.source.shape) if for_x else None
                 _back(ctx, grad.mm(w_neigh), grad_x)
         elif turned is not None and for_x:
             grad_x = turned.mm(w_neigh)
