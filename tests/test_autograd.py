@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from graphs import close
+from conftest import Workers
+from graphs import close, make
 from sar import DistributedBN1D
 
 Step = Callable[[nn.Sequential, Tensor], list[Tensor]]
@@ -163,3 +164,15 @@ def test_first_gradients_of_a_graph_that_is_kept() -> None:
         return []
 
     same(step)
+
+
+LAYERS = ["dgl.SAGEConv", "dgl.GATConv", "dgl.GATv2Conv", "dgl.GraphConv", "sar.GATConv", "own"]
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_compiled_models(two: Workers, kind: str) -> None:
+    """On all workers, and on one alone: graphs break around exchanges, and the numbers stay."""
+    graph = make("random", 2, seed=3)
+    for who in ((True, True), (True, False)):
+        arguments = [{"part": graph.part(rank), "compiles": who[rank]} for rank in range(2)]
+        assert max(map(max, two.run("cases_compiled:both", arguments, kind=kind))) < 1e-12

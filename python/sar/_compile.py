@@ -7,6 +7,7 @@ they are. That costs nothing where nothing is compiled, and does not load torch'
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, Callable, TypeVar, cast
 
 import torch
@@ -30,7 +31,8 @@ def uncompiled(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if compiling():
+        # called from what the compiler left as it is, its frames would be compiled one by one
+        if compiling() or "torch._dynamo" in sys.modules:
             return untraced(*args, **kwargs)
         return function(*args, **kwargs)
 

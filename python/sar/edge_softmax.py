@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Union
 import torch
 from torch import Tensor
 
+from ._compile import uncompiled
 from .core.lazy import EdgeTensor, as_expr
 from .core.relation import Relation
 from .core.source_softmax import source_softmax
@@ -21,6 +22,7 @@ ALL = "__ALL__"
 Logits = Union[Tensor, Dict[Any, Tensor]]
 
 
+@uncompiled
 def edge_softmax(graph: Any, logits: Logits, eids: Any = ALL, norm_by: str = "dst") -> Logits:
     """``exp(logits) / sum of exp(logits)`` over the edges of each node, element by element. Collective.
 

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .._compile import uncompiled
 from .lazy import METADATA, OF_AUTOGRAD, changes
 
 __all__ = ["DeferredTensor", "MaskedGradient", "computed"]
@@ -62,6 +63,7 @@ class DeferredTensor(Tensor):
         return self._state.gradients
 
     @classmethod
+    @uncompiled
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
@@ -219,6 +221,7 @@ class MaskedGradient(Tensor):
         pass
 
     @classmethod
+    @uncompiled
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:

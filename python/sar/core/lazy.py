@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._compile import uncompiled
 from .._log import log_once
 from ..ops.aggregate import Relation
 from ..ops.expression import Expr, evaluate, load
@@ -117,6 +118,7 @@ class EdgeTensor(Tensor):
         return f"EdgeTensor(shape={tuple(self.shape)}, dtype={self.dtype}, expr={self._expr!r})"
 
     @classmethod
+    @uncompiled
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:

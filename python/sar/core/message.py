@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import _session, ops
 from .._book import CanonicalEtype
+from .._compile import uncompiled
 from ..ops import expression
 from ..ops.expression import Expr
 from . import builtin, udf_mailbox, udf_stream
@@ -41,6 +42,7 @@ class MessagePassing:
         def _relation(self, etype: Optional[Etype]) -> Relation: ...
         def _ntype(self, ntype: Optional[str], among: Optional[Sequence[str]] = None) -> str: ...
 
+    @uncompiled
     def update_all(
         self,
         message_func: Any,
@@ -76,6 +78,7 @@ class MessagePassing:
         sides = self._sides(etype)
         sides.results().update(_passed(sides, message_func, reduce_func, apply_node_func))
 
+    @uncompiled
     def multi_update_all(
         self, etype_dict: Mapping[Etype, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
     ) -> None:
@@ -116,6 +119,7 @@ class MessagePassing:
             if apply_node_func is not None:
                 self.apply_nodes(apply_node_func, ntype=kind)
 
+    @uncompiled
     def apply_edges(self, func: Any, edges: Any = ALL, etype: Optional[Etype] = None) -> None:
         """Computes columns of edges. Collective.
 
@@ -141,6 +145,7 @@ class MessagePassing:
                 value = _merged(sides, name, value.index_select(0, chosen) if sent else value, chosen)
             sides.edge[name] = value
 
+    @uncompiled
     def apply_nodes(self, func: Any, v: Any = ALL, ntype: Optional[str] = None) -> None:
         """Sets columns of destination nodes to what a function returns for all of them.
 

@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from .. import _abi_program as abi
 from .. import _session
+from .._compile import uncompiled
 from ..core.agree import agreed_seed
 from ..core.deferred import computed
 from ..ops import expression as ex
@@ -32,6 +33,7 @@ def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
     return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
 
 
+@uncompiled
 def convolve(
     graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, share: float
 ) -> Optional[Tensor]:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
+from .._compile import uncompiled
 from ..core.deferred import computed
 from ..ops import memo
 from ..ops.aggregate import Agreed, Relation
@@ -39,6 +40,7 @@ def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
     return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
 
 
+@uncompiled
 def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
     """The result of a SAGEConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps."""
     feat = computed(feat)
