@@ -33,7 +33,7 @@ LAYERS = [
     ["sar.edge_softmax", "sar.distributed_bn"],
     ["sar.nn"],
     # DGL's layers on graphs of ours, and where scripts begin
-    ["sar.interop.dgl", "sar._adapt", "sar.patch_dgl"],
+    ["sar.interop.dgl", "sar.interop.dgl_transforms", "sar._adapt", "sar.patch_dgl"],
     ["sar._layout", "sar.construct_shard_manager"],
     ["sar.planning"],
     ["sar"],

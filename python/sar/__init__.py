@@ -49,7 +49,7 @@ from .errors import (
 from .logging_setup import logger, logging_setup
 from .nn import RelGraphConv
 from .ops.memo import forget, memoize
-from .patch_dgl import patch_dgl, patched_edge_softmax
+from .patch_dgl import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .planning import estimate_memory
 
 __version__ = "0.1.0"
@@ -107,5 +107,6 @@ __all__ = [
     "suffix_key_lookup",
     "sync_params",
     "trace",
+    "unpatch_dgl",
     "world_size",
 ]

@@ -7,21 +7,23 @@ import importlib.util
 import sys
 from typing import Any
 
+from .config import Config
+
 __all__ = ["adapt_layers"]
 
 
 def adapt_layers() -> None:
-    """Has DGL's layers understand graph managers: now where DGL is imported, else as soon as it is."""
-    if _state["adapted"]:
+    """Has DGL's layers understand graph managers: now where DGL is imported, else as soon as it is. Does nothing where
+    ``Config.patch_dgl`` is ``False``.
+
+    :raises RuntimeError: this version of DGL lacks a name that is replaced; nothing is replaced then
+    """
+    if not Config.patch_dgl:
         return
-    _state["adapted"] = True
     if sys.modules.get("dgl") is not None:  # None: its import is forbidden
         _adapt()
-    else:
+    elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Watcher())
-
-
-_state = {"adapted": False}
 
 
 def _adapt() -> None:
@@ -44,8 +46,13 @@ class _Watcher(importlib.abc.MetaPathFinder):
         execute = loader.exec_module
 
         def run(module: Any) -> None:
-            execute(module)
-            _adapt()
+            try:
+                execute(module)
+                if Config.patch_dgl:
+                    _adapt()
+            except BaseException:
+                sys.meta_path.insert(0, self)  # the next import fails in the same way, rather than go unnoticed
+                raise
 
         loader.exec_module = run
         return spec

@@ -58,6 +58,10 @@ class Config(metaclass=_Settings):
     Expressions that read edge features or draw dropout are always pulled. ``sar.stats()["links"]`` shows the bytes of
     each way. The numbers are the same but for rounding."""
 
+    patch_dgl: bool = True
+    """Whether making a graph has DGL's layers understand it (:func:`sar.patch_dgl` does it in any case). With ``False``
+    nothing in DGL is replaced; layers of ``dgl.nn`` then do not run on SAR's graphs, those of :mod:`sar.nn` do."""
+
     block_bytes: int = 8 << 20
     """Bytes that one run of a Python message or reduce function may take, about: its rows, what it makes of them, and
     their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ._compile import uncompiled
+from .core.block import DistributedBlock, HeteroDistributedBlock
 from .core.lazy import EdgeTensor, as_expr
 from .core.relation import Relation
 from .core.source_softmax import source_softmax
@@ -26,7 +27,8 @@ Logits = Union[Tensor, Dict[Any, Tensor]]
 def edge_softmax(graph: Any, logits: Logits, eids: Any = ALL, norm_by: str = "dst") -> Logits:
     """``exp(logits) / sum of exp(logits)`` over the edges of each node, element by element. Collective.
 
-    :param graph: a graph manager; a DGL graph is handed to ``dgl.ops.edge_softmax``
+    :param graph: a graph manager, or what ``dgl.reverse`` made of one; a graph of DGL, and a graph for one-shot
+        aggregation, are handed to ``dgl.ops.edge_softmax``
     :param logits: ``[num_edges, ...]`` float32 or float64, or an edge tensor of ``apply_edges``. Where the graph has
         several relations, ``{relation: logits}``; the softmax is then over the edges of all relations of a node
     :param eids: int64, positions of the edges that take part; ``logits`` then has a row for each. Default: all edges
@@ -40,10 +42,12 @@ def edge_softmax(graph: Any, logits: Logits, eids: Any = ALL, norm_by: str = "ds
     if norm_by not in ("dst", "src"):
         raise ValueError(f"norm_by={norm_by!r}: edges are normalized by their 'dst' or by their 'src'")
     relations: Optional[List[Relation]] = getattr(graph, "_relations", None)
-    if relations is None:
+    if relations is None or isinstance(graph, (DistributedBlock, HeteroDistributedBlock)):
         from .interop import dgl_plain
 
         return dgl_plain.edge_softmax(graph, logits, eids, norm_by)
+    if getattr(graph, "is_reversed", False):
+        norm_by = "src" if norm_by == "dst" else "dst"
     if not isinstance(logits, dict):
         if len(relations) != 1:
             raise TypeError(f"this graph has several relations: give logits as {{relation: tensor}}, of {graph.etypes}")
@@ -85,7 +89,7 @@ def _joint(relations: List[Relation], logits: List[Tensor]) -> List[Tensor]:
         expr = as_expr(value, "e")
         with torch.no_grad():
             most = evaluate(relation, expr, "max")
-            empty = (relation.degrees(out=False).as_subclass(Tensor) == 0).view(-1, *(1,) * len(expr.shape))
+            empty = (relation.degrees(out=False) == 0).view(-1, *(1,) * len(expr.shape))
             most = most.masked_fill(empty, float("-inf"))
         kind = relation.canonical[2]
         shifts[kind] = torch.maximum(shifts[kind], most) if kind in shifts else most

@@ -3,20 +3,65 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from typing import TYPE_CHECKING, Optional
 
 from .edge_softmax import edge_softmax as patched_edge_softmax
 from .nn.relgraphconv import RelGraphConv
 
-__all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax"]
+if TYPE_CHECKING:
+    from .interop.patches import Patches
+
+__all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax", "unpatch_dgl"]
+
+_names: Optional[Patches] = None
 
 
 def patch_dgl() -> None:
-    """Has DGL's own ``edge_softmax``, and what its layers ask of a graph, understand SAR's graphs.
+    """Has DGL's layers, and the functions of DGL that they call, understand SAR's graphs. On DGL's own graphs nothing
+    changes.
 
-    Making a graph does that already, so there is no need to call it. It may be called any number of times, before or
-    after DGL is imported, and does nothing where DGL is not installed. On DGL's own graphs nothing changes.
+    Making a graph does that already, so there is no need to call it. Called, it also sets ``edge_softmax`` of
+    ``dgl.nn.pytorch.conv.gatconv``, ``dotgatconv`` and ``agnnconv`` to :func:`sar.patched_edge_softmax`, and
+    ``RelGraphConv`` of ``dgl.nn``, ``dgl.nn.pytorch`` and ``dgl.nn.pytorch.conv`` to :class:`sar.RelGraphConv`. Layers
+    of DGL's class then count as instances of that.
+
+    It may be called any number of times, before or after DGL is imported, and does nothing where DGL is not installed.
+    :func:`unpatch_dgl` takes it back.
+
+    :raises RuntimeError: this version of DGL lacks a name that is replaced; the error says which, and nothing is
+        replaced
     """
-    if importlib.util.find_spec("dgl") is not None:
-        from .interop.dgl import adapt
+    global _names
+    if importlib.util.find_spec("dgl") is None:
+        return
+    from .interop import dgl as layers
 
-        adapt()
+    if _names is not None and _names.active:
+        layers.adapt()
+        return
+    names = _replacements()
+    original = names.look_up("dgl.nn.pytorch.RelGraphConv")
+    layers.adapt([names])
+    RelGraphConv.register(original)
+    _names = names
+
+
+def unpatch_dgl() -> None:
+    """Takes back what :func:`patch_dgl`, or the first graph, replaced in DGL; names that somebody else has replaced
+    since stay as they are. The next graph replaces it again, unless ``sar.Config.patch_dgl`` is ``False``."""
+    layers = sys.modules.get("sar.interop.dgl")
+    if layers is not None:
+        layers.restore()
+
+
+def _replacements() -> Patches:
+    """What scripts for the Python package find replaced."""
+    from .interop.patches import Patches
+
+    patches = Patches("dgl")
+    for module in ("gatconv", "dotgatconv", "agnnconv"):
+        patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax)
+    for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):
+        patches.put(module, "RelGraphConv", RelGraphConv)
+    return patches

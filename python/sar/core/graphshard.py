@@ -14,16 +14,17 @@ from .._partition import made
 from .block import distributed_block
 from .frame import TypedView
 from .layer_support import LayerSupport
-from .message import MessagePassing
+from .refused import Refused
 from .relation import Relation
 from .rows import Rows
 from .shards import GraphShard, required_rows, sampling_graph, shards
-from .surface import ALL, Etype, OneRelation, Surface, refuse_ndata
+from .subgraph import Subgraphs
+from .surface import ALL, Etype, OneRelation, refuse_ndata
 
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView", "Rows"]
 
 
-class GraphShardManager(MessagePassing, Surface, LayerSupport):
+class GraphShardManager(Subgraphs, Refused, LayerSupport):
     """A worker's part of a graph split over all workers, with the interface of a DGL graph.
 
     Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations

@@ -42,7 +42,7 @@ class LayerSupport:
 class GraphIndex:
     """Stands where a DGL graph has its C++ half, and leads back to the graph manager."""
 
-    def __init__(self, manager: LayerSupport) -> None:
+    def __init__(self, manager: Any) -> None:
         self.manager = manager
 
     def number_of_etypes(self) -> int:

@@ -16,7 +16,7 @@ from . import builtin, udf_mailbox, udf_stream
 from .frame import is_lazy
 from .lazy import EdgeTensor, as_expr
 from .multi import Part, check_cross_reducer, merged, without_messages
-from .sides import LABELS, Sides
+from .sides import Sides
 from .udf import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
 from .udf_plan import Task, prepare
 from .udf_run import execute
@@ -76,7 +76,7 @@ class MessagePassing:
             self.multi_update_all(functions, received.op, apply_node_func)
             return
         sides = self._sides(etype)
-        sides.results().update(_passed(sides, message_func, reduce_func, apply_node_func))
+        sides.results().update(passed(sides, message_func, reduce_func, apply_node_func))
 
     @uncompiled
     def multi_update_all(
@@ -107,7 +107,7 @@ class MessagePassing:
             received = builtin.reducer(reduce_func)
             if received is not None and received.op in ("max", "min"):
                 infinite.add(kind)
-            results = _passed(sides, message_func, reduce_func, apply_func, raw=True)
+            results = passed(sides, message_func, reduce_func, apply_func, raw=True)
             number = [r.canonical for r in self._relations].index(sides.etype)
             parts.setdefault(kind, []).append(Part(number, results))
             sides_of[kind] = sides
@@ -131,19 +131,16 @@ class MessagePassing:
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`
         """
         if etype is None and len(self._relations) > 1:
-            if builtin.message(func) is None or not _is_all(edges):
+            if builtin.message(func) is None or not is_all(edges):
                 raise KeyError(f"this graph has several relations, name one of {self.canonical_etypes}")
             for relation in self._relations:
                 self.apply_edges(func, etype=relation.canonical)
             return
         sides = self._sides(etype)
-        chosen = _chosen(edges, sides.relation.num_edges)
+        chosen = chosen_edges(edges, sides.relation.num_edges)
         sent = builtin.message(func)
-        results = {sent.out_field: _edge_values(sides, sent)} if sent else _edge_udf(sides, func, chosen)
-        for name, value in results.items():
-            if chosen is not None:
-                value = _merged(sides, name, value.index_select(0, chosen) if sent else value, chosen)
-            sides.edge[name] = value
+        results = {sent.out_field: edge_values(sides, sent)} if sent else edge_function(sides, func, chosen)
+        sides.edge.update(merged_edges(sides, results, chosen, picked=sent is None))
 
     @uncompiled
     def apply_nodes(self, func: Any, v: Any = ALL, ntype: Optional[str] = None) -> None:
@@ -163,7 +160,7 @@ class MessagePassing:
         return Sides(self._rows, self._relation(etype))
 
 
-def _passed(
+def passed(
     sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any, raw: bool = False
 ) -> Dict[str, Tensor]:
     """What one relation's messages come to: columns of the destinations by name.
@@ -179,7 +176,7 @@ def _passed(
         builtin.check_pair(sent, received)
         results = {received.out_field: _reduced(sides, sent, received.op)}
     if raw and received is not None and received.op in ("max", "min"):
-        degrees = sides.relation.degrees(out=False).as_subclass(Tensor)
+        degrees = sides.relation.degrees(out=False)
         results = {k: without_messages(out, degrees, received.op == "max") for k, out in results.items()}
     if apply_node_func is None:
         return results
@@ -197,7 +194,7 @@ def _reduced(sides: Sides, sent: builtin.Message, reduce: str) -> Tensor:
     if reduce in ("sum", "mean") and sent.name in ("copy_u", "u_mul_e", "e_mul_u"):
         terms = sorted(sent.terms, key=lambda term: term.side == "e")
         values = [sides.columns(term.side)[term.field] for term in terms]
-        names = [_label(term) for term in terms]
+        names = [sides.label(term.side, term.field) for term in terms]
         if len(terms) == 1:
             return ops.copy_u(sides.relation, reduce, values[0], names[0])
         if not is_lazy(values[1]):
@@ -205,7 +202,7 @@ def _reduced(sides: Sides, sent: builtin.Message, reduce: str) -> Tensor:
     return expression.evaluate(sides.relation, _written(sides, sent), reduce)
 
 
-def _edge_values(sides: Sides, sent: builtin.Message) -> Tensor:
+def edge_values(sides: Sides, sent: builtin.Message) -> Tensor:
     """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
         column: Tensor = sides.edge[sent.terms[0].field]
@@ -225,18 +222,15 @@ def _written(sides: Sides, sent: builtin.Message) -> Expr:
     try:
         return expression.binary(sent.op, *loaded)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{_label(sent.terms[0])} and {_label(sent.terms[1])}: {error}") from None
+        both = " and ".join(sides.label(term.side, term.field) for term in sent.terms)
+        raise type(error)(f"{both}: {error}") from None
 
 
 def _operand(sides: Sides, term: builtin.Term) -> Expr:
     value = sides.columns(term.side)[term.field]
     if not is_lazy(value):
-        ops.check(value, *sides.count(term.side), _label(term))
+        ops.check(value, *sides.count(term.side), sides.label(term.side, term.field))
     return as_expr(value, term.side)
-
-
-def _label(term: builtin.Term) -> str:
-    return f"{LABELS[term.side]}[{term.field!r}]"
 
 
 # ---- Python functions ------------------------------------------------------
@@ -256,7 +250,7 @@ def _message_udf(sides: Sides, function: Any, received: builtin.Reducer) -> Tens
     return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))[received.msg_field]
 
 
-def _edge_udf(sides: Sides, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
+def edge_function(sides: Sides, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
     """A Python function of edges: its results, of those chosen."""
     compute = MessageFunction(function, sides.etype, sides.shard)
     plan, columns, _ = prepare(_task(sides, compute, [function], False, None))
@@ -274,7 +268,7 @@ def _reduce_udf(
     found: List[Tensor] = []
 
     def count(edge_bytes: int) -> int:
-        found.extend(udf_mailbox.buckets(sides.relation.degrees(out=False).as_subclass(Tensor), edge_bytes))
+        found.extend(udf_mailbox.buckets(sides.relation.degrees(out=False), edge_bytes))
         return len(found)
 
     plan, columns, batches = prepare(_task(sides, compute, functions, True, None), count)
@@ -313,14 +307,23 @@ def _all_built_in(message_func: Any, reduce_func: Any) -> builtin.Reducer:
     return received
 
 
-def _is_all(edges: Any) -> bool:
+def is_all(edges: Any) -> bool:
     return edges is None or (isinstance(edges, str) and edges == ALL)
 
 
-def _chosen(edges: Any, num_edges: int) -> Optional[Tensor]:
-    """Positions of edges, int64; ``None`` for all."""
-    if _is_all(edges):
+def chosen_edges(edges: Any, num_edges: int) -> Optional[Tensor]:
+    """Positions of edges, int64; ``None`` for all.
+
+    :raises ValueError: a position that is not there
+    :raises NotImplementedError: pairs of ends
+    """
+    if is_all(edges):
         return None
+    if isinstance(edges, tuple):
+        raise NotImplementedError(
+            "edges are named by their positions among this worker's in-edges, or by a mask of them, not by pairs of "
+            "nodes: graph.edges(form='all') gives the ends of each position"
+        )
     given = torch.as_tensor(edges)
     if given.dtype == torch.bool:
         given = torch.nonzero(given).view(-1)
@@ -330,8 +333,22 @@ def _chosen(edges: Any, num_edges: int) -> Optional[Tensor]:
     return given
 
 
+def merged_edges(
+    sides: Sides, results: Dict[str, Tensor], chosen: Optional[Tensor], picked: bool
+) -> Dict[str, Tensor]:
+    """Columns of edges with some rows replaced; 0 in the others where the column is new.
+
+    :param picked: whether results have rows of the chosen edges alone
+    """
+    if chosen is None:
+        return results
+    return {
+        name: _merged(sides, name, value if picked else value.index_select(0, chosen), chosen)
+        for name, value in results.items()
+    }
+
+
 def _merged(sides: Sides, name: str, value: Tensor, chosen: Tensor) -> Tensor:
-    """A column of edges with some rows replaced; 0 in the others if it is new."""
     shape = (sides.relation.num_edges, *value.shape[1:])
     old = sides.column("e", name) if name in sides.edge else value.new_zeros(shape)
     if old.shape != shape or old.dtype != value.dtype:

@@ -10,9 +10,9 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
+from ..ops.once import differentiable_once
 from .counts import Counts
 
 __all__ = ["graph_reduce", "graph_softmax"]
@@ -62,7 +62,7 @@ class _Sum(torch.autograd.Function):
         return total.to(value.dtype)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         total = _everyones(grad)
         return None, total.expand(ctx.shape) if ctx.needs_input_grad[1] else None
@@ -86,7 +86,7 @@ class _Most(torch.autograd.Function):
         return torch.where(torch.isfinite(best), best, torch.zeros_like(best))
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         where, mine = ctx.saved_tensors
         total = _everyones(grad)

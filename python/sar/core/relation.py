@@ -11,7 +11,6 @@ from torch import Tensor
 
 from .. import _abi, _abi_stream, _session
 from .._book import CanonicalEtype
-from .degrees import tagged
 
 
 class NativeGraph:
@@ -44,8 +43,9 @@ class Relation:
         self._owner_rows: Optional[Tensor] = None
         self.edge_keys: Union[None, Tensor, Callable[[], Tensor]] = None
         """int64 ``[num_edges]`` by which dropout draws random numbers, or what reads it. None: by rank and position."""
-        self.zero_in_degree: Optional[bool] = None
-        """Whether a node of any worker has no in-edge, once that is agreed (:mod:`sar.core.degrees`)."""
+        self.zero_degree: Dict[bool, bool] = {}
+        """Whether a node of any worker has no in-edge (False) or no out-edge (True), once that is agreed
+        (:mod:`sar.core.degrees`)."""
 
     @property
     def handle(self) -> int:
@@ -73,7 +73,7 @@ class Relation:
         _session.current()
         result = torch.empty(self.num_src if out else self.num_dst, dtype=torch.int64)
         _abi.graph_degrees(self.handle, self.index, out, result)
-        return tagged(result, not out and bool(self.zero_in_degree))
+        return result
 
     def boundary(self) -> List[Dict[str, int]]:
         """Rows exchanged with each peer: ``[{"peer": q, "receive_rows": n, "send_rows": n}]``."""

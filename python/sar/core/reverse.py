@@ -1,45 +1,69 @@
 """A graph with its edges turned round: what ``dgl.reverse`` gives for a graph manager.
 
 Edges stay with the worker that owns their original destination, in the same order, so columns of edges fit both graphs.
-Messages arrive at the original sources, on whatever worker those are.
+Messages arrive at the original sources, on whatever worker those are. Reductions are sums of edge values that go there,
+so what attention computes on a reversed graph has one row per edge, in forward and backward.
 """
 
 from __future__ import annotations
 
+import functools
 from contextlib import contextmanager
 from math import prod
-from typing import Any, Iterator, List, MutableMapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from ..ops.message import check
+from .._book import CanonicalEtype
+from ..ops.message import check, per_head
 from ..ops.transpose import sum_to_sources
+from . import builtin
 from .frame import EdgeFrame, NodeFrame
+from .layer_support import GraphIndex
 from .lazy import EdgeTensor
+from .message import ALL, chosen_edges, edge_function, edge_values, merged_edges
+from .refused import Refused
 from .relation import Relation
+from .sides import LABELS, Sides
+from .surface import pick_degrees
+
+if TYPE_CHECKING:
+    from .rows import Rows
 
 __all__ = ["ReversedGraph"]
 
-SUPPORTED = "a reversed graph runs the messages copy_u, copy_e and u_mul_e with the reducers sum and mean"
+OTHER_SIDE = {"u": "v", "v": "u", "e": "e"}
 
 
-class ReversedGraph:
+class ReversedGraph(Refused):
     """One relation with sources and destinations exchanged.
 
+    :param rows: the graph
     :param relation: the relation as it is
     :param square: sources and destinations are the same nodes
     """
 
     is_block = True
     is_homogeneous = True
+    is_reversed = True
+    """Messages go to what the relation has as sources."""
 
-    def __init__(self, relation: Relation, square: bool) -> None:
+    def __init__(self, rows: Rows, relation: Relation, square: bool) -> None:
         source, name, target = relation.canonical
         self._relation = relation
-        self.canonical_etypes: List[Tuple[str, str, str]] = [(target, name, source)]
+        self._relations = [relation]
+        self.canonical_etypes: List[CanonicalEtype] = [(target, name, source)]
+        self.etypes = [name]
+        self.srctypes, self.dsttypes = [target], [source]
+        self.ntypes = [target] if source == target else [target, source]
         self._frame = NodeFrame(source, relation.num_dst, relation.num_src, square)
         self._edges = EdgeFrame(name, relation.num_edges)
+        self._sides = _TurnedSides(rows, relation, self._frame, self._edges)
+
+    @property
+    def _graph(self) -> GraphIndex:
+        return GraphIndex(self)
 
     @property
     def srcdata(self) -> MutableMapping[str, Any]:
@@ -81,13 +105,22 @@ class ReversedGraph:
     num_nodes = number_of_nodes = number_of_dst_nodes = num_dst_nodes
     number_of_src_nodes = num_src_nodes
 
-    def in_degrees(self) -> Tensor:
-        """int64 ``[num_dst]``: edges of all workers."""
-        return self._relation.degrees(out=True)
+    def in_degrees(self, v: Any = ALL) -> Any:
+        """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given."""
+        return pick_degrees(self._relation.degrees(out=True), v)
 
-    def out_degrees(self) -> Tensor:
-        """int64 ``[num_src]``."""
-        return self._relation.degrees(out=False)
+    def out_degrees(self, u: Any = ALL) -> Any:
+        """int64 ``[num_src]``; of the rows ``u`` where given."""
+        return pick_degrees(self._relation.degrees(out=False), u)
+
+    def local_var(self) -> ReversedGraph:
+        """The same graph with columns of its own: what is set there does not appear here."""
+        made = ReversedGraph(self._sides.rows, self._relation, self._frame.square)
+        made._frame.restore(self._frame.snapshot())
+        made._edges.restore(self._edges.snapshot())
+        return made
+
+    clone = local_var
 
     @contextmanager
     def local_scope(self) -> Iterator[None]:
@@ -102,42 +135,127 @@ class ReversedGraph:
     def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None) -> None:
         """Sends messages along the reversed edges. Collective.
 
-        :param message_func: ``copy_e``, ``copy_u`` or ``u_mul_e`` with one weight per edge or as many as columns
+        :param message_func: a built-in message, or a Python function, as a graph manager takes them
         :param reduce_func: ``sum`` or ``mean``; the result ``[num_dst, ...]`` goes to ``dstdata``
-        :raises NotImplementedError: anything else
+        :raises NotImplementedError: another reducer, or ``apply_node_func``
         :raises KeyError, TypeError, ValueError: columns that are missing or do not fit
         """
-        name, reducer = getattr(message_func, "name", None), getattr(reduce_func, "name", None)
-        known = name in ("copy_u", "copy_e", "u_mul_e", "e_mul_u") and reducer in ("sum", "mean")
-        if not known or apply_node_func is not None:
-            raise NotImplementedError(f"{SUPPORTED}, not {name or message_func!r} with {reducer or reduce_func!r}")
-        relation, e, v = self._relation, None, None
-        if name == "copy_e":
-            e = self._edge_column(message_func.in_field)
-        elif name == "copy_u":
-            v = self._source_column(message_func.in_field)
+        sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
+        if received is None or received.op not in ("sum", "mean") or apply_node_func is not None:
+            raise NotImplementedError(
+                f"a reversed graph reduces with sum and mean, without apply_node_func, not with "
+                f"{builtin.called(reduce_func)}: reverse the graph before it is partitioned"
+            )
+        sides, relation = self._sides, self._relation
+        e: Optional[Tensor]
+        v: Optional[Tensor]
+        if sent is None:
+            sender = _turned_function(message_func)
+            e, v = self._sent(edge_function(sides, sender, None), message_func, received.msg_field), None
         else:
-            fields = message_func.lhs_field, message_func.rhs_field
-            u_field, e_field = fields if name == "u_mul_e" else fields[::-1]
-            e, v = self._edge_column(e_field), self._source_column(u_field)
+            builtin.check_pair(sent, received)
+            e, v = self._factors(_turned(sent))
         shape = torch.broadcast_shapes(*(t.shape[1:] for t in (e, v) if t is not None))
-        one_weight = e is not None and v is not None and prod(e.shape[1:]) == 1
-        e = e.reshape(-1, 1) if e is not None and one_weight else _flat(e, shape)
+        if e is not None and v is not None:
+            heads, e = per_head(e, tuple(shape))
+            e = e.reshape(relation.num_edges, heads)
+        else:
+            e = _flat(e, shape)
         out = sum_to_sources(relation, e, _flat(v, shape))
-        if reducer == "mean":
+        if received.op == "mean":
             out = out / relation.degrees(out=True).clamp(min=1).to(out.dtype).unsqueeze(1)
         self._frame.dstdata[reduce_func.out_field] = out.view(relation.num_src, *shape)
 
-    def _edge_column(self, field: str) -> Tensor:
-        value = self._edges[field]
-        value = value.materialize() if isinstance(value, EdgeTensor) else value
-        check(value, self._relation.num_edges, "edges", f"edata[{field!r}]")
-        return value
+    def apply_edges(self, func: Any, edges: Any = ALL) -> None:
+        """Computes columns of edges. Collective.
 
-    def _source_column(self, field: str) -> Tensor:
-        value = self._frame.srcdata[field]
-        check(value, self._relation.num_dst, "source nodes", f"srcdata[{field!r}]")
-        return value
+        :param func: a built-in message, whose result is an :class:`~sar.core.lazy.EdgeTensor`, or a Python function
+        :param edges: positions of the edges to compute, or a mask, as a graph manager takes them
+        :raises KeyError, TypeError, ValueError: as :meth:`update_all`
+        """
+        sides, chosen = self._sides, chosen_edges(edges, self._relation.num_edges)
+        sent = builtin.message(func)
+        if sent is not None:
+            results: Dict[str, Tensor] = {sent.out_field: edge_values(sides, _turned(sent))}
+        else:
+            results = edge_function(sides, _turned_function(func), chosen)
+        self._edges.update(merged_edges(sides, results, chosen, picked=sent is None))
+
+    def _sent(self, messages: Dict[str, Tensor], function: Any, field: str) -> Optional[Tensor]:
+        if field not in messages:
+            raise ValueError(
+                f"{builtin.called(function)} returned {', '.join(map(repr, sorted(messages))) or 'nothing'}, but the "
+                f"reducer reads {field!r}: give both the same name"
+            )
+        return messages[field]
+
+    def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """A message as a product of one value for each edge and one for each of its (reversed) sources."""
+        sides = self._sides
+        if sent.name in ("copy_u", "copy_e") or (sent.op == "mul" and {t.side for t in sent.terms} == {"v", "e"}):
+            found = {side: sides.column(side, field) for side, field in sent.terms}
+            for side, field in sent.terms:
+                check(found[side], *sides.count(side), sides.label(side, field))
+            return found.get("e"), found.get("v")
+        value = edge_values(sides, sent)
+        return (value.materialize() if isinstance(value, EdgeTensor) else value), None
+
+
+class _TurnedSides(Sides):
+    """The relation as it is: "u" are its sources, which the reversed graph has as destinations."""
+
+    def __init__(self, rows: Rows, relation: Relation, frame: NodeFrame, edges: EdgeFrame) -> None:
+        super().__init__(rows, relation)
+        self.target = self.source = frame
+        self.edge = edges
+
+    def columns(self, side: str) -> MutableMapping[str, Any]:
+        return {"u": self.target.dstdata, "v": self.source.srcdata, "e": self.edge}[side]
+
+    def label(self, side: str, name: str) -> str:
+        return f"{LABELS[OTHER_SIDE[side]]}[{name!r}]"
+
+
+def _turned(sent: builtin.Message) -> builtin.Message:
+    """The same message seen from the relation as it is."""
+    terms = tuple(term._replace(side=OTHER_SIDE[term.side]) for term in sent.terms)
+    return sent._replace(terms=terms)
+
+
+def _turned_function(function: Any) -> Any:
+    """A Python function of edges, called with the ends exchanged; its parameters are found as before."""
+    made: Any = functools.partial(_with_ends_exchanged, function)
+    made.__qualname__ = builtin.called(function)
+    made.param_foo, made.__self__ = getattr(function, "param_foo", None), getattr(function, "__self__", None)
+    return made
+
+
+def _with_ends_exchanged(function: Any, edges: Any) -> Any:
+    return function(_TurnedBatch(edges))
+
+
+class _TurnedBatch:
+    def __init__(self, edges: Any) -> None:
+        self._edges = edges
+        self.src, self.dst, self.data = edges.dst, edges.src, edges.data
+
+    def edges(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """Ids of sources and destinations, and positions in ``edata``: int64 ``[edges]`` each."""
+        src, dst, positions = self._edges.edges()
+        return dst, src, positions
+
+    def batch_size(self) -> int:
+        """How many edges there are."""
+        return len(self._edges)
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    @property
+    def canonical_etype(self) -> CanonicalEtype:
+        """``(source type, relation, destination type)``."""
+        source, name, target = self._edges.canonical_etype
+        return target, name, source
 
 
 def _flat(value: Optional[Tensor], shape: torch.Size) -> Optional[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from .degrees import agree_on_degrees
 from .frame import EdgeFrame, NodeFrame
 from .relation import NativeGraph, Relation
 from .rows import Rows
+from .subgraph import edge_column
 from .surface import edge_ends
 
 if TYPE_CHECKING:
@@ -26,15 +27,31 @@ def with_self_loops(graph: GraphShardManager, fill: float = 1.0) -> GraphShardMa
     :param fill: what the new edges have in columns of edges
     :raises ValueError: a block, or a graph of several types
     """
-    nodes = torch.arange(graph.num_dst_nodes())
+    _check(graph)
+    rows, relation = graph._rows, graph._relations[0]
+    kind = relation.canonical[0]
+    first = rows.nodes[kind].first
+    nodes = torch.arange(graph.num_dst_nodes()) + first
+    columns, dst = edge_ends(relation)
+    src = torch.cat([graph.column_nodes()[columns], nodes])
+    starts = torch.tensor(rows.nodes[kind].starts, dtype=torch.int64)
+    ends = src, torch.cat([dst + first, nodes])
+    changed = Relation(
+        NativeGraph(_abi.graph_from_edges(_session.current().handle, starts, *ends)), 0, relation.canonical
+    )
+    agree_on_degrees([changed])
 
     def column(values: Tensor) -> Tensor:
         return torch.cat([values, values.new_full((len(nodes), *values.shape[1:]), fill)])
 
-    def ends(src: Tensor, dst: Tensor, first: int) -> Any:
-        return torch.cat([src, nodes + first]), torch.cat([dst, nodes + first]), column
-
-    return _changed(graph, ends)
+    frame = NodeFrame(kind, relation.num_src, relation.num_dst, True)
+    frame.restore(rows.frames[kind].snapshot())
+    edges, old = EdgeFrame(relation.canonical[1], changed.num_edges), rows.edge_frames[relation.canonical]
+    for key in old:
+        edges.later(key, edge_column(old, key, column))
+    return type(graph)(
+        Rows([changed], {kind: frame}, {changed.canonical: edges}, rows.nodes, rows.part_ranges, rows.partition_book)
+    )
 
 
 def without_self_loops(graph: GraphShardManager) -> GraphShardManager:
@@ -42,36 +59,14 @@ def without_self_loops(graph: GraphShardManager) -> GraphShardManager:
 
     :raises ValueError: a block, or a graph of several types
     """
+    _check(graph)
+    made: GraphShardManager = graph.clone()
+    relation = graph._relations[0]
+    columns, dst = edge_ends(relation)  # own source rows are the first columns
+    made.keep_edges({relation.canonical: columns != dst})
+    return made
 
-    def ends(src: Tensor, dst: Tensor, first: int) -> Any:
-        keep = src != dst
-        return src[keep], dst[keep], lambda values: values[keep]
 
-    return _changed(graph, ends)
-
-
-def _changed(graph: GraphShardManager, change: Callable[[Tensor, Tensor, int], Any]) -> GraphShardManager:
+def _check(graph: GraphShardManager) -> None:
     if not graph.is_homogeneous or not graph.src_is_tgt:
         raise ValueError("self loops are added to and removed from full graphs of one node type and one relation")
-    rows, relation = graph._rows, graph._relations[0]
-    kind = relation.canonical[0]
-    first = rows.nodes[kind].first
-    columns, dst = edge_ends(relation)
-    src, dst, column = change(graph.column_nodes()[columns], dst + first, first)
-    starts = torch.tensor(rows.nodes[kind].starts, dtype=torch.int64)
-    made = NativeGraph(_abi.graph_from_edges(_session.current().handle, starts, src.contiguous(), dst.contiguous()))
-    changed = Relation(made, 0, relation.canonical)
-    agree_on_degrees([changed])
-    frame = NodeFrame(kind, relation.num_src, relation.num_dst, True)
-    frame.restore(rows.frames[kind].snapshot())
-    edges, old = EdgeFrame(relation.canonical[1], changed.num_edges), rows.edge_frames[relation.canonical]
-    for key in old:
-        edges.later(key, _later(old, key, column))
-    return type(graph)(
-        Rows([changed], {kind: frame}, {changed.canonical: edges}, rows.nodes, rows.part_ranges, rows.partition_book)
-    )
-
-
-def _later(old: EdgeFrame, key: str, column: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
-    values = old.snapshot()[key]  # as it is now: the old graph's columns may change
-    return lambda: column(values if isinstance(values, Tensor) else values())

@@ -24,14 +24,16 @@ class Sides:
 
     :param rows: the graph
     :param relation: one of its relations
+    :param positions: of its edges, where they are some of a larger relation's
     """
 
-    def __init__(self, rows: Rows, relation: Relation) -> None:
+    def __init__(self, rows: Rows, relation: Relation, positions: Optional[Tensor] = None) -> None:
         self.relation = relation
         self.rows = rows
         self.etype = relation.canonical
         self.source, self.target = rows.frames[self.etype[0]], rows.frames[self.etype[2]]
         self.edge = rows.edge_frames[self.etype]
+        self._positions = positions
         self._shard_edges: Optional[List[int]] = None
 
     def columns(self, side: str) -> MutableMapping[str, Any]:
@@ -46,6 +48,10 @@ class Sides:
             "v": (relation.num_dst, "destination nodes"),
             "e": (relation.num_edges, "in-edges"),
         }[side]
+
+    def label(self, side: str, name: str) -> str:
+        """How errors call a column."""
+        return f"{LABELS[side]}[{name!r}]"
 
     def names(self) -> Dict[str, List[str]]:
         """Names of the columns of each side."""
@@ -62,7 +68,7 @@ class Sides:
     def ids(self, side: str) -> Tensor:
         """Ids of nodes, counted per type over all workers, or positions of edges; int64."""
         if side == "e":
-            return torch.arange(self.relation.num_edges)
+            return torch.arange(self.relation.num_edges) if self._positions is None else self._positions
         nodes = self.rows.nodes[self.etype[0] if side == "u" else self.etype[2]]
         return nodes.rows(dst=side == "v") + nodes.first
 

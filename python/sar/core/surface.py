@@ -203,16 +203,17 @@ class Surface:
 
     # ---- degrees, nodes, edges -----------------------------------------------
 
-    def in_degrees(self, v: Any = ALL, etype: Optional[Etype] = None) -> Tensor:
-        """In-degrees of destination rows, int64 ``[num_dst]``; of the rows ``v`` where given."""
-        return _pick(self._relation(etype).degrees(out=False), v)
+    def in_degrees(self, v: Any = ALL, etype: Optional[Etype] = None) -> Any:
+        """In-degrees of destination rows, int64 ``[num_dst]``; of the rows ``v`` where given, an int for an int."""
+        return pick_degrees(self._relation(etype).degrees(out=False), v)
 
-    def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Tensor:
-        """Out-degrees of source rows over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given.
+    def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Any:
+        """Out-degrees of source rows over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given, an
+        int for an int.
 
         In a block, edges of the block count, as in DGL's blocks.
         """
-        return _pick(self._relation(etype).degrees(out=True), u)
+        return pick_degrees(self._relation(etype).degrees(out=True), u)
 
     @property
     def nodes(self) -> NodeView:
@@ -367,7 +368,10 @@ def refuse_ndata(graph: Surface) -> None:
         raise ValueError("a block has source rows and destination rows, no ndata: use srcdata or dstdata")
 
 
-def _pick(degrees: Tensor, rows: Any) -> Tensor:
+def pick_degrees(degrees: Tensor, rows: Any) -> Union[Tensor, int]:
+    """All degrees, or those of some rows; of one row as an int."""
     if isinstance(rows, str) and rows == ALL:
         return degrees
-    return degrees[rows]
+    if isinstance(rows, int):
+        return int(degrees[rows])
+    return degrees[torch.as_tensor(rows)]

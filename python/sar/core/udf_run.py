@@ -7,8 +7,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from ..ops.once import calling_layer, differentiable_once
+from .builtin import called
 from .trial import Compute, Output, Slot, Swap, kept_buffers, leaves_of
 from .udf import SIDES, Batch, Read
 
@@ -191,7 +192,8 @@ def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], 
     :returns: results by name
     """
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    results = _Recomputed.apply(anchor, make, len(columns), *columns, *plan.parameters, *plan.captured)
+    name = calling_layer(f"the function {called(plan.functions[-1])}")
+    results = _Recomputed.apply(anchor, make, name, len(columns), *columns, *plan.parameters, *plan.captured)
     return {
         name: result if plan.differentiable and result.is_floating_point() else result.detach()
         for name, result in zip(plan.outputs, results)
@@ -201,9 +203,10 @@ def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, make: Callable[[List[bool]], Walk], count: int, *tensors: Tensor
+        ctx: Any, anchor: Tensor, make: Callable[[List[bool]], Walk], name: str, count: int, *tensors: Tensor
     ) -> Tuple[Tensor, ...]:
-        ctx.walk = make(list(ctx.needs_input_grad[3 : 3 + count]))
+        ctx.name = name
+        ctx.walk = make(list(ctx.needs_input_grad[4 : 4 + count]))
         results = ctx.walk.forward(list(tensors[:count]))
         ctx.save_for_backward(*tensors)
         ctx.count = count
@@ -211,13 +214,13 @@ class _Recomputed(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, *grads: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
         tensors = ctx.saved_tensors
         ctx.walk.runs.parameter_grads = []
         of_columns = ctx.walk.backward(list(tensors[: ctx.count]), list(grads))
         of_others = ctx.walk.runs.parameter_grads or [None] * (len(tensors) - ctx.count)
-        return (None, None, None, *of_columns, *of_others)
+        return (None, None, None, None, *of_columns, *of_others)
 
 
 def rows_of(slots: Sequence[Slot], rows: Sequence[Tensor]) -> Read:

@@ -68,7 +68,7 @@ class Walk:
                 self.into[name] = PerEdge(rows, out.shape, out.dtype, self.place)
             else:
                 edges = relation.num_edges if plan.differentiable else None
-                degrees = relation.degrees(out=False).as_subclass(Tensor) if job.reduce == "mean" else None
+                degrees = relation.degrees(out=False) if job.reduce == "mean" else None
                 self.into[name] = reduction(job.reduce, relation.num_dst, out.shape, out.dtype, degrees, edges)
 
     def forward(self, columns: List[Tensor]) -> List[Tensor]:

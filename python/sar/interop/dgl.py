@@ -7,11 +7,9 @@ all of them do what they did.
 
 from __future__ import annotations
 
-import functools
-import importlib
+import copy
 import inspect
-import sys
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import dgl
 import torch
@@ -19,81 +17,81 @@ from torch import Tensor
 
 from .. import _abi, _session
 from ..core.counts import Counts
-from ..core.degrees import note_zero_in_degree
+from ..core.degrees import has_zero_in_degree, note_zero_in_degree
 from ..core.graphshard import GraphShardManager
 from ..core.layer_support import GraphIndex
 from ..core.readout import graph_reduce, graph_softmax
 from ..core.reverse import ReversedGraph
+from ..core.surface import Surface
 from ..edge_softmax import edge_softmax
 from ..fused import gat, sage
 from ..fused.plain import as_made
+from .dgl_transforms import FUNCTIONS, TRANSFORMS
 from .empty_rows import EmptyRows
+from .patches import Patches, apply_together
 
-__all__ = ["adapt"]
+__all__ = ["adapt", "restore"]
 
-_adapted = False
-
-
-def adapt() -> None:
-    """Has DGL's layers understand graph managers. Idempotent."""
-    global _adapted
-    if _adapted:
-        return
-    _adapted = True
-    softmax = importlib.import_module("dgl.ops.edge_softmax")
-    _replace(softmax, "edge_softmax_internal", _edge_softmax)
-    _replace(softmax, "edge_softmax_hetero_internal", _edge_softmax_hetero)
-    _replace_everywhere("reverse", _reverse)
-    _replace_everywhere("add_self_loop", _add_self_loop)
-    _replace_everywhere("remove_self_loop", _remove_self_loop)
-    segment = importlib.import_module("dgl.ops.segment")
-    _replace(segment, "segment_reduce", _segment_reduce)
-    _replace(segment, "segment_softmax", _segment_softmax)
-    _replace(importlib.import_module("dgl.readout"), "_topk_on", _topk_on)
-    for layer in _layers():
-        _wrap_forward(layer, _whole)
-        _wrap_forward(layer, _with_rows)
-    layers = dgl.nn.pytorch
-    _wrap_forward(layers.SAGEConv, _sage_conv)
-    _wrap_forward(layers.GATConv, _gat_conv)
-    _wrap_forward(layers.GatedGraphConv, _gated_graph_conv)
-    _wrap_forward(layers.TypedLinear, _typed_linear)
-    _wrap_forward(layers.LabelPropagation, _label_propagation)
-    _wrap_forward(layers.Sequential, _sequential)
-    for name in ("SetTransformerEncoder", "SetTransformerDecoder"):
-        _wrap_forward(getattr(layers, name), _set_transformer)
+_applied: List[Patches] = []
+"""What is replaced now, in the order in which it was."""
 
 
-def _replace(module: Any, name: str, function: Callable[..., Any]) -> None:
-    """Puts ``function(original, *args)`` in the place of a module's function."""
-    original = getattr(module, name)
+def adapt(names: Sequence[Patches] = ()) -> None:
+    """Has DGL's layers understand graph managers. Idempotent.
 
-    @functools.wraps(original)
-    def replaced(*args: Any, **kwargs: Any) -> Any:
-        return function(original, *args, **kwargs)
+    :param names: further replacements, made with these or not at all
+    :raises RuntimeError: this version of DGL lacks a name that is replaced; nothing is replaced then
+    """
+    wanted = [*([] if _applied else [_layer_patches()]), *names]
+    apply_together(wanted)
+    _applied.extend(wanted)
 
-    setattr(module, name, replaced)
+
+def restore() -> None:
+    """Takes all replacements back."""
+    while _applied:
+        _applied.pop().undo()
 
 
-def _replace_everywhere(name: str, function: Callable[..., Any]) -> None:
-    """Replaces a function of ``dgl`` also in the modules that took it by name."""
-    original = getattr(dgl, name)
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("dgl") and vars(module).get(name) is original:
-            _replace(module, name, function)
+def _layer_patches() -> Patches:
+    patches = Patches("dgl")
+    patches.wrap("dgl.ops.edge_softmax", "edge_softmax_internal", _edge_softmax)
+    patches.wrap("dgl.ops.edge_softmax", "edge_softmax_hetero_internal", _edge_softmax_hetero)
+    patches.wrap("dgl.ops.segment", "segment_reduce", _segment_reduce)
+    patches.wrap("dgl.ops.segment", "segment_softmax", _segment_softmax)
+    patches.wrap("dgl.readout", "_topk_on", _topk_on)
+    for name, function in FUNCTIONS.items():
+        patches.wrap_everywhere("dgl", name, function)
+    for transform, function in TRANSFORMS.items():
+        patches.wrap(f"dgl.transforms.{transform}", "__call__", function)
+    layers = list(_layers())
+    for layer in layers:
+        patches.wrap(layer, "forward", _whole)
+        patches.wrap(layer, "forward", _with_rows)
+    special: Dict[str, Callable[..., Any]] = {
+        "SAGEConv": _sage_conv,
+        "GATConv": _gat_conv,
+        "GatedGraphConv": _gated_graph_conv,
+        "TypedLinear": _typed_linear,
+        "LabelPropagation": _label_propagation,
+        "Sequential": _sequential,
+        "SetTransformerEncoder": _set_transformer,
+        "SetTransformerDecoder": _set_transformer,
+    }
+    for name, function in special.items():
+        patches.wrap(f"dgl.nn.pytorch.{name}", "forward", function)
+    for layer in layers:
+        patches.wrap(layer, "forward", _with_zero_in_degree)
+    return patches
 
 
 def _layers() -> Iterator[Any]:
     """The layers of dgl.nn that are called with a graph."""
     for kind in vars(dgl.nn.pytorch).values():
-        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and kind.__module__.startswith("dgl."):
             words = list(inspect.signature(kind.forward).parameters)
             if words[1:2] and words[1] in ("graph", "g"):
                 yield kind
-
-
-def _wrap_forward(layer: Any, function: Callable[..., Any]) -> None:
-    _replace(layer, "forward", function)
 
 
 # ---- functions that layers call ---------------------------------------------
@@ -112,43 +110,6 @@ def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *log
     given = {triple: value for triple, value in zip(graph.canonical_etypes, logits) if value is not None}
     result: Any = edge_softmax(graph, given, eids, norm_by)
     return tuple(result.get(triple) for triple in graph.canonical_etypes)
-
-
-def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
-    if not isinstance(g, GraphShardManager):
-        return original(g, copy_ndata, copy_edata, **kwargs)
-    if len(g._relations) != 1:
-        raise NotImplementedError(
-            f"this graph has several relations: reverse one at a time, as dgl.reverse(graph[relation]); there are "
-            f"{g.canonical_etypes}"
-        )
-    relation = g._relations[0]
-    turned = ReversedGraph(relation, square=relation.canonical[0] == relation.canonical[2] and _square(g))
-    if copy_ndata:
-        for key, value in g.dstdata.items():
-            turned.srcdata[key] = value
-        for key, value in g.srcdata.items():
-            turned.dstdata[key] = value
-    if copy_edata:
-        turned.edata.update(g.edata)
-    return turned
-
-
-def _square(graph: GraphShardManager) -> bool:
-    """Whether sources and destinations are the same rows."""
-    return bool(getattr(graph, "src_is_tgt", True))
-
-
-def _add_self_loop(original: Any, g: Any, edge_feat_names: Any = None, fill_data: Any = 1.0, etype: Any = None) -> Any:
-    if not isinstance(g, GraphShardManager):
-        return original(g, edge_feat_names, fill_data, etype)
-    if edge_feat_names is not None or isinstance(fill_data, str):
-        raise NotImplementedError("self loops of a graph on several workers get one number in all columns of edges")
-    return g.add_self_loop(fill_data)
-
-
-def _remove_self_loop(original: Any, g: Any, etype: Any = None) -> Any:
-    return g.remove_self_loop() if isinstance(g, GraphShardManager) else original(g, etype)
 
 
 def _segment_reduce(original: Any, seglen: Any, value: Tensor, reducer: str = "sum") -> Any:
@@ -171,6 +132,33 @@ def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 # ---- layers ------------------------------------------------------------------
+
+
+def _with_zero_in_degree(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Layers that refuse nodes without in-edges run all the same: a graph that is split would be refused by those
+    workers alone that own such a node. A line in the log, by agreement of all workers, says so."""
+    if not isinstance(graph, (Surface, ReversedGraph)) or not _refuses_zero_in_degree(layer):
+        return original(layer, graph, *args, **kwargs)
+    if has_zero_in_degree(graph):
+        note_zero_in_degree()
+    if not hasattr(layer, "_allow_zero_in_degree"):
+        return original(layer, _without_zero_in_degree(graph), *args, **kwargs)
+    before, layer._allow_zero_in_degree = layer._allow_zero_in_degree, True
+    try:
+        return original(layer, graph, *args, **kwargs)
+    finally:
+        layer._allow_zero_in_degree = before
+
+
+def _refuses_zero_in_degree(layer: Any) -> bool:
+    return not getattr(layer, "_allow_zero_in_degree", not isinstance(layer, dgl.nn.pytorch.EGATConv))
+
+
+def _without_zero_in_degree(graph: Any) -> Any:
+    """The same graph for a layer that asks for in-degrees only to refuse a 0, and has no switch for that."""
+    view = copy.copy(graph)
+    view.in_degrees = lambda *args, **kwargs: graph.in_degrees(*args, **kwargs).clamp(min=1)
+    return view
 
 
 def _whole(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -215,11 +203,7 @@ def _gat_conv(
     if as_made(layer.attn_drop, torch.nn.Dropout) and as_made(layer.leaky_relu, torch.nn.LeakyReLU):
         slope, share = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
         out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, share)
-    if out is None:
-        return original(layer, graph, feat, edge_weight, get_attention)
-    if not layer._allow_zero_in_degree:  # the layer itself would have asked, and been told that there are none
-        note_zero_in_degree(graph._relation(None).zero_in_degree)
-    return out
+    return original(layer, graph, feat, edge_weight, get_attention) if out is None else out
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:

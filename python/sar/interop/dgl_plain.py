@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import dgl
+import dgl.function as functions
 
-__all__ = ["edge_softmax", "load_partition_book"]
+__all__ = ["edge_softmax", "functions", "load_partition_book"]
 
 
 def load_partition_book(json_path: str, part: int) -> Any:

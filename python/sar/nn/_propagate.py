@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import function as fn
+from ..core.degrees import has_zero_in_degree
 
 Features = Union[Tensor, Tuple[Tensor, Tensor]]
 """Features of sources and destinations; one tensor stands for both, the destinations being its first rows."""
@@ -25,6 +26,15 @@ def first_rows(x: Tensor, n: int) -> Tensor:
     return x if x.shape[0] == n else x[:n]
 
 
+def built_in(graph: Any) -> Any:
+    """The built-in functions that a graph knows: :mod:`sar.function`, or ``dgl.function`` for a graph of DGL."""
+    if hasattr(graph, "_relations"):
+        return fn
+    from ..interop import dgl_plain
+
+    return dgl_plain.functions
+
+
 def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
     """Widths of source and destination features."""
     return (in_feats[0], in_feats[1]) if isinstance(in_feats, tuple) else (in_feats, in_feats)
@@ -32,9 +42,8 @@ def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
 
 def refuse_zero_in_degree(graph: Any, layer: torch.nn.Module) -> None:
     """Raises ValueError where a node of any worker has no in-edge: its output would say nothing about it."""
-    degrees = graph.in_degrees()
-    if degrees.zero_anywhere:  # on any worker, so all raise
-        lonely = int((degrees == 0).sum())
+    if has_zero_in_degree(graph):  # on any worker, so all raise
+        lonely = int((graph.in_degrees() == 0).sum())
         raise ValueError(
             f"{type(layer).__name__}: some nodes have no in-edge ({lonely} of this worker's), so nothing "
             "arrives at them. Give every node an edge to itself (`sar partition --self-loops`, dgl.add_self_loop), or "
@@ -52,11 +61,12 @@ def propagate(graph: Any, x: Tensor, reduce: str = "sum", edge_weight: Optional[
     """
     with graph.local_scope():
         graph.srcdata["_x"] = x
-        message: Any = fn.copy_u("_x", "_m")
+        functions = built_in(graph)
+        message: Any = functions.copy_u("_x", "_m")
         if edge_weight is not None:
             graph.edata["_w"] = edge_weight
-            message = fn.u_mul_e("_x", "_w", "_m")
-        graph.update_all(message, getattr(fn, reduce)("_m", "_out"))
+            message = functions.u_mul_e("_x", "_w", "_m")
+        graph.update_all(message, getattr(functions, reduce)("_m", "_out"))
         out: Tensor = graph.dstdata["_out"]
     return out
 

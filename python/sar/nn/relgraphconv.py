@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from abc import ABCMeta
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 import torch
 from torch import Tensor, nn
 
-from .. import function as fn
-from ._propagate import first_rows
+from ._propagate import built_in, first_rows
 
 REGULARIZERS = (None, "basis", "bdd")
 
@@ -111,12 +111,12 @@ class TypedLinear(nn.Module):
         )
 
 
-class RelGraphConv(nn.Module):
+class RelGraphConv(nn.Module, metaclass=ABCMeta):
     """``out[i] = x[i] W_0 + b + sum over in-edges (j -> i) of norm[ji] * x[j] W[type of ji]``.
 
     For a graph whose edge types are a tensor; for one with several relations see :class:`HeteroGraphConv`. Messages
     are computed in blocks of edges of bounded size, in forward and again in backward. Arguments, parameters and
-    results are those of ``dgl.nn.RelGraphConv``, so state dicts fit either.
+    results are those of ``dgl.nn.RelGraphConv``, so state dicts fit either; on DGL's own graphs it computes the same.
 
     :param in_feat: width of the input
     :param out_feat: width of the output
@@ -165,7 +165,7 @@ class RelGraphConv(nn.Module):
 
     def forward(
         self,
-        graph: Any,
+        g: Any,
         feat: Tensor,
         etypes: Union[Tensor, Sequence[int]],
         norm: Optional[Tensor] = None,
@@ -174,7 +174,7 @@ class RelGraphConv(nn.Module):
     ) -> Tensor:
         """Collective in forward and backward.
 
-        :param graph: a graph manager or block of one relation
+        :param g: a graph manager or block of one relation, or a graph of DGL
         :param feat: ``[num_src, in_feat]``; the destinations are the first rows
         :param etypes: integers ``[num_edges]`` in ascending order of edge ids, or the number of edges of each type
         :param norm: factors, ``[num_edges]`` or ``[num_edges, 1]``
@@ -184,19 +184,19 @@ class RelGraphConv(nn.Module):
         """
         if not isinstance(etypes, Tensor):
             etypes = torch.repeat_interleave(torch.arange(len(etypes)), torch.tensor(list(etypes)))
-        with graph.local_scope():
-            graph.srcdata["_x"] = feat
-            graph.edata["_type"] = etypes
+        with g.local_scope():
+            g.srcdata["_x"] = feat
+            g.edata["_type"] = etypes
             if norm is not None:
-                graph.edata["_norm"] = norm
-            graph.update_all(self.message, fn.sum("_m", "_out"))
-            out: Tensor = graph.dstdata["_out"]
+                g.edata["_norm"] = norm
+            g.update_all(self.message, built_in(g).sum("_m", "_out"))
+            out: Tensor = g.dstdata["_out"]
         if self.layer_norm_weight is not None:
             out = self.layer_norm_weight(out)
         if self.h_bias is not None:
             out = out + self.h_bias
         if self.loop_weight is not None:
-            out = out + first_rows(feat, graph.num_dst_nodes()) @ self.loop_weight
+            out = out + first_rows(feat, g.num_dst_nodes()) @ self.loop_weight
         if self.activation is not None:
             out = self.activation(out)
         dropped: Tensor = self.dropout(out)

@@ -14,10 +14,10 @@ from typing import Any, Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
 from . import memo
+from .once import calling_layer, differentiable_once
 
 
 class Relation(Protocol):
@@ -82,10 +82,11 @@ class _Aggregate(torch.autograd.Function):
         ctx.relation, ctx.what, ctx.agreed, ctx.need = relation, what, agreed.bits, need
         ctx.save_for_backward(u if agreed.bits & _abi.GRAD_E else None, e)
         ctx.shape = u.shape
+        ctx.name = calling_layer(f"update_all({what[1]}, {what[2]})")
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         u, e = ctx.saved_tensors
         grad_out = grad_out.contiguous()

@@ -11,10 +11,10 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _abi_stream, _session
 from .aggregate import Agreed, Relation
+from .once import calling_layer, differentiable_once
 
 __all__ = ["fetch"]
 
@@ -66,13 +66,14 @@ class _Fetch(torch.autograd.Function):
         out = x.new_empty((len(columns), x.shape[1]))
         agreed.bits = _abi_stream.fetch_forward(relation.handle, relation.index, columns, need, x, out)
         ctx.relation, ctx.need, ctx.shape = relation, need, x.shape
+        ctx.name = calling_layer("the fetching of other workers' rows")
         ctx.save_for_backward(columns)
         if not out.is_floating_point():
             ctx.mark_non_differentiable(out)
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         (columns,) = ctx.saved_tensors
         grad_x = grad_out.new_zeros(ctx.shape) if ctx.need & GRAD_X else None

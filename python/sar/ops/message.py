@@ -55,7 +55,7 @@ def u_mul_e(
         ) from None
     if tuple(u.shape[1:]) != shape:
         u = u.reshape(u.shape[0], *_padded(u, len(shape))).expand(u.shape[0], *shape)
-    heads, weights = _per_head(e, shape)
+    heads, weights = per_head(e, shape)
     width = prod(shape)
     out = aggregate(
         relation,
@@ -87,7 +87,7 @@ def _padded(tensor: Tensor, dims: int) -> Tuple[int, ...]:
     return (1,) * (dims - len(shape)) + shape
 
 
-def _per_head(e: Tensor, shape: Tuple[int, ...]) -> Tuple[int, Tensor]:
+def per_head(e: Tensor, shape: Tuple[int, ...]) -> Tuple[int, Tensor]:
     """Weights as the engine takes them: ``heads`` numbers per edge, each for a run of equally many columns."""
     own = _padded(e, len(shape))
     cut = len(own)

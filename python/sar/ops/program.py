@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, 
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _abi_program as abi
 from .. import _session
 from . import message
 from .aggregate import Relation
+from .once import calling_layer, differentiable_once
 
 if TYPE_CHECKING:
     from .expression import Expr
@@ -69,6 +69,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
+    call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")
     out: Tensor = _Run.apply(anchor, call, *tensors)
     return out if call.agreed or not program.collective else out.detach()
 
@@ -169,6 +170,7 @@ class _Call:
     """One evaluation: what forward and backward share."""
 
     agreed = 0
+    name = "an edge expression"
 
     def __init__(
         self, relation: Relation, program: Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
@@ -221,7 +223,7 @@ class _Run(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(lambda ctx: ctx.call.name)
     def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
         call: _Call = ctx.call
         saved = _saved(ctx)

@@ -14,10 +14,10 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
 from .aggregate import Relation
+from .once import calling_layer, differentiable_once
 
 __all__ = ["sum_to_sources"]
 
@@ -51,6 +51,7 @@ class _SumToSources(torch.autograd.Function):
     ) -> Tensor:
         e, v = None if e is None else e.contiguous(), v.contiguous()
         ctx.relation, ctx.agreed = relation, agreed
+        ctx.name = calling_layer("a sum over out-edges")
         ctx.message = (relation.index, "copy_u" if e is None else "u_mul_e", "sum")
         ctx.save_for_backward(e, v)
         out = v.new_empty(relation.num_src, v.shape[1])
@@ -58,7 +59,7 @@ class _SumToSources(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         e, v = ctx.saved_tensors
         relation, grad = ctx.relation, grad.contiguous()
