@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -107,6 +107,9 @@ profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker,
 bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time and memory of SAR, SA, one_shot, for SAGE and GAT
 	$(PY) bench/run.py --modes --policies pool --name modes
 	$(PY) bench/run.py --modes --policies pool --model gat --rounds 2 --epochs 2 --name modes-gat
+
+bench-import: $(BUILD_STAMP) ## how long `import sar` takes beyond torch
+	$(PY) bench/import_time.py
 
 bench-less: $(BUILD_STAMP) ## what is kept for backward: layers as they are, sar.remat, sar.nn, for SAGE and GAT
 	$(PY) bench/run.py --less --policies pool --name less

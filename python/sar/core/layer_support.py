@@ -23,6 +23,14 @@ class LayerSupport:
         """In DGL the graph's C++ half; ``dgl.ops.edge_softmax`` asks it how many relations there are."""
         return GraphIndex(self)
 
+    def formats(self, formats: Any = None) -> Any:
+        """In-edges by destination, in the engine: ``{"created": ["csc"], "not created": []}``, as DGL has it. Asked for
+        formats, the graph itself."""
+        return {"created": ["csc"], "not created": []} if formats is None else self
+
+    def create_formats_(self) -> None:
+        """Nothing: the engine has what it needs."""
+
     def add_self_loop(self, fill_data: float = 1.0) -> GraphShardManager:
         """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
 

@@ -42,6 +42,7 @@ class Subgraphs(MessagePassing, Surface):
         :param store_ids: keep the positions that the edges had, in ``edata["_ID"]``
         :raises ValueError: a position that is not there, or a block
         """
+        self._refuse_block()
         relation = self._relation(etype)
         stay = torch.ones(relation.num_edges, dtype=torch.bool)
         gone = chosen_edges(eids, relation.num_edges)
@@ -54,12 +55,15 @@ class Subgraphs(MessagePassing, Surface):
         :param stay: bool ``[num_edges]`` by relation; the same relations on every worker
         :raises ValueError: a block
         """
-        if not self.src_is_tgt:
-            raise ValueError("edges are removed from full graphs: remove them before construct_mfgs makes blocks")
+        self._refuse_block()
         shown = [self._rows.relations.index(r) for r in self._relations]
         self._rows = _with_edges(self._rows, {k: torch.nonzero(m).view(-1) for k, m in stay.items()}, store_ids)
         whole = len(shown) == len(self._rows.relations)
         self._relations = self._rows.relations if whole else [self._rows.relations[n] for n in shown]
+
+    def _refuse_block(self) -> None:
+        if not self.src_is_tgt:
+            raise ValueError("edges are removed from full graphs: remove them before construct_mfgs makes blocks")
 
     def send_and_recv(
         self,

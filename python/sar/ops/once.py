@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -34,13 +34,19 @@ def differentiable_once(name: Union[str, Callable[[Any], str]]) -> Callable[[Bac
             with torch.no_grad():
                 given = backward(ctx, *grads)
             found = given if isinstance(given, tuple) else (given,)
-            tensors = [t for t in found if isinstance(t, Tensor) and t.is_floating_point()]
-            if not tensors:
+            places = [n for n, t in enumerate(found) if isinstance(t, Tensor) and t.is_floating_point()]
+            if not places:
                 return given
-            anchor = torch.empty(0, dtype=tensors[0].dtype, requires_grad=True)
-            refusing = iter(_Refuse.apply(anchor, name if isinstance(name, str) else name(ctx), *tensors))
-            made = tuple(next(refusing) if isinstance(t, Tensor) and t.is_floating_point() else t for t in found)
-            return made if isinstance(given, tuple) else made[0]
+            # what the result depends on, so that a second pass towards any of it comes through here, and a tensor of
+            # nobody's, so that a pass towards all leaves does
+            behind = [t for t in (*grads, *ctx.saved_tensors) if isinstance(t, Tensor) and t.requires_grad]
+            anchor = torch.empty(0, requires_grad=True)
+            called = name if isinstance(name, str) else name(ctx)
+            refusing = _Refuse.apply(called, [found[n] for n in places], anchor, *behind)
+            made = list(found)
+            for place, tensor in zip(places, refusing):
+                made[place] = tensor
+            return tuple(made) if isinstance(given, tuple) else made[0]
 
         return once
 
@@ -49,9 +55,9 @@ def differentiable_once(name: Union[str, Callable[[Any], str]]) -> Callable[[Bac
 
 class _Refuse(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, name: str, *tensors: Tensor) -> Tuple[Tensor, ...]:
+    def forward(ctx: Any, name: str, results: List[Tensor], *behind: Tensor) -> Tuple[Tensor, ...]:
         ctx.name = name
-        return tuple(t.view_as(t) for t in tensors)
+        return tuple(t.detach() for t in results)
 
     @staticmethod
     def backward(ctx: Any, *grads: Optional[Tensor]) -> Any:
