@@ -86,7 +86,7 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
     },
     "sar.distributed_bn": {"DistributedBN1D": None, "mean_op": None, "var_op": None},
     "sar.edge_softmax": {"edge_softmax": None},
-    "sar.patch_dgl": {"patch_dgl": "", "patched_edge_softmax": None, "RelGraphConv": None},
+    "sar.patch_dgl": {"patch_dgl": "", "patched_edge_softmax": None, "RelGraphConv": None, "unpatch_dgl": ""},
     "sar.logging_setup": {"logging_setup": None},
 }
 
@@ -122,6 +122,7 @@ MANAGER = """
     is_block is_homogeneous device to idtype to_canonical_etype get_etype_id get_ntype_id local_var batch_num_nodes
     edges input_nodes seeds _partition_book partition_book node_ranges tgt_node_range graph_shards
     graph_shard_managers indices_required_from_me get_full_partition_graph sampling_graph
+    clone remove_edges send_and_recv filter_nodes filter_edges add_self_loop remove_self_loop formats create_formats_
 """
 
 # what scripts for the Python package set, whether it has an effect or not

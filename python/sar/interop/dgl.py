@@ -63,7 +63,8 @@ def _layer_patches() -> Patches:
     for name, function in FUNCTIONS.items():
         patches.wrap_everywhere("dgl", name, function)
     for transform, function in TRANSFORMS.items():
-        patches.wrap(f"dgl.transforms.{transform}", "__call__", function)
+        if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
+            patches.wrap(f"dgl.transforms.{transform}", "__call__", function)
     layers = list(_layers())
     for layer in layers:
         patches.wrap(layer, "forward", _whole)

@@ -39,7 +39,7 @@ def differentiable_once(name: Union[str, Callable[[Any], str]]) -> Callable[[Bac
                 return given
             # what the result depends on, so that a second pass towards any of it comes through here, and a tensor of
             # nobody's, so that a pass towards all leaves does
-            behind = [t for t in (*grads, *ctx.saved_tensors) if isinstance(t, Tensor) and t.requires_grad]
+            behind = [t for t in (*grads, *_saved(ctx)) if isinstance(t, Tensor) and t.requires_grad]
             anchor = torch.empty(0, requires_grad=True)
             called = name if isinstance(name, str) else name(ctx)
             refusing = _Refuse.apply(called, [found[n] for n in places], anchor, *behind)
@@ -51,6 +51,14 @@ def differentiable_once(name: Union[str, Callable[[Any], str]]) -> Callable[[Bac
         return once
 
     return decorate
+
+
+def _saved(ctx: Any) -> Tuple[Any, ...]:
+    try:
+        saved: Tuple[Any, ...] = ctx.saved_tensors
+    except RuntimeError:  # torch's checkpoints give them once, and backward has had them
+        return ()
+    return saved
 
 
 class _Refuse(torch.autograd.Function):
