@@ -24,7 +24,7 @@ def whole_graph(graph: Graph) -> Any:
 @pytest.mark.parametrize("name", list(cases.OPERATIONS))
 def test_operation(few: Workers, name: str) -> None:
     """Values and all gradients, element by element, also with a worker that owns no node."""
-    for kind in ("random", "empty_worker"):
+    for kind in ("random", "empty_worker")[: few.world]:
         graph = make(kind, few.world, seed=70)
         if name == "reversed_egat":  # which DGL refuses where a node has no in-edge
             loops = np.arange(graph.num_nodes)

@@ -112,7 +112,7 @@ class Subgraphs(MessagePassing, Surface):
         kind = self._ntype(ntype)
         rows = self._rows.nodes[kind]
         given = torch.arange(rows.num_dst) if is_all(nodes) else torch.as_tensor(nodes).to(torch.int64).view(-1)
-        if len(given) and not (0 <= int(given.min()) and int(given.max()) < rows.num_dst):
+        if len(given) and not (int(given.min()) >= 0 and int(given.max()) < rows.num_dst):
             raise ValueError(f"filter_nodes: nodes of type {kind!r} are 0 .. {rows.num_dst - 1} on this worker")
         columns = self._rows.frames[kind].ndata
         data = columns if is_all(nodes) else _rows_of(columns, given, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Callable, List, MutableMapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
@@ -372,6 +373,6 @@ def pick_degrees(degrees: Tensor, rows: Any) -> Union[Tensor, int]:
     """All degrees, or those of some rows; of one row as an int."""
     if isinstance(rows, str) and rows == ALL:
         return degrees
-    if isinstance(rows, int):
+    if isinstance(rows, numbers.Integral):
         return int(degrees[rows])
     return degrees[torch.as_tensor(rows)]
