@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 import torch
 
 from .. import _abi, _session
+from .._compile import uncompiled
 from .._log import log_once
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def agree_on_degrees(relations: Sequence[Relation], out: bool = False) -> None:
         relation.zero_degree[out] = bool(zero)
 
 
+@uncompiled
 def has_zero_in_degree(graph: Any) -> bool:
     """Whether any node of any worker has no in-edge: the same answer on all workers. Collective where it is the first
     question about a reversed graph.

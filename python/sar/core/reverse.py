@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .._book import CanonicalEtype
+from .._compile import uncompiled
 from ..ops.message import check, per_head
 from ..ops.transpose import sum_to_sources
 from . import builtin
@@ -132,6 +133,7 @@ class ReversedGraph(Refused):
             self._frame.restore(nodes)
             self._edges.restore(edges)
 
+    @uncompiled
     def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None) -> None:
         """Sends messages along the reversed edges. Collective.
 
@@ -166,6 +168,7 @@ class ReversedGraph(Refused):
             out = out / relation.degrees(out=True).clamp(min=1).to(out.dtype).unsqueeze(1)
         self._frame.dstdata[reduce_func.out_field] = out.view(relation.num_src, *shape)
 
+    @uncompiled
     def apply_edges(self, func: Any, edges: Any = ALL) -> None:
         """Computes columns of edges. Collective.
 

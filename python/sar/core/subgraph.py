@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import _abi, _abi_blocks, _session
 from .._book import CanonicalEtype
+from .._compile import uncompiled
 from ..ops import expression
 from .agree import agreed_seed
 from .degrees import agree_on_degrees
@@ -31,6 +32,7 @@ class Subgraphs(MessagePassing, Surface):
         tensors in the columns are the same ones."""
         return self.local_var()  # type: ignore[attr-defined]
 
+    @uncompiled
     def remove_edges(self, eids: Any, etype: Optional[Etype] = None, store_ids: bool = False) -> None:
         """Removes in-edges of own nodes, in place. Collective: every worker names edges of its own, or none.
 
@@ -49,6 +51,7 @@ class Subgraphs(MessagePassing, Surface):
         stay[slice(None) if gone is None else gone] = False
         self.keep_edges({relation.canonical: stay}, store_ids)
 
+    @uncompiled
     def keep_edges(self, stay: Dict[CanonicalEtype, Tensor], store_ids: bool = False) -> None:
         """Removes all edges of some relations but those of a mask, in place. Collective.
 
@@ -65,6 +68,7 @@ class Subgraphs(MessagePassing, Surface):
         if not self.src_is_tgt:
             raise ValueError("edges are removed from full graphs: remove them before construct_mfgs makes blocks")
 
+    @uncompiled
     def send_and_recv(
         self,
         edges: Any,
@@ -98,6 +102,7 @@ class Subgraphs(MessagePassing, Surface):
         for name, value in rows.items():
             sides.results()[name] = _put(sides, name, value, reached)
 
+    @uncompiled
     def filter_nodes(self, predicate: Callable[[Any], Tensor], nodes: Any = ALL, ntype: Optional[str] = None) -> Tensor:
         """Own nodes of which a function says yes; local.
 
@@ -119,6 +124,7 @@ class Subgraphs(MessagePassing, Surface):
         batch = NodeBatch(len(given), kind, data, lambda: given + rows.first)
         return given[_mask(predicate(batch), len(given), "filter_nodes")]
 
+    @uncompiled
     def filter_edges(
         self, predicate: Callable[[Any], Tensor], edges: Any = ALL, etype: Optional[Etype] = None
     ) -> Tensor:
