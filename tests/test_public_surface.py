@@ -323,11 +323,16 @@ def test_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
 
 def test_a_feature_that_is_not_there() -> None:
     features = {"_N/features": torch.ones(3, 2), "_N/train_mask": torch.ones(3), "_TYPE": torch.zeros(3)}
-    there = "no feature ends with 'test_mask'; there are: _N/features, _N/train_mask$"
+    there = "no feature ends with 'test_mask'; there are: _N/features, _N/train_mask; did you mean '_N/train_mask'.$"
     with pytest.warns(UserWarning, match=there) as caught:
         found = sar.suffix_key_lookup(features, "test_mask")
     assert found.dtype == torch.int64 and found.shape == (0,)
     assert caught[0].filename == __file__, "the warning names the line of the script"
+    for wrong, near in (("Feature", "_N/features"), ("_N/feature", "_N/features"), ("Train_msk", "_N/train_mask")):
+        with pytest.warns(UserWarning, match=f"there are: _N/features, _N/train_mask; did you mean '{near}'.$"):
+            sar.suffix_key_lookup(features, wrong)
+    with pytest.warns(UserWarning, match="there are: _N/features, _N/train_mask$"):  # nothing is near
+        sar.suffix_key_lookup(features, "qqqq")
     with pytest.warns(UserWarning, match="there are: none$"):
         assert sar.suffix_key_lookup({}, "features", expand_to_all=True, type_list=["_N"]).shape == (0,)
 

@@ -76,13 +76,13 @@ def suffix_key_lookup(
     :param key: a feature's name; one named exactly so, after the last ``/``, comes before longer names that end so
     :param expand_to_all: rows for all nodes (edges) in place of those of the feature's own type, 0 for other types
     :param type_list: type names in the order that ``"_TYPE"`` counts; needed with ``expand_to_all``
-    :returns: the tensor; an empty int64 one, and a warning, where nothing matches
+    :returns: the tensor; an empty int64 one, and a warning that lists the features and names the nearest, where nothing
+        matches
     :raises ValueError: several features match, or ``type_list`` lacks the feature's type
     """
     matches = [k for k in feature_dict if k.endswith(key)]
     if not matches:
-        there = ", ".join(sorted(k for k in feature_dict if k != TYPE_KEY)) or "none"
-        warnings.warn(f"no feature ends with {key!r}; there are: {there}", stacklevel=2)
+        warnings.warn(f"no feature ends with {key!r}; {_nearest(feature_dict, key)}", stacklevel=2)
         return torch.empty(0, dtype=torch.int64)
     if len(matches) > 1:
         exact = [k for k in matches if k.rpartition("/")[2] == key]
@@ -106,6 +106,18 @@ def suffix_key_lookup(
     expanded = found.new_zeros((kinds.shape[0], *found.shape[1:]))
     expanded[kinds == names.index(own_type)] = found
     return expanded
+
+
+def _nearest(features: Dict[str, Tensor], key: str) -> str:
+    """Which features there are, and which one of them was probably meant."""
+    import difflib  # costs import sar a millisecond otherwise
+
+    names = sorted(name for name in features if name != TYPE_KEY)
+    # A key may lack the type in front of a name, or have one.
+    endings = {ending.lower(): name for name in names for ending in (name, name.rpartition("/")[2])}
+    near = difflib.get_close_matches(key.lower(), endings, 1)
+    hint = f"; did you mean {endings[near[0]]!r}?" if near else ""
+    return f"there are: {', '.join(names) or 'none'}{hint}"
 
 
 def create_partition_data(
