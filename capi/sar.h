@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define SAR_ABI_VERSION 1u
+#define SAR_ABI_VERSION 2u
 
 /* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
 #ifndef DLPACK_DLPACK_H_
@@ -162,7 +162,12 @@ sar_status sar_all_to_all(sar_handle session, int32_t comm, const DLTensor *send
 sar_status sar_exchange_pair(sar_handle session, int32_t comm, int32_t send_to, const DLTensor *send, int32_t recv_from, DLTensor *recv);
 
 /* ---- partition data on disk: DGL's format ------------------------------- */
-sar_status sar_partition_open(const char *json_path, int32_t part, sar_handle *partition);
+enum { SAR_PARTITION_OUTSIDE = 1 }; /* the JSON may name files outside its own directory */
+/* Headers are held against the checksums that the partition has now, arrays when they are read. */
+sar_status sar_partition_open(const char *json_path, int32_t part, uint32_t flags, sar_handle *partition);
+/* Reads all files of a partition and tells what is wrong with them. Damage is no error of the call.
+ * JSON: [{"file", "bytes", "arrays", "checksums": true where every byte was held against one, "damage": [text, ..]}] */
+sar_status sar_partition_verify(const char *json_path, int32_t part, uint32_t flags, char **json);
 sar_status sar_partition_close(sar_handle partition);
 /* JSON: {"graph_name", "num_parts", "part", "node_types": [..], "edge_types": [[src, rel, dst], ..],
  *  "node_ranges": {ntype: [[start, end], ..per part]}, "edge_ranges": {"src:rel:dst": ..}, (homogenized ids)

@@ -8,17 +8,28 @@ import "C"
 import "sar/core/session"
 
 //export sar_partition_open
-func sar_partition_open(path *C.sar_const_char, part C.int32_t, out *C.sar_handle) C.sar_status {
+func sar_partition_open(path *C.sar_const_char, part C.int32_t, flags C.uint32_t, out *C.sar_handle) C.sar_status {
 	return guard("sar_partition_open", func(*call) error {
 		if err := give("partition", out, 0); err != nil {
 			return err
 		}
-		p, err := session.OpenPartition(text(path), int(part))
+		p, err := session.OpenPartition(text(path), int(part), uint32(flags))
 		if err != nil {
 			return err
 		}
 		*out = register(kindPartition, p, nil)
 		return nil
+	})
+}
+
+//export sar_partition_verify
+func sar_partition_verify(path *C.sar_const_char, part C.int32_t, flags C.uint32_t, json **C.char) C.sar_status {
+	return guard("sar_partition_verify", func(*call) error {
+		reports, err := session.VerifyPartition(text(path), int(part), uint32(flags))
+		if err != nil {
+			return err
+		}
+		return giveJSON(json, reports)
 	})
 }
 

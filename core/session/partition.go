@@ -11,16 +11,57 @@ import (
 // Partition is one worker's files of a partitioned graph.
 type Partition struct {
 	*store.Partition
-	path string
+	path    string
+	options store.Options
+}
+
+// PartitionOutside allows a description to name files out of its directory.
+const PartitionOutside = 1
+
+func partitionOptions(flags uint32) (store.Options, error) {
+	if flags&^PartitionOutside != 0 {
+		return store.Options{}, Invalid("unknown flags %#x of a partition", flags)
+	}
+	return store.Options{OutsidePaths: flags&PartitionOutside != 0}, nil
 }
 
 // OpenPartition opens part of the graph that a DGL partition JSON describes.
-func OpenPartition(jsonPath string, part int) (*Partition, error) {
-	p, err := store.OpenPartition(jsonPath, part)
+func OpenPartition(jsonPath string, part int, flags uint32) (*Partition, error) {
+	o, err := partitionOptions(flags)
 	if err != nil {
 		return nil, err
 	}
-	return &Partition{p, jsonPath}, nil
+	p, err := store.OpenPartition(jsonPath, part, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Partition{p, jsonPath, o}, nil
+}
+
+// FileReport is what sar_partition_verify tells of a file.
+type FileReport struct {
+	File   string   `json:"file"`
+	Bytes  int64    `json:"bytes"`
+	Arrays int      `json:"arrays"`
+	Summed bool     `json:"checksums"`
+	Damage []string `json:"damage"`
+}
+
+// VerifyPartition reads the files of a partition whole and tells what is wrong with each.
+func VerifyPartition(jsonPath string, part int, flags uint32) ([]FileReport, error) {
+	o, err := partitionOptions(flags)
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.Verify(jsonPath, part, o)
+	out := make([]FileReport, len(list))
+	for i, r := range list {
+		out[i] = FileReport{r.File, r.Bytes, r.Arrays, r.Summed, []string{}}
+		for _, e := range r.Damage {
+			out[i].Damage = append(out[i].Damage, e.Error())
+		}
+	}
+	return out, err
 }
 
 // FeatureInfo is the type and shape of one feature.
@@ -110,7 +151,7 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 
 // Build makes the worker's part of the graph. Collective.
 func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
-	src := &fileSource{path: p.path, part: p.Part()}
+	src := &fileSource{path: p.path, part: p.Part(), options: p.options}
 	var g *Graph
 	err := src.open(func() (err error) {
 		g, err = s.BuildGraph(p.Book(), p.Part(), src, flags)
@@ -126,13 +167,14 @@ func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
 // fileSource reads the edges of a partition whenever they are needed, and keeps
 // nothing open in between.
 type fileSource struct {
-	path string
-	part int
-	p    *store.Partition
+	path    string
+	part    int
+	options store.Options
+	p       *store.Partition
 }
 
 func (f *fileSource) open(use func() error) error {
-	p, err := store.OpenPartition(f.path, f.part)
+	p, err := store.OpenPartition(f.path, f.part, f.options)
 	if err != nil {
 		return err
 	}

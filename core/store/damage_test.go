@@ -19,6 +19,10 @@ func readGraph(b []byte, book *graph.Book, part int) error {
 	if err != nil {
 		return err
 	}
+	return readPartGraph(g)
+}
+
+func readPartGraph(g *partGraph) error {
 	if err := g.checkNodes(make([]int64, g.nodes)); err != nil {
 		return err
 	}
@@ -58,7 +62,7 @@ func readNPZ(b []byte) error {
 	return nil
 }
 
-func readJSON(b []byte) error {
+func readDescription(b []byte) error {
 	_, err := parsePartConfig("g.json", b, 0)
 	return err
 }
@@ -98,7 +102,7 @@ func samples(t testing.TB) []sample {
 		graphOf("testdata/dgl-2.1.0/csc"),
 		{"testdata/dgl-1.1.3/metis/part0/node_feat.dgl", readTensors},
 		{"testdata/dgl-2.1.0/hetero/part0/edge_feat.dgl", readTensors},
-		{"testdata/dgl-1.1.3/hetero/hetero.json", readJSON},
+		{"testdata/dgl-1.1.3/hetero/hetero.json", readDescription},
 		{"testdata/npz/stored.npz", readNPZ},
 		{"testdata/npz/deflated.npz", readNPZ},
 	}
@@ -258,7 +262,7 @@ func TestPartitionJSON(t *testing.T) {
 			t.Errorf("%s: %v, want a FormatError with %q", c.what, err, c.want)
 		}
 	}
-	if _, err := OpenPartition("testdata/nowhere.json", 0); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenPartition("testdata/nowhere.json", 0, Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	dir := t.TempDir()
@@ -266,7 +270,7 @@ func TestPartitionJSON(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenPartition(path, 0); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "graph.dgl") || !strings.Contains(err.Error(), path) {
+	if _, err := OpenPartition(path, 0, Options{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "graph.dgl") || !strings.Contains(err.Error(), path) {
 		t.Errorf("a missing graph: %v", err)
 	}
 }

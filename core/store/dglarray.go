@@ -107,3 +107,17 @@ func parseTensors(f *file) ([]namedArray, error) {
 	c.atEnd()
 	return out, c.err
 }
+
+// tensorArrays is where the arrays of such a file lie.
+func tensorArrays(f *file) ([]array, error) {
+	list, err := parseTensors(f)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]array, len(list))
+	for i, a := range list {
+		out[i] = a.array
+		out[i].what = fmt.Sprintf("feature %q", a.name)
+	}
+	return out, nil
+}

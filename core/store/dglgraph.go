@@ -1,6 +1,9 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Sparse formats, as DGL numbers them.
 const (
@@ -57,6 +60,30 @@ func parseGraphs(f *file) (*graphFile, error) {
 		c.tail(start)
 	}
 	return g, c.err
+}
+
+// graphArrays is where the arrays of such a file lie.
+func graphArrays(f *file) ([]array, error) {
+	g, err := parseGraphs(f)
+	if err != nil {
+		return nil, err
+	}
+	var out []array
+	for _, m := range g.relations {
+		out = append(out, m.row, m.ptr, m.col)
+		if m.ids != nil {
+			out = append(out, *m.ids)
+		}
+	}
+	for _, frames := range [][][]namedArray{g.ndata, g.edata} {
+		for _, frame := range frames {
+			for _, a := range frame {
+				out = append(out, a.array)
+			}
+		}
+	}
+	// A matrix has row or ptr, and not both.
+	return slices.DeleteFunc(out, func(a array) bool { return a.f == nil }), nil
 }
 
 // tail checks what follows the only graph: where it starts, wrapped as a

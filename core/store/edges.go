@@ -125,6 +125,25 @@ func (p *partGraph) checkNodes(ids []int64) error {
 	return nil
 }
 
+// checkUnread holds against their checksums the arrays that DGL wants in the
+// file and nobody here reads, so that damage to any part of it shows.
+func (p *partGraph) checkUnread() error {
+	read := map[int64]bool{p.m.row.off: true, p.m.ptr.off: true, p.m.col.off: true,
+		p.nodeID.off: true, p.innerNode.off: true, p.edgeID.off: true, p.innerEdge.off: true}
+	for _, a := range []*array{p.m.ids, p.edgeType} {
+		if a != nil {
+			read[a.off] = true
+		}
+	}
+	var unread checksums
+	for _, r := range p.f.sums {
+		if r.array != "" && !read[r.off] {
+			unread = append(unread, r)
+		}
+	}
+	return p.f.check(unread)
+}
+
 // Edges is the partition as a source of edges.
 func (p *Partition) Edges() graph.EdgeSource { return edgeSource{p} }
 
@@ -140,7 +159,11 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := p.graph.checkNodes(ids.Data); err != nil {
+		err = p.graph.checkNodes(ids.Data)
+		if err == nil {
+			err = p.graph.checkUnread()
+		}
+		if err != nil {
 			ids.Free()
 			return nil, 0, err
 		}

@@ -17,13 +17,18 @@ import (
 type FormatError struct {
 	File   string
 	Offset int64  // byte of the file, -1 where there is none
+	End    int64  // end of the range that begins at Offset; 0 where it is one place
 	Want   string // what was expected
 	Got    string // what was found
+	Remedy string // what to do; "" for what the kind of file suggests
 }
 
 func (e *FormatError) Error() string {
 	at := ""
-	if e.Offset >= 0 {
+	switch {
+	case e.Offset >= 0 && e.End > e.Offset:
+		at = fmt.Sprintf(" at bytes %d to %d", e.Offset, e.End-1)
+	case e.Offset >= 0:
 		at = fmt.Sprintf(" at byte %d", e.Offset)
 	}
 	return fmt.Sprintf("%s%s: expected %s, found %s%s", e.File, at, e.Want, e.Got, e.mend())
@@ -33,8 +38,11 @@ func (e *FormatError) Error() string {
 // wrong with one is damage; a .npz file is of the user's making, and what was
 // expected of it says enough.
 func (e *FormatError) mend() string {
+	if e.Remedy != "" {
+		return "; " + e.Remedy
+	}
 	switch filepath.Ext(e.File) {
-	case ".dgl", ".json":
+	case ".dgl", ".json", ".crc":
 		return "; the file is damaged or incomplete: copy it again, or partition the graph again"
 	}
 	return ""

@@ -2,12 +2,12 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"sync"
-	"syscall"
 )
 
 // file is an open file, or bytes in memory that tests and fuzzing stand in for one.
@@ -15,26 +15,8 @@ type file struct {
 	name string
 	r    io.ReaderAt
 	size int64
-	os   *os.File // nil for bytes in memory
-}
-
-func openFile(what, path string) (*file, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, missing(what, path, err)
-	}
-	st, err := f.Stat()
-	if err == nil && st.IsDir() {
-		err = syscall.EISDIR
-	}
-	if err == nil && !st.Mode().IsRegular() {
-		err = argumentf("not a regular file")
-	}
-	if err != nil {
-		f.Close()
-		return nil, missing(what, path, err)
-	}
-	return &file{name: path, r: f, size: st.Size(), os: f}, nil
+	os   *os.File  // nil for bytes in memory
+	sums checksums // nil where the file has none
 }
 
 func (f *file) Close() error {
@@ -48,12 +30,16 @@ func (f *file) bad(off int64, want, got string, args ...any) error {
 	return &FormatError{File: f.name, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
 }
 
-// readAt fills p from off. A file that has shrunk since it was opened is a
-// format error like one that was short from the start.
-func (f *file) readAt(p []byte, off int64, what string) error {
+// readRaw fills p from off, whatever checksums say. A file that has shrunk since
+// it was opened is a format error like one that was short from the start.
+func (f *file) readRaw(p []byte, off int64, what string) error {
 	n, err := f.r.ReadAt(p, off)
 	if n == len(p) {
 		return nil
+	}
+	var damage *FormatError
+	if errors.As(err, &damage) {
+		return damage // a member of a zip that is not what the zip says
 	}
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return f.bad(off, fmt.Sprintf("%d bytes of %s", len(p), what), "the end of the file after %d", n)
@@ -61,16 +47,24 @@ func (f *file) readAt(p []byte, off int64, what string) error {
 	return fmt.Errorf("%s: reading %s at byte %d: %w", f.name, what, off, err)
 }
 
+// chunk is how many bytes one goroutine reads or sums at a time.
+const chunk = 8 << 20
+
 // readLarge fills dst with several positioned reads at a time.
 func (f *file) readLarge(dst []byte, off int64, what string) error {
-	const chunk = 8 << 20
-	if len(dst) <= chunk {
-		return f.readAt(dst, off, what)
+	return inChunks(int64(len(dst)), func(lo, hi int64) error { return f.readAt(dst[lo:hi], off+lo, what) })
+}
+
+// inChunks calls do for each chunk of n bytes, from a few goroutines, until one
+// fails, and returns the first error.
+func inChunks(n int64, do func(lo, hi int64) error) error {
+	if n <= chunk {
+		return do(0, n)
 	}
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
-		next  int
+		next  int64
 		first error
 	)
 	for range min(4, runtime.GOMAXPROCS(0)) {
@@ -79,14 +73,14 @@ func (f *file) readLarge(dst []byte, off int64, what string) error {
 			defer wg.Done()
 			for {
 				mu.Lock()
-				at := next
+				lo := next
 				next += chunk
-				stop := at >= len(dst) || first != nil
+				stop := lo >= n || first != nil
 				mu.Unlock()
 				if stop {
 					return
 				}
-				if err := f.readAt(dst[at:min(at+chunk, len(dst))], off+int64(at), what); err != nil {
+				if err := do(lo, min(lo+chunk, n)); err != nil {
 					mu.Lock()
 					if first == nil {
 						first = err
@@ -101,7 +95,8 @@ func (f *file) readLarge(dst []byte, off int64, what string) error {
 	return first
 }
 
-// cursor reads little-endian values one after another. The first failure
+// cursor reads little-endian values one after another: the headers of a file,
+// whose checksums were checked when it was opened. The first failure
 // sticks: later reads return zeros, so that callers may check err once per
 // group, before they act on what they read.
 type cursor struct {
@@ -135,7 +130,7 @@ func (c *cursor) take(n int, what string) []byte {
 	}
 	if c.off < c.winOff || c.off+int64(n) > c.winOff+int64(c.winLen) {
 		c.winOff, c.winLen = c.off, int(min(int64(len(c.win)), c.left()))
-		if c.err = c.f.readAt(c.win[:c.winLen], c.off, what); c.err != nil {
+		if c.err = c.f.readRaw(c.win[:c.winLen], c.off, what); c.err != nil {
 			c.winLen = 0
 			return make([]byte, n)
 		}

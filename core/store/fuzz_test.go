@@ -73,7 +73,7 @@ func FuzzTensorFile(f *testing.F) {
 
 func FuzzPartitionJSON(f *testing.F) {
 	seeds(f, "testdata/dgl-*/*/*.json")
-	f.Fuzz(func(t *testing.T, data []byte) { bounded(t, data, 1024, readJSON) })
+	f.Fuzz(func(t *testing.T, data []byte) { bounded(t, data, 1024, readDescription) })
 }
 
 func FuzzNPZ(f *testing.F) {

@@ -44,7 +44,7 @@ func mustInts(t *testing.T, a *array) []int64 {
 
 func mustOpen(t *testing.T, path string, part int) *Partition {
 	t.Helper()
-	p, err := OpenPartition(path, part)
+	p, err := OpenPartition(path, part, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestGolden(t *testing.T) {
 				compareFeatures(t, p, want, false, fmt.Sprintf("part%d|node|", part))
 				compareFeatures(t, p, want, true, fmt.Sprintf("part%d|edge|", part))
 			}
-			if _, err := OpenPartition(path, parts); !errors.Is(err, ErrPart) {
+			if _, err := OpenPartition(path, parts, Options{}); !errors.Is(err, ErrPart) {
 				t.Errorf("partition %d of %d: %v", parts, parts, err)
 			}
 		})

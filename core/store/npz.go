@@ -2,18 +2,15 @@ package store
 
 import (
 	"archive/zip"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"sync"
 )
 
 // npz is an open .npz file: a zip of .npy members. Members that are stored are
 // read in place. Deflated ones are inflated, when first read, into a temporary
-// file without a name.
+// file without a name. Both are held against the CRC-32 that the zip has of them
+// before any of their numbers is used.
 type npz struct {
 	f      *file
 	arrays map[string]*array
@@ -60,14 +57,19 @@ func (z *npz) add(m *zip.File) error {
 	if packed > uint64(z.f.size) || size > maxInflate*packed+64 || (m.Method == zip.Store && size != packed) {
 		return bad("a size that fits the file", "%d bytes, packed into %d", size, packed)
 	}
+	if err := z.agrees(m, member); err != nil {
+		return err
+	}
 	mf := &file{name: member, size: int64(size)}
+	var whole *stored
 	switch m.Method {
 	case zip.Store:
 		off, err := m.DataOffset()
 		if err != nil || off < 0 || off > z.f.size-int64(size) {
 			return bad("a member of the zip", "no room for it in the file (%v)", err)
 		}
-		mf.r = io.NewSectionReader(z.f.r, off, int64(size))
+		whole = &stored{r: io.NewSectionReader(z.f.r, off, int64(size)), m: m, name: member}
+		mf.r = whole.r
 	case zip.Deflate:
 		t := &inflated{m: m, name: member}
 		z.temps = append(z.temps, t)
@@ -83,6 +85,14 @@ func (z *npz) add(m *zip.File) error {
 	if err != nil {
 		return err
 	}
+	if whole != nil {
+		mf.r = whole // from here on, nothing is read that was not checked
+	}
+	if size <= smallMember { // and what is small is checked now, also where it has no elements to be read
+		if err := mf.readRaw(make([]byte, 1), 0, "the array"); err != nil {
+			return err
+		}
+	}
 	n, _ := elements(h.shape, 1, mf.size)
 	z.arrays[name] = &array{f: mf, what: fmt.Sprintf("array %q", name), off: h.start, dtype: h.dtype, shape: h.shape, n: n, fortran: h.fortran}
 	z.names = append(z.names, name)
@@ -95,7 +105,7 @@ func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
 	head := make([]byte, min(mf.size, 512))
 	read := func(b []byte) error {
 		if m.Method == zip.Store {
-			return mf.readAt(b, 0, "the header")
+			return mf.readRaw(b, 0, "the header")
 		}
 		r, err := m.Open()
 		if err == nil {
@@ -130,85 +140,4 @@ func (z *npz) Close() error {
 		t.Close()
 	}
 	return z.f.Close()
-}
-
-// inflated is a deflated member as a file that can be read anywhere.
-type inflated struct {
-	m    *zip.File
-	name string
-	once sync.Once
-	mu   sync.Mutex // guards f against Close
-	f    *os.File   // nil where it is small
-	r    io.ReaderAt
-	err  error
-}
-
-func (t *inflated) ReadAt(p []byte, off int64) (int, error) {
-	t.once.Do(t.inflate)
-	if t.err != nil {
-		return 0, t.err
-	}
-	return t.r.ReadAt(p, off)
-}
-
-func (t *inflated) inflate() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r, err := t.m.Open()
-	if err != nil {
-		t.err = err
-		return
-	}
-	defer r.Close()
-	size := int64(t.m.UncompressedSize64)
-	if size <= smallMember {
-		b := make([]byte, size)
-		if _, err := io.ReadFull(r, b); err == nil {
-			_, err = io.ReadFull(r, make([]byte, 1)) // the end, where the sum is checked
-			if err == io.EOF {
-				t.r = bytes.NewReader(b)
-				return
-			}
-		}
-		t.err = &FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: "a broken zip member"}
-		return
-	}
-	if t.err = wantRoom(os.TempDir(), size, t.name+", inflated, needs", "name another directory in TMPDIR, or save the array uncompressed (numpy.savez)"); t.err != nil {
-		return
-	}
-	f, err := os.CreateTemp("", "sar-npz-")
-	if err != nil {
-		t.err = fmt.Errorf("a place for the inflated array (TMPDIR names another): %w", err)
-		return
-	}
-	os.Remove(f.Name())
-	// The reader checks the sum of the member, and that it has the size it claims.
-	n, err := io.Copy(f, io.LimitReader(r, size+1))
-	if err == nil && n != size {
-		err = fmt.Errorf("%d bytes or more", n)
-	}
-	if err != nil {
-		f.Close()
-		if isOSError(err) {
-			t.err = fmt.Errorf("inflating %s into a temporary file (TMPDIR names another place): %w", t.name, err)
-		} else {
-			t.err = &FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: err.Error()}
-		}
-		return
-	}
-	t.f, t.r = f, f
-}
-
-func isOSError(err error) bool {
-	var pe *os.PathError
-	return errors.As(err, &pe)
-}
-
-func (t *inflated) Close() {
-	t.once.Do(func() { t.err = os.ErrClosed })
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.f != nil {
-		t.f.Close()
-	}
 }

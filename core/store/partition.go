@@ -32,39 +32,80 @@ type LocalCounts struct {
 	Edges, InnerEdges int64 // inner edges are the in-edges of inner nodes
 }
 
+// partFileKinds are the files of a partition: the key of their path in the
+// description, the name that WritePartitions gives them, and where their arrays lie.
+var partFileKinds = [3]struct {
+	key, name, what string
+	arrays          func(f *file) ([]array, error)
+}{
+	{graphKey, partGraphFile, "the graph of the partition", graphArrays},
+	{nodeKey, nodeFile, "the node features of the partition", tensorArrays},
+	{edgeKey, edgeFile, "the edge features of the partition", tensorArrays},
+}
+
 // OpenPartition opens partition part of the graph that a DGL partition JSON
-// describes. What is wrong with a file is a *FormatError.
-func OpenPartition(jsonPath string, part int) (*Partition, error) {
-	jf, err := openFile("the partition configuration", jsonPath)
-	if err != nil {
-		return nil, err
-	}
-	data := make([]byte, jf.size)
-	err = jf.readAt(data, 0, "the partition configuration")
-	jf.Close()
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := parsePartConfig(jsonPath, data, part)
+// describes. What is wrong with a file is a *FormatError. Where the partition
+// has checksums, the headers are held against them now, and every array when it
+// is read.
+func OpenPartition(jsonPath string, part int, o Options) (*Partition, error) {
+	cfg, err := openConfig(jsonPath, part, o)
 	if err != nil {
 		return nil, err
 	}
 	p := &Partition{part: part, name: cfg.graphName, book: cfg.book}
-	for i, f := range []struct{ what, path string }{
-		{"the graph of the partition", cfg.files.PartGraph},
-		{"the node features of the partition", cfg.files.NodeFeats},
-		{"the edge features of the partition", cfg.files.EdgeFeats},
-	} {
-		if p.files[i], err = openFile(f.what, f.path); err != nil {
-			p.Close()
-			return nil, fmt.Errorf("%w (named by %s)", err, jsonPath)
-		}
+	if err := p.openFiles(cfg, jsonPath); err != nil {
+		p.Close()
+		return nil, err
 	}
 	if err := p.parse(); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// openConfig reads the description of a partitioned graph.
+func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
+	data, err := readJSON("the description of the partitions", jsonPath)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parsePartConfig(jsonPath, data, part)
+	if err != nil || o.OutsidePaths {
+		return cfg, err
+	}
+	for _, key := range cfg.files.keys() {
+		if err := checkInside(jsonPath, key, *cfg.files.at(key)); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, nil
+}
+
+// openFiles opens the files of the partition, and checks their headers where it
+// has checksums.
+func (p *Partition) openFiles(cfg *partConfig, jsonPath string) (err error) {
+	var sums map[string]checksums
+	if cfg.files.Checksums != "" {
+		if sums, _, err = openSums(cfg.files.Checksums); err != nil {
+			return fmt.Errorf("%w (named by %s)", err, jsonPath)
+		}
+	}
+	for i, of := range partFileKinds {
+		if p.files[i], err = openFile(of.what, *cfg.files.at(of.key)); err != nil {
+			return fmt.Errorf("%w (named by %s)", err, jsonPath)
+		}
+		if sums == nil {
+			continue
+		}
+		if sums[of.key] == nil {
+			return noSums(cfg.files.Checksums, of.key)
+		}
+		if err := p.files[i].attach(sums[of.key]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Partition) parse() (err error) {

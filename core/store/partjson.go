@@ -17,11 +17,42 @@ const defaultNodeType = "_N"
 
 var defaultEdgeType = graph.EdgeType{Src: "_N", Rel: "_E", Dst: "_N"}
 
-// partFiles are the paths of one partition, relative to the JSON file.
+// partFiles are the paths of one partition, relative to the JSON file. DGL knows
+// the first three.
 type partFiles struct {
 	NodeFeats string `json:"node_feats"`
 	EdgeFeats string `json:"edge_feats"`
 	PartGraph string `json:"part_graph"`
+	Checksums string `json:"checksums,omitempty"` // "" where there are none
+}
+
+const (
+	graphKey     = "part_graph"
+	nodeKey      = "node_feats"
+	edgeKey      = "edge_feats"
+	checksumsKey = "checksums"
+)
+
+// at is the path of a key.
+func (p *partFiles) at(key string) *string {
+	switch key {
+	case graphKey:
+		return &p.PartGraph
+	case nodeKey:
+		return &p.NodeFeats
+	case edgeKey:
+		return &p.EdgeFeats
+	}
+	return &p.Checksums
+}
+
+// keys are those of the paths that there are.
+func (p *partFiles) keys() []string {
+	keys := []string{graphKey, nodeKey, edgeKey}
+	if p.Checksums != "" {
+		keys = append(keys, checksumsKey)
+	}
+	return keys
 }
 
 // partConfig is what the JSON file of a partitioned graph says.
@@ -29,6 +60,8 @@ type partConfig struct {
 	graphName string
 	book      *graph.Book
 	files     partFiles // of the partition that was asked for
+	size      int64     // of the file
+	sealed    bool      // it has a checksum of its own
 }
 
 // ErrPart is wrapped by the error for a partition number that the graph does not have.
@@ -74,6 +107,9 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 		return nil, bad(-1, `"num_parts" to be at least 1`, "%d", parts)
 	}
 	if part < 0 || int64(part) >= parts {
+		if _, err := checkSeal(name, data); err != nil {
+			return nil, err // the number of parts is what is damaged
+		}
 		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the partition of its rank: "+
 			"start %d workers, or partition the graph into as many parts as there are workers", name, part, ErrPart, parts, parts-1, parts)
 	}
@@ -122,16 +158,22 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(name)
-	for _, p := range []struct {
-		key  string
-		path *string
-	}{{"part_graph", &cfg.files.PartGraph}, {"node_feats", &cfg.files.NodeFeats}, {"edge_feats", &cfg.files.EdgeFeats}} {
-		if *p.path == "" {
-			return nil, bad(-1, fmt.Sprintf("the path %q in %q", p.key, key), "none")
+	for _, k := range cfg.files.keys() {
+		path := cfg.files.at(k)
+		if *path == "" {
+			return nil, bad(-1, fmt.Sprintf("the path %q in %q", k, key), "none")
 		}
-		if !filepath.IsAbs(*p.path) {
-			*p.path = filepath.Join(dir, filepath.FromSlash(*p.path))
+		if strings.ContainsRune(*path, 0) {
+			return nil, bad(-1, fmt.Sprintf("the path %q in %q", k, key), "%q", *path)
 		}
+		if !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, filepath.FromSlash(*path))
+		}
+	}
+	// Last, so that what is plainly wrong is called by its name.
+	cfg.size = int64(len(data))
+	if cfg.sealed, err = checkSeal(name, data); err != nil {
+		return nil, err
 	}
 	return cfg, nil
 }

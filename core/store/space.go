@@ -46,7 +46,7 @@ func (w *writer) diskBytes() (n int64) {
 		graph.partition(min(w.nodes, w.innerNodes(p)+inner+outer), inner+outer, w.typed())
 		nodes.tensors(w.node.features(p))
 		edges.tensors(w.edge.features(p))
-		n += graph.size + 8*outer + nodes.size + edges.size
+		n += graph.size + 8*outer + nodes.size + edges.size + sumsRoom(&graph, &nodes, &edges)
 	}
 	return n
 }

@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	var used int64
-	files, err := filepath.Glob(filepath.Join(dir, "part*", "*.dgl"))
+	files, err := filepath.Glob(filepath.Join(dir, "part*", "*"))
 	for _, f := range files {
 		st, e := os.Stat(f)
 		if e != nil {
@@ -50,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		used += st.Size()
 	}
-	if err != nil || len(files) != 9 || used > asked || asked > 4*used {
+	if err != nil || len(files) != 12 || used > asked || asked > 4*used {
 		t.Fatalf("%d bytes in %d files, and %d were enough: %v", used, len(files), asked, err)
 	}
 

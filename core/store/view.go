@@ -12,6 +12,11 @@ func (f *file) view(off, n int64, what string) (b []byte, done func(), err error
 	if n == 0 {
 		return nil, func() {}, nil
 	}
+	if f.sums != nil { // what is mapped is not read by blocks: all of it is checked now
+		if err := f.check(checksums{*f.sums.of(off)}); err != nil {
+			return nil, nil, err
+		}
+	}
 	if f.os == nil {
 		b = make([]byte, n)
 		return b, func() {}, f.readAt(b, off, what)

@@ -34,8 +34,10 @@ type Source interface {
 // Everything is written beside its place first and renamed at the end, the
 // JSON last, so that a failed write leaves no graph that claims to be whole,
 // and what was there before as it was. Memory: 8 bytes a node and fixed
-// buffers. Disk: two passes over the edges, one over each feature. progress,
-// where not nil, is called now and then with done of total, which never fall.
+// buffers. Disk: two passes over the edges, one over each feature, one over what
+// was written, for its checksums (part<p>/checksums.crc, which DGL does not
+// read; OpenPartition and Verify do). progress, where not nil, is called now and
+// then with done of total, which never fall.
 func WritePartitions(src Source, assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
 	return WriteTypedPartitions(single{src}, assignment, parts, dir, name, method, progress)
 }
@@ -58,7 +60,7 @@ func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, n
 	w := &writer{src: src, assign: assignment, parts: parts, tmp: tmp, report: progress,
 		node: newKinds(src.NodeTypes(), parts), edge: newKinds(src.EdgeTypes(), parts)}
 	w.nodes, w.edges = int64(len(assignment)), w.edge.first[len(w.edge.list)]
-	w.total = w.nodes + w.node.work() + w.edges*3 + w.edge.work()
+	w.total = w.nodes*2 + w.node.work() + w.edges*4 + w.edge.work()
 	if w.newID, err = mem.Make[int64](mem.Scratch, len(assignment)); err != nil {
 		return err
 	}
@@ -69,13 +71,17 @@ func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, n
 			return err
 		}
 	}
-	for _, step := range []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures} {
+	for _, step := range []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums} {
 		if err := step(); err != nil {
 			return fmt.Errorf("writing partitions to %s: %w", dir, err)
 		}
 	}
+	description, err := w.config(name, method)
+	if err != nil {
+		return err
+	}
 	config := filepath.Join(tmp, "config.json")
-	if err := os.WriteFile(config, w.config(name, method), 0o664); err != nil {
+	if err := os.WriteFile(config, description, 0o664); err != nil {
 		return err
 	}
 	return w.publish(dir, name, config)

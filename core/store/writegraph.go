@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -344,10 +342,10 @@ func (h *haloSet) each(do func(id int64) error) error {
 }
 
 // config is the JSON file, with the keys in DGL's order.
-func (w *writer) config(name, method string) []byte {
+func (w *writer) config(name, method string) ([]byte, error) {
 	nodeMap, nodeTypes := w.node.maps()
 	edgeMap, edgeTypes := w.edge.maps()
-	list := []entry{
+	list := object{
 		{"graph_name", name},
 		{"num_nodes", w.nodes},
 		{"num_edges", w.edges},
@@ -361,20 +359,9 @@ func (w *writer) config(name, method string) []byte {
 	}
 	for p := range w.parts {
 		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }
-		list = append(list, entry{fmt.Sprintf("part-%d", p), partFiles{in(nodeFile), in(edgeFile), in(partGraphFile)}})
+		list = append(list, entry{fmt.Sprintf("part-%d", p), partFiles{in(nodeFile), in(edgeFile), in(partGraphFile), in(checksumFile)}})
 	}
-	var b bytes.Buffer
-	b.WriteString("{")
-	for i, e := range list {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		// Strings, numbers and maps of them: Marshal cannot fail.
-		v, _ := json.MarshalIndent(e.value, "    ", "    ")
-		fmt.Fprintf(&b, "\n    %q: %s", e.key, v)
-	}
-	b.WriteString("\n}\n")
-	return b.Bytes()
+	return seal(list)
 }
 
 // publish moves what was written to its place, the JSON last.
@@ -388,7 +375,7 @@ func (w *writer) publish(dir, name, config string) error {
 		if err := os.MkdirAll(to, 0o775); err != nil {
 			return err
 		}
-		for _, file := range []string{nodeFile, edgeFile, partGraphFile} {
+		for _, file := range []string{nodeFile, edgeFile, partGraphFile, checksumFile} {
 			if err := os.Rename(filepath.Join(w.partDir(p), file), filepath.Join(to, file)); err != nil {
 				return err
 			}

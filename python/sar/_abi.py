@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from torch import Tensor
 
 from . import _native
+from .config import Config
 
 TRAIN, REDUCE = 0, 1
 """Communicators that exist from the start: aggregation and normalization; gradients and everything else."""
@@ -21,6 +22,7 @@ MESSAGES = {"copy_u": 0, "u_mul_e": 1}
 REDUCERS = {"sum": 0, "mean": 1}
 GRAD_U, GRAD_E, FUSED = 1, 2, 4
 GRAPH_EDGE_DATA = 1
+PARTITION_OUTSIDE = 1
 
 
 class SessionConfig(ct.Structure):
@@ -237,8 +239,20 @@ def exchange_pair(
 
 def partition_open(json_path: str, part: int) -> int:
     out = ct.c_uint64()
-    _native.call("sar_partition_open", json_path.encode(), ct.c_int32(part), ct.byref(out))
+    _native.call("sar_partition_open", json_path.encode(), ct.c_int32(part), _partition_flags(), ct.byref(out))
     return out.value
+
+
+def partition_verify(json_path: str, part: int) -> List[Dict[str, Any]]:
+    """What is wrong with each file of a partition: ``file``, ``bytes``, ``arrays``, ``checksums``, ``damage``."""
+    found: List[Dict[str, Any]] = _native.json_call(
+        "sar_partition_verify", json_path.encode(), ct.c_int32(part), _partition_flags()
+    )
+    return found
+
+
+def _partition_flags() -> ct.c_uint32:
+    return ct.c_uint32(PARTITION_OUTSIDE if Config.allow_outside_paths else 0)
 
 
 def partition_close(partition: int) -> None:

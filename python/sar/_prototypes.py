@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as ct
 from typing import Any
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 
 class DLTensor(ct.Structure):
@@ -90,7 +90,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_barrier": (_status, _handle, _i32),
     "sar_all_to_all": (_status, _handle, _i32, _tensor, _tensor, _i32),
     "sar_exchange_pair": (_status, _handle, _i32, _i32, _tensor, _i32, _tensor),
-    "sar_partition_open": (_status, _text, _i32, _to_handle),
+    "sar_partition_open": (_status, _text, _i32, _u32, _to_handle),
+    "sar_partition_verify": (_status, _text, _i32, _u32, _to_string),
     "sar_partition_close": (_status, _handle),
     "sar_partition_info": (_status, _handle, _to_string),
     "sar_partition_read": (_status, _handle, _i32, _text, _tensor),

@@ -67,6 +67,11 @@ class Config(metaclass=_Settings):
     their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The
     same from forward to backward."""
 
+    allow_outside_paths: bool = False
+    """Let the JSON file of a partition name files outside its own directory, by an absolute path, ``..`` or a symbolic
+    link. Without it, a partition from elsewhere cannot make its reader open other files of the machine. It changes
+    nothing that is sent, and may differ between workers."""
+
     current_layer_index: int = 0
     """Kept for scripts that set it, like the next three, without effect: the old package's compression of messages
     depended on them. Rows travel as they are."""

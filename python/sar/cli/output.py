@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 import time
@@ -15,6 +16,15 @@ class Failure(Exception):
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
         self.code = code
+
+
+def add_outside_paths(parser: argparse.ArgumentParser) -> None:
+    """The switch of what opens partitions."""
+    parser.add_argument(
+        "--allow-outside-paths",
+        action="store_true",
+        help="let the description name files outside its own directory (sar.Config.allow_outside_paths)",
+    )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> str:

@@ -10,12 +10,14 @@ import os
 import sys
 from typing import Any
 
+from .._directory import open_regular
 from .output import Failure, stage, table
 
 _PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them
 _LONG = 10_000_000  # neighbours from which METIS takes some seconds
 _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
+Beside DGL's files, each part has checksums of them, which loading and `sar info --verify` hold the files against.
 
 GRAPH is an .npz file with edge_index, integers [2, edges]: edge k goes from node edge_index[0, k] to edge_index[1, k].
 Its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.name or os.path.splitext(os.path.basename(arguments.graph))[0]
     if os.sep in name or not name:
         raise Failure(f"--name {name!r} must be a plain file name", 2)
-    if not os.path.isfile(arguments.graph):
+    if not os.path.exists(arguments.graph):
         raise Failure(f"there is no file {arguments.graph}")
     _refuse_to_overwrite(arguments.out, name)
 
@@ -108,7 +110,7 @@ def _refuse_to_overwrite(out: str, name: str) -> None:
     for file in sorted(glob.glob(os.path.join(glob.escape(out), "*.json"))):
         if os.path.basename(file) == f"{name}.json":
             continue
-        with contextlib.suppress(OSError, ValueError), open(file, encoding="utf-8") as handle:
+        with contextlib.suppress(OSError, ValueError), open_regular(file) as handle:
             content = json.load(handle)
             if isinstance(content, dict) and "part-0" in content:
                 raise Failure(

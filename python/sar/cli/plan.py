@@ -7,9 +7,10 @@ import json
 from typing import Any
 
 from .._directory import description_of
+from ..config import Config
 from ..planning import estimate_memory
 from ..planning.layers import HELP
-from .output import size, table
+from .output import add_outside_paths, size, table
 
 
 def add(commands: Any) -> None:
@@ -40,10 +41,12 @@ def add(commands: Any) -> None:
     p.add_argument("--window", type=int, metavar="MIB", help="Config.window_bytes in MiB (default: the engine's)")
     p.add_argument("--optimizer", choices=("adam", "sgd", "none"), default="adam")
     p.add_argument("--json-output", action="store_true", help="print JSON in place of a table")
+    add_outside_paths(p)
     p.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    Config.allow_outside_paths = arguments.allow_outside_paths
     estimates = estimate_memory(
         None if arguments.json is None else description_of(arguments.json),
         arguments.layers.split(","),

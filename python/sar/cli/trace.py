@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from .._directory import open_regular
 from .output import Failure
 
 
@@ -24,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     events: list[Any] = []
     for path in arguments.files:
         try:
-            with open(path, encoding="utf-8") as file:
+            with open_regular(path) as file:
                 events += json.load(file)["traceEvents"]
         except OSError as error:
             raise Failure(f"cannot read {path}: {error.strerror}") from None

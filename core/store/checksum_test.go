@@ -1,0 +1,363 @@
+package store
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// writeRandom writes a random graph in parts and returns the description.
+func writeRandom(t testing.TB, nodes, edges, parts int) string {
+	t.Helper()
+	r := rand.New(rand.NewSource(12))
+	assign := make([]int32, nodes)
+	for i := range assign {
+		assign[i] = int32(r.Intn(parts))
+	}
+	dir := t.TempDir()
+	if err := WritePartitions(randomGraph(r, nodes, edges), assign, parts, dir, "g", "random", nil); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "g.json")
+}
+
+// change edits bytes of a file in place.
+func change(t testing.TB, path string, off int64, b ...byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedBlocks damages arrays of several blocks: readers refuse what is
+// damaged, by its place, and read the rest; Verify lists every place.
+func TestDamagedBlocks(t *testing.T) {
+	path := writeRandom(t, 200_000, 10, 1)
+	feats := filepath.Join(filepath.Dir(path), "part0", nodeFile)
+	p := mustOpen(t, path, 0)
+	labels := p.nodeFeats["_N/labels"]
+	block := int64(batch * 8)
+	for _, at := range []int64{2*block + 77, 3 * block, 6*block + 5} {
+		change(t, feats, labels.off+at, 0x55)
+	}
+	half := p.nodeFeats["_N/half"]
+	change(t, feats, half.off+half.bytes()-1, 0x56)
+	reports, err := Verify(path, 0, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type place struct {
+		file      string
+		from, end int64
+	}
+	var found []place
+	for _, r := range reports {
+		if !r.Summed || r.Bytes == 0 {
+			t.Errorf("%+v", r)
+		}
+		for _, e := range r.Damage {
+			var damage *FormatError
+			if !errors.As(e, &damage) || damage.File != r.File {
+				t.Fatalf("%s: %v", r.File, e)
+			}
+			found = append(found, place{filepath.Base(r.File), damage.Offset, damage.End})
+		}
+	}
+	lastHalf := half.off + (half.bytes()-1)/(2*batch)*(2*batch)
+	want := []place{
+		{nodeFile, lastHalf, half.off + half.bytes()},
+		{nodeFile, labels.off + 2*block, labels.off + 4*block},
+		{nodeFile, labels.off + 6*block, labels.off + labels.bytes()},
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("found %v, want %v", found, want)
+	}
+
+	p = mustOpen(t, path, 0) // headers are whole
+	readAll(t, p, false, "_N/features")
+	err = p.ReadFeature(false, "_N/labels", make([]byte, labels.bytes()))
+	if err == nil || !strings.Contains(err.Error(), `feature "_N/labels"`) || !strings.Contains(err.Error(), feats+" at bytes ") {
+		t.Errorf("labels: %v", err)
+	}
+}
+
+// TestCheckedReads reads ranges that fit no block, of a file with checksums and
+// a damaged byte: what is read is right, and a read fails if and only if it
+// touches the damaged block.
+func TestCheckedReads(t *testing.T) {
+	r := rand.New(rand.NewSource(13))
+	data := make([]byte, 400_000)
+	r.Read(data)
+	whole := inMemory(data)
+	sums, err := whole.sumUp([]array{
+		{f: whole, what: "a", off: 1000, dtype: Uint8, n: 150_000},
+		{f: whole, what: "b", off: 151_000, dtype: Int16, n: 100_000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sums) != 4 || sums[3].off+sums[3].size != int64(len(data)) {
+		t.Fatalf("ranges %v", sums)
+	}
+	damaged := bytes.Clone(data)
+	damaged[151_000+70_000] ^= 4 // in the second block of b
+	from, end := int64(151_000+65_536), int64(151_000+2*65_536)
+	f := inMemory(damaged)
+	if err := f.attach(sums); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		off := r.Int63n(int64(len(data)))
+		n := r.Int63n(min(200_000, int64(len(data))-off) + 1)
+		b := make([]byte, n)
+		err := f.readAt(b, off, "a range")
+		var damage *FormatError
+		if touched := n > 0 && off < end && off+n > from; touched != errors.As(err, &damage) || (!touched && !bytes.Equal(b, data[off:off+n])) {
+			t.Fatalf("bytes %d to %d: %v", off, off+n, err)
+		}
+		if damage != nil && (damage.Offset != from || damage.End != end) {
+			t.Fatalf("bytes %d to %d: %v", off, off+n, err)
+		}
+	}
+}
+
+// TestMappedReads holds the arrays of a matrix with edge ids, which are read
+// through a map of the file, against checksums.
+func TestMappedReads(t *testing.T) {
+	const path = "testdata/dgl-1.1.3/csr/part0/graph.dgl"
+	book := bookOf(t, "testdata/dgl-1.1.3/csr/csr.json")
+	sums, err := sumsOf("the graph", path, graphArrays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noticed := 0
+	for _, of := range sums {
+		b := mustRead(t, path)
+		b[of.off+of.size-1] ^= 1
+		f := inMemory(b)
+		err := f.attach(sums)
+		if err == nil {
+			var g *partGraph
+			if g, err = openPartGraph(f, book, 0); err != nil {
+				t.Fatal(err)
+			}
+			err = readPartGraph(g)
+			if err == nil {
+				err = g.checkUnread()
+			}
+		}
+		var damage *FormatError
+		if !errors.As(err, &damage) || damage.Offset != of.off || damage.End != of.off+of.size {
+			t.Errorf("%s changed: %v", of.what(), err)
+		}
+		noticed++
+	}
+	if noticed < 15 {
+		t.Errorf("only %d ranges", noticed)
+	}
+}
+
+// TestWithoutChecksums loads what older versions and DGL wrote, and what was edited.
+func TestWithoutChecksums(t *testing.T) {
+	path := writeRandom(t, 60, 300, 2)
+	want, err := loadPartition(path, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := mustRead(t, path)
+	edit := func(change func(top map[string]any)) {
+		t.Helper()
+		var top map[string]any
+		if err := json.Unmarshal(raw, &top); err != nil {
+			t.Fatal(err)
+		}
+		change(top)
+		b, _ := json.Marshal(top)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func(what string) {
+		t.Helper()
+		if got, err := loadPartition(path, 1); err != nil || got != want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	edit(func(map[string]any) {})
+	same("other spaces and another order of keys")
+	edit(func(top map[string]any) { top["part_method"] = "metis" })
+	if _, err := loadPartition(path, 1); err == nil || !strings.Contains(err.Error(), `if it was edited on purpose, remove the key "checksum"`) {
+		t.Errorf("an edited description: %v", err)
+	}
+	edit(func(top map[string]any) { top["part_method"] = "metis"; delete(top, "checksum") })
+	same("without the description's own checksum")
+	sums := filepath.Join(filepath.Dir(path), "part1", checksumFile)
+	if err := os.Rename(sums, sums+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadPartition(path, 1); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), sums) {
+		t.Errorf("without the file of checksums: %v", err)
+	}
+	edit(func(top map[string]any) {
+		delete(top, "checksum")
+		delete(top["part-1"].(map[string]any), "checksums")
+	})
+	same("without checksums")
+	reports, err := Verify(path, 1, Options{})
+	if err != nil || len(reports) != 4 {
+		t.Fatalf("%d reports, %v", len(reports), err)
+	}
+	for _, r := range reports {
+		if r.Summed || len(r.Damage) != 0 {
+			t.Errorf("without checksums: %+v", r)
+		}
+	}
+}
+
+// TestRefusedKinds puts things that are no files in the place of one. A pipe
+// without a writer would block whoever opens it.
+func TestRefusedKinds(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Mkdir(at("folder"), 0o700), os.Symlink(at("fifo"), at("link"))); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", at("socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	path := writeRandom(t, 20, 50, 1)
+	part := filepath.Join(filepath.Dir(path), "part0", nodeFile)
+	for file, kind := range map[string]string{at("fifo"): "a named pipe (FIFO)", at("folder"): "a directory", at("link"): "a named pipe", at("socket"): "a socket", "/dev/null": "a character device"} {
+		if err := os.Remove(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(file, part); err != nil {
+			t.Fatal(err)
+		}
+		for what, open := range map[string]func() error{
+			file:       func() error { _, err := OpenPartition(file, 0, Options{}); return err },
+			part:       func() error { _, err := OpenPartition(path, 0, Options{OutsidePaths: true}); return err },
+			" " + file: func() error { _, err := OpenGraph(file); return err },
+		} {
+			var damage *FormatError
+			if err := open(); !errors.As(err, &damage) || damage.File != strings.TrimSpace(what) || !strings.Contains(err.Error(), "expected a regular file") || !strings.Contains(err.Error(), kind) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+// TestOutsidePaths gives a description paths out of its directory.
+func TestOutsidePaths(t *testing.T) {
+	path := writeRandom(t, 20, 50, 2)
+	dir, away := filepath.Dir(path), t.TempDir()
+	if err := os.Rename(filepath.Join(dir, "part1"), filepath.Join(away, "part1")); err != nil {
+		t.Fatal(err)
+	}
+	raw := mustRead(t, path)
+	name := func(folder string) {
+		t.Helper()
+		b := bytes.ReplaceAll(raw, []byte(`"part1/`), []byte(`"`+folder+`/`))
+		b = bytes.Replace(b, []byte(`"checksum":`), []byte(`"was":`), 1)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(away, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(dir, away)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, folder := range map[string]string{"absolute": away + "/part1", "up": relative + "/part1", "a link": "link/part1", "round about": "part0/../" + relative + "/part1"} {
+		name(folder)
+		_, err := OpenPartition(path, 1, Options{})
+		var damage *FormatError
+		if !errors.As(err, &damage) || damage.File != path || !strings.Contains(err.Error(), filepath.Join(away, "part1")) || !strings.Contains(err.Error(), "sar.Config.allow_outside_paths") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := OpenPartition(path, 1, Options{OutsidePaths: true}); err != nil {
+			t.Errorf("%s, allowed: %v", what, err)
+		}
+	}
+	name("../nowhere")
+	if _, err := OpenPartition(path, 1, Options{}); err == nil || !strings.Contains(err.Error(), "allow_outside_paths") {
+		t.Errorf("a file that does not exist, outside: %v", err)
+	}
+	// What stays inside is fine, however it is written and reached.
+	if err := os.Rename(filepath.Join(away, "part1"), filepath.Join(dir, "part1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(away, "dir")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(away, "g.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "part1"), filepath.Join(away, "part1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"part1", "part0/../part1", dir + "/part1", "link/dir/part1", "./part1"} {
+		name(folder)
+		for _, by := range []string{path, filepath.Join(away, "dir", "g.json"), filepath.Join(away, "dir", "part0", "..", "g.json")} {
+			if _, err := OpenPartition(by, 1, Options{}); err != nil {
+				t.Errorf("%s, by %s: %v", folder, by, err)
+			}
+		}
+	}
+	name("part1")
+	if _, err := OpenPartition(filepath.Join(away, "g.json"), 1, Options{}); err != nil {
+		t.Errorf("links to the description and to a part: %v", err)
+	}
+}
+
+// TestNPZSums changes a member of a zip and leaves its CRC-32 as it was.
+func TestNPZSums(t *testing.T) {
+	x := bytes.Repeat([]byte{1, 2, 3, 4}, 100_000) // larger than what is checked when the file is opened
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		whole := zipOf(t, method, map[string][]byte{"edge_index": npyOf("<i4", "(2, 1)", make([]byte, 8)), "x": npyOf("<i4", "(100000,)", x)})
+		b := bytes.Clone(whole)
+		if method == zip.Store {
+			b[bytes.Index(b, x)+200_000] ^= 1
+		} else {
+			zr, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum [4]byte
+			for _, m := range zr.File {
+				if m.Name == "x.npy" {
+					sum = [4]byte{byte(m.CRC32), byte(m.CRC32 >> 8), byte(m.CRC32 >> 16), byte(m.CRC32 >> 24)}
+				}
+			}
+			// 0 is what package zip takes for no sum at all.
+			b = bytes.ReplaceAll(b, sum[:], make([]byte, 4))
+		}
+		d, err := newDataset(inMemory(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = d.ReadRows(false, "features", 0, make([]byte, 4))
+		var damage *FormatError
+		if !errors.As(err, &damage) || !strings.Contains(err.Error(), "(x.npy) at bytes 0 to 400072: expected an array with the CRC-32") {
+			t.Errorf("method %d: %v", method, err)
+		}
+	}
+}
