@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -131,6 +131,9 @@ bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidd
 
 docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
 	$(PY) tests/layers_table.py
+
+bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded
+	$(PY) bench/files.py
 
 LARGE ?=
 bench-large: $(BUILD_STAMP) ## 4 M nodes, 100 M edges, 4 workers: partition, construct, train; LARGE="--train random,metis --scratch DIR"
