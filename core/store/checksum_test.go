@@ -3,8 +3,10 @@ package store
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"math/rand"
 	"net"
 	"os"
@@ -148,8 +150,16 @@ func TestMappedReads(t *testing.T) {
 	for _, of := range sums {
 		b := mustRead(t, path)
 		b[of.off+of.size-1] ^= 1
-		f := inMemory(b)
-		err := f.attach(sums)
+		damaged := filepath.Join(t.TempDir(), "graph.dgl")
+		if err := os.WriteFile(damaged, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := openFile("the graph", damaged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		err = f.attach(sums)
 		if err == nil {
 			var g *partGraph
 			if g, err = openPartGraph(f, book, 0); err != nil {
@@ -202,6 +212,11 @@ func TestWithoutChecksums(t *testing.T) {
 	edit(func(top map[string]any) { top["part_method"] = "metis" })
 	if _, err := loadPartition(path, 1); err == nil || !strings.Contains(err.Error(), `if it was edited on purpose, remove the key "checksum"`) {
 		t.Errorf("an edited description: %v", err)
+	}
+	edit(func(top map[string]any) { top["num_parts"] = 1 })
+	var damage *FormatError
+	if _, err := loadPartition(path, 1); !errors.As(err, &damage) {
+		t.Errorf("a damaged number of parts: %v", err)
 	}
 	edit(func(top map[string]any) { top["part_method"] = "metis"; delete(top, "checksum") })
 	same("without the description's own checksum")
@@ -328,36 +343,83 @@ func TestOutsidePaths(t *testing.T) {
 	}
 }
 
-// TestNPZSums changes a member of a zip and leaves its CRC-32 as it was.
-func TestNPZSums(t *testing.T) {
-	x := bytes.Repeat([]byte{1, 2, 3, 4}, 100_000) // larger than what is checked when the file is opened
-	for _, method := range []uint16{zip.Store, zip.Deflate} {
-		whole := zipOf(t, method, map[string][]byte{"edge_index": npyOf("<i4", "(2, 1)", make([]byte, 8)), "x": npyOf("<i4", "(100000,)", x)})
-		b := bytes.Clone(whole)
-		if method == zip.Store {
-			b[bytes.Index(b, x)+200_000] ^= 1
-		} else {
-			zr, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var sum [4]byte
-			for _, m := range zr.File {
-				if m.Name == "x.npy" {
-					sum = [4]byte{byte(m.CRC32), byte(m.CRC32 >> 8), byte(m.CRC32 >> 16), byte(m.CRC32 >> 24)}
-				}
-			}
-			// 0 is what package zip takes for no sum at all.
-			b = bytes.ReplaceAll(b, sum[:], make([]byte, 4))
-		}
-		d, err := newDataset(inMemory(b))
+// TestSumsFile reads files of checksums that say what cannot be.
+func TestSumsFile(t *testing.T) {
+	const one = `{"array": "a", "bytes": 5, "block": 4, "sums": "0000000100000002"}`
+	for _, c := range []struct{ what, ranges, want string }{
+		{"as it should be", `{"bytes": 5, "ranges": [` + one + `]}`, ""},
+		{"fewer bytes", `{"bytes": 6, "ranges": [` + one + `]}`, `of all 6 bytes of "node_feats", found of 5`},
+		{"more bytes", `{"bytes": 4, "ranges": [` + one + `]}`, "inside its 4 bytes"},
+		{"nothing", `{"bytes": 0, "ranges": []}`, "of all 0 bytes"},
+		{"too few checksums", `{"bytes": 9, "ranges": [{"bytes": 9, "block": 4, "sums": "0000000100000002"}]}`, "3 checksums of range 0"},
+		{"half a checksum", `{"bytes": 5, "ranges": [{"bytes": 5, "block": 4, "sums": "00000001000002"}]}`, "2 checksums of range 0"},
+		{"no digits", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 4, "sums": "0000000x"}]}`, "1 checksums of range 0"},
+		{"blocks of nothing", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 0, "sums": ""}]}`, "blocks of 1 to"},
+		{"huge blocks", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 4611686018427387904, "sums": "00000000"}]}`, "blocks of 1 to"},
+		{"as many blocks as fit no number", `{"bytes": 4611686018427387904, "ranges": [{"bytes": 4611686018427387904, "block": 1, "sums": ""}]}`, "4611686018427387904 checksums"},
+		{"negative", `{"bytes": 4, "ranges": [{"bytes": -4, "block": 4, "sums": ""}]}`, "inside its 4 bytes"},
+	} {
+		data, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", json.RawMessage(`{"node_feats": ` + c.ranges + `}`)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = d.ReadRows(false, "features", 0, make([]byte, 4))
+		_, err = parseSums("x.crc", data)
 		var damage *FormatError
-		if !errors.As(err, &damage) || !strings.Contains(err.Error(), "(x.npy) at bytes 0 to 400072: expected an array with the CRC-32") {
-			t.Errorf("method %d: %v", method, err)
+		if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &damage) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	for _, c := range []struct{ data, want string }{
+		{`[]`, "a JSON object of checksums"},
+		{`{"format": "other"}`, `the format "SAR checksums 1"`},
+		{`{"format": "SAR checksums 1", "method": "crc32c", "files": {}}`, `the key "checksum", the checksum of this file`},
+		{`{"format": "SAR checksums 1", "method": "crc32c", "files": {}, "checksum": 5}`, "contents with the checksum 5"},
+	} {
+		var damage *FormatError
+		if _, err := parseSums("x.crc", []byte(c.data)); !errors.As(err, &damage) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.data, err)
+		}
+	}
+}
+
+// TestNPZSums changes what a zip says of a member's CRC-32, or the member.
+func TestNPZSums(t *testing.T) {
+	x := npyOf("<i4", "(100000,)", bytes.Repeat([]byte{1, 2, 3, 4}, 100_000)) // larger than what is checked when the file is opened
+	var packed bytes.Buffer
+	w, _ := flate.NewWriter(&packed, 1)
+	if _, err := w.Write(x); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	for _, sum := range []uint32{crc32.ChecksumIEEE(x), crc32.ChecksumIEEE(x) ^ 1<<31, 0} { // to package zip, 0 is no sum at all
+		for method, content := range map[uint16][]byte{zip.Store: x, zip.Deflate: packed.Bytes()} {
+			var b bytes.Buffer
+			z := zip.NewWriter(&b)
+			edges, err := z.Create("edge_index.npy")
+			if err == nil {
+				_, err = edges.Write(npyOf("<i4", "(2, 1)", make([]byte, 8)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			head := &zip.FileHeader{Name: "x.npy", Method: method, CRC32: sum, CompressedSize64: uint64(len(content)), UncompressedSize64: uint64(len(x))}
+			m, err := z.CreateRaw(head)
+			if err == nil {
+				_, err = m.Write(content)
+			}
+			if err := errors.Join(err, z.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d, err := newDataset(inMemory(b.Bytes()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = d.ReadRows(false, "features", 0, make([]byte, 4))
+			d.Close()
+			var damage *FormatError
+			if right := sum == crc32.ChecksumIEEE(x); right != (err == nil) || (!right && (!errors.As(err, &damage) || !strings.Contains(err.Error(), "(x.npy) at bytes 0 to 400072: expected an array with the CRC-32"))) {
+				t.Errorf("method %d, sum %08x: %v", method, sum, err)
+			}
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"archive/zip"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"runtime/metrics"
@@ -79,4 +81,87 @@ func FuzzPartitionJSON(f *testing.F) {
 func FuzzNPZ(f *testing.F) {
 	seeds(f, "testdata/npz/*.npz")
 	f.Fuzz(func(t *testing.T, data []byte) { bounded(t, data, 8*maxInflate, readNPZ) })
+}
+
+// FuzzSums reads what is no file of checksums, and, with its own checksum put
+// right, one that fits no file.
+func FuzzSums(f *testing.F) {
+	path := writeRandom(f, 30, 60, 1)
+	f.Add(mustRead(f, filepath.Join(filepath.Dir(path), "part0", checksumFile)), uint(40))
+	f.Add([]byte(`{"format": "SAR checksums 1", "method": "crc32c", "files": {"node_feats": {"bytes": 5, "ranges": [{"bytes": 5, "block": 4, "sums": "d2a3f2b100000002"}]}}}`), uint(5))
+	f.Fuzz(func(t *testing.T, data []byte, size uint) {
+		bounded(t, data, 1024, func(b []byte) error {
+			_, err := parseSums("x.crc", b)
+			return err
+		})
+		var top map[string]json.RawMessage
+		if json.Unmarshal(data, &top) != nil {
+			return
+		}
+		delete(top, sealKey)
+		var keys object
+		for key, value := range top {
+			keys = append(keys, entry{key, value})
+		}
+		sealed, err := seal(keys)
+		if err != nil {
+			return
+		}
+		size %= 1 << 16
+		bounded(t, sealed, 1024, func(b []byte) error {
+			sums, err := parseSums("x.crc", b)
+			if err != nil {
+				return err
+			}
+			for _, of := range sums {
+				whole := inMemory(make([]byte, size))
+				if err := whole.attach(of); err != nil {
+					return err
+				}
+				if err := whole.readAt(make([]byte, size/2), int64(size)/3, "the middle"); err != nil {
+					return err
+				}
+				if err := whole.check(of); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// FuzzMembers puts arrays into a zip with right checksums: what FuzzNPZ changes
+// is nearly always refused for a wrong one.
+func FuzzMembers(f *testing.F) {
+	ids := make([]byte, 16)
+	ids[0], ids[12] = 1, 2
+	f.Add(npyOf("<i4", "(2, 2)", ids), npyOf("<f4", "(3, 2)", make([]byte, 24)), npyOf("<i8", "()", []byte{3, 0, 0, 0, 0, 0, 0, 0}), false)
+	f.Add(npyOf("<i4", "(2, 2)", ids), npyOf("|b1", "(3,)", make([]byte, 3)), npyOf("<f8", "(2, 1)", ids), true)
+	f.Add(npyOf("<u8", "(2, 1)", ids), npyOf("<f2", "(0, 3)", nil), npyOf("<i2", "(1,)", []byte{9, 0}), false)
+	f.Fuzz(func(t *testing.T, edges, x, third []byte, deflated bool) {
+		method := zip.Store
+		if deflated {
+			method = zip.Deflate
+		}
+		for _, names := range [][3]string{{"edge_index", "x", "num_nodes"}, {"a:b:c/edge_index", "a/x", "a:b:c/w"}} {
+			b := zipOf(t, method, map[string][]byte{names[0]: edges, names[1]: x, names[2]: third})
+			bounded(t, b, 8*maxInflate, func(b []byte) error {
+				z, err := openNpz(inMemory(b))
+				if err != nil {
+					return err
+				}
+				defer z.Close()
+				if names[0] == "edge_index" {
+					return readNPZ(b)
+				}
+				g := &typedGraph{z: z}
+				for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
+					if err := step(); err != nil {
+						return err
+					}
+				}
+				return g.EdgesBatch(func(int64, []int64, []int64) error { return nil })
+			})
+		}
+	})
 }
