@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,14 @@ test-go: # with the SIMD kernels, and those that a build without them uses
 	$(GO) vet $(GO_PACKAGES)
 	$(GO) test $(GO_PACKAGES)
 	GOEXPERIMENT=nosimd $(GO) test ./core/internal/vec/... ./core/kernel/...
+
+# The race detector sees the Go heap alone, so a race build keeps the engine's
+# buffers there (core/mem), and it does not see what SIMD instructions load and
+# store, so it runs the kernels that a build without them uses. Both builds
+# overwrite what is freed (sardebug): a later use is a race, a NaN or a fault.
+test-debug: ## core under the race detector, and with freed buffers overwritten
+	GOEXPERIMENT=nosimd $(GO) test -race -short -tags sardebug ./core/...
+	$(GO) test -tags sardebug ./core/...
 
 test-py: $(BUILD_STAMP) libsar
 	$(PY) -m pytest

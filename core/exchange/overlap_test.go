@@ -162,6 +162,10 @@ func (l *load) run(t *testing.T, window int, rate float64) time.Duration {
 // the kernels take, seven tenths of it at least are hidden behind them.
 func TestTransferIsHidden(t *testing.T) {
 	const second = 400 * time.Millisecond // of computing
+	worlds, shares := []int{2, 4}, []float64{0.5, 0.7, 0.9}
+	if testing.Short() {
+		worlds, shares = worlds[:1], shares[1:2]
+	}
 	for _, c := range []struct {
 		name string
 		load load
@@ -172,14 +176,14 @@ func TestTransferIsHidden(t *testing.T) {
 		{"attention backward in parts", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20, parts: columnParts}},
 		{"few edges between parts", load{out: 950, back: 950, produce: second / 20, local: second * 7 / 10, take: second / 5, settle: second / 20, parts: columnParts}},
 	} {
-		for _, world := range []int{2, 4} {
+		for _, world := range worlds {
 			t.Run(fmt.Sprintf("%s/P=%d", c.name, world), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := c.load
 					l.world, l.rows = world, 16000/(world-1)
 					const window = 14 << 20
 					alone := l.run(t, window, 1e12)
-					for _, share := range []float64{0.5, 0.7, 0.9} {
+					for _, share := range shares {
 						transfer := share * alone.Seconds()
 						took := l.run(t, window, float64(l.bytes())/transfer)
 						hidden := 1 - (took-alone).Seconds()/transfer

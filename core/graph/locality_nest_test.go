@@ -76,6 +76,9 @@ func misses(ptr, col, order []int32, cache int) float64 {
 // TestLocalityFar has communities larger than a core's cache, alone or made of
 // small ones, in graphs so large that the last-level cache counts.
 func TestLocalityFar(t *testing.T) {
+	if testing.Short() {
+		t.Skip("orders 2 M edges, one thread at a time")
+	}
 	for _, c := range []struct {
 		name         string
 		outer, inner int

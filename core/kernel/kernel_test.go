@@ -301,13 +301,21 @@ func testSDDMM[T Float](t *testing.T) {
 	}
 }
 
+// some is how many of n cases run: all, or a third with -short.
+func some(n int) int {
+	if testing.Short() {
+		return (n + 2) / 3
+	}
+	return n
+}
+
 // TestThreads compares threads on a matrix whose work is many tasks and whose
 // hub rows are divided.
 func TestThreads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	m := randomMatrix(rng, 2000, 500, 3, 90_000, false)
 	everyPath(t, func(t *testing.T) {
-		for _, width := range []int{1, 40, 100} {
+		for _, width := range []int{40, 1, 100}[:some(3)] {
 			x := randoms[float32](rng, m.cols*width)
 			w := randoms[float32](rng, len(m.Col))
 			for _, weights := range [][]float32{nil, w} {

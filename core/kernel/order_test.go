@@ -21,7 +21,7 @@ func shuffled(rng *rand.Rand, ptr []int64) Order {
 func TestOrderChangesNoBit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	m := randomMatrix(rng, 2000, 500, 3, 90_000, true)
-	for _, width := range []int{1, 40, 100} {
+	for _, width := range []int{40, 1, 100}[:some(3)] {
 		x, g := randoms[float32](rng, m.cols*width), randoms[float32](rng, m.Rows()*width)
 		w, scale := randoms[float32](rng, len(m.Col)), randoms[float32](rng, m.cols)
 		want, wantDots := make([]float32, m.Rows()*width), make([]float32, len(m.Col))

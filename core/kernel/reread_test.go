@@ -46,6 +46,9 @@ func TestRereads(t *testing.T) {
 // TestCollapse reads the same rows until the pool asks for huge pages: results
 // and rows stay what they are, rows changed afterwards are read as they are.
 func TestCollapse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 16 MiB many times, from one thread")
+	}
 	old := rereadLeast
 	rereadLeast = 1 << 20
 	defer func() { rereadLeast = old }()

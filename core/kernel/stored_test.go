@@ -35,7 +35,7 @@ func testStored[T Float](t *testing.T) {
 	narrowed := wide
 	narrowed.Ptr, narrowed.Ptr32 = nil, narrow(a.Ptr)
 	narrowed.Order.Before, narrowed.Order.Before32 = nil, narrow(a.Order.Before)
-	for _, width := range []int{1, 40, 264} {
+	for _, width := range []int{40, 1, 264}[:some(3)] {
 		x := randoms[T](rng, m.cols*width)
 		scale, post := randoms[T](rng, m.cols), randoms[T](rng, m.Rows())
 		for _, heads := range []int{0, 1, 4} {

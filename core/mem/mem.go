@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // Purpose says what a buffer is for. It is the unit of accounting.
@@ -114,7 +112,7 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 	if n == 0 {
 		return Array[T]{purpose: p}, nil
 	}
-	m, err := unix.Mmap(-1, 0, roundUp(n*size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	m, err := mapPages(roundUp(n * size))
 	if err != nil {
 		return Array[T]{}, fmt.Errorf("mem: mapping %d bytes for %s: %w", n*size, p, err)
 	}
@@ -125,10 +123,9 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 // Free unmaps the array. It may be called again, and on the zero value.
 func (a *Array[T]) Free() {
 	if a.mapping != nil {
-		scribble(a.mapping)
+		Scribble(a.mapping)
 		Count(a.purpose, -int64(len(a.mapping)))
-		// munmap of a mapping that we made and never split cannot fail.
-		_ = unix.Munmap(a.mapping)
+		unmapPages(a.mapping)
 	}
 	*a = Array[T]{purpose: a.purpose}
 }

@@ -129,6 +129,9 @@ func (g *sampled) seeds(rng *rand.Rand, p int) [][]int64 {
 
 func TestSampling(t *testing.T) {
 	for _, parts := range []int{1, 2, 3, 5, 8} {
+		if parts > 3 && testing.Short() {
+			continue
+		}
 		rng := rand.New(rand.NewPCG(5, uint64(parts)))
 		g := newSampled(randomGraph(rng, 120, 900, parts))
 		workers(t, parts, Config{}, func(s *Session) error {

@@ -25,6 +25,7 @@ import (
 	"time"
 	"unsafe"
 
+	"sar/core/mem"
 	"sar/core/transport"
 )
 
@@ -307,11 +308,13 @@ func (c *Consumer) parse() (transport.Frame, error) {
 // Whole is the frame that Next returned, header and payload in one run.
 func (c *Consumer) Whole() []byte { return c.whole }
 
-// Release gives the frame's memory back to the producer.
+// Release gives the frame's memory back to the producer. Debug builds overwrite
+// it, so that who still reads it notices.
 func (c *Consumer) Release() {
 	if c.held == 0 {
 		return
 	}
+	mem.Scribble(c.whole)
 	c.head += c.held
 	c.held = 0
 	c.ring.head.Store(c.head)
