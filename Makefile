@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug faults clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -86,6 +86,12 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 PROGRAMS ?= 20000
 fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL, PROGRAMS of them (20000)
 	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/test_random_programs.py
+
+FAULTS ?= 400
+SEED ?= 1
+FAULT_OPTIONS ?=
+faults: $(BUILD_STAMP) ## FAULTS random faults (400), from SEED (1), in training jobs between network namespaces; needs root
+	PYTHONPATH=tests $(PY) -m faults --faults $(FAULTS) --seed $(SEED) $(FAULT_OPTIONS)
 
 # ---- use --------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
-"""Two machines on one: network namespaces with an address and a /dev/shm each, joined by a veth pair.
+"""Several machines on one: network namespaces with an address and a /dev/shm each, joined by a bridge.
 
-For software that takes the processes of one host as one machine, by its addresses or by names in shared memory.
+For software that takes the processes of one host as one machine, by its addresses or by names in shared memory, and
+for tests in which a host or a link fails.
 """
 
 from __future__ import annotations
@@ -20,30 +21,44 @@ class NoMachines(Exception):
 
 class Machine(NamedTuple):
     address: str
+    """Of its network interface ``veth``."""
     inside: list[str]
     """What to put in front of a command that runs there. Its working directory is ``/``."""
+    pid: int
+    """A process whose network and mount namespaces are the machine's."""
+    port: str
+    """The other end of ``veth``, at the switch."""
+    switch: list[str]
+    """What to put in front of a command that runs at the switch."""
 
 
 @contextlib.contextmanager
-def machines() -> Iterator[list[Machine]]:
-    """Two machines. The address of the first sorts behind that of the second, as happens with real ones."""
+def machines(count: int = 2) -> Iterator[list[Machine]]:
+    """So many machines. Their addresses sort the other way round than their numbers, as may happen with real ones."""
     keepers: list[subprocess.Popen[str]] = []
     try:
-        for _ in range(2):
+        for _ in range(count + 1):
             keepers.append(_keeper())
-        pids = [str(keeper.pid) for keeper in keepers]
-        made = [
-            Machine(f"10.79.{7 - rank}.1", ["nsenter", "--target", pid, "--net", "--mount", "--"])
-            for rank, pid in enumerate(pids)
-        ]
-        _run(made[0], "ip", "link", "add", "veth", "type", "veth", "peer", "name", "veth", "netns", pids[1])
-        for machine in made:
-            _run(machine, "ip", "addr", "add", f"{machine.address}/16", "dev", "veth")
-            _run(machine, "ip", "link", "set", "veth", "up")
+        switch = _inside(keepers[-1].pid)
+        run(switch, "ip", "link", "add", "bridge", "type", "bridge")
+        run(switch, "ip", "link", "set", "bridge", "up")
+        made = []
+        for number, keeper in enumerate(keepers[:-1]):
+            inside, port = _inside(keeper.pid), f"port{number}"
+            made.append(Machine(f"10.79.{count + 5 - number}.1", inside, keeper.pid, port, switch))
+            veth = ["type", "veth", "peer", "name", port, "netns", str(keepers[-1].pid)]
+            run(inside, "ip", "link", "add", "veth", *veth)
+            run(switch, "ip", "link", "set", port, "master", "bridge", "up")
+            run(inside, "ip", "addr", "add", f"{made[-1].address}/16", "dev", "veth")
+            run(inside, "ip", "link", "set", "veth", "up")
         yield made
     finally:
         for keeper in keepers:
             keeper.communicate()  # closes its input
+
+
+def _inside(pid: int) -> list[str]:
+    return ["nsenter", "--target", str(pid), "--net", "--mount", "--"]
 
 
 def _keeper() -> subprocess.Popen[str]:
@@ -62,9 +77,13 @@ def _keeper() -> subprocess.Popen[str]:
     return keeper
 
 
-def _run(machine: Machine, *words: str) -> None:
+def run(inside: list[str], *words: str) -> str:
+    """What a command prints there.
+
+    :raises NoMachines: it failed, or there is no such command
+    """
     try:
-        subprocess.run([*machine.inside, *words], check=True, capture_output=True, text=True)
+        return subprocess.run([*inside, *words], check=True, capture_output=True, text=True).stdout
     except OSError as error:
         raise NoMachines(str(error)) from None
     except subprocess.CalledProcessError as error:

@@ -12,10 +12,16 @@ type PeerLost struct {
 	Host   string
 	Phase  string // what the rank was last known to do
 	Reason string
+	Told   bool // by Finder, another rank: this one may well hear from Rank
+	Finder int
 }
 
 func (e *PeerLost) Error() string {
-	return fmt.Sprintf("lost rank %d on %s: %s; it was last seen %s", e.Rank, e.Host, e.Reason, e.Phase)
+	finder := ""
+	if e.Told {
+		finder = fmt.Sprintf(", as rank %d found", e.Finder)
+	}
+	return fmt.Sprintf("lost rank %d on %s%s: %s; it was last seen %s", e.Rank, e.Host, finder, e.Reason, e.Phase)
 }
 
 // RemoteError carries the error of another worker, or of this one after Abort.
@@ -117,6 +123,9 @@ func pack(err error, self int, host string) failure {
 	)
 	switch {
 	case errors.As(err, &lost):
+		if lost.Told {
+			self = lost.Finder
+		}
 		return failure{Type: "lost", Rank: lost.Rank, Peer: self, A: lost.Host, B: lost.Phase, C: clip(lost.Reason)}
 	case errors.As(err, &remote):
 		return failure{Type: "remote", Rank: remote.Rank, A: remote.Host, B: clip(remote.Message)}
@@ -133,9 +142,13 @@ func (f failure) unpack(self int, from int, fromHost string) error {
 	switch f.Type {
 	case "lost":
 		if f.Rank == self {
-			return &RemoteError{Rank: from, Host: fromHost, Message: fmt.Sprintf("it lost contact with this worker (rank %d): %s", self, f.C)}
+			finder := "it"
+			if f.Peer != from {
+				finder = fmt.Sprintf("rank %d", f.Peer)
+			}
+			return &RemoteError{Rank: from, Host: fromHost, Message: fmt.Sprintf("%s lost contact with this worker (rank %d): %s", finder, self, f.C)}
 		}
-		return &PeerLost{Rank: f.Rank, Host: f.A, Phase: f.B, Reason: f.C}
+		return &PeerLost{Rank: f.Rank, Host: f.A, Phase: f.B, Reason: f.C, Told: true, Finder: f.Peer}
 	case "schedule":
 		return &ScheduleError{Rank: f.Rank, Peer: f.Peer, Mine: f.A, Theirs: f.B}
 	case "size":
