@@ -23,6 +23,9 @@ func Join(cfg Config) (*Group, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if err := checkDescriptors(cfg); err != nil {
+		return nil, err
+	}
 	if cfg.World == 1 {
 		host, _ := os.Hostname()
 		return newGroup(cfg, [16]byte{}, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil, nil), nil

@@ -59,6 +59,9 @@ func work(text string) {
 }
 
 func do(j job, last *time.Time) error {
+	if j.Do == "starved" {
+		return joinStarved(j.Config)
+	}
 	g, err := Join(j.Config)
 	if err != nil {
 		return err

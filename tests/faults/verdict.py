@@ -53,6 +53,12 @@ def _worker(case: Case, worker: dict[str, Any], right: dict[str, Any] | None, hu
         return [f"an error without a fault: {error['kind']}: {error['message']}"]
     if error["kind"] in ("ScheduleError", "FormatError", "BudgetError"):
         return [f"the wrong error: {error['kind']}: {error['message']}"]
+    if (
+        struck
+        and case.kind == "descriptors"
+        and not any(word in error["message"] for word in ("open files", "descriptor"))
+    ):
+        return [f"does not say that descriptors are missing: {error['kind']}: {error['message']}"]
     if struck and case.kind in TAKING:
         return []
     if not error["ours"]:

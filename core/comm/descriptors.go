@@ -1,0 +1,47 @@
+package comm
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownDescriptors are those that a rank needs beside its connections: Go's
+// poller has two, without which the runtime ends the process, and there are up
+// to three listeners.
+const ownDescriptors = 5
+
+// checkDescriptors makes sure that this process can open what it takes to meet
+// the others, which is a connection to each and one to rank 0.
+func checkDescriptors(cfg Config) error {
+	if cfg.World == 1 {
+		return nil
+	}
+	need := ownDescriptors + cfg.World
+	if cfg.Rank == 0 { // everyone's to it
+		need += cfg.World
+	}
+	var opened []int
+	defer func() {
+		for _, fd := range opened {
+			_ = unix.Close(fd)
+		}
+	}()
+	for range need {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return rendezvousf("rank %d needs %d more file descriptors to meet the others and can have %d (%v)%s: raise the limit with ulimit -n, or LimitNOFILE in a systemd unit",
+				cfg.Rank, need, len(opened), err, descriptorLimit())
+		}
+		opened = append(opened, fd)
+	}
+	return nil
+}
+
+func descriptorLimit() string {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return ""
+	}
+	return fmt.Sprintf(", with %d allowed for this process", limit.Cur)
+}
