@@ -72,11 +72,12 @@ def _become(case: Case, rank: int, machine: Machine, log: Path, keep: int) -> No
     os.closerange(keep + 1, 4096)
     _check(_libc.unshare(_CLONE_NEWUTS), "unshare")
     socket.sethostname(f"host{case.host(rank)}")
+    ease = 5 if case.kind == "none" else 1  # nobody is to be lost on a busy machine
     os.environ.update(
         SAR_TRANSPORT={"shm": "shm", "mixed": "auto"}.get(case.layout, "tcp"),
-        SAR_START_TIMEOUT=str(START),
-        SAR_LIVENESS_TIMEOUT=str(LIVENESS),
-        SAR_TIMEOUT=str(OPERATION),
+        SAR_START_TIMEOUT=str(ease * START),
+        SAR_LIVENESS_TIMEOUT=str(ease * LIVENESS),
+        SAR_TIMEOUT=str(ease * OPERATION),
         SAR_NUM_THREADS="1",
         SAR_JOB_TOKEN=f"{case.seed:032x}",
         SAR_TLS="1" if case.layout == "tls" else "0",

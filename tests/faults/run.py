@@ -16,7 +16,7 @@ from typing import Any, Iterator
 from machines import Machine, NoMachines, machines, run
 
 from . import job
-from .case import GRACE, OPERATION, START, Case
+from .case import GRACE, START, Case
 from .kinds import KINDS, Target
 
 SCRATCH_BYTES, MEMORY_BYTES = 1 << 20, 16 << 20  # of a host's disk, and of its /dev/shm
@@ -97,7 +97,7 @@ def _watch(case: Case, workers: list[Worker], hosts: list[Machine], scratch: Pat
     target = Target(case, random.Random(case.seed + 1), [w.pid for w in workers], hosts, scratch)
     steps: Iterator[float] | None = None
     due = None  # when the fault's next step is
-    deadline = KINDS[case.kind].deadline if case.kind in KINDS else OPERATION
+    deadline = KINDS[case.kind].deadline if case.kind in KINDS else LIMIT
     if case.phase in ("born", "met", "built"):
         deadline = max(deadline, START)
     end = time.monotonic() + LIMIT
