@@ -117,7 +117,17 @@ typedef struct {
   double liveness_seconds;    /* a worker unheard of for so long is lost; 0: 20 */
   double operation_seconds;   /* deadline of any one operation; 0: 1800 */
   int64_t window_bytes;       /* receive buffers, rings and send staging together; 0: sar_default_window */
+  /* Secret of the job, at least 16 characters, the same on every worker: who connects proves that it has it. NULL or "":
+   * where no address of the job can be reached from other hosts, one made of a secret of this user (sar_job_token);
+   * else opening fails, unless insecure is set. */
+  const char *job_token;
+  int32_t insecure;           /* 1: without a token anybody may join who reaches the ports */
+  int32_t tls;                /* 1: TCP connections run under TLS 1.3; the same on every worker */
 } sar_session_config;
+
+/* A job token made of what is no secret, such as the number of a job at a scheduler, and a secret that only this user can
+ * read: ~/.config/sar/secret, or SAR_SECRET_FILE, made when it is first needed. The same for all processes that share it. */
+sar_status sar_job_token(const char *public_id, char **token);
 
 sar_status sar_session_open(const sar_session_config *config, sar_handle *session); /* collective */
 /* Says goodbye to the peers and frees everything. Not collective: peers that still wait for this rank get SAR_ERR_PEER_LOST. */

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker processes, which inherit it
+
+# the secret of this user, which jobs without a token of their own use: one for the tests
+if "SAR_SECRET_FILE" not in os.environ:
+    _folder = tempfile.TemporaryDirectory(prefix="sar-tests-")
+    os.environ["SAR_SECRET_FILE"] = os.path.join(_folder.name, "secret")
 
 # what fails there is said in full
 pytest.register_assert_rewrite("expressions", "layer_oracle", "one_piece", "sampling_oracle")

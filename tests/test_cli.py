@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,10 +94,25 @@ def test_workers_find_their_place(tmp_path: Path) -> None:
 
 
 def test_several_machines(tmp_path: Path) -> None:
-    path = script(tmp_path, "print(*(os.environ[k] for k in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_PORT')))")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "SAR_JOB_TOKEN")
+    path = script(tmp_path, f"print(*(os.environ.get(k) for k in {names}))")
     place = ["--nodes", 2, "--node-rank", 1, "--master-addr", "10.0.0.1", "--master-port", 4711]
-    done = run_sar("launch", "-n", 2, *place, path)
-    assert sorted(done.stdout.splitlines()) == ["[2] 2 4 0 4711", "[3] 3 4 1 4711"]
+    done = run_sar("launch", "-n", 2, *place, path, SAR_JOB_TOKEN="one secret of both")
+    lines = ["[2] 2 4 0 4711 one secret of both", "[3] 3 4 1 4711 one secret of both"]
+    assert sorted(done.stdout.splitlines()) == lines
+    without = {"SAR_JOB_TOKEN": "", "SLURM_JOB_ID": ""}
+    done = run_sar("launch", "-n", 2, *place, path, **without)
+    assert done.returncode == 2 and re.search(r"export SAR_JOB_TOKEN=[0-9a-f]{64}\n", done.stderr), done.stderr
+    # workers derive one of a scheduler's number
+    done = run_sar("launch", "-n", 2, *place, path, **{**without, "SLURM_JOB_ID": "71"})
+    assert done.returncode == 0 and "[2] 2 4 0 4711 \n" in done.stdout
+
+
+def test_a_token_for_each_launch(tmp_path: Path) -> None:
+    path = script(tmp_path, "print(os.environ['SAR_JOB_TOKEN'])")
+    tokens = [run_sar("launch", "-n", 2, "--no-prefix", path, SAR_JOB_TOKEN="").stdout.split() for _ in range(2)]
+    assert all(len(t) == 2 and len(t[0]) == 64 and t[0] == t[1] for t in tokens) and tokens[0] != tokens[1]
+    assert run_sar("launch", "-n", 1, "--no-prefix", path, SAR_JOB_TOKEN="mine").stdout == "mine\n"
 
 
 def test_module_and_raw_output(tmp_path: Path) -> None:

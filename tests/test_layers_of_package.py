@@ -26,7 +26,7 @@ LAYERS = [
     ["sar.ops"],
     # partitions, and the graphs made of them
     ["sar._partition", "sar._shard_edges", "sar.common_tuples", "sar.data_loading"],
-    ["sar._network", "sar._rendezvous", "sar._ending", "sar.comm"],
+    ["sar._job_token", "sar._network", "sar._rendezvous", "sar._ending", "sar.comm"],
     ["sar.core"],
     # layers
     ["sar.fused"],

@@ -18,7 +18,7 @@ import sar
 FUNCTIONS: dict[str, dict[str, str | None]] = {
     "sar": {
         "initialize_comms": "_rank, _world_size, master_ip_address, backend, _comm_device=None, "
-        "master_port_number=12345",
+        "master_port_number=12345, *, job_token=None",
         "nfs_ip_init": "_rank, ip_file",
         "rank": "",
         "world_size": "",

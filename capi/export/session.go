@@ -31,6 +31,7 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 		cfg := session.Config{
 			Rank: int(c.rank), World: int(c.world), MasterPort: int(c.master_port), Window: int64(c.window_bytes),
 			MasterAddr: text(c.master_addr), Interface: text(c.interface_name), Transport: text(c.transport), Advertise: text(c.advertise),
+			JobToken: text(c.job_token), Insecure: c.insecure != 0, TLS: c.tls != 0,
 		}
 		if cfg.Window < 0 {
 			return invalid("window_bytes is %d: it must be positive, or 0 for one that follows the job", cfg.Window)
@@ -55,6 +56,17 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 		}
 		*out = register(kindSession, s, nil)
 		return nil
+	})
+}
+
+//export sar_job_token
+func sar_job_token(publicID *C.sar_const_char, token **C.char) C.sar_status {
+	return guard("sar_job_token", func(*call) error {
+		made, err := session.DerivedToken(text(publicID))
+		if err != nil {
+			return err
+		}
+		return give("token", token, C.CString(made))
 	})
 }
 

@@ -16,6 +16,9 @@ type Config struct {
 	Start       time.Duration           // for everyone to arrive
 	Liveness    time.Duration           // a worker unheard of for so long is lost
 	Operation   time.Duration           // for any one operation
+	JobToken    string                  // secret of the job; "": of this user, where the job does not leave this host
+	Insecure    bool                    // without a token anybody may join
+	TLS         bool                    // connections between hosts are encrypted
 	Memory      func() map[string]int64 `json:"-"` // what this rank tells the others of its memory; nil: nothing
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"sar/core/transport"
 	"sar/core/transport/node"
+	"sar/core/trust"
 )
 
 // lingerTime is how long a rank 0 that gives up stays to tell the others.
@@ -30,11 +31,15 @@ func Join(cfg Config) (*Group, error) {
 		host, _ := os.Hostname()
 		return newGroup(cfg, [16]byte{}, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil, nil), nil
 	}
-	n, err := listenNode(cfg)
+	at, id, err := prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	n, err := listenNode(cfg, at, id)
 	if err != nil {
 		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
 	}
-	g, err := join(cfg, n, n.Endpoint())
+	g, err := join(cfg, at, id, n, n.Endpoint())
 	if err != nil {
 		_ = n.Close()
 		return nil, err
@@ -42,21 +47,24 @@ func Join(cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// listenNode opens this rank's listener on the interface that was asked for, or
-// else on the one that leads to the master.
-func listenNode(cfg Config) (*node.Node, error) {
-	nc := node.Config{Rank: cfg.Rank, World: cfg.World, Interface: cfg.Interface, Advertise: cfg.Advertise, Transport: cfg.Transport}
-	if cfg.Interface == "" && cfg.Advertise == "" && !aliasesLoopback(cfg.MasterAddr) {
-		// Without a route, say to a name that resolves later, every interface.
-		if addr, err := node.RouteTo(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort))); err == nil {
-			nc.BindAddr = addr
-		}
+// prepare finds where this rank listens, and who it is.
+func prepare(cfg Config) (place, *trust.Identity, error) {
+	at, err := locate(cfg)
+	if err != nil {
+		return at, nil, rendezvousf("rank %d: %v", cfg.Rank, err)
 	}
-	return node.Listen(nc)
+	id, err := identify(cfg, at)
+	return at, id, err
+}
+
+// listenNode opens this rank's listener.
+func listenNode(cfg Config, at place, id *trust.Identity) (*node.Node, error) {
+	return node.Listen(node.Config{Rank: cfg.Rank, World: cfg.World, BindAddr: at.data, Advertise: cfg.Advertise,
+		Transport: cfg.Transport, Identity: id})
 }
 
 // join meets the others, who are told end to reach n.
-func join(cfg Config, n *node.Node, end transport.Endpoint) (*Group, error) {
+func join(cfg Config, at place, id *trust.Identity, n *node.Node, end transport.Endpoint) (*Group, error) {
 	deadline := time.Now().Add(cfg.Start)
 	own := joinRequest{Version: protocol, Rank: cfg.Rank, World: cfg.World, Endpoint: end}
 	if _, err := rand.Read(own.Nonce[:]); err != nil {
@@ -70,7 +78,7 @@ func join(cfg Config, n *node.Node, end transport.Endpoint) (*Group, error) {
 		onStop func()
 	)
 	if cfg.Rank == 0 {
-		if m, err = newMaster(cfg, own); err != nil {
+		if m, err = newMaster(cfg, at, id, own); err != nil {
 			return nil, err
 		}
 		onStop = m.server.stop
@@ -79,7 +87,7 @@ func join(cfg Config, n *node.Node, end transport.Endpoint) (*Group, error) {
 			m.linger(lingerTime)
 		}
 	} else {
-		c = connect(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort)), max(time.Second, cfg.Liveness/3))
+		c = connect(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort)), id, max(time.Second, cfg.Liveness/3))
 		onStop = c.stop
 		reply, err = c.meetMaster(cfg, own, deadline)
 	}
@@ -116,7 +124,7 @@ func controls(cfg Config, n *node.Node, reply joinReply, deadline time.Time) ([]
 	if err := n.SetPeers(reply.Session, reply.Peers); err != nil {
 		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
 	}
-	if soon := time.Now().Add(cfg.Liveness + greetTime); soon.Before(deadline) {
+	if soon := time.Now().Add(cfg.Liveness + 2*trust.ProofTime); soon.Before(deadline) {
 		deadline = soon
 	}
 	conns, err := n.Control(deadline)
@@ -158,8 +166,8 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			missing = reply.Missing
 		}
 		select {
-		case <-c.strange:
-			return reply, rendezvousf("what listens at %s is not a SAR worker: the master port is taken by something else, choose another", c.addr)
+		case <-c.final:
+			return reply, c.refusal(cfg)
 		default:
 		}
 		if time.Now().Before(deadline) {
@@ -174,4 +182,18 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and is no firewall between?",
 			cfg.Rank, c.addr, cfg.Start.Seconds(), err)
 	}
+}
+
+// refusal says why whoever listens at the master's address is not rank 0.
+func (c *client) refusal(cfg Config) error {
+	err := c.why()
+	var no *trust.Refused
+	switch {
+	case errors.Is(err, trust.ErrStranger):
+		return rendezvousf("what listens at %s is not a SAR worker: the master port is taken by something else, choose another", c.addr)
+	case errors.As(err, &no) && no.OtherJob():
+		return rendezvousf("rank %d was refused at %s: %v; choose another master port, or, if these are workers of one job, give all of them one SAR_JOB_TOKEN",
+			cfg.Rank, c.addr, err)
+	}
+	return rendezvousf("rank %d was refused at %s: %v", cfg.Rank, c.addr, err)
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sar/core/trust"
 )
 
 // freePort is a port that nobody listens on now.
@@ -54,10 +56,12 @@ func joinBy(t *testing.T, cfgs []Config, join func(Config) (*Group, error), f fu
 	return errs
 }
 
+const testToken = "the token of all jobs of these tests"
+
 func configs(port, world int, change func(c *Config)) []Config {
 	cfgs := make([]Config, world)
 	for r := range cfgs {
-		cfgs[r] = Config{Rank: r, World: world, MasterAddr: "127.0.0.1", MasterPort: port, Start: 20 * time.Second}
+		cfgs[r] = Config{Rank: r, World: world, MasterAddr: "127.0.0.1", MasterPort: port, Start: 20 * time.Second, JobToken: testToken}
 		if change != nil {
 			change(&cfgs[r])
 		}
@@ -137,11 +141,25 @@ func every(t *testing.T, errs []error, words ...string) {
 	}
 }
 
+// alone lets bad join while rank 0 waits: it is refused, and the others meet as
+// if it had never been.
+func alone(t *testing.T, cfgs []Config, bad Config, words ...string) {
+	t.Helper()
+	bad.MasterAddr, bad.MasterPort, bad.Start, bad.JobToken = cfgs[0].MasterAddr, cfgs[0].MasterPort, 10*time.Second, testToken
+	last := len(cfgs) - 1
+	early := make(chan []error)
+	go func() { early <- joinAll(t, cfgs[:last], nil) }()
+	time.Sleep(300 * time.Millisecond)
+	_, err := Join(bad)
+	every(t, []error{err}, words...)
+	noErrors(t, joinAll(t, cfgs[last:], nil))
+	noErrors(t, <-early)
+}
+
 func TestRendezvousErrors(t *testing.T) {
 	t.Run("two workers with one rank", func(t *testing.T) {
 		cfgs := configs(freePort(t), 3, nil)
-		cfgs[2].Rank = 1
-		every(t, joinAll(t, cfgs, nil), "two workers have rank 1", "process", " on ")
+		alone(t, cfgs, Config{Rank: 1, World: 3}, "two workers have rank 1", "process", " on ")
 	})
 	t.Run("two workers with one rank, one of them late", func(t *testing.T) {
 		cfgs := configs(freePort(t), 2, nil)
@@ -167,8 +185,36 @@ func TestRendezvousErrors(t *testing.T) {
 	})
 	t.Run("world sizes that differ", func(t *testing.T) {
 		cfgs := configs(freePort(t), 3, nil)
-		cfgs[1].World = 4
-		every(t, joinAll(t, cfgs, nil), "rank 1", "world size of 4", "rank 0 with 3")
+		alone(t, cfgs, Config{Rank: 1, World: 4}, "rank 1", "world size of 4", "rank 0 with 3")
+		alone(t, configs(freePort(t), 3, nil), Config{Rank: 3, World: 4}, "rank 3", "world size of 4", "rank 0 with 3")
+	})
+	t.Run("what was turned away is what rank 0 tells of", func(t *testing.T) {
+		cfgs := configs(freePort(t), 3, func(c *Config) { c.Start = time.Second })
+		cfgs[2].World = 4
+		errs := joinAll(t, cfgs, nil)
+		every(t, errs[:1], "rank 2 of 3 did not come", "turned away: rank 2", "world size of 4")
+		every(t, errs[1:2], "rank 2 of 3 did not come")
+		if strings.Contains(errs[1].Error(), "world size") {
+			t.Errorf("rank 1 hears of what rank 2 did: %v", errs[1])
+		}
+		every(t, errs[2:], "world size of 4", "rank 0 with 3")
+	})
+	t.Run("another job", func(t *testing.T) {
+		port := freePort(t)
+		first := configs(port, 2, nil)
+		second := configs(port, 2, func(c *Config) { c.JobToken += ", but one"; c.Start = 10 * time.Second })
+		early := make(chan []error)
+		go func() { early <- joinAll(t, first[:1], nil) }()
+		time.Sleep(200 * time.Millisecond)
+		begin := time.Now()
+		errs := joinAll(t, second, nil)
+		every(t, errs[:1], fmt.Sprintf("port %d", port), "belongs to another job of SAR", "another master port")
+		every(t, errs[1:], "belongs to another job", "SAR_JOB_TOKEN")
+		if d := time.Since(begin); d > 8*time.Second {
+			t.Errorf("took %v", d)
+		}
+		noErrors(t, joinAll(t, first[1:], nil))
+		noErrors(t, <-early)
 	})
 	t.Run("rank out of range", func(t *testing.T) {
 		_, err := Join(Config{Rank: 2, World: 2})
@@ -218,17 +264,43 @@ func TestRendezvousErrors(t *testing.T) {
 	nothingLeft(t)
 	t.Run("another version", func(t *testing.T) {
 		cfg := configs(freePort(t), 2, nil)[0]
-		m, err := newMaster(cfg, joinRequest{Version: protocol, World: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.server.stop()
-		c := connect(fmt.Sprintf("127.0.0.1:%d", cfg.MasterPort), time.Second)
+		cfg.Start = time.Second
+		m := openMaster(t, cfg)
+		c := connect(fmt.Sprintf("127.0.0.1:%d", cfg.MasterPort), identity(t, cfg, 1), time.Second)
 		defer c.stop()
-		_, err = c.meetMaster(cfg, joinRequest{Version: protocol + 1, Rank: 1, World: 2}, time.Now().Add(5*time.Second))
+		_, err := c.meetMaster(cfg, joinRequest{Version: protocol + 1, Rank: 1, World: 2}, time.Now().Add(5*time.Second))
 		_, err0 := m.wait(cfg)
 		every(t, []error{err, err0}, "version 2", "version 1")
 	})
+}
+
+// identity is that of a rank of cfg's job.
+func identity(t *testing.T, cfg Config, rank int) *trust.Identity {
+	t.Helper()
+	job, err := trust.NewJob(cfg.JobToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := trust.NewIdentity(job, rank, cfg.World, cfg.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// openMaster opens the rendezvous of rank 0 alone.
+func openMaster(t *testing.T, cfg Config) *master {
+	t.Helper()
+	at, id, err := prepare(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMaster(cfg, at, id, joinRequest{Version: protocol, World: cfg.World})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.server.stop)
+	return m
 }
 
 // Whatever knocks at the rendezvous does not disturb it.
@@ -243,8 +315,8 @@ func TestStrangersAtTheRendezvous(t *testing.T) {
 				_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 				_ = c.Close()
 			}
-			if c, err := net.Dial("tcp", addr); err == nil { // knows the greeting, then claims 2^60 bytes
-				_, _ = io.WriteString(c, greeting+"\x00\xf8\x10\x00\x00\x00\x00\x00\x00\x00garbage")
+			if c, err := net.Dial("tcp", addr); err == nil { // begins as a worker does
+				_, _ = io.WriteString(c, "SARP\x01\x04\x00\xf8\x10\x00\x00\x00\x00\x00\x00\x00garbage")
 				_ = c.Close()
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -264,7 +336,7 @@ func readBounded(stream string) error {
 		_, _ = io.WriteString(a, stream)
 		_ = a.Close()
 	}()
-	_, err := io.ReadAll(&bounded{Conn: b, skip: 1})
+	_, err := io.ReadAll(&bounded{Conn: b, first: true})
 	_ = b.Close()
 	return err
 }
@@ -276,6 +348,7 @@ func TestBoundedStopsAtLongMessages(t *testing.T) {
 		"\x00\xfc\x7f\xff\xff\xff":                                false, // 2^31 bytes
 		"\x00\x05hello\xfd\xff\xff\xff":                           false,
 		"\x00\x81" + strings.Repeat("1", 200):                     false, // a length of 127 bytes
+		"\x01\x05hello":                                           false, // compressed
 	} {
 		if err := readBounded(stream); (err == nil) != ok {
 			t.Errorf("%.20q: %v", stream, err)
@@ -289,7 +362,7 @@ func FuzzBounded(f *testing.F) {
 	f.Add("\x00\xfe\x01\x00abc")
 	f.Add("\x00\xf8\xff\xff\xff\xff\xff\xff\xff\xff")
 	f.Fuzz(func(t *testing.T, stream string) {
-		if err := readBounded(stream); err != nil && !errors.Is(err, errTooLong) {
+		if err := readBounded(stream); err != nil && !errors.Is(err, errTooLong) && !errors.Is(err, errCompressed) {
 			t.Error(err)
 		}
 	})
@@ -357,7 +430,11 @@ func TestCutOff(t *testing.T) {
 	var cutAt atomic.Int64
 	errs := joinBy(t, cfgs, func(cfg Config) (*Group, error) {
 		cfg = cfg.withDefaults()
-		n, err := listenNode(cfg)
+		at, id, err := prepare(cfg)
+		if err != nil {
+			return nil, err
+		}
+		n, err := listenNode(cfg, at, id)
 		if err != nil {
 			return nil, err
 		}
@@ -366,7 +443,7 @@ func TestCutOff(t *testing.T) {
 			listener.Store(end.TCP)
 			end.TCP = data.Addr().String()
 		}
-		return join(cfg, n, end)
+		return join(cfg, at, id, n, end)
 	}, func(g *Group) error {
 		c, err := g.NewCommunicator("c", 1<<20)
 		if err != nil {

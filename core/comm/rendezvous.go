@@ -2,16 +2,13 @@ package comm
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sar/core/transport"
+	"sar/core/trust"
 )
 
 // protocol is the version of everything that workers say to each other.
@@ -46,7 +43,7 @@ type master struct {
 	over    chan struct{} // closed when all are there or err is set
 	hub     *hub
 	ready   chan struct{} // closed with hub
-	stopped chan struct{}
+	refused []string      // why workers of this job were turned away, the first few
 }
 
 type joiner struct {
@@ -60,68 +57,38 @@ type joiner struct {
 const vanishTime = 5 * time.Second
 
 // newMaster opens the rendezvous with rank 0 in it.
-func newMaster(cfg Config, own joinRequest) (*master, error) {
-	l, err := listenMaster(cfg)
+func newMaster(cfg Config, at place, id *trust.Identity, own joinRequest) (*master, error) {
+	ls, err := listenMaster(cfg, at, id)
 	if err != nil {
 		return nil, err
 	}
+	closeAll := func() {
+		for _, l := range ls {
+			_ = l.Close()
+		}
+	}
 	m := &master{
 		world: cfg.World, joined: make([]*joiner, cfg.World),
-		over: make(chan struct{}), ready: make(chan struct{}), stopped: make(chan struct{}),
+		over: make(chan struct{}), ready: make(chan struct{}),
 	}
 	if _, err := rand.Read(m.session[:]); err != nil {
-		_ = l.Close()
+		closeAll()
 		return nil, err
 	}
 	m.join(&own)
-	if m.server, err = serve(l, m.handle); err != nil {
-		_ = l.Close()
+	if m.server, err = serve(id, ls, m.handle); err != nil {
+		closeAll()
 		return nil, err
 	}
 	return m, nil
 }
 
-// listenMaster listens where the others will look for rank 0. A name that
-// leads others here and this host to its loopback, or an address that is
-// translated on the way, is served on every interface.
-func listenMaster(cfg Config) (net.Listener, error) {
-	host := cfg.MasterAddr
-	if aliasesLoopback(host) {
-		host = ""
+// handle answers a call. A connection speaks for the rank that it has proved.
+func (m *master) handle(from string, request any) any {
+	if r, ok := request.(*joinRequest); ok && caller(r.Rank, r.World) != from ||
+		!ok && caller(rankOf(request), m.world) != from {
+		return &refusal{"the call is of another rank than the connection"}
 	}
-	port := fmt.Sprint(cfg.MasterPort)
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-	if errors.Is(err, unix.EADDRNOTAVAIL) && host != "" {
-		l, err = net.Listen("tcp", net.JoinHostPort("", port))
-	}
-	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, rendezvousf("port %d on %s is in use: another run or service listens there; stop it or choose another master port", cfg.MasterPort, cfg.MasterAddr)
-	}
-	if err != nil {
-		return nil, rendezvousf("rank 0 cannot listen on %s port %d: %v", cfg.MasterAddr, cfg.MasterPort, err)
-	}
-	return l, nil
-}
-
-// aliasesLoopback tells whether name is a host name, not localhost, that this
-// host resolves to its loopback, as /etc/hosts often has it.
-func aliasesLoopback(name string) bool {
-	if name == "localhost" || net.ParseIP(name) != nil {
-		return false
-	}
-	addrs, err := net.LookupHost(name)
-	if err != nil {
-		return false
-	}
-	for _, a := range addrs {
-		if ip := net.ParseIP(a); ip == nil || !ip.IsLoopback() {
-			return false
-		}
-	}
-	return true
-}
-
-func (m *master) handle(request any) any {
 	switch r := request.(type) {
 	case *joinRequest:
 		reply := m.join(r)
@@ -135,6 +102,16 @@ func (m *master) handle(request any) any {
 		return m.coordinate(r)
 	}
 	return &refusal{fmt.Sprintf("rank 0 does not know what %T is", request)}
+}
+
+func rankOf(request any) int {
+	switch r := request.(type) {
+	case *meetRequest:
+		return r.Rank
+	case *beatRequest:
+		return r.Rank
+	}
+	return -1
 }
 
 func (m *master) coordinate(request any) any {
@@ -159,7 +136,7 @@ func (m *master) join(r *joinRequest) joinReply {
 	m.mu.Lock()
 	wrong := m.admit(r)
 	if wrong != "" {
-		m.endLocked(&RendezvousError{wrong})
+		m.noteLocked(wrong)
 	}
 	err := m.err
 	m.mu.Unlock()
@@ -179,10 +156,10 @@ func (m *master) join(r *joinRequest) joinReply {
 	}
 	reply := joinReply{Missing: m.missingLocked()}
 	switch {
+	case wrong != "": // it concerns this worker alone
+		reply.Error = wrong
 	case m.err != nil:
 		reply.Error = m.err.Error()
-	case wrong != "": // the others have met: it concerns who came too late alone
-		reply.Error = wrong
 	case m.count == m.world:
 		reply.Done, reply.Session = true, m.session
 		for _, j := range m.joined {
@@ -249,6 +226,20 @@ func (m *master) missingLocked() []int {
 	return missing
 }
 
+// maxRefused is how many refusals are kept.
+const maxRefused = 3
+
+func (m *master) noteLocked(wrong string) {
+	for _, r := range m.refused {
+		if r == wrong {
+			return
+		}
+	}
+	if len(m.refused) < maxRefused {
+		m.refused = append(m.refused, wrong)
+	}
+}
+
 // wait returns when everyone is there.
 func (m *master) wait(cfg Config) (joinReply, error) {
 	timer := time.NewTimer(cfg.Start)
@@ -259,17 +250,31 @@ func (m *master) wait(cfg Config) (joinReply, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err == nil && m.count < m.world {
+	if m.count < m.world {
+		// The others hear who is missing; rank 0 also what it has seen.
 		m.endLocked(missingError(m.missingLocked(), cfg))
-	}
-	if m.err != nil {
-		return joinReply{}, m.err
+		return joinReply{}, &RendezvousError{m.err.Error() + m.seenLocked()}
 	}
 	reply := joinReply{Done: true, Session: m.session}
 	for _, j := range m.joined {
 		reply.Peers = append(reply.Peers, j.Endpoint)
 	}
 	return reply, nil
+}
+
+// seenLocked tells what may explain that workers are missing.
+func (m *master) seenLocked() string {
+	text := ""
+	for _, r := range m.refused {
+		text += "; turned away: " + r
+	}
+	if n := m.server.gate.OtherJobs(); n > 0 {
+		text += fmt.Sprintf("; %d connections of other jobs were refused: do all workers of this one have the same SAR_JOB_TOKEN?", n)
+	}
+	if err := m.server.gate.Trouble(); err != nil {
+		text += fmt.Sprintf("; connections cannot be accepted: %v", err)
+	}
+	return text
 }
 
 func missingError(missing []int, cfg Config) error {

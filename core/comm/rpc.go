@@ -11,16 +11,23 @@ import (
 	"time"
 
 	"github.com/valyala/gorpc"
+
+	"sar/core/internal/limits"
+	"sar/core/trust"
 )
 
-// Control calls travel by gorpc, which encodes with gob. A connection begins
-// with a greeting of each side, so that whatever else listens on a port or
-// knocks at ours is recognized; after it nothing longer than maxMessage is read.
+// Control calls travel by gorpc, which encodes with gob, over connections that
+// have proved that they belong to the job. Nothing longer than maxMessage is
+// read, and nothing that is compressed: gorpc leaves compression to the client,
+// and a few bytes that decompress to gigabytes cost rank 0 those.
 
 const (
-	greeting   = "SARrpc01"
-	greetTime  = 10 * time.Second
 	maxMessage = 4 << 20
+	// quietTime ends a connection on which nothing is asked: workers ask several
+	// times a second, and one that was stopped connects again.
+	quietTime = 60 * time.Second
+	// stuckTime ends a connection whose other end does not read.
+	stuckTime = 20 * time.Second
 )
 
 // refusal is the reply to a call that cannot be served.
@@ -36,19 +43,34 @@ func init() {
 // bounded reads a stream of gob messages and stops at one that is too long.
 type bounded struct {
 	net.Conn
-	skip  int    // bytes before the first message
-	left  uint64 // of the current message
-	count int    // bytes of its length still to come
+	first bool          // gorpc's first byte, 0 where nothing is compressed, is still to come
+	idle  time.Duration // within which something must come, 0: no limit
+	left  uint64        // of the current message
+	count int           // bytes of its length still to come
 }
 
-var errTooLong = errors.New("message is longer than the protocol allows")
+var (
+	errTooLong    = errors.New("message is longer than the protocol allows")
+	errCompressed = errors.New("calls must not be compressed")
+)
+
+func (b *bounded) Write(p []byte) (int, error) {
+	_ = b.SetWriteDeadline(time.Now().Add(stuckTime))
+	return b.Conn.Write(p)
+}
 
 func (b *bounded) Read(p []byte) (int, error) {
+	if b.idle > 0 {
+		_ = b.SetReadDeadline(time.Now().Add(b.idle))
+	}
 	n, err := b.Conn.Read(p)
 	for data := p[:n]; len(data) > 0; {
 		switch {
-		case b.skip > 0:
-			b.skip--
+		case b.first:
+			if data[0] != 0 {
+				return 0, errCompressed
+			}
+			b.first = false
 			data = data[1:]
 		case b.count > 0: // a length is big-endian
 			b.left = b.left<<8 | uint64(data[0])
@@ -76,45 +98,61 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // server is rank 0's end.
 type server struct {
-	rpc      *gorpc.Server
-	listener net.Listener
-	mu       sync.Mutex
-	conns    map[net.Conn]struct{}
-	closed   bool
+	rpc    *gorpc.Server
+	gate   *trust.Gate
+	proven chan proven
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	done   chan struct{} // closed by stop
 }
 
-func serve(l net.Listener, handle func(request any) any) (*server, error) {
-	s := &server{listener: l, conns: map[net.Conn]struct{}{}}
+// proven is a connection of a worker of this job.
+type proven struct {
+	net.Conn
+	caller string
+}
+
+// caller names who has proved what to gorpc, which hands it to the handler.
+func caller(rank, world int) string { return fmt.Sprintf("%d/%d", rank, world) }
+
+func serve(id *trust.Identity, ls []net.Listener, handle func(caller string, request any) any) (*server, error) {
+	s := &server{proven: make(chan proven), conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	s.rpc = &gorpc.Server{
-		Addr: l.Addr().String(), Listener: s, LogError: gorpc.NilErrorLogger,
-		OnConnect:        s.greet,
-		Handler:          func(_ string, request any) any { return handle(request) },
+		Addr: ls[0].Addr().String(), Listener: s, LogError: gorpc.NilErrorLogger, Handler: handle,
 		PendingResponses: 64, SendBufferSize: 4096, RecvBufferSize: 4096,
 	}
 	if err := s.rpc.Start(); err != nil {
 		return nil, err
 	}
+	// A worker with another world size gets in, to be told so by join.
+	s.gate = trust.NewGate(id, trust.Policy{Purposes: []trust.Purpose{trust.Calls}, AnyWorld: true}, s.take, ls...)
 	return s, nil
+}
+
+// take hands a proven connection to gorpc.
+func (s *server) take(conn net.Conn, c trust.Claim) {
+	select {
+	case s.proven <- proven{conn, caller(c.Rank, c.World)}:
+	case <-s.done:
+		_ = conn.Close()
+	}
 }
 
 // Init, Accept, Close and ListenAddr make the server gorpc's listener.
 func (s *server) Init(string) error    { return nil }
-func (s *server) ListenAddr() net.Addr { return s.listener.Addr() }
-func (s *server) Close() error         { return s.listener.Close() }
+func (s *server) ListenAddr() net.Addr { return s.gate.Addr() }
+func (s *server) Close() error         { return nil }
 
 func (s *server) Accept() (io.ReadWriteCloser, string, error) {
-	conn, err := s.listener.Accept()
-	if err != nil {
-		return nil, "", err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		_ = conn.Close()
+	select {
+	case p := <-s.proven:
+		s.mu.Lock()
+		s.conns[p.Conn] = struct{}{}
+		s.mu.Unlock()
+		return &bounded{Conn: &tracked{p.Conn, s}, first: true, idle: quietTime}, p.caller, nil
+	case <-s.done:
 		return nil, "", net.ErrClosed
 	}
-	s.conns[conn] = struct{}{}
-	return &tracked{conn, s}, conn.RemoteAddr().String(), nil
 }
 
 // tracked leaves the server's list when it is closed.
@@ -130,35 +168,11 @@ func (t *tracked) Close() error {
 	return t.Conn.Close()
 }
 
-func (s *server) greet(_ string, rwc io.ReadWriteCloser) (io.ReadWriteCloser, error) {
-	conn := rwc.(*tracked)
-	_ = conn.SetDeadline(time.Now().Add(greetTime))
-	if _, err := io.WriteString(conn, greeting); err != nil {
-		return nil, err
-	}
-	if err := readGreeting(conn); err != nil {
-		return nil, err
-	}
-	return &bounded{Conn: conn, skip: 1}, conn.SetDeadline(time.Time{}) // gorpc's first byte is about compression
-}
-
-func readGreeting(conn net.Conn) error {
-	b := make([]byte, len(greeting))
-	if _, err := io.ReadFull(conn, b); err != nil {
-		return err
-	}
-	if string(b) != greeting {
-		return errStrangeServer
-	}
-	return nil
-}
-
-var errStrangeServer = errors.New("what answers there is not a SAR worker")
-
 // stop ends the server and its connections.
 func (s *server) stop() {
+	close(s.done)
+	_ = s.gate.Close()
 	s.mu.Lock()
-	s.closed = true
 	for c := range s.conns {
 		_ = c.Close()
 	}
@@ -169,20 +183,21 @@ func (s *server) stop() {
 // client is the end of the other ranks. It is a coordinator.
 type client struct {
 	addr    string
+	id      *trust.Identity
 	rpc     *gorpc.Client
 	timeout time.Duration
 	ctx     context.Context
 	cancel  context.CancelFunc
 	last    atomic.Pointer[error] // why it is not connected
-	strange chan struct{}         // closed when something else than SAR answers
+	final   chan struct{}         // closed when last will not change
 	once    sync.Once
 	stopped sync.Once
 }
 
 // connect starts to reach the server and goes on whenever the connection ends,
 // until stop.
-func connect(addr string, timeout time.Duration) *client {
-	c := &client{addr: addr, timeout: timeout, strange: make(chan struct{})}
+func connect(addr string, id *trust.Identity, timeout time.Duration) *client {
+	c := &client{addr: addr, id: id, timeout: timeout, final: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rpc = &gorpc.Client{
 		Addr: addr, Dial: c.dial, LogError: gorpc.NilErrorLogger, DisableCompression: true,
@@ -192,30 +207,35 @@ func connect(addr string, timeout time.Duration) *client {
 	return c
 }
 
-// redialTime is between two attempts, and also before the first of a new
-// connection, so that a server that hangs up at once is not hammered.
-const redialTime = 50 * time.Millisecond
+const (
+	// redialTime is between two attempts, and also before the first of a new
+	// connection, so that a server that hangs up at once is not hammered.
+	redialTime = 50 * time.Millisecond
+	// otherJobTime is how long another job at the master's address is given to
+	// end: it may be the run before this one.
+	otherJobTime = 3 * time.Second
+)
 
 // dial is called by gorpc from one goroutine and returns when connected or stopped.
 func (c *client) dial(string) (io.ReadWriteCloser, error) {
+	var since time.Duration // another job has answered since
 	for {
-		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(c.ctx, "tcp", c.addr)
+		conn, err := c.reach()
 		if err == nil {
-			_ = conn.SetDeadline(time.Now().Add(greetTime))
-			if _, err = io.WriteString(conn, greeting); err == nil {
-				err = readGreeting(conn)
-			}
-			if err == nil {
-				c.last.Store(nil)
-				return &bounded{Conn: conn}, conn.SetDeadline(time.Time{})
-			}
-			_ = conn.Close()
-			if errors.Is(err, errStrangeServer) {
-				c.once.Do(func() { close(c.strange) })
-			}
+			c.last.Store(nil)
+			return &bounded{Conn: conn}, nil
 		}
 		if c.ctx.Err() == nil {
 			c.last.Store(&err)
+		}
+		var no *trust.Refused
+		switch isNo := errors.As(err, &no); {
+		case errors.Is(err, trust.ErrStranger), isNo && !no.OtherJob(), isNo && since > 0 && now()-since > otherJobTime:
+			c.once.Do(func() { close(c.final) })
+		case isNo && since == 0:
+			since = now()
+		case !isNo:
+			since = 0
 		}
 		select {
 		case <-c.ctx.Done():
@@ -223,6 +243,23 @@ func (c *client) dial(string) (io.ReadWriteCloser, error) {
 		case <-time.After(redialTime):
 		}
 	}
+}
+
+// reach makes one attempt.
+func (c *client) reach() (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: trust.ProofTime}).DialContext(c.ctx, "tcp", c.addr)
+	if err != nil {
+		return nil, limits.Explain(err)
+	}
+	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	defer stop()
+	_ = conn.SetDeadline(time.Now().Add(trust.ProofTime))
+	proven, err := c.id.Dial(conn, trust.Target{Purpose: trust.Calls})
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return proven, proven.SetDeadline(time.Time{})
 }
 
 // why is the reason that there is no connection, nil where there may be one.

@@ -21,6 +21,9 @@ type Config struct {
 	Interface   string // network interface peers connect to
 	Transport   string // "auto", "shm" or "tcp"
 	Advertise   string // host:port to tell peers in place of the listener's own
+	JobToken    string // secret of the job; "": see comm.Config
+	Insecure    bool
+	TLS         bool
 	Start       time.Duration
 	Liveness    time.Duration
 	Operation   time.Duration
@@ -56,6 +59,9 @@ var pool = kernel.NewPool(1)
 // Pool is the process's kernel threads.
 func Pool() *kernel.Pool { return pool }
 
+// DerivedToken makes a job token of what is no secret and a secret of this user.
+func DerivedToken(public string) (string, error) { return comm.DerivedToken(public) }
+
 // Open meets the other workers. Collective.
 func Open(cfg Config) (*Session, error) {
 	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
@@ -71,6 +77,7 @@ func Open(cfg Config) (*Session, error) {
 	group, err := comm.Join(comm.Config{
 		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
 		Interface: cfg.Interface, Transport: cfg.Transport, Advertise: cfg.Advertise,
+		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS,
 		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation, Memory: memoryPeaks,
 	})
 	if err != nil {

@@ -91,6 +91,8 @@ type Endpoint struct {
 	HostID string
 	TCP    string // host:port of the rank's listener
 	Unix   string // abstract Unix socket of the rank, "" where there is none
+	// Certificate is the SHA-256 of the rank's certificate, zero without TLS.
+	Certificate [32]byte
 }
 
 // TimeoutError is returned when a deadline passes.

@@ -41,6 +41,9 @@ class SessionConfig(ct.Structure):
         ("liveness_seconds", ct.c_double),
         ("operation_seconds", ct.c_double),
         ("window_bytes", ct.c_int64),
+        ("job_token", ct.c_char_p),
+        ("insecure", ct.c_int32),
+        ("tls", ct.c_int32),
     ]
 
 
@@ -144,6 +147,9 @@ def session_open(
     liveness_seconds: float,
     operation_seconds: float,
     window_bytes: int,
+    job_token: str = "",
+    insecure: bool = False,
+    tls: bool = False,
 ) -> int:
     config = SessionConfig(
         ct.sizeof(SessionConfig),
@@ -158,10 +164,18 @@ def session_open(
         liveness_seconds,
         operation_seconds,
         window_bytes,
+        _text(job_token),
+        insecure,
+        tls,
     )
     out = ct.c_uint64()
     _native.call("sar_session_open", ct.byref(config), ct.byref(out))
     return out.value
+
+
+def job_token(public_id: str) -> str:
+    """A job token made of what is no secret and a secret of this user."""
+    return _native.string_call("sar_job_token", public_id.encode())
 
 
 def session_close(session: int) -> None:

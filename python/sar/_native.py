@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional
 from . import _interrupt, errors
 from ._prototypes import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo
 
-__all__ = ["DLTensor", "call", "face", "json_call", "started", "tensor", "text_call"]
+__all__ = ["DLTensor", "call", "face", "json_call", "started", "string_call", "tensor", "text_call"]
 
 
 class _Engine:
@@ -125,13 +125,18 @@ def text_call(name: str) -> str:
 
 def json_call(name: str, *args: Any) -> Any:
     """Calls a function of ``sar.h`` whose last argument is ``char **json``, and returns what it wrote there."""
+    return json.loads(string_call(name, *args))
+
+
+def string_call(name: str, *args: Any) -> str:
+    """Calls a function of ``sar.h`` whose last argument is a ``char **``, and returns the string it wrote there."""
     engine, function = _function(name)
     out = ct.c_void_p()
     status = function(*args, ct.byref(out))
     if status != 0:
         raise _error(engine, status)
     try:
-        return json.loads(ct.string_at(out.value or 0))
+        return ct.string_at(out.value or 0).decode()
     finally:
         engine.functions["sar_free_string"](out)
 

@@ -7,8 +7,9 @@ import os
 import socket
 import struct
 import time
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
+from . import _job_token
 from ._log import logger
 from .common_tuples import SocketInfo
 from .errors import RendezvousError
@@ -66,35 +67,67 @@ def get_socket_name() -> str:
 
 
 def dump_ip_address(ip_file: str) -> str:
-    """Writes the address of this host to ``ip_file``, whole or not at all, and returns it.
+    """Writes the address of this host and a new job token to ``ip_file``, whole or not at all, and returns the address.
+    Only this user can read the file.
 
     :raises OSError: the file cannot be written
     """
-    address = get_socket().ip_addr
+    address, token = get_socket().ip_addr, _job_token.fresh()
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    origin = f"written at {now} by process {os.getpid()} on {socket.gethostname()}"
     partial = f"{ip_file}.{os.getpid()}.tmp"
-    with open(partial, "w", encoding="utf-8") as handle:
-        handle.write(address + "\n")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(partial, flags, 0o600), "w", encoding="utf-8") as handle:
+        os.fchmod(handle.fileno(), 0o600)  # one of that name may have been there
+        handle.write(f"{address}\n{_TOKEN}{token}\n{origin}\n")
     os.replace(partial, ip_file)
+    _job_token.remember(address, _job_token.FromFile(ip_file, token, origin))
     logger.info("wrote address %s to %s", address, ip_file)
     return address
+
+
+_TOKEN = "job token "
+_LONGEST_FILE = 4096
+
+
+def read_address_file(ip_file: str) -> Tuple[str, _job_token.FromFile]:
+    """What is in the file: address, "" where it is not there yet, and the rest.
+
+    :raises sar.RendezvousError: the file belongs to another user
+    """
+    nothing = _job_token.FromFile(ip_file, "", "")
+    try:
+        with open(ip_file, encoding="utf-8", errors="replace") as handle:
+            status = os.fstat(handle.fileno())
+            lines = handle.read(_LONGEST_FILE).splitlines()
+    except FileNotFoundError:
+        return "", nothing
+    if status.st_uid != os.geteuid():
+        raise RendezvousError(
+            f"{ip_file!r} belongs to user id {status.st_uid}, and this process runs as {os.geteuid()}: "
+            "what another user wrote is not believed; use a file in a directory of your own"
+        )
+    if len(lines) < 2 or not lines[1].startswith(_TOKEN):
+        return (lines[0].strip() if lines else ""), nothing
+    if status.st_mode & 0o077:
+        logger.warning("%s holds a job token and can be read by other users: chmod 600 it", ip_file)
+    origin = lines[2] if len(lines) > 2 else ""
+    return lines[0].strip(), _job_token.FromFile(ip_file, lines[1][len(_TOKEN) :].strip(), origin)
 
 
 def get_ip_address(ip_file: str, timeout: Optional[float] = None) -> str:
     """Reads the address in ``ip_file``, waiting until the file is there.
 
     :param timeout: seconds to wait; by default ``SAR_START_TIMEOUT``, or 300
-    :raises sar.RendezvousError: the file is not there in time
+    :raises sar.RendezvousError: the file is not there in time, or belongs to another user
     """
     limit = seconds("SAR_START_TIMEOUT", 300.0) if timeout is None else timeout
     end = time.monotonic() + limit
     while True:
-        try:
-            with open(ip_file, encoding="utf-8") as handle:
-                address = handle.readline().strip()
-            if address:
-                return address
-        except FileNotFoundError:
-            pass
+        address, found = read_address_file(ip_file)
+        if address:
+            _job_token.remember(address, found)
+            return address
         if time.monotonic() >= end:
             raise RendezvousError(
                 f"no address in {ip_file!r} after {limit:g} s: is the worker of rank 0 running, "
@@ -106,7 +139,9 @@ def get_ip_address(ip_file: str, timeout: Optional[float] = None) -> str:
 def nfs_ip_init(_rank: int, ip_file: str) -> str:
     """Agrees on the master's address through a file that all workers see.
 
-    Rank 0 writes its own address; the others wait for the file and read it.
+    Rank 0 writes its own address and a job token; the others wait for the file and read it. Nobody else may read it:
+    the file has mode 0600, and one that another user wrote is refused. A file that an earlier run left behind is
+    replaced by rank 0; a worker that read it before notices that.
 
     :param _rank: rank of this worker
     :param ip_file: path on a shared file system
@@ -114,6 +149,17 @@ def nfs_ip_init(_rank: int, ip_file: str) -> str:
     :raises sar.RendezvousError: the file is not there within ``SAR_START_TIMEOUT`` seconds (300)
     """
     return dump_ip_address(ip_file) if _rank == 0 else get_ip_address(ip_file)
+
+
+def flag(variable: str) -> bool:
+    """Whether a variable of the environment is 1.
+
+    :raises ValueError: the variable holds something else than 0 or 1
+    """
+    text = os.environ.get(variable, "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{variable}={text!r}: give 1 or 0, or leave it unset")
+    return text == "1"
 
 
 def free_port() -> int:

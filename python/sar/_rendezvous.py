@@ -2,7 +2,8 @@
 
 Who holds which port: under ``torchrun`` the launcher's store sits on MASTER_PORT; with ``"gloo"`` and the like
 torch.distributed takes the port that the script gives. In both cases the engine needs another port: rank 0 picks a
-free one and announces it through the store that exists. With ``"sar"`` alone the engine takes the port itself.
+free one and announces it through the store that exists, with a job token. With ``"sar"`` alone the engine takes the
+port itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Optional, Tuple
 
 import torch
 
-from . import _network
+from . import _job_token, _network
 from ._log import log_once
 from .errors import RendezvousError
 
@@ -104,37 +105,44 @@ def set_up_torch(backend: str, rank: int, world: int, address: str, port: int, t
     return True
 
 
-def native_address(backend: str, rank: int, world: int, address: str, port: int, timeout: float) -> Tuple[str, int]:
-    """Where rank 0's engine listens. Collective where the port is announced."""
+def native_address(
+    backend: str, rank: int, world: int, address: str, port: int, timeout: float, token: str
+) -> Tuple[str, int, str]:
+    """Where rank 0's engine listens, and the job token, "" where there is none yet. Collective where torch's store
+    tells of them."""
     if world == 1:
-        return address, port
+        return address, port, token
     if backend != NATIVE:
         import torch.distributed.distributed_c10d as c10d
 
-        return address, _announce(c10d._get_default_store(), rank, timeout)
-    if under_torchrun() and port == int(os.environ["MASTER_PORT"]):
+        return (address, *_announce(c10d._get_default_store(), rank, timeout, None, token))
+    if under_torchrun():
+        store_port = int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(
             os.environ.get("MASTER_ADDR", address),
-            port,
+            store_port,
             is_master=False,
             timeout=datetime.timedelta(seconds=timeout),
         )
-        return address, _announce(store, rank, timeout)
-    return address, port
+        return (address, *_announce(store, rank, timeout, None if port == store_port else port, token))
+    return address, port, token
 
 
-def _announce(store: Any, rank: int, timeout: float) -> int:
-    """Rank 0 picks a free port and tells the others through torch's store."""
+def _announce(store: Any, rank: int, timeout: float, port: Optional[int], token: str) -> Tuple[int, str]:
+    """Rank 0 tells the others through torch's store: the port, a free one where none is given, and a random job token
+    where the script and the environment have none."""
     global _announcements
     _announcements += 1
-    key = f"sar/native-port/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_announcements}"
+    key = f"sar/native/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_announcements}"
     if rank == 0:
-        port = _network.free_port()
-        store.set(key, str(port))
-        return port
+        port = port or _network.free_port()
+        made = "" if token else _job_token.fresh()
+        store.set(key, f"{port} {made}")
+        return port, token or made
     try:
         store.wait([key], datetime.timedelta(seconds=timeout))
-        return int(store.get(key))
+        told, made = store.get(key).decode().split(" ")
+        return int(told), token or made
     except (RuntimeError, ValueError) as error:
         raise RendezvousError(
             f"rank 0 announced no port for the engine within {timeout:g} s: {error}. Did every rank call "

@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from . import _abi, _allocator, _ending, _rendezvous, _session
+from . import _abi, _allocator, _ending, _job_token, _network, _rendezvous, _session
 from ._allocator import set_allocator
 from ._buckets import gather_grads, sync_params
 from ._collectives import (
@@ -26,6 +26,7 @@ from ._comm_thread import CommThread, comm_thread
 from ._ending import shutdown
 from ._network import dump_ip_address, get_ip_address, get_socket, get_socket_name, nfs_ip_init, seconds
 from .config import Config
+from .errors import RendezvousError
 from .logging_setup import logger
 
 __all__ = [
@@ -70,6 +71,8 @@ def initialize_comms(
     backend: str,
     _comm_device: Optional[torch.device] = None,
     master_port_number: int = 12345,
+    *,
+    job_token: Optional[str] = None,
 ) -> None:
     """Joins the other workers. Collective; returns when all have met.
 
@@ -81,13 +84,17 @@ def initialize_comms(
         the collectives of this package travel natively all the same. ``SAR_BACKEND`` overrides the script.
     :param _comm_device: device that scripts should use for tensors they communicate; by default CUDA for nccl
     :param master_port_number: port of rank 0 for the rendezvous
+    :param job_token: secret of the job, at least 16 characters, the same on every worker. Usually not needed: ``sar
+        launch``, ``torchrun``, :func:`sar.nfs_ip_init`, schedulers and jobs on one host have one (docs/security.md)
     :raises ValueError: rank, size, backend, or an environment variable makes no sense
-    :raises sar.RendezvousError: the workers cannot meet: master unreachable, port in use, two workers of one rank
+    :raises sar.RendezvousError: the workers cannot meet: master unreachable, port in use, two workers of one rank,
+        another job at the port, no job token
     :raises RuntimeError: already initialized
 
     Environment: ``SAR_TRANSPORT`` (shm, tcp, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
     ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_START_TIMEOUT`` (300 s),
-    ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation).
+    ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation), ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1:
+    connections between hosts are encrypted), ``SAR_INSECURE`` (1: without a token anybody may join).
     """
     if _session.peek() is not None:
         raise RuntimeError("SAR is initialized already; call sar.comm.shutdown() before initializing it again")
@@ -110,20 +117,19 @@ def initialize_comms(
     if name != _rendezvous.NATIVE:
         owns = _rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
     try:
-        address, native_port = _rendezvous.native_address(name, me, world, master_ip_address, port, start)
-        handle = _abi.session_open(
-            me,
-            world,
-            address,
-            native_port,
-            interface,
-            os.environ.get("SAR_TRANSPORT"),
-            os.environ.get("SAR_ADVERTISE"),
-            start,
-            liveness,
-            operation,
-            int(Config.window_bytes or 0),
-        )
+        token = _job_token.given(job_token)
+        settings = {
+            "interface": interface,
+            "transport": os.environ.get("SAR_TRANSPORT"),
+            "advertise": os.environ.get("SAR_ADVERTISE"),
+            "start_seconds": start,
+            "liveness_seconds": liveness,
+            "operation_seconds": operation,
+            "window_bytes": int(Config.window_bytes or 0),
+            "insecure": _network.flag("SAR_INSECURE"),
+            "tls": _network.flag("SAR_TLS"),
+        }
+        handle = _meet(name, me, world, master_ip_address, port, token, settings)
     except BaseException:
         if owns:
             torch.distributed.destroy_process_group()
@@ -134,6 +140,35 @@ def initialize_comms(
     _session.install(session)
     _ending.install_hooks()
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
+
+
+def _meet(name: str, me: int, world: int, address: str, port: int, token: str, settings: Dict[str, Any]) -> int:
+    """Finds the job token where none is given, and opens the engine's session."""
+    file = None if token else _job_token.file_of(address)
+    known = file.token if file else token
+    where, native_port, known = _rendezvous.native_address(
+        name, me, world, address, port, settings["start_seconds"], known
+    )
+    if world > 1 and not known:
+        known = _job_token.scheduled(native_port)
+    try:
+        return _abi.session_open(me, world, where, native_port, **settings, job_token=known)
+    except RendezvousError as error:
+        if file is None or me == 0:
+            raise
+        now_address, now = _network.read_address_file(file.path)
+        if now.token == file.token:
+            raise RendezvousError(
+                f"{error} Address and job token came from {file.path!r} ({file.origin}): if an earlier run left that "
+                "file, remove it and start again."
+            ) from error
+        if now_address != address:
+            raise RendezvousError(
+                f"{file.path!r} was left by an earlier run ({file.origin}) and has been replaced since this worker "
+                f"read it ({now.origin}): remove the file before a run"
+            ) from error
+        logger.warning("%s was left by an earlier run (%s): rank 0 has replaced it since", file.path, file.origin)
+        return _abi.session_open(me, world, where, native_port, **settings, job_token=now.token)
 
 
 def is_initialized() -> bool:

@@ -7,9 +7,11 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/trust"
 )
 
-// A connection begins with a hello of 64 bytes from the dialer, on which the
+// A proven connection begins with a hello of 64 bytes from the dialer, on which the
 // listener answers with one of its own as soon as it wants the connection. With
 // a hello for shared memory, and only there, travels the segment's descriptor.
 //
@@ -35,9 +37,9 @@ const (
 type kind uint8
 
 const (
-	kindTCP kind = 1 + iota
-	kindShm
-	kindControl
+	kindTCP     = kind(trust.TCPLink)
+	kindShm     = kind(trust.ShmLink)
+	kindControl = kind(trust.Control)
 )
 
 type answer uint8
@@ -89,6 +91,15 @@ func decodeHello(b []byte) (hello, error) {
 	}
 	copy(h.session[:], b[8:24])
 	return h, nil
+}
+
+// claimed says whether h is of the rank, and for the purpose, that was proved.
+func (h hello) claimed(c trust.Claim) error {
+	if int64(h.rank) != int64(c.Rank) || int64(h.world) != int64(c.World) || h.mesh != c.Mesh || h.kind != kind(c.Purpose) {
+		return fmt.Errorf("the hello is of rank %d of %d for kind %d and the proof of rank %d of %d for kind %d",
+			h.rank, h.world, h.kind, c.Rank, c.World, c.Purpose)
+	}
+	return nil
 }
 
 // receiveHello reads a hello and the descriptor that came with it, -1 if none did.

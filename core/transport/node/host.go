@@ -95,8 +95,15 @@ func RouteTo(addr string) (string, error) {
 	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
 }
 
-// anyAddr is the address to advertise where none was asked for.
-func anyAddr() string {
+// OwnAddr is the address by which other hosts most likely reach this one: that
+// of the default route, else of the first interface, else the loopback's.
+func OwnAddr() string {
+	// Addresses for documentation, which nobody has: they take the default route.
+	for _, far := range []string{"203.0.113.1:9", "[2001:db8::1]:9"} {
+		if addr, err := RouteTo(far); err == nil {
+			return addr
+		}
+	}
 	all, err := net.Interfaces()
 	if err == nil {
 		for _, i := range all {

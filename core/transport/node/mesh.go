@@ -113,11 +113,22 @@ func (n *Node) explain(ctx context.Context, peer transport.Endpoint, err error) 
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		if trouble := n.trouble(); trouble != nil {
+			return fmt.Errorf("rank %d did not connect in time, and this rank cannot accept connections: %w", peer.Rank, trouble)
+		}
 		return &transport.TimeoutError{Op: "connect", Peer: peer.Rank}
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNREFUSED):
 		return &transport.PeerGone{Peer: peer.Rank, Err: fmt.Errorf("while connecting: %w", err)}
 	}
 	return fmt.Errorf("connecting to rank %d on %s: %w", peer.Rank, peer.Host, err)
+}
+
+// trouble is why connections cannot be accepted, nil where they can.
+func (n *Node) trouble() error {
+	if err := n.tcp.Trouble(); err != nil || n.unix == nil {
+		return err
+	}
+	return n.unix.Trouble()
 }
 
 // guard has the context's end interrupt whatever conn is blocked in. The
@@ -134,51 +145,6 @@ func guard(ctx context.Context, conn net.Conn) (release func()) {
 		}
 		_ = conn.SetDeadline(time.Time{})
 	}
-}
-
-// dial connects to a peer, says hello and waits for its answer.
-func (n *Node) dial(ctx context.Context, network, addr string, peer int, h hello, fd int) (net.Conn, error) {
-	n.mu.Lock()
-	h.session = n.session
-	n.mu.Unlock()
-	h.rank, h.world = uint32(n.cfg.Rank), uint32(n.cfg.World)
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	release := guard(ctx, conn)
-	defer release()
-	got, err := hello{}, sendHello(conn, h, fd)
-	if err == nil {
-		got, _, err = receiveHello(conn)
-	}
-	if err == nil {
-		err = n.check(peer, h, got)
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return conn, nil
-}
-
-// refused is a listener's no.
-type refused struct {
-	answer
-	error
-}
-
-func (n *Node) check(peer int, said, got hello) error {
-	if got.answer != answerAccepted {
-		return &refused{got.answer, refusal(peer, said, got)}
-	}
-	if got.session != said.session || got.mesh != said.mesh || got.rank != uint32(peer) || got.version != helloVersion {
-		return fmt.Errorf("the answer is not of rank %d in this run", peer)
-	}
-	return nil
 }
 
 // sharesHost says whether shared memory can reach a peer.
@@ -208,7 +174,7 @@ func (n *Node) dialLink(ctx context.Context, peer transport.Endpoint, h hello) (
 			return nil, err
 		}
 	}
-	conn, err := n.dial(ctx, "tcp", peer.TCP, peer.Rank, h, -1)
+	conn, err := n.dial(ctx, "tcp", peer.TCP, peer, h, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +191,7 @@ func (n *Node) dialShm(ctx context.Context, peer transport.Endpoint, h hello) (t
 		return nil, err
 	}
 	h.kind = kindShm
-	conn, err := n.dial(ctx, "unix", peer.Unix, peer.Rank, h, fd)
+	conn, err := n.dial(ctx, "unix", peer.Unix, peer, h, fd)
 	closeDescriptor(fd)
 	if err != nil {
 		seg.Close()
@@ -253,7 +219,7 @@ func shmLink(ctx context.Context, conn net.Conn, seg *shm.Segment, peer int, cre
 
 func (n *Node) dialControl(ctx context.Context, peer transport.Endpoint, h hello) (net.Conn, error) {
 	if n.sharesHost(peer) {
-		conn, err := n.dial(ctx, "unix", peer.Unix, peer.Rank, h, -1)
+		conn, err := n.dial(ctx, "unix", peer.Unix, peer, h, -1)
 		if err == nil || ctx.Err() != nil {
 			return conn, err
 		}
@@ -261,7 +227,7 @@ func (n *Node) dialControl(ctx context.Context, peer transport.Endpoint, h hello
 			return nil, err
 		}
 	}
-	return n.dial(ctx, "tcp", peer.TCP, peer.Rank, h, -1)
+	return n.dial(ctx, "tcp", peer.TCP, peer, h, -1)
 }
 
 // await waits for a connection from a peer that wanted says yes to.
@@ -269,7 +235,7 @@ func (n *Node) await(ctx context.Context, peer transport.Endpoint, wanted func(*
 	for {
 		n.mu.Lock()
 		for i, a := range n.parked {
-			if a.session == n.session && a.rank == uint32(peer.Rank) && wanted(a) {
+			if a.session == n.session && a.rank == uint32(peer.Rank) && a.pinned(peer) && wanted(a) {
 				n.parked = append(n.parked[:i], n.parked[i+1:]...)
 				n.mu.Unlock()
 				return a, nil

@@ -1,9 +1,9 @@
 // Package node makes the meshes of links between the processes of a run. A node
 // listens on a TCP port and on an abstract Unix socket (which leaves no file).
 // For each pair the higher rank dials the lower one: shared memory where both
-// are on one host, else TCP. A connection from anything that does not know the
-// session is turned away and disturbs nothing; one for a mesh that this rank
-// has not come to yet is parked.
+// are on one host, else TCP. What connects has to prove first that it belongs to
+// the job (core/trust); a worker that does not know the session is turned away,
+// and a connection for a mesh that this rank has not come to yet is parked.
 package node
 
 import (
@@ -17,7 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"sar/core/internal/limits"
 	"sar/core/transport"
+	"sar/core/trust"
 )
 
 // The transports that Config may ask for.
@@ -27,36 +29,40 @@ const (
 	TCP  = "tcp"
 )
 
-const (
-	helloTime  = 10 * time.Second // for a connection to say hello
-	maxGreeted = 256              // connections that have not said hello, at one time
+// helloTime is for a proven connection to say hello.
+const helloTime = 10 * time.Second
+
+// What is taken at a TCP port, and at a Unix socket.
+var (
+	overTCP  = trust.Policy{Purposes: []trust.Purpose{trust.TCPLink, trust.Control}}
+	overUnix = trust.Policy{Purposes: []trust.Purpose{trust.ShmLink, trust.Control}}
 )
 
 // Config says how this rank is reached.
 type Config struct {
 	Rank, World int
 	Interface   string // network interface whose address peers use
-	BindAddr    string // address to listen on; "": the interface's, else every one
+	BindAddr    string // address to listen on; "": the interface's, else OwnAddr()
 	Advertise   string // host:port for peers to dial; port 0 or none: the listener's
 	Transport   string // Auto (or ""), Shm or TCP
+	Identity    *trust.Identity
 }
 
 // Node is this process's part of every mesh.
 type Node struct {
 	cfg      Config
-	tcp      net.Listener
-	unix     net.Listener // nil where there are no abstract sockets
+	tcp      *trust.Gate
+	unix     *trust.Gate // nil where there are no abstract sockets
 	endpoint transport.Endpoint
 
 	mu       sync.Mutex
 	session  [16]byte
 	peers    []transport.Endpoint // nil until SetPeers
 	parked   []*arrival
-	greeting map[net.Conn]struct{} // connections that have not said hello
+	greeting map[net.Conn]struct{} // proven connections that have not said hello
 	controls uint32
 	closed   bool
 	changed  chan struct{} // closed and replaced when any of the above changes
-	wg       sync.WaitGroup
 }
 
 // arrival is a connection whose hello has been read.
@@ -64,6 +70,14 @@ type arrival struct {
 	hello
 	conn net.Conn
 	fd   int // the segment's descriptor, -1 if none
+
+	certificate [32]byte // zero where the connection is not encrypted
+}
+
+// pinned tells whether an encrypted connection is of the worker that everybody
+// was told of.
+func (a *arrival) pinned(peer transport.Endpoint) bool {
+	return a.certificate == [32]byte{} || a.certificate == peer.Certificate
 }
 
 func (a *arrival) drop() {
@@ -91,28 +105,25 @@ func Listen(cfg Config) (*Node, error) {
 	default:
 		return nil, fmt.Errorf("transport %q is not known: use %s, %s or %s", cfg.Transport, Auto, Shm, TCP)
 	}
-	bind, host := cfg.BindAddr, cfg.BindAddr
-	if cfg.Interface != "" {
-		addr, err := InterfaceAddr(cfg.Interface)
-		if err != nil {
-			return nil, err
-		}
-		host = addr
-		if bind == "" {
-			bind = addr
-		}
+	if cfg.Identity == nil {
+		return nil, fmt.Errorf("rank %d has no identity", cfg.Rank)
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(bind, "0"))
+	addr, err := listenAddr(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("listening on %q: %w", bind, err)
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("listening on %q: %w", addr, limits.Explain(err))
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = anyAddr()
+	if ip := net.ParseIP(addr); ip != nil && ip.IsUnspecified() { // asked for in so many words
+		addr = OwnAddr()
 	}
-	n := &Node{cfg: cfg, tcp: listener, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
+	n := &Node{cfg: cfg, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
 	n.endpoint = transport.Endpoint{
-		Rank: cfg.Rank, Host: hostName(), PID: os.Getpid(), HostID: hostID(), TCP: net.JoinHostPort(host, port),
+		Rank: cfg.Rank, Host: hostName(), PID: os.Getpid(), HostID: hostID(), TCP: net.JoinHostPort(addr, port),
+		Certificate: cfg.Identity.Certificate(),
 	}
 	if cfg.Advertise != "" {
 		if n.endpoint.TCP, err = advertised(cfg.Advertise, port); err != nil {
@@ -120,26 +131,38 @@ func Listen(cfg Config) (*Node, error) {
 			return nil, err
 		}
 	}
-	var random [12]byte
-	if _, err = rand.Read(random[:]); err == nil {
-		name := fmt.Sprintf("@sar-%d-%s", os.Getpid(), hex.EncodeToString(random[:]))
-		if n.unix, err = net.Listen("unix", name); err == nil {
-			n.endpoint.Unix = name
-		}
+	if err := n.listenUnix(); err != nil && cfg.Transport == Shm {
+		_ = listener.Close()
+		return nil, fmt.Errorf("shared memory needs an abstract Unix socket: %w", limits.Explain(err))
 	}
-	if err != nil {
-		n.unix = nil
-		if cfg.Transport == Shm {
-			_ = listener.Close()
-			return nil, fmt.Errorf("shared memory needs an abstract Unix socket: %w", err)
-		}
-	}
-	for _, l := range []net.Listener{n.tcp, n.unix} {
-		if l != nil {
-			n.wg.Go(func() { n.accept(l) })
-		}
-	}
+	n.tcp = trust.NewGate(cfg.Identity, overTCP, n.greet, listener)
 	return n, nil
+}
+
+// listenAddr is the one address that this node listens on.
+func listenAddr(cfg Config) (string, error) {
+	switch {
+	case cfg.BindAddr != "":
+		return cfg.BindAddr, nil
+	case cfg.Interface != "":
+		return InterfaceAddr(cfg.Interface)
+	}
+	return OwnAddr(), nil
+}
+
+// listenUnix opens a socket for ranks of this host. Its name is no secret.
+func (n *Node) listenUnix() error {
+	var random [12]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("@sar-%d-%s", os.Getpid(), hex.EncodeToString(random[:]))
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		return err
+	}
+	n.unix, n.endpoint.Unix = trust.NewGate(n.cfg.Identity, overUnix, n.greet, l), name
+	return nil
 }
 
 // advertised completes what peers are to dial with the listener's port.
@@ -198,36 +221,22 @@ func (n *Node) wakeLocked() {
 	n.changed = make(chan struct{})
 }
 
-// accept greets what connects until the listener is closed.
-func (n *Node) accept(l net.Listener) {
-	for {
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // no descriptors left, or the peer gave up: neither lasts
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		n.mu.Lock()
-		if n.closed || len(n.greeting) >= maxGreeted {
-			n.mu.Unlock()
-			_ = conn.Close()
-			continue
-		}
-		n.greeting[conn] = struct{}{}
-		n.wg.Add(1)
+// greet reads the hello of a proven connection and parks it, or turns it away.
+func (n *Node) greet(conn net.Conn, claim trust.Claim) {
+	n.mu.Lock()
+	if n.closed {
 		n.mu.Unlock()
-		go n.greet(conn)
+		_ = conn.Close()
+		return
 	}
-}
-
-// greet reads a hello and parks the connection, or turns it away.
-func (n *Node) greet(conn net.Conn) {
-	defer n.wg.Done()
+	n.greeting[conn] = struct{}{}
+	n.mu.Unlock()
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	h, fd, err := receiveHello(conn)
-	a := &arrival{hello: h, conn: conn, fd: fd}
+	if err == nil {
+		err = h.claimed(claim)
+	}
+	a := &arrival{hello: h, conn: conn, fd: fd, certificate: claim.Certificate}
 	n.mu.Lock()
 	delete(n.greeting, conn)
 	why := answerNone
@@ -299,13 +308,12 @@ func (n *Node) Close() error {
 	}
 	n.wakeLocked()
 	n.mu.Unlock()
+	for _, a := range parked {
+		a.drop()
+	}
 	err := n.tcp.Close()
 	if n.unix != nil {
 		err = errors.Join(err, n.unix.Close())
 	}
-	for _, a := range parked {
-		a.drop()
-	}
-	n.wg.Wait()
 	return err
 }

@@ -12,9 +12,23 @@ import (
 	"sar/core/mem"
 	"sar/core/transport"
 	"sar/core/transport/conformance"
+	"sar/core/trust"
 )
 
 const patience = 10 * time.Second
+
+// identity is that of a rank of one job.
+func identity(rank, world int) *trust.Identity {
+	job, err := trust.NewJob("the token of all jobs of these tests")
+	if err != nil {
+		panic(err)
+	}
+	id, err := trust.NewIdentity(job, rank, world, false)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
 
 // open makes nodes that know each other, within this process.
 func open(t testing.TB, transports ...string) []*Node {
@@ -22,7 +36,7 @@ func open(t testing.TB, transports ...string) []*Node {
 	var nodes []*Node
 	var ends []transport.Endpoint
 	for r, kind := range transports {
-		n, err := Listen(Config{Rank: r, World: len(transports), BindAddr: "127.0.0.1", Transport: kind})
+		n, err := Listen(Config{Rank: r, World: len(transports), BindAddr: "127.0.0.1", Transport: kind, Identity: identity(r, len(transports))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,50 +324,123 @@ func TestDisagreement(t *testing.T) {
 	}
 }
 
-// TestStrangers sends a node everything but a peer's hello while a mesh forms.
+// knock connects to a node as rank `as` of two, and proves that.
+func knock(t *testing.T, network, addr string, as int, to trust.Target) net.Conn {
+	t.Helper()
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	proven, err := identity(as, 2).Dial(c, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proven
+}
+
+// TestStrangers sends a node everything but a peer's proof while a mesh forms.
 func TestStrangers(t *testing.T) {
 	nodes := open(t, Auto, Auto)
-	ends := []transport.Endpoint{nodes[0].Endpoint(), nodes[1].Endpoint()}
+	end := nodes[0].Endpoint()
 	good := hello{kind: kindTCP, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
-	other := good
-	other.session[15] = 9
-	outside := good
-	outside.rank = 7
-	version := good.encode()
-	version[4] = 77
-	for _, say := range []struct {
-		bytes  []byte
-		answer answer // answerNone: the connection is closed without
-	}{
-		{[]byte("GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a scanner, which has much to say\r\n\r\n"), answerNone},
-		{other.encode(), answerSession},
-		{outside.encode(), answerMismatch},
-		{version, answerVersion},
-		{hello{kind: kindShm, session: good.session, rank: 1, world: 2, mesh: 1}.encode(), answerNone}, // no segment
-		{[]byte{1, 2, 3}, answerNone}, // and nothing more
-		{nil, answerNone},
+	for _, say := range [][]byte{
+		[]byte("GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a scanner, which has much to say\r\n\r\n"),
+		good.encode(), // a hello without a proof
+		{1, 2, 3},     // and nothing more
+		nil,
 	} {
-		for _, addr := range [][2]string{{"tcp", ends[0].TCP}, {"unix", ends[0].Unix}} {
+		for _, addr := range [][2]string{{"tcp", end.TCP}, {"unix", end.Unix}} {
 			c, err := net.Dial(addr[0], addr[1])
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = c.Close() })
-			if _, err := c.Write(say.bytes); err != nil {
+			if _, err := c.Write(say); err != nil {
 				t.Fatal(err)
 			}
-			if len(say.bytes) < helloSize {
+			if len(say) < helloSize {
 				continue // stays open and silent
 			}
 			_ = c.SetDeadline(time.Now().Add(patience))
-			got, _, err := receiveHello(c)
-			if say.answer == answerNone && err == nil || say.answer != answerNone && (err != nil || got.answer != say.answer) {
-				t.Errorf("%q over %s: answer %+v, %v", say.bytes, addr[0], got, err)
+			if n, err := c.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%q over %s: answered with %d bytes", say, addr[0], n)
 			}
 		}
 	}
-	links := mustMesh(t, nodes, 1, 1<<16)
-	closeLinks(links)
+	closeLinks(mustMesh(t, nodes, 1, 1<<16))
+}
+
+// TestOddHellos has a worker that is of the job say what it should not.
+func TestOddHellos(t *testing.T) {
+	nodes := open(t, Auto, Auto)
+	end := nodes[0].Endpoint()
+	good := hello{kind: kindTCP, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	session := good
+	session.session[15] = 9
+	rank, mesh, other := good, good, good
+	rank.rank = 7
+	mesh.mesh = 2
+	other.kind = kindControl
+	version := good.encode()
+	version[4] = 77
+	shm := good
+	shm.kind = kindShm
+	for _, say := range []struct {
+		what   string
+		bytes  []byte
+		answer answer // answerNone: the connection is closed without
+	}{
+		{"another session", session.encode(), answerSession},
+		{"another rank than was proved", rank.encode(), answerNone},
+		{"another mesh than was proved", mesh.encode(), answerNone},
+		{"another kind than was proved", other.encode(), answerNone},
+		{"another version", version, answerVersion},
+		{"shared memory without any", shm.encode(), answerNone},
+		{"no hello", make([]byte, helloSize), answerNone},
+	} {
+		network, addr, to := "tcp", end.TCP, trust.Target{Purpose: trust.TCPLink, Mesh: 1}
+		if say.what == "shared memory without any" {
+			network, addr, to.Purpose = "unix", end.Unix, trust.ShmLink
+		}
+		c := knock(t, network, addr, 1, to)
+		if _, err := c.Write(say.bytes); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := receiveHello(c)
+		if say.answer == answerNone && err == nil || say.answer != answerNone && (err != nil || got.answer != say.answer) {
+			t.Errorf("%s: answer %+v, %v", say.what, got, err)
+		}
+	}
+	closeLinks(mustMesh(t, nodes, 1, 1<<16))
+}
+
+// TestSiege opens more connections than a node keeps unproven, at both of its
+// listeners, and leaves them open: meshes are made all the same.
+func TestSiege(t *testing.T) {
+	nodes := open(t, Auto, TCP, Auto)
+	for _, n := range nodes {
+		for _, addr := range [][2]string{{"tcp", n.Endpoint().TCP}, {"unix", n.Endpoint().Unix}} {
+			for range 200 {
+				c, err := net.Dial(addr[0], addr[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close() })
+			}
+		}
+	}
+	for id := range uint32(3) {
+		closeLinks(mustMesh(t, nodes, id, 1<<16))
+	}
+	for _, row := range control(t, nodes) {
+		for _, c := range row {
+			if c != nil {
+				_ = c.Close()
+			}
+		}
+	}
 }
 
 // TestEarlyStranger parks hellos before the node knows its session.
@@ -361,7 +448,7 @@ func TestEarlyStranger(t *testing.T) {
 	var nodes []*Node
 	var ends []transport.Endpoint
 	for r := range 2 {
-		n, err := Listen(Config{Rank: r, World: 2, BindAddr: "127.0.0.1"})
+		n, err := Listen(Config{Rank: r, World: 2, BindAddr: "127.0.0.1", Identity: identity(r, 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,11 +458,7 @@ func TestEarlyStranger(t *testing.T) {
 	if _, err := nodes[0].Mesh(1, 1<<16, time.Time{}); err == nil {
 		t.Error("Mesh before SetPeers went through")
 	}
-	c, err := net.Dial("tcp", ends[0].TCP)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close() }()
+	c := knock(t, "tcp", ends[0].TCP, 1, trust.Target{Purpose: trust.TCPLink, Mesh: 1})
 	h := hello{kind: kindTCP, session: [16]byte{66}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
 	if _, err := c.Write(h.encode()); err != nil {
 		t.Fatal(err)
@@ -418,6 +501,7 @@ func TestListenConfig(t *testing.T) {
 		{Config{World: 1, BindAddr: "203.0.113.1"}, "203.0.113.1"},
 		{Config{World: 1, Advertise: "host:port"}, "host:port"},
 	} {
+		c.cfg.Identity = identity(0, 1)
 		if n, err := Listen(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.cfg, err)
 			if n != nil {
@@ -433,6 +517,7 @@ func TestListenConfig(t *testing.T) {
 		{Config{World: 1, Interface: "lo", Advertise: "proxy:77"}, "proxy:77"},
 		{Config{World: 1, BindAddr: "127.0.0.1", Advertise: "proxy"}, "proxy"},
 	} {
+		c.cfg.Identity = identity(0, 1)
 		n, err := Listen(c.cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -462,6 +547,7 @@ func TestNothingLeft(t *testing.T) {
 		TestLateAndClosed(t)
 		TestDisagreement(t)
 		TestStrangers(t)
+		TestOddHellos(t)
 	})
 	for end := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		g, f, m := count()

@@ -35,7 +35,7 @@ const helperBytes = 4 << 20
 // helper swaps endpoints over its standard streams, joins the mesh and does
 // what each frame's Kind asks for.
 func helper(kind string) error {
-	n, err := Listen(Config{Rank: 1, World: 2, BindAddr: "127.0.0.1", Transport: kind})
+	n, err := Listen(Config{Rank: 1, World: 2, BindAddr: "127.0.0.1", Transport: kind, Identity: identity(1, 2)})
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func startHelper(t testing.TB, kind string) *process {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	if p.node, err = Listen(Config{Rank: 0, World: 2, BindAddr: "127.0.0.1", Transport: kind}); err != nil {
+	if p.node, err = Listen(Config{Rank: 0, World: 2, BindAddr: "127.0.0.1", Transport: kind, Identity: identity(0, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.node.Close() })

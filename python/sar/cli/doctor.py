@@ -11,6 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
+from .. import _job_token
 from .._network import free_port
 from .launch import environment
 from .output import size
@@ -143,7 +144,8 @@ def _shared_memory(report: _Report) -> None:
 
 def _transport(report: _Report, transport: str) -> None:
     port = free_port()
-    environments = [{**environment(rank, 2, 1, "127.0.0.1", port), "SAR_TRANSPORT": transport} for rank in range(2)]
+    common = {"SAR_TRANSPORT": transport, _job_token.VARIABLE: _job_token.fresh()}
+    environments = [{**environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]
     workers = [_start("pair", e) for e in environments]
     answers = [_answer(w) for w in workers]
     for found, error in answers:

@@ -8,17 +8,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from .. import _job_token
 from .._network import free_port
 from .output import Failure
 
 _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
-LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and its threads in OMP_NUM_THREADS and SAR_NUM_THREADS. Lines that workers
-print are prefixed with their rank. When one worker fails, the others get a grace time to report what they saw, then
-they are stopped; the command ends with the exit code of the worker that failed first, or 128 + the signal it died of.
+LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; its threads in OMP_NUM_THREADS and SAR_NUM_THREADS; and in SAR_JOB_TOKEN a
+random token, by which workers of this run know each other, unless one is set. Lines that workers print are prefixed
+with their rank. When one worker fails, the others get a grace time to report what they saw, then they are stopped; the
+command ends with the exit code of the worker that failed first, or 128 + the signal it died of.
 
 To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own
---node-rank.
+--node-rank, with SAR_JOB_TOKEN set to the same secret on all of them.
 """
 
 
@@ -113,11 +115,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"there is no script {rest[0]}", 2)
     else:
         command = [sys.executable, "-u", *rest]
+    try:
+        token = _job_token.for_launch(arguments.nodes)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
     port = arguments.master_port or free_port()
     environments = [
         environment(rank, n, arguments.threads, arguments.master_addr, port, arguments.nodes, arguments.node_rank)
         for rank in range(n)
     ]
+    if token is not None:
+        for e in environments:
+            e[_job_token.VARIABLE] = token
     for chosen, variable in ((arguments.allocator, "SAR_ALLOCATOR"), (arguments.transport, "SAR_TRANSPORT")):
         if chosen is not None:
             for e in environments:

@@ -1,0 +1,124 @@
+package trust
+
+import (
+	"crypto/hmac"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+)
+
+// Policy says whom a listener lets in among those who know the token.
+type Policy struct {
+	Purposes []Purpose
+	AnyWorld bool // workers with another world size too: the caller tells them so
+}
+
+func (p Policy) takes(purpose Purpose) bool {
+	for _, q := range p.Purposes {
+		if q == purpose {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	errNotSAR    = errors.New("no worker of SAR")
+	errRefused   = errors.New("refused")
+	errUnproven  = errors.New("the proof is wrong")
+	errOtherJob  = errors.New("a worker of another job")
+	errOtherUser = errors.New("a process of another user")
+)
+
+// admit is the listener's side of Dial. spoke is called when the dialer's first
+// message is one of this job, which is no proof of anything.
+func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Claim, error) {
+	none := Claim{}
+	if err := sameUser(conn); err != nil {
+		return nil, none, err
+	}
+	got := make([]byte, helloSize)
+	if _, err := io.ReadFull(conn, got[:4]); err != nil {
+		return nil, none, err
+	}
+	if binary.LittleEndian.Uint32(got) != helloMagic {
+		return nil, none, errNotSAR
+	}
+	if _, err := io.ReadFull(conn, got[4:]); err != nil {
+		return nil, none, err
+	}
+	hello, ok := decode(got, helloMagic)
+	if !ok {
+		return nil, none, errNotSAR
+	}
+	encrypted := id.tls != nil && !isUnix(conn)
+	answer := id.firstLook(&hello, encrypted)
+	challenge, err := id.begin(challengeMagic, uint8(answer), encrypted)
+	if err != nil {
+		return nil, none, err
+	}
+	sent := challenge.encode()
+	if _, err := conn.Write(sent); err != nil {
+		return nil, none, err
+	}
+	switch answer {
+	case welcome:
+		spoke()
+	case otherJob:
+		return nil, none, errOtherJob
+	default:
+		return nil, none, errRefused
+	}
+	var proof [proofSize]byte
+	if _, err := io.ReadFull(conn, proof[:]); err != nil {
+		return nil, none, err
+	}
+	if !hmac.Equal(proof[:], id.dialerProof(got, sent)) {
+		return nil, none, errUnproven
+	}
+	var head [8]byte
+	code, detail := id.verdict(&hello, p)
+	binary.LittleEndian.PutUint32(head[:], uint32(code))
+	binary.LittleEndian.PutUint32(head[4:], detail)
+	if _, err := conn.Write(append(head[:], id.listenerProof(got, sent, proof[:], head[:])...)); err != nil {
+		return nil, none, err
+	}
+	if code != welcome {
+		return nil, none, errRefused
+	}
+	claim := Claim{Purpose: Purpose(hello.code), Rank: int(hello.rank), World: int(hello.world), Mesh: hello.mesh,
+		Certificate: hello.certificate}
+	if encrypted {
+		conn, err = id.tls.server(conn, hello.certificate, transcript(got, sent))
+	}
+	return conn, claim, err
+}
+
+// firstLook answers what is no secret.
+func (id *Identity) firstLook(hello *message, encrypted bool) status {
+	switch {
+	case hello.version != Version:
+		return badVersion
+	case hello.job != id.Job.print:
+		return otherJob
+	case hello.tls != encrypted:
+		return badTLS
+	}
+	return welcome
+}
+
+// verdict judges a dialer that knows the token.
+func (id *Identity) verdict(hello *message, p Policy) (status, uint32) {
+	switch {
+	case !p.takes(Purpose(hello.code)):
+		return badPurpose, 0
+	case int64(hello.peer) != int64(id.Rank):
+		return badPeer, uint32(id.Rank)
+	case p.AnyWorld:
+		return welcome, 0
+	case int64(hello.world) != int64(id.World), hello.rank >= hello.world:
+		return badWorld, uint32(id.World)
+	}
+	return welcome, 0
+}

@@ -1,0 +1,143 @@
+package trust
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Target is whom a dialer wants to reach, and what for.
+type Target struct {
+	Purpose     Purpose
+	Peer        int
+	Mesh        uint32            // of a link or a control connection
+	Certificate [sha256.Size]byte // with TLS: the peer's, zero where it is not known yet
+}
+
+// Claim is what a dialer has proved besides knowing the token.
+type Claim struct {
+	Purpose     Purpose
+	Rank, World int
+	Mesh        uint32
+	Certificate [sha256.Size]byte // zero where the connection is not encrypted
+}
+
+// ErrStranger is returned where what answers does not speak this protocol.
+var ErrStranger = errors.New("what answers there is not a SAR worker")
+
+// Refused is a listener's no, which trying again does not change.
+type Refused struct {
+	Ours, Theirs Fingerprint // where the jobs differ
+	text         string
+	other        bool
+}
+
+func (e *Refused) Error() string { return e.text }
+
+// OtherJob tells whether the listener belongs to another job.
+func (e *Refused) OtherJob() bool { return e.other }
+
+// Dial proves this worker's identity over conn, which it has just opened, and
+// has the listener prove its own. What it returns carries what follows. Errors
+// other than *Refused and ErrStranger may pass: the listener may have had too
+// many connections. The caller bounds the time by a deadline of conn, and closes
+// conn after an error.
+func (id *Identity) Dial(conn net.Conn, to Target) (net.Conn, error) {
+	if err := sameUser(conn); err != nil {
+		return nil, err
+	}
+	encrypted := id.tls != nil && !isUnix(conn)
+	hello, err := id.begin(helloMagic, uint8(to.Purpose), encrypted)
+	if err != nil {
+		return nil, err
+	}
+	hello.peer, hello.mesh = uint32(to.Peer), to.Mesh
+	sent := hello.encode()
+	if _, err := conn.Write(sent); err != nil {
+		return nil, proving(err)
+	}
+	got := make([]byte, helloSize)
+	if _, err := io.ReadFull(conn, got[:4]); err != nil {
+		return nil, proving(err)
+	}
+	if binary.LittleEndian.Uint32(got) != challengeMagic { // do not wait for the rest of it
+		return nil, ErrStranger
+	}
+	if _, err := io.ReadFull(conn, got[4:]); err != nil {
+		return nil, proving(err)
+	}
+	challenge, ok := decode(got, challengeMagic)
+	if !ok {
+		return nil, ErrStranger
+	}
+	if err := id.judge(&hello, &challenge); err != nil {
+		return nil, err
+	}
+	proof := id.dialerProof(sent, got)
+	if _, err := conn.Write(proof); err != nil {
+		return nil, proving(err)
+	}
+	var verdict [verdictSize]byte
+	if _, err := io.ReadFull(conn, verdict[:]); err != nil {
+		return nil, proving(err)
+	}
+	if !hmac.Equal(verdict[8:], id.listenerProof(sent, got, proof, verdict[:8])) {
+		return nil, fmt.Errorf("what answers did not prove that it knows the job token")
+	}
+	code, detail := binary.LittleEndian.Uint32(verdict[:]), binary.LittleEndian.Uint32(verdict[4:])
+	if code != uint32(welcome) {
+		return nil, id.explain(status(code), detail, to.Peer)
+	}
+	if encrypted {
+		if to.Certificate != [sha256.Size]byte{} && to.Certificate != challenge.certificate {
+			return nil, fmt.Errorf("rank %d has another certificate than rank 0 told of", to.Peer)
+		}
+		return id.tls.client(conn, challenge.certificate, transcript(sent, got))
+	}
+	return conn, nil
+}
+
+// proving says during what a connection ended.
+func proving(err error) error { return fmt.Errorf("while proving the job token: %w", err) }
+
+// judge says what a challenge refuses, before anything is proved.
+func (id *Identity) judge(hello, challenge *message) error {
+	switch {
+	case challenge.version != Version || status(challenge.code) == badVersion:
+		return &Refused{text: fmt.Sprintf("it speaks version %d of the protocol and this rank version %d: install one version of SAR on every worker",
+			challenge.version, Version)}
+	case challenge.job != hello.job || status(challenge.code) == otherJob:
+		return &Refused{Ours: hello.job, Theirs: challenge.job, other: true, text: fmt.Sprintf(
+			"it belongs to another job (job %s, this worker is of job %s)", challenge.job, hello.job)}
+	case challenge.tls != hello.tls || status(challenge.code) == badTLS:
+		return &Refused{text: fmt.Sprintf("it runs %s TLS and this rank %s: set SAR_TLS to the same value on every worker", with(challenge.tls), with(hello.tls))}
+	case status(challenge.code) != welcome:
+		return &Refused{text: fmt.Sprintf("it answered %d, which this version does not know", challenge.code)}
+	}
+	return nil
+}
+
+func with(yes bool) string {
+	if yes {
+		return "with"
+	}
+	return "without"
+}
+
+// explain says what a proven listener refuses.
+func (id *Identity) explain(code status, detail uint32, peer int) error {
+	switch code {
+	case badPeer:
+		return &Refused{text: fmt.Sprintf("rank %d answers where rank %d was expected", detail, peer)}
+	case badWorld:
+		return &Refused{text: fmt.Sprintf("rank %d did not expect rank %d of %d, its world size is %d: start every worker with one world size and a rank of its own",
+			peer, id.Rank, id.World, detail)}
+	case badPurpose:
+		return &Refused{text: fmt.Sprintf("rank %d takes no such connection there", peer)}
+	}
+	return &Refused{text: fmt.Sprintf("rank %d answered %d", peer, code)}
+}

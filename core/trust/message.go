@@ -1,0 +1,138 @@
+package trust
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// The first 16 bytes of hello and challenge keep their layout in every version,
+// so that workers of two versions can tell each other so.
+//
+//	hello and challenge, 96 bytes, little-endian
+//	 0  u32   magic "SARP" (hello) or "SARC" (challenge)
+//	 4  u8    version
+//	 5  u8    hello: purpose. Challenge: status
+//	 6  u8    1 where TLS follows
+//	 7  u8    zero
+//	 8  [8]   fingerprint of the job
+//	16  [32]  nonce
+//	48  u32   rank of the sender
+//	52  u32   number of ranks
+//	56  u32   hello: the rank that it wants to reach. Challenge: zero
+//	60  u32   hello: mesh. Challenge: zero
+//	64  [32]  SHA-256 of the sender's certificate, zero without TLS
+//
+//	proof, 32 bytes: the dialer's MAC
+//
+//	verdict, 40 bytes
+//	 0  u32   status
+//	 4  u32   what the status is about
+//	 8  [32]  the listener's MAC
+const (
+	helloSize   = 96
+	proofSize   = sha256.Size
+	verdictSize = 8 + sha256.Size
+
+	helloMagic     = 'S' | 'A'<<8 | 'R'<<16 | 'P'<<24
+	challengeMagic = 'S' | 'A'<<8 | 'R'<<16 | 'C'<<24
+
+	// Version is that of the messages of this package.
+	Version = 1
+)
+
+// Purpose is what a connection is for.
+type Purpose uint8
+
+// The purposes.
+const (
+	TCPLink Purpose = 1 + iota // a link of a mesh
+	ShmLink                    // a link through shared memory, made over a Unix socket
+	Control                    // a control connection between two ranks
+	Calls                      // calls to rank 0
+)
+
+// status is the listener's answer.
+type status uint8
+
+const (
+	welcome    status = iota
+	otherJob          // the fingerprints differ
+	badVersion        // the versions differ
+	badTLS            // one side wants TLS and the other does not
+	badPeer           // the listener has another rank than the dialer wants; detail: its rank
+	badWorld          // the sizes of the world differ; detail: the listener's
+	badPurpose        // the listener takes no such connections
+)
+
+// message is a hello or a challenge.
+type message struct {
+	magic       uint32
+	version     uint8
+	code        uint8 // purpose or status
+	tls         bool
+	job         Fingerprint
+	nonce       [32]byte
+	rank, world uint32
+	peer, mesh  uint32
+	certificate [sha256.Size]byte
+}
+
+func (m *message) encode() []byte {
+	b := make([]byte, helloSize)
+	le := binary.LittleEndian
+	le.PutUint32(b, m.magic)
+	b[4], b[5] = m.version, m.code
+	if m.tls {
+		b[6] = 1
+	}
+	copy(b[8:], m.job[:])
+	copy(b[16:], m.nonce[:])
+	le.PutUint32(b[48:], m.rank)
+	le.PutUint32(b[52:], m.world)
+	le.PutUint32(b[56:], m.peer)
+	le.PutUint32(b[60:], m.mesh)
+	copy(b[64:], m.certificate[:])
+	return b
+}
+
+// decode reads what encode has written. A message of another version is decoded
+// as far as its layout is known. ok is false for what is no message at all.
+func decode(b []byte, magic uint32) (m message, ok bool) {
+	le := binary.LittleEndian
+	if len(b) != helloSize || le.Uint32(b) != magic {
+		return m, false
+	}
+	m = message{magic: magic, version: b[4], code: b[5], tls: b[6] == 1}
+	copy(m.job[:], b[8:])
+	if m.version != Version {
+		return m, true
+	}
+	if b[6] > 1 || b[7] != 0 {
+		return m, false
+	}
+	copy(m.nonce[:], b[16:])
+	m.rank, m.world = le.Uint32(b[48:]), le.Uint32(b[52:])
+	m.peer, m.mesh = le.Uint32(b[56:]), le.Uint32(b[60:])
+	copy(m.certificate[:], b[64:])
+	return m, true
+}
+
+// begin makes this worker's hello or challenge.
+func (id *Identity) begin(magic uint32, code uint8, encrypted bool) (message, error) {
+	m := message{magic: magic, version: Version, code: code, tls: encrypted, job: id.Job.print,
+		rank: uint32(id.Rank), world: uint32(id.World)}
+	if encrypted {
+		m.certificate = id.tls.print
+	}
+	_, err := rand.Read(m.nonce[:])
+	return m, err
+}
+
+func (id *Identity) dialerProof(hello, challenge []byte) []byte {
+	return mac(id.Job.key[:], "sar proof of the dialer", hello, challenge)
+}
+
+func (id *Identity) listenerProof(hello, challenge, proof, head []byte) []byte {
+	return mac(id.Job.key[:], "sar proof of the listener", hello, challenge, proof, head)
+}
