@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug faults clean
+.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,9 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 	    $(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
 	  done; \
 	done
+
+attacks: $(BUILD_STAMP) ## what strangers, other users and other jobs may try at a job's ports, and two jobs on one port; as root: all of it
+	SAR_ATTACKS=1 $(PY) -m pytest tests/test_attacks.py -s
 
 PROGRAMS ?= 20000
 fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL, PROGRAMS of them (20000)

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 
 import numpy as np
 
+from sar import _job_token
 from sar.cli.launch import environment, free_port
 from sar.cli.partition import metis
 
@@ -123,11 +124,11 @@ class Group:
         inside: list[list[str]] | None = None,
     ) -> None:
         """``inside`` gives the words that run each worker's command elsewhere, as in a network namespace."""
-        port = free_port()
+        port, token = free_port(), _job_token.fresh()
         self.processes = [
             subprocess.Popen(
                 [*(inside[rank] if inside else []), sys.executable, os.path.join(HERE, script), *words],
-                env={**environment(rank, workers, threads, master, port), **extra},
+                env={**environment(rank, workers, threads, master, port), _job_token.VARIABLE: token, **extra},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

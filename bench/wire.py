@@ -1,7 +1,7 @@
-"""What carries data between two workers: 4 MiB both ways at once, over shared memory, over TCP, and over gloo.
+"""What carries data between two workers: 4 MiB both ways at once, over shared memory, TCP, TLS, and gloo.
 
-Two processes hold all three at the same time and take turns, so that a busy machine slows all of them alike. Checks
-what arrived. Prints seconds per exchange, bytes per second each way, and the ratio to gloo's isend and irecv.
+Two processes hold all of them at the same time and take turns, so that a busy machine slows all of them alike. Checks
+what arrived. Prints seconds per exchange, bytes per second each way, and the ratios to gloo and to TCP.
 
     python bench/wire.py [--bytes 4194304] [--rounds 7] [--exchanges 30]
 """
@@ -23,7 +23,7 @@ import common
 from sar import _abi
 from sar.cli.output import size, table
 
-WAYS = ("shm", "tcp", "gloo")
+WAYS = ("shm", "tcp", "tls", "gloo")
 START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS = 60.0, 20.0, 60.0
 
 
@@ -31,9 +31,12 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
     """By way, a function (send, receive) that exchanges two tensors with the other rank."""
     other = 1 - rank
     ways = {}
-    for way in ("shm", "tcp"):
+    for way in ("shm", "tcp", "tls"):
         limits = (START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS)
-        session = _abi.session_open(rank, 2, "127.0.0.1", ports[way], None, way, None, *limits, 0)
+        transport = "tcp" if way == "tls" else way
+        session = _abi.session_open(
+            rank, 2, "127.0.0.1", ports[way], None, transport, None, *limits, 0, tls=way == "tls"
+        )
 
         def native(send, receive, session=session):  # on the communicator that carries rows
             _abi.exchange_pair(session, _abi.TRAIN, other, send, other, receive)
@@ -100,14 +103,20 @@ def main() -> None:
     seconds = {way: [max(pair) for pair in zip(*(a[way] for a in answers))] for way in WAYS}
     rows, results = [], {}
     for way in WAYS:
-        ratio = statistics.median(g / s for g, s in zip(seconds["gloo"], seconds[way]))
+        ratios = [statistics.median(b / s for b, s in zip(seconds[base], seconds[way])) for base in ("gloo", "tcp")]
         each = statistics.median(seconds[way])
-        results[way] = {"seconds": each, "all_seconds": seconds[way], "times_gloo": ratio}
-        rows.append([way, f"{1e3 * each:.2f} ms", f"{args.bytes / each / 1e9:.2f} GB/s", f"{ratio:.1f}x"])
+        results[way] = {
+            "seconds": each,
+            "all_seconds": seconds[way],
+            "times_gloo": ratios[0],
+            "times_tcp": ratios[1],
+        }
+        speed = f"{args.bytes / each / 1e9:.2f} GB/s"
+        rows.append([way, f"{1e3 * each:.2f} ms", speed, f"{ratios[0]:.1f}x", f"{ratios[1]:.2f}x"])
     machine = common.machine()
     print(common.machine_line(machine))
     print(f"\n{size(args.bytes)} both ways at once between two workers, {args.rounds} turns of {args.exchanges}")
-    print(table(["", "an exchange", "each way", "speed to gloo's"], rows))
+    print(table(["", "an exchange", "each way", "speed to gloo's", "to tcp's"], rows))
     common.save("wire", {"machine": machine, "bytes": args.bytes, "ways": results})
 
 

@@ -149,6 +149,7 @@ def train_on(where: list[Machine], serve: bool, json_file: Path, words: list[obj
             "DGL_KEEP_ALIVE": "0",
             "WORLD_SIZE": str(len(where)),
         }
+    common["SAR_JOB_TOKEN"] = "the token of this test"  # other hosts could reach these addresses
     if len(where) > 1:
         common["GLOO_SOCKET_IFNAME"] = "veth"  # the name of this host has no address there
     servers = [

@@ -122,14 +122,12 @@ def test_what_is_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
         sar.initialize_comms(0, 2, "127.0.0.1", "sar", master_port_number=port)
 
 
-def test_processes_that_make_the_secret_at_once(tmp_path: Path) -> None:
-    code = "import sar, sys; from sar import _abi; print(_abi.job_token('7'))"
-    env = environment(SAR_SECRET_FILE=tmp_path / "secret")
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen([sys.executable, "-c", code], env=env, **pipes) for _ in range(3)]  # type: ignore[call-overload]
-    reports = finish(processes)
-    assert len({out for _, out, _ in reports}) == 1 and all(code == 0 for code, *_ in reports), reports
+def test_a_secret_that_is_none(tmp_path: Path) -> None:
+    """The engine's own tests have the rest of this."""
+    (tmp_path / "secret").write_text("0" * 64)
     (tmp_path / "secret").chmod(0o640)
+    code = "from sar import _abi; _abi.job_token('7')"
+    env = environment(SAR_SECRET_FILE=tmp_path / "secret")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
     assert "RendezvousError: " in done.stderr and "can be read by others (mode 0640)" in done.stderr
 
@@ -196,14 +194,13 @@ def test_a_file_of_another_user(tmp_path: Path) -> None:
 # ---- torch's store ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["sar", "gloo"])
-def test_a_token_by_the_store_of_torchrun(backend: str, tmp_path: Path) -> None:
+def test_a_token_by_the_store_of_torchrun(tmp_path: Path) -> None:
     body = f"""
         from sar import _abi
         given, opened = [], _abi.session_open
         _abi.session_open = lambda *args, **more: (given.append(more["job_token"]), opened(*args, **more))[1]
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        sar.initialize_comms(rank, world, address, {backend!r}, master_port_number=port)
+        sar.initialize_comms(rank, world, address, "sar", master_port_number=port)
         value = torch.ones(1)
         sar.comm.all_reduce(value, "sum")
         open(os.path.join({str(tmp_path)!r}, f"token{{rank}}"), "w").write(given[0])

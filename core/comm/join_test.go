@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,10 +69,11 @@ func configs(port, world int, change func(c *Config)) []Config {
 }
 
 func TestJoinOverTheNetwork(t *testing.T) {
-	for _, transport := range []string{"tcp", "shm"} {
+	for _, name := range []string{"tcp", "shm", "tls"} {
 		for _, p := range []int{1, 2, 4} {
-			t.Run(fmt.Sprintf("%s/P%d", transport, p), func(t *testing.T) {
-				cfgs := configs(freePort(t), p, func(c *Config) { c.Transport = transport })
+			t.Run(fmt.Sprintf("%s/P%d", name, p), func(t *testing.T) {
+				transport := strings.Replace(name, "tls", "tcp", 1)
+				cfgs := configs(freePort(t), p, func(c *Config) { c.Transport, c.TLS = transport, name == "tls" })
 				noErrors(t, joinAll(t, cfgs, func(g *Group) error {
 					c, err := g.NewCommunicator("net", 1<<20)
 					if err != nil {
@@ -198,6 +198,12 @@ func TestRendezvousErrors(t *testing.T) {
 			t.Errorf("rank 1 hears of what rank 2 did: %v", errs[1])
 		}
 		every(t, errs[2:], "world size of 4", "rank 0 with 3")
+	})
+	t.Run("TLS on one side", func(t *testing.T) {
+		cfgs := configs(freePort(t), 2, nil)
+		cfgs[1].TLS = true
+		cfgs[0].Start = time.Second
+		every(t, joinAll(t, cfgs, nil)[1:], "rank 1 was refused", "without TLS and this rank with", "SAR_TLS")
 	})
 	t.Run("another job", func(t *testing.T) {
 		port := freePort(t)
@@ -328,149 +334,4 @@ func TestStrangersAtTheRendezvous(t *testing.T) {
 	noErrors(t, joinAll(t, cfgs[1:], nil))
 	noErrors(t, <-late)
 	<-knocked
-}
-
-func readBounded(stream string) error {
-	a, b := net.Pipe()
-	go func() {
-		_, _ = io.WriteString(a, stream)
-		_ = a.Close()
-	}()
-	_, err := io.ReadAll(&bounded{Conn: b, first: true})
-	_ = b.Close()
-	return err
-}
-
-func TestBoundedStopsAtLongMessages(t *testing.T) {
-	for stream, ok := range map[string]bool{
-		"\x00\x05hello\x01x": true,
-		"\x00\xfe\x01\x00" + strings.Repeat("x", 256) + "\x03abc": true,
-		"\x00\xfc\x7f\xff\xff\xff":                                false, // 2^31 bytes
-		"\x00\x05hello\xfd\xff\xff\xff":                           false,
-		"\x00\x81" + strings.Repeat("1", 200):                     false, // a length of 127 bytes
-		"\x01\x05hello":                                           false, // compressed
-	} {
-		if err := readBounded(stream); (err == nil) != ok {
-			t.Errorf("%.20q: %v", stream, err)
-		}
-	}
-}
-
-// Any stream is read to its end or refused.
-func FuzzBounded(f *testing.F) {
-	f.Add("\x00\x05hello\x01x")
-	f.Add("\x00\xfe\x01\x00abc")
-	f.Add("\x00\xf8\xff\xff\xff\xff\xff\xff\xff\xff")
-	f.Fuzz(func(t *testing.T, stream string) {
-		if err := readBounded(stream); err != nil && !errors.Is(err, errTooLong) && !errors.Is(err, errCompressed) {
-			t.Error(err)
-		}
-	})
-}
-
-// line forwards connections until it is cut; then it keeps them open and
-// carries nothing, as a network does that has failed.
-type line struct {
-	net.Listener
-	cut atomic.Bool
-}
-
-func newLine(t *testing.T, to func() string) *line {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	p := &line{Listener: l}
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to())
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			go p.carry(in, out)
-			go p.carry(out, in)
-		}
-	}()
-	return p
-}
-
-func (p *line) carry(dst, src net.Conn) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := src.Read(buf)
-		if p.cut.Load() {
-			return // leaves both open
-		}
-		if n > 0 {
-			if _, err := dst.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			_ = dst.Close()
-			return
-		}
-	}
-}
-
-// The network between two workers stops carrying anything.
-func TestCutOff(t *testing.T) {
-	port := freePort(t)
-	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
-	var listener atomic.Value
-	data := newLine(t, func() string { return listener.Load().(string) })
-	cfgs := configs(port, 2, func(c *Config) { c.Transport, c.Liveness = "tcp", 2*time.Second })
-	cfgs[1].MasterPort = control.Addr().(*net.TCPAddr).Port
-	var cutAt atomic.Int64
-	errs := joinBy(t, cfgs, func(cfg Config) (*Group, error) {
-		cfg = cfg.withDefaults()
-		at, id, err := prepare(cfg)
-		if err != nil {
-			return nil, err
-		}
-		n, err := listenNode(cfg, at, id)
-		if err != nil {
-			return nil, err
-		}
-		end := n.Endpoint()
-		if cfg.Rank == 0 { // whom rank 1 dials
-			listener.Store(end.TCP)
-			end.TCP = data.Addr().String()
-		}
-		return join(cfg, at, id, n, end)
-	}, func(g *Group) error {
-		c, err := g.NewCommunicator("c", 1<<20)
-		if err != nil {
-			return err
-		}
-		if err := c.Barrier(); err != nil {
-			return err
-		}
-		for k := 0; err == nil; k++ {
-			if k == 30 && g.Rank() == 0 {
-				cutAt.Store(time.Now().UnixNano())
-				control.cut.Store(true)
-				data.cut.Store(true)
-			}
-			err = c.AllReduce(make([]byte, 800), Float64, Sum)
-			time.Sleep(time.Millisecond)
-		}
-		return err
-	})
-	for r, err := range errs {
-		var lost *PeerLost
-		if !errors.As(err, &lost) || lost.Rank != 1-r || !strings.Contains(lost.Phase, "all-reduce") {
-			t.Errorf("rank %d: %v", r, err)
-		}
-	}
-	if d := time.Since(time.Unix(0, cutAt.Load())); d > 6*time.Second {
-		t.Errorf("took %v", d)
-	}
-	nothingLeft(t)
 }

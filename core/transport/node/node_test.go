@@ -18,12 +18,14 @@ import (
 const patience = 10 * time.Second
 
 // identity is that of a rank of one job.
-func identity(rank, world int) *trust.Identity {
+func identity(rank, world int) *trust.Identity { return identityOver(rank, world, false) }
+
+func identityOver(rank, world int, encrypted bool) *trust.Identity {
 	job, err := trust.NewJob("the token of all jobs of these tests")
 	if err != nil {
 		panic(err)
 	}
-	id, err := trust.NewIdentity(job, rank, world, false)
+	id, err := trust.NewIdentity(job, rank, world, encrypted)
 	if err != nil {
 		panic(err)
 	}
@@ -33,10 +35,16 @@ func identity(rank, world int) *trust.Identity {
 // open makes nodes that know each other, within this process.
 func open(t testing.TB, transports ...string) []*Node {
 	t.Helper()
+	return openOver(t, false, transports...)
+}
+
+// openOver is open with or without TLS.
+func openOver(t testing.TB, encrypted bool, transports ...string) []*Node {
+	t.Helper()
 	var nodes []*Node
 	var ends []transport.Endpoint
 	for r, kind := range transports {
-		n, err := Listen(Config{Rank: r, World: len(transports), BindAddr: "127.0.0.1", Transport: kind, Identity: identity(r, len(transports))})
+		n, err := Listen(Config{Rank: r, World: len(transports), BindAddr: "127.0.0.1", Transport: kind, Identity: identityOver(r, len(transports), encrypted)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,10 +105,13 @@ func closeLinks(links [][]transport.Link) {
 }
 
 func TestConformance(t *testing.T) {
-	for _, kind := range []string{Shm, TCP} {
-		t.Run(kind, func(t *testing.T) {
-			conformance.Run(t, kind, func(t testing.TB, size, linkBytes int) [][]transport.Link {
-				nodes := open(t, repeat(kind, size)...)
+	for _, c := range []struct {
+		name, kind string
+		encrypted  bool
+	}{{"shm", Shm, false}, {"tcp", TCP, false}, {"tls", TCP, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			conformance.Run(t, c.kind, func(t testing.TB, size, linkBytes int) [][]transport.Link {
+				nodes := openOver(t, c.encrypted, repeat(c.kind, size)...)
 				links := mustMesh(t, nodes, 1, linkBytes)
 				for _, n := range nodes { // links live on
 					if err := n.Close(); err != nil {
@@ -321,172 +332,6 @@ func TestDisagreement(t *testing.T) {
 		if err == nil {
 			t.Error("shm on one side and tcp on the other went through")
 		}
-	}
-}
-
-// knock connects to a node as rank `as` of two, and proves that.
-func knock(t *testing.T, network, addr string, as int, to trust.Target) net.Conn {
-	t.Helper()
-	c, err := net.Dial(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
-	proven, err := identity(as, 2).Dial(c, to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return proven
-}
-
-// TestStrangers sends a node everything but a peer's proof while a mesh forms.
-func TestStrangers(t *testing.T) {
-	nodes := open(t, Auto, Auto)
-	end := nodes[0].Endpoint()
-	good := hello{kind: kindTCP, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
-	for _, say := range [][]byte{
-		[]byte("GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a scanner, which has much to say\r\n\r\n"),
-		good.encode(), // a hello without a proof
-		{1, 2, 3},     // and nothing more
-		nil,
-	} {
-		for _, addr := range [][2]string{{"tcp", end.TCP}, {"unix", end.Unix}} {
-			c, err := net.Dial(addr[0], addr[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = c.Close() })
-			if _, err := c.Write(say); err != nil {
-				t.Fatal(err)
-			}
-			if len(say) < helloSize {
-				continue // stays open and silent
-			}
-			_ = c.SetDeadline(time.Now().Add(patience))
-			if n, err := c.Read(make([]byte, 1)); err == nil {
-				t.Errorf("%q over %s: answered with %d bytes", say, addr[0], n)
-			}
-		}
-	}
-	closeLinks(mustMesh(t, nodes, 1, 1<<16))
-}
-
-// TestOddHellos has a worker that is of the job say what it should not.
-func TestOddHellos(t *testing.T) {
-	nodes := open(t, Auto, Auto)
-	end := nodes[0].Endpoint()
-	good := hello{kind: kindTCP, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
-	session := good
-	session.session[15] = 9
-	rank, mesh, other := good, good, good
-	rank.rank = 7
-	mesh.mesh = 2
-	other.kind = kindControl
-	version := good.encode()
-	version[4] = 77
-	shm := good
-	shm.kind = kindShm
-	for _, say := range []struct {
-		what   string
-		bytes  []byte
-		answer answer // answerNone: the connection is closed without
-	}{
-		{"another session", session.encode(), answerSession},
-		{"another rank than was proved", rank.encode(), answerNone},
-		{"another mesh than was proved", mesh.encode(), answerNone},
-		{"another kind than was proved", other.encode(), answerNone},
-		{"another version", version, answerVersion},
-		{"shared memory without any", shm.encode(), answerNone},
-		{"no hello", make([]byte, helloSize), answerNone},
-	} {
-		network, addr, to := "tcp", end.TCP, trust.Target{Purpose: trust.TCPLink, Mesh: 1}
-		if say.what == "shared memory without any" {
-			network, addr, to.Purpose = "unix", end.Unix, trust.ShmLink
-		}
-		c := knock(t, network, addr, 1, to)
-		if _, err := c.Write(say.bytes); err != nil {
-			t.Fatal(err)
-		}
-		got, _, err := receiveHello(c)
-		if say.answer == answerNone && err == nil || say.answer != answerNone && (err != nil || got.answer != say.answer) {
-			t.Errorf("%s: answer %+v, %v", say.what, got, err)
-		}
-	}
-	closeLinks(mustMesh(t, nodes, 1, 1<<16))
-}
-
-// TestSiege opens more connections than a node keeps unproven, at both of its
-// listeners, and leaves them open: meshes are made all the same.
-func TestSiege(t *testing.T) {
-	nodes := open(t, Auto, TCP, Auto)
-	for _, n := range nodes {
-		for _, addr := range [][2]string{{"tcp", n.Endpoint().TCP}, {"unix", n.Endpoint().Unix}} {
-			for range 200 {
-				c, err := net.Dial(addr[0], addr[1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = c.Close() })
-			}
-		}
-	}
-	for id := range uint32(3) {
-		closeLinks(mustMesh(t, nodes, id, 1<<16))
-	}
-	for _, row := range control(t, nodes) {
-		for _, c := range row {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
-	}
-}
-
-// TestEarlyStranger parks hellos before the node knows its session.
-func TestEarlyStranger(t *testing.T) {
-	var nodes []*Node
-	var ends []transport.Endpoint
-	for r := range 2 {
-		n, err := Listen(Config{Rank: r, World: 2, BindAddr: "127.0.0.1", Identity: identity(r, 2)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = n.Close() }()
-		nodes, ends = append(nodes, n), append(ends, n.Endpoint())
-	}
-	if _, err := nodes[0].Mesh(1, 1<<16, time.Time{}); err == nil {
-		t.Error("Mesh before SetPeers went through")
-	}
-	c := knock(t, "tcp", ends[0].TCP, 1, trust.Target{Purpose: trust.TCPLink, Mesh: 1})
-	h := hello{kind: kindTCP, session: [16]byte{66}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
-	if _, err := c.Write(h.encode()); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodes[1].SetPeers([16]byte{5}, ends); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		l, err := nodes[1].Mesh(1, 1<<16, time.Now().Add(patience))
-		closeLinks([][]transport.Link{l})
-		done <- err
-	}()
-	time.Sleep(50 * time.Millisecond)
-	if err := nodes[0].SetPeers([16]byte{5}, ends); err != nil {
-		t.Fatal(err)
-	}
-	l, err := nodes[0].Mesh(1, 1<<16, time.Now().Add(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLinks([][]transport.Link{l})
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetDeadline(time.Now().Add(patience))
-	if got, _, err := receiveHello(c); err != nil || got.answer != answerSession {
-		t.Errorf("the stranger got %+v, %v", got, err)
 	}
 }
 

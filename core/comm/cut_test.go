@@ -1,0 +1,118 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// line forwards connections until it is cut; then it keeps them open and
+// carries nothing, as a network does that has failed.
+type line struct {
+	net.Listener
+	cut atomic.Bool
+}
+
+func newLine(t *testing.T, to func() string) *line {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	p := &line{Listener: l}
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to())
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go p.carry(in, out)
+			go p.carry(out, in)
+		}
+	}()
+	return p
+}
+
+func (p *line) carry(dst, src net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := src.Read(buf)
+		if p.cut.Load() {
+			return // leaves both open
+		}
+		if n > 0 {
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			_ = dst.Close()
+			return
+		}
+	}
+}
+
+// The network between two workers stops carrying anything.
+func TestCutOff(t *testing.T) {
+	port := freePort(t)
+	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
+	var listener atomic.Value
+	data := newLine(t, func() string { return listener.Load().(string) })
+	cfgs := configs(port, 2, func(c *Config) { c.Transport, c.Liveness = "tcp", 2*time.Second })
+	cfgs[1].MasterPort = control.Addr().(*net.TCPAddr).Port
+	var cutAt atomic.Int64
+	errs := joinBy(t, cfgs, func(cfg Config) (*Group, error) {
+		cfg = cfg.withDefaults()
+		at, id, err := prepare(cfg)
+		if err != nil {
+			return nil, err
+		}
+		n, err := listenNode(cfg, at, id)
+		if err != nil {
+			return nil, err
+		}
+		end := n.Endpoint()
+		if cfg.Rank == 0 { // whom rank 1 dials
+			listener.Store(end.TCP)
+			end.TCP = data.Addr().String()
+		}
+		return join(cfg, at, id, n, end)
+	}, func(g *Group) error {
+		c, err := g.NewCommunicator("c", 1<<20)
+		if err != nil {
+			return err
+		}
+		if err := c.Barrier(); err != nil {
+			return err
+		}
+		for k := 0; err == nil; k++ {
+			if k == 30 && g.Rank() == 0 {
+				cutAt.Store(time.Now().UnixNano())
+				control.cut.Store(true)
+				data.cut.Store(true)
+			}
+			err = c.AllReduce(make([]byte, 800), Float64, Sum)
+			time.Sleep(time.Millisecond)
+		}
+		return err
+	})
+	for r, err := range errs {
+		var lost *PeerLost
+		if !errors.As(err, &lost) || lost.Rank != 1-r || !strings.Contains(lost.Phase, "all-reduce") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if d := time.Since(time.Unix(0, cutAt.Load())); d > 6*time.Second {
+		t.Errorf("took %v", d)
+	}
+	nothingLeft(t)
+}
