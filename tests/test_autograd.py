@@ -166,6 +166,17 @@ def test_first_gradients_of_a_graph_that_is_kept() -> None:
     same(step)
 
 
+@pytest.mark.parametrize("after", ["ReLU", "no ReLU"])
+def test_double_backward(after: str) -> None:
+    for network in list(networks())[1:]:
+        x = torch.randn(20, 5, dtype=torch.double, requires_grad=True)
+        h = normalized(network, x)
+        loss = rest(network, torch.relu(h) if after == "ReLU" else h)
+        (grad,) = torch.autograd.grad(loss, x, create_graph=True)
+        with pytest.raises(RuntimeError, match="batch norm cannot be differentiated twice"):
+            grad.square().sum().backward()
+
+
 LAYERS = ["dgl.SAGEConv", "dgl.GATConv", "dgl.GATv2Conv", "dgl.GraphConv", "sar.GATConv", "own"]
 
 

@@ -7,13 +7,13 @@ from typing import Any, Optional
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
 
 from . import _abi, _session
 from ._compile import uncompiled
 from .core.lazy import EdgeTensor
 from .fused.normalize import Norm, normalized
+from .ops.once import differentiable_once
 
 __all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
 
@@ -189,7 +189,7 @@ class MeanOp(_Moment):
         return MeanOp._forward(ctx, x)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("MeanOp")
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         return _Moment._shared(ctx, grad).expand(ctx.rows, -1)
 
@@ -209,7 +209,7 @@ class VarOp(_Moment):
         return VarOp._forward(ctx, x)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("VarOp")
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return x * (2 * _Moment._shared(ctx, grad))

@@ -20,9 +20,9 @@ from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._compile import uncompiled
+from ..ops.once import differentiable_once
 from .lazy import METADATA, OF_AUTOGRAD, changes
 
 __all__ = ["DeferredTensor", "MaskedGradient", "computed"]
@@ -190,7 +190,7 @@ class _Read(torch.autograd.Function):
         return state.compute(relu) if values is None else values
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         (source,) = ctx.saved_tensors
         if ctx.relu:

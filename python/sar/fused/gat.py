@@ -14,7 +14,6 @@ from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from .. import _abi_program as abi
 from .. import _session
@@ -24,6 +23,7 @@ from ..core.deferred import computed
 from ..ops import expression as ex
 from ..ops import program
 from ..ops.aggregate import Agreed, Relation
+from ..ops.once import differentiable_once
 from .plain import fits_alone
 from .recompute import Held, Saved, rows_of, save
 
@@ -128,7 +128,7 @@ class _Attend(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("GATConv")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         source, columns, recipe, weight, attn, el, er, out, *state = ctx.saved_tensors
         x = rows_of(Saved(source, columns, recipe), ctx.held)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import _abi, _abi_columns, _session
 from .._compile import uncompiled
 from ..core.deferred import DeferredTensor, MaskedGradient
+from ..ops.once import differentiable_once
 from . import recompute
 
 
@@ -124,7 +124,7 @@ class _Normalize(torch.autograd.Function):
         return made[0]  # in a tuple, as it is no input to autograd
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         (x,) = ctx.saved_tensors
         ctx.gradients.check(grad)

@@ -24,13 +24,13 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from .. import _abi, _session
 from .._compile import uncompiled
 from ..core.deferred import computed
 from ..ops import memo
 from ..ops.aggregate import Agreed, Relation
+from ..ops.once import differentiable_once
 from .plain import fits_alone
 from .recompute import Held, Saved, rows_of, save
 
@@ -106,7 +106,7 @@ class _SageMean(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("SAGEConv")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         *rows_saved, w_neigh, w_self, mean = ctx.saved_tensors
         saved = Saved(*rows_saved)

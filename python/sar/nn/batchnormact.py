@@ -7,10 +7,10 @@ from typing import Any, Callable, Iterator, Optional, Tuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..distributed_bn import DistributedBN1D, check_features
 from ..fused.normalize import Norm, normalized
+from ..ops.once import differentiable_once
 
 ACTIVATIONS = {
     "none": None,
@@ -96,7 +96,7 @@ class _NormAct(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once("BatchNormAct")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         (x,) = ctx.saved_tensors
         function, share, seed = ctx.rest
