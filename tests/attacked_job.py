@@ -16,7 +16,7 @@ from sar._network import free_port
 
 HERE = Path(__file__).parent
 TOKEN = "the token of the job that is attacked"
-LISTEN = "0A"
+LISTEN, LOOPBACK = "0A", "0100007F"  # as the kernel writes them
 
 # Prints a digest of all that was computed, and the most memory that the process had.
 WORKER = """
@@ -114,7 +114,12 @@ def listening(pid: int) -> list[int]:
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         words = line.split()
         if words[3] == LISTEN and f"socket:[{words[9]}]" in own:
-            found.append(int(words[1].split(":")[1], 16))
+            address, port = words[1].split(":")
+            assert address == LOOPBACK, f"process {pid} listens on {address}:{port}"
+            found.append(int(port, 16))
+    everywhere = Path("/proc/net/tcp6")
+    if everywhere.exists():
+        assert not [line for line in everywhere.read_text().splitlines() if f"socket:[{line.split()[9]}]" in own]
     return found
 
 

@@ -44,11 +44,14 @@ func locate(cfg Config) (p place, err error) {
 	return p, err
 }
 
+// lookupHost is replaced by tests.
+var lookupHost = net.LookupHost
+
 func resolve(host string) []string {
 	if net.ParseIP(host) != nil {
 		return []string{host}
 	}
-	found, err := net.LookupHost(host)
+	found, err := lookupHost(host)
 	if err != nil {
 		return nil // it may resolve later
 	}
