@@ -112,7 +112,8 @@ def test_a_token_for_each_launch(tmp_path: Path) -> None:
     path = script(tmp_path, "print(os.environ['SAR_JOB_TOKEN'])")
     tokens = [run_sar("launch", "-n", 2, "--no-prefix", path, SAR_JOB_TOKEN="").stdout.split() for _ in range(2)]
     assert all(len(t) == 2 and len(t[0]) == 64 and t[0] == t[1] for t in tokens) and tokens[0] != tokens[1]
-    assert run_sar("launch", "-n", 1, "--no-prefix", path, SAR_JOB_TOKEN="mine").stdout == "mine\n"
+    # also of two that inherit one environment
+    assert len(run_sar("launch", "-n", 1, "--no-prefix", path, SAR_JOB_TOKEN="mine").stdout) == 65
 
 
 def test_module_and_raw_output(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ func (m *master) seenLocked() string {
 		text += "; turned away: " + r
 	}
 	if n := m.server.gate.OtherJobs(); n > 0 {
-		text += fmt.Sprintf("; %d connections of other jobs were refused: do all workers of this one have the same SAR_JOB_TOKEN?", n)
+		text += fmt.Sprintf("; workers of another job were refused %d times: do all workers of this one have the same SAR_JOB_TOKEN?", n)
 	}
 	if err := m.server.gate.Trouble(); err != nil {
 		text += fmt.Sprintf("; connections cannot be accepted: %v", err)

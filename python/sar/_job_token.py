@@ -3,7 +3,8 @@
 The workers of a job prove to each other that they know its token, so that nobody else joins and jobs never mix.
 In this order:
 
-1. the argument ``job_token`` of :func:`sar.initialize_comms`, or ``SAR_JOB_TOKEN``, which ``sar launch`` sets;
+1. the argument ``job_token`` of :func:`sar.initialize_comms`, or ``SAR_JOB_TOKEN``, which ``sar launch`` sets to a
+   random one;
 2. the file of :func:`sar.nfs_ip_init`, where the address of the master came from it;
 3. torch's store, under ``torchrun`` and with a backend of torch.distributed: rank 0 puts a random token there;
 4. the number of the job at a scheduler (Slurm, PBS, LSF, Flux, an MPI launcher), which is no secret, mixed with a
@@ -86,13 +87,15 @@ def scheduled(port: int) -> str:
 
 
 def for_launch(nodes: int) -> Optional[str]:
-    """The token that ``sar launch`` gives to its workers; ``None`` where they find one by themselves.
+    """The token that ``sar launch`` gives to its workers; ``None`` where they find one by themselves. On one machine it
+    is always a new one: two runs that inherit one environment are two jobs.
 
     :raises ValueError: there are several machines, and nothing that they have in common
     """
-    token = given()
-    if token or nodes == 1:
-        return token or fresh()
+    if nodes == 1:
+        return fresh()
+    if given():
+        return given()
     if any(os.environ.get(names[0]) for names in _SCHEDULERS):
         return None
     raise ValueError(

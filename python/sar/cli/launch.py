@@ -15,9 +15,9 @@ from .output import Failure
 _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
 LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; its threads in OMP_NUM_THREADS and SAR_NUM_THREADS; and in SAR_JOB_TOKEN a
-random token, by which workers of this run know each other, unless one is set. Lines that workers print are prefixed
-with their rank. When one worker fails, the others get a grace time to report what they saw, then they are stopped; the
-command ends with the exit code of the worker that failed first, or 128 + the signal it died of.
+random token, by which workers of this run know each other. Lines that workers print are prefixed with their rank. When
+one worker fails, the others get a grace time to report what they saw, then they are stopped; the command ends with the
+exit code of the worker that failed first, or 128 + the signal it died of.
 
 To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own
 --node-rank, with SAR_JOB_TOKEN set to the same secret on all of them.
