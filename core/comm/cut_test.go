@@ -116,3 +116,24 @@ func TestCutOff(t *testing.T) {
 	}
 	nothingLeft(t)
 }
+
+// A rank that is cut off while it waits for others says so, whatever rank 0 said
+// before: it cannot know who has come since.
+func TestCutOffInTheRendezvous(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
+	cfgs := configs(port, 3, func(c *Config) { c.Start = 5 * time.Second })[:2] // rank 2 never comes
+	cfgs[1].MasterPort = control.Addr().(*net.TCPAddr).Port
+	time.AfterFunc(1500*time.Millisecond, func() { control.cut.Store(true) })
+	errs := joinAll(t, cfgs, nil)
+	if text := fmt.Sprint(errs[0]); !strings.Contains(text, "rank 2 of 3 did not come") {
+		t.Errorf("rank 0: %s", text)
+	}
+	text := fmt.Sprint(errs[1])
+	for _, part := range []string{"rank 1 met rank 0 at 127.0.0.1:", "has not answered for", "until then rank 2 of 3 had not come"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("rank 1: %q is not in %s", part, text)
+		}
+	}
+}

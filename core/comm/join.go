@@ -149,9 +149,16 @@ func controls(cfg Config, n *node.Node, reply joinReply, deadline time.Time) ([]
 	return nil, &RendezvousError{text}
 }
 
+// silentTime is how long rank 0, which answers several times a second, may not
+// have answered for what it said last to be why the workers could not meet.
+const silentTime = 2 * time.Second
+
 // meetMaster asks rank 0 until everyone is there.
 func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (joinReply, error) {
-	var missing []int
+	var (
+		missing []int
+		heard   time.Time
+	)
 	for {
 		reply, err := c.join(own, deadline)
 		switch {
@@ -163,7 +170,7 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			}
 			return reply, nil
 		case err == nil:
-			missing = reply.Missing
+			missing, heard = reply.Missing, time.Now()
 		}
 		select {
 		case <-c.final:
@@ -173,11 +180,15 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 		if time.Now().Before(deadline) {
 			continue
 		}
-		if err == nil || len(missing) > 0 {
+		if err == nil || len(missing) > 0 && time.Since(heard) < silentTime {
 			return reply, missingError(missing, cfg)
 		}
 		if why := c.why(); why != nil {
 			err = why
+		}
+		if !heard.IsZero() {
+			return reply, rendezvousf("rank %d met rank 0 at %s, which has not answered for %.1f s: %v; until then %s of %d had not come: is rank 0 still running, and is no firewall between?",
+				cfg.Rank, c.addr, time.Since(heard).Seconds(), err, listRanks(missing), cfg.World)
 		}
 		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and is no firewall between?",
 			cfg.Rank, c.addr, cfg.Start.Seconds(), err)

@@ -278,16 +278,21 @@ func (m *master) seenLocked() string {
 }
 
 func missingError(missing []int, cfg Config) error {
-	names := make([]string, len(missing))
-	for i, r := range missing {
+	return rendezvousf("%s of %d did not come to %s port %d within %g s: were all workers started, and did one end with an error?",
+		listRanks(missing), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds())
+}
+
+// listRanks says "rank 1", or "ranks 1, 2".
+func listRanks(ranks []int) string {
+	names := make([]string, len(ranks))
+	for i, r := range ranks {
 		names[i] = fmt.Sprint(r)
 	}
-	word := "rank"
-	if len(missing) > 1 {
-		word = "ranks"
+	word := "rank "
+	if len(ranks) > 1 {
+		word = "ranks "
 	}
-	return rendezvousf("%s %s of %d did not come to %s port %d within %g s: were all workers started, and did one end with an error?",
-		word, strings.Join(names, ", "), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds())
+	return word + strings.Join(names, ", ")
 }
 
 // replyTime is for the reply to a handled call to leave the process; gorpc does

@@ -59,8 +59,8 @@ def _become(case: Case, rank: int, machine: Machine, log: Path, keep: int) -> No
     """Makes a process of its own of what was forked, on the worker's host."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
