@@ -130,7 +130,11 @@ func TestFlipped(t *testing.T) {
 	for _, s := range samples(t) {
 		b := mustRead(t, s.path)
 		noticed := 0
-		for i := range b {
+		step := 1
+		if testing.Short() {
+			step = 7
+		}
+		for i := 0; i < len(b); i += step {
 			flip := []byte{0xff, 0x01, 0x80}[i%3]
 			b[i] ^= flip
 			err := s.read(b)
@@ -143,7 +147,7 @@ func TestFlipped(t *testing.T) {
 				noticed++
 			}
 		}
-		if noticed < 50 {
+		if noticed < 50/step {
 			t.Errorf("%s: only %d changes were noticed", s.path, noticed)
 		}
 	}
