@@ -33,7 +33,8 @@ def load_dgl_partition_data(
     :param device: where features go; CPU by default
     :returns: node features at once; edges, edge features and the partition book when they are read
     :raises OSError: a file is missing
-    :raises sar.FormatError: a file is damaged (names it, with the offset)
+    :raises sar.FormatError: a file is damaged, by its structure or by the checksums that ``sar partition`` wrote (names
+        it, with the offset), is no regular file, or lies outside the directory (``Config.allow_outside_paths``)
     :raises ValueError: there is no such partition, or the number of partitions is not the number of workers
     """
     _allocator.prepare_process()
