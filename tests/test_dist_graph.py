@@ -76,7 +76,7 @@ Place = Callable[[], AbstractContextManager[list[Machine]]]
 
 @contextlib.contextmanager
 def here() -> Iterator[list[Machine]]:
-    yield [Machine("127.0.0.1", [])]
+    yield [Machine("127.0.0.1", [], os.getpid(), "", [])]
 
 
 def example(folder: Path) -> list[str]:
