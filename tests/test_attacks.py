@@ -173,7 +173,7 @@ def test_two_launches_at_once(tmp_path: Path, workers: int, transport: str) -> N
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             jobs.append(subprocess.Popen(command, text=True, env=env, **pipes))  # type: ignore[call-overload]
             time.sleep(draw.random() * draw.choice([0.01, 0.3, 3.0]))
-        outputs = [job.communicate(timeout=120) for job in jobs]
+        outputs = [job.communicate(timeout=300) for job in jobs]
         told = []
         for value, job, (out, err) in zip((1, 100), jobs, outputs):
             found = re.findall(r"SUM (\S+)", out)
