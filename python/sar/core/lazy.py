@@ -126,7 +126,7 @@ class EdgeTensor(Tensor):
         if func in METADATA:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        if func in OF_AUTOGRAD or (func is Tensor.view_as and args[0] is args[1]):
+        if func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
             if func in (Tensor.register_hook, Tensor.retain_grad):
                 log_once(
                     "hook on an edge tensor",
@@ -251,14 +251,16 @@ def _metadata() -> frozenset[Any]:
 METADATA = _metadata()
 """Functions that ask for nothing but shape, dtype and the like."""
 
-OF_AUTOGRAD = frozenset(
+OF_HOOKS = frozenset(
     [
-        *(getattr(Tensor, name) for name in ("register_hook", "retain_grad", "backward")),
+        *(getattr(Tensor, name) for name in ("register_hook", "retain_grad")),
         *(getattr(Tensor, name).__get__ for name in ("grad", "retains_grad", "_version", "_backward_hooks")),
-        *(torch.autograd.grad, torch.autograd.backward),
     ]
 )
-"""Functions that are about a tensor's place in the graph of autograd, and read no values."""
+"""Functions that are about gradients that arrive at a tensor, and read no values."""
+
+OF_AUTOGRAD = OF_HOOKS | {Tensor.backward, torch.autograd.grad, torch.autograd.backward}
+"""Those, and the passes that begin or end at a tensor."""
 
 
 def changes(func: Any) -> bool:
