@@ -15,9 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Make = Callable[[str, int, int, bool], nn.Module]
-"""Makes a layer of a kind, of so many columns to so many, with a bias or without."""
-
 LAYERS = ["SAGEConv", "SAGEConv", "SAGEConv", "GATConv", "GATConv", "GraphConv", "GINConv", "GATv2Conv", "SGConv"]
 NORMS = ["none", "batch", "batch", "batch"]
 AFTER = ["relu", "relu", "relu in place", "elu", "plain", "relu and itself", "twice"]
@@ -39,7 +36,7 @@ def make_spec(seed: int, observer: str) -> dict[str, Any]:
         after = "relu" if saved and after == "relu in place" else after
         blocks.append(
             {"kind": kind, "in": width, "out": each, "heads": heads, "norm": norm, "after": after,
-             "join": rng.choice(JOINS), "library": rng.choice(["dgl", "dgl", "sar"]), "remat": False}
+             "join": rng.choice(JOINS), "library": rng.choice(["dgl", "dgl", "sar"])}
         )  # fmt: skip
         width = each * heads
     return {"blocks": blocks, "in": blocks[0]["in"], "out": width, "seed": seed}
