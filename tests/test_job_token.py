@@ -95,6 +95,7 @@ def test_a_worker_of_another_job(tmp_path: Path) -> None:
 def test_off_the_loopback_a_token_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**WITHOUT, "SAR_START_TIMEOUT": "1", "SAR_INSECURE": "0"}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(_job_token, "_files", {})  # what other tests of this process have read
     address = _network.get_socket().ip_addr
     if address.startswith("127."):
         pytest.skip("this host has the loopback alone")
