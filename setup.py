@@ -85,7 +85,7 @@ def build_engine(target: Path, module: str) -> None:
         new = target / (path.name + ".new")
         shutil.copyfile(path, new)
         new.replace(target / path.name)
-    (target / "__init__.py").write_text('"""The engine. Generated; sar._native loads it."""\n')
+    (target / "__init__.py").write_text('"""The engine. Generated; sar._engine.library loads it."""\n')
 
 
 class BuildEngine(build_ext):

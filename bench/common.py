@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 
 import numpy as np
 
-from sar import _job_token
 from sar.cli.launch import environment, free_port
 from sar.cli.partition import metis
+from sar.distributed import tokens
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -68,7 +68,7 @@ def machine() -> dict:
     import dgl
     import torch
 
-    from sar import _native
+    from sar._engine import library
 
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "?")
@@ -86,8 +86,8 @@ def machine() -> dict:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "dgl": dgl.__version__,
-        "sar": _native.text_call("sar_version"),
-        "simd": _native.text_call("sar_simd"),
+        "sar": library.text_call("sar_version"),
+        "simd": library.text_call("sar_simd"),
         "commit": commit,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
@@ -124,11 +124,11 @@ class Group:
         inside: list[list[str]] | None = None,
     ) -> None:
         """``inside`` gives the words that run each worker's command elsewhere, as in a network namespace."""
-        port, token = free_port(), _job_token.fresh()
+        port, token = free_port(), tokens.fresh()
         self.processes = [
             subprocess.Popen(
                 [*(inside[rank] if inside else []), sys.executable, os.path.join(HERE, script), *words],
-                env={**environment(rank, workers, threads, master, port), _job_token.VARIABLE: token, **extra},
+                env={**environment(rank, workers, threads, master, port), tokens.VARIABLE: token, **extra},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -72,7 +72,7 @@ class Worker:
 
     def epochs(self, option: str, count: int) -> dict:
         import sar
-        from sar.ops import memo
+        from sar.autograd import memo
 
         training, kept = self.trainings[option], 0
         if option in OPTIONS["gat"]:

@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 import sar
-from sar import _abi
+from sar._engine import abi
 from sar.cli.dataset import Dataset
 from sar.cli.launch import free_port
 from sar.cli.output import size, table
@@ -96,7 +96,7 @@ def main() -> None:
         times = []
         for _ in range(5):
             begin = time.perf_counter()
-            files = _abi.partition_verify(paths[0], 0)
+            files = abi.partition_verify(paths[0], 0)
             times.append(time.perf_counter() - begin)
             assert not any(file["damage"] for file in files)
         total = sum(file["bytes"] for file in files)

@@ -100,12 +100,13 @@ class Worker:
         import torch
 
         import sar
-        from sar import _abi, _session
+        from sar._engine import abi
+        from sar._engine import session as _session
 
         send, receive = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
         sar.comm.barrier()
         begin = time.perf_counter()
-        _session.exchange_pair(1 - self.rank, send, 1 - self.rank, receive, _abi.TRAIN)
+        _session.exchange_pair(1 - self.rank, send, 1 - self.rank, receive, abi.TRAIN)
         return {"seconds": time.perf_counter() - begin}
 
     def serve(self) -> None:

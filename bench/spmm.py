@@ -41,7 +41,7 @@ import numpy as np
 import torch
 
 import common
-from sar import _native
+from sar._engine import library
 from sar.cli.output import table
 
 BEYOND_NODES, BEYOND_DEGREE = 1_000_000, 15
@@ -88,23 +88,23 @@ class Peers:
         shape = (self.nodes, self.nodes)
         self.csr = torch.sparse_csr_tensor(self.ptr.int(), self.col, torch.ones(self.edges), shape)
         self.matrix = ct.c_uint64()
-        ptr, col = _native.tensor(self.ptr), _native.tensor(self.col)
+        ptr, col = library.tensor(self.ptr), library.tensor(self.col)
         start = time.perf_counter()
-        _native.call("sar_matrix_create", ptr, col, self.nodes, ct.byref(self.matrix))
+        library.call("sar_matrix_create", ptr, col, self.nodes, ct.byref(self.matrix))
         self.preparing = time.perf_counter() - start
 
     def close(self) -> None:
-        _native.call("sar_matrix_free", self.matrix)
+        library.call("sar_matrix_free", self.matrix)
 
     def by_matrix(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.empty_like(x)
-        _native.call("sar_matrix_spmm", self.matrix, None, _native.tensor(x), _native.tensor(y))
+        library.call("sar_matrix_spmm", self.matrix, None, library.tensor(x), library.tensor(y))
         return y
 
     def by_sar(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.empty_like(x)
-        ptr, col, source, out = (_native.tensor(t) for t in (self.ptr, self.col, x, y))
-        _native.call("sar_kernel_spmm", ptr, col, None, source, out)
+        ptr, col, source, out = (library.tensor(t) for t in (self.ptr, self.col, x, y))
+        library.call("sar_kernel_spmm", ptr, col, None, source, out)
         return y
 
     def prepare_gather(self) -> None:
@@ -116,8 +116,8 @@ class Peers:
 
     def gather_by_sar(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.empty(len(self.bags), x.shape[1])
-        ptr, col, source, out = (_native.tensor(t) for t in (self.bag_ptr, self.bags.reshape(-1), x, y))
-        _native.call("sar_kernel_spmm", ptr, col, None, source, out)
+        ptr, col, source, out = (library.tensor(t) for t in (self.bag_ptr, self.bags.reshape(-1), x, y))
+        library.call("sar_kernel_spmm", ptr, col, None, source, out)
         return y
 
     def gather_by_torch(self, x: torch.Tensor) -> torch.Tensor:
@@ -149,7 +149,7 @@ SETTLE = 8
 
 def measure(peers: Peers, width: int, threads: int, turns: int, beyond: bool) -> dict:
     torch.set_num_threads(threads)
-    _native.call("sar_set_num_threads", threads)
+    library.call("sar_set_num_threads", threads)
     x = torch.randn(peers.nodes, width)
     own = x.clone() if beyond else x
     want = peers.by_dgl(x)

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 import common
-from sar import _abi
+from sar._engine import abi
 from sar.cli.output import size, table
 
 WAYS = ("shm", "tcp", "tls", "gloo")
@@ -34,12 +34,12 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
     for way in ("shm", "tcp", "tls"):
         limits = (START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS)
         transport = "tcp" if way == "tls" else way
-        session = _abi.session_open(
+        session = abi.session_open(
             rank, 2, "127.0.0.1", ports[way], None, transport, None, *limits, 0, tls=way == "tls"
         )
 
         def native(send, receive, session=session):  # on the communicator that carries rows
-            _abi.exchange_pair(session, _abi.TRAIN, other, send, other, receive)
+            abi.exchange_pair(session, abi.TRAIN, other, send, other, receive)
 
         ways[way] = native
     dist.init_process_group(

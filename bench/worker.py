@@ -49,9 +49,9 @@ class Memory:
         reset_peak()
         self.before_training = resident()["now"]
         if self.engine is not None:
-            from sar import _native
+            from sar._engine import library as native
 
-            _native._function("sar_reset_peaks")[1]()
+            native._function("sar_reset_peaks")[1]()
             self.engine_before = self.engine()["total"]["live"]
 
     def report(self) -> dict:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bad_input import environment
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 HERE = Path(__file__).parent
 TOKEN = "the token of the job that is attacked"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sar._network import free_port
 from sar.cli.dataset import Dataset
+from sar.distributed.network import free_port
 
 N, E, PARTS = 30, 100, 2
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
 
 import sar
-from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
 
 ETYPE = ("_N", "_E", "_N")
 
@@ -167,7 +167,7 @@ def exchanges() -> str:
 
 
 def parameters() -> str:
-    from sar import _buckets
+    from sar.distributed import gradients
 
     rank, world = sar.rank(), sar.world_size()
     torch.manual_seed(rank)
@@ -179,7 +179,7 @@ def parameters() -> str:
     first = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2).double(), torch.nn.Linear(2, 2))
     assert all(torch.equal(a, b) for a, b in zip(model[0].parameters(), first[0].parameters()))
     assert all(torch.equal(a, b) for a, b in zip(model[1].parameters(), first[1].parameters()))
-    bytes_before, _buckets.BUCKET_BYTES = _buckets.BUCKET_BYTES, 20  # several buckets of one dtype
+    bytes_before, gradients.BUCKET_BYTES = gradients.BUCKET_BYTES, 20  # several buckets of one dtype
     try:
         for n, p in enumerate(model.parameters()):
             p.grad = torch.full_like(p, float(n + rank))
@@ -188,7 +188,7 @@ def parameters() -> str:
             model.rare.grad = None  # one rank alone has it
         sar.gather_grads(model)
     finally:
-        _buckets.BUCKET_BYTES = bytes_before
+        gradients.BUCKET_BYTES = bytes_before
     assert model.unused.grad is None
     for n, (name, p) in enumerate(model.named_parameters()):
         if name == "unused":

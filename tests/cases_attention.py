@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import sar
 from cases import build, numpy
-from sar import _log, _native
-from sar.core.lazy import EdgeTensor
+from sar._engine import library, log
+from sar.graph.edge_tensor.tensor import EdgeTensor
 
 
 class GatedAttention(nn.Module):
@@ -137,7 +137,7 @@ def allocations(part: Dict[str, Any], x: np.ndarray, materialize: bool = False) 
         layer = make()
         more = (near, far) if name == "GatedAttention" else ()
         _step(graph, layer, x, more, materialize)
-        _native._function("sar_reset_peaks")[1]()
+        library._function("sar_reset_peaks")[1]()
         before = sar.memory_stats()
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
             _step(graph, layer, x, more, materialize)
@@ -162,9 +162,9 @@ def computed(part: Dict[str, Any]) -> List[str]:
         def emit(self, record: logging.LogRecord) -> None:
             said.append(record.getMessage())
 
-    _log._said.clear()
+    log._said.clear()
     ear = Ear()
-    _log.logger.addHandler(ear)
+    log.logger.addHandler(ear)
     try:
         graph.ndata["x"] = torch.ones(graph.num_nodes(), 2)
         graph.apply_edges(fn.u_add_v("x", "x", "e"))
@@ -173,5 +173,5 @@ def computed(part: Dict[str, Any]) -> List[str]:
         torch.cumsum(e + 1, 0)
         torch.sort(e)
     finally:
-        _log.logger.removeHandler(ear)
+        log.logger.removeHandler(ear)
     return said

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
 
 import sar
 from cases import numpy, tensor
-from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
 
 
 def data_of(part: dict[str, Any], features: dict[str, np.ndarray] | None = None) -> PartitionData:

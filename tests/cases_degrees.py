@@ -14,7 +14,7 @@ import sar
 import sar.nn
 from cases import build, numpy
 from cases_blocks import data_of
-from sar.core.degrees import has_zero_in_degree
+from sar.graph.degrees import has_zero_in_degree
 
 EXPRESSIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "any_zero": lambda d: (d == 0).any(),

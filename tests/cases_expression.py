@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from cases import build, numpy
-from sar.ops import expression as ex
-from sar.ops import program as programs
+from sar.autograd import expression as ex
+from sar.autograd import program as programs
 
 Program = List[Any]
 """An expression as nested lists: ``["load", "u", 0]``, ``["param", 1]``, ``["add", a, b]``, ``["leaky_relu", a, 0.2]``,

@@ -11,8 +11,8 @@ from torch import nn
 
 import sar
 from cases import build, numpy, tensor
-from sar.core.lazy import EdgeTensor
-from sar.ops import expression
+from sar.autograd import expression
+from sar.graph.edge_tensor.tensor import EdgeTensor
 
 H, D = 2, 3
 """Feature shape of the edge tensor that operations are tried on."""

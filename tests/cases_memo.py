@@ -10,7 +10,7 @@ import torch
 
 import sar
 from cases import build
-from sar.ops import memo
+from sar.autograd import memo
 
 
 def _sent() -> int:

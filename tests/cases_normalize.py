@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import sar
 from cases import build, numpy
-from sar.fused import recompute
+from sar.autograd.fused import recompute
 
 WAYS = ["relu", "in place", "plain", "elu", "read twice", "checkpoint", "remat", "bfloat16", "backward twice"]
 WAYS += ["no grad", "changed before", "changed after", "reentrant checkpoint"]

@@ -14,7 +14,8 @@ import sar
 import sar.nn
 from cases import build, numpy
 from observed_models import Observed, auxiliary, make_spec, observed
-from sar import _abi, _session
+from sar._engine import abi
+from sar._engine import session as _session
 
 
 def step(
@@ -47,6 +48,6 @@ def steps(cases: list[dict[str, Any]]) -> list[Any]:
         except Exception as error:
             found.append(traceback.format_exc())
             with contextlib.suppress(Exception):
-                _abi.session_abort(_session.current().handle, f"{type(error).__name__}: {error}")  # or the others wait
+                abi.session_abort(_session.current().handle, f"{type(error).__name__}: {error}")  # or the others wait
             break
     return found

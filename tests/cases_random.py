@@ -17,8 +17,8 @@ from torch import Tensor
 
 import sar
 from cases_blocks import data_of
-from sar.core.lazy import EdgeTensor, as_expr
-from sar.ops import expression
+from sar.autograd import expression
+from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 
 Env = dict[str, Any]
 

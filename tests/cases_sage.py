@@ -11,7 +11,7 @@ import torch
 import sar.nn
 from cases import build
 from one_piece import counted, gradients, loaded
-from sar.fused import sage
+from sar.autograd.fused import sage
 
 
 def step(

@@ -11,7 +11,7 @@ import torch
 import sar
 from cases import build, numpy, tensor
 from cases_sampling import plain
-from sar.core import sampling
+from sar.sampling import loader as sampling_loader
 
 
 def interleaved(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray) -> str:
@@ -66,20 +66,20 @@ def precomputed(part: dict[str, Any], seeds: np.ndarray, size: int, cache: str) 
     """Batches with few edges between them: made, read from files, and made again where files are of no use."""
     graph, ids = build(part), torch.from_numpy(seeds)
     path = f"{cache}_{sar.rank()}_"
-    made = sampling.minibatch_partition(graph, ids, size, cache)
+    made = sampling_loader.minibatch_partition(graph, ids, size, cache)
     name = f"{path}{len(made)}"
-    read = sampling.minibatch_partition(graph, ids, size, cache)
+    read = sampling_loader.minibatch_partition(graph, ids, size, cache)
     with open(name, "r+b") as file:
         content = file.read()
         file.seek(0)
         file.write(b"\x80\x02damaged")
-    mended = sampling.minibatch_partition(graph, ids, size, cache)
+    mended = sampling_loader.minibatch_partition(graph, ids, size, cache)
     with open(name, "rb") as file:
         assert file.read() == content
     with open(name, "wb") as file:
         file.write(content[:20])
-    cut = sampling.minibatch_partition(graph, ids, size, cache)
-    fewer = sampling.minibatch_partition(graph, ids[1:], size, cache)
+    cut = sampling_loader.minibatch_partition(graph, ids, size, cache)
+    fewer = sampling_loader.minibatch_partition(graph, ids[1:], size, cache)
     loader = sar.DataLoader(graph, ids, sar.DistNeighborSampler([2]), size, optimized_batches_cache=cache, shuffle=True)
     import dgl
 
@@ -90,7 +90,7 @@ def precomputed(part: dict[str, Any], seeds: np.ndarray, size: int, cache: str) 
 def dgl_partition(part: dict[str, Any], seeds: np.ndarray, size: int) -> list[Any]:
     """minibatch_partition of a DGL graph whose ids are those of the whole graph, as ``sampling_graph`` gives it."""
     graph = build(part)
-    return numpy(sampling.minibatch_partition(graph.sampling_graph, torch.from_numpy(seeds), size))
+    return numpy(sampling_loader.minibatch_partition(graph.sampling_graph, torch.from_numpy(seeds), size))
 
 
 class Recording:
@@ -110,7 +110,7 @@ def own_sampler(part: dict[str, Any], seeds: np.ndarray) -> list[Any]:
 def collated(part: dict[str, Any], seeds: np.ndarray) -> list[Any]:
     """NodeCollator, with single ids and with a batch."""
     graph = build(part)
-    collator = sampling.NodeCollator(graph, sar.DistNeighborSampler([-1], copy_edata=False))
+    collator = sampling_loader.NodeCollator(graph, sar.DistNeighborSampler([-1], copy_edata=False))
     ids = torch.from_numpy(seeds)
     return [plain(collator.collate(list(ids)))[0], plain(collator.collate([ids[:2], ids[1:]]))[0]]
 
@@ -122,10 +122,11 @@ def leave_early(part: dict[str, Any], rank: int) -> None:
     loader = sar.DataLoader(graph, own, sampler, 1, precompute_optimized_batches=False)
     for turn, _ in enumerate(loader):
         if turn == 3 and rank == 1:
-            from sar import _abi, _session
+            from sar._engine import abi
+            from sar._engine import session as _session
 
             with contextlib.suppress(RuntimeError):
-                _abi.session_abort(_session.current().handle, "ValueError: a bug of the script")
+                abi.session_abort(_session.current().handle, "ValueError: a bug of the script")
             raise ValueError("a bug of the script")
 
 

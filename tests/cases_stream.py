@@ -14,16 +14,17 @@ import torch
 import sar
 from cases import ETYPE, numpy
 from cases_blocks import data_of
-from sar import _abi, _session
-from sar.core.relation import NativeGraph, Relation
-from sar.ops.fetch import fetch
-from sar.ops.stream import Block, stream
+from sar._engine import abi
+from sar._engine import session as _session
+from sar.autograd.fetch import fetch
+from sar.autograd.stream import Block, stream
+from sar.graph.relation import NativeGraph, Relation
 
 
 def relation(part: dict[str, Any]) -> Relation:
     """A relation from edges in memory, in the order given."""
     arrays = (torch.from_numpy(part[key].copy()) for key in ("start", "src", "dst"))
-    return Relation(NativeGraph(_abi.graph_from_edges(_session.current().handle, *arrays)), 0, ETYPE)
+    return Relation(NativeGraph(abi.graph_from_edges(_session.current().handle, *arrays)), 0, ETYPE)
 
 
 def _strided(x: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 import sar
 from cases import build, numpy, tensor
-from sar import _session
+from sar._engine import session as _session
 
 MIB = 1 << 20
 

@@ -19,7 +19,7 @@ import torch  # noqa: E402
 import cases_layers  # noqa: E402
 import sar  # noqa: E402
 from graphs import Graph  # noqa: E402
-from sar._network import free_port  # noqa: E402
+from sar.distributed.network import free_port  # noqa: E402
 from test_parity_layers_dgl import draw  # noqa: E402
 
 NODES, EDGES = 4_000, 46_000

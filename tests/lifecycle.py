@@ -24,7 +24,7 @@ class Group:
     """The processes of one scenario."""
 
     def __init__(self, scenario: str, world: int, transport: str = "shm", **environment: str) -> None:
-        from sar._network import free_port
+        from sar.distributed.network import free_port
 
         variables = {
             **os.environ,

@@ -16,7 +16,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 PATIENCE = 120.0
 """Seconds after which a case that does not end is given up, and the processes with it."""

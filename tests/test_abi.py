@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sar import _abi, _abi_stream, _native, _prototypes
+from sar._engine import abi, signatures, streams
+from sar._engine import library as engine
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = ROOT / "capi" / "sar.h"
@@ -54,8 +55,8 @@ CTYPES = {
     "uint64_t*": [ct.POINTER(ct.c_uint64)],
     "int64_t*": [ct.POINTER(ct.c_int64)],
     "sar_handle*": [ct.POINTER(ct.c_uint64)],
-    "DLTensor*": [ct.POINTER(_prototypes.DLTensor)],
-    "sar_error_info*": [ct.POINTER(_prototypes.ErrorInfo)],
+    "DLTensor*": [ct.POINTER(signatures.DLTensor)],
+    "sar_error_info*": [ct.POINTER(signatures.ErrorInfo)],
     "sar_session_config*": [ct.c_void_p],
     "sar_relation_info*": [ct.c_void_p],
     "sar_aggregate*": [ct.c_void_p],
@@ -63,7 +64,7 @@ CTYPES = {
     "sar_stream*": [ct.c_void_p],
     "sar_sample_config*": [ct.c_void_p],
     "void**": [ct.POINTER(ct.c_void_p)],
-    "sar_progress": [_prototypes.Progress],
+    "sar_progress": [signatures.Progress],
 }
 
 
@@ -75,7 +76,7 @@ def exported(library: Path) -> set[str]:
 
 
 def extension() -> Path:
-    return Path(_native.face()._sar_engine.__file__)
+    return Path(engine.face()._sar_engine.__file__)
 
 
 def test_the_header_is_read() -> None:
@@ -97,8 +98,8 @@ def test_libsar_exports_the_header() -> None:
 
 def test_python_prototypes_are_those_of_the_header() -> None:
     found = declarations()
-    assert set(_prototypes.PROTOTYPES) == set(found)
-    for name, (result, *arguments) in _prototypes.PROTOTYPES.items():
+    assert set(signatures.PROTOTYPES) == set(found)
+    for name, (result, *arguments) in signatures.PROTOTYPES.items():
         c_result, c_arguments = found[name]
         assert result in CTYPES[c_result], f"{name}: result"
         assert len(arguments) == len(c_arguments), name
@@ -108,7 +109,7 @@ def test_python_prototypes_are_those_of_the_header() -> None:
 
 def test_abi_version() -> None:
     found = re.search(r"#define SAR_ABI_VERSION (\d+)u", HEADER.read_text())
-    assert found and int(found.group(1)) == _prototypes.ABI_VERSION
+    assert found and int(found.group(1)) == signatures.ABI_VERSION
 
 
 @pytest.mark.parametrize("command", [["gcc", "-std=c11", "-xc"], ["g++", "-std=c++17", "-xc++"]])
@@ -120,13 +121,13 @@ def test_header_stands_alone(command: list[str], tmp_path: Path) -> None:
 
 
 STRUCTS = {
-    "DLTensor": _prototypes.DLTensor,
-    "sar_error_info": _prototypes.ErrorInfo,
-    "sar_session_config": _abi.SessionConfig,
-    "sar_aggregate": _abi.AggregateSpec,
-    "sar_relation_info": _abi.RelationInfo,
-    "sar_stream": _abi_stream.StreamSpec,
-    "sar_stream_block": _abi_stream.StreamBlock,
+    "DLTensor": signatures.DLTensor,
+    "sar_error_info": signatures.ErrorInfo,
+    "sar_session_config": abi.SessionConfig,
+    "sar_aggregate": abi.AggregateSpec,
+    "sar_relation_info": abi.RelationInfo,
+    "sar_stream": streams.StreamSpec,
+    "sar_stream_block": streams.StreamBlock,
 }
 
 

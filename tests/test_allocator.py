@@ -12,7 +12,7 @@ BEGIN = """
 import gc, os, random, resource, sys, threading
 import torch
 import sar
-from sar import _allocator
+from sar._engine import allocator as _allocator
 from sar.cli.resident import reset_peak, resident
 torch.set_num_threads(1)
 sar.set_allocator(sys.argv[1])
@@ -159,7 +159,7 @@ print("fine")
 
 @pytest.mark.parametrize("policy", ["", "pool", "compact", "default"])
 def test_environment(policy: str) -> None:
-    code = "import sar\nfrom sar import _allocator\nsar.memory_stats()\nprint(_allocator.policy())"
+    code = "import sar\nfrom sar._engine import allocator as _allocator\nsar.memory_stats()\nprint(_allocator.policy())"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "SAR_ALLOCATOR": policy}
     )
@@ -172,7 +172,7 @@ def limited(gigabytes: int) -> list[str]:
 import resource
 import torch
 import sar
-from sar import _allocator
+from sar._engine import allocator as _allocator
 def addresses():
     return int(open("/proc/self/statm").read().split()[0]) * 4096
 used = addresses()

@@ -18,7 +18,8 @@ import pytest
 from attacked_job import TOKEN, Attackers, Job
 from attacks import CALLS, HOST, INSIDERS, KINDS, TCP_LINK, Kit, genuine, read
 from bad_input import environment, write_script
-from sar import _abi, _network
+from sar._engine import abi
+from sar.distributed import network
 from sar.errors import RendezvousError
 from test_job_token import SUM, WITHOUT
 
@@ -116,7 +117,7 @@ def test_workers_of_this_job_that_are_wrong() -> None:
 
         def join(rank: int, world: int, token: str = TOKEN, **more: Any) -> str:
             with pytest.raises(RendezvousError) as caught:
-                _abi.session_open(rank, world, HOST, job.port, **{**place, "job_token": token, **more})
+                abi.session_open(rank, world, HOST, job.port, **{**place, "job_token": token, **more})
             return str(caught.value)
 
         def all_wrong(times: int) -> None:
@@ -165,7 +166,7 @@ def test_two_launches_at_once(tmp_path: Path, workers: int, transport: str) -> N
     path, draw = write_script(tmp_path, SUM), random.Random(workers)
     outcomes: dict[str, int] = {}
     for _ in range(int(os.environ.get("SAR_ATTACK_STARTS", "13"))):
-        port = str(_network.free_port())
+        port = str(network.free_port())
         command = [sys.executable, "-m", "sar", "launch", "-n", str(workers), "--master-port", port, str(path)]
         jobs = []
         for value in (1, 100):

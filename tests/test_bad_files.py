@@ -16,8 +16,8 @@ import torch
 import sar
 from bad_input import PARTS, E, N, graph_file, partition
 from conftest import Workers
-from sar._network import free_port
 from sar.cli.dataset import Dataset
+from sar.distributed.network import free_port
 
 FILES = ["graph.dgl", "node_feat.dgl", "edge_feat.dgl"]
 MEND = "copy it again, or partition the graph again"

@@ -20,8 +20,8 @@ from bad_input import E, N, partition, together
 from cases import build
 from conftest import Workers
 from graphs import make
-from sar import _native
-from sar._network import free_port
+from sar._engine import library
+from sar.distributed.network import free_port
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ class OnCuda:
 
 def test_cuda_tensors_are_refused(session: None) -> None:
     with pytest.raises(TypeError, match=r"CPU tensors; this one, of shape \[2, 3\], is on cuda:0: move it with .cpu"):
-        _native.tensor(OnCuda())
+        library.tensor(OnCuda())
     graph = build(make("random", 1).part(0))
     with pytest.raises(TypeError, match="CPU for now, not on cuda"):
         graph.to("cuda:0")

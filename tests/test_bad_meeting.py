@@ -17,7 +17,7 @@ import pytest
 
 import sar
 from bad_input import environment, together, write_script
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 # ---- workers that cannot meet --------------------------------------------------
 

@@ -14,7 +14,7 @@ import torch
 import sar
 from bad_input import PARTS, partition
 from sar import cli
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 FILES = ["graph.dgl", "node_feat.dgl", "edge_feat.dgl"]
 

@@ -10,7 +10,7 @@ import torch
 
 import sar
 from conftest import Workers
-from sar import _network
+from sar.distributed import network
 
 OPS = {"SUM": np.sum, "MIN": np.min, "MAX": np.max, "PRODUCT": np.prod, "AVG": np.mean}
 
@@ -118,7 +118,7 @@ def test_bad_initialization(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_before_initialization_and_after_shutdown() -> None:
     with pytest.raises(RuntimeError, match="initialize_comms"):
         sar.rank()
-    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=_network.free_port())
+    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=network.free_port())
     try:
         assert (sar.rank(), sar.world_size(), sar.comm.backend()) == (0, 1, "sar")
         with pytest.raises(RuntimeError, match="initialized already"):

@@ -13,8 +13,8 @@ import torch
 import sar
 from conftest import Workers
 from graphs import close
-from sar._book import RangePartitionBook
-from sar._shard_edges import relation_edges, triples_of
+from sar.data.partition_book import RangePartitionBook
+from sar.data.shard_edges import relation_edges, triples_of
 
 dgl = pytest.importorskip("dgl")
 PARTS = 2

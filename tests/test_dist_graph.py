@@ -25,7 +25,7 @@ import torch
 import hetero
 from graphs import close
 from machines import Machine, NoMachines, machines
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 dgl = pytest.importorskip("dgl")
 

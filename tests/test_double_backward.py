@@ -14,10 +14,10 @@ import sar.function as fn
 import sar.nn
 from cases import build
 from graphs import make
-from sar import _network
-from sar.core.readout import graph_reduce
-from sar.core.reverse import ReversedGraph
-from sar.ops.fetch import fetch
+from sar.autograd.fetch import fetch
+from sar.distributed import network
+from sar.graph.readout import graph_reduce
+from sar.graph.reversed import ReversedGraph
 
 N, E = 61, 400
 PACKAGE = Path(sar.__file__).parent
@@ -25,7 +25,7 @@ PACKAGE = Path(sar.__file__).parent
 
 @pytest.fixture(scope="module")
 def graph() -> Iterator[Any]:
-    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=_network.free_port())
+    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=network.free_port())
     yield build(make("random", 1).part(0))
     sar.comm.shutdown()
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 pytest.importorskip("dgl")
 

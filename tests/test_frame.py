@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sar.core.frame import EdgeFrame
+from sar.graph.frames import EdgeFrame
 
 
 def test_a_column_is_read_once() -> None:

@@ -12,12 +12,12 @@ import sar
 import sar.function as fn
 from cases import build
 from graphs import make
-from sar import _network
+from sar.distributed import network
 
 
 @pytest.fixture(scope="module")
 def graph() -> Iterator[sar.GraphShardManager]:
-    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=_network.free_port())
+    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=network.free_port())
     yield build(make("random", 1).part(0))
     sar.comm.shutdown()
 

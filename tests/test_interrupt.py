@@ -6,22 +6,22 @@ from typing import Any, Callable
 
 import pytest
 
-from sar import _interrupt, _native
+from sar._engine import interrupts, library
 
 
 def engine(monkeypatch: pytest.MonkeyPatch, **functions: Callable[[], int]) -> None:
-    monkeypatch.setattr(_native, "_function", lambda name: (None, functions[name]))
+    monkeypatch.setattr(library, "_function", lambda name: (None, functions[name]))
 
 
 def inside() -> bool:
-    return _interrupt._call > 0
+    return interrupts._call > 0
 
 
 def test_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    engine(monkeypatch, one=lambda: seen.append((inside(), _interrupt._call)) or 0)
-    _native.call("one")
-    _native.call("one")
+    engine(monkeypatch, one=lambda: seen.append((inside(), interrupts._call)) or 0)
+    library.call("one")
+    library.call("one")
     assert [where for where, _ in seen] == [True, True] and seen[0] != seen[1]
     assert not inside()
 
@@ -32,7 +32,7 @@ def test_a_handler_that_raises_as_the_call_returns(monkeypatch: pytest.MonkeyPat
 
     engine(monkeypatch, one=interrupted)
     with pytest.raises(KeyboardInterrupt):
-        _native.call("one")
+        library.call("one")
     assert not inside()
 
 
@@ -41,12 +41,12 @@ def test_a_call_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def outer() -> int:
-        seen.append(_interrupt._call)
-        _native.call("inner")
-        seen.append(_interrupt._call)
+        seen.append(interrupts._call)
+        library.call("inner")
+        seen.append(interrupts._call)
         return 0
 
-    engine(monkeypatch, outer=outer, inner=lambda: seen.append(_interrupt._call) or 0)
-    _native.call("outer")
+    engine(monkeypatch, outer=outer, inner=lambda: seen.append(interrupts._call) or 0)
+    library.call("outer")
     assert min(seen) > 0 and len(set(seen)) == 3
     assert not inside()

@@ -13,7 +13,8 @@ import pytest
 
 import sar
 from bad_input import environment, write_script
-from sar import _job_token, _network
+from sar.distributed import network
+from sar.distributed import tokens as job_tokens
 
 WITHOUT = {"SAR_JOB_TOKEN": "", "SLURM_JOB_ID": ""}
 
@@ -57,7 +58,7 @@ def finish(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]
 
 def test_two_launches_on_one_port(tmp_path: Path) -> None:
     """The one that was there first goes on; every worker of the other is refused, by name."""
-    path, port = write_script(tmp_path, SUM), str(_network.free_port())
+    path, port = write_script(tmp_path, SUM), str(network.free_port())
     command = [sys.executable, "-m", "sar", "launch", "-n", "2", "--master-port", port, str(path)]
     jobs = []
     for value in (1, 100):
@@ -77,7 +78,7 @@ def test_two_launches_on_one_port(tmp_path: Path) -> None:
 
 
 def test_a_worker_of_another_job(tmp_path: Path) -> None:
-    path, port = write_script(tmp_path, SUM), _network.free_port()
+    path, port = write_script(tmp_path, SUM), network.free_port()
     ours = {"SAR_JOB_TOKEN": "the token of this very job"}
     processes = [
         start(path, 0, 2, "127.0.0.1", port, **ours),
@@ -95,24 +96,24 @@ def test_a_worker_of_another_job(tmp_path: Path) -> None:
 def test_off_the_loopback_a_token_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**WITHOUT, "SAR_START_TIMEOUT": "1", "SAR_INSECURE": "0"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(_job_token, "_files", {})  # what other tests of this process have read
-    address = _network.get_socket().ip_addr
+    monkeypatch.setattr(job_tokens, "_files", {})  # what other tests of this process have read
+    address = network.get_socket().ip_addr
     if address.startswith("127."):
         pytest.skip("this host has the loopback alone")
-    port = _network.free_port()
+    port = network.free_port()
     for rank in (0, 1):
         says = r"no job token, and .* sar launch .*SAR_JOB_TOKEN.*SAR_INSECURE=1"
         with pytest.raises(sar.RendezvousError, match=says):
             sar.initialize_comms(rank, 2, address, "sar", master_port_number=port)
     with pytest.raises(sar.RendezvousError, match="rank 1 of 2 did not come"):
-        sar.initialize_comms(0, 2, address, "sar", master_port_number=port, job_token=_job_token.fresh())
+        sar.initialize_comms(0, 2, address, "sar", master_port_number=port, job_token=job_tokens.fresh())
     monkeypatch.setenv("SAR_INSECURE", "1")
     with pytest.raises(sar.RendezvousError, match="rank 1 of 2 did not come"):
         sar.initialize_comms(0, 2, address, "sar", master_port_number=port)
 
 
 def test_what_is_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    port = _network.free_port()
+    port = network.free_port()
     monkeypatch.setenv("SAR_JOB_TOKEN", "short")
     with pytest.raises(sar.RendezvousError, match="5 characters, at least 16.*secrets.token_hex"):
         sar.initialize_comms(0, 2, "127.0.0.1", "sar", master_port_number=port)
@@ -127,22 +128,22 @@ def test_a_secret_that_is_none(tmp_path: Path) -> None:
     """The engine's own tests have the rest of this."""
     (tmp_path / "secret").write_text("0" * 64)
     (tmp_path / "secret").chmod(0o640)
-    code = "from sar import _abi; _abi.job_token('7')"
+    code = "from sar._engine import abi as _abi; _abi.job_token('7')"
     env = environment(SAR_SECRET_FILE=tmp_path / "secret")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
     assert "RendezvousError: " in done.stderr and "can be read by others (mode 0640)" in done.stderr
 
 
 def test_the_number_of_a_job_at_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    for names in _job_token._SCHEDULERS:
+    for names in job_tokens._SCHEDULERS:
         for name in names:
             monkeypatch.delenv(name, raising=False)
-    assert _job_token.scheduled(1) == ""
+    assert job_tokens.scheduled(1) == ""
     seen = set()
     for variables in ({"SLURM_JOB_ID": "8"}, {"SLURM_STEP_ID": "1"}, {"SLURM_STEP_ID": "2"}, {"SLURM_JOB_ID": "9"}):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        seen |= {_job_token.scheduled(port) for port in (1, 2)}
+        seen |= {job_tokens.scheduled(port) for port in (1, 2)}
     assert len(seen) == 8 and all(len(token) == 64 for token in seen)
 
 
@@ -163,7 +164,7 @@ FROM_FILE = """
 
 def test_a_token_by_file(tmp_path: Path) -> None:
     """Also where the file that a worker reads first is of an earlier run."""
-    path, file, port = write_script(tmp_path, FROM_FILE), tmp_path / "address", _network.free_port()
+    path, file, port = write_script(tmp_path, FROM_FILE), tmp_path / "address", network.free_port()
     more = {"SAR_TEST_FILE": file}
     reports = finish([start(path, rank, 2, "", port, **more) for rank in range(2)])
     assert [(code, out) for code, out, _ in reports] == [(0, "READ\nSUM 11.0\n")] * 2, reports
@@ -176,8 +177,8 @@ def test_a_token_by_file(tmp_path: Path) -> None:
 
 def test_a_file_of_an_earlier_run(tmp_path: Path) -> None:
     path, file = write_script(tmp_path, FROM_FILE), tmp_path / "address"
-    _network.dump_ip_address(str(file))
-    (_, out, err), = finish([start(path, 1, 2, "", _network.free_port(), SAR_TEST_FILE=file, SAR_START_TIMEOUT=1)])
+    network.dump_ip_address(str(file))
+    (_, out, err), = finish([start(path, 1, 2, "", network.free_port(), SAR_TEST_FILE=file, SAR_START_TIMEOUT=1)])
     says = r"REFUSED .*came from '.*address' \(written at .* by process \d+ on .*\): if an earlier run"
     assert re.search(says, out), (out, err)
 
@@ -186,7 +187,7 @@ def test_a_file_of_another_user(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a file away")
     file = tmp_path / "address"
-    _network.dump_ip_address(str(file))
+    network.dump_ip_address(str(file))
     os.chown(file, 65534, -1)
     with pytest.raises(sar.RendezvousError, match="belongs to user id 65534"):
         sar.nfs_ip_init(1, str(file))
@@ -197,7 +198,7 @@ def test_a_file_of_another_user(tmp_path: Path) -> None:
 
 def test_a_token_by_the_store_of_torchrun(tmp_path: Path) -> None:
     body = f"""
-        from sar import _abi
+        from sar._engine import abi as _abi
         given, opened = [], _abi.session_open
         _abi.session_open = lambda *args, **more: (given.append(more["job_token"]), opened(*args, **more))[1]
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -208,7 +209,7 @@ def test_a_token_by_the_store_of_torchrun(tmp_path: Path) -> None:
         sar.comm.shutdown()
     """
     path = write_script(tmp_path, body)
-    place = ["--nproc-per-node=2", f"--master-port={_network.free_port()}"]
+    place = ["--nproc-per-node=2", f"--master-port={network.free_port()}"]
     command = [sys.executable, "-m", "torch.distributed.run", *place, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(**WITHOUT))
     assert done.returncode == 0, done.stderr

@@ -14,28 +14,26 @@ PACKAGE = Path(__file__).resolve().parent.parent / "python" / "sar"
 # From the bottom up. A name stands for a module or a package with all below it that has no place of its own. A module
 # imports from layers below its own, and from its own as long as that makes no circle.
 LAYERS = [
-    # what needs nothing of the package
-    ["sar.errors", "sar.config", "sar.function", "sar._book", "sar._directory", "sar._log", "sar._prototypes"],
-    ["sar._ext", "sar._compile", "sar._interrupt", "sar._comm_thread", "sar._remat"],
+    ["sar.errors", "sar.config", "sar.function"],
     # the engine, and the session of this process
-    ["sar._native", "sar._abi", "sar._abi_blocks", "sar._abi_columns", "sar._abi_program", "sar._abi_sample"],
-    ["sar._abi_stream", "sar._allocator", "sar._session", "sar._failure", "sar._buckets", "sar._collectives"],
-    ["sar._observe", "sar._overlap_grads", "sar._summary", "sar.logging_setup"],
-    # DGL without graphs of ours; aggregation and streams under autograd
-    ["sar.interop"],
-    ["sar.ops"],
-    # partitions, and the graphs made of them
-    ["sar._partition", "sar._shard_edges", "sar.common_tuples", "sar.data_loading"],
-    ["sar._job_token", "sar._network", "sar._rendezvous", "sar._ending", "sar.comm"],
-    ["sar.core"],
-    # layers
-    ["sar.fused"],
-    ["sar.edge_softmax", "sar.distributed_bn"],
+    ["sar._ext", "sar._engine"],
+    ["sar.profiling", "sar.data.partition_book"],
+    # what needs no graph of ours
+    ["sar.integrations"],
+    ["sar.data"],
+    ["sar.distributed.failure", "sar.distributed.agreement"],
+    ["sar.autograd"],
+    ["sar.distributed", "sar.comm"],
+    # graphs, and layers on them
+    ["sar.graph"],
+    ["sar.sampling"],
+    ["sar.autograd.fused"],
     ["sar.nn"],
-    # DGL's layers on graphs of ours, and where scripts begin
-    ["sar.interop.dgl", "sar.interop.dgl_transforms", "sar._adapt", "sar.patch_dgl"],
-    ["sar._layout", "sar.construct_shard_manager"],
-    ["sar.planning"],
+    ["sar.integrations.dgl.patches"],
+    ["sar.graph.layout", "sar.graph.construct"],
+    # where scripts begin
+    ["sar.profiling.plan"],
+    ["sar.compat"],
     ["sar"],
     ["sar.cli", "sar.__main__"],
 ]
@@ -43,8 +41,8 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 # the only users of libraries that not everybody has
 LIBRARIES = {
-    "dgl": ["sar.interop", "sar.cli.probe"],
-    "pymetis": ["sar.cli.partition", "sar.core.sampling_batches"],
+    "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
+    "pymetis": ["sar.cli.partition", "sar.sampling.batches"],
     "torch_geometric": [],
 }
 
@@ -179,7 +177,7 @@ def test_imports_wait_for_a_function_only_where_it_pays(found: list[Import], tex
     told = [
         str(one)
         for one in found
-        if one.late and one.target in texts and not one.target.startswith("sar.interop.")
+        if one.late and one.target in texts and not one.target.startswith("sar.integrations.dgl.")
         and not one.module.startswith("sar.cli")
     ]
     assert not told, "import these at the top of the file:\n" + "\n".join(told)
@@ -202,7 +200,8 @@ def test_libraries_are_imported_in_their_places(found: list[Import], library: st
 def test_the_package_was_read(found: list[Import], texts: dict[str, str]) -> None:
     assert len(texts) > 100 and sum(one.target in texts for one in found) > 300
     known = {(one.module, one.target) for one in found}
-    assert {("sar._abi", "sar._native"), ("sar.core.block", "sar.interop.dgl_graphs"), ("sar", "sar.nn")} <= known
+    assert {("sar._engine.abi", "sar._engine.library"), ("sar", "sar.nn")} <= known
+    assert ("sar.graph.block", "sar.integrations.dgl.graphs") in known
 
 
 @pytest.mark.parametrize(

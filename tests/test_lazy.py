@@ -184,7 +184,7 @@ def test_layers_are_adapted_when_dgl_comes_later() -> None:
     pytest.importorskip("dgl")
     program = """
 import sys
-from sar._adapt import adapt_layers
+from sar.integrations.dgl.patches.on_import import adapt_layers
 adapt_layers()
 assert "dgl" not in sys.modules
 import dgl

@@ -15,7 +15,7 @@ import pytest
 
 import sar
 from lifecycle import HERE, Group
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 WORLD = 3
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from sar import _native, _prototypes, errors
+from sar import errors
+from sar._engine import library as native
+from sar._engine import signatures
 
 
 def ref(t: object) -> object:
-    return ct.byref(_native.tensor(t))
+    return ct.byref(native.tensor(t))
 
 
 INDPTR = torch.tensor([0, 2, 2, 3])
@@ -24,7 +26,7 @@ INDICES = torch.tensor([1, 4, 0], dtype=torch.int32)
 
 
 def spmm(indptr: object, indices: object, w: object, x: object, y: object) -> None:
-    _native.call("sar_kernel_spmm", *(None if t is None else ref(t) for t in (indptr, indices, w, x, y)))
+    native.call("sar_kernel_spmm", *(None if t is None else ref(t) for t in (indptr, indices, w, x, y)))
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +47,7 @@ def test_spmm_and_sddmm(dtype: torch.dtype, heads: int | None) -> None:
     torch.testing.assert_close(y, want)
 
     dw = torch.full((3, heads or 1), torch.nan, dtype=dtype)
-    _native.call("sar_kernel_sddmm", ref(INDPTR), ref(INDICES), ref(x), ref(g), ref(dw))
+    native.call("sar_kernel_sddmm", ref(INDPTR), ref(INDICES), ref(x), ref(g), ref(dw))
     torch.testing.assert_close(dw, (messages * g[rows].view_as(messages)).sum(-1))
 
 
@@ -96,18 +98,18 @@ class Matrix:
 
     def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, columns: int) -> None:
         self.handle = ct.c_uint64()
-        _native.call("sar_matrix_create", ref(indptr), ref(indices), columns, ct.byref(self.handle))
+        native.call("sar_matrix_create", ref(indptr), ref(indices), columns, ct.byref(self.handle))
 
     def spmm(self, w: object, x: object, y: object) -> None:
-        _native.call("sar_matrix_spmm", self.handle, *(None if t is None else ref(t) for t in (w, x, y)))
+        native.call("sar_matrix_spmm", self.handle, *(None if t is None else ref(t) for t in (w, x, y)))
 
     def free(self) -> None:
-        _native.call("sar_matrix_free", self.handle)
+        native.call("sar_matrix_free", self.handle)
 
 
 def structure() -> int:
     """Bytes of structure that the engine holds."""
-    return int(_native.json_call("sar_memory_stats")["structure"]["live"])
+    return int(native.json_call("sar_memory_stats")["structure"]["live"])
 
 
 def test_prepared_matrix_keeps_nothing_of_the_caller() -> None:
@@ -169,46 +171,46 @@ def test_bad_prepared_matrices() -> None:
 
 def test_tensors_that_python_refuses() -> None:
     with pytest.raises(TypeError, match="works on CPU tensors; this one, of shape \\[2\\], is on meta"):
-        _native.tensor(torch.empty(2, device="meta"))
+        native.tensor(torch.empty(2, device="meta"))
     with pytest.raises(TypeError, match="complex64"):
-        _native.tensor(torch.empty(2, dtype=torch.complex64))
+        native.tensor(torch.empty(2, dtype=torch.complex64))
     with pytest.raises(TypeError, match="not list"):
-        _native.tensor([1, 2])
+        native.tensor([1, 2])
 
 
 def test_device_and_dtype_are_checked_in_the_engine_too() -> None:
-    x = _native.tensor(X)
+    x = native.tensor(X)
     x.device.device_type = 2
     with pytest.raises(TypeError, match="device type 2"):
-        _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
-    x = _native.tensor(X)
+        native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
+    x = native.tensor(X)
     x.data += 2
     with pytest.raises(ValueError, match="not aligned to its 4-byte elements"):
-        _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
-    x = _native.tensor(X)
+        native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
+    x = native.tensor(X)
     x.shape[0] = 1 << 62
     with pytest.raises(ValueError, match="more elements than memory can hold"):
-        _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
+        native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(x), ref(Y))
 
 
 def test_byte_offset_moves_the_data() -> None:
-    x, y = _native.tensor(torch.cat([torch.zeros(2), X.flatten()])), torch.empty(3, 4)
-    moved = _native.tensor(X)
+    x, y = native.tensor(torch.cat([torch.zeros(2), X.flatten()])), torch.empty(3, 4)
+    moved = native.tensor(X)
     moved.data, moved.byte_offset = x.data, 8
-    _native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(moved), ref(y))
+    native.call("sar_kernel_spmm", ref(INDPTR), ref(INDICES), None, ct.byref(moved), ref(y))
     assert y[:, 0].tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize("name", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"])
 def test_dtypes_of_torch_and_numpy_agree(name: str) -> None:
-    mine, other = _native.tensor(torch.zeros(2, dtype=getattr(torch, name))), _native.tensor(np.zeros(2, dtype=name))
+    mine, other = native.tensor(torch.zeros(2, dtype=getattr(torch, name))), native.tensor(np.zeros(2, dtype=name))
     for field in ("code", "bits", "lanes"):
         assert getattr(mine.dtype, field) == getattr(other.dtype, field)
     assert mine.dtype.bits == 8 * torch.zeros(1, dtype=getattr(torch, name)).element_size()
 
 
 def test_each_thread_has_its_own_last_error() -> None:
-    library = _native._load().functions
+    library = native._load().functions
     assert library["sar_set_num_threads"](-7) == 1
     seen = []
 
@@ -226,9 +228,9 @@ def test_each_thread_has_its_own_last_error() -> None:
 
 
 def test_a_caller_with_a_shorter_error_struct() -> None:
-    from sar._prototypes import ErrorInfo
+    from sar._engine.signatures import ErrorInfo
 
-    engine = _native._load()
+    engine = native._load()
     engine.functions["sar_set_num_threads"](0)
     info = ErrorInfo(ErrorInfo.message.offset, -5)
     info.message = b"untouched"
@@ -238,19 +240,19 @@ def test_a_caller_with_a_shorter_error_struct() -> None:
 
 def test_handles() -> None:
     with pytest.raises(ValueError, match="handle is 0"):
-        _native.call("sar_session_close", 0)
+        native.call("sar_session_close", 0)
     with pytest.raises(ValueError, match="0x7b is not a handle"):
-        _native.call("sar_graph_free", 123)
+        native.call("sar_graph_free", 123)
 
 
 def test_wrong_name() -> None:
     with pytest.raises(RuntimeError, match="is not in sar.h"):
-        _native.call("sar_no_such_thing")
+        native.call("sar_no_such_thing")
 
 
 def test_allocator() -> None:
     code = """
-from sar import _native
+from sar._engine import library as _native
 _native.call("sar_set_allocator", 0)
 _native.call("sar_set_allocator", 1)
 _native.call("sar_set_allocator", 0)
@@ -264,15 +266,15 @@ except ValueError as e:
 
 
 def test_one_runtime_for_both_faces() -> None:
-    before = json.loads(_native.face().Doctor())["threads"]
+    before = json.loads(native.face().Doctor())["threads"]
     try:
-        _native.call("sar_set_num_threads", 3)
-        assert json.loads(_native.face().Doctor())["threads"] == 3
+        native.call("sar_set_num_threads", 3)
+        assert json.loads(native.face().Doctor())["threads"] == 3
     finally:
-        _native.call("sar_set_num_threads", before)
-    assert _native.face().Version() == _native.text_call("sar_version")
-    assert _native.face().SIMD() == _native.text_call("sar_simd")
-    stats = [json.loads(_native.face().MemoryStats()), _native.json_call("sar_memory_stats")]
+        native.call("sar_set_num_threads", before)
+    assert native.face().Version() == native.text_call("sar_version")
+    assert native.face().SIMD() == native.text_call("sar_simd")
+    stats = [json.loads(native.face().MemoryStats()), native.json_call("sar_memory_stats")]
     for moving in ("resident", "runtime", "total"):
         assert all(one.pop(moving) for one in stats)  # not the same from call to call
     assert stats[0] == stats[1]
@@ -281,7 +283,7 @@ def test_one_runtime_for_both_faces() -> None:
 def test_fork_after_first_use_raises() -> None:
     code = """
 import os
-from sar import _native
+from sar._engine import library as _native
 def child():
     try:
         _native.call("sar_set_num_threads", 1)
@@ -307,9 +309,9 @@ print("parent goes on", flush=True)
 
 
 def test_wrong_abi_version_is_refused() -> None:
-    code = "from sar import _native; _native.ABI_VERSION = 99; _native.call('sar_set_num_threads', 1)"
+    code = "from sar._engine import library; library.ABI_VERSION = 99; library.call('sar_set_num_threads', 1)"
     done = python(code)
-    here = f"version {_prototypes.ABI_VERSION} of the C interface"
+    here = f"version {signatures.ABI_VERSION} of the C interface"
     assert "ImportError" in done.stderr and here in done.stderr and "make build" in done.stderr
 
 

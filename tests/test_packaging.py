@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from sar import _native
+from sar._engine import library as engine
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBSAR = ROOT / "build" / "lib" / "libsar.so"
 
 
 def libraries() -> list[Path]:
-    return [Path(_native.face()._sar_engine.__file__), LIBSAR]
+    return [Path(engine.face()._sar_engine.__file__), LIBSAR]
 
 
 def dynamic(library: Path) -> list[str]:
@@ -52,7 +52,7 @@ def test_nothing_built_names_this_machine() -> None:
 
 def test_versions_agree() -> None:
     version = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert version and version.group(1) == _native.text_call("sar_version")
+    assert version and version.group(1) == engine.text_call("sar_version")
 
 
 def test_import_starts_nothing() -> None:
@@ -64,7 +64,7 @@ before = threads()
 import sar
 assert threads() == before, (before, threads())
 assert "_sar_engine" not in open("/proc/self/maps").read()
-from sar import _native
+from sar._engine import library as _native
 assert not _native.started()
 _native.call("sar_set_num_threads", 1)
 assert threads() > before
@@ -115,7 +115,7 @@ def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
     assert len([n for n in names if n.endswith(".so")]) == 1
-    for needed in ("sar/_native.py", "sar/py.typed", "sar/_ext/pybind.py", "sar/_ext/__init__.py"):
+    for needed in ("sar/_engine/library.py", "sar/py.typed", "sar/_ext/pybind.py", "sar/_ext/__init__.py"):
         assert needed in names
     assert not [n for n in names if n.endswith((".go", ".h", ".c")) or n.startswith("tests")]
     assert "Requires-Python: >=3.9" in metadata
@@ -130,7 +130,7 @@ import sys
 sys.modules["dgl"] = None  # an import of it fails
 import sar
 assert sar.__file__.startswith({str(tmp_path)!r}), sar.__file__
-from sar import _native
+from sar._engine import library as _native
 print(_native.json_call("sar_memory_stats")["total"]["live"], _native.face().Version())
 """
     version = wheel.name.split("-")[1]

@@ -26,7 +26,7 @@ def unpatched() -> Iterator[None]:
     sar.unpatch_dgl()
     yield
     sar.unpatch_dgl()
-    importlib.import_module("sar.interop.dgl").adapt()
+    importlib.import_module("sar.integrations.dgl.patches.layers").adapt()
 
 
 def state() -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_names(unpatched: None) -> None:
 
 
 def test_everything_is_taken_back(unpatched: None) -> None:
-    importlib.import_module("sar.interop.dgl")
+    importlib.import_module("sar.integrations.dgl.patches.layers")
     before = state()
     sar.patch_dgl()
     assert len(changed(before, state())) > 50
@@ -167,7 +167,7 @@ def test_relgraphconv_on_graphs_of_dgl(unpatched: None, regularizer: str | None,
 LATER = """
 import sys
 import sar
-from sar._adapt import adapt_layers
+from sar.integrations.dgl.patches.on_import import adapt_layers
 sar.Config.patch_dgl = {switch}
 adapt_layers()
 assert "dgl" not in sys.modules

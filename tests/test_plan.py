@@ -11,9 +11,9 @@ import pytest
 import sar.cli
 from conftest import Workers
 from graphs import make
-from sar.planning import estimate_memory
-from sar.planning.layers import State, Worker, play
-from sar.planning.tape import Tape
+from sar.profiling.plan import estimate_memory
+from sar.profiling.plan.layers import State, Worker, play
+from sar.profiling.plan.tape import Tape
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ import sar
 from conftest import Workers
 from graphs import make
 from pool import Pool
-from sar import _abi
+from sar._engine import abi
 
 MIB = 1 << 20
 
@@ -54,4 +54,4 @@ def test_sized_by_the_engine(pool: Pool) -> None:
         plan = sar.estimate_memory(None, ["sage:8"], in_features=4, num_nodes=nodes, num_edges=10, parts=3)
         assert all(e.window == window for e in plan)
     assert sar.estimate_memory(None, ["bn"], in_features=4, num_nodes=9, parts=3, window_bytes=77)[0].window == 77
-    assert _abi.default_window(8, 7_500) == 4 * MIB
+    assert abi.default_window(8, 7_500) == 4 * MIB

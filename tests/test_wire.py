@@ -12,7 +12,7 @@ import threading
 
 import psutil
 
-from sar._network import free_port
+from sar.distributed.network import free_port
 
 ROWS, WIDTH, EDGES, EPOCHS = 4000, 256, 60000, 5
 
@@ -20,14 +20,14 @@ WORKER = f"""
 import json, os, sys
 import torch
 import sar
-from sar import _abi
+from sar._engine import abi as _abi
 
 rank = int(sys.argv[1])
 sar.initialize_comms(rank, 2, "127.0.0.1", "sar", master_port_number=int(sys.argv[2]))
 generator = torch.Generator().manual_seed(rank)
 dst = torch.randint(rank * {ROWS}, (rank + 1) * {ROWS}, ({EDGES},), generator=generator)
 src = torch.randint(0, 2 * {ROWS}, ({EDGES},), generator=generator)
-session = sar._session.current()
+session = sar._engine.session.current()
 graph = _abi.graph_from_edges(session.handle, torch.tensor([0, {ROWS}, {2 * ROWS}]), src, dst)
 u = torch.ones({ROWS}, {WIDTH})
 out, grad = torch.empty_like(u), torch.empty_like(u)

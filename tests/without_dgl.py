@@ -9,12 +9,12 @@ sys.modules["dgl"] = None  # type: ignore[assignment]  # an import of it fails
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from sar.common_tuples import PartitionData, ShardEdgesAndFeatures  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 import sar  # noqa: E402
 import sar.function as fn  # noqa: E402
 from sar import nn  # noqa: E402
-from sar.common_tuples import PartitionData, ShardEdgesAndFeatures  # noqa: E402
 
 N, E, D, TYPES = 40, 200, 6, 3
 torch.set_default_dtype(torch.float64)

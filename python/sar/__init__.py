@@ -13,10 +13,9 @@ Importing the package starts nothing: the engine is loaded at its first use.
 
 from __future__ import annotations
 
-from . import comm, common_tuples, config, core, data_loading, errors, function, nn
-from ._observe import engine_profile, trace
-from ._overlap_grads import overlap_grads
-from ._remat import remat
+from . import comm, config, errors, function, nn
+from .autograd.memo import forget, memoize
+from .autograd.remat import remat
 from .comm import (
     comm_device,
     gather_grads,
@@ -30,13 +29,13 @@ from .comm import (
     sync_params,
     world_size,
 )
+from .compat import core
 from .config import Config
-from .construct_shard_manager import construct_full_graph, construct_mfgs, convert_dist_graph
-from .core import DistributedBlock, GraphShardManager, HeteroGraphShardManager, message_has_parameters
-from .core.sampling import DataLoader, DistNeighborSampler
-from .data_loading import load_dgl_partition_data, suffix_key_lookup
-from .distributed_bn import DistributedBN1D, convert_batchnorm
-from .edge_softmax import edge_softmax
+from .data import loading as data_loading
+from .data import records as common_tuples
+from .data.loading import load_dgl_partition_data, suffix_key_lookup
+from .distributed.logging_setup import logger, logging_setup
+from .distributed.overlap_grads import overlap_grads
 from .errors import (
     BudgetError,
     DeadlineError,
@@ -46,11 +45,19 @@ from .errors import (
     RendezvousError,
     ScheduleError,
 )
-from .logging_setup import logger, logging_setup
+from .graph import construct as construct_shard_manager
+from .graph.block import DistributedBlock
+from .graph.construct import construct_full_graph, construct_mfgs, convert_dist_graph
+from .graph.edge_tensor.softmax import edge_softmax
+from .graph.manager import GraphShardManager, HeteroGraphShardManager
+from .graph.udf.batches import message_has_parameters
+from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .nn import RelGraphConv
-from .ops.memo import forget, memoize
-from .patch_dgl import patch_dgl, patched_edge_softmax, unpatch_dgl
-from .planning import estimate_memory
+from .nn import batch_norm as distributed_bn
+from .nn.batch_norm import DistributedBN1D, convert_batchnorm
+from .profiling.plan import estimate_memory
+from .profiling.trace import engine_profile, trace
+from .sampling.loader import DataLoader, DistNeighborSampler
 
 __version__ = "0.1.0"
 
@@ -77,9 +84,11 @@ __all__ = [
     "construct_full_graph",
     "convert_batchnorm",
     "construct_mfgs",
+    "construct_shard_manager",
     "convert_dist_graph",
     "core",
     "data_loading",
+    "distributed_bn",
     "edge_softmax",
     "engine_profile",
     "errors",

@@ -10,10 +10,13 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from . import _abi, _allocator, _ending, _job_token, _network, _rendezvous, _session
-from ._allocator import set_allocator
-from ._buckets import gather_grads, sync_params
-from ._collectives import (
+from ._engine import abi, allocator
+from ._engine import session as _session
+from ._engine.allocator import set_allocator
+from .config import Config
+from .distributed import network, rendezvous, tokens
+from .distributed import shutdown as _shutdown
+from .distributed.collectives import (
     all_reduce,
     all_to_all,
     all_to_all_rounds,
@@ -22,12 +25,12 @@ from ._collectives import (
     exchange_single_tensor,
     exchange_tensors,
 )
-from ._comm_thread import CommThread, comm_thread
-from ._ending import shutdown
-from ._network import dump_ip_address, get_ip_address, get_socket, get_socket_name, nfs_ip_init, seconds
-from .config import Config
+from .distributed.comm_thread import CommThread, comm_thread
+from .distributed.gradients import gather_grads, sync_params
+from .distributed.logging_setup import logger
+from .distributed.network import dump_ip_address, get_ip_address, get_socket, get_socket_name, nfs_ip_init, seconds
+from .distributed.shutdown import shutdown
 from .errors import RendezvousError
-from .logging_setup import logger
 
 __all__ = [
     "CommThread",
@@ -103,21 +106,21 @@ def initialize_comms(
         raise ValueError(f"world size {world}: there must be at least one worker")
     if not 0 <= me < world:
         raise ValueError(f"rank {me} is outside 0..{world - 1}: world_size is {world}")
-    name = _rendezvous.choose_backend(backend)
+    name = rendezvous.choose_backend(backend)
     start = seconds("SAR_START_TIMEOUT", 300.0)
     operation = seconds("SAR_TIMEOUT", 1800.0)
     liveness = seconds("SAR_LIVENESS_TIMEOUT", 20.0)
     interface = os.environ.get("SAR_SOCKET_NAME")
     if interface and world > 1:
         get_socket()  # refuses an interface that is not here, by name
-    _allocator.prepare_process()
+    allocator.prepare_process()
     if not _threads_chosen:
-        _abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
+        abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
     owns = False
-    if name != _rendezvous.NATIVE:
-        owns = _rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
+    if name != rendezvous.NATIVE:
+        owns = rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
     try:
-        token = _job_token.given(job_token)
+        token = tokens.given(job_token)
         settings = {
             "interface": interface,
             "transport": os.environ.get("SAR_TRANSPORT"),
@@ -126,37 +129,37 @@ def initialize_comms(
             "liveness_seconds": liveness,
             "operation_seconds": operation,
             "window_bytes": int(Config.window_bytes or 0),
-            "insecure": _network.flag("SAR_INSECURE"),
-            "tls": _network.flag("SAR_TLS"),
+            "insecure": network.flag("SAR_INSECURE"),
+            "tls": network.flag("SAR_TLS"),
         }
         handle = _meet(name, me, world, master_ip_address, port, token, settings)
     except BaseException:
         if owns:
             torch.distributed.destroy_process_group()
         raise
-    device = _rendezvous.default_device(name, _comm_device)
+    device = rendezvous.default_device(name, _comm_device)
     session = _session.Session(handle, me, world, name, device, master_ip_address, port)
     session.owns_process_group = owns
     _session.install(session)
-    _ending.install_hooks()
+    _shutdown.install_hooks()
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
 
 
 def _meet(name: str, me: int, world: int, address: str, port: int, token: str, settings: Dict[str, Any]) -> int:
     """Finds the job token where none is given, and opens the engine's session."""
-    file = None if token else _job_token.file_of(address)
+    file = None if token else tokens.file_of(address)
     known = file.token if file else token
-    where, native_port, known = _rendezvous.native_address(
+    where, native_port, known = rendezvous.native_address(
         name, me, world, address, port, settings["start_seconds"], known
     )
     if world > 1 and not known:
-        known = _job_token.scheduled(native_port)
+        known = tokens.scheduled(native_port)
     try:
-        return _abi.session_open(me, world, where, native_port, **settings, job_token=known)
+        return abi.session_open(me, world, where, native_port, **settings, job_token=known)
     except RendezvousError as error:
         if file is None or me == 0:
             raise
-        now_address, now = _network.read_address_file(file.path)
+        now_address, now = network.read_address_file(file.path)
         if now.token == file.token:
             raise RendezvousError(
                 f"{error} Address and job token came from {file.path!r} ({file.origin}): if an earlier run left that "
@@ -168,7 +171,7 @@ def _meet(name: str, me: int, world: int, address: str, port: int, token: str, s
                 f"read it ({now.origin}): remove the file before a run"
             ) from error
         logger.warning("%s was left by an earlier run (%s): rank 0 has replaced it since", file.path, file.origin)
-        return _abi.session_open(me, world, where, native_port, **settings, job_token=now.token)
+        return abi.session_open(me, world, where, native_port, **settings, job_token=now.token)
 
 
 def is_initialized() -> bool:
@@ -218,7 +221,7 @@ def stats() -> Dict[str, Any]:
     that the peer owns.
     """
     session = _session.current()
-    result = _abi.session_stats(session.handle)
+    result = abi.session_stats(session.handle)
     torch_group = None
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch_group = torch.distributed.get_backend()
@@ -237,8 +240,8 @@ def memory_stats() -> Dict[str, Any]:
 
     At the end of a run rank 0 logs the largest of all workers in one line, at level INFO (:func:`sar.logging_setup`).
     """
-    _allocator.prepare_process()
-    return _abi.memory_stats()
+    allocator.prepare_process()
+    return abi.memory_stats()
 
 
 def _threads_from_environment() -> int:
@@ -259,6 +262,6 @@ def set_num_threads(n: int) -> None:
     global _threads_chosen
     if int(n) < 1:
         raise ValueError(f"set_num_threads({n}): at least 1 thread is needed")
-    _allocator.prepare_process()
-    _abi.set_num_threads(int(n))
+    allocator.prepare_process()
+    abi.set_num_threads(int(n))
     _threads_chosen = True

@@ -75,6 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _expected_errors() -> tuple[type[BaseException], ...]:
     """What the engine raises over files and arguments: its message says what is wrong, a traceback adds nothing."""
-    from ..errors import FormatError
+    from sar.errors import FormatError
 
     return (FormatError, ValueError, OSError)

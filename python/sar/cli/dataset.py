@@ -9,8 +9,8 @@ from typing import Any, Optional
 
 import numpy as np
 
-from .. import _abi, _native
-from .._prototypes import Progress
+from sar._engine import abi, library
+from sar._engine.signatures import Progress
 
 
 class Dataset:
@@ -18,7 +18,7 @@ class Dataset:
 
     def __init__(self, path: str) -> None:
         handle = ct.c_uint64()
-        _native.call("sar_dataset_open", os.fsencode(path), ct.byref(handle))
+        library.call("sar_dataset_open", os.fsencode(path), ct.byref(handle))
         self._handle = handle
         self._describe()
 
@@ -29,10 +29,10 @@ class Dataset:
         self.close()
 
     def close(self) -> None:
-        _native.call("sar_dataset_close", self._handle)
+        library.call("sar_dataset_close", self._handle)
 
     def _describe(self) -> None:
-        self.info: dict[str, Any] = _native.json_call("sar_dataset_info", self._handle)
+        self.info: dict[str, Any] = library.json_call("sar_dataset_info", self._handle)
         self.num_nodes: int = self.info["num_nodes"]
         self.num_edges: int = self.info["num_edges"]
 
@@ -41,7 +41,7 @@ class Dataset:
 
         :raises ValueError: the graph has several types, or edge features
         """
-        _native.call("sar_dataset_add_self_loops", self._handle)
+        library.call("sar_dataset_add_self_loops", self._handle)
         self._describe()
 
     def adjacency(self, index: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -52,19 +52,19 @@ class Dataset:
         """
         length = ct.c_int64()
         offsets = np.empty(self.num_nodes + 1, np.int64)
-        _native.call("sar_dataset_adjacency", self._handle, _view(offsets), None, ct.byref(length))
+        library.call("sar_dataset_adjacency", self._handle, _view(offsets), None, ct.byref(length))
         if length.value > np.iinfo(index).max:
             raise ValueError(
                 f"{length.value} neighbours do not fit {np.dtype(index).name}: a METIS with 64-bit indices is needed"
             )
         neighbours = np.empty(length.value, index)
-        _native.call("sar_dataset_adjacency", self._handle, _view(offsets), _view(neighbours), ct.byref(length))
+        library.call("sar_dataset_adjacency", self._handle, _view(offsets), _view(neighbours), ct.byref(length))
         return offsets.astype(index, copy=False), neighbours
 
     def assign(self, method: str, parts: int, seed: int) -> np.ndarray:
         """The part of each node, int32 [num_nodes], by ``"random"`` or ``"contiguous"``."""
         assignment = np.empty(self.num_nodes, np.int32)
-        _native.call(
+        library.call(
             "sar_dataset_assign",
             self._handle,
             method.encode(),
@@ -76,7 +76,7 @@ class Dataset:
 
     def quality(self, assignment: np.ndarray, parts: int) -> dict[str, Any]:
         """Cut edges, balance, and ``boundary[p][q]``: the rows of q that p reads."""
-        result: dict[str, Any] = _native.json_call(
+        result: dict[str, Any] = library.json_call(
             "sar_dataset_quality", self._handle, _view(assignment), ct.c_int32(parts)
         )
         return result
@@ -92,7 +92,7 @@ class Dataset:
     ) -> None:
         """Writes DGL's partition format: ``directory/name.json`` and ``directory/part<i>/``."""
         report = Progress(lambda user, done, total: progress(done, total)) if progress else Progress()
-        _native.call(
+        library.call(
             "sar_dataset_write",
             self._handle,
             _view(assignment),
@@ -107,12 +107,12 @@ class Dataset:
 
 def partition_info(path: str, part: int) -> dict[str, Any]:
     """What one part of a partition directory holds."""
-    handle = _abi.partition_open(path, part)
+    handle = abi.partition_open(path, part)
     try:
-        return _abi.partition_info(handle)
+        return abi.partition_info(handle)
     finally:
-        _abi.partition_close(handle)
+        abi.partition_close(handle)
 
 
 def _view(array: np.ndarray) -> Any:
-    return ct.byref(_native.tensor(array))
+    return ct.byref(library.tensor(array))

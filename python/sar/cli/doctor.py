@@ -11,8 +11,9 @@ import subprocess
 import sys
 from typing import Any
 
-from .. import _job_token
-from .._network import free_port
+from sar.distributed import tokens
+from sar.distributed.network import free_port
+
 from .launch import environment
 from .output import size
 
@@ -144,7 +145,7 @@ def _shared_memory(report: _Report) -> None:
 
 def _transport(report: _Report, transport: str) -> None:
     port = free_port()
-    common = {"SAR_TRANSPORT": transport, _job_token.VARIABLE: _job_token.fresh()}
+    common = {"SAR_TRANSPORT": transport, tokens.VARIABLE: tokens.fresh()}
     environments = [{**environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]
     workers = [_start("pair", e) for e in environments]
     answers = [_answer(w) for w in workers]

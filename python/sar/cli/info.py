@@ -8,7 +8,8 @@ import os
 import time
 from typing import Any
 
-from ..errors import FormatError
+from sar.errors import FormatError
+
 from .output import Failure, add_outside_paths, size, stage, table
 
 
@@ -36,8 +37,9 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from .._directory import description_of
-    from ..config import Config
+    from sar.config import Config
+    from sar.data.directory import description_of
+
     from .dataset import partition_info
 
     Config.allow_outside_paths = arguments.allow_outside_paths
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _description(path: str) -> tuple[dict[str, Any], int]:
     """The description of a partitioned graph, and its number of parts."""
-    from .._directory import open_regular
+    from sar.data.directory import open_regular
 
     try:
         with open_regular(path) as file:
@@ -73,14 +75,14 @@ def _description(path: str) -> tuple[dict[str, Any], int]:
 
 def verify(path: str, as_json: bool) -> int:
     """Reads all files of all parts, prints what was found of each, and gives the exit code."""
-    from .. import _abi
+    from sar._engine import abi
 
     with stage(f"verifying {path}") as step:
         begin = time.perf_counter()
-        files = _abi.partition_verify(path, 0)
+        files = abi.partition_verify(path, 0)
         if not files[0]["damage"]:  # else nobody knows which parts there are
             for part in range(1, _description(path)[1]):
-                files += _abi.partition_verify(path, part)[1:]  # the first is of the description each time
+                files += abi.partition_verify(path, part)[1:]  # the first is of the description each time
         total = sum(file["bytes"] for file in files)
         step.note = f"{size(total)}, {total / (time.perf_counter() - begin) / 1e9:.1f} GB/s"
     damage = [text for file in files for text in file["damage"]]

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .. import _job_token
-from .._network import free_port
+from sar.distributed import tokens
+from sar.distributed.network import free_port
+
 from .output import Failure
 
 _DESCRIPTION = """\
@@ -116,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         command = [sys.executable, "-u", *rest]
     try:
-        token = _job_token.for_launch(arguments.nodes)
+        token = tokens.for_launch(arguments.nodes)
     except ValueError as error:
         raise Failure(str(error), 2) from None
     port = arguments.master_port or free_port()
@@ -126,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if token is not None:
         for e in environments:
-            e[_job_token.VARIABLE] = token
+            e[tokens.VARIABLE] = token
     for chosen, variable in ((arguments.allocator, "SAR_ALLOCATOR"), (arguments.transport, "SAR_TRANSPORT")):
         if chosen is not None:
             for e in environments:

@@ -10,7 +10,8 @@ import os
 import sys
 from typing import Any
 
-from .._directory import open_regular
+from sar.data.directory import open_regular
+
 from .output import Failure, stage, table
 
 _PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them

@@ -6,10 +6,11 @@ import argparse
 import json
 from typing import Any
 
-from .._directory import description_of
-from ..config import Config
-from ..planning import estimate_memory
-from ..planning.layers import HELP
+from sar.config import Config
+from sar.data.directory import description_of
+from sar.profiling.plan import estimate_memory
+from sar.profiling.plan.layers import HELP
+
 from .output import add_outside_paths, size, table
 
 

@@ -31,11 +31,11 @@ def packages() -> dict[str, Any]:
 
 def engine() -> dict[str, Any]:
     """Versions of the package, engine and ABI, and what the kernels use."""
-    from .. import _native
-    from .._prototypes import ABI_VERSION
+    from sar._engine import library
+    from sar._engine.signatures import ABI_VERSION
 
-    simd = _native.text_call("sar_simd")
-    version = _native.text_call("sar_version")
+    simd = library.text_call("sar_simd")
+    version = library.text_call("sar_version")
     extension = sys.modules["sar._ext._sar_engine"].__file__
     return {
         "package": _package_version() or version,
@@ -61,7 +61,7 @@ def together() -> dict[str, Any]:
 
     import torch
 
-    from .. import _native
+    from sar._engine import library
 
     n, width, degree = 1000, 32, 8
     x = torch.randn(n, width)
@@ -77,8 +77,8 @@ def together() -> dict[str, Any]:
         names.append("DGL")
         results.append(dgl.ops.copy_u_sum(graph, x))
     out = torch.empty(n, width)
-    tensors = [ct.byref(_native.tensor(t)) for t in (offsets, index)]
-    _native.call("sar_kernel_spmm", *tensors, None, ct.byref(_native.tensor(x)), ct.byref(_native.tensor(out)))
+    tensors = [ct.byref(library.tensor(t)) for t in (offsets, index)]
+    library.call("sar_kernel_spmm", *tensors, None, ct.byref(library.tensor(x)), ct.byref(library.tensor(out)))
     difference = max(float((out - r).abs().max()) for r in results)
     return {"what": ", ".join(names) + " and the engine", "difference": difference}
 

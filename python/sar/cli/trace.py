@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from .._directory import open_regular
+from sar.data.directory import open_regular
+
 from .output import Failure
 
 

@@ -4,8 +4,8 @@ Names, arguments, parameters and results are those of ``dgl.nn``: a model may ta
 the state dict of the other. Scripts that have DGL can as well use DGL's layers, unchanged.
 """
 
-from ..distributed_bn import DistributedBN1D
 from .appnp import APPNPConv, sign_features
+from .batch_norm import DistributedBN1D
 from .batchnormact import BatchNormAct
 from .gatconv import GATConv, GATv2Conv
 from .ginconv import GINConv

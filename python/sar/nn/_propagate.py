@@ -7,8 +7,8 @@ from typing import Any, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from .. import function as fn
-from ..core.degrees import has_zero_in_degree
+from sar import function as fn
+from sar.graph.degrees import has_zero_in_degree
 
 Features = Union[Tensor, Tuple[Tensor, Tensor]]
 """Features of sources and destinations; one tensor stands for both, the destinations being its first rows."""
@@ -30,9 +30,9 @@ def built_in(graph: Any) -> Any:
     """The built-in functions that a graph knows: :mod:`sar.function`, or ``dgl.function`` for a graph of DGL."""
     if hasattr(graph, "_relations"):
         return fn
-    from ..interop import dgl_plain
+    from sar.integrations.dgl import fallback as dgl_fallback
 
-    return dgl_plain.functions
+    return dgl_fallback.functions
 
 
 def sizes(in_feats: Union[int, Tuple[int, int]]) -> Tuple[int, int]:

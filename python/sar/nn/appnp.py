@@ -7,9 +7,10 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..core.agree import agreed_seed
-from ..ops import expression as ex
-from ..ops.transpose import sum_to_sources
+from sar.autograd import expression as ex
+from sar.autograd.transpose import sum_to_sources
+from sar.distributed.agreement import agreed_seed
+
 from ._propagate import degree_scale, edge_factor, propagate
 
 OPERATORS = ("raw", "rw", "gcn", "ppr")

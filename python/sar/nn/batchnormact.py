@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..distributed_bn import DistributedBN1D, check_features
-from ..fused.normalize import Norm, normalized
-from ..ops.once import differentiable_once
+from sar.autograd.fused.batch_norm import Norm, normalized
+from sar.autograd.once import differentiable_once
+
+from .batch_norm import DistributedBN1D, check_features
 
 ACTIVATIONS = {
     "none": None,

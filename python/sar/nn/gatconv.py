@@ -11,9 +11,10 @@ from typing import Any, Callable, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from ..core.agree import agreed_seed
-from ..fused import gat
-from ..ops import expression as ex
+from sar.autograd import expression as ex
+from sar.autograd.fused import gat
+from sar.distributed.agreement import agreed_seed
+
 from ._propagate import Features, edge_factor, first_rows, refuse_zero_in_degree, sizes
 
 Activation = Callable[[Tensor], Tensor]

@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from .._book import CanonicalEtype
+from sar.data.partition_book import CanonicalEtype
+
 from ._propagate import first_rows
 
 TypedFeatures = Mapping[str, Tensor]

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import function as fn
-from ..fused.sage import convolve
+from sar import function as fn
+from sar.autograd.fused.sage import convolve
+
 from ._propagate import Features, as_pair, first_rows, propagate, sizes
 
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")

@@ -1,0 +1,71 @@
+"""What becomes of freed memory: the allocator policy of this process."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict
+
+from . import abi
+from .log import logger
+
+POLICIES = {"default": 0, "compact": 1, "pool": 2}
+_NAMES = "'pool', 'compact' or 'default'"
+_chosen = ""
+
+
+def set_allocator(policy: str) -> None:
+    """Chooses what becomes of freed blocks of 256 KiB and more in this process.
+
+    ``"pool"`` (set at first use, unless the environment variable ``SAR_ALLOCATOR`` names another): memory of freed CPU
+    tensors is used again, and as much of it is kept as the process needed at its busiest moment so far, never more. So
+    its size is that of ``"compact"``, without that one's page faults. Other blocks are treated as with ``"compact"``.
+
+    ``"compact"``: glibc gives freed blocks back at once. ``"default"``: glibc's own rule, put back as far as it can be;
+    ``SAR_ALLOCATOR=default`` leaves the allocator alone.
+
+    Each call gives back what is kept, also one that names the policy in use.
+
+    :raises ValueError: another policy
+    :raises RuntimeError: ``"pool"``, where torch's allocator cannot be reached or addresses are limited
+    """
+    global _chosen
+    if policy not in POLICIES:
+        raise ValueError(f"allocator policy {policy!r} is unknown: give {_NAMES}")
+    abi.set_allocator(POLICIES[policy])
+    _chosen = policy
+
+
+def policy() -> str:
+    """The policy in use; ``"default"`` before one was chosen."""
+    return _chosen or "default"
+
+
+def pool_stats() -> Dict[str, int]:
+    """Bytes of the CPU tensors in the pool: ``live``, ``kept``, ``peak`` (of live) and ``fresh``."""
+    return abi.pool_stats()
+
+
+def give_back() -> None:
+    """Gives back what the pool keeps. What is in use now is the most that counts from here on."""
+    if _chosen == "pool":
+        abi.pool_trim()
+
+
+def prepare_process() -> None:
+    """What happens once, at the first use of the engine: the allocator policy, unless the user chose one."""
+    global _chosen
+    if _chosen:
+        return
+    given = os.environ.get("SAR_ALLOCATOR", "").strip().lower()
+    if given and given not in POLICIES:
+        raise ValueError(f"SAR_ALLOCATOR={given!r} is unknown: set it to {_NAMES}, or unset it")
+    if given == "default":
+        _chosen = given
+    elif given:
+        set_allocator(given)
+    else:
+        try:
+            set_allocator("pool")
+        except RuntimeError as error:
+            logger.info("allocator policy compact in place of pool: %s", error)
+            set_allocator("compact")

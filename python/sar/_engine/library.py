@@ -1,0 +1,222 @@
+"""The one shared object that holds the engine, and how the package calls it.
+
+Importing this module starts nothing. The first call loads the extension, both as the Python module that gopy made
+and through ctypes on the same file, so that there is one Go runtime in the process. ctypes releases the GIL during a
+call, so another Python thread runs while the engine computes or waits.
+
+A Go runtime does not survive a fork: in a child of a process that has used the engine, every call raises.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import importlib
+import json
+import os
+import threading
+from typing import Any, Callable, Optional
+
+from sar import errors
+
+from . import interrupts
+from .signatures import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo
+
+__all__ = ["DLTensor", "call", "face", "json_call", "started", "string_call", "tensor", "text_call"]
+
+
+class _Engine:
+    """The loaded extension: ``functions`` of the C ABI by name, and gopy's ``face``."""
+
+    def __init__(self) -> None:
+        try:
+            self.face: Any = importlib.import_module("sar._ext.pybind")
+            module = importlib.import_module("sar._ext._sar_engine")
+        except ImportError as e:
+            raise ImportError(
+                f"the engine of sar cannot be loaded ({e}): it is built for one version of Python, on Linux. "
+                "Install a wheel for this Python, or build it in a clone with `make build`."
+            ) from e
+        path = module.__file__
+        assert path is not None
+        library = ct.CDLL(path)
+        library.sar_abi_version.restype = ct.c_uint32
+        version = library.sar_abi_version()
+        if version != ABI_VERSION:
+            raise ImportError(
+                f"{path} has version {version} of the C interface, and this package was written for {ABI_VERSION}: "
+                "build the extension again with `make build`, or install the package again."
+            )
+        self.functions: dict[str, Callable[..., Any]] = {}
+        for name, (result, *arguments) in PROTOTYPES.items():
+            function = getattr(library, name, None)
+            if function is None:
+                continue  # named when it is called
+            function.restype, function.argtypes = result, arguments
+            self.functions[name] = function
+        self.pid = os.getpid()
+
+
+_loaded: Optional[_Engine] = None
+_lock = threading.Lock()
+
+
+def started() -> bool:
+    """Whether the engine is loaded, in this process or, before a fork, in its parent."""
+    return _loaded is not None
+
+
+def _load() -> _Engine:
+    global _loaded
+    engine = _loaded
+    if engine is None:
+        # A lock that another thread of the parent held at a fork would never be released here.
+        with _lock:
+            if _loaded is None:
+                _loaded = _Engine()
+            engine = _loaded
+    if engine.pid != os.getpid():
+        raise RuntimeError(
+            f"process {os.getpid()} was forked from process {engine.pid} after that had used sar, and the engine does "
+            "not survive a fork. Start worker processes with the start method `spawn`: "
+            "multiprocessing.get_context('spawn'), torch.multiprocessing.spawn, "
+            "DataLoader(..., multiprocessing_context='spawn'), or `sar launch`."
+        )
+    return engine
+
+
+def _forget_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
+
+
+def face() -> Any:
+    """The module that gopy made. Fetch it for each use, so that a use after a fork is noticed."""
+    return _load().face
+
+
+def _function(name: str) -> tuple[_Engine, Callable[..., Any]]:
+    engine = _load()
+    function = engine.functions.get(name)
+    if function is None:
+        known = "is not in the loaded extension: build it again" if name in PROTOTYPES else "is not in sar.h"
+        raise RuntimeError(f"{name} {known}")
+    return engine, function
+
+
+def call(name: str, *args: Any) -> None:
+    """Calls a function of ``sar.h`` that returns a status, and raises what the status stands for."""
+    engine, function = _function(name)
+    outer = interrupts.around()
+    try:
+        interrupts.entering()
+        status = function(*args)
+    finally:  # the handler of a signal may raise before the next line
+        interrupts.left(outer)
+    if status != 0:
+        raise _error(engine, status)
+
+
+def text_call(name: str) -> str:
+    """Calls a function of ``sar.h`` that returns a static string."""
+    _, function = _function(name)
+    return str(function().decode("utf-8", "replace"))
+
+
+def json_call(name: str, *args: Any) -> Any:
+    """Calls a function of ``sar.h`` whose last argument is ``char **json``, and returns what it wrote there."""
+    return json.loads(string_call(name, *args))
+
+
+def string_call(name: str, *args: Any) -> str:
+    """Calls a function of ``sar.h`` whose last argument is a ``char **``, and returns the string it wrote there."""
+    engine, function = _function(name)
+    out = ct.c_void_p()
+    status = function(*args, ct.byref(out))
+    if status != 0:
+        raise _error(engine, status)
+    try:
+        return ct.string_at(out.value or 0).decode()
+    finally:
+        engine.functions["sar_free_string"](out)
+
+
+def _error(engine: _Engine, status: int) -> BaseException:
+    """The exception for the last error of this thread."""
+    info = ErrorInfo(ct.sizeof(ErrorInfo))
+    engine.functions["sar_last_error_info"](ct.byref(info))
+
+    def text(value: Optional[bytes]) -> str:
+        return value.decode("utf-8", "replace") if value else ""
+
+    message, rank = text(info.message), info.rank
+    if status == 3:
+        return errors.FormatError(message, text(info.file), info.offset)
+    if status in (4, 5):
+        kind = errors.PeerLostError if status == 4 else errors.RemoteError
+        return kind(message, rank, text(info.host), text(info.phase))
+    if status == 7:
+        return errors.BudgetError(message, info.minimum)
+    ranked = {6: errors.ScheduleError, 8: errors.DeadlineError, 12: errors.RendezvousError}
+    if status in ranked:
+        return ranked[status](message, rank)
+    if status == 10 and info.error_number:
+        return OSError(info.error_number, message)  # FileNotFoundError, PermissionError and so on
+    return {1: ValueError, 2: TypeError, 10: OSError}.get(status, RuntimeError)(message)
+
+
+# ---- tensors -----------------------------------------------------------------
+
+# By the name that torch and numpy share: DLPack's code (0 int, 1 uint, 2 float, 4 bfloat, 6 bool) and bits.
+_DTYPES = {
+    "bool": (6, 8),
+    "uint8": (1, 8),
+    "uint16": (1, 16),
+    "uint32": (1, 32),
+    "uint64": (1, 64),
+    "int8": (0, 8),
+    "int16": (0, 16),
+    "int32": (0, 32),
+    "int64": (0, 64),
+    "float16": (2, 16),
+    "bfloat16": (4, 16),
+    "float32": (2, 32),
+    "float64": (2, 64),
+}
+_known: dict[Any, DLTensor.DataType] = {}  # the same by dtype object
+_CPU = DLTensor.Device(1, 0)
+
+
+def _dtype(dtype: Any) -> DLTensor.DataType:
+    found = _known.get(dtype)
+    if found is None:
+        entry = _DTYPES.get(str(dtype).rpartition(".")[2])
+        if entry is None:
+            raise TypeError(f"SAR's engine does not work on tensors of {dtype}")
+        found = _known[dtype] = DLTensor.DataType(*entry, 1)
+    return found
+
+
+def tensor(t: Any) -> DLTensor:
+    """The ``DLTensor`` of a torch tensor or numpy array. It shares the memory, and keeps ``t`` alive."""
+    device = getattr(t, "device", None)
+    if hasattr(t, "data_ptr"):
+        if device is not None and device.type != "cpu":
+            raise TypeError(
+                f"SAR's engine works on CPU tensors; this one, of shape {list(t.shape)}, is on {device}: "
+                "move it with .cpu()"
+            )
+        address, steps = t.data_ptr(), t.stride()
+    elif hasattr(t, "__array_interface__"):
+        address = t.__array_interface__["data"][0]
+        steps = [s // t.itemsize for s in t.strides]
+    else:
+        raise TypeError(f"a torch tensor or numpy array is needed, not {type(t).__name__}")
+    n = len(t.shape)
+    shape, strides = (ct.c_int64 * n)(*t.shape), (ct.c_int64 * n)(*steps)
+    pointer = ct.POINTER(ct.c_int64)
+    out = DLTensor(address, _CPU, n, _dtype(t.dtype), ct.cast(shape, pointer), ct.cast(strides, pointer), 0)
+    out._keep = (t, shape, strides)
+    return out

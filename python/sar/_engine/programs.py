@@ -1,0 +1,111 @@
+"""Typed calls into the engine for edge expressions."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from torch import Tensor
+
+from . import library
+from .abi import _array, _handle, _ref
+from .signatures import DLTensor
+
+OUT_SAVED = 1 << 31
+"""The bit of ``saves`` that stands for the result."""
+
+
+class ProgramCall(ct.Structure):
+    """``sar_program_call``."""
+
+    _fields_ = [
+        ("size", ct.c_size_t),
+        ("relation", ct.c_int32),
+        ("need_grad", ct.c_uint32),
+        ("agreed", ct.c_uint32),
+        ("num_seeds", ct.c_int32),
+        ("seeds", ct.POINTER(ct.c_uint64)),
+        ("keys", ct.POINTER(DLTensor)),
+        ("key_base", ct.c_int64),
+    ]
+    _keep: Any
+
+
+def program_create(text: str) -> int:
+    out = ct.c_uint64()
+    library.call("sar_program_create", text.encode(), ct.byref(out))
+    return out.value
+
+
+def program_info(program: int) -> Dict[str, Any]:
+    return library.json_call("sar_program_info", _handle(program))
+
+
+def program_free(program: int) -> None:
+    library.call("sar_program_free", _handle(program))
+
+
+def program_call(
+    relation: int, need: int, agreed: int, seeds: Sequence[int], keys: Optional[Tensor], key_base: int
+) -> ProgramCall:
+    """``keys``: int64 ``[num_edges]``, contiguous, alive until the call is over."""
+    array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
+    view = None if keys is None else library.tensor(keys)
+    call = ProgramCall(
+        ct.sizeof(ProgramCall),
+        relation,
+        need,
+        agreed,
+        len(seeds),
+        array,
+        None if view is None else ct.pointer(view),
+        key_base,
+    )
+    call._keep = (array, view)
+    return call
+
+
+def program_forward(
+    graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
+) -> Tuple[int, int]:
+    """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads."""
+    agreed, saves = ct.c_uint32(), ct.c_uint32()
+    library.call(
+        "sar_program_forward",
+        _handle(graph),
+        _handle(program),
+        ct.byref(call),
+        *_some(operands),
+        *_some(state),
+        _ref(out),
+        ct.byref(agreed),
+        ct.byref(saves),
+    )
+    return agreed.value, saves.value
+
+
+def program_backward(
+    graph: int,
+    program: int,
+    call: ProgramCall,
+    operands: Sequence[Tensor],
+    state: Sequence[Tensor],
+    out: Tensor,
+    grad_out: Tensor,
+    grads: Sequence[Tensor],
+) -> None:
+    library.call(
+        "sar_program_backward",
+        _handle(graph),
+        _handle(program),
+        ct.byref(call),
+        *_some(operands),
+        *_some(state),
+        _ref(out),
+        _ref(grad_out),
+        *_some(grads),
+    )
+
+
+def _some(tensors: Sequence[Tensor]) -> Tuple[Any, ct.c_int32]:
+    return (_array(tensors) if tensors else None), ct.c_int32(len(tensors))

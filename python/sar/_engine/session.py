@@ -1,0 +1,164 @@
+"""The one session of this process, and collectives on torch tensors."""
+
+from __future__ import annotations
+
+import threading
+from typing import List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from sar.config import Config
+
+from . import abi
+
+
+class Session:
+    """What :func:`sar.initialize_comms` set up."""
+
+    def __init__(
+        self, handle: int, rank: int, world: int, backend: str, device: torch.device, master_ip: str, master_port: int
+    ) -> None:
+        self.handle = handle
+        self.rank = rank
+        self.world = world
+        self.backend = backend
+        self.device = device
+        self.master_ip = master_ip
+        self.master_port = master_port
+        self.window = Config.window_bytes or 0  # 0: the engine's to size
+        self.exchange = "auto"
+        self.owns_process_group = False
+        self.gradients = -1  # communicator, once there is one
+
+    def follow_config(self) -> None:
+        """Hands changed settings to the engine: ``window_bytes`` and ``exchange``. Collective where the window changed.
+
+        :raises ValueError: ``Config.exchange`` is none of its values
+        """
+        if Config.exchange != self.exchange:
+            if Config.exchange not in abi.EXCHANGES:
+                known = ", ".join(map(repr, abi.EXCHANGES))
+                raise ValueError(f"sar.Config.exchange is {Config.exchange!r}: it is one of {known}")
+            abi.session_set_exchange(self.handle, Config.exchange)
+            self.exchange = Config.exchange
+        wanted = Config.window_bytes or 0
+        if wanted != self.window:
+            abi.session_set_window(self.handle, wanted)
+            self.window = wanted
+
+
+_current: Optional[Session] = None
+_was_shut_down = False
+_lock = threading.Lock()
+
+
+def peek() -> Optional[Session]:
+    """The session, or ``None`` before :func:`sar.initialize_comms` and after shutdown."""
+    return _current
+
+
+def current() -> Session:
+    """The session.
+
+    :raises RuntimeError: there is none (any more)
+    """
+    if _current is None:
+        if _was_shut_down:
+            raise RuntimeError(
+                "SAR was shut down in this process (sar.comm.shutdown); "
+                "call sar.initialize_comms again before using graphs or collectives"
+            )
+        raise RuntimeError(
+            "SAR is not initialized: call sar.initialize_comms(rank, world_size, master_ip, backend) first"
+        )
+    return _current
+
+
+def gradients() -> int:
+    """The communicator on which gradients are summed while backward runs. Collective the first time."""
+    session = current()
+    if session.gradients < 0:
+        session.gradients = abi.comm_create(session.handle, "gradients")
+    return session.gradients
+
+
+def install(session: Session) -> None:
+    global _current
+    with _lock:
+        _current = session
+
+
+def remove() -> Optional[Session]:
+    """Takes the session away, so that it is closed once; ``None`` if another thread was first."""
+    global _current, _was_shut_down
+    with _lock:
+        session, _current = _current, None
+        if session is not None:
+            _was_shut_down = True
+    return session
+
+
+# ---- collectives on tensors ------------------------------------------------
+
+
+def all_reduce(tensor: Tensor, op: str = "sum", comm: int = abi.REDUCE) -> None:
+    """``tensor = op over ranks of tensor``, in place, any device, stride or shape; the same bits on every rank."""
+    session = current()
+    work = _flat_cpu(tensor)
+    for piece in _pieces(work):
+        abi.all_reduce(session.handle, comm, piece, op)
+    _give_back(tensor, work)
+
+
+def broadcast(tensor: Tensor, root: int = 0, comm: int = abi.REDUCE) -> None:
+    """Gives every rank the values that ``root`` holds, in place."""
+    session = current()
+    work = _flat_cpu(tensor)
+    for piece in _pieces(work):
+        abi.broadcast(session.handle, comm, piece, root)
+    _give_back(tensor, work)
+
+
+def all_to_all(recv: Sequence[Tensor], send: Sequence[Tensor], comm: int = abi.REDUCE) -> None:
+    """``recv[q]`` gets what rank q has as ``send[own rank]``."""
+    session = current()
+    work = [_flat_cpu(t) for t in recv]
+    abi.all_to_all(session.handle, comm, [_flat_cpu(t) for t in send], work)
+    for tensor, flat in zip(recv, work):
+        _give_back(tensor, flat)
+
+
+def exchange_pair(
+    send_to: int, send: Optional[Tensor], recv_from: int, recv: Optional[Tensor], comm: int = abi.REDUCE
+) -> None:
+    """Sends to one rank while receiving from another; -1 for neither."""
+    session = current()
+    work = None if recv is None else _flat_cpu(recv)
+    abi.exchange_pair(
+        session.handle, comm, send_to, None if send is None else _flat_cpu(send), recv_from, work
+    )
+    if recv is not None and work is not None:
+        _give_back(recv, work)
+
+
+def _flat_cpu(tensor: Tensor) -> Tensor:
+    """One dimension, contiguous, in CPU memory: the tensor's own memory where that is so already."""
+    return tensor.detach().to("cpu").contiguous().view(-1)
+
+
+def _give_back(tensor: Tensor, work: Tensor) -> None:
+    if tensor.numel() and work.data_ptr() != tensor.data_ptr():
+        tensor.detach().copy_(work.view(tensor.shape))
+    elif tensor.numel():
+        # the engine wrote behind torch's back: autograd must notice that a saved tensor changed
+        increment = getattr(torch.autograd.graph, "increment_version", None)
+        if increment is not None:
+            increment(tensor)
+
+
+def _pieces(flat: Tensor) -> List[Tensor]:
+    limit = int(Config.max_collective_size or 0)
+    if limit <= 0 or flat.numel() <= limit:
+        return [flat]
+    return list(flat.split(limit))

@@ -1,0 +1,137 @@
+"""Typed calls into the engine: visits of in-edges (``sar_stream_run``)."""
+
+from __future__ import annotations
+
+import ctypes as ct
+from typing import Any, Callable, Optional, Sequence
+
+from torch import Tensor
+
+from . import library
+from .signatures import DLTensor
+
+
+class StreamBlock(ct.Structure):
+    """``sar_stream_block``."""
+
+    _fields_ = [
+        ("size", ct.c_size_t),
+        ("peer", ct.c_int32),
+        ("num_rows", ct.c_int64),
+        ("rows", ct.POINTER(ct.c_void_p)),
+        ("grads", ct.POINTER(ct.c_void_p)),
+        ("num_edges", ct.c_int64),
+    ]
+
+    peer: int
+    num_rows: int
+    rows: Any
+    grads: Any
+    num_edges: int
+
+
+StreamVisit = ct.CFUNCTYPE(ct.c_int32, ct.c_void_p, ct.POINTER(StreamBlock))
+
+
+class StreamSpec(ct.Structure):
+    """``sar_stream``."""
+
+    _fields_ = [
+        ("size", ct.c_size_t),
+        ("relation", ct.c_int32),
+        ("flags", ct.c_uint32),
+        ("num_fields", ct.c_int32),
+        ("fields", ct.POINTER(DLTensor)),
+        ("home", ct.c_char_p),
+        ("grads", ct.POINTER(DLTensor)),
+        ("src", ct.POINTER(DLTensor)),
+        ("dst", ct.POINTER(DLTensor)),
+        ("edge", ct.POINTER(DLTensor)),
+        ("visit", StreamVisit),
+        ("user", ct.c_void_p),
+    ]
+
+
+def stream_run(
+    graph: int,
+    relation: int,
+    flags: int,
+    fields: Sequence[Tensor],
+    home: Sequence[bool],
+    grads: Sequence[Optional[Tensor]],
+    src: Tensor,
+    dst: Tensor,
+    edge: Optional[Tensor],
+    visit: Callable[[StreamBlock], bool],
+) -> int:
+    """Calls ``visit`` for every block, until it returns False; the flags of all ranks come back.
+
+    ``visit`` must not raise: an exception would not get through.
+    """
+    n = len(fields)
+    views = [library.tensor(t) for t in fields]
+    wanted = [DLTensor() if t is None else library.tensor(t) for t in grads]
+    edges = [None if t is None else library.tensor(t) for t in (src, dst, edge)]
+    spec = StreamSpec(
+        ct.sizeof(StreamSpec),
+        relation,
+        flags,
+        n,
+        (DLTensor * n)(*views),
+        bytes(home) if any(home) else None,
+        (DLTensor * n)(*wanted),
+        *(None if t is None else ct.pointer(t) for t in edges),
+        StreamVisit(lambda _, block: 1 if visit(block.contents) else 0),
+        None,
+    )
+    agreed = ct.c_uint32()
+    library.call("sar_stream_run", ct.c_uint64(graph), ct.byref(spec), ct.byref(agreed))
+    return agreed.value
+
+
+# ---- rows and edges by number ------------------------------------------------
+
+
+def fetch_forward(graph: int, relation: int, columns: Tensor, flags: int, x: Tensor, out: Tensor) -> int:
+    """Fills ``out``; the flags of all ranks come back."""
+    agreed = ct.c_uint32()
+    library.call(
+        "sar_fetch_forward",
+        ct.c_uint64(graph),
+        ct.c_int32(relation),
+        _ref(columns),
+        ct.c_uint32(flags),
+        _ref(x),
+        _ref(out),
+        ct.byref(agreed),
+    )
+    return agreed.value
+
+
+def fetch_backward(graph: int, relation: int, columns: Tensor, grad_out: Tensor, grad_x: Optional[Tensor]) -> None:
+    library.call(
+        "sar_fetch_backward", ct.c_uint64(graph), ct.c_int32(relation), _ref(columns), _ref(grad_out), _ref(grad_x)
+    )
+
+
+def graph_in_edges(
+    graph: int, relation: int, rows: Tensor, indptr: Tensor, columns: Optional[Tensor], edges: Optional[Tensor]
+) -> None:
+    library.call(
+        "sar_graph_in_edges",
+        ct.c_uint64(graph),
+        ct.c_int32(relation),
+        _ref(rows),
+        _ref(indptr),
+        _ref(columns),
+        _ref(edges),
+    )
+
+
+def graph_columns(graph: int, relation: int, owner: Optional[Tensor], row: Optional[Tensor]) -> None:
+    library.call("sar_graph_columns", ct.c_uint64(graph), ct.c_int32(relation), _ref(owner), _ref(row))
+
+
+def _ref(tensor: Optional[Tensor]) -> Any:
+    """A ``DLTensor*`` for a contiguous CPU tensor, or NULL."""
+    return None if tensor is None else ct.byref(library.tensor(tensor))

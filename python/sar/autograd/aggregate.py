@@ -1,0 +1,98 @@
+"""Sums and means over in-edges, with rows of other workers fetched on the way.
+
+Forward, for every own node i and column c::
+
+    out[i, c] = reduce over in-edges (j -> i) of u[j, c] * (1 or e[ji, head of c])
+
+Whether u or e needs a gradient is agreed in forward: a worker whose own tensors need none takes part in backward all
+the same, because it owns rows that others' gradients depend on. Wire: w numbers per boundary row, each way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Protocol, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi
+from sar._engine import session as _session
+
+from . import memo
+from .once import calling_layer, differentiable_once
+
+
+class Relation(Protocol):
+    """What an aggregation needs to know of a relation."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def num_src(self) -> int: ...
+    @property
+    def num_dst(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+
+
+def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optional[Tensor]) -> Tensor:
+    """Runs one aggregation. Collective.
+
+    :param relation: where edges and rows come from
+    :param message: ``"copy_u"`` or ``"u_mul_e"``
+    :param reduce: ``"sum"`` or ``"mean"``
+    :param u: ``[num_src, w]`` float32 or float64
+    :param e: ``[num_edges, h]`` of the same dtype, where h divides w; head k scales columns ``k*w/h..(k+1)*w/h-1``
+    :returns: ``[num_dst, w]``
+    """
+    _session.current().follow_config()
+    need = 0
+    if torch.is_grad_enabled():
+        need |= abi.GRAD_U if u.requires_grad else 0
+        need |= abi.GRAD_E if e is not None and e.requires_grad else 0
+    agreed = Agreed()
+    # the anchor makes torch call backward here even where neither u nor e of this worker needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    out: Tensor = _Aggregate.apply(anchor, u, e, relation, (relation.index, message, reduce), need, agreed)
+    return out if agreed.bits else out.detach()
+
+
+class Agreed:
+    """Carries the agreed bits out of forward."""
+
+    bits = 0
+
+
+class _Aggregate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        u: Tensor,
+        e: Optional[Tensor],
+        relation: Relation,
+        what: Tuple[int, str, str],
+        need: int,
+        agreed: Agreed,
+    ) -> Tensor:
+        u = u.contiguous()
+        e = None if e is None else e.contiguous()
+        out = u.new_empty((relation.num_dst, u.shape[1]))
+        agreed.bits = memo.forward(relation, what, need, u, e, out)
+        ctx.relation, ctx.what, ctx.agreed, ctx.need = relation, what, agreed.bits, need
+        ctx.save_for_backward(u if agreed.bits & abi.GRAD_E else None, e)
+        ctx.shape = u.shape
+        ctx.name = calling_layer(f"update_all({what[1]}, {what[2]})")
+        return out
+
+    @staticmethod
+    @differentiable_once(lambda ctx: ctx.name)
+    def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
+        u, e = ctx.saved_tensors
+        grad_out = grad_out.contiguous()
+        grad_u = grad_out.new_empty(ctx.shape) if ctx.need & abi.GRAD_U else None
+        grad_e = torch.empty_like(e) if e is not None and ctx.need & abi.GRAD_E else None
+        abi.aggregate_backward(ctx.relation.handle, ctx.what, ctx.agreed, u, e, grad_out, grad_u, grad_e)
+        return None, grad_u, grad_e, None, None, None, None

@@ -1,0 +1,85 @@
+"""Rows of source nodes by column number, wherever they are.
+
+Columns number the source rows that a worker's edges read: own rows first, then the boundary rows of the peers. A fetch
+asks their owners for as many rows as it likes, in any order; gradients go home to the rows they are of.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import session as _session
+from sar._engine import streams
+
+from .aggregate import Agreed, Relation
+from .once import calling_layer, differentiable_once
+
+__all__ = ["fetch"]
+
+GRAD_X = 1
+
+
+def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
+    """``out[i]`` is row ``columns[i]`` of all workers' ``x``. Collective; n may differ from worker to worker, and be 0.
+
+    :param relation: whose columns
+    :param columns: int64 ``[n]``, own rows ``0..num_src-1``, then boundary rows; a column may occur more than once
+    :param x: ``[num_src, ...]`` of any dtype, the same dtype and trailing dimensions on every worker; differentiable
+        where it is float32 or float64
+    :returns: ``[n, ...]``
+    :raises ValueError: number of rows, or a column that is not there
+    :raises TypeError: columns that are not int64, or gradients of another dtype
+    :raises sar.BudgetError: a row does not fit into a frame of the window
+
+    Wire: a row and 4 bytes for each row of another worker, and as much again in backward. Memory: 4 bytes per row
+    beside the result.
+    """
+    if columns.dtype != torch.int64:
+        raise TypeError(f"columns is {columns.dtype}: row numbers are int64; convert it with .long()")
+    if columns.dim() != 1:
+        raise ValueError(f"columns has shape {tuple(columns.shape)}: one dimension is needed")
+    if x.dim() == 0 or x.shape[0] != relation.num_src:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}, but this worker has {relation.num_src} source nodes: "
+            f"expected ({relation.num_src}, ...)"
+        )
+    need = GRAD_X if torch.is_grad_enabled() and x.requires_grad else 0
+    if need and x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"x is {x.dtype} and requires a gradient: gradients are float32 or float64; convert x first")
+    _session.current().follow_config()
+    agreed = Agreed()
+    # the anchor makes torch call backward here even where x of this worker needs no gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    flat = x.reshape(relation.num_src, prod(x.shape[1:]))
+    out: Tensor = _Fetch.apply(anchor, flat, columns.contiguous(), relation, need, agreed)
+    return (out if agreed.bits else out.detach()).view(len(columns), *x.shape[1:])
+
+
+class _Fetch(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, anchor: Tensor, x: Tensor, columns: Tensor, relation: Relation, need: int, agreed: Agreed
+    ) -> Tensor:
+        x = x.contiguous()
+        out = x.new_empty((len(columns), x.shape[1]))
+        agreed.bits = streams.fetch_forward(relation.handle, relation.index, columns, need, x, out)
+        ctx.relation, ctx.need, ctx.shape = relation, need, x.shape
+        ctx.name = calling_layer("the fetching of other workers' rows")
+        ctx.save_for_backward(columns)
+        if not out.is_floating_point():
+            ctx.mark_non_differentiable(out)
+        return out
+
+    @staticmethod
+    @differentiable_once(lambda ctx: ctx.name)
+    def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
+        (columns,) = ctx.saved_tensors
+        grad_x = grad_out.new_zeros(ctx.shape) if ctx.need & GRAD_X else None
+        streams.fetch_backward(
+            ctx.relation.handle, ctx.relation.index, columns, grad_out.contiguous(), grad_x
+        )
+        return None, grad_x, None, None, None, None

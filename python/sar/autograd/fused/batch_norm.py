@@ -1,0 +1,163 @@
+"""Batch normalization over the rows of all workers, alone or with the ReLU that follows.
+
+Every worker computes the count, mean and sum of squared deviations of its own rows in one pass; these are merged in
+order of rank, in double precision (Chan, Golub and LeVeque's formula), so that no large numbers are subtracted from
+each other and the result hardly depends on how many workers there are. One small collective in forward and one in
+backward, ``2 f`` numbers per worker for f features. Workers without rows take part.
+
+Only the rows before normalization are kept for backward: what became of them can be computed again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi, columns
+from sar._engine import session as _session
+from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
+
+from . import recompute
+from .deferred import DeferredTensor, MaskedGradient
+
+
+class Moments(NamedTuple):
+    """Rows, mean and sum of squared deviations, float64 ``[f]``, over all workers."""
+
+    rows: int
+    mean: Tensor
+    m2: Tensor
+
+
+class Norm:
+    """How the rows of one input are normalized: ``[f]`` numbers, none of them of the size of the rows.
+
+    :param x: ``[n, f]``, contiguous
+    :param distributed: by the moments of all workers' rows. Then collective
+    :raises ValueError: no worker has a row
+    """
+
+    def __init__(
+        self, x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, distributed: bool
+    ) -> None:
+        grad = torch.is_grad_enabled()
+        self.distributed = distributed
+        self.moments, self.shared = all_moments(x.detach(), grad and x.requires_grad, distributed)
+        rows, mean, m2 = self.moments
+        if rows == 0:
+            raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
+        own = (p is not None and p.requires_grad for p in (weight, bias))
+        self.needs_backward = grad and (self.shared or any(own))
+        self.invstd = (m2 / rows + eps).rsqrt()
+        self.scale = self.invstd if weight is None else self.invstd * weight.detach().double()
+        about = mean.to(x.dtype)
+        self.off = mean - about.double()
+        shift = -self.off * self.scale
+        if bias is not None:
+            shift += bias.detach().double()
+        self.columns = torch.stack([about, self.scale.to(x.dtype), shift.to(x.dtype)])
+
+    def apply(self, x: Tensor, relu: bool) -> Tensor:
+        """The rows of x normalized, and then ReLU of them, in new memory."""
+        return recompute.apply(x, self.columns, relu)
+
+    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
+        """Hears of rows that :meth:`apply` made of ``source``, under autograd."""
+        recompute.note(rows, source, self.columns, relu)
+
+    def backward(
+        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, into: Optional[Tensor] = None
+    ) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
+        """Gradients of x, weight and bias, as far as they are needed. Collective where x of any worker needs one.
+
+        :param grad: contiguous, of what :meth:`apply` gives
+        :param into: where the gradient of x goes, which may be ``grad``
+        """
+        # own sums of grad and of grad * (x - mean)
+        plain, along = columns.normalize_sums(grad, x, self.columns, relu)
+        along = along - self.off * plain
+        for_weight = (along * self.invstd).to(x.dtype) if needs[1] else None
+        for_bias = plain.to(x.dtype) if needs[2] else None
+        grad_x = None
+        if self.shared:
+            total = torch.stack([plain, along])
+            if self.distributed:
+                _session.all_reduce(total, "sum", abi.TRAIN)
+            if needs[0]:
+                # scale * (grad - mean of grad - xhat * mean of grad * xhat), as the engine takes it:
+                # grad * scale + (x - about) * times + plus
+                plain, along = total / self.moments.rows
+                times = -self.scale * self.invstd.square() * along
+                plus = -self.scale * plain - self.off * times
+                numbers = torch.cat([self.columns, torch.stack([times, plus]).to(x.dtype)])
+                grad_x = torch.empty_like(grad) if into is None else into
+                columns.normalize_grad(grad, x, numbers, relu, grad_x)
+        return grad_x, for_weight, for_bias
+
+
+@uncompiled
+def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
+    """Rows of x normalized by ``norm``, which was made of it: computed when something reads them, and as ReLU of them
+    where ReLU does. One autograd node, whatever reads them. Collective in backward."""
+    if not norm.needs_backward:
+        return norm.apply(x, False)
+    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
+    anchor = torch.empty(0, requires_grad=True)
+    result: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, (DeferredTensor(x, norm),))
+    return result
+
+
+class _Normalize(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        norm: Norm,
+        made: Tuple[DeferredTensor],
+    ) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.norm, ctx.gradients = norm, made[0].gradients
+        return made[0]  # in a tuple, as it is no input to autograd
+
+    @staticmethod
+    @differentiable_once("batch norm")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        (x,) = ctx.saved_tensors
+        ctx.gradients.check(grad)
+        relu = isinstance(grad, MaskedGradient)
+        grad = grad.grad_of_relu if isinstance(grad, MaskedGradient) else grad.contiguous()
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu)
+        return None, *found, None, None
+
+
+# ---- moments -----------------------------------------------------------------
+
+
+def all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[Moments, bool]:
+    """Moments over all workers, and whether any of them needs a gradient of its rows. Collective where distributed."""
+    rows, features = x.shape
+    mean, m2 = columns.moments(x)
+    if not distributed:
+        return Moments(rows, mean, m2), wants
+    session = _session.current()
+    # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
+    lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
+    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(wants)], dtype=torch.float64), mean, m2])
+    _session.all_reduce(lines, "sum", abi.TRAIN)
+    count = 0.0
+    mean, m2 = torch.zeros_like(mean), torch.zeros_like(m2)
+    for line in lines:
+        n = float(line[0])
+        if n == 0:
+            continue
+        delta = line[2 : 2 + features] - mean
+        mean = mean + delta * (n / (count + n))
+        m2 = m2 + line[2 + features :] + delta * delta * (count * n / (count + n))
+        count += n
+    return Moments(int(count), mean, m2), bool(lines[:, 1].any())

@@ -1,0 +1,270 @@
+"""The result of batch norm, which is computed only when something reads it.
+
+Batch norm returns a :class:`DeferredTensor`: one autograd node, the result of ``_Normalize`` of
+:mod:`sar.autograd.fused.batch_norm`, without memory. That node holds batch norm's collectives, so it is there whether
+or not, and in whatever order, a script looks at the tensor. What reads it adds a node of its own behind it
+(:class:`_Read`), which is local:
+
+- ReLU is computed from batch norm's input at once, so that the normalized rows are never made, nor saved for backward;
+- everything else computes the normalized rows, once, and sees an ordinary tensor. ReLU after that reads these rows too.
+
+Shape, dtype and the like are free. Hooks, ``retain_grad`` and ``torch.autograd.grad`` work as on any tensor.
+
+Code that does not follow torch's function overrides, such as an ``autograd.Function``, gets the values, and its
+gradient goes to batch norm's node directly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
+from sar.graph.edge_tensor.tensor import METADATA, OF_AUTOGRAD, changes
+
+__all__ = ["DeferredTensor", "MaskedGradient", "computed"]
+
+
+class Recipe(Protocol):
+    """How the tensor follows from its source."""
+
+    def apply(self, source: Tensor, relu: bool) -> Tensor:
+        """The values, and ReLU of them where ``relu`` is set, in new memory."""
+
+    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
+        """Hears of every tensor that was made this way."""
+
+
+class DeferredTensor(Tensor):
+    """A tensor of the shape and dtype of ``source``, computed of it where it is needed.
+
+    :param source: must not be changed in place before it is read
+    """
+
+    _state: _State
+
+    @staticmethod
+    def __new__(cls, source: Tensor, recipe: Recipe) -> DeferredTensor:
+        self: DeferredTensor = Tensor._make_wrapper_subclass(
+            cls, source.shape, dtype=source.dtype, device=source.device
+        )
+        self._state = _State(source, recipe)
+        return self
+
+    def __init__(self, source: Tensor, recipe: Recipe) -> None:
+        pass
+
+    @property
+    def gradients(self) -> Gradients:
+        """For the node that makes this tensor, whose backward has to check its gradient there."""
+        return self._state.gradients
+
+    @classmethod
+    @uncompiled
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in METADATA or func in OF_AUTOGRAD:
+            with torch._C.DisableTorchFunctionSubclass():
+                if func is Tensor.register_hook:
+                    args = (args[0], _plainly(args[1]), *args[2:])
+                return plain_gradient(func(*args, **kwargs))
+        target = args[0] if args and isinstance(args[0], DeferredTensor) else None
+        if func in _RELU and target is not None:
+            in_place = changes(func) or (args[1] if len(args) > 1 else kwargs.get("inplace", False))
+            found = target._state.relu(target, bool(in_place))
+            if found is not None:
+                return found
+        result = func(*(computed(a) for a in args), **{k: computed(v) for k, v in kwargs.items()})
+        if target is not None and changes(func):
+            target._state.changed(target)
+        return result
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        # code that does not ask __torch_function__ arrives here, below autograd
+        return func(*(_values(a) for a in args), **{k: _values(v) for k, v in (kwargs or {}).items()})
+
+
+class _State:
+    """What is known of a deferred tensor."""
+
+    def __init__(self, source: Tensor, recipe: Recipe) -> None:
+        self.source, self._version, self.recipe = source.detach(), source._version, recipe
+        self._values: Optional[Tensor] = None  # without history; the memory of all others
+        self._plain: Optional[Tensor] = None  # the same under autograd
+        self.gradients = Gradients()
+
+    def plain(self, tensor: DeferredTensor) -> Tensor:
+        """As an ordinary tensor, differentiable where gradients are enabled."""
+        differentiable = torch.is_grad_enabled() and tensor.requires_grad
+        if self._plain is None or (differentiable and not self._plain.requires_grad):
+            self._plain = self._read(tensor, False, None if self._values is None else self._values.detach())
+            self._values = self._plain.detach()
+        return self._plain
+
+    def values(self) -> Tensor:
+        """As an ordinary tensor without history, for code below autograd."""
+        if self._values is None:
+            with torch.no_grad():
+                self._values = self.compute(False)
+        return self._values
+
+    def relu(self, tensor: DeferredTensor, in_place: bool) -> Optional[Tensor]:
+        """ReLU of it, where nobody has read it before."""
+        if self._values is not None or not torch.is_grad_enabled():
+            return None
+        made = self._read(tensor, True, None)
+        if in_place:
+            self._plain, self._values = made, made.detach()
+            self.changed(tensor)
+        return made
+
+    def changed(self, tensor: DeferredTensor) -> None:
+        """Notes a change in place."""
+        if torch.is_grad_enabled():
+            self.gradients.changed = True
+        with torch._C.DisableTorchFunctionSubclass():
+            torch.autograd.graph.increment_version(tensor)
+
+    def compute(self, relu: bool) -> Tensor:
+        """The values, or ReLU of them, anew."""
+        if self.source._version != self._version:
+            raise RuntimeError(
+                "the input of batch norm was changed in place before the result was read: batch norm keeps its input "
+                "for backward, so change a copy, or change it after"
+            )
+        return self.recipe.apply(self.source, relu)
+
+    def _read(self, tensor: DeferredTensor, relu: bool, given: Optional[Tensor]) -> Tensor:
+        with torch._C.DisableTorchFunctionSubclass():
+            made: Tensor = _Read.apply(tensor, self, relu, (given,))
+        if given is None and made.requires_grad:
+            self.recipe.note(made, self.source, relu)
+        return made
+
+
+class Gradients:
+    """Tells where the gradient of a deferred tensor comes from, if the tensor was changed in place.
+
+    Autograd knows of such a change behind :class:`_Read` alone, so a gradient that comes from elsewhere is wrong.
+    """
+
+    def __init__(self) -> None:
+        self.changed = False  # in place, in a way that autograd differentiates
+        self._read: List[Tensor] = []
+
+    def read(self, grad: Tensor) -> Tensor:
+        """Notes the gradient that a reader gives back."""
+        if self.changed:
+            self._read.append(grad)
+        return grad
+
+    def check(self, grad: Tensor) -> None:
+        """Refuses a gradient that is not the sum of what readers gave back."""
+        read, self._read = self._read, []
+        if not self.changed or (len(read) == 1 and grad is read[0]):
+            return
+        if not read or not torch.allclose(grad, torch.stack(plain_gradient(read)).sum(0), equal_nan=True):
+            raise RuntimeError(
+                "the result of batch norm was changed in place, and also went through an operation that does not "
+                "follow torch's function overrides (often an autograd.Function), so its gradient would be wrong: give "
+                "that operation a copy, batch_norm(x).clone(), or do not change it in place"
+            )
+
+
+class _Read(torch.autograd.Function):
+    """An ordinary tensor with the values of a deferred one, or with ReLU of them. Local in both passes."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, state: _State, relu: bool, given: Tuple[Optional[Tensor]]) -> Tensor:
+        ctx.recipe, ctx.relu, ctx.gradients = state.recipe, relu, state.gradients
+        ctx.save_for_backward(state.source)  # which recipe.note may refer to, so it has to last as long as the node
+        (values,) = given  # in a tuple, as it is no input to autograd
+        return state.compute(relu) if values is None else values
+
+    @staticmethod
+    @differentiable_once("batch norm")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        (source,) = ctx.saved_tensors
+        if ctx.relu:
+            grad = MaskedGradient(grad.contiguous(), source, ctx.recipe)
+        return ctx.gradients.read(grad), None, None, None
+
+
+class MaskedGradient(Tensor):
+    """The gradient that ReLU gives back, ``grad`` where the rows of batch norm are above 0, not computed.
+
+    Batch norm's backward takes ``grad`` and finds the mask in the pass that it makes over the rows anyway. Anything
+    else, such as a hook or a sum with the gradients of other readers, gets an ordinary tensor.
+
+    :param grad: contiguous
+    """
+
+    grad_of_relu: Tensor
+    _compute: Callable[[], Tensor]
+
+    @staticmethod
+    def __new__(cls, grad: Tensor, source: Tensor, recipe: Recipe) -> MaskedGradient:
+        self: MaskedGradient = Tensor._make_wrapper_subclass(cls, grad.shape, dtype=grad.dtype, device=grad.device)
+        self.grad_of_relu = grad
+        self._compute = lambda: torch.ops.aten.threshold_backward(grad, recipe.apply(source, True), 0)
+        return self
+
+    def __init__(self, grad: Tensor, source: Tensor, recipe: Recipe) -> None:
+        pass
+
+    @classmethod
+    @uncompiled
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        if func in METADATA:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        return func(*plain_gradient(args), **plain_gradient(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        return func(*plain_gradient(args), **plain_gradient(kwargs or {}))
+
+
+_RELU = frozenset([torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu])
+
+
+def _plainly(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    return lambda grad: hook(plain_gradient(grad))
+
+
+def plain_gradient(tree: Any) -> Any:
+    """The same structure with every :class:`MaskedGradient` as an ordinary tensor."""
+    return _mapped(tree, MaskedGradient, lambda t: t._compute())
+
+
+def computed(tree: Any) -> Any:
+    """The same structure with every :class:`DeferredTensor` as an ordinary tensor."""
+    return _mapped(tree, DeferredTensor, lambda t: t._state.plain(t))
+
+
+def _values(tree: Any) -> Any:
+    return _mapped(tree, DeferredTensor, lambda t: t._state.values())
+
+
+def _mapped(tree: Any, kind: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, kind):
+        return function(tree)
+    if isinstance(tree, (list, tuple)):
+        made = [_mapped(item, kind, function) for item in tree]
+        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+    if isinstance(tree, dict):
+        return {key: _mapped(item, kind, function) for key, item in tree.items()}
+    return tree

@@ -1,0 +1,57 @@
+"""Whether a layer's modules are what they look like, so that it may be computed in one piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sar.graph.manager import GraphShardManager
+
+__all__ = ["as_made", "fits_alone", "plain_linear"]
+
+
+def as_made(module: Any, kind: Any) -> bool:
+    """Whether calling a module does what its class does, and nothing else happens on the way."""
+    if type(module) is not kind or "forward" in vars(module):  # libraries replace it in one object
+        return False
+    return not any(
+        (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    )
+
+
+def plain_linear(module: Any) -> bool:
+    """Whether calling a module is multiplying by its weight."""
+    return as_made(module, nn.Linear) and module.weight.dtype in (torch.float32, torch.float64)
+
+
+def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
+    """Whether rows of a full graph go through nothing but the product with a linear map's weight."""
+    return (
+        isinstance(graph, GraphShardManager)
+        and len(graph._relations) == 1
+        and graph.src_is_tgt
+        and type(x) in (Tensor, nn.Parameter)
+        and x.dim() == 2
+        and x.shape[0] == graph._relation(None).num_src
+        and plain_linear(fc)
+        and x.dtype == fc.weight.dtype
+        and x.shape[1] == fc.in_features
+        and not _autocast()
+        and not _global_hooks()
+    )
+
+
+def _global_hooks() -> bool:
+    """Whether hooks are registered for all modules."""
+    made = torch.nn.modules.module
+    names = ("forward_pre_hooks", "forward_hooks", "backward_pre_hooks", "backward_hooks")
+    return any(getattr(made, f"_global_{name}") for name in names)
+
+
+def _autocast() -> bool:
+    try:
+        return torch.is_autocast_enabled("cpu")
+    except TypeError:  # torch before 2.4 has a function for each device
+        return bool(torch.is_autocast_cpu_enabled())

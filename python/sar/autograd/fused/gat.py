@@ -1,0 +1,183 @@
+"""GAT's layer with one linear map in one piece.
+
+``out[i, h] = b[h] + sum over in-edges (j -> i) of a[ji, h] * W[h] x[j]``, with ``a`` the softmax over the in-edges of i
+of ``leaky_relu(attn_l[h] . W[h] x[j] + attn_r[h] . W[h] x[i])``, and dropout of it.
+
+Of what has the size of the result, only the sum without b is kept for backward; W x is computed again from x. The sum
+is not what is returned, so that scripts may change that in place. The scores come from ``x . (W[h]' attn[h])``, which
+is narrow, so that no product of all features with the attention vectors is made, in either pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from sar._engine import programs as abi
+from sar._engine import session as _session
+from sar.autograd import expression as ex
+from sar.autograd import program
+from sar.autograd.aggregate import Agreed, Relation
+from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
+from sar.distributed.agreement import agreed_seed
+
+from .deferred import computed
+from .eligibility import fits_alone
+from .recompute import Held, Saved, rows_of, save
+
+
+def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
+    """Whether :func:`attend` may stand for the layer's own steps: the same on all workers."""
+    return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
+
+
+@uncompiled
+def convolve(
+    graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, share: float
+) -> Optional[Tensor]:
+    """The result of a GATConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps: where it
+    has not one linear map, or something looks at the attention. ``slope`` and ``share`` as in :func:`attend`."""
+    if edge_weight is not None or get_attention or layer.res_fc is not None:
+        return None
+    feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
+    if not fits(graph, feat, getattr(layer, "fc", None), *vectors):
+        return None
+    out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, share)
+    return out if layer.activation is None else layer.activation(out)
+
+
+def attend(
+    relation: Relation,
+    x: Tensor,
+    fc: nn.Linear,
+    attn_l: Tensor,
+    attn_r: Tensor,
+    bias: Optional[Tensor],
+    slope: float,
+    share: float,
+) -> Tensor:
+    """Collective in forward and backward.
+
+    :param x: ``[n, i]``, of sources, which are the destinations too. :func:`fits` says whether it may be given
+    :param fc: of weight ``[heads * each, i]``
+    :param attn_l: of sources, ``[1, heads, each]``, and ``attn_r`` of destinations
+    :param bias: ``[heads * each]``
+    :param slope: of leaky_relu
+    :param share: of the attention that is set to 0
+    :returns: ``[n, heads, each]``
+    """
+    _session.current().follow_config()
+    seed = agreed_seed() if share > 0 else 0
+    settings = (relation, slope, share, seed)
+    agreed = Agreed()
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    x = x.contiguous()
+    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed, save(x))
+    out = out if agreed.bits else out.detach()
+    return out.clone() if bias is None else out + bias.view(out.shape[1:])
+
+
+def _scores(x: Tensor, weight: Tensor, attn: Tensor) -> Tuple[Tensor, Tensor]:
+    """W' times the attention vectors of both sides, ``[2 * heads, i]``, and their products with x."""
+    folded = torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
+    return folded, x.mm(folded.t())
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        attn_l: Tensor,
+        attn_r: Tensor,
+        settings: Tuple[Relation, float, float, int],
+        agreed: Agreed,
+        saved: Tuple[Saved, Optional[Held]],
+    ) -> Tensor:
+        relation, slope, share, seed = settings
+        heads, each = attn_l.shape[1:]
+        attn = torch.cat([attn_l, attn_r])
+        _, scores = _scores(x, weight, attn)
+        el, er = (s.unsqueeze(-1) for s in scores.view(len(x), 2, heads).transpose(0, 1).contiguous())
+        ft = x.mm(weight.t()).view(len(x), heads, each)
+        logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope)
+        factors = ex.softmax(logits)
+        if share > 0:
+            factors = ex.dropout(factors, share, seed)
+        written = program.write(ex.binary("mul", ex.load("u", ft), factors), "sum")
+        ctx.names = ["ft" if t is ft else "el" if t is el else "er" for t in (leaf.tensor for leaf in written.leaves)]
+        _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
+        wants = {"ft": for_x or for_w, "el": for_x or for_w or for_l, "er": for_x or for_w or for_r}
+        need = sum(1 << i for i, name in enumerate(ctx.names) if wants[name])
+        compiled = program.compiled(written.text)
+        call = program._Call(relation, compiled, written.seeds, (relation.num_dst, heads, each), need)
+        state = [ft.new_empty(relation.num_dst, width) for width in compiled.softmaxes for _ in range(2)]
+        out = ft.new_empty(call.shape)
+        operands = [{"ft": ft, "el": el, "er": er}[name] for name in ctx.names]
+        call.agreed, ctx.saves = abi.program_forward(
+            relation.handle, compiled.handle, call.make(), operands, state, out
+        )
+        agreed.bits = call.agreed
+        ctx.call = call
+        rows_saved, ctx.held = saved
+        ctx.save_for_backward(*rows_saved, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
+        return out
+
+    @staticmethod
+    @differentiable_once("GATConv")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        source, columns, recipe, weight, attn, el, er, out, *state = ctx.saved_tensors
+        x = rows_of(Saved(source, columns, recipe), ctx.held)
+        _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
+        grads = _back(ctx, grad.contiguous(), x, weight, el, er, out, state)
+        none = grad.new_zeros(el.shape)
+        of_scores = torch.cat([grads.get(name, none) for name in ("el", "er")], 1).flatten(1)
+        grad_ft = grads["ft"].flatten(1) if "ft" in grads else None
+        grad_x = grad_w = None
+        folded, _ = _scores(x[:0], weight, attn)
+        of_folded = of_scores.t().mm(x).view(2, *attn.shape[1:2], -1)
+        if for_w and grad_ft is not None:
+            grad_w = grad_ft.t().mm(x)
+            grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
+        del x
+        if for_x and grad_ft is not None:
+            grad_x = grad_ft.mm(weight)
+            grad_x.addmm_(of_scores, folded)
+        of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
+        return None, grad_x, grad_w, of_attn[:1] if for_l else None, of_attn[1:] if for_r else None, None, None, None
+
+
+def _back(
+    ctx: Any,
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    el: Tensor,
+    er: Tensor,
+    out: Optional[Tensor],
+    state: List[Tensor],
+) -> Any:
+    """Gradients of W x and of the scores, by name, where they are wanted."""
+    call, nothing = ctx.call, grad.new_empty(0)
+    at_hand = {"el": el, "er": er}
+    if any(name == "ft" and ctx.saves >> i & 1 for i, name in enumerate(ctx.names)):
+        at_hand["ft"] = x.mm(weight.t()).view(grad.shape)
+    shapes = {"ft": grad.shape, "el": el.shape, "er": er.shape}
+    operands = [at_hand[n] if ctx.saves >> i & 1 else nothing for i, n in enumerate(ctx.names)]
+    grads = [grad.new_empty(shapes[n]) if call.need >> i & 1 else nothing for i, n in enumerate(ctx.names)]
+    abi.program_backward(
+        call.relation.handle,
+        call.program.handle,
+        call.make(),
+        operands,
+        state,
+        nothing if out is None else out,
+        grad,
+        grads,
+    )
+    return {n: g for i, (n, g) in enumerate(zip(ctx.names, grads)) if call.need >> i & 1}

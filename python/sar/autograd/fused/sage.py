@@ -1,0 +1,144 @@
+"""GraphSAGE's layer with the mean in one piece: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
+
+Written as three modules, a step of the layer makes two products and a sum of them, and in backward two gradients of x
+and a sum of those, each of the size of the features. Here the second product of each pair is added to the first by the
+product itself.
+
+With A the matrix of the mean and g the gradient of the result, the gradients are::
+
+    W_neigh: (A' g)' x      W_self: g' x      x: (A' g) W_neigh + g W_self
+
+so that A x has not to be kept for backward where A' g is computed anyway. Where x is narrower than the result, A x is
+kept, and A' (g W_neigh) computed, which moves fewer numbers; where x needs no gradient, nothing moves in backward. Nor
+is x kept where it is what batch norm made of its input (:func:`sar.autograd.fused.recompute.save`).
+
+A worker may have to run the three modules, because somebody watches one of them with a hook, say. It sends what the
+fused form sends, but for one case: where x is as wide as the result, the modules send g W_neigh and the fused form g.
+So there the fused form offers g in forward, and sends it if all workers offered (``abi.FUSED``); else it sends
+g W_neigh.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from sar._engine import abi
+from sar._engine import session as _session
+from sar.autograd import memo
+from sar.autograd.aggregate import Agreed, Relation
+from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
+
+from .deferred import computed
+from .eligibility import fits_alone
+from .recompute import Held, Saved, rows_of, save
+
+
+def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
+    """Whether :func:`sage_mean` does what the three modules would do: the same on all workers."""
+    return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
+
+
+@uncompiled
+def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
+    """The result of a SAGEConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps."""
+    feat = computed(feat)
+    if aggregator != "mean" or edge_weight is not None or not fits(graph, feat, layer.fc_self, layer.fc_neigh):
+        return None
+    out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
+    if layer.activation is not None:
+        out = layer.activation(out)
+    return out if layer.norm is None else layer.norm(out)
+
+
+def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Linear) -> Tensor:
+    """Collective in forward and backward.
+
+    :param x: ``[num_src, i]``; destinations are its first rows. :func:`fits` says whether it may be given
+    :returns: ``[num_dst, o]``
+    """
+    _session.current().follow_config()
+    agreed = Agreed()
+    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    x = x.contiguous()
+    out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, save(x))
+    own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
+    return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
+
+
+class _SageMean(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        w_neigh: Tensor,
+        w_self: Tensor,
+        bias: Optional[Tensor],
+        relation: Relation,
+        agreed: Agreed,
+        saved: Tuple[Saved, Optional[Held]],
+    ) -> Tensor:
+        into, onto, rows = x.shape[1], w_self.shape[0], relation.num_dst
+        what = (relation.index, "copy_u", "mean")
+        grads = ctx.needs_input_grad
+        first = into > onto  # the product comes before the mean, which then is of fewer columns
+        u = x.mm(w_neigh.t()) if first else x
+        need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
+        need |= abi.FUSED if into == onto else 0
+        mean = u.new_empty((rows, u.shape[1]))
+        bits = memo.forward(relation, what, need, u, None, mean)
+        agreed.bits = bits & abi.GRAD_U
+        own = x[:rows]
+        if first:
+            out = mean.addmm_(own, w_self.t())
+            if bias is not None:
+                out.add_(bias)
+        else:
+            out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
+            out.addmm_(mean, w_neigh.t())
+        narrow = not first and not (agreed.bits and bits & abi.FUSED)
+        rows_saved, ctx.held = saved
+        ctx.save_for_backward(*rows_saved, w_neigh, w_self, mean if narrow else None)
+        ctx.relation, ctx.what, ctx.agreed = relation, what, bits
+        return out
+
+    @staticmethod
+    @differentiable_once("SAGEConv")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        *rows_saved, w_neigh, w_self, mean = ctx.saved_tensors
+        saved = Saved(*rows_saved)
+        _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        grad_x = grad_neigh = grad_self = turned = None
+        wanted = ctx.agreed & abi.GRAD_U
+        if mean is None and wanted:
+            turned = grad.new_empty((saved.source.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            _back(ctx, grad, turned)
+        # x goes before the gradient of it is made
+        if for_self or (for_neigh and turned is not None):
+            x = rows_of(saved, ctx.held)
+            grad_neigh = turned.t().mm(x) if for_neigh and turned is not None else None
+            grad_self = grad.t().mm(x[: grad.shape[0]]) if for_self else None
+            del x
+        if mean is not None:
+            grad_neigh = grad.t().mm(mean) if for_neigh else None
+            del mean
+            if wanted:
+                grad_x = saved.source.new_empty(saved.source.shape) if for_x else None
+                _back(ctx, grad.mm(w_neigh), grad_x)
+        elif turned is not None and for_x:
+            grad_x = turned.mm(w_neigh)
+            del turned
+        if grad_x is not None:
+            grad_x[: grad.shape[0]].addmm_(grad, w_self)
+        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None
+
+
+def _back(ctx: Any, grad: Tensor, into: Optional[Tensor]) -> None:
+    """``A' grad`` over all workers; ``into`` is ``None`` where this one has no use for its rows."""
+    abi.aggregate_backward(ctx.relation.handle, ctx.what, ctx.agreed, None, None, grad, into, None)

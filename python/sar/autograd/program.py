@@ -1,0 +1,239 @@
+"""How edge expressions run: written down as a program of the engine, and one ``autograd.Function`` around it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import weakref
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
+
+import torch
+from torch import Tensor
+
+from sar._engine import programs as abi
+from sar._engine import session as _session
+
+from . import message
+from .aggregate import Relation
+from .once import calling_layer, differentiable_once
+
+if TYPE_CHECKING:
+    from .expression import Expr
+
+ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
+WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
+
+
+class Compiled:
+    """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
+    whose backward is still to come."""
+
+    def __init__(self, text: str) -> None:
+        self.handle = abi.program_create(text)
+        weakref.finalize(self, _free, self.handle).atexit = False  # the engine may be gone by then
+        info = abi.program_info(self.handle)
+        self.softmaxes: List[int] = info["softmaxes"]
+        self.winner: bool = info["winner"]
+        self.collective: bool = info["collective"]
+
+
+def _free(handle: int) -> None:
+    with contextlib.suppress(Exception):
+        abi.program_free(handle)
+
+
+class Written(NamedTuple):
+    """An expression as the engine reads it, and what it runs on."""
+
+    text: str
+    leaves: List[Expr]
+    seeds: List[int]
+
+
+_programs: Dict[str, Compiled] = {}
+_MOST_PROGRAMS = 4096
+
+
+def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
+    """See :func:`sar.autograd.expression.evaluate`."""
+    fast = _built_in(relation, expr, reduce)
+    if fast is not None:
+        return fast
+    _session.current().follow_config()
+    written = write(expr, reduce)
+    program = compiled(written.text)
+    tensors = [_checked(relation, leaf) for leaf in written.leaves]
+    need = 0
+    if torch.is_grad_enabled():
+        need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
+    rows = relation.num_edges if reduce is None else relation.num_dst
+    call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
+    # peers wait for this worker's part of backward also where none of its tensors needs a gradient
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
+    call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")
+    out: Tensor = _Run.apply(anchor, call, *tensors)
+    return out if call.agreed or not program.collective else out.detach()
+
+
+def _built_in(relation: Relation, expr: Expr, reduce: Optional[str]) -> Optional[Tensor]:
+    """Sums and means of ``u`` and ``u * e``, which have kernels of their own."""
+    if reduce not in ("sum", "mean"):
+        return None
+    if expr.op == "load" and expr.side == "u" and expr.tensor is not None:
+        return message.copy_u(relation, reduce, expr.tensor)
+    if expr.op == "mul":
+        sides = {a.side: a.tensor for a in expr.args}
+        u, e = sides.get("u"), sides.get("e")
+        if u is not None and e is not None and len(u.shape[1:]) >= len(e.shape[1:]) and u.shape[1:] == expr.shape:
+            return message.u_mul_e(relation, reduce, u, e)
+    return None
+
+
+def write(expr: Expr, reduce: Optional[str]) -> Written:
+    """An expression as a program: equal parts once, tensors that stand in several places once.
+
+    :raises ValueError: it reads more tensors than a program may
+    """
+    order = _order(expr)
+    leaves: List[Expr] = []
+    number: Dict[int, int] = {}
+    known: Dict[Any, int] = {}
+    for x in order:
+        if x.tensor is not None:
+            key: Any = (x.side, id(x.tensor))
+            if key not in known:
+                known[key] = len(leaves)
+                leaves.append(x)
+            number[id(x)] = known[key]
+    code: List[Dict[str, Any]] = []
+    seeds: List[int] = []
+    for x in order:
+        if x.tensor is not None:
+            continue
+        args = [number[id(a)] for a in x.args]
+        key = (x.op, *args, x.alpha, x.shape, x.seed)
+        if key not in known:
+            step: Dict[str, Any] = {"op": x.op, **dict(zip("ab", args))}
+            if x.op in WITH_ALPHA:
+                step["alpha"] = x.alpha
+            if x.op in ("total", "reshape"):
+                step["shape"] = x.shape
+            if x.op == "dropout":
+                seeds.append(x.seed)
+            known[key] = len(leaves) + len(code)
+            code.append(step)
+        number[id(x)] = known[key]
+    if len(leaves) > 16:
+        raise ValueError(f"an expression reads {len(leaves)} tensors: 16 are possible; evaluate a part of it first")
+    operands = [{"side": x.side, "shape": x.shape} for x in leaves]
+    result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
+    return Written(json.dumps(result), leaves, seeds)
+
+
+def _order(expr: Expr) -> List[Expr]:
+    """All parts of an expression, each after those that it is made of."""
+    out: List[Expr] = []
+    seen = set()
+    stack: List[Tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        x, complete = stack.pop()
+        if complete:
+            out.append(x)
+        elif id(x) not in seen:
+            seen.add(id(x))
+            stack.append((x, True))
+            stack.extend((a, False) for a in reversed(x.args))
+    return out
+
+
+def compiled(text: str) -> Compiled:
+    """The program of a text, which stays for the next time."""
+    found = _programs.pop(text, None)
+    if found is None:
+        while len(_programs) >= _MOST_PROGRAMS:  # what was used longest ago is first
+            del _programs[next(iter(_programs))]
+        found = Compiled(text)
+    _programs[text] = found
+    return found
+
+
+def _checked(relation: Relation, leaf: Expr) -> Tensor:
+    tensor = leaf.tensor
+    assert tensor is not None
+    if leaf.side == "p":
+        return tensor.reshape(1, *leaf.shape)
+    rows = {"u": relation.num_src, "v": relation.num_dst, "e": relation.num_edges}[leaf.side]
+    message.check(tensor, rows, ROWS[leaf.side], f"the tensor of side {leaf.side!r}")
+    return tensor
+
+
+class _Call:
+    """One evaluation: what forward and backward share."""
+
+    agreed = 0
+    name = "an edge expression"
+
+    def __init__(
+        self, relation: Relation, program: Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
+    ) -> None:
+        self.relation, self.program, self.seeds, self.shape, self.need = relation, program, seeds, shape, need
+
+    def make(self) -> abi.ProgramCall:
+        keys = _edge_keys(self.relation) if self.seeds else None
+        base = _session.current().rank << 40
+        return abi.program_call(self.relation.index, self.need, self.agreed, self.seeds, keys, base)
+
+
+def _edge_keys(relation: Relation) -> Optional[Tensor]:
+    """What dropout knows edges by; read from the file the first time."""
+    keys: Any = getattr(relation, "edge_keys", None)
+    if callable(keys):
+        keys = keys().to(torch.int64).contiguous()
+        relation.edge_keys = keys  # type: ignore[attr-defined]
+    return cast(Optional[Tensor], keys)
+
+
+def _saved(ctx: Any) -> Any:
+    try:
+        return ctx.saved_tensors
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        raise RuntimeError(
+            "a tensor that attention or another expression over edges read, or its result, was changed in place (by "
+            "relu(inplace=True), +=, ...), and backward needs it as it was: use the operation that returns a new "
+            f"tensor, or change a clone() of it. torch says: {error}"
+        ) from None
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, call: _Call, *tensors: Tensor) -> Tensor:
+        relation, program = call.relation, call.program
+        operands = [t.contiguous() for t in tensors]
+        like = operands[0]
+        state = [like.new_empty(relation.num_dst, width) for width in program.softmaxes for _ in range(2)]
+        out = like.new_empty(call.shape)
+        if program.winner:
+            state.append(torch.empty(call.shape, dtype=torch.int32))
+        call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
+        ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
+        if call.agreed:
+            kept = [t if saves >> i & 1 else None for i, t in enumerate(operands)]
+            ctx.save_for_backward(*kept, out if saves & abi.OUT_SAVED else None, *state)
+        return out
+
+    @staticmethod
+    @differentiable_once(lambda ctx: ctx.call.name)
+    def backward(ctx: Any, grad_out: Tensor) -> Tuple[Optional[Tensor], ...]:
+        call: _Call = ctx.call
+        saved = _saved(ctx)
+        nothing = grad_out.new_empty(0)
+        operands = [nothing if t is None else t for t in saved[: ctx.n]]
+        out = nothing if saved[ctx.n] is None else saved[ctx.n]
+        wanted = [bool(call.need >> i & 1) for i in range(ctx.n)]
+        grads = [grad_out.new_empty(shape) if w else nothing for w, shape in zip(wanted, ctx.shapes)]
+        handle, program = call.relation.handle, call.program.handle
+        state = saved[ctx.n + 1 :]
+        abi.program_backward(handle, program, call.make(), operands, state, out, grad_out.contiguous(), grads)
+        return (None, None, *(g if w else None for w, g in zip(wanted, grads)))

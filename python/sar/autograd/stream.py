@@ -1,0 +1,208 @@
+"""Visits of in-edges in blocks of bounded size, for what is computed in Python.
+
+Rows of other workers arrive in the window, are visited and dropped. With gradients, what the visits add for rows of
+another worker goes home, and is added there in the order of peers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as ct
+import sys
+import threading
+from math import prod
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import session as _session
+from sar._engine import streams
+from sar.distributed.failure import tell_peers
+
+from .aggregate import Relation
+
+__all__ = ["Block", "stream"]
+
+FLOATS = (torch.float32, torch.float64)
+
+
+class Block:
+    """Some in-edges of own destination nodes, with the rows of their sources.
+
+    Every tensor is valid during the visit only: the memory is used again afterwards. Copy what is to be kept.
+
+    :ivar peer: the worker that owns the rows
+    :ivar rows: one ``[n, ...]`` per field
+    :ivar src: int64 ``[m]``, row of each edge in ``rows``
+    :ivar dst: int64 ``[m]``, own destination row of each edge; ascends
+    :ivar eid: int64 ``[m]``, position of each edge in the order of edge tensors; ``[0]`` if they were not asked for
+    :ivar grad_rows: one ``[n, ...]`` per field, to add gradients to; ``None`` where there is none to give
+    """
+
+    __slots__ = ("dst", "eid", "grad_rows", "peer", "rows", "src")
+
+    def __init__(
+        self,
+        peer: int,
+        rows: List[Tensor],
+        src: Tensor,
+        dst: Tensor,
+        eid: Tensor,
+        grad_rows: List[Optional[Tensor]],
+    ) -> None:
+        self.peer = peer
+        self.rows = rows
+        self.src = src
+        self.dst = dst
+        self.eid = eid
+        self.grad_rows = grad_rows
+
+
+def stream(
+    relation: Relation,
+    fields: Sequence[Tensor],
+    visit: Callable[[Block], None],
+    max_edges: int,
+    grads: Optional[Sequence[Optional[Tensor]]] = None,
+    order: str = "row",
+    *,
+    home: Optional[Sequence[bool]] = None,
+    flags: int = 0,
+    edge_ids: bool = True,
+) -> int:
+    """Visits every in-edge of own destination nodes once. Collective.
+
+    Blocks of edges from own rows come first, then those from each peer's rows as they arrive. All blocks of the same
+    rows follow each other.
+
+    :param relation: whose edges
+    :param fields: own rows that readers get, ``[num_src, ...]`` each, of any dtype; dtypes and trailing dimensions are
+        the same on every worker
+    :param visit: called with a :class:`Block`, on the calling thread. It must not call collectives. An exception ends
+        the session: the other workers raise :class:`sar.RemoteError`, and it leaves this function as it is
+    :param max_edges: edges of a block, at most
+    :param grads: one tensor per field to which the gradients of own rows are added, of its shape and dtype (float32 or
+        float64) and contiguous, or ``None`` where this worker wants none. ``Block.grad_rows`` is zero before the first
+        block of a peer's rows; for own rows it is the tensor given here. Add to it
+    :param order: ``"row"``: edges of a block ascend by destination
+    :param home: of which fields gradients go home; the same on every worker. By default those with one in ``grads``
+    :param flags: 16 bits to tell every worker, at no cost
+    :param edge_ids: whether ``Block.eid`` is wanted; it costs 8 bytes per edge, once
+    :returns: the union of all workers' flags
+    :raises ValueError: number of rows, or arguments that make no sense
+    :raises TypeError: gradients of a field that is neither float32 nor float64
+    :raises sar.BudgetError: a row does not fit into a frame of the window
+
+    Wire, per boundary row: its fields, each padded to 8 bytes, and as much back for those whose gradients go home.
+    Memory: 24 bytes per edge of a block, 8 bytes per own row.
+    """
+    session = _session.current()
+    if max_edges < 1:
+        raise ValueError(f"max_edges is {max_edges}: blocks need room for at least one edge")
+    if order != "row":
+        raise ValueError(f"order {order!r} is unknown: there is 'row'")
+    own = [_field(t, i, relation.num_src) for i, t in enumerate(fields)]
+    wanted = list(grads) if grads is not None else [None] * len(own)
+    travels = [g is not None for g in wanted] if home is None else [bool(h) for h in home]
+    if len(wanted) != len(own) or len(travels) != len(own):
+        raise ValueError(f"{len(own)} fields, {len(wanted)} grads and {len(travels)} home: give one of each per field")
+    for i, (field, grad, goes) in enumerate(zip(own, wanted, travels)):
+        _check_grad(i, field, grad, goes)
+    session.follow_config()
+    room = max(1, min(int(max_edges), relation.num_edges))
+    src, dst = torch.empty(room, dtype=torch.int64), torch.empty(room, dtype=torch.int64)
+    eid = torch.empty(room if edge_ids else 0, dtype=torch.int64)
+    caught: List[BaseException] = []
+    kinds = [(t.shape[1:], t.dtype) for t in own]
+
+    def step(block: streams.StreamBlock) -> bool:
+        try:
+            n, m = block.num_rows, block.num_edges
+            grad_rows: List[Optional[Tensor]]
+            if block.peer == session.rank:
+                rows, grad_rows = own, [g if goes else None for g, goes in zip(wanted, travels)]
+            else:
+                rows = [_view(block.rows[i], n, *kind) for i, kind in enumerate(kinds)]
+                grad_rows = [
+                    _view(block.grads[i], n, *kind) if goes else None
+                    for i, (kind, goes) in enumerate(zip(kinds, travels))
+                ]
+            visit(Block(block.peer, rows, src[:m], dst[:m], eid[:m], grad_rows))
+            return True
+        except BaseException as error:
+            caught.append(error)
+            tell_peers(error)
+            return False
+
+    edge = eid if edge_ids else None
+    try:
+        with _between_visits(caught):
+            return streams.stream_run(
+                relation.handle, relation.index, flags, own, travels, wanted, src, dst, edge, step
+            )
+    except Exception:
+        if not caught:
+            raise
+    try:
+        raise caught[0]
+    finally:
+        caught.clear()  # the exception refers to this frame
+
+
+def _field(tensor: Tensor, number: int, rows: int) -> Tensor:
+    if tensor.dim() == 0 or tensor.shape[0] != rows:
+        raise ValueError(
+            f"fields[{number}] has shape {tuple(tensor.shape)}, but this worker has {rows} source nodes: "
+            f"expected ({rows}, ...)"
+        )
+    return tensor.detach().contiguous()
+
+
+def _check_grad(number: int, field: Tensor, grad: Optional[Tensor], goes: bool) -> None:
+    if goes and field.dtype not in FLOATS:
+        raise TypeError(f"fields[{number}] is {field.dtype}: gradients go home in float32 or float64")
+    if grad is None:
+        return
+    if not goes:
+        raise ValueError(f"grads[{number}] is given, but home[{number}] is false: gradients of this field go nowhere")
+    if grad.shape != field.shape or grad.dtype != field.dtype or not grad.is_contiguous():
+        raise ValueError(
+            f"grads[{number}] is {grad.dtype} {tuple(grad.shape)}, fields[{number}] is {field.dtype} "
+            f"{tuple(field.shape)}: they must be the same, and the gradient contiguous"
+        )
+
+
+def _view(address: Optional[int], n: int, shape: Tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor on the engine's memory."""
+    count = n * prod(shape)
+    if not count or address is None:
+        return torch.empty((n, *shape), dtype=dtype)
+    size = count * torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer((ct.c_char * size).from_address(address), dtype=dtype).view(n, *shape)
+
+
+@contextlib.contextmanager
+def _between_visits(caught: List[BaseException]) -> Iterator[None]:
+    """Catches what a signal's handler raises (KeyboardInterrupt) when Python is entered for a visit, before it begins.
+
+    ctypes cannot pass it on: it prints it, through ``sys.unraisablehook``, and ends the stream.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread runs handlers
+        return
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        in_callback = "ctypes callback" in (unraisable.err_msg or "")
+        if in_callback and unraisable.exc_value is not None and not caught:
+            caught.append(unraisable.exc_value)
+            tell_peers(unraisable.exc_value)
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

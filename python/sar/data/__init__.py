@@ -1,0 +1,1 @@
+"""Partitions: the partition book, loading, edges given by scripts."""

@@ -1,0 +1,294 @@
+"""Loading partitions that DGL, or ``sar partition``, wrote."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import allocator
+from sar._engine import session as _session
+
+from .directory import description_of
+from .partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition
+from .records import ShardEdgesAndFeatures
+
+__all__ = [
+    "create_partition_data",
+    "load_dgl_partition_data",
+    "load_dgl_partition_data_from_graph",
+    "suffix_key_lookup",
+]
+
+
+def load_dgl_partition_data(
+    partition_json_file: str, own_partition_idx: int, device: Optional[torch.device] = None
+) -> PartitionData:
+    """Loads one partition of a graph.
+
+    :param partition_json_file: the JSON file of ``dgl.distributed.partition_graph`` or ``sar partition``, or the
+        directory that it lies in
+    :param own_partition_idx: which partition; the worker's rank
+    :param device: where features go; CPU by default
+    :returns: node features at once; edges, edge features and the partition book when they are read
+    :raises OSError: a file is missing
+    :raises sar.FormatError: a file is damaged, by its structure or by the checksums that ``sar partition`` wrote (names
+        it, with the offset), is no regular file, or lies outside the directory (``Config.allow_outside_paths``)
+    :raises ValueError: there is no such partition, or the number of partitions is not the number of workers
+    """
+    allocator.prepare_process()
+    path = description_of(partition_json_file)
+    place = torch.device(device) if device is not None else torch.device("cpu")
+    stored = StoredPartition(path, int(own_partition_idx))
+    session = _session.peek()
+    if session is not None and session.world != stored.num_parts:
+        raise ValueError(
+            f"{path} holds {stored.num_parts} partitions, but {session.world} workers take part: start "
+            f"{stored.num_parts} workers, or partition the graph into {session.world}"
+        )
+    return PartitionData(
+        lambda: _shards(
+            stored.part_ranges(),
+            stored.edge_types,
+            [stored.edges(n)[:2] for n in range(len(stored.edge_types))],
+            stored.edge_features(place),
+            place,
+        ),
+        stored.part_ranges(),
+        stored.node_features(place),
+        list(stored.node_types),
+        list(stored.edge_types),
+        PartitionBookMaker(stored),
+        edge_features=lambda: stored.edge_features(place),
+        stored=stored,
+    )
+
+
+def suffix_key_lookup(
+    feature_dict: Dict[str, Tensor],
+    key: str,
+    expand_to_all: bool = False,
+    type_list: Optional[Sequence[Any]] = None,
+) -> Tensor:
+    """The feature whose key ends with ``key``, so that ``"features"`` finds ``"_N/features"``.
+
+    :param feature_dict: node or edge features of :class:`PartitionData`
+    :param key: a feature's name; one named exactly so, after the last ``/``, comes before longer names that end so
+    :param expand_to_all: rows for all nodes (edges) in place of those of the feature's own type, 0 for other types
+    :param type_list: type names in the order that ``"_TYPE"`` counts; needed with ``expand_to_all``
+    :returns: the tensor; an empty int64 one, and a warning that lists the features and names the nearest, where nothing
+        matches
+    :raises ValueError: several features match, or ``type_list`` lacks the feature's type
+    """
+    matches = [k for k in feature_dict if k.endswith(key)]
+    if not matches:
+        warnings.warn(f"no feature ends with {key!r}; {_nearest(feature_dict, key)}", stacklevel=2)
+        return torch.empty(0, dtype=torch.int64)
+    if len(matches) > 1:
+        exact = [k for k in matches if k.rpartition("/")[2] == key]
+        if len(exact) != 1:
+            raise ValueError(
+                f"several features end with {key!r}: {', '.join(sorted(matches))}; give more of the name"
+            )
+        matches = exact
+    found = feature_dict[matches[0]]
+    if not expand_to_all:
+        return found
+    if type_list is None:
+        raise ValueError("suffix_key_lookup: expand_to_all needs type_list, the type names in order")
+    if len(type_list) < 2 or TYPE_KEY not in feature_dict:
+        return found
+    names = [":".join(t) if isinstance(t, tuple) else str(t) for t in type_list]
+    own_type = matches[0].rpartition("/")[0]
+    if own_type not in names:
+        raise ValueError(f"the type {own_type!r} of feature {matches[0]!r} is not in type_list: {', '.join(names)}")
+    kinds = feature_dict[TYPE_KEY]
+    expanded = found.new_zeros((kinds.shape[0], *found.shape[1:]))
+    expanded[kinds == names.index(own_type)] = found
+    return expanded
+
+
+def _nearest(features: Dict[str, Tensor], key: str) -> str:
+    """Which features there are, and which one of them was probably meant."""
+    import difflib  # costs import sar a millisecond otherwise
+
+    names = sorted(name for name in features if name != TYPE_KEY)
+    # A key may lack the type in front of a name, or have one.
+    endings = {ending.lower(): name for name in names for ending in (name, name.rpartition("/")[2])}
+    near = difflib.get_close_matches(key.lower(), endings, 1)
+    hint = f"; did you mean {endings[near[0]]!r}?" if near else ""
+    return f"there are: {', '.join(names) or 'none'}{hint}"
+
+
+def create_partition_data(
+    graph: Any,
+    own_partition_idx: int,
+    node_features: Dict[str, Tensor],
+    edge_features: Dict[str, Tensor],
+    partition_book: Any,
+    node_type_list: Sequence[str],
+    edge_type_list: Sequence[Any],
+    device: torch.device,
+) -> PartitionData:
+    """Partition data of a graph that ``dgl.distributed.load_partition`` gave.
+
+    :param graph: the partition: a homogeneous DGL graph with ``_ID``, ``inner_node`` and ``inner_edge``, and ``_TYPE``
+        where there are several types
+    :param own_partition_idx: which partition; the worker's rank
+    :param node_features: ``{"type/name": [own nodes of the type, ...]}``
+    :param edge_features: ``{"src:rel:dst/name": [in-edges of own nodes, ...]}``, in ascending edge id
+    :param partition_book: DGL's
+    :param node_type_list: names of the node types
+    :param edge_type_list: ``(source, relation, destination)`` triples
+    :param device: where features go
+    :raises ValueError: an inner edge that ends in a node of another partition
+    """
+    return _of_dgl(
+        graph,
+        own_partition_idx,
+        {name: feature.to(device) for name, feature in node_features.items()},
+        {name: feature.to(device) for name, feature in edge_features.items() if not name.endswith("/reltype")},
+        None,
+        partition_book,
+        list(node_type_list),
+        [(t[0], t[1], t[2]) if isinstance(t, tuple) else t for t in edge_type_list],
+        device,
+    )
+
+
+def load_dgl_partition_data_from_graph(graph: Any, device: torch.device) -> PartitionData:
+    """Partition data of this worker's part of a ``dgl.distributed.DistGraph``, with features of own nodes and edges.
+
+    :param graph: the distributed graph; its partition is the one that its partition book names
+    :param device: where features go
+    """
+    nodes, edges = _dist_features(graph)
+    return _of_dist_graph(
+        graph,
+        {name: read().to(device) for name, read in nodes.items()},
+        {name: read().to(device) for name, read in edges.items()},
+        None,
+        device,
+    )
+
+
+def lazy_partition_data(graph: Any) -> PartitionData:
+    """The same without node features, and with edge features that are fetched when they are first asked for."""
+    _, edges = _dist_features(graph)
+    return _of_dist_graph(graph, {}, {}, edges, torch.device("cpu"))
+
+
+def _dist_features(graph: Any) -> Tuple[Dict[str, Callable[[], Tensor]], Dict[str, Callable[[], Tensor]]]:
+    """What fetches the features of own nodes and in-edges out of a DistGraph. Names have no type where there is one."""
+    book = graph.get_partition_book()
+    part = book.partid
+
+    def reader(column: Any, ids: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        return lambda: torch.as_tensor(column[ids()])
+
+    nodes: Dict[str, Callable[[], Tensor]] = {}
+    for kind in graph.ntypes:
+        data = graph.nodes[kind].data
+        prefix = f"{kind}/" if len(graph.ntypes) > 1 else ""
+        for name in list(data.keys()):
+            nodes[prefix + name] = reader(data[name], partial(book.partid2nids, part, kind))
+    edges: Dict[str, Callable[[], Tensor]] = {}
+    for triple in graph.canonical_etypes:
+        data = graph.edges[triple].data
+        prefix = ":".join(triple) + "/" if len(graph.canonical_etypes) > 1 else ""
+        for name in list(data.keys()):
+            edges[prefix + name] = reader(data[name], partial(book.partid2eids, part, triple))
+    return nodes, edges
+
+
+def _of_dist_graph(
+    graph: Any,
+    node_features: Dict[str, Tensor],
+    edge_features: Dict[str, Tensor],
+    readers: Optional[Dict[str, Callable[[], Tensor]]],
+    device: torch.device,
+) -> PartitionData:
+    book, local = graph.get_partition_book(), graph.local_partition
+    if local is None:
+        raise ValueError("this DistGraph has no local partition: run the partition's server on the trainer's machine")
+    triples, kinds = [tuple(t) for t in graph.canonical_etypes], list(graph.ntypes)
+    return _of_dgl(local, book.partid, node_features, edge_features, readers, book, kinds, triples, device)
+
+
+def _of_dgl(
+    graph: Any,
+    part: int,
+    node_features: Dict[str, Tensor],
+    edge_features: Dict[str, Tensor],
+    readers: Optional[Dict[str, Callable[[], Tensor]]],
+    book: Any,
+    kinds: List[str],
+    triples: List[Any],
+    device: torch.device,
+) -> PartitionData:
+    ends = torch.tensor([int(m["num_nodes"]) for m in book.metadata()]).cumsum(0)
+    ranges = [(int(end) - int(m["num_nodes"]), int(end)) for end, m in zip(ends, book.metadata())]
+    ids, inner = graph.ndata["_ID"].long(), graph.ndata["inner_node"].bool()
+    own = ids[inner].sort().values
+    features = {**node_features, TYPE_KEY: book.map_to_per_ntype(own)[0].to(device, torch.int32)}
+    mine = graph.edata["inner_edge"].bool()
+    src, dst, eid = graph.all_edges(form="all", order="eid")
+    mine = mine[eid]
+    edge_ids = graph.edata["_ID"].long()[eid][mine]
+    order = edge_ids.argsort()
+    src, dst = ids[src[mine].long()][order], ids[dst[mine].long()][order]
+    low, high = ranges[part]
+    strange = (dst < low) | (dst >= high)
+    if bool(strange.any()):
+        node = int(dst[strange][0])
+        raise ValueError(f"partition {part} owns nodes {low} to {high - 1}, but an inner edge ends in {node}")
+    kind = book.map_to_per_etype(edge_ids[order])[0]
+    edges = [(src[kind == n], dst[kind == n]) for n in range(len(triples))]
+    texts = [":".join(t) if isinstance(t, tuple) else f"{kinds[0]}:{t}:{kinds[0]}" for t in triples]
+    typed = {(name if "/" in name else f"{texts[0]}/{name}"): column for name, column in edge_features.items()}
+    return PartitionData(
+        lambda: _shards(ranges, [tuple(t.split(":")) for t in texts], edges, typed, device),
+        ranges,
+        features,
+        kinds,
+        triples,
+        book,
+        edge_features=typed,
+        relation_edges=edges,
+        readers=readers,
+    )
+
+
+def _shards(
+    ranges: Sequence[Tuple[int, int]],
+    triples: Sequence[Any],
+    edges: Sequence[Tuple[Tensor, Tensor]],
+    features: Dict[str, Tensor],
+    device: torch.device,
+) -> List[ShardEdgesAndFeatures]:
+    """Edges by the partition of their source; within a shard by relation, then by ascending id."""
+    parts = len(ranges)
+    ends = torch.tensor([end for _, end in ranges], dtype=torch.int64)
+    sources: List[List[Tensor]] = [[] for _ in range(parts)]
+    targets: List[List[Tensor]] = [[] for _ in range(parts)]
+    columns: List[Dict[str, List[Tensor]]] = [{} for _ in range(parts)]
+    for relation, (triple, (src, dst)) in enumerate(zip(triples, edges)):
+        owner = torch.searchsorted(ends, src, right=True)
+        mine = {name: t for name, t in features.items() if name.rpartition("/")[0] == ":".join(triple)}
+        mine[TYPE_KEY] = torch.full((src.shape[0],), relation, dtype=torch.int32, device=device)
+        for part in range(parts):
+            picked = (owner == part).nonzero().view(-1)
+            sources[part].append(src[picked])
+            targets[part].append(dst[picked])
+            for name, column in mine.items():
+                columns[part].setdefault(name, []).append(column[picked.to(device)])
+    return [
+        ShardEdgesAndFeatures(
+            (torch.cat(sources[part]), torch.cat(targets[part])),
+            {name: torch.cat(pieces) for name, pieces in columns[part].items()},
+        )
+        for part in range(parts)
+    ]

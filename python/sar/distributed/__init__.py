@@ -1,0 +1,1 @@
+"""Workers: rendezvous, collectives, gradient reduction, shutdown."""

@@ -1,0 +1,151 @@
+"""Collectives on torch tensors: what :mod:`sar.comm` offers of them."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi
+from sar._engine import session as _session
+from sar.config import Config
+
+
+def all_reduce(red_tensor: Tensor, op: Any = "sum", move_to_comm_device: bool = False) -> None:
+    """``red_tensor = op over all workers of red_tensor``, in place. Collective.
+
+    :param red_tensor: any shape, strides and device; float64, float32, float16, bfloat16, int64, int32, uint8 or bool
+    :param op: a ``torch.distributed.ReduceOp`` (SUM, MIN, MAX, PRODUCT, AVG) or its name. The sum of bool is "or".
+    :param move_to_comm_device: accepted for scripts that say it; tensors travel from CPU memory in any case
+    :raises ValueError: the operation is not one of the five, or shapes differ between workers
+    :raises TypeError: the dtype is not one of those above
+    """
+    _session.all_reduce(red_tensor, _op_name(op))
+
+
+def broadcast(tensor: Tensor, root: int = 0) -> None:
+    """Gives every worker the values that ``root`` holds in ``tensor``, in place. Any dtype. Collective."""
+    _session.broadcast(tensor, root)
+
+
+def barrier() -> None:
+    """Returns when every worker has called it. Collective."""
+    abi.barrier(_session.current().handle, abi.REDUCE)
+
+
+def all_to_all(
+    recv_tensors: Sequence[Tensor], send_tensors: Sequence[Tensor], move_to_comm_device: bool = False
+) -> None:
+    """``recv_tensors[q]`` gets what worker q has in ``send_tensors[own rank]``. Collective.
+
+    :param recv_tensors: one tensor per worker, as large as what comes from it
+    :param send_tensors: one tensor per worker
+    :param move_to_comm_device: accepted for scripts that say it
+    :raises ValueError: not one tensor per worker, or sizes that do not match pairwise
+    """
+    world = _session.current().world
+    for name, tensors in (("recv_tensors", recv_tensors), ("send_tensors", send_tensors)):
+        if len(tensors) != world:
+            raise ValueError(f"all_to_all: {name} holds {len(tensors)} tensors for {world} workers; give one for each")
+    all_to_all_rounds(recv_tensors, send_tensors)
+
+
+def all_to_all_rounds(recv_tensors: Sequence[Tensor], send_tensors: Sequence[Tensor]) -> None:
+    """:func:`all_to_all` in as many rounds as ``Config.max_collective_size`` asks for; 0: one. Collective.
+
+    :param recv_tensors: one tensor per worker, as large as what comes from it
+    :param send_tensors: one tensor per worker; a round takes an equal share of the elements of each
+    :raises ValueError: sizes that do not match pairwise
+    """
+    limit = int(Config.max_collective_size or 0)
+    if limit <= 0:
+        _session.all_to_all(recv_tensors, send_tensors)
+        return
+    elements = [sum(t.numel() for t in side) for side in (recv_tensors, send_tensors)]
+    largest = torch.tensor(max(elements), dtype=torch.int64)
+    all_reduce(largest, "max")
+    rounds = max(1, -(-int(largest) // limit))
+    received = [t.detach().reshape(-1) for t in recv_tensors]  # the tensor's own memory where it is contiguous
+    sent = [t.detach().reshape(-1) for t in send_tensors]
+    for r in range(rounds):
+        _session.all_to_all(_share(received, r, rounds), _share(sent, r, rounds))
+    for tensor, flat in zip(recv_tensors, received):
+        if tensor.numel() and flat.data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(flat.view(tensor.shape))
+
+
+def _share(tensors: Sequence[Tensor], part: int, parts: int) -> List[Tensor]:
+    return [t[t.numel() * part // parts : t.numel() * (part + 1) // parts] for t in tensors]
+
+
+def exchange_tensors(tensors: Sequence[Tensor], recv_sizes: Optional[Sequence[int]] = None) -> List[Tensor]:
+    """Sends ``tensors[q]`` to worker q and returns what each worker sent here. Collective.
+
+    :param tensors: one per worker, ``[n_q, ...]``; dtype and trailing dimensions are the same everywhere
+    :param recv_sizes: rows that come from each worker; without them they are asked for first
+    :returns: one tensor per worker, ``[recv_sizes[q], ...]``
+    :raises ValueError: not one tensor or size per worker, or tensors that differ in dtype or trailing dimensions
+    """
+    world = _session.current().world
+    if len(tensors) != world:
+        raise ValueError(f"exchange_tensors: {len(tensors)} tensors for {world} workers; give one for each")
+    first = tensors[0]
+    for q, tensor in enumerate(tensors):
+        if tensor.dim() == 0 or tensor.dtype != first.dtype or tensor.shape[1:] != first.shape[1:]:
+            raise ValueError(
+                f"exchange_tensors: tensors[{q}] is {tensor.dtype} {tuple(tensor.shape)}, tensors[0] is {first.dtype} "
+                f"{tuple(first.shape)}; they must have one dtype and the same trailing dimensions"
+            )
+    if recv_sizes is None:
+        sizes = torch.tensor([t.shape[0] for t in tensors], dtype=torch.int64)
+        answer = torch.empty(world, dtype=torch.int64)
+        _session.all_to_all(answer.split(1), sizes.split(1))
+        rows = answer.tolist()
+    else:
+        rows = [int(n) for n in recv_sizes]
+        if len(rows) != world:
+            raise ValueError(f"exchange_tensors: {len(rows)} recv_sizes for {world} workers; give one for each")
+    received = [first.new_empty((n, *first.shape[1:])) for n in rows]
+    _session.all_to_all(received, tensors)
+    return received
+
+
+def exchange_single_tensor(recv_idx: int, send_idx: int, recv_tensor: Tensor, send_tensor: Tensor) -> None:
+    """Sends ``send_tensor`` to worker ``send_idx`` while worker ``recv_idx`` fills ``recv_tensor``. Collective.
+
+    :param recv_idx: worker to receive from, or the own rank
+    :param send_idx: worker to send to, or the own rank
+    :param recv_tensor: as large as what the other worker sends
+    :param send_tensor: any dtype
+    :raises ValueError: a rank outside the session, or sizes that do not match
+    """
+    session = _session.current()
+    for name, index in (("recv_idx", recv_idx), ("send_idx", send_idx)):
+        if not 0 <= index < session.world:
+            raise ValueError(f"exchange_single_tensor: {name} {index} is outside 0..{session.world - 1}")
+    if recv_idx == session.rank:
+        if send_idx != session.rank:
+            raise ValueError("exchange_single_tensor: recv_idx is the own rank, so send_idx must be too")
+        if recv_tensor.shape != send_tensor.shape:
+            raise ValueError(
+                f"exchange_single_tensor: recv_tensor {tuple(recv_tensor.shape)} and send_tensor "
+                f"{tuple(send_tensor.shape)} differ in shape"
+            )
+        recv_tensor.detach().copy_(send_tensor.detach())
+        _session.exchange_pair(-1, None, -1, None)  # the others may exchange: keep step with them
+        return
+    _session.exchange_pair(send_idx, send_tensor, recv_idx, recv_tensor)
+
+
+def _op_name(op: Any) -> str:
+    if isinstance(op, str):
+        name = op.lower()
+        if name in abi.REDUCE_OPS:
+            return name
+    elif torch.distributed.is_available():
+        reduce_op = torch.distributed.ReduceOp
+        for name in abi.REDUCE_OPS:
+            if op == getattr(reduce_op, name.upper()):
+                return name
+    raise ValueError(f"all_reduce: operation {op} is not supported; give one of ReduceOp.SUM, MIN, MAX, PRODUCT, AVG")

@@ -1,0 +1,103 @@
+"""Parameters and gradients as a few long vectors: what keeps replicas of a model the same."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from sar._engine import abi
+from sar._engine import session as _session
+
+BUCKET_BYTES = 25 << 20
+
+
+def sync_params(model: nn.Module) -> None:
+    """Gives every worker the parameters of rank 0. Collective.
+
+    :param model: the same architecture on every worker
+    :raises ValueError: the models differ in parameters
+    """
+    named = list(model.named_parameters())
+    check_same_model(named)
+    for bucket in _buckets([p.detach() for _, p in named]):
+        flat = flatten(bucket)
+        _session.broadcast(flat, 0)
+        unflatten(flat, bucket)
+
+
+def gather_grads(model: nn.Module) -> None:
+    """Sums the gradients of all workers, in place of each one's own. Collective, after ``loss.backward()``.
+
+    A gradient that is ``None`` on some workers counts as zero there and is a tensor on all afterwards; one that is
+    ``None`` on all stays ``None``. Gradients travel in flat buckets, one dtype each.
+
+    :param model: the same architecture on every worker
+    :raises ValueError: a gradient is sparse, or the models differ in parameters
+    """
+    named = list(model.named_parameters())
+    check_dense(named)
+    # one short reduction tells which gradients exist anywhere, and that the models have as many parameters
+    present = torch.tensor([p.grad is not None for _, p in named] + [True], dtype=torch.uint8)
+    _session.all_reduce(present, "max")
+    live = [p for (_, p), anywhere in zip(named, present.tolist()) if anywhere]
+    for parameter in live:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    for bucket in _buckets([p.grad for p in live if p.grad is not None]):
+        flat = flatten(bucket)
+        _session.all_reduce(flat, "sum", abi.REDUCE)
+        unflatten(flat, bucket)
+
+
+def check_dense(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
+    """Refuses sparse gradients."""
+    for name, parameter in named:
+        if parameter.grad is not None and parameter.grad.layout != torch.strided:
+            raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
+
+
+def check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
+    """A worker with another model would mix up parameters without a word: compare a fingerprint first."""
+    text = ";".join(f"{name}{tuple(p.shape)}{p.dtype}" for name, p in named)
+    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    lowest = torch.tensor([digest, -digest], dtype=torch.int64)
+    _session.all_reduce(lowest, "min")
+    if int(lowest[0]) != -int(lowest[1]):
+        raise ValueError(
+            "the workers' models differ in the names, shapes or dtypes of their parameters; this worker's are: "
+            + ", ".join(f"{name} {tuple(p.shape)} {p.dtype}" for name, p in named)
+        )
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[List[Tensor]]:
+    """Groups of tensors of one dtype, in order, of about BUCKET_BYTES each."""
+    open_: Dict[torch.dtype, List[Tensor]] = {}
+    filled: Dict[torch.dtype, int] = {}
+    for tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        bucket = open_.setdefault(tensor.dtype, [])
+        if bucket and filled[tensor.dtype] + size > BUCKET_BYTES:
+            yield bucket
+            bucket = open_[tensor.dtype] = []
+            filled[tensor.dtype] = 0
+        bucket.append(tensor)
+        filled[tensor.dtype] = filled.get(tensor.dtype, 0) + size
+    for bucket in open_.values():
+        if bucket:
+            yield bucket
+
+
+def flatten(bucket: Sequence[Tensor]) -> Tensor:
+    """A vector of the bucket's values in CPU memory; a lone contiguous CPU tensor lends its own memory."""
+    if len(bucket) == 1:
+        return bucket[0].detach().to("cpu").contiguous().view(-1)
+    return torch.cat([t.detach().reshape(-1).to("cpu") for t in bucket])
+
+
+def unflatten(flat: Tensor, bucket: Sequence[Tensor]) -> None:
+    for tensor, values in zip(bucket, flat.split([t.numel() for t in bucket])):
+        if tensor.numel() and tensor.data_ptr() != values.data_ptr():
+            tensor.detach().copy_(values.view(tensor.shape))

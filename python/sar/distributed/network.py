@@ -1,0 +1,188 @@
+"""Network interfaces of this host, and the address file through which workers find the master."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import time
+from typing import List, Optional, Tuple
+
+from sar._engine.log import logger
+from sar.data.records import SocketInfo
+from sar.errors import RendezvousError
+
+from . import tokens
+
+_SIOCGIFADDR = 0x8915
+
+
+def interfaces() -> List[SocketInfo]:
+    """The IPv4 interfaces of this host that are up, the loopback last."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            except OSError:
+                continue  # an interface without an IPv4 address
+            found.append(SocketInfo(name, socket.inet_ntoa(answer[20:24])))
+    return sorted(found, key=lambda s: s.ip_addr.startswith("127."))
+
+
+def get_socket() -> SocketInfo:
+    """The interface that peers should use to reach this host: name and IPv4 address.
+
+    ``SAR_SOCKET_NAME`` picks one by name; without it InfiniBand comes before Ethernet, and the loopback comes last.
+
+    :raises ValueError: ``SAR_SOCKET_NAME`` names no interface with an IPv4 address
+    """
+    found = interfaces()
+    wanted = os.environ.get("SAR_SOCKET_NAME")
+    if wanted:
+        for info in found:
+            if info.name == wanted:
+                return info
+        raise ValueError(
+            f"SAR_SOCKET_NAME={wanted!r} is not an interface with an IPv4 address here; "
+            f"there are: {', '.join(s.name for s in found) or 'none'}"
+        )
+    if not found:
+        return SocketInfo("lo", "127.0.0.1")
+
+    def preference(info: SocketInfo) -> int:
+        if info.name.startswith(("ib", "eib")):
+            return 0
+        if info.name.startswith(("eth", "en")):
+            return 1
+        return 3 if info.ip_addr.startswith("127.") else 2
+
+    return min(found, key=preference)
+
+
+def get_socket_name() -> str:
+    """The name of the interface of :func:`get_socket`. Raises ValueError as that does."""
+    return get_socket().name
+
+
+def dump_ip_address(ip_file: str) -> str:
+    """Writes the address of this host and a new job token to ``ip_file``, whole or not at all, and returns the address.
+    Only this user can read the file.
+
+    :raises OSError: the file cannot be written
+    """
+    address, token = get_socket().ip_addr, tokens.fresh()
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    origin = f"written at {now} by process {os.getpid()} on {socket.gethostname()}"
+    partial = f"{ip_file}.{os.getpid()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(partial, flags, 0o600), "w", encoding="utf-8") as handle:
+        os.fchmod(handle.fileno(), 0o600)  # one of that name may have been there
+        handle.write(f"{address}\n{_TOKEN}{token}\n{origin}\n")
+    os.replace(partial, ip_file)
+    tokens.remember(address, tokens.FromFile(ip_file, token, origin))
+    logger.info("wrote address %s to %s", address, ip_file)
+    return address
+
+
+_TOKEN = "job token "
+_LONGEST_FILE = 4096
+
+
+def read_address_file(ip_file: str) -> Tuple[str, tokens.FromFile]:
+    """What is in the file: address, "" where it is not there yet, and the rest.
+
+    :raises sar.RendezvousError: the file belongs to another user
+    """
+    nothing = tokens.FromFile(ip_file, "", "")
+    try:
+        with open(ip_file, encoding="utf-8", errors="replace") as handle:
+            status = os.fstat(handle.fileno())
+            lines = handle.read(_LONGEST_FILE).splitlines()
+    except FileNotFoundError:
+        return "", nothing
+    if status.st_uid != os.geteuid():
+        raise RendezvousError(
+            f"{ip_file!r} belongs to user id {status.st_uid}, and this process runs as {os.geteuid()}: "
+            "what another user wrote is not believed; use a file in a directory of your own"
+        )
+    if len(lines) < 2 or not lines[1].startswith(_TOKEN):
+        return (lines[0].strip() if lines else ""), nothing
+    if status.st_mode & 0o077:
+        logger.warning("%s holds a job token and can be read by other users: chmod 600 it", ip_file)
+    origin = lines[2] if len(lines) > 2 else ""
+    return lines[0].strip(), tokens.FromFile(ip_file, lines[1][len(_TOKEN) :].strip(), origin)
+
+
+def get_ip_address(ip_file: str, timeout: Optional[float] = None) -> str:
+    """Reads the address in ``ip_file``, waiting until the file is there.
+
+    :param timeout: seconds to wait; by default ``SAR_START_TIMEOUT``, or 300
+    :raises sar.RendezvousError: the file is not there in time, or belongs to another user
+    """
+    limit = seconds("SAR_START_TIMEOUT", 300.0) if timeout is None else timeout
+    end = time.monotonic() + limit
+    while True:
+        address, found = read_address_file(ip_file)
+        if address:
+            tokens.remember(address, found)
+            return address
+        if time.monotonic() >= end:
+            raise RendezvousError(
+                f"no address in {ip_file!r} after {limit:g} s: is the worker of rank 0 running, "
+                "and does it see the same file system?"
+            )
+        time.sleep(0.05)
+
+
+def nfs_ip_init(_rank: int, ip_file: str) -> str:
+    """Agrees on the master's address through a file that all workers see.
+
+    Rank 0 writes its own address and a job token; the others wait for the file and read it. Nobody else may read it:
+    the file has mode 0600, and one that another user wrote is refused. A file that an earlier run left behind is
+    replaced by rank 0; a worker that read it before notices that.
+
+    :param _rank: rank of this worker
+    :param ip_file: path on a shared file system
+    :returns: the master's address, to be passed to :func:`sar.initialize_comms`
+    :raises sar.RendezvousError: the file is not there within ``SAR_START_TIMEOUT`` seconds (300)
+    """
+    return dump_ip_address(ip_file) if _rank == 0 else get_ip_address(ip_file)
+
+
+def flag(variable: str) -> bool:
+    """Whether a variable of the environment is 1.
+
+    :raises ValueError: the variable holds something else than 0 or 1
+    """
+    text = os.environ.get(variable, "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{variable}={text!r}: give 1 or 0, or leave it unset")
+    return text == "1"
+
+
+def free_port() -> int:
+    """A TCP port that nothing listened on a moment ago."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def seconds(variable: str, default: float) -> float:
+    """A positive number of seconds from the environment.
+
+    :raises ValueError: the variable holds something else
+    """
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise ValueError(f"{variable}={text!r} is no positive number of seconds")
+    return value

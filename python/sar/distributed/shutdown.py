@@ -1,0 +1,85 @@
+"""How a worker leaves: by itself, at the end of its process, or with an exception that the others have to hear of."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import multiprocessing.util
+import sys
+from types import TracebackType
+from typing import Optional, Type
+
+import torch
+
+from sar._engine import abi, interrupts
+from sar._engine import session as _session
+from sar._engine.log import logger
+from sar.autograd import memo
+from sar.profiling import memory
+
+from .failure import tell_peers
+
+_hooks_installed = False
+
+
+def shutdown() -> None:
+    """Says goodbye to the other workers and frees what the engine holds.
+
+    Not collective, and harmless when called twice; it also happens when the interpreter exits. Workers that still wait
+    for this one raise :class:`sar.PeerLostError`. Where rank 0 logs at level INFO, it waits half a second at most for
+    the others, whose memory its closing line sums up.
+    """
+    session = _session.remove()
+    if session is None:
+        return
+    memo.forget()
+    try:
+        memory.log(session)
+        abi.session_close(session.handle)
+    finally:
+        if session.owns_process_group and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+def install_hooks() -> None:
+    """Has the process say goodbye when it ends, with its exception where there is one, or Ctrl-C. Once a process."""
+    interrupts.watch(_interrupted)
+    global _hooks_installed
+    if _hooks_installed:
+        return
+    _hooks_installed = True
+    atexit.register(_shutdown_quietly)
+    previous = sys.excepthook
+
+    def hook(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+        tell_peers(error)
+        previous(kind, error, trace)
+
+    sys.excepthook = hook
+    if multiprocessing.parent_process() is not None:
+        # a child of multiprocessing (and of torch.multiprocessing.spawn) ends without either of the above
+        multiprocessing.util.Finalize(None, _end_of_child, exitpriority=100)
+
+
+def _end_of_child() -> None:
+    """What :mod:`multiprocessing` calls while an exception of the child's function is on its way."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit) and error.code:
+        error = error.__context__  # torch's spawn catches the exception, and exits
+    if error is not None and not isinstance(error, SystemExit):
+        tell_peers(error)
+    _shutdown_quietly()
+
+
+def _interrupted() -> None:
+    """Ends what the main thread waits for in the engine, and tells the other workers."""
+    session = _session.peek()
+    if session is not None:
+        abi.session_abort(session.handle, "KeyboardInterrupt: its user pressed Ctrl-C (SIGINT)")
+
+
+def _shutdown_quietly() -> None:
+    try:
+        shutdown()
+    except Exception as failure:
+        logger.warning("closing the session failed: %s", failure)

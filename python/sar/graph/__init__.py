@@ -1,0 +1,1 @@
+"""Graphs that are split over workers, in place of DGL's."""

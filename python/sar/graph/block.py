@@ -1,0 +1,277 @@
+"""One-shot aggregation: all boundary rows at once, and then DGL on this worker alone.
+
+It needs the memory that sequential aggregation saves, and is there for comparison and for operations that only DGL has.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional
+
+import torch
+from torch import Tensor
+
+from sar._engine.log import log_once
+from sar.autograd.fetch import fetch
+
+from .frames import EdgeFrame, check_rows
+from .queries import Etype, OneRelation, Surface, edge_ends, refuse_ndata
+from .relation import Relation
+from .state import Rows
+
+if TYPE_CHECKING:
+    from .manager import GraphShardManager
+
+
+def distributed_block(graph: GraphShardManager) -> Any:
+    """What :meth:`GraphShardManager.get_full_partition_graph` gives. Without DGL, the graph itself."""
+    if importlib.util.find_spec("dgl") is None:
+        log_once("one-shot", "without DGL, get_full_partition_graph gives the graph itself; the numbers are the same")
+        return graph
+    if len(graph._relations) == 1:
+        return DistributedBlock(graph._rows, graph._relations[0])
+    return HeteroDistributedBlock(graph._rows, graph._relations)
+
+
+class DistributedBlock(OneRelation, Surface):
+    """One relation of a worker's part of a graph, as a DGL block whose source nodes are all columns: own source rows
+    first, then the boundary rows of other workers.
+
+    Setting a column of ``srcdata`` to own rows, ``[num_src_nodes(), ...]``, fetches the rows of the others, which is
+    collective; gradients go home the same way. Everything else is DGL's: ``update_all``, ``apply_edges``, reducers
+    written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
+    """
+
+    is_block = True
+
+    def __init__(self, rows: Rows, relation: Relation) -> None:
+        from sar.integrations.dgl import graphs as dgl_graphs
+
+        self._rows, self._relations = rows, [relation]
+        self._block = dgl_graphs.block(edge_ends(relation), relation.num_columns, relation.num_dst, {})
+        self._columns = rows.edge_frames[relation.canonical]
+
+    @property
+    def srcdata(self) -> MutableMapping[str, Tensor]:
+        """Columns of all source nodes; they are set to own rows alone."""
+        return FetchingView(self._block, self._relations[0])
+
+    @property
+    def dstdata(self) -> MutableMapping[str, Tensor]:
+        """Columns of own destination rows."""
+        view: MutableMapping[str, Tensor] = self._block.dstdata
+        return view
+
+    @property
+    def ndata(self) -> MutableMapping[str, Tensor]:
+        """Columns of own nodes; setting one sets ``srcdata`` and ``dstdata``, so it is collective.
+
+        :raises ValueError: in a block, and where the relation joins two types
+        """
+        refuse_ndata(self)
+        if len(self.ntypes) > 1:
+            raise ValueError(f"{' and '.join(self.ntypes)} are two sets of nodes: use srcdata or dstdata")
+        return OwnView(self)
+
+    @property
+    def edata(self) -> MutableMapping[str, Tensor]:
+        """Columns of in-edges, those of the graph it was made of included."""
+        return EdgeView(self._block, self._columns)
+
+    def update_all(
+        self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Optional[Etype] = None
+    ) -> None:
+        """DGL's ``update_all``; local."""
+        from sar.integrations.dgl import graphs as dgl_graphs
+
+        self._bring(message_func)
+        self._block.update_all(dgl_graphs.function(message_func), dgl_graphs.function(reduce_func), apply_node_func)
+
+    def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Optional[Etype] = None) -> None:
+        """DGL's ``apply_edges``; local."""
+        from sar.integrations.dgl import graphs as dgl_graphs
+
+        self._bring(func)
+        self._block.apply_edges(dgl_graphs.function(func), edges)
+
+    def _bring(self, function: Any) -> None:
+        """Reads the edge columns that a function may use, before DGL looks for them."""
+        fields = {getattr(function, name, None) for name in ("in_field", "lhs_field", "rhs_field")} - {None}
+        for key in self._columns:
+            if (key in fields or not fields) and key not in self._block.edata:
+                self._block.edata[key] = self._columns[key]
+
+    def to(self, device: Any, **kwargs: Any) -> DistributedBlock:
+        """The graph itself; it lives in CPU memory.
+
+        :raises TypeError: another device than the CPU
+        """
+        if torch.device(device).type != "cpu":
+            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
+        return self
+
+    def __getitem__(self, etype: Etype) -> DistributedBlock:
+        self._relation(etype)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_block":  # not there yet
+            raise AttributeError(name)
+        return getattr(self._block, name)
+
+
+class FetchingView(MutableMapping[str, Tensor]):
+    """``srcdata`` of a :class:`DistributedBlock`: written own rows, it holds everybody's."""
+
+    def __init__(self, block: Any, relation: Relation) -> None:
+        self._block, self._relation = block, relation
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        check_rows(f"srcdata[{key!r}]", value, self._relation.num_src, "source rows")
+        columns = torch.arange(self._relation.num_columns)
+        self._block.srcdata[key] = fetch(self._relation, columns, value)
+
+    def __getitem__(self, key: str) -> Tensor:
+        found: Tensor = self._block.srcdata[key]
+        return found
+
+    def __delitem__(self, key: str) -> None:
+        del self._block.srcdata[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._block.srcdata)
+
+    def __len__(self) -> int:
+        return len(self._block.srcdata)
+
+
+class OwnView(MutableMapping[str, Tensor]):
+    """``ndata`` of a :class:`DistributedBlock` whose sources are its destinations."""
+
+    def __init__(self, graph: DistributedBlock) -> None:
+        self._src, self._dst, self._rows = graph.srcdata, graph.dstdata, graph._relations[0].num_src
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        self._src[key] = value
+        self._dst[key] = value
+
+    def __getitem__(self, key: str) -> Tensor:
+        if key not in self._dst and key not in self._src:
+            raise KeyError(f"no ndata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}")
+        return self._dst[key] if key in self._dst else self._src[key][: self._rows]
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        for side in (self._src, self._dst):
+            side.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._dst
+        yield from (key for key in self._src if key not in self._dst)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class EdgeView(MutableMapping[str, Tensor]):
+    """``edata`` of a :class:`DistributedBlock`: DGL's columns, and behind them those of the graph it was made of."""
+
+    def __init__(self, block: Any, columns: EdgeFrame) -> None:
+        self._block, self._columns = block, columns
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        self._block.edata[key] = value
+
+    def __getitem__(self, key: str) -> Tensor:
+        found: Tensor = self._block.edata[key] if key in self._block.edata else self._columns[key]
+        return found
+
+    def __delitem__(self, key: str) -> None:
+        del self._block.edata[key]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._block.edata
+        yield from (key for key in self._columns if key not in self._block.edata)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class HeteroDistributedBlock(Surface):
+    """A :class:`DistributedBlock` for each relation of a graph: ``block[etype]``.
+
+    ``srcdata["h"] = {type: own rows}`` fetches for every relation that begins at the type; ``dstdata["h"]`` is
+    ``{(source, relation, destination): rows}``, as each relation left them.
+    """
+
+    is_block = True
+
+    def __init__(self, rows: Rows, relations: List[Relation]) -> None:
+        self._rows, self._relations = rows, relations
+        self._blocks = {r.canonical: DistributedBlock(rows, r) for r in relations}
+
+    def __getitem__(self, etype: Etype) -> DistributedBlock:
+        return self._blocks[self._relation(etype).canonical]
+
+    @property
+    def srcdata(self) -> MutableMapping[str, Any]:
+        """Columns of source rows by type."""
+        return _Sources(self)
+
+    @property
+    def dstdata(self) -> Dict[str, Dict[Any, Tensor]]:
+        """Columns of destination rows by relation."""
+        found: Dict[str, Dict[Any, Tensor]] = {}
+        for triple, block in self._blocks.items():
+            for key in block.dstdata:
+                found.setdefault(key, {})[triple] = block.dstdata[key]
+        return found
+
+    @contextmanager
+    def local_scope(self) -> Iterator[None]:
+        """Columns set inside are gone afterwards."""
+        with ExitStack() as stack:
+            for block in self._blocks.values():
+                stack.enter_context(block.local_scope())
+            yield
+
+    def update_all(
+        self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Optional[Etype] = None
+    ) -> None:
+        """DGL's ``update_all`` on one relation; local."""
+        self[self.to_canonical_etype(etype)].update_all(message_func, reduce_func, apply_node_func)
+
+    def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Optional[Etype] = None) -> None:
+        """DGL's ``apply_edges`` on one relation; local."""
+        self[self.to_canonical_etype(etype)].apply_edges(func, edges)
+
+    def to(self, device: Any, **kwargs: Any) -> HeteroDistributedBlock:
+        """The graph itself; it lives in CPU memory."""
+        for block in self._blocks.values():
+            block.to(device)
+        return self
+
+
+class _Sources(MutableMapping[str, Any]):
+    def __init__(self, graph: HeteroDistributedBlock) -> None:
+        self._graph = graph
+
+    def __setitem__(self, key: str, value: Dict[str, Tensor]) -> None:
+        for triple, block in self._graph._blocks.items():
+            if triple[0] in value:
+                block.srcdata[key] = value[triple[0]]
+
+    def __getitem__(self, key: str) -> Dict[Any, Tensor]:
+        return {t: block.srcdata[key] for t, block in self._graph._blocks.items() if key in block.srcdata}
+
+    def __delitem__(self, key: str) -> None:
+        for block in self._graph._blocks.values():
+            block.srcdata.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({key: None for block in self._graph._blocks.values() for key in block.srcdata})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

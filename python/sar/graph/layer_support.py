@@ -1,0 +1,64 @@
+"""What layers of DGL ask of a graph besides message passing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List, cast
+
+from .self_loops import with_self_loops, without_self_loops
+
+if TYPE_CHECKING:
+    from .manager import GraphShardManager
+    from .relation import Relation
+
+__all__ = ["GraphIndex", "LayerSupport"]
+
+
+class LayerSupport:
+    """What a graph manager inherits so that DGL's layers find what they look for."""
+
+    _relations: List[Relation]
+
+    @property
+    def _graph(self) -> GraphIndex:
+        """In DGL the graph's C++ half; ``dgl.ops.edge_softmax`` asks it how many relations there are."""
+        return GraphIndex(self)
+
+    def formats(self, formats: Any = None) -> Any:
+        """In-edges by destination, in the engine: ``{"created": ["csc"], "not created": []}``, as DGL has it. Asked for
+        formats, the graph itself."""
+        return {"created": ["csc"], "not created": []} if formats is None else self
+
+    def create_formats_(self) -> None:
+        """Nothing: the engine has what it needs."""
+
+    def add_self_loop(self, fill_data: float = 1.0) -> GraphShardManager:
+        """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
+
+        :param fill_data: what the new edges have in ``edata``
+        :raises ValueError: a block, or a graph of several types
+        """
+        return with_self_loops(cast("GraphShardManager", self), fill_data)
+
+    def remove_self_loop(self) -> GraphShardManager:
+        """A new graph without the edges from a node to itself. Collective.
+
+        :raises ValueError: a block, or a graph of several types
+        """
+        return without_self_loops(cast("GraphShardManager", self))
+
+
+class GraphIndex:
+    """Stands where a DGL graph has its C++ half, and leads back to the graph manager."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = manager
+
+    def number_of_etypes(self) -> int:
+        """How many relations the graph has."""
+        return len(self.manager._relations)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(
+            f"graph._graph.{name} is inside DGL's C++ graph, which a graph split over workers does not have: use the "
+            "methods of the graph itself"
+        )

@@ -1,0 +1,224 @@
+"""The graph objects that models see in place of a DGL graph."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import session as _session
+from sar.data.partition import made
+from sar.data.partition_book import CanonicalEtype, canonical
+
+from .block import distributed_block
+from .frames import TypedView
+from .layer_support import LayerSupport
+from .queries import ALL, Etype, OneRelation, refuse_ndata
+from .refused import Refused
+from .relation import Relation
+from .shards import GraphShard, required_rows, sampling_graph, shards
+from .state import Rows
+from .subgraph import Subgraphs
+
+__all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView", "Rows"]
+
+
+class GraphShardManager(Subgraphs, Refused, LayerSupport):
+    """A worker's part of a graph split over all workers, with the interface of a DGL graph.
+
+    Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations
+    that need other workers' rows (:meth:`update_all`) are collective: every worker calls them in the same order, also
+    one without nodes. Made by :func:`sar.construct_full_graph`, and by :func:`sar.construct_mfgs`, whose graphs hold
+    the edges into some of the own nodes.
+    """
+
+    is_block = True
+    """Layers then take source and destination features, which in a full graph are those of the same nodes."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._relations = rows.relations
+
+    # ---- data --------------------------------------------------------------
+
+    @property
+    def srcdata(self) -> MutableMapping[str, Any]:
+        """Columns of source rows, ``[num_src, ...]``; ``{type: tensor}`` where there are several types."""
+        return self._data("srcdata", self.srctypes)
+
+    @property
+    def dstdata(self) -> MutableMapping[str, Any]:
+        """Columns of destination rows, ``[num_dst, ...]``; ``{type: tensor}`` where there are several types."""
+        return self._data("dstdata", self.dsttypes)
+
+    @property
+    def ndata(self) -> MutableMapping[str, Any]:
+        """Columns of own nodes, as sources and as destinations.
+
+        :raises ValueError: in a block, where those differ
+        """
+        refuse_ndata(self)
+        return self._data("ndata", self.ntypes)
+
+    @property
+    def edata(self) -> MutableMapping[str, Any]:
+        """Columns of in-edges, in ascending id; ``{(source, relation, destination): tensor}`` where there are several
+        relations (written also by name of the relation)."""
+        if len(self._relations) == 1:
+            return self._rows.edge_frames[self._relations[0].canonical]
+        return EdgeTypedView({r.canonical: self._rows.edge_frames[r.canonical] for r in self._relations})
+
+    def _data(self, side: str, names: Sequence[str]) -> MutableMapping[str, Any]:
+        views: Dict[Any, MutableMapping[str, Tensor]] = {t: getattr(self._rows.frames[t], side) for t in names}
+        return views[names[0]] if len(names) == 1 else TypedView(views)
+
+    @contextmanager
+    def local_scope(self) -> Iterator[None]:
+        """Columns set inside are gone afterwards, and those replaced or removed are back."""
+        saved_nodes = [(frame, frame.snapshot()) for frame in self._rows.frames.values()]
+        saved_edges = [(frame, frame.snapshot()) for frame in self._rows.edge_frames.values()]
+        try:
+            yield
+        finally:
+            for frame, columns in saved_nodes:
+                frame.restore(columns)
+            for edge_frame, edge_columns in saved_edges:
+                edge_frame.restore(edge_columns)
+
+    def local_var(self) -> GraphShardManager:
+        """The same graph with columns of its own: what is set there does not appear here."""
+        return type(self)(self._rows.copy())
+
+    # ---- where things are --------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph is: the CPU."""
+        return torch.device("cpu")
+
+    @property
+    def idtype(self) -> torch.dtype:
+        """dtype of node and edge numbers."""
+        return torch.int64
+
+    def to(self, device: Any, **kwargs: Any) -> GraphShardManager:
+        """The graph itself; it lives in CPU memory.
+
+        :raises TypeError: another device than the CPU
+        """
+        if torch.device(device).type != "cpu":
+            raise TypeError(f"graphs work on the CPU for now, not on {device}; leave the model and features on the CPU")
+        return self
+
+    @property
+    def partition_book(self) -> Any:
+        """DGL's partition book where DGL is installed, else SAR's own."""
+        self._rows.partition_book = made(self._rows.partition_book)
+        return self._rows.partition_book
+
+    @property
+    def _partition_book(self) -> Any:
+        return self.partition_book
+
+    @property
+    def node_ranges(self) -> List[Tuple[int, int]]:
+        """Node ids that each worker owns, over all types."""
+        return list(self._rows.part_ranges)
+
+    @property
+    def tgt_node_range(self) -> Tuple[int, int]:
+        """Node ids that this worker owns, over all types."""
+        return self._rows.part_ranges[_session.current().rank]
+
+    @property
+    def local_src_node_range(self) -> Tuple[int, int]:
+        """The same: a worker's source rows are nodes of its own."""
+        return self.tgt_node_range
+
+    # ---- relations, shards, other forms --------------------------------------
+
+    def __getitem__(self, etype: Etype) -> GraphShardManager:
+        """The graph of one relation, sharing the columns of this one."""
+        return RelationView(self._rows, self._relation(etype))
+
+    @property
+    def graph_shard_managers(self) -> Dict[int, GraphShardManager]:
+        """The graph of each relation, by its number."""
+        return {n: RelationView(self._rows, relation) for n, relation in enumerate(self._rows.relations)}
+
+    @property
+    def graph_shards(self) -> List[GraphShard]:
+        """Per worker q, the edges from q's nodes into own destination rows. For graphs of one relation. Collective."""
+        return shards(self)
+
+    @property
+    def indices_required_from_me(self) -> List[Tensor]:
+        """Per worker q, the own source rows that q reads, int64. For graphs of one relation."""
+        return required_rows(self._relation(None))
+
+    @property
+    def sizes_expected_from_others(self) -> List[int]:
+        """Per worker q, how many of its rows this worker reads. For graphs of one relation."""
+        relation, rank = self._relation(None), _session.current().rank
+        sizes = {pair["peer"]: pair["receive_rows"] for pair in relation.boundary()}
+        sizes[rank] = len(required_rows(relation)[rank])
+        return [sizes[q] for q in range(_session.current().world)]
+
+    @property
+    def sampling_graph(self) -> Any:
+        """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective
+        where it is first asked for.
+
+        :raises ImportError: DGL is not installed
+        """
+        return sampling_graph(self)
+
+    def get_full_partition_graph(self, delete_shard_data: bool = True) -> Any:
+        """The same graph for one-shot aggregation: setting a column of its ``srcdata`` fetches all boundary rows at
+        once, and what follows runs on this worker alone, in DGL. Collective.
+
+        :param delete_shard_data: whether the graph itself is not needed any more; both ways it stays usable here
+        :returns: a :class:`sar.DistributedBlock`; where there are several relations, one for each. Without DGL, the
+            graph itself, which computes the same
+        """
+        return distributed_block(self)
+
+    def __repr__(self) -> str:
+        nodes, square = self._rows.nodes, self.src_is_tgt
+        own = {t: str(r.num_src) if square else f"{r.num_src} to {r.num_dst}" for t, r in nodes.items()}
+        kinds = ", ".join(f"{t}: {own[t]} of {rows.num_global} nodes" for t, rows in nodes.items())
+        return (
+            f"{type(self).__name__}({kinds}; {self.num_edges()} of {self.num_edges_global()} edges; "
+            f"relations {self.canonical_etypes})"
+        )
+
+
+class HeteroGraphShardManager(GraphShardManager):
+    """A :class:`GraphShardManager` with several node types or relations."""
+
+
+class RelationView(OneRelation, GraphShardManager):
+    """One relation of a graph: what ``graph[etype]`` gives."""
+
+    def __init__(self, rows: Rows, relation: Relation) -> None:
+        super().__init__(rows)
+        self._relations = [relation]
+
+    def local_var(self) -> GraphShardManager:
+        return RelationView(self._rows.copy(), self._relations[0])
+
+    def get_etype_id(self, etype: Optional[Etype]) -> int:
+        self._relation(etype)
+        return 0
+
+
+class EdgeTypedView(TypedView):
+    """Columns of several relations; they may be written by the relation's name."""
+
+    def __setitem__(self, key: str, value: Dict[Any, Tensor]) -> None:
+        if isinstance(value, dict):
+            known: List[CanonicalEtype] = list(self._views)
+            value = {canonical(kind, known): tensor for kind, tensor in value.items()}
+        super().__setitem__(key, value)

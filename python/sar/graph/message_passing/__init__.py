@@ -1,0 +1,1 @@
+"""Message passing: built-in messages, cross-type reducers."""

@@ -1,0 +1,87 @@
+"""A relation and the columns at its ends, as message passing sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, MutableMapping, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import session as _session
+from sar.data.records import ShardInfo
+from sar.graph.frames import is_lazy
+from sar.graph.relation import Relation
+from sar.graph.udf.batches import IDS
+
+if TYPE_CHECKING:
+    from sar.graph.state import Rows
+
+LABELS = {"u": "srcdata", "v": "dstdata", "e": "edata"}
+
+
+class Sides:
+    """A relation of a graph and the columns of its source nodes ("u"), destination nodes ("v") and edges ("e").
+
+    :param rows: the graph
+    :param relation: one of its relations
+    :param positions: of its edges, where they are some of a larger relation's
+    """
+
+    def __init__(self, rows: Rows, relation: Relation, positions: Optional[Tensor] = None) -> None:
+        self.relation = relation
+        self.rows = rows
+        self.etype = relation.canonical
+        self.source, self.target = rows.frames[self.etype[0]], rows.frames[self.etype[2]]
+        self.edge = rows.edge_frames[self.etype]
+        self._positions = positions
+        self._shard_edges: Optional[List[int]] = None
+
+    def columns(self, side: str) -> MutableMapping[str, Any]:
+        """The columns of a side."""
+        return {"u": self.source.srcdata, "v": self.target.dstdata, "e": self.edge}[side]
+
+    def count(self, side: str) -> Tuple[int, str]:
+        """How many rows a column of this side has, and of what."""
+        relation = self.relation
+        return {
+            "u": (relation.num_src, "source nodes"),
+            "v": (relation.num_dst, "destination nodes"),
+            "e": (relation.num_edges, "in-edges"),
+        }[side]
+
+    def label(self, side: str, name: str) -> str:
+        """How errors call a column."""
+        return f"{LABELS[side]}[{name!r}]"
+
+    def names(self) -> Dict[str, List[str]]:
+        """Names of the columns of each side."""
+        return {side: list(self.columns(side)) for side in "uve"}
+
+    def column(self, side: str, name: str) -> Tensor:
+        """A column, of which the values are needed; ``"n"`` are the destinations of a reduce function."""
+        side = "v" if side == "n" else side
+        if name == IDS:
+            return self.ids(side)
+        value = self.columns(side)[name]
+        return value.materialize() if is_lazy(value) else value
+
+    def ids(self, side: str) -> Tensor:
+        """Ids of nodes, counted per type over all workers, or positions of edges; int64."""
+        if side == "e":
+            return torch.arange(self.relation.num_edges) if self._positions is None else self._positions
+        nodes = self.rows.nodes[self.etype[0] if side == "u" else self.etype[2]]
+        return nodes.rows(dst=side == "v") + nodes.first
+
+    def results(self) -> MutableMapping[str, Tensor]:
+        """Where columns of destinations go; in a full graph these are the source nodes as well."""
+        return self.target.ndata if self.target.square else self.target.dstdata
+
+    def shard(self, peer: int) -> ShardInfo:
+        """What functions that ask for ``sar_shard_info`` get with edges from a worker's nodes."""
+        ranges = self.rows.part_ranges
+        if self._shard_edges is None:
+            _, columns, _ = self.relation.in_edges(torch.arange(self.relation.num_dst))
+            counts = torch.bincount(self.relation.columns_owner()[columns], minlength=len(ranges))
+            self._shard_edges = [0, *counts.cumsum(0).tolist()]
+        edges = self._shard_edges[peer], self._shard_edges[peer + 1]
+        return ShardInfo(peer, ranges[peer], ranges[_session.current().rank], edges)

@@ -1,0 +1,364 @@
+"""Message passing on graph managers: ``update_all`` and its relatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
+
+import torch
+from torch import Tensor
+
+from sar import autograd
+from sar._engine import session as _session
+from sar.autograd import expression
+from sar.autograd.compile import uncompiled
+from sar.autograd.expression import Expr
+from sar.data.partition_book import CanonicalEtype
+from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
+from sar.graph.frames import is_lazy
+from sar.graph.udf import mailbox as udf_mailbox
+from sar.graph.udf import stream as udf_stream
+from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
+from sar.graph.udf.executor import execute
+from sar.graph.udf.plan import Task, prepare
+
+from . import builtin
+from .cross_reduce import Part, check_cross_reducer, merged, without_messages
+from .edge_space import Sides
+
+if TYPE_CHECKING:
+    from sar.graph.manager import Rows
+    from sar.graph.relation import Relation
+
+Etype = Union[str, CanonicalEtype]
+ALL = "__ALL__"
+
+
+class MessagePassing:
+    """What a graph manager inherits to pass messages along its relations."""
+
+    _rows: Rows
+    _relations: List[Relation]
+
+    if TYPE_CHECKING:
+
+        @property
+        def canonical_etypes(self) -> List[CanonicalEtype]: ...
+        def _relation(self, etype: Optional[Etype]) -> Relation: ...
+        def _ntype(self, ntype: Optional[str], among: Optional[Sequence[str]] = None) -> str: ...
+
+    @uncompiled
+    def update_all(
+        self,
+        message_func: Any,
+        reduce_func: Any,
+        apply_node_func: Any = None,
+        etype: Optional[Etype] = None,
+    ) -> None:
+        """Sends messages along all edges and reduces them at their destinations. Collective.
+
+        :param message_func: a built-in message of ``dgl.function`` or :mod:`sar.function`, or a Python function. A
+            built-in reads ``srcdata``, ``dstdata`` and ``edata`` (float32 or float64, ``[rows, ...]``; what follows the
+            rows broadcasts). A Python function gets an :class:`~sar.graph.udf.batches.EdgeBatch` and returns ``{name:
+            tensor}`` with one row per edge; it runs on blocks of edges of ``Config.block_bytes``, in forward and,
+            unless ``Config.disable_sr`` is set, again in backward. It must treat each edge by itself, and not call
+            collectives
+        :param reduce_func: ``sum``, ``mean``, ``max`` or ``min``, or a Python function of nodes with their ``mailbox``,
+            which gets nodes of equal in-degree at a time, messages in the order of edges. Results, ``[num_dst, ...]``,
+            go to ``dstdata``. Rows without edges give 0. Of equal messages, the gradient of max and min goes to the one
+            that DGL picks
+        :param apply_node_func: gets all destination nodes with their columns and results; what it returns goes to
+            ``dstdata`` in place of the results
+        :param etype: the relation. ``None`` where there are several means all of them: built-in functions, and results
+            of one node type are combined by the reducer, which must not be ``mean``
+        :raises KeyError: a column or the relation is missing; the error lists those there are
+        :raises TypeError: dtype or device of a column, or a function returned no tensors by name
+        :raises ValueError: shape of a column or of what a function returned, the reducer reads another field than the
+            message writes, or workers' columns or results differ
+        """
+        if etype is None and len(self._relations) > 1:
+            received = _all_built_in(message_func, reduce_func)
+            functions: Dict[Etype, Any] = {r.canonical: (message_func, reduce_func) for r in self._relations}
+            self.multi_update_all(functions, received.op, apply_node_func)
+            return
+        sides = self._sides(etype)
+        sides.results().update(passed(sides, message_func, reduce_func, apply_node_func))
+
+    @uncompiled
+    def multi_update_all(
+        self, etype_dict: Mapping[Etype, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
+    ) -> None:
+        """Sends messages over several relations and combines what each node type gets from them. Collective.
+
+        :param etype_dict: by relation, ``(message, reducer)`` or ``(message, reducer, apply_node_func)`` as
+            :meth:`update_all` takes them; the same relations in the same order on every worker
+        :param cross_reducer: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, ``"stack"`` (along a new dimension 1, in the
+            order of :attr:`canonical_etypes`), or a function of a list of ``[num_dst, ...]``. A node without messages
+            over a relation counts there with 0, for max and min reducers not at all
+        :param apply_node_func: runs on each node type that got something, after its results were stored
+        :raises ValueError: an unknown cross reducer, or an entry that is no tuple of 2 or 3
+        :raises KeyError, TypeError: as :meth:`update_all`
+        """
+        check_cross_reducer(cross_reducer)
+        parts: Dict[str, List[Part]] = {}
+        infinite: Set[str] = set()
+        sides_of: Dict[str, Sides] = {}
+        for etype, given in etype_dict.items():
+            functions = list(given) if isinstance(given, (tuple, list)) else [given]
+            if not 2 <= len(functions) <= 3:
+                raise ValueError(f"relation {etype!r}: give (message, reducer) or (message, reducer, apply_node_func)")
+            message_func, reduce_func, apply_func = [*functions, None][:3]
+            sides = self._sides(etype)
+            kind = sides.etype[2]
+            received = builtin.reducer(reduce_func)
+            if received is not None and received.op in ("max", "min"):
+                infinite.add(kind)
+            results = passed(sides, message_func, reduce_func, apply_func, raw=True)
+            number = [r.canonical for r in self._relations].index(sides.etype)
+            parts.setdefault(kind, []).append(Part(number, results))
+            sides_of[kind] = sides
+        for kind, sides in sides_of.items():
+            out = merged(parts[kind], cross_reducer)
+            if kind in infinite:
+                out = {name: t.masked_fill(t.isinf(), 0) for name, t in out.items()}
+            sides.results().update(out)
+            if apply_node_func is not None:
+                self.apply_nodes(apply_node_func, ntype=kind)
+
+    @uncompiled
+    def apply_edges(self, func: Any, edges: Any = ALL, etype: Optional[Etype] = None) -> None:
+        """Computes columns of edges. Collective.
+
+        :param func: a built-in message, whose result is an :class:`~sar.graph.edge_tensor.tensor.EdgeTensor`, or a
+            Python function as :meth:`update_all` takes it. Results, ``[num_edges, ...]``, go to ``edata``
+        :param edges: positions of the edges to compute, int64 ``[n]``, or a mask; other rows of the column stay, or are
+            0 if it is new. Workers may name different numbers of edges, but all must take part
+        :param etype: the relation. ``None`` where there are several means all of them, for built-in messages
+        :raises KeyError, TypeError, ValueError: as :meth:`update_all`
+        """
+        if etype is None and len(self._relations) > 1:
+            if builtin.message(func) is None or not is_all(edges):
+                raise KeyError(f"this graph has several relations, name one of {self.canonical_etypes}")
+            for relation in self._relations:
+                self.apply_edges(func, etype=relation.canonical)
+            return
+        sides = self._sides(etype)
+        chosen = chosen_edges(edges, sides.relation.num_edges)
+        sent = builtin.message(func)
+        results = {sent.out_field: edge_values(sides, sent)} if sent else edge_function(sides, func, chosen)
+        sides.edge.update(merged_edges(sides, results, chosen, picked=sent is None))
+
+    @uncompiled
+    def apply_nodes(self, func: Any, v: Any = ALL, ntype: Optional[str] = None) -> None:
+        """Sets columns of destination nodes to what a function returns for all of them.
+
+        :param func: gets a :class:`~sar.graph.udf.batches.NodeBatch` and returns ``{name: [num_dst, ...]}``
+        :param v: only all nodes are supported
+        """
+        if not (isinstance(v, str) and v == ALL):
+            raise NotImplementedError("apply_nodes runs on all nodes of a type: leave v out")
+        kind = self._ntype(ntype)
+        frame, nodes = self._rows.frames[kind], self._rows.nodes[kind]
+        batch = NodeBatch(nodes.num_dst, kind, frame.dstdata, lambda: nodes.rows(dst=True) + nodes.first)
+        (frame.ndata if frame.square else frame.dstdata).update(checked(func, func(batch), nodes.num_dst, "nodes"))
+
+    def _sides(self, etype: Optional[Etype]) -> Sides:
+        return Sides(self._rows, self._relation(etype))
+
+
+def passed(
+    sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any, raw: bool = False
+) -> Dict[str, Tensor]:
+    """What one relation's messages come to: columns of the destinations by name.
+
+    :param raw: leave maxima and minima infinite where there are no messages
+    """
+    sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
+    if received is None:
+        results = _reduce_udf(sides, message_func, sent, reduce_func)
+    elif sent is None:
+        results = {received.out_field: _message_udf(sides, message_func, received)}
+    else:
+        builtin.check_pair(sent, received)
+        results = {received.out_field: _reduced(sides, sent, received.op)}
+    if raw and received is not None and received.op in ("max", "min"):
+        degrees = sides.relation.degrees(out=False)
+        results = {k: without_messages(out, degrees, received.op == "max") for k, out in results.items()}
+    if apply_node_func is None:
+        return results
+    data: Mapping[str, Tensor] = {**sides.target.dstdata, **results}
+    n = sides.relation.num_dst
+    batch = NodeBatch(n, sides.etype[2], data, lambda: sides.ids("v"))
+    return checked(apply_node_func, apply_node_func(batch), n, "nodes")
+
+
+# ---- built-in functions ----------------------------------------------------
+
+
+def _reduced(sides: Sides, sent: builtin.Message, reduce: str) -> Tensor:
+    """A built-in message with a built-in reducer."""
+    if reduce in ("sum", "mean") and sent.name in ("copy_u", "u_mul_e", "e_mul_u"):
+        terms = sorted(sent.terms, key=lambda term: term.side == "e")
+        values = [sides.columns(term.side)[term.field] for term in terms]
+        names = [sides.label(term.side, term.field) for term in terms]
+        if len(terms) == 1:
+            return autograd.copy_u(sides.relation, reduce, values[0], names[0])
+        if not is_lazy(values[1]):
+            return autograd.u_mul_e(sides.relation, reduce, values[0], values[1], names[0], names[1])
+    return expression.evaluate(sides.relation, _written(sides, sent), reduce)
+
+
+def edge_values(sides: Sides, sent: builtin.Message) -> Tensor:
+    """A built-in message as a column of edges, not computed."""
+    if sent.name == "copy_e":
+        column: Tensor = sides.edge[sent.terms[0].field]
+        if is_lazy(column) or column.dtype not in expression.FLOATS or column.device.type != "cpu":
+            return column
+    return EdgeTensor(sides.relation, _written(sides, sent))
+
+
+def _written(sides: Sides, sent: builtin.Message) -> Expr:
+    """A built-in message as an expression.
+
+    :raises KeyError, TypeError, ValueError: a column is missing or does not fit
+    """
+    loaded = [_operand(sides, term) for term in sent.terms]
+    if sent.op is None:
+        return loaded[0]
+    try:
+        return expression.binary(sent.op, *loaded)
+    except (TypeError, ValueError) as error:
+        both = " and ".join(sides.label(term.side, term.field) for term in sent.terms)
+        raise type(error)(f"{both}: {error}") from None
+
+
+def _operand(sides: Sides, term: builtin.Term) -> Expr:
+    value = sides.columns(term.side)[term.field]
+    if not is_lazy(value):
+        autograd.check(value, *sides.count(term.side), sides.label(term.side, term.field))
+    return as_expr(value, term.side)
+
+
+# ---- Python functions ------------------------------------------------------
+
+
+def _task(sides: Sides, compute: Any, functions: List[Any], mailbox: bool, wanted: Optional[str]) -> Task:
+    return Task(
+        compute, functions, sides.column, sides.names(), _session.current().rank, mailbox, wanted
+    )
+
+
+def _message_udf(sides: Sides, function: Any, received: builtin.Reducer) -> Tensor:
+    """A Python message function with a built-in reducer."""
+    compute = MessageFunction(function, sides.etype, sides.shard)
+    plan, columns, _ = prepare(_task(sides, compute, [function], False, received.msg_field))
+    job = udf_stream.Job(sides.relation, plan, received.op, None)
+    return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))[received.msg_field]
+
+
+def edge_function(sides: Sides, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
+    """A Python function of edges: its results, of those chosen."""
+    compute = MessageFunction(function, sides.etype, sides.shard)
+    plan, columns, _ = prepare(_task(sides, compute, [function], False, None))
+    job = udf_stream.Job(sides.relation, plan, None, chosen)
+    return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))
+
+
+def _reduce_udf(
+    sides: Sides, message_func: Any, sent: Optional[builtin.Message], function: Any
+) -> Dict[str, Tensor]:
+    """A Python reduce function, with any message."""
+    send = MessageFunction(message_func, sides.etype, sides.shard) if sent is None else _by_rows(sent)
+    compute = MailboxFunction(send, function, sides.etype[2])
+    functions = [function] if sent else [message_func, function]
+    found: List[Tensor] = []
+
+    def count(edge_bytes: int) -> int:
+        found.extend(udf_mailbox.buckets(sides.relation.degrees(out=False), edge_bytes))
+        return len(found)
+
+    plan, columns, batches = prepare(_task(sides, compute, functions, True, None), count)
+    job = udf_mailbox.Job(sides.relation, plan, found, batches)
+    return execute(plan, columns, lambda needs: udf_mailbox.Walk(job, needs))
+
+
+def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:
+    """A built-in message on the rows of a batch."""
+
+    def send(batch: Batch) -> Dict[str, Tensor]:
+        rows = [batch.read(term.side, term.field) for term in sent.terms]
+        if sent.op is None:
+            return {sent.out_field: rows[0]}
+        dims = max(t.dim() for t in rows)
+        a, b = (t.reshape(t.shape[0], *(1,) * (dims - t.dim()), *t.shape[1:]) for t in rows)
+        if sent.op == "dot":
+            return {sent.out_field: (a * b).sum(-1, keepdim=True)}
+        combined: Tensor = getattr(torch, sent.op)(a, b)
+        return {sent.out_field: combined}
+
+    return send
+
+
+def _all_built_in(message_func: Any, reduce_func: Any) -> builtin.Reducer:
+    """The reducer, if both functions can run over all relations at once."""
+    received = builtin.reducer(reduce_func)
+    if builtin.message(message_func) is None or received is None:
+        raise NotImplementedError(
+            "Python functions run over one relation at a time: give etype, or use multi_update_all"
+        )
+    if received.op == "mean":
+        raise NotImplementedError(
+            "the mean over all messages of several relations is not defined: use multi_update_all, or give etype"
+        )
+    return received
+
+
+def is_all(edges: Any) -> bool:
+    return edges is None or (isinstance(edges, str) and edges == ALL)
+
+
+def chosen_edges(edges: Any, num_edges: int) -> Optional[Tensor]:
+    """Positions of edges, int64; ``None`` for all.
+
+    :raises ValueError: a position that is not there
+    :raises NotImplementedError: pairs of ends
+    """
+    if is_all(edges):
+        return None
+    if isinstance(edges, tuple):
+        raise NotImplementedError(
+            "edges are named by their positions among this worker's in-edges, or by a mask of them, not by pairs of "
+            "nodes: graph.edges(form='all') gives the ends of each position"
+        )
+    given = torch.as_tensor(edges)
+    if given.dtype == torch.bool:
+        given = torch.nonzero(given).view(-1)
+    given = given.to(torch.int64).view(-1)
+    if len(given) and (int(given.min()) < 0 or int(given.max()) >= num_edges):
+        raise ValueError(f"edges are positions 0 .. {num_edges - 1} of this worker's in-edges, or a mask of them")
+    return given
+
+
+def merged_edges(
+    sides: Sides, results: Dict[str, Tensor], chosen: Optional[Tensor], picked: bool
+) -> Dict[str, Tensor]:
+    """Columns of edges with some rows replaced; 0 in the others where the column is new.
+
+    :param picked: whether results have rows of the chosen edges alone
+    """
+    if chosen is None:
+        return results
+    return {
+        name: _merged(sides, name, value if picked else value.index_select(0, chosen), chosen)
+        for name, value in results.items()
+    }
+
+
+def _merged(sides: Sides, name: str, value: Tensor, chosen: Tensor) -> Tensor:
+    shape = (sides.relation.num_edges, *value.shape[1:])
+    old = sides.column("e", name) if name in sides.edge else value.new_zeros(shape)
+    if old.shape != shape or old.dtype != value.dtype:
+        raise ValueError(
+            f"edata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "
+            f"{tuple(value.shape[1:])}"
+        )
+    return old.index_copy(0, chosen, value)

@@ -1,0 +1,104 @@
+"""Sums, means, maxima and softmax over the nodes of a graph that is split over workers: what pooling layers do.
+
+Every worker gets the same result. As with all that is shared, its gradient is the sum of what the workers' losses give:
+a loss on the pooled features belongs on one worker, or is divided by their number.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi
+from sar._engine import session as _session
+from sar.autograd.once import differentiable_once
+
+from .counts import Counts
+
+__all__ = ["graph_reduce", "graph_softmax"]
+
+
+def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
+    """Reduces the rows of all workers to ``[1, ...]``. Collective.
+
+    :param rows: own rows and all rows, as ``batch_num_nodes`` gives them
+    :param value: ``[own rows, ...]``, float32 or float64
+    :param reducer: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; of equal values max and min take the first
+    :raises ValueError: another reducer, or the number of rows
+    """
+    if len(value) != int(rows.sum()):
+        raise ValueError(f"{len(value)} rows were given, and this worker has {int(rows.sum())}")
+    if reducer == "min":
+        return -graph_reduce(rows, -value, "max")
+    if reducer not in ("sum", "mean", "max"):
+        raise ValueError(f"reducer {reducer!r}: there are sum, mean, max and min")
+    out = _shared(value, reducer == "max")
+    return out / rows.whole.clamp(min=1).to(out.dtype) if reducer == "mean" else out
+
+
+def graph_softmax(rows: Counts, value: Tensor) -> Tensor:
+    """``exp(value)`` divided by its sum over the rows of all workers, ``[own rows, ...]``. Collective."""
+    with torch.no_grad():
+        most = graph_reduce(rows, value, "max")
+    power = (value - most).exp()
+    return power / graph_reduce(rows, power, "sum")
+
+
+def _shared(value: Tensor, most: bool) -> Tensor:
+    wants = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
+    _session.all_reduce(wants, "max", abi.TRAIN)
+    needed = bool(wants)
+    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
+    out: Tensor = (_Most if most else _Sum).apply(anchor, value)
+    return out if needed else out.detach()
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, value: Tensor) -> Tensor:
+        ctx.shape = value.shape
+        total = value.double().sum(0, keepdim=True)
+        _session.all_reduce(total, "sum", abi.TRAIN)
+        return total.to(value.dtype)
+
+    @staticmethod
+    @differentiable_once("a sum or maximum over all nodes of a graph")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        total = _everyones(grad)
+        return None, total.expand(ctx.shape) if ctx.needs_input_grad[1] else None
+
+
+class _Most(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, value: Tensor) -> Tensor:
+        session = _session.current()
+        own = value.new_full((1, *value.shape[1:]), float("-inf"))
+        where = torch.zeros_like(own, dtype=torch.int64)
+        if len(value):
+            own, where = value.max(0, keepdim=True)
+        best = own.clone()
+        _session.all_reduce(best, "max", abi.TRAIN)
+        # the first worker that has it, and no other
+        holder = torch.where(own == best, session.rank, session.world).double()
+        _session.all_reduce(holder, "min", abi.TRAIN)
+        ctx.save_for_backward(where, holder == session.rank)
+        ctx.shape = value.shape
+        return torch.where(torch.isfinite(best), best, torch.zeros_like(best))
+
+    @staticmethod
+    @differentiable_once("a sum or maximum over all nodes of a graph")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        where, mine = ctx.saved_tensors
+        total = _everyones(grad)
+        out = grad.new_zeros(ctx.shape)
+        if len(out):
+            out.scatter_(0, where, torch.where(mine, total, torch.zeros_like(total)))
+        return None, out if ctx.needs_input_grad[1] else None
+
+
+def _everyones(grad: Tensor) -> Tensor:
+    total = grad.double()
+    _session.all_reduce(total, "sum", abi.TRAIN)
+    return total.to(grad.dtype)

@@ -1,0 +1,272 @@
+"""A graph with its edges turned round: what ``dgl.reverse`` gives for a graph manager.
+
+Edges stay with the worker that owns their original destination, in the same order, so columns of edges fit both graphs.
+Messages arrive at the original sources, on whatever worker those are. Reductions are sums of edge values that go there,
+so what attention computes on a reversed graph has one row per edge, in forward and backward.
+"""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from math import prod
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.autograd.compile import uncompiled
+from sar.autograd.message import check, per_head
+from sar.autograd.transpose import sum_to_sources
+from sar.data.partition_book import CanonicalEtype
+
+from .edge_tensor.tensor import EdgeTensor
+from .frames import EdgeFrame, NodeFrame
+from .layer_support import GraphIndex
+from .message_passing import builtin
+from .message_passing.edge_space import LABELS, Sides
+from .message_passing.update import ALL, chosen_edges, edge_function, edge_values, merged_edges
+from .queries import pick_degrees
+from .refused import Refused
+from .relation import Relation
+
+if TYPE_CHECKING:
+    from .state import Rows
+
+__all__ = ["ReversedGraph"]
+
+OTHER_SIDE = {"u": "v", "v": "u", "e": "e"}
+
+
+class ReversedGraph(Refused):
+    """One relation with sources and destinations exchanged.
+
+    :param rows: the graph
+    :param relation: the relation as it is
+    :param square: sources and destinations are the same nodes
+    """
+
+    is_block = True
+    is_homogeneous = True
+    is_reversed = True
+    """Messages go to what the relation has as sources."""
+
+    def __init__(self, rows: Rows, relation: Relation, square: bool) -> None:
+        source, name, target = relation.canonical
+        self._relation = relation
+        self._relations = [relation]
+        self.canonical_etypes: List[CanonicalEtype] = [(target, name, source)]
+        self.etypes = [name]
+        self.srctypes, self.dsttypes = [target], [source]
+        self.ntypes = [target] if source == target else [target, source]
+        self._frame = NodeFrame(source, relation.num_dst, relation.num_src, square)
+        self._edges = EdgeFrame(name, relation.num_edges)
+        self._sides = _TurnedSides(rows, relation, self._frame, self._edges)
+
+    @property
+    def _graph(self) -> GraphIndex:
+        return GraphIndex(self)
+
+    @property
+    def srcdata(self) -> MutableMapping[str, Any]:
+        """Columns ``[num_src, ...]`` of sources: the destinations of the original."""
+        return self._frame.srcdata
+
+    @property
+    def dstdata(self) -> MutableMapping[str, Any]:
+        """Columns ``[num_dst, ...]`` of destinations: the sources of the original."""
+        return self._frame.dstdata
+
+    @property
+    def ndata(self) -> MutableMapping[str, Any]:
+        """Columns of nodes."""
+        return self._frame.ndata
+
+    @property
+    def edata(self) -> MutableMapping[str, Any]:
+        """Columns ``[num_edges, ...]`` of the worker's edges, in the order of the original."""
+        return self._edges
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def num_edges(self) -> int:
+        """Edges of this worker."""
+        return self._relation.num_edges
+
+    def num_src_nodes(self) -> int:
+        """Own sources."""
+        return self._relation.num_dst
+
+    def num_dst_nodes(self) -> int:
+        """Own destinations."""
+        return self._relation.num_src
+
+    number_of_edges = num_edges
+    num_nodes = number_of_nodes = number_of_dst_nodes = num_dst_nodes
+    number_of_src_nodes = num_src_nodes
+
+    def in_degrees(self, v: Any = ALL) -> Any:
+        """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given."""
+        return pick_degrees(self._relation.degrees(out=True), v)
+
+    def out_degrees(self, u: Any = ALL) -> Any:
+        """int64 ``[num_src]``; of the rows ``u`` where given."""
+        return pick_degrees(self._relation.degrees(out=False), u)
+
+    def local_var(self) -> ReversedGraph:
+        """The same graph with columns of its own: what is set there does not appear here."""
+        made = ReversedGraph(self._sides.rows, self._relation, self._frame.square)
+        made._frame.restore(self._frame.snapshot())
+        made._edges.restore(self._edges.snapshot())
+        return made
+
+    clone = local_var
+
+    @contextmanager
+    def local_scope(self) -> Iterator[None]:
+        """Columns set inside are gone afterwards."""
+        nodes, edges = self._frame.snapshot(), self._edges.snapshot()
+        try:
+            yield
+        finally:
+            self._frame.restore(nodes)
+            self._edges.restore(edges)
+
+    @uncompiled
+    def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None) -> None:
+        """Sends messages along the reversed edges. Collective.
+
+        :param message_func: a built-in message, or a Python function, as a graph manager takes them
+        :param reduce_func: ``sum`` or ``mean``; the result ``[num_dst, ...]`` goes to ``dstdata``
+        :raises NotImplementedError: another reducer, or ``apply_node_func``
+        :raises KeyError, TypeError, ValueError: columns that are missing or do not fit
+        """
+        sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
+        if received is None or received.op not in ("sum", "mean") or apply_node_func is not None:
+            raise NotImplementedError(
+                f"a reversed graph reduces with sum and mean, without apply_node_func, not with "
+                f"{builtin.called(reduce_func)}: reverse the graph before it is partitioned"
+            )
+        sides, relation = self._sides, self._relation
+        e: Optional[Tensor]
+        v: Optional[Tensor]
+        if sent is None:
+            sender = _turned_function(message_func)
+            e, v = self._sent(edge_function(sides, sender, None), message_func, received.msg_field), None
+        else:
+            builtin.check_pair(sent, received)
+            e, v = self._factors(_turned(sent))
+        shape = torch.broadcast_shapes(*(t.shape[1:] for t in (e, v) if t is not None))
+        if e is not None and v is not None:
+            heads, e = per_head(e, tuple(shape))
+            e = e.reshape(relation.num_edges, heads)
+        else:
+            e = _flat(e, shape)
+        out = sum_to_sources(relation, e, _flat(v, shape))
+        if received.op == "mean":
+            out = out / relation.degrees(out=True).clamp(min=1).to(out.dtype).unsqueeze(1)
+        self._frame.dstdata[reduce_func.out_field] = out.view(relation.num_src, *shape)
+
+    @uncompiled
+    def apply_edges(self, func: Any, edges: Any = ALL) -> None:
+        """Computes columns of edges. Collective.
+
+        :param func: a built-in message, whose result is an :class:`~sar.graph.edge_tensor.tensor.EdgeTensor`, or a
+            Python function
+        :param edges: positions of the edges to compute, or a mask, as a graph manager takes them
+        :raises KeyError, TypeError, ValueError: as :meth:`update_all`
+        """
+        sides, chosen = self._sides, chosen_edges(edges, self._relation.num_edges)
+        sent = builtin.message(func)
+        if sent is not None:
+            results: Dict[str, Tensor] = {sent.out_field: edge_values(sides, _turned(sent))}
+        else:
+            results = edge_function(sides, _turned_function(func), chosen)
+        self._edges.update(merged_edges(sides, results, chosen, picked=sent is None))
+
+    def _sent(self, messages: Dict[str, Tensor], function: Any, field: str) -> Optional[Tensor]:
+        if field not in messages:
+            raise ValueError(
+                f"{builtin.called(function)} returned {', '.join(map(repr, sorted(messages))) or 'nothing'}, but the "
+                f"reducer reads {field!r}: give both the same name"
+            )
+        return messages[field]
+
+    def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """A message as a product of one value for each edge and one for each of its (reversed) sources."""
+        sides = self._sides
+        if sent.name in ("copy_u", "copy_e") or (sent.op == "mul" and {t.side for t in sent.terms} == {"v", "e"}):
+            found = {side: sides.column(side, field) for side, field in sent.terms}
+            for side, field in sent.terms:
+                check(found[side], *sides.count(side), sides.label(side, field))
+            return found.get("e"), found.get("v")
+        value = edge_values(sides, sent)
+        return (value.materialize() if isinstance(value, EdgeTensor) else value), None
+
+
+class _TurnedSides(Sides):
+    """The relation as it is: "u" are its sources, which the reversed graph has as destinations."""
+
+    def __init__(self, rows: Rows, relation: Relation, frame: NodeFrame, edges: EdgeFrame) -> None:
+        super().__init__(rows, relation)
+        self.target = self.source = frame
+        self.edge = edges
+
+    def columns(self, side: str) -> MutableMapping[str, Any]:
+        return {"u": self.target.dstdata, "v": self.source.srcdata, "e": self.edge}[side]
+
+    def label(self, side: str, name: str) -> str:
+        return f"{LABELS[OTHER_SIDE[side]]}[{name!r}]"
+
+
+def _turned(sent: builtin.Message) -> builtin.Message:
+    """The same message seen from the relation as it is."""
+    terms = tuple(term._replace(side=OTHER_SIDE[term.side]) for term in sent.terms)
+    return sent._replace(terms=terms)
+
+
+def _turned_function(function: Any) -> Any:
+    """A Python function of edges, called with the ends exchanged; its parameters are found as before."""
+    made: Any = functools.partial(_with_ends_exchanged, function)
+    made.__qualname__ = builtin.called(function)
+    made.param_foo, made.__self__ = getattr(function, "param_foo", None), getattr(function, "__self__", None)
+    return made
+
+
+def _with_ends_exchanged(function: Any, edges: Any) -> Any:
+    return function(_TurnedBatch(edges))
+
+
+class _TurnedBatch:
+    def __init__(self, edges: Any) -> None:
+        self._edges = edges
+        self.src, self.dst, self.data = edges.dst, edges.src, edges.data
+
+    def edges(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """Ids of sources and destinations, and positions in ``edata``: int64 ``[edges]`` each."""
+        src, dst, positions = self._edges.edges()
+        return dst, src, positions
+
+    def batch_size(self) -> int:
+        """How many edges there are."""
+        return len(self._edges)
+
+    def __len__(self) -> int:
+        return len(self._edges)
+
+    @property
+    def canonical_etype(self) -> CanonicalEtype:
+        """``(source type, relation, destination type)``."""
+        source, name, target = self._edges.canonical_etype
+        return target, name, source
+
+
+def _flat(value: Optional[Tensor], shape: torch.Size) -> Optional[Tensor]:
+    """Rows of the broadcast feature shape, each in one dimension."""
+    if value is None:
+        return None
+    rows, features = len(value), value.shape[1:]
+    padded = value.reshape(rows, *(1,) * (len(shape) - len(features)), *features)
+    return padded.expand(rows, *shape).reshape(rows, prod(shape))

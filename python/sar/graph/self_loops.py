@@ -1,0 +1,74 @@
+"""Graphs with an edge from each node to itself, or with none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi
+from sar._engine import session as _session
+
+from .degrees import agree_on_degrees
+from .frames import EdgeFrame, NodeFrame
+from .queries import edge_ends
+from .relation import NativeGraph, Relation
+from .state import Rows
+from .subgraph import edge_column
+
+if TYPE_CHECKING:
+    from .manager import GraphShardManager
+
+__all__ = ["with_self_loops", "without_self_loops"]
+
+
+def with_self_loops(graph: GraphShardManager, fill: float = 1.0) -> GraphShardManager:
+    """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
+
+    :param fill: what the new edges have in columns of edges
+    :raises ValueError: a block, or a graph of several types
+    """
+    _check(graph)
+    rows, relation = graph._rows, graph._relations[0]
+    kind = relation.canonical[0]
+    first = rows.nodes[kind].first
+    nodes = torch.arange(graph.num_dst_nodes()) + first
+    columns, dst = edge_ends(relation)
+    src = torch.cat([graph.column_nodes()[columns], nodes])
+    starts = torch.tensor(rows.nodes[kind].starts, dtype=torch.int64)
+    ends = src, torch.cat([dst + first, nodes])
+    changed = Relation(
+        NativeGraph(abi.graph_from_edges(_session.current().handle, starts, *ends)), 0, relation.canonical
+    )
+    agree_on_degrees([changed])
+
+    def column(values: Tensor) -> Tensor:
+        return torch.cat([values, values.new_full((len(nodes), *values.shape[1:]), fill)])
+
+    frame = NodeFrame(kind, relation.num_src, relation.num_dst, True)
+    frame.restore(rows.frames[kind].snapshot())
+    edges, old = EdgeFrame(relation.canonical[1], changed.num_edges), rows.edge_frames[relation.canonical]
+    for key in old:
+        edges.later(key, edge_column(old, key, column))
+    return type(graph)(
+        Rows([changed], {kind: frame}, {changed.canonical: edges}, rows.nodes, rows.part_ranges, rows.partition_book)
+    )
+
+
+def without_self_loops(graph: GraphShardManager) -> GraphShardManager:
+    """A new graph without the edges from a node to itself. Collective.
+
+    :raises ValueError: a block, or a graph of several types
+    """
+    _check(graph)
+    made: GraphShardManager = graph.clone()
+    relation = graph._relations[0]
+    columns, dst = edge_ends(relation)  # own source rows are the first columns
+    made.keep_edges({relation.canonical: columns != dst})
+    return made
+
+
+def _check(graph: GraphShardManager) -> None:
+    if not graph.is_homogeneous or not graph.src_is_tgt:
+        raise ValueError("self loops are added to and removed from full graphs of one node type and one relation")

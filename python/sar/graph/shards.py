@@ -1,0 +1,128 @@
+"""Edges by the worker that owns their sources, as scripts look at them. The engine keeps no such thing: they are made
+when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import blocks
+from sar._engine import session as _session
+from sar.data.records import ShardInfo
+
+from .queries import edge_ends
+from .relation import Relation
+
+if TYPE_CHECKING:
+    from .manager import GraphShardManager
+
+
+class GraphShard:
+    """The edges from one worker's nodes into own destination rows. Ids are those of the whole graph, per type.
+
+    :param edges: sources and destinations, int64 ``[n]`` each
+    :param src_range: ids ``(start, end)`` of that worker's nodes
+    :param tgt_range: of own nodes
+    :param edge_type_names: names of the relations
+    :param columns: columns of the edges
+    """
+
+    def __init__(
+        self,
+        edges: Tuple[Tensor, Tensor],
+        src_range: Tuple[int, int],
+        tgt_range: Tuple[int, int],
+        edge_type_names: List[Any],
+        columns: Dict[str, Tensor],
+        info: Optional[ShardInfo] = None,
+    ) -> None:
+        self.edges = edges
+        self.src_range = src_range
+        self.tgt_range = tgt_range
+        self.edge_type_names = edge_type_names
+        self.edge_features = columns
+        self.shard_info = info
+        self.unique_src_nodes, self._sources = torch.unique(edges[0], return_inverse=True)
+        self.unique_tgt_nodes, self._targets = torch.unique(edges[1], return_inverse=True)
+
+    @property
+    def graph(self) -> Any:
+        """The edges as a DGL block between the nodes that have some. Needs DGL."""
+        from sar.integrations.dgl import graphs as interop
+
+        return interop.block(
+            (self._sources, self._targets), len(self.unique_src_nodes), len(self.unique_tgt_nodes), self.edge_features
+        )
+
+    @property
+    def graph_reverse(self) -> Any:
+        """The same with directions swapped. Needs DGL."""
+        from sar.integrations.dgl import graphs as interop
+
+        return interop.block(
+            (self._targets, self._sources), len(self.unique_tgt_nodes), len(self.unique_src_nodes), self.edge_features
+        )
+
+
+def shards(graph: GraphShardManager) -> List[GraphShard]:
+    """The edges of a graph of one relation by the owner of the source, in the order of edge tensors. Collective."""
+    relation = graph._relation(None)
+    source, _, target = relation.canonical
+    ids = graph.column_nodes()
+    src, dst = edge_ends(relation)
+    rows = graph._rows.nodes[target]
+    to = (rows.rows(True) + rows.first)[dst]
+    owner = relation.columns_owner()[src].long()
+    columns = dict(graph._rows.edge_frames[relation.canonical])
+    made, at = [], 0
+    ranges = graph._rows.type_ranges
+    for q in range(_session.current().world):
+        mine = (owner == q).nonzero().view(-1)
+        features = {name: column[mine] for name, column in columns.items()}
+        own = ranges[target][_session.current().rank]
+        info = ShardInfo(q, ranges[source][q], own, (at, at + len(mine)))
+        made.append(
+            GraphShard((ids[src[mine]], to[mine]), info.src_node_range, own, graph.canonical_etypes, features, info)
+        )
+        at += len(mine)
+    return made
+
+
+def required_rows(relation: Relation) -> List[Tensor]:
+    """Own source rows that each worker reads over the relation, this one included; int64."""
+    session = _session.current()
+    sizes = {pair["peer"]: pair["send_rows"] for pair in relation.boundary()}
+    found = []
+    for q in range(session.world):
+        if q == session.rank:
+            columns = edge_ends(relation)[0]
+            found.append(torch.unique(columns[columns < relation.num_src]))
+        else:
+            found.append(blocks.send_rows(relation.handle, relation.index, q, sizes[q]))
+    return found
+
+
+def sampling_graph(graph: GraphShardManager) -> Any:
+    """The in-edges of own nodes between ids of the whole graph, as a DGL graph with columns of edges. Collective where
+    it is first asked for; it is kept."""
+    from sar.integrations.dgl import graphs as interop
+
+    kept = graph._rows.sampling_graphs
+    key = tuple(graph.canonical_etypes)
+    if key in kept:
+        return kept[key]
+    ends: Dict[Any, Tuple[Tensor, Tensor]] = {}
+    columns = {}
+    for relation in graph._relations:
+        rows = graph._rows.nodes[relation.canonical[2]]
+        src, dst = edge_ends(relation)
+        ends[relation.canonical] = (
+            graph[relation.canonical].column_nodes()[src],
+            (rows.rows(True) + rows.first)[dst],
+        )
+        columns[relation.canonical] = dict(graph._rows.edge_frames[relation.canonical])
+    sizes = {kind: graph._rows.nodes[kind].num_global for kind in graph.ntypes}
+    kept[key] = interop.whole_graph(ends, sizes, columns)
+    return kept[key]

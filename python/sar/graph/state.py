@@ -1,0 +1,108 @@
+"""What a graph manager is made of: relations, columns, and which rows of which type it has."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.data.partition_book import CanonicalEtype
+
+from .frames import EdgeFrame, NodeFrame
+from .relation import Relation
+
+
+class NodeRows(NamedTuple):
+    """The rows of one node type on this worker.
+
+    :param num_own: own nodes of the whole graph
+    :param num_global: nodes of the whole graph, over all workers
+    :param offset: first own node, counted from the worker's first node over all types
+    :param first: id of the first own node, counted per type
+    :param starts: that of every worker, and the end
+    :param src: own nodes that are source rows, int64, ascending behind the destinations; ``None``: all
+    :param dst: own nodes that are destination rows, likewise
+    """
+
+    num_own: int
+    num_global: int
+    offset: int = 0
+    first: int = 0
+    starts: Tuple[int, ...] = (0,)
+    src: Optional[Tensor] = None
+    dst: Optional[Tensor] = None
+
+    @property
+    def num_src(self) -> int:
+        return self.num_own if self.src is None else len(self.src)
+
+    @property
+    def num_dst(self) -> int:
+        return self.num_own if self.dst is None else len(self.dst)
+
+    def rows(self, dst: bool) -> Tensor:
+        """Own nodes, int64, in the order of source or destination rows."""
+        which = self.dst if dst else self.src
+        return torch.arange(self.num_own) if which is None else which
+
+
+class Rows:
+    """What a graph manager is made of; slices of one graph share the frames.
+
+    :param relations: in canonical order
+    :param frames: columns of each node type
+    :param edge_frames: columns of each relation
+    :param nodes: rows of each node type
+    :param part_ranges: node ids of each partition over all types
+    :param partition_book: the partition book, or what makes it
+    :param edges_global: edges of each relation of the whole graph, where the relations hold fewer
+    :param keep_seeds: of a block, whether destination rows are the first source rows; ``None``: no block
+    """
+
+    def __init__(
+        self,
+        relations: Sequence[Relation],
+        frames: Dict[str, NodeFrame],
+        edge_frames: Dict[CanonicalEtype, EdgeFrame],
+        nodes: Dict[str, NodeRows],
+        part_ranges: List[Tuple[int, int]],
+        partition_book: Any,
+        edges_global: Optional[Dict[CanonicalEtype, int]] = None,
+        keep_seeds: Optional[bool] = None,
+    ) -> None:
+        self.relations = list(relations)
+        self.frames = frames
+        self.edge_frames = edge_frames
+        self.nodes = nodes
+        self.part_ranges = part_ranges
+        self.partition_book = partition_book
+        self.edges_global = edges_global or {r.canonical: r.info.num_edges_global for r in relations}
+        self.keep_seeds = keep_seeds
+        self.sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = {}
+
+    @property
+    def type_ranges(self) -> Dict[str, List[Tuple[int, int]]]:
+        """Ids of each type that each worker owns, counted per type."""
+        return {kind: list(zip(rows.starts[:-1], rows.starts[1:])) for kind, rows in self.nodes.items()}
+
+    def copy(self) -> Rows:
+        """The same rows and relations with columns of their own, which begin as these are."""
+        frames, edge_frames = {}, {}
+        for kind, frame in self.frames.items():
+            frames[kind] = NodeFrame(kind, self.nodes[kind].num_src, self.nodes[kind].num_dst, frame.square)
+            frames[kind].restore(frame.snapshot())
+        for relation in self.relations:
+            edges = EdgeFrame(relation.canonical[1], relation.num_edges)
+            edges.restore(self.edge_frames[relation.canonical].snapshot())
+            edge_frames[relation.canonical] = edges
+        return Rows(
+            self.relations,
+            frames,
+            edge_frames,
+            self.nodes,
+            self.part_ranges,
+            self.partition_book,
+            self.edges_global,
+            self.keep_seeds,
+        )

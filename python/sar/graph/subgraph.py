@@ -1,0 +1,273 @@
+"""Graphs of the same nodes with some of the edges: ``clone``, ``remove_edges``, ``send_and_recv``, and filters."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from sar._engine import abi, blocks
+from sar._engine import session as _session
+from sar.autograd import expression
+from sar.autograd.compile import uncompiled
+from sar.data.partition_book import CanonicalEtype
+from sar.distributed.agreement import agreed_seed
+
+from .degrees import agree_on_degrees
+from .frames import EdgeFrame
+from .message_passing.edge_space import Sides
+from .message_passing.update import ALL, Etype, MessagePassing, chosen_edges, edge_function, is_all, passed
+from .queries import Surface, edge_ends
+from .relation import NativeGraph, Relation
+from .state import Rows
+from .udf.batches import Columns, NodeBatch, checked
+
+__all__ = ["Subgraphs", "edge_column", "edges_kept_at_random"]
+
+
+class Subgraphs(MessagePassing, Surface):
+    """What a graph manager inherits to leave edges out."""
+
+    def clone(self) -> Any:
+        """The same graph with columns and edges of its own: what is set or removed there does not appear here. The
+        tensors in the columns are the same ones."""
+        return self.local_var()  # type: ignore[attr-defined]
+
+    @uncompiled
+    def remove_edges(self, eids: Any, etype: Optional[Etype] = None, store_ids: bool = False) -> None:
+        """Removes in-edges of own nodes, in place. Collective: every worker names edges of its own, or none.
+
+        Slices ``graph[relation]`` made before keep the edges. Edges that stay keep their order and what attention
+        dropout knows them by.
+
+        :param eids: positions, int64 ``[n]``, or a mask
+        :param etype: the relation; it may be left out where there is one
+        :param store_ids: keep the positions that the edges had, in ``edata["_ID"]``
+        :raises ValueError: a position that is not there, or a block
+        """
+        self._refuse_block()
+        relation = self._relation(etype)
+        stay = torch.ones(relation.num_edges, dtype=torch.bool)
+        gone = chosen_edges(eids, relation.num_edges)
+        stay[slice(None) if gone is None else gone] = False
+        self.keep_edges({relation.canonical: stay}, store_ids)
+
+    @uncompiled
+    def keep_edges(self, stay: Dict[CanonicalEtype, Tensor], store_ids: bool = False) -> None:
+        """Removes all edges of some relations but those of a mask, in place. Collective.
+
+        :param stay: bool ``[num_edges]`` by relation; the same relations on every worker
+        :raises ValueError: a block
+        """
+        self._refuse_block()
+        shown = [self._rows.relations.index(r) for r in self._relations]
+        self._rows = _with_edges(self._rows, {k: torch.nonzero(m).view(-1) for k, m in stay.items()}, store_ids)
+        whole = len(shown) == len(self._rows.relations)
+        self._relations = self._rows.relations if whole else [self._rows.relations[n] for n in shown]
+
+    def _refuse_block(self) -> None:
+        if not self.src_is_tgt:
+            raise ValueError("edges are removed from full graphs: remove them before construct_mfgs makes blocks")
+
+    @uncompiled
+    def send_and_recv(
+        self,
+        edges: Any,
+        message_func: Any,
+        reduce_func: Any,
+        apply_node_func: Any = None,
+        etype: Optional[Etype] = None,
+    ) -> None:
+        """Sends messages along some edges and reduces them at their destinations. Collective.
+
+        As :meth:`update_all`, but destinations that none of these edges reaches keep their columns as they are (0 in
+        columns that are new), and ``apply_node_func`` gets the others alone. The edges are made a graph of their own
+        first, which takes two small movements: a mask in ``edata`` and ``u_mul_e`` are quicker where they do.
+
+        :param edges: positions of own in-edges, int64 ``[n]``, or a mask; one named twice sends twice. Every worker
+            names edges of its own, or none
+        :raises KeyError, TypeError, ValueError: as :meth:`update_all`, and a column that cannot take the results
+        """
+        sides = self._sides(etype)
+        chosen = chosen_edges(edges, sides.relation.num_edges)
+        part = _some_edges(sides, torch.arange(sides.relation.num_edges) if chosen is None else chosen)
+        if part.relation.info.num_edges_global == 0:
+            return
+        results = passed(part, message_func, reduce_func, None)
+        reached = torch.nonzero(part.relation.degrees(out=False)).view(-1)
+        rows = {name: value.index_select(0, reached) for name, value in results.items()}
+        if apply_node_func is not None:
+            data = _rows_of(sides.target.dstdata, reached, rows)
+            batch = NodeBatch(len(reached), sides.etype[2], data, lambda: sides.ids("v")[reached])
+            rows = checked(apply_node_func, apply_node_func(batch), len(reached), "nodes")
+        for name, value in rows.items():
+            sides.results()[name] = _put(sides, name, value, reached)
+
+    @uncompiled
+    def filter_nodes(self, predicate: Callable[[Any], Tensor], nodes: Any = ALL, ntype: Optional[str] = None) -> Tensor:
+        """Own nodes of which a function says yes; local.
+
+        :param predicate: gets a :class:`~sar.graph.udf.batches.NodeBatch` and returns bool ``[nodes]``
+        :param nodes: own nodes to ask about, numbered as :attr:`nodes` numbers them; all by default
+        :param ntype: the node type; it may be left out where there is one
+        :returns: int64 ``[n]``, numbered as :attr:`nodes` numbers them: rows of the worker's features of the type
+        :raises ValueError: a node that is not there, another number of answers, or a block
+        """
+        if not self.src_is_tgt:
+            raise ValueError("a block has source rows and destination rows: look at srcdata or dstdata in their place")
+        kind = self._ntype(ntype)
+        rows = self._rows.nodes[kind]
+        given = torch.arange(rows.num_dst) if is_all(nodes) else torch.as_tensor(nodes).to(torch.int64).view(-1)
+        if len(given) and not (int(given.min()) >= 0 and int(given.max()) < rows.num_dst):
+            raise ValueError(f"filter_nodes: nodes of type {kind!r} are 0 .. {rows.num_dst - 1} on this worker")
+        columns = self._rows.frames[kind].ndata
+        data = columns if is_all(nodes) else _rows_of(columns, given, {})
+        batch = NodeBatch(len(given), kind, data, lambda: given + rows.first)
+        return given[_mask(predicate(batch), len(given), "filter_nodes")]
+
+    @uncompiled
+    def filter_edges(
+        self, predicate: Callable[[Any], Tensor], edges: Any = ALL, etype: Optional[Etype] = None
+    ) -> Tensor:
+        """In-edges of own nodes of which a function says yes. Collective.
+
+        :param predicate: gets an :class:`~sar.graph.udf.batches.EdgeBatch` and returns bool ``[edges]``; it runs
+            on blocks of edges, as message functions do
+        :param edges: positions of the edges to ask about, int64, or a mask; all by default
+        :returns: positions, int64 ``[n]``
+        :raises ValueError: a position that is not there, or another number of answers
+        """
+        sides = self._sides(etype)
+        chosen = chosen_edges(edges, sides.relation.num_edges)
+
+        def asked(batch: Any) -> Dict[str, Tensor]:
+            return {"yes": _mask(predicate(batch), len(batch), "filter_edges").to(torch.uint8)}
+
+        with torch.no_grad():
+            found = edge_function(sides, asked, chosen)["yes"]
+        given = torch.arange(sides.relation.num_edges) if chosen is None else chosen
+        return given[found.bool()]
+
+
+def edges_kept_at_random(relation: Relation, drop: float) -> Tensor:
+    """A mask, bool ``[num_edges]``: each edge stays with probability ``1 - drop``. Collective.
+
+    Drawn as attention dropout draws: by a seed from rank 0's torch generator and by what dropout knows the edge by, so
+    that the same edges stay whatever the number of workers.
+    """
+    ones = torch.ones(relation.num_edges, 1)
+    drawn = expression.dropout(expression.load("e", ones), drop, agreed_seed())
+    return expression.evaluate(relation, drawn, None).view(-1) != 0
+
+
+# ---- making graphs of some edges ---------------------------------------------
+
+
+def _native(counts: Tensor, relations: Sequence[Tuple[int, int, Relation, Optional[Tensor]]]) -> NativeGraph:
+    """An engine graph. Collective.
+
+    :param counts: rows of each set of nodes on each worker, int64 ``[sets, workers]``
+    :param relations: for each: the set that its edges begin at, the set that they end at, where its edges are from, and
+        the positions of those to take; ``None``: all
+    """
+    session = _session.current()
+    flat = counts.t().reshape(-1)  # ids run worker by worker, and in each set by set
+    starts = (flat.cumsum(0) - flat).view(session.world, len(counts)).t()
+    ends = []
+    for source, target, relation, positions in relations:
+        columns, rows = edge_ends(relation)
+        if positions is not None:
+            columns, rows = columns[positions], rows[positions]
+        src = starts[source][relation.columns_owner()[columns]] + relation.columns_global()[columns]
+        ends.append((src.contiguous(), (rows + starts[target, session.rank]).contiguous()))
+    names = [(str(source), str(n), str(target)) for n, (source, target, *_) in enumerate(relations)]
+    kinds = [str(n) for n in range(len(counts))]
+    return NativeGraph(blocks.graph_from_relations(session.handle, kinds, names, counts.contiguous(), ends))
+
+
+def _with_edges(rows: Rows, stay: Dict[CanonicalEtype, Tensor], store_ids: bool) -> Rows:
+    """The same nodes with some of the edges of some relations; columns of nodes are shared. Collective."""
+    kinds = list(rows.nodes)
+    counts = torch.tensor([rows.nodes[kind].starts for kind in kinds], dtype=torch.int64).diff(dim=1)
+    old = rows.relations
+    native = _native(
+        counts, [(kinds.index(r.canonical[0]), kinds.index(r.canonical[2]), r, stay.get(r.canonical)) for r in old]
+    )
+    made = [Relation(native, n, relation.canonical) for n, relation in enumerate(old)]
+    agree_on_degrees(made)
+    frames = dict(rows.edge_frames)
+    for relation, before in zip(made, old):
+        positions = stay.get(relation.canonical)
+        relation.edge_keys = before.edge_keys if positions is None else _keys(before, positions)
+        if positions is not None:
+            frames[relation.canonical] = _frame(relation, rows.edge_frames[relation.canonical], positions)
+            if store_ids:
+                frames[relation.canonical]["_ID"] = positions
+    return Rows(made, rows.frames, frames, rows.nodes, rows.part_ranges, rows.partition_book)
+
+
+def _some_edges(sides: Sides, positions: Tensor) -> Sides:
+    """Some edges of a relation, also of a block, as a relation of their own. Collective."""
+    session, relation = _session.current(), sides.relation
+    counts = torch.zeros(2, session.world, dtype=torch.int64)
+    counts[:, session.rank] = torch.tensor([relation.num_src, relation.num_dst])
+    _session.all_reduce(counts, "sum", abi.TRAIN)
+    part = Relation(_native(counts, [(0, 1, relation, positions)]), 0, relation.canonical)
+    part.edge_keys = _keys(relation, positions)
+    frames = {relation.canonical: _frame(part, sides.edge, positions)}
+    rows = sides.rows
+    same = Rows([part], rows.frames, frames, rows.nodes, rows.part_ranges, rows.partition_book, None, rows.keep_seeds)
+    return Sides(same, part, positions)
+
+
+def _frame(relation: Relation, old: EdgeFrame, positions: Tensor) -> EdgeFrame:
+    frame = EdgeFrame(relation.canonical[1], relation.num_edges)
+    for key in old:
+        frame.later(key, edge_column(old, key, lambda values: values[positions]))
+    return frame
+
+
+def _keys(relation: Relation, positions: Tensor) -> Optional[Callable[[], Tensor]]:
+    """What dropout knows the edges by, where their graph knew. Does not hold the relation."""
+    keys = relation.edge_keys
+    if keys is None:
+        return None
+    return lambda: (keys if isinstance(keys, Tensor) else keys())[positions]
+
+
+def edge_column(old: EdgeFrame, key: str, change: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
+    """Makes a column of another graph's edges when it is asked for, of the column as it is now."""
+    values = old.snapshot()[key]
+    return lambda: change(values if isinstance(values, Tensor) else values())
+
+
+# ---- rows of columns ---------------------------------------------------------
+
+
+def _rows_of(columns: Mapping[str, Tensor], rows: Tensor, instead: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Some rows of all columns, picked when they are read; ``instead`` has columns of those rows that go first."""
+
+    def read(side: str, name: str) -> Tensor:
+        return instead[name] if name in instead else columns[name].index_select(0, rows)
+
+    return Columns("n", list({**dict.fromkeys(columns), **instead}), read)
+
+
+def _put(sides: Sides, name: str, value: Tensor, reached: Tensor) -> Tensor:
+    """A column of destinations with some rows replaced; 0 in the others if it is new."""
+    shape = (sides.relation.num_dst, *value.shape[1:])
+    old = sides.target.dstdata[name] if name in sides.target.dstdata else value.new_zeros(shape)
+    if old.shape != shape or old.dtype != value.dtype:
+        raise ValueError(
+            f"dstdata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "
+            f"{tuple(value.shape[1:])}"
+        )
+    return old.index_copy(0, reached, value)
+
+
+def _mask(answers: Tensor, rows: int, who: str) -> Tensor:
+    if not isinstance(answers, Tensor) or answers.numel() != rows:
+        shape = tuple(answers.shape) if isinstance(answers, Tensor) else type(answers).__name__
+        raise ValueError(f"{who}: the function gave {shape} for {rows} rows: it must return a bool for each")
+    return answers.reshape(rows).bool()

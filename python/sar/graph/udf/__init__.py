@@ -1,0 +1,1 @@
+"""Python message and reduce functions."""

@@ -1,0 +1,144 @@
+"""Python message functions on all edges, block by block, with the rows of other workers streamed past."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from sar.autograd.stream import Block, stream
+from sar.config import Config
+from sar.graph.relation import Relation
+
+from .batches import Batch
+from .executor import Piece, Plan, Runs, rows_of
+from .reduction import PerEdge, Reduction, reduction
+
+LEAST_EDGES = 64
+"""Blocks are not made smaller than this."""
+
+
+class Job(NamedTuple):
+    """A Python message function on a relation.
+
+    ``reduce``: "sum", "mean", "max" or "min" of the one output, ``None``: outputs stay on edges; ``chosen``: int64
+    positions of the edges to run on, ``None``: all.
+    """
+
+    relation: Relation
+    plan: Plan
+    reduce: Optional[str]
+    chosen: Optional[Tensor]
+
+
+class _Edges(NamedTuple):
+    """The edges of a block that the function runs on, and the rows of their sources."""
+
+    peer: int
+    rows: List[Tensor]
+    at: Dict[str, Tensor]
+
+    @property
+    def size(self) -> int:
+        return len(self.at["e"])
+
+
+class Walk:
+    """Goes through the blocks, forward and again backward.
+
+    :param needs: of which columns this worker wants gradients
+    """
+
+    def __init__(self, job: Job, needs: List[bool]) -> None:
+        self.job, self.needs = job, needs
+        plan, relation = job.plan, job.relation
+        self.runs = Runs(plan)
+        self.max_edges = max(LEAST_EDGES, int(Config.block_bytes) // plan.edge_bytes)
+        self.streamed = [i for i, (side, _) in enumerate(plan.slots) if side == "u"]
+        self.home = [plan.home[i] for i in self.streamed]
+        self.place: Optional[Tensor] = None
+        rows = relation.num_edges
+        if job.chosen is not None:
+            rows = len(job.chosen)
+            self.place = torch.full((relation.num_edges,), -1)
+            self.place[job.chosen] = torch.arange(rows)
+        self.into: Dict[str, Reduction] = {}
+        for name, out in plan.outputs.items():
+            if job.reduce is None:
+                self.into[name] = PerEdge(rows, out.shape, out.dtype, self.place)
+            else:
+                edges = relation.num_edges if plan.differentiable else None
+                degrees = relation.degrees(out=False) if job.reduce == "mean" else None
+                self.into[name] = reduction(job.reduce, relation.num_dst, out.shape, out.dtype, degrees, edges)
+
+    def forward(self, columns: List[Tensor]) -> List[Tensor]:
+        def visit(block: Block) -> None:
+            edges = self._edges(block)
+            if edges.size:
+                for name, value in self.runs.forward(self._piece(columns, edges, self.home)).items():
+                    self.into[name].add(edges.at["v"], edges.at["e"], value)
+
+        with self.runs.session():
+            stream(self.job.relation, [columns[i] for i in self.streamed], visit, self.max_edges)
+        return [into.result() for into in self.into.values()]
+
+    def backward(self, columns: List[Tensor], grads: List[Optional[Tensor]]) -> List[Optional[Tensor]]:
+        given = {name: grad is not None for name, grad in zip(self.into, grads)}
+        for into, grad in zip(self.into.values(), grads):
+            if grad is not None:
+                into.begin(grad)
+        sums = [torch.zeros(c.shape, dtype=c.dtype) if n else None for c, n in zip(columns, self.needs)]
+        number = 0
+
+        def visit(block: Block) -> None:
+            nonlocal number
+            edges = self._edges(block)
+            if not edges.size:
+                return
+
+            def gradient(name: str) -> Optional[Tensor]:
+                return self.into[name].gradient(edges.at["v"], edges.at["e"]) if given[name] else None
+
+            piece = self._piece(columns, edges, [g is not None for g in block.grad_rows])
+            found = self.runs.backward(number, piece, gradient)
+            number += 1
+            rows = iter(block.grad_rows)
+            for (side, _), total, grad in zip(self.job.plan.slots, sums, found):
+                target = next(rows) if side == "u" else total
+                if target is not None and grad is not None:
+                    target.index_add_(0, edges.at[side], grad)
+
+        fields = [columns[i] for i in self.streamed]
+        own = [sums[i] if goes else None for i, goes in zip(self.streamed, self.home)]
+        with self.runs.session():
+            stream(self.job.relation, fields, visit, self.max_edges, own, home=self.home)
+        return sums
+
+    def _edges(self, block: Block) -> _Edges:
+        at = {"u": block.src, "v": block.dst, "e": block.eid}
+        if self.place is not None:
+            kept = torch.nonzero(self.place.index_select(0, block.eid) >= 0).view(-1)
+            at = {side: places.index_select(0, kept) for side, places in at.items()}
+        return _Edges(block.peer, block.rows, at)
+
+    def _piece(self, columns: List[Tensor], edges: _Edges, wanted: List[bool]) -> Piece:
+        """What to run on some edges.
+
+        :param wanted: which streamed rows get gradients
+        """
+        plan = self.job.plan
+
+        def gather() -> List[Tensor]:
+            streamed = iter(zip(edges.rows, wanted))
+            rows = []
+            for (side, _), column, needs in zip(plan.slots, columns, self.needs):
+                if side == "u":
+                    column, needs = next(streamed)
+                rows.append(column.detach().index_select(0, edges.at[side]).requires_grad_(needs))
+            return rows
+
+        def batch(rows: List[Tensor]) -> Batch:
+            return Batch(edges.size, plan.names, rows_of(plan.slots, rows), edges.peer)
+
+        return Piece((edges.size, 0), gather, batch)

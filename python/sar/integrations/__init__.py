@@ -1,0 +1,1 @@
+"""Adaptations to graph libraries."""

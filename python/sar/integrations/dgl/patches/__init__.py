@@ -1,0 +1,1 @@
+"""What SAR replaces in DGL."""

@@ -1,0 +1,267 @@
+"""DGL's layers on graphs that are split over workers.
+
+Layers are not edited. They work because graph managers answer what they ask of a graph; where a layer goes past the
+graph's methods, the function that it calls is replaced here by one that looks at the graph first. On DGL's own graphs
+all of them do what they did.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any, Callable, Dict, Iterator, List, Sequence
+
+import dgl
+import torch
+from torch import Tensor
+
+from sar._engine import abi
+from sar._engine import session as _session
+from sar.autograd.fused import gat, sage
+from sar.autograd.fused.eligibility import as_made
+from sar.graph.counts import Counts
+from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
+from sar.graph.edge_tensor.softmax import edge_softmax
+from sar.graph.layer_support import GraphIndex
+from sar.graph.manager import GraphShardManager
+from sar.graph.queries import Surface
+from sar.graph.readout import graph_reduce, graph_softmax
+from sar.graph.reversed import ReversedGraph
+
+from .empty_rows import EmptyRows
+from .replacements import Patches, apply_together
+from .transforms import FUNCTIONS, TRANSFORMS
+
+__all__ = ["adapt", "restore"]
+
+_applied: List[Patches] = []
+"""What is replaced now, in the order in which it was."""
+
+
+def adapt(names: Sequence[Patches] = ()) -> None:
+    """Has DGL's layers understand graph managers. Idempotent.
+
+    :param names: further replacements, made with these or not at all
+    :raises RuntimeError: this version of DGL lacks a name that is replaced; nothing is replaced then
+    """
+    wanted = [*([] if _applied else [_layer_patches()]), *names]
+    apply_together(wanted)
+    _applied.extend(wanted)
+
+
+def restore() -> None:
+    """Takes all replacements back."""
+    while _applied:
+        _applied.pop().undo()
+
+
+def _layer_patches() -> Patches:
+    patches = Patches("dgl")
+    patches.wrap("dgl.ops.edge_softmax", "edge_softmax_internal", _edge_softmax)
+    patches.wrap("dgl.ops.edge_softmax", "edge_softmax_hetero_internal", _edge_softmax_hetero)
+    patches.wrap("dgl.ops.segment", "segment_reduce", _segment_reduce)
+    patches.wrap("dgl.ops.segment", "segment_softmax", _segment_softmax)
+    patches.wrap("dgl.readout", "_topk_on", _topk_on)
+    for name, function in FUNCTIONS.items():
+        patches.wrap_everywhere("dgl", name, function)
+    for transform, function in TRANSFORMS.items():
+        if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
+            patches.wrap(f"dgl.transforms.{transform}", "__call__", function)
+    layers = list(_layers())
+    for layer in layers:
+        patches.wrap(layer, "forward", _whole)
+        patches.wrap(layer, "forward", _with_rows)
+    special: Dict[str, Callable[..., Any]] = {
+        "SAGEConv": _sage_conv,
+        "GATConv": _gat_conv,
+        "GatedGraphConv": _gated_graph_conv,
+        "TypedLinear": _typed_linear,
+        "LabelPropagation": _label_propagation,
+        "Sequential": _sequential,
+        "SetTransformerEncoder": _set_transformer,
+        "SetTransformerDecoder": _set_transformer,
+    }
+    for name, function in special.items():
+        patches.wrap(f"dgl.nn.pytorch.{name}", "forward", function)
+    for layer in layers:
+        patches.wrap(layer, "forward", _with_zero_in_degree)
+    return patches
+
+
+def _layers() -> Iterator[Any]:
+    """The layers of dgl.nn that are called with a graph."""
+    for kind in vars(dgl.nn.pytorch).values():
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and kind.__module__.startswith("dgl."):
+            words = list(inspect.signature(kind.forward).parameters)
+            if words[1:2] and words[1] in ("graph", "g"):
+                yield kind
+
+
+# ---- functions that layers call ---------------------------------------------
+
+
+def _edge_softmax(original: Any, gidx: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst") -> Any:
+    if isinstance(gidx, GraphIndex):
+        return edge_softmax(gidx.manager, logits, eids, norm_by)
+    return original(gidx, logits, eids=eids, norm_by=norm_by)
+
+
+def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *logits: Any) -> Any:
+    if not isinstance(gidx, GraphIndex):
+        return original(gidx, eids, norm_by, *logits)
+    graph: Any = gidx.manager
+    given = {triple: value for triple, value in zip(graph.canonical_etypes, logits) if value is not None}
+    result: Any = edge_softmax(graph, given, eids, norm_by)
+    return tuple(result.get(triple) for triple in graph.canonical_etypes)
+
+
+def _segment_reduce(original: Any, seglen: Any, value: Tensor, reducer: str = "sum") -> Any:
+    if isinstance(seglen, Counts):
+        return graph_reduce(seglen, value, reducer)
+    return original(seglen, value, reducer)
+
+
+def _segment_softmax(original: Any, seglen: Any, value: Tensor) -> Any:
+    return graph_softmax(seglen, value) if isinstance(seglen, Counts) else original(seglen, value)
+
+
+def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(graph, GraphShardManager):
+        raise NotImplementedError(
+            "the k largest nodes of a graph on several workers are not sought (dgl.topk_nodes, SortPooling): pool with "
+            "sum, mean, max or attention, or gather the features on one worker"
+        )
+    return original(graph, *args, **kwargs)
+
+
+# ---- layers ------------------------------------------------------------------
+
+
+def _with_zero_in_degree(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Layers that refuse nodes without in-edges run all the same: a graph that is split would be refused by those
+    workers alone that own such a node. A line in the log, by agreement of all workers, says so."""
+    if not isinstance(graph, (Surface, ReversedGraph)) or not _refuses_zero_in_degree(layer):
+        return original(layer, graph, *args, **kwargs)
+    if has_zero_in_degree(graph):
+        note_zero_in_degree()
+    if not hasattr(layer, "_allow_zero_in_degree"):
+        return original(layer, _without_zero_in_degree(graph), *args, **kwargs)
+    before, layer._allow_zero_in_degree = layer._allow_zero_in_degree, True
+    try:
+        return original(layer, graph, *args, **kwargs)
+    finally:
+        layer._allow_zero_in_degree = before
+
+
+def _refuses_zero_in_degree(layer: Any) -> bool:
+    return not getattr(layer, "_allow_zero_in_degree", not isinstance(layer, dgl.nn.pytorch.EGATConv))
+
+
+def _without_zero_in_degree(graph: Any) -> Any:
+    """The same graph for a layer that asks for in-degrees only to refuse a 0, and has no switch for that."""
+    view = copy.copy(graph)
+    view.in_degrees = lambda *args, **kwargs: graph.in_degrees(*args, **kwargs).clamp(min=1)
+    return view
+
+
+def _whole(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """A full graph is no block to DGL's own layers: they would take the destinations' rows as a slice of all rows, and
+    the gradient of a slice is a tensor of zeros as large as the features, with a copy into it."""
+    if not isinstance(graph, GraphShardManager) or not graph.src_is_tgt or not graph.is_block:
+        return original(layer, graph, *args, **kwargs)
+    graph.is_block = False
+    try:
+        return original(layer, graph, *args, **kwargs)
+    finally:
+        del graph.is_block
+
+
+def _with_rows(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    """Layers may reshape rows with a -1, which means nothing where a worker has no rows."""
+    if not isinstance(graph, GraphShardManager) or graph.num_dst_nodes() > 0:
+        return original(layer, graph, *args, **kwargs)
+    with EmptyRows():
+        return original(layer, graph, *args, **kwargs)
+
+
+def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_by_type: bool = False) -> Tensor:
+    """``presorted`` speaks of the order of a whole graph's edges; messages are computed in blocks of another order."""
+    if sorted_by_type and len(x_type) > 1 and bool((x_type[1:] < x_type[:-1]).any()):
+        sorted_by_type = False
+    result: Tensor = original(layer, x, x_type, sorted_by_type)
+    return result
+
+
+def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
+    """The mean of a full graph in one piece, where the layer's two linear maps are no more than that."""
+    out = sage.convolve(graph, layer, feat, edge_weight, layer._aggre_type)
+    return original(layer, graph, feat, edge_weight) if out is None else out
+
+
+def _gat_conv(
+    original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None, get_attention: bool = False
+) -> Any:
+    """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
+    out = None
+    if as_made(layer.attn_drop, torch.nn.Dropout) and as_made(layer.leaky_relu, torch.nn.LeakyReLU):
+        slope, share = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
+        out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, share)
+    return original(layer, graph, feat, edge_weight, get_attention) if out is None else out
+
+
+def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:
+    """With edge types, the layer calls the graph once for each type that occurs, which differs between workers.
+
+    The same sum, as one aggregation for each type that occurs on any worker: ``sum over types of A_t W_t h``.
+    """
+    if not isinstance(graph, GraphShardManager) or etypes is None:
+        return original(layer, graph, feat, etypes)
+    kinds = layer._n_etypes
+    if etypes.numel() and not (int(etypes.min()) >= 0 and int(etypes.max()) < kinds):
+        raise ValueError(f"edge type indices out of range [0, {kinds})")
+    occurs = torch.bincount(etypes, minlength=kinds).clamp(max=1).double()
+    _session.all_reduce(occurs, "max", abi.TRAIN)
+    chosen = [kind for kind, found in enumerate(occurs.tolist()) if found]
+    pad = feat.new_zeros((feat.shape[0], layer._out_feats - feat.shape[1]))
+    feat = torch.cat([feat, pad], -1)
+    fn = dgl.function
+    with graph.local_scope():
+        for _ in range(layer._n_steps):
+            total = feat.new_zeros(feat.shape)
+            for kind in chosen:
+                graph.srcdata["h"] = layer.linears[kind](feat)
+                graph.edata["w"] = (etypes == kind).to(feat.dtype)
+                graph.update_all(fn.u_mul_e("h", "w", "m"), fn.sum("m", "a"))
+                total = total + graph.dstdata["a"]
+            feat = layer.gru(total, feat)
+    return feat
+
+
+def _label_propagation(original: Any, layer: Any, g: Any, labels: Tensor, mask: Any = None) -> Any:
+    """Numbers of classes become columns, as many as the largest label of any worker asks for."""
+    if isinstance(g, GraphShardManager) and (labels.dim() == 1 or labels.shape[1] == 1):
+        flat = labels.view(-1)
+        most = torch.tensor([float(flat.max()) if len(flat) else 0.0], dtype=torch.float64)
+        _session.all_reduce(most, "max", abi.TRAIN)
+        if int(most):
+            labels = torch.nn.functional.one_hot(flat, int(most) + 1).float()
+    return original(layer, g, labels, mask)
+
+
+def _sequential(original: Any, layer: Any, graph: Any, *feats: Any) -> Any:
+    """DGL's own looks for its own class of graphs."""
+    if not isinstance(graph, GraphShardManager):
+        return original(layer, graph, *feats)
+    for module in layer:
+        found = module(graph, *feats)
+        feats = found if isinstance(found, tuple) else (found,)
+    return feats[0] if len(feats) == 1 else feats
+
+
+def _set_transformer(original: Any, layer: Any, graph: Any, feat: Tensor) -> Any:
+    if isinstance(graph, GraphShardManager):
+        raise NotImplementedError(
+            f"{type(layer).__name__} relates each node to all nodes of the graph, which are on several workers: gather "
+            "the features on one worker, or use attention over neighbours"
+        )
+    return original(layer, graph, feat)

@@ -1,0 +1,67 @@
+"""Has DGL's layers run on graphs split over workers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Optional
+
+from sar.graph.edge_tensor.softmax import edge_softmax as patched_edge_softmax
+from sar.nn.relgraphconv import RelGraphConv
+
+if TYPE_CHECKING:
+    from .replacements import Patches
+
+__all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax", "unpatch_dgl"]
+
+_names: Optional[Patches] = None
+
+
+def patch_dgl() -> None:
+    """Has DGL's layers, and the functions of DGL that they call, understand SAR's graphs. On DGL's own graphs nothing
+    changes.
+
+    Making a graph does that already, so there is no need to call it. Called, it also sets ``edge_softmax`` of
+    ``dgl.nn.pytorch.conv.gatconv``, ``dotgatconv`` and ``agnnconv`` to :func:`sar.patched_edge_softmax`, and
+    ``RelGraphConv`` of ``dgl.nn``, ``dgl.nn.pytorch`` and ``dgl.nn.pytorch.conv`` to :class:`sar.RelGraphConv`. Layers
+    of DGL's class then count as instances of that.
+
+    It may be called any number of times, before or after DGL is imported, and does nothing where DGL is not installed.
+    :func:`unpatch_dgl` takes it back.
+
+    :raises RuntimeError: this version of DGL lacks a name that is replaced; the error says which, and nothing is
+        replaced
+    """
+    global _names
+    if importlib.util.find_spec("dgl") is None:
+        return
+    from . import layers
+
+    if _names is not None and _names.active:
+        layers.adapt()
+        return
+    names = _replacements()
+    original = names.look_up("dgl.nn.pytorch.RelGraphConv")
+    layers.adapt([names])
+    RelGraphConv.register(original)
+    _names = names
+
+
+def unpatch_dgl() -> None:
+    """Takes back what :func:`patch_dgl`, or the first graph, replaced in DGL; names that somebody else has replaced
+    since stay as they are. The next graph replaces it again, unless ``sar.Config.patch_dgl`` is ``False``."""
+    layers = sys.modules.get("sar.integrations.dgl.patches.layers")
+    if layers is not None:
+        layers.restore()
+
+
+def _replacements() -> Patches:
+    """What scripts for the Python package find replaced."""
+    from .replacements import Patches
+
+    patches = Patches("dgl")
+    for module in ("gatconv", "dotgatconv", "agnnconv"):
+        patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax)
+    for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):
+        patches.put(module, "RelGraphConv", RelGraphConv)
+    return patches

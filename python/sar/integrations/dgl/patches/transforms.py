@@ -1,0 +1,105 @@
+"""DGL's functions and transforms of graphs, on graphs that are split over workers."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+import torch
+
+from sar.distributed.agreement import agreed_seed
+from sar.graph.manager import GraphShardManager
+from sar.graph.reversed import ReversedGraph
+from sar.graph.subgraph import edges_kept_at_random
+
+__all__ = ["FUNCTIONS", "TRANSFORMS"]
+
+
+def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
+    if isinstance(g, ReversedGraph):
+        raise NotImplementedError("this graph is reversed already: keep the graph that it was made of")
+    if not isinstance(g, GraphShardManager):
+        return original(g, copy_ndata, copy_edata, **kwargs)
+    if len(g._relations) != 1:
+        raise NotImplementedError(
+            f"this graph has several relations: reverse one at a time, as dgl.reverse(graph[relation]); there are "
+            f"{g.canonical_etypes}"
+        )
+    relation = g._relations[0]
+    turned = ReversedGraph(g._rows, relation, square=relation.canonical[0] == relation.canonical[2] and _square(g))
+    if copy_ndata:
+        for key, value in g.dstdata.items():
+            turned.srcdata[key] = value
+        for key, value in g.srcdata.items():
+            turned.dstdata[key] = value
+    if copy_edata:
+        turned.edata.update(g.edata)
+    return turned
+
+
+def _square(graph: GraphShardManager) -> bool:
+    """Whether sources and destinations are the same rows."""
+    return bool(getattr(graph, "src_is_tgt", True))
+
+
+def _add_self_loop(original: Any, g: Any, edge_feat_names: Any = None, fill_data: Any = 1.0, etype: Any = None) -> Any:
+    if not isinstance(g, GraphShardManager):
+        return original(g, edge_feat_names, fill_data, etype)
+    if edge_feat_names is not None or isinstance(fill_data, str):
+        raise NotImplementedError("self loops of a graph on several workers get one number in all columns of edges")
+    return g.add_self_loop(fill_data)
+
+
+def _remove_self_loop(original: Any, g: Any, etype: Any = None) -> Any:
+    return g.remove_self_loop() if isinstance(g, GraphShardManager) else original(g, etype)
+
+
+
+# ---- transforms --------------------------------------------------------------
+
+
+def _drop_edge(original: Any, transform: Any, g: Any) -> Any:
+    """Each edge of the whole graph is dropped with probability p: the same edges for any number of workers."""
+    if not isinstance(g, GraphShardManager):
+        return original(transform, g)
+    g = g.clone()
+    if transform.p > 0:
+        g.keep_edges({r.canonical: edges_kept_at_random(r, float(transform.p)) for r in g._relations})
+    return g
+
+
+def _feat_mask(original: Any, transform: Any, g: Any) -> Any:
+    """Columns of features are masked: the same ones on every worker, as rank 0 draws them."""
+    if not isinstance(g, GraphShardManager):
+        return original(transform, g)
+    seed = agreed_seed()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return original(transform, g)
+
+
+def _needs_whole_graph(original: Any, transform: Any, g: Any) -> Any:
+    if isinstance(g, (GraphShardManager, ReversedGraph)):
+        raise NotImplementedError(
+            f"dgl.{type(transform).__name__} needs the whole graph, whose nodes and edges are on several workers here: "
+            "apply it in DGL before the graph is partitioned"
+        )
+    return original(transform, g)
+
+
+FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    "reverse": _reverse,
+    "add_self_loop": _add_self_loop,
+    "remove_self_loop": _remove_self_loop,
+}
+"""Functions of ``dgl``: each is given the original and its arguments."""
+
+TRANSFORMS: Dict[str, Callable[..., Any]] = {
+    "DropEdge": _drop_edge,
+    "FeatMask": _feat_mask,
+    **dict.fromkeys(
+        ["AddMetaPaths", "AddReverse", "GDC", "HeatKernel", "KHopGraph", "LineGraph", "NodeShuffle", "PPR", "ToLevi"]
+        + ["ToSimple"],
+        _needs_whole_graph,
+    ),
+}
+"""Classes of ``dgl.transforms``, by what stands for their ``__call__``."""

@@ -1,0 +1,1 @@
+"""Timelines, memory reports and estimates."""

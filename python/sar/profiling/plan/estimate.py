@@ -1,0 +1,186 @@
+"""Peak memory of each worker, and bytes on the wire per epoch, from a partition and a list of layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from sar._engine import abi
+
+from .layers import State, Worker, play
+from .tape import Tape
+
+RUNTIME = 10 << 20
+"""What the engine takes for itself, as ``sar.memory_stats()`` counts it: 9 to 12 MiB on the bench graph, for any P."""
+
+
+class Estimate(NamedTuple):
+    """What one worker will take.
+
+    Bytes by purpose; ``peak`` is their sum: what the resident size grows by over that of a process which has imported
+    torch, DGL and SAR and has taken one training step on something small.
+    """
+
+    rank: int
+    structure: int
+    features: int
+    window: int
+    runtime: int
+    """The engine's own: the Go runtime, its heap, buffers of collectives."""
+    parameters: int
+    """Weights, gradients, optimizer's state, buffers of the all-reduce."""
+    activations: int
+    """Kept between the passes."""
+    scratch: int
+    """What the heaviest moment of a step takes beside them."""
+    peak: int
+    sent_per_epoch: int
+    """Bytes that this worker sends, without frame headers, where all is pulled: attention sends less where
+    :attr:`sar.Config.exchange` has gradients pushed."""
+
+
+class _Part(NamedTuple):
+    nodes: int
+    edges: int
+    boundary: int
+    """Rows of other workers that it reads."""
+    features: int
+
+
+def estimate_memory(
+    partition_json: Optional[str] = None,
+    layers: Sequence[str] = (),
+    *,
+    in_features: Optional[int] = None,
+    num_nodes: int = 0,
+    num_edges: int = 0,
+    parts: int = 1,
+    edge_cut: float = 0.0,
+    itemsize: int = 4,
+    window_bytes: Optional[int] = None,
+    optimizer: str = "adam",
+) -> List[Estimate]:
+    """Predicts each worker's peak and what it sends per epoch, without starting anything.
+
+    Either from a partition's description, or from the number of nodes, edges and parts and the share of edges that are
+    cut. Figures hold under the allocator policies pool and compact.
+
+    :param partition_json: description that ``sar partition`` or DGL wrote
+    :param layers: the model, for instance ``["sage:256", "bn", "relu", "sage:47"]``
+    :param in_features: width of the input; by default that of the widest node feature of the partition
+    :param edge_cut: share of edges between parts, where there is no partition
+    :param itemsize: bytes of a number
+    :param window_bytes: ``Config.window_bytes``; by default what the engine would take
+    :param optimizer: ``"adam"``, ``"sgd"`` or ``"none"``
+    :raises ValueError: an unknown layer or optimizer, or numbers that make no graph
+    :raises FormatError, OSError: the partition cannot be read
+    """
+    held = {"adam": 2, "sgd": 0, "none": 0}
+    if optimizer not in held:
+        raise ValueError(f"optimizer {optimizer!r} is unknown: give one of {', '.join(held)}")
+    if not layers:
+        raise ValueError("no layers: give the model, for instance ['sage:256', 'bn', 'relu', 'sage:47']")
+    if partition_json is not None:
+        workers, width = _from_files(partition_json, itemsize)
+        width = in_features or width
+    else:
+        width = in_features or 0
+        workers = _from_numbers(num_nodes, num_edges, parts, edge_cut, width * itemsize)
+    if width < 1:
+        raise ValueError("the width of the input is unknown: give in_features")
+    sends = sum(part.boundary for part in workers) / len(workers)
+    window = window_bytes or abi.default_window(len(workers), max(part.nodes for part in workers))
+    return [
+        _worker(rank, part, sends, len(workers), width, layers, itemsize, window, held[optimizer])
+        for rank, part in enumerate(workers)
+    ]
+
+
+def _worker(
+    rank: int,
+    part: _Part,
+    sends: float,
+    world: int,
+    width: int,
+    layers: Sequence[str],
+    item: int,
+    window: int,
+    held: int,
+) -> Estimate:
+    tape = Tape()
+    state = State(Worker(part.nodes, part.edges, item), width, tape)
+    for layer in layers:
+        play(state, layer)
+    if state.norm_waits:
+        state.normalize()
+    tape.backward(state.x)
+    weights = state.parameters * item
+    parameters = weights * (2 + held) + (weights if world > 1 else 0)
+    structure = _structure(part, sends)
+    window = window if world > 1 else 0
+    wire = sum(numbers * (2 if back else 1) for numbers, back in state.moved) * item * sends
+    if world > 1:
+        wire += 2 * (world - 1) / world * weights
+    return Estimate(
+        rank=rank,
+        structure=structure,
+        features=part.features,
+        window=window,
+        runtime=RUNTIME,
+        parameters=parameters,
+        activations=tape.saved,
+        scratch=tape.peak - tape.saved,
+        peak=structure + part.features + window + RUNTIME + parameters + tape.peak,
+        sent_per_epoch=int(wire),
+    )
+
+
+def _structure(part: _Part, sends: float) -> int:
+    """CSR and CSC, degrees, the order of rows, send lists."""
+    columns = part.nodes + part.boundary
+    return int(8 * part.edges + 4 * (part.nodes + 1) + 4 * (columns + 1) + 20 * part.nodes + 4 * sends)
+
+
+def _from_files(path: str, itemsize: int) -> tuple[List[_Part], int]:
+    parts: List[_Part] = []
+    width, count = 0, 1
+    while len(parts) < count:
+        handle = abi.partition_open(path, len(parts))
+        try:
+            info: Dict[str, Any] = abi.partition_info(handle)
+        finally:
+            abi.partition_close(handle)
+        count = int(info["num_parts"])
+        ranges = [spans[len(parts)] for spans in info["edge_ranges"].values()]
+        features = info["node_features"]
+        parts.append(
+            _Part(
+                nodes=int(info["num_inner_nodes"]),
+                edges=sum(end - begin for begin, end in ranges),
+                boundary=int(info["num_local_nodes"]) - int(info["num_inner_nodes"]),
+                features=sum(_resident(f, itemsize) for f in features),
+            )
+        )
+        width = max([width, *(f["shape"][1] for f in features if len(f["shape"]) == 2)])
+    return parts, width
+
+
+def _resident(feature: Dict[str, Any], itemsize: int) -> int:
+    """Bytes of a feature; what a model reads as numbers of another type is there twice."""
+    digits = "".join(c for c in feature["dtype"] if c.isdigit())
+    stored = int(digits) // 8 if digits else 1
+    converted = len(feature["shape"]) == 2 and (stored != itemsize or not feature["dtype"].startswith("float"))
+    return int(math.prod(feature["shape"])) * (stored + (itemsize if converted else 0))
+
+
+def _from_numbers(nodes: int, edges: int, parts: int, cut: float, row_bytes: int) -> List[_Part]:
+    if nodes < 1 or edges < 0 or parts < 1 or not 0 <= cut <= 1:
+        raise ValueError(
+            f"num_nodes={nodes}, num_edges={edges}, parts={parts}, edge_cut={cut}: at least one node and one part are "
+            "needed, and a share of cut edges between 0 and 1"
+        )
+    own, into = nodes / parts, edges / parts
+    others = nodes - own
+    # so many different sources do that many edges have that begin anywhere among the others
+    boundary = others * -math.expm1(-cut * into / others) if others else 0.0
+    return [_Part(math.ceil(own), math.ceil(into), math.ceil(boundary), math.ceil(own * row_bytes))] * parts

@@ -1,0 +1,213 @@
+"""What the layers that models are made of keep and move, for a worker of so many rows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from .tape import Ghost, Tape
+
+HELP = (
+    "sage:N, sage-gcn:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, mean:H (of H heads), linear:N, bn, ln, relu, elu, dropout, "
+    "bnact (sar.nn.BatchNormAct: the three in one)"
+)
+
+
+class Worker(NamedTuple):
+    """Rows and edges of one worker, bytes of a number."""
+
+    rows: int
+    edges: int
+    item: int
+
+
+class State:
+    """A model while it is played."""
+
+    def __init__(self, worker: Worker, width: int, tape: Tape) -> None:
+        self.worker, self.width, self.tape = worker, width, tape
+        self.x: Ghost = tape.leaf(worker.rows * width * worker.item)
+        self.parameters = 0
+        self.moved: List[Tuple[int, bool]] = []
+        """Numbers per boundary row of each exchange of forward, and whether as many go back in backward."""
+        self.norm_waits = False
+        """Batch norm was played, and is computed by what comes next."""
+        self._normalized: Tuple[Optional[Ghost], Optional[Ghost]] = None, None  # a result of batch norm, and its input
+        self._kept: Optional[Tuple[Ghost, Ghost]] = None  # by the last layer that could compute its rows again
+
+    def bytes(self, width: int) -> int:
+        return self.worker.rows * width * self.worker.item
+
+    def linear(self, x: Ghost, from_width: int, to_width: int, bias: bool = True) -> Ghost:
+        self.parameters += from_width * to_width + (to_width if bias else 0)
+        return self.tape.run([x], self.bytes(to_width), keeps=[x], trains=True)
+
+    def aggregate(self, x: Ghost, width: int) -> Ghost:
+        """Sum or mean: nothing is kept; the gradient of boundary rows goes home."""
+        self.moved.append((width, x.needs_grad))
+        return self.tape.run([x], self.bytes(width))
+
+    def normalize(self) -> None:
+        """Batch norm, alone or with ReLU: of either its input is kept."""
+        self.norm_waits = False
+        source = self.x
+        out = self.tape.run([source], self.bytes(self.width), keeps=[source], trains=True)
+        self._normalized = out, source
+        self.done(out, self.width)
+
+    def convolve(self, x: Ghost, size: int, **options: Any) -> Ghost:
+        """A layer that computes its rows again, of what batch norm keeps, but for the last (``autograd/fused``)."""
+        out, source = self._normalized
+        again = out is x and source is not None
+        if again and self._kept is not None:
+            self.tape.drop(*self._kept)
+        keeps = [source, x] if again and source is not None else [x]
+        made = self.tape.run([x], size, keeps=keeps, **options)
+        self._kept = (made, x) if again else self._kept
+        return made
+
+    def done(self, x: Ghost, width: int) -> None:
+        self.x, self.width = x, width
+        self.tape.end_layer(x)
+
+
+def _sage(s: State, width: int) -> None:
+    """The mean in one piece: of A x is kept only what is narrower than the result, or must be."""
+    x, first = s.x, s.width > width
+    s.parameters += 2 * s.width * width + width
+    s.moved.append((min(s.width, width), x.needs_grad or first))
+    mean = 0 if first or (s.width == width and x.needs_grad) else s.bytes(s.width)
+    turned = s.bytes(min(s.width, width)) if x.needs_grad or first else 0
+    s.done(s.convolve(x, s.bytes(width), keeps_extra=mean, scratch=turned, trains=True), width)
+
+
+def _sage_gcn(s: State, width: int) -> None:
+    x = s.x
+    first = s.width > width
+    h = s.linear(x, s.width, width, bias=False) if first else x
+    at = width if first else s.width
+    total = s.tape.run([s.aggregate(h, at), h], s.bytes(at), passes=True)
+    h = s.tape.run([total], s.bytes(at), keeps_extra=s.bytes(1))
+    h = h if first else s.linear(h, at, width, bias=False)
+    s.parameters += width
+    s.done(s.tape.run([h], s.bytes(width), passes=True), width)
+
+
+def _gcn(s: State, width: int) -> None:
+    x = s.tape.run([s.x], s.bytes(s.width), keeps_extra=s.bytes(1))  # times degree^-1/2
+    if s.width > width:
+        h = s.aggregate(s.linear(x, s.width, width, bias=False), width)
+    else:
+        h = s.linear(s.aggregate(x, s.width), s.width, width, bias=False)
+    h = s.tape.run([h], s.bytes(width), keeps_extra=s.bytes(1))
+    s.parameters += width
+    s.done(s.tape.run([h], s.bytes(width), passes=True), width)
+
+
+def _gin(s: State, width: int) -> None:
+    h = s.tape.run([s.aggregate(s.x, s.width), s.x], s.bytes(s.width), passes=True)
+    s.done(s.linear(h, s.width, width), width)
+
+
+def _attention(s: State, heads: int, each: int, sides: int) -> None:
+    """GAT (one linear map) and GATv2 (two): the engine keeps maximum and sum per row and head, not what is per edge."""
+    width = heads * each
+    x = s.x
+    if sides == 1:  # in one piece: the result without bias is kept, the linear map computed again
+        s.parameters += s.width * width + 3 * width
+        s.moved += [(width + heads, True), (width + heads, False)]
+        result, gradient = s.bytes(width), s.bytes(s.width) if x.needs_grad else 0
+        out = s.convolve(
+            x,
+            result,
+            keeps_out=True,
+            keeps_extra=s.bytes(4 * heads),
+            scratch=result,
+            scratch_back=max(2 * result - gradient, result),
+            trains=True,
+        )
+        s.done(s.tape.run([out], result, passes=True), width)
+        return
+    source = s.linear(x, s.width, width, bias=False)
+    both = [source, s.linear(x, s.width, width)]
+    s.parameters += 2 * width
+    s.moved += [(width, True), (width, False)]  # fetched again in backward
+    extra = 3 * s.bytes(heads)
+    out = s.tape.run(both, s.bytes(width), keeps=both, keeps_out=True, keeps_extra=extra, trains=True)
+    s.done(s.tape.run([out], s.bytes(width), passes=True), width)
+
+
+def _bn(s: State) -> None:
+    s.parameters += 2 * s.width
+    s.norm_waits = True
+
+
+def _bnact(s: State) -> None:
+    s.parameters += 2 * s.width
+    s.normalize()
+
+
+def _ln(s: State) -> None:
+    s.parameters += 2 * s.width
+    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x], trains=True), s.width)
+
+
+def _activation(s: State) -> None:
+    s.done(s.tape.run([s.x], s.bytes(s.width), keeps_out=True), s.width)
+
+
+def _elu(s: State) -> None:
+    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x]), s.width)
+
+
+def _mean(s: State, heads: int) -> None:
+    s.done(s.tape.run([s.x], s.bytes(s.width // heads)), s.width // heads)
+
+
+def _dropout(s: State) -> None:
+    mask = s.worker.rows * s.width
+    s.done(s.tape.run([s.x], s.bytes(s.width), keeps_extra=mask), s.width)
+
+
+def _linear(s: State, width: int) -> None:
+    s.done(s.linear(s.x, s.width, width), width)
+
+
+_PLAIN: Dict[str, Callable[[State], None]] = {
+    "bn": _bn,
+    "ln": _ln,
+    "bnact": _bnact,
+    "relu": _activation,
+    "elu": _elu,
+    "dropout": _dropout,
+}
+_WIDE: Dict[str, Callable[[State, int], None]] = {
+    "sage": _sage,
+    "sage-gcn": _sage_gcn,
+    "gcn": _gcn,
+    "gin": _gin,
+    "linear": _linear,
+    "mean": _mean,
+}
+_HEADS = {"gat": 1, "gatv2": 2}
+
+
+def play(state: State, layer: str) -> None:
+    """Plays one layer.
+
+    :raises ValueError: it is not one of ``HELP``
+    """
+    name, _, size = layer.strip().lower().partition(":")
+    if state.norm_waits:
+        state.normalize()
+        if name == "relu" and not size:
+            return
+    heads = re.fullmatch(r"(\d+)x(\d+)", size)
+    if name in _PLAIN and not size:
+        _PLAIN[name](state)
+    elif name in _WIDE and size.isdigit() and int(size) > 0:
+        _WIDE[name](state, int(size))
+    elif name in _HEADS and heads and min(map(int, heads.groups())) > 0:
+        _attention(state, int(heads[1]), int(heads[2]), _HEADS[name])
+    else:
+        raise ValueError(f"layer {layer!r} is unknown; there are: {HELP}")

@@ -1,0 +1,121 @@
+"""Looking at a run: a timeline of its phases, and where the engine's CPU time goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List
+
+from sar._engine import library
+from sar._engine import session as _session
+from sar._engine.log import logger
+
+_CLOCK = "sar.trace clock"
+_ENGINE_TID = 1000
+"""Lanes of the engine are numbered from here, clear of thread ids that torch gives."""
+
+
+@contextmanager
+def trace(path: str, torch_ops: bool = True, capacity: int = 200_000) -> Iterator[None]:
+    """Records a timeline of what happens inside the ``with`` block, for https://ui.perfetto.dev or chrome://tracing.
+
+    Shows, per communicator of the engine, its operations, and in them: rows produced for others, rows consumed, and
+    the waits for either. With ``torch_ops`` also what torch runs on this thread, which slows small operations down.
+    Not collective; with several workers each writes ``NAME.rank<r>.json`` (join them with ``sar trace``).
+
+    :param path: the file to write, Trace Event Format (JSON)
+    :param torch_ops: record torch's operations as well
+    :param capacity: events of the engine to keep, at most 1048576; how many there was no room for is logged
+    :raises RuntimeError: a trace is being recorded already, or ``capacity`` is out of range
+    """
+    face = library.face()
+    face.TraceStart(capacity)
+    stopped: Dict[str, Any] = {}
+    try:
+        if torch_ops:
+            from torch.profiler import ProfilerActivity, profile, record_function
+
+            with profile(activities=[ProfilerActivity.CPU]) as profiler:
+                began = time.time_ns()
+                with record_function(_CLOCK):
+                    pass
+                yield
+        else:
+            yield
+    finally:
+        stopped = json.loads(face.TraceStop())
+    session = _session.peek()
+    rank, world = (session.rank, session.world) if session else (0, 1)
+    events = _named(rank, stopped)
+    if torch_ops:
+        events += _of_torch(profiler, began, rank)
+    if stopped["dropped"]:
+        logger.warning("the trace had no room for %d events: give a larger capacity", stopped["dropped"])
+    stem, extension = os.path.splitext(path)
+    name = path if world == 1 else f"{stem}.rank{rank}{extension or '.json'}"
+    with open(name, "w", encoding="utf-8") as file:
+        json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+
+
+def _named(rank: int, recorded: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """The engine's events with the worker as process and names for both."""
+    events: List[Dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}},
+        {"name": "process_sort_index", "ph": "M", "pid": rank, "args": {"sort_index": rank}},
+    ]
+    for lane, title in recorded["lanes"].items():
+        tid = _ENGINE_TID + int(lane)
+        events.append({"name": "thread_name", "ph": "M", "pid": rank, "tid": tid, "args": {"name": title}})
+    for event in recorded["events"] or ():
+        event["pid"] = rank
+        event["tid"] += _ENGINE_TID
+        events.append(event)
+    return events
+
+
+def _of_torch(profiler: Any, began: int, rank: int) -> List[Dict[str, Any]]:
+    """Torch's own events, on the engine's clock. What its clock begins at is not the same in all versions, hence the
+    marker that was set when ours was read."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "torch.json")
+        profiler.export_chrome_trace(name)
+        with open(name, encoding="utf-8") as file:
+            found = json.load(file)["traceEvents"]
+    spans = [e for e in found if e.get("ph") == "X" and e.get("cat") in ("cpu_op", "user_annotation")]
+    marker = next((e for e in spans if e["name"] == _CLOCK), None)
+    if marker is None:
+        return []
+    shift = began / 1e3 - marker["ts"]
+    threads: Dict[Any, int] = {}
+    kept = []
+    for event in spans:
+        if event is marker:
+            continue
+        tid = threads.setdefault(event["tid"], len(threads) + 1)
+        kept.append(
+            {"name": event["name"], "ph": "X", "ts": event["ts"] + shift, "dur": event["dur"], "pid": rank, "tid": tid}
+        )
+    kept += [
+        {"name": "thread_name", "ph": "M", "pid": rank, "tid": tid, "args": {"name": f"torch thread {tid}"}}
+        for tid in threads.values()
+    ]
+    return kept
+
+
+@contextmanager
+def engine_profile(path: str) -> Iterator[None]:
+    """Writes where the engine's goroutines spend CPU time to ``path``, in pprof's format (``go tool pprof``).
+
+    :raises RuntimeError: a profile is being taken already, or the file cannot be written
+    """
+    face = library.face()
+    face.ProfileStart(path)
+    try:
+        yield
+    finally:
+        face.ProfileStop()
+
+
