@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -37,7 +37,10 @@ $(BUILD_STAMP): $(VENV_STAMP) $(GO_SOURCES) setup.py pyproject.toml
 
 # ---- check ------------------------------------------------------------------
 
-test: test-go test-py ## all tests, Go and Python
+test: test-go test-py ## Go and Python tests: every kind of case, of the product of cases and sessions a part
+
+test-all: test-go $(BUILD_STAMP) libsar ## Go and Python tests, every case on every session
+	$(PY) -m pytest $(EVERY_CASE) --durations=25
 
 test-go: # with the SIMD kernels, and those that a build without them uses
 	$(GO) vet $(GO_PACKAGES)
@@ -52,8 +55,11 @@ test-debug: ## core under the race detector, and with freed buffers overwritten
 	GOEXPERIMENT=nosimd $(GO) test -race -short -tags sardebug ./core/...
 	$(GO) test -tags sardebug ./core/...
 
+# docs/testing.md says what has the mark `full` and is left out otherwise.
+EVERY_CASE := -m ''
+
 test-py: $(BUILD_STAMP) libsar
-	$(PY) -m pytest
+	$(PY) -m pytest --durations=25
 
 MATRIX_VENV ?= .venv-dgl2
 MATRIX_TESTS ?=
@@ -65,7 +71,7 @@ test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .ve
 	@$(MATRIX_VENV)/bin/python -c 'import dgl, sys, torch; print(f"test-matrix: all passed with Python {sys.version.split()[0]}, torch {torch.__version__}, DGL {dgl.__version__}")'
 
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
-	$(PY) -m pytest $(wildcard tests/test_examples*.py)
+	$(PY) -m pytest $(EVERY_CASE) $(wildcard tests/test_examples*.py)
 
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
 	@unformatted=$$(gofmt -l core capi pybind); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
@@ -84,11 +90,11 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 	done
 
 attacks: $(BUILD_STAMP) ## what strangers, other users and other jobs may try at a job's ports, and two jobs on one port; as root: all of it
-	SAR_ATTACKS=1 $(PY) -m pytest tests/test_attacks.py -s
+	SAR_ATTACKS=1 $(PY) -m pytest $(EVERY_CASE) tests/test_attacks.py -s
 
 PROGRAMS ?= 20000
 fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL, PROGRAMS of them (20000)
-	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest tests/test_random_programs.py
+	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest $(EVERY_CASE) tests/test_random_programs.py
 
 FAULTS ?= 400
 SEED ?= 1

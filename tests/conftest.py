@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
+from zlib import crc32
 
 import pytest
 
@@ -22,7 +24,45 @@ pytest.register_assert_rewrite("expressions", "layer_oracle", "one_piece", "samp
 
 from pool import Pool  # noqa: E402
 
-SESSIONS = [(1, "shm"), (2, "shm"), (4, "shm"), (8, "shm"), (2, "tcp"), (4, "tcp"), (8, "tcp")]
+
+class Session(NamedTuple):
+    """How many workers form a session, and what carries their messages."""
+
+    world: int
+    transport: str
+
+    def __str__(self) -> str:
+        return f"{self.transport}{self.world}"
+
+
+SESSIONS = [Session(*s) for s in ((1, "shm"), (2, "shm"), (4, "shm"), (8, "shm"), (2, "tcp"), (4, "tcp"), (8, "tcp"))]
+ALWAYS = Session(2, "shm")
+
+
+@pytest.hookimpl(tryfirst=True)  # before those with the mark are deselected
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks as ``full`` what a run leaves out of the product of cases and sessions.
+
+    Every case runs on ``ALWAYS``. A function's cases are dealt to its other sessions, so that each session has a case
+    of each function, and each case at least one more session. Which one depends on the names of the parameters'
+    values alone. Tests named by their ids are never left out.
+    """
+    if any("[" in argument for argument in config.args):
+        return
+    functions: dict[str, dict[int, dict[Session, pytest.Item]]] = defaultdict(lambda: defaultdict(dict))
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        for session in parameters.values():
+            if isinstance(session, Session):
+                function, _, values = item.nodeid.partition("[")
+                case = values.replace(str(session), "", 1)
+                functions[function][crc32(case.encode())][session] = item
+    for cases in functions.values():
+        for turn, (_, by_session) in enumerate(sorted(cases.items())):
+            others = [session for session in by_session if session != ALWAYS]
+            for place, session in enumerate(others):
+                if (place - turn) % min(len(cases), len(others)):
+                    by_session[session].add_marker("full")
 
 
 @pytest.fixture(scope="session")
@@ -46,13 +86,13 @@ class Workers:
         return self.pool.attempt(self.world, self.transport, case, arguments, **common)
 
 
-@pytest.fixture(scope="session", params=SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
+@pytest.fixture(scope="session", params=SESSIONS, ids=str)
 def workers(request: pytest.FixtureRequest, pool: Pool) -> Workers:
     """Every session in turn; pytest keeps the tests of one session together."""
     return Workers(pool, *request.param)
 
 
-@pytest.fixture(scope="session", params=SESSIONS[:3], ids=lambda s: f"{s[1]}{s[0]}")
+@pytest.fixture(scope="session", params=SESSIONS[:3], ids=str)
 def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
     """Up to four workers on shared memory, for what has many forms and does not depend on what carries it."""
     return Workers(pool, *request.param)

@@ -15,13 +15,6 @@ from pool import Pool
 
 dgl = pytest.importorskip("dgl")
 
-SESSIONS = [(1, "shm"), (2, "shm"), (4, "shm")]
-
-
-@pytest.fixture(scope="module", params=SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, *request.param)
-
 
 LAYERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sage": ("SAGEConv", {"aggregator_type": "mean"}),
@@ -52,7 +45,7 @@ def field(graph: Graph, seeds: np.ndarray, layers: int, keep: bool) -> list[tupl
 
 
 def compare(
-    some: Workers,
+    few: Workers,
     graph: Graph,
     layer: str,
     seeds: np.ndarray,
@@ -99,7 +92,7 @@ def compare(
                 "w": w[graph.edges(rank)] if weighted else None,
             }
         )
-    results = some.run("cases_blocks:mfgs", arguments, layers=layers, state=state, keep=keep, one_shot=one_shot)
+    results = few.run("cases_blocks:mfgs", arguments, layers=layers, state=state, keep=keep, one_shot=one_shot)
     out, gradient = expected.detach().numpy(), feature.grad.numpy()
     for rank, result in enumerate(results):
         rows = graph.rows(rank)
@@ -128,40 +121,40 @@ def some_nodes(graph: Graph, share: float, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("layer", list(LAYERS))
 @pytest.mark.parametrize("kind", KINDS)
-def test_three_layers(some: Workers, kind: str, layer: str) -> None:
+def test_three_layers(few: Workers, kind: str, layer: str) -> None:
     if layer == "pool" and kind == "no_edges":
         pytest.skip("DGL gives node 0 the gradients of all nodes where a graph has no edge")
-    graph = make(kind, some.world)
-    compare(some, graph, layer, some_nodes(graph, 0.15))
+    graph = make(kind, few.world)
+    compare(few, graph, layer, some_nodes(graph, 0.15))
 
 
 @pytest.mark.parametrize("kind", ["random", "empty_worker"])
-def test_without_keeping_seeds(some: Workers, kind: str) -> None:
-    graph = make(kind, some.world, seed=2)
-    compare(some, graph, "conv", some_nodes(graph, 0.2), keep=False)
+def test_without_keeping_seeds(few: Workers, kind: str) -> None:
+    graph = make(kind, few.world, seed=2)
+    compare(few, graph, "conv", some_nodes(graph, 0.2), keep=False)
 
 
-def test_edge_weights(some: Workers) -> None:
-    graph = make("random", some.world, seed=4)
-    compare(some, graph, "conv", some_nodes(graph, 0.2), weighted=True)
-    compare(some, graph, "sage", some_nodes(graph, 0.1), weighted=True, n_layers=2)
+def test_edge_weights(few: Workers) -> None:
+    graph = make("random", few.world, seed=4)
+    compare(few, graph, "conv", some_nodes(graph, 0.2), weighted=True)
+    compare(few, graph, "sage", some_nodes(graph, 0.1), weighted=True, n_layers=2)
 
 
-def test_seeds_on_one_worker_alone(some: Workers) -> None:
-    graph = make("random", some.world, seed=5)
-    compare(some, graph, "sage", np.arange(graph.rows(some.world - 1).start, graph.num_nodes)[:3])
+def test_seeds_on_one_worker_alone(few: Workers) -> None:
+    graph = make("random", few.world, seed=5)
+    compare(few, graph, "sage", np.arange(graph.rows(few.world - 1).start, graph.num_nodes)[:3])
 
 
 @pytest.mark.parametrize("seeds", ["none", "all", "one"])
-def test_how_many_seeds(some: Workers, seeds: str) -> None:
-    graph = make("random", some.world, seed=6)
+def test_how_many_seeds(few: Workers, seeds: str) -> None:
+    graph = make("random", few.world, seed=6)
     everything = np.arange(graph.num_nodes)
-    compare(some, graph, "sage", {"none": everything[:0], "all": everything, "one": everything[17:18]}[seeds])
+    compare(few, graph, "sage", {"none": everything[:0], "all": everything, "one": everything[17:18]}[seeds])
 
 
-def test_one_layer(some: Workers) -> None:
-    graph = make("hub", some.world, seed=7)
-    compare(some, graph, "conv", some_nodes(graph, 0.3), n_layers=1)
+def test_one_layer(few: Workers) -> None:
+    graph = make("hub", few.world, seed=7)
+    compare(few, graph, "conv", some_nodes(graph, 0.3), n_layers=1)
 
 
 def test_eight_workers(pool: Pool) -> None:
@@ -174,6 +167,6 @@ def test_eight_workers(pool: Pool) -> None:
 
 @pytest.mark.parametrize("layer", ["sage", "conv", "both", "gat"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_shot(some: Workers, kind: str, layer: str) -> None:
-    graph = make(kind, some.world, seed=9)
-    compare(some, graph, layer, some_nodes(graph, 0.2), n_layers=2, one_shot=True)
+def test_one_shot(few: Workers, kind: str, layer: str) -> None:
+    graph = make(kind, few.world, seed=9)
+    compare(few, graph, layer, some_nodes(graph, 0.2), n_layers=2, one_shot=True)

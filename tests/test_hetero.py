@@ -21,13 +21,7 @@ from sar.cli.dataset import Dataset
 
 dgl = pytest.importorskip("dgl")
 
-SESSIONS = [(1, "shm"), (2, "shm"), (4, "shm")]
 SIZES = [6, 5, 4]
-
-
-@pytest.fixture(scope="module", params=SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, *request.param)
 
 
 def dgl_graph(ends: Any) -> Any:
@@ -100,13 +94,13 @@ def choose(share: float, without: str | None = None) -> dict[str, np.ndarray]:
 
 
 def by_hand(
-    some: Workers, seeds: dict[str, np.ndarray] | None = None, keep: bool = True, one_shot: bool = False
+    few: Workers, seeds: dict[str, np.ndarray] | None = None, keep: bool = True, one_shot: bool = False
 ) -> None:
     ends = hetero.edges()
     oracle = Oracle(dgl_graph(ends), keep, seeds)
-    cut = hetero.Cut(some.world)
+    cut = hetero.Cut(few.world)
     arguments, nodes, edges = [], [], []
-    for rank in range(some.world):
+    for rank in range(few.world):
         own = {kind: cut.rows(kind, rank) for kind in hetero.KINDS}
         mine = cut.held(CITES, ends, rank)
         nodes.append(own)
@@ -127,21 +121,21 @@ def by_hand(
         owner = cut.owner["paper"][ends[CITES][0][mine]]
         edges[-1] = mine[np.argsort(owner, kind="stable")]
     common = {"sizes": SIZES, "state": oracle.state, "keep": keep, "one_shot": one_shot}
-    oracle.compare(some.run("cases_blocks:rgcn", arguments, **common), nodes, edges)
+    oracle.compare(few.run("cases_blocks:rgcn", arguments, **common), nodes, edges)
 
 
-def test_full_graph_from_memory(some: Workers) -> None:
-    by_hand(some)
+def test_full_graph_from_memory(few: Workers) -> None:
+    by_hand(few)
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_blocks_from_memory(some: Workers, keep: bool) -> None:
-    by_hand(some, choose(0.3), keep)
+def test_blocks_from_memory(few: Workers, keep: bool) -> None:
+    by_hand(few, choose(0.3), keep)
 
 
-def test_seeds_of_one_type(some: Workers) -> None:
+def test_seeds_of_one_type(few: Workers) -> None:
     seeds = {kind: np.zeros(0, np.int64) for kind in hetero.KINDS}
-    by_hand(some, {**seeds, "paper": np.arange(0, 40, 3)})
+    by_hand(few, {**seeds, "paper": np.arange(0, 40, 3)})
 
 
 def cut_by_dgl(graph: Any, parts: int, where: Path) -> Any:
@@ -158,17 +152,17 @@ def cut_by_dgl(graph: Any, parts: int, where: Path) -> Any:
 
 
 @pytest.mark.parametrize("blocks", [False, True])
-def test_one_shot(some: Workers, blocks: bool) -> None:
-    by_hand(some, choose(0.3) if blocks else None, one_shot=True)
+def test_one_shot(few: Workers, blocks: bool) -> None:
+    by_hand(few, choose(0.3) if blocks else None, one_shot=True)
 
 
-def from_files(some: Workers, where: Path, seeds: dict[str, np.ndarray] | None = None) -> None:
+def from_files(few: Workers, where: Path, seeds: dict[str, np.ndarray] | None = None) -> None:
     ends = hetero.edges(few=False)
     graph = dgl_graph(ends)
     oracle = Oracle(graph, True, seeds)
-    nodes, edges = cut_by_dgl(graph, some.world, where)
+    nodes, edges = cut_by_dgl(graph, few.world, where)
     arguments, held, cites = [], [], []
-    for rank in range(some.world):
+    for rank in range(few.world):
         book = dgl.distributed.load_partition_book(str(where / "typed.json"), rank)[0]
         own = {kind: nodes[kind][book.partid2nids(rank, kind)].numpy() for kind in hetero.KINDS}
         held.append(own)
@@ -181,16 +175,16 @@ def from_files(some: Workers, where: Path, seeds: dict[str, np.ndarray] | None =
             }
         )
     source = {"json": str(where / "typed.json")}
-    results = some.run("cases_blocks:rgcn", arguments, source=source, sizes=SIZES, state=oracle.state)
+    results = few.run("cases_blocks:rgcn", arguments, source=source, sizes=SIZES, state=oracle.state)
     oracle.compare(results, held, cites)
 
 
-def test_full_graph_from_files_of_dgl(some: Workers, tmp_path: Path) -> None:
-    from_files(some, tmp_path)
+def test_full_graph_from_files_of_dgl(few: Workers, tmp_path: Path) -> None:
+    from_files(few, tmp_path)
 
 
-def test_blocks_from_files_of_dgl(some: Workers, tmp_path: Path) -> None:
-    from_files(some, tmp_path, choose(0.25, without="venue"))
+def test_blocks_from_files_of_dgl(few: Workers, tmp_path: Path) -> None:
+    from_files(few, tmp_path, choose(0.25, without="venue"))
 
 
 # ---- parts that SAR writes -------------------------------------------------------
@@ -211,11 +205,11 @@ def write(where: Path, world: int) -> tuple[Any, hetero.Cut, Any]:
 
 
 @pytest.mark.parametrize("seeds", [False, True])
-def test_from_files_of_ours(some: Workers, tmp_path: Path, seeds: bool) -> None:
-    ends, cut, graph = write(tmp_path, some.world)
+def test_from_files_of_ours(few: Workers, tmp_path: Path, seeds: bool) -> None:
+    ends, cut, graph = write(tmp_path, few.world)
     chosen = choose(0.3) if seeds else None
     oracle = Oracle(graph, True, chosen)
-    nodes = [{kind: cut.rows(kind, rank) for kind in hetero.KINDS} for rank in range(some.world)]
+    nodes = [{kind: cut.rows(kind, rank) for kind in hetero.KINDS} for rank in range(few.world)]
     arguments = [
         {
             "x": {k: oracle.x[k][rows] for k, rows in own.items()},
@@ -225,8 +219,8 @@ def test_from_files_of_ours(some: Workers, tmp_path: Path, seeds: bool) -> None:
         for own in nodes
     ]
     source = {"json": str(tmp_path / "typed.json")}
-    results = some.run("cases_blocks:rgcn", arguments, source=source, sizes=SIZES, state=oracle.state)
-    oracle.compare(results, nodes, [cut.held(CITES, ends, rank) for rank in range(some.world)])
+    results = few.run("cases_blocks:rgcn", arguments, source=source, sizes=SIZES, state=oracle.state)
+    oracle.compare(results, nodes, [cut.held(CITES, ends, rank) for rank in range(few.world)])
 
 
 @pytest.mark.parametrize("world", [1, 3])

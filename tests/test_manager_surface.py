@@ -10,16 +10,9 @@ import pytest
 import hetero
 from conftest import Workers
 from graphs import KINDS, Graph, make
-from pool import Pool
 
 pytest.importorskip("dgl")
 
-SESSIONS = [(1, "shm"), (2, "shm"), (4, "shm")]
-
-
-@pytest.fixture(scope="module", params=SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, *request.param)
 
 
 def check_shards(found: Any, src: np.ndarray, dst: np.ndarray, starts: np.ndarray, rank: int) -> None:
@@ -41,11 +34,11 @@ def check_required(results: list[Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_edges_of_one_relation(some: Workers, kind: str) -> None:
-    graph = make(kind, some.world, seed=3)
+def test_edges_of_one_relation(few: Workers, kind: str) -> None:
+    graph = make(kind, few.world, seed=3)
     triple = ("_N", "_E", "_N")
-    arguments = [{"part": graph.part(rank)} for rank in range(some.world)]
-    results = some.run("cases_blocks:surface", arguments, triples=[triple])
+    arguments = [{"part": graph.part(rank)} for rank in range(few.world)]
+    results = few.run("cases_blocks:surface", arguments, triples=[triple])
     for rank, result in enumerate(results):
         mine = graph.edges(rank)
         # edges of partition data made by hand follow shard by shard
@@ -58,10 +51,10 @@ def test_edges_of_one_relation(some: Workers, kind: str) -> None:
     check_required(results, "_N:_E:_N")
 
 
-def test_edges_of_several_relations(some: Workers) -> None:
-    ends, cut = hetero.edges(), hetero.Cut(some.world)
-    arguments = [{"part": cut.part(rank, ends)} for rank in range(some.world)]
-    results = some.run("cases_blocks:surface", arguments, triples=hetero.TRIPLES)
+def test_edges_of_several_relations(few: Workers) -> None:
+    ends, cut = hetero.edges(), hetero.Cut(few.world)
+    arguments = [{"part": cut.part(rank, ends)} for rank in range(few.world)]
+    results = few.run("cases_blocks:surface", arguments, triples=hetero.TRIPLES)
     position = {}  # of a node among those of its type, in the order of partitions
     for kind, order in cut.nodes.items():
         position[kind] = np.empty(len(order), np.int64)
@@ -82,23 +75,23 @@ def test_edges_of_several_relations(some: Workers) -> None:
         check_required(results, ":".join(triple))
 
 
-def test_columns_of_several_types(some: Workers) -> None:
-    ends, cut = hetero.edges(), hetero.Cut(some.world)
-    arguments = [{"part": cut.part(rank, ends)} for rank in range(some.world)]
-    for text in some.run("cases_blocks:columns", arguments):
+def test_columns_of_several_types(few: Workers) -> None:
+    ends, cut = hetero.edges(), hetero.Cut(few.world)
+    arguments = [{"part": cut.part(rank, ends)} for rank in range(few.world)]
+    for text in few.run("cases_blocks:columns", arguments):
         assert text.startswith("HeteroGraphShardManager(author: ")
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_block_says_what_it_is(some: Workers, keep: bool) -> None:
-    graph = make("random", some.world, seed=6)
+def test_a_block_says_what_it_is(few: Workers, keep: bool) -> None:
+    graph = make("random", few.world, seed=6)
     seeds = np.flatnonzero(np.random.default_rng(1).random(graph.num_nodes) < 0.3)
     arguments = []
-    for rank in range(some.world):
+    for rank in range(few.world):
         rows = graph.rows(rank)
         own = seeds[(seeds >= rows.start) & (seeds < rows.stop)]
         arguments.append({"part": graph.part(rank), "seeds": own[::-1].copy()})
-    for rank, result in enumerate(some.run("cases_blocks:block_rows", arguments, keep=keep)):
+    for rank, result in enumerate(few.run("cases_blocks:block_rows", arguments, keep=keep)):
         mine = graph.edges(rank)
         mine = mine[np.isin(graph.dst[mine], seeds)]
         found = sorted(zip(*(a.tolist() for a in result["edges"])))

@@ -13,17 +13,11 @@ import message_functions
 from conftest import Workers
 from graphs import Graph, close, make
 from message_functions import WIDTH
-from pool import Pool
 from test_message_passing import CASES, same, shares, whole
 
 dgl = pytest.importorskip("dgl")
 
 NAMES = [model.__name__ for model in message_functions.MODELS]
-
-
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"shm{p}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
 
 
 def given(graph: Graph, dtype: str, seed: int = 1) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -35,7 +29,7 @@ def given(graph: Graph, dtype: str, seed: int = 1) -> tuple[dict[str, np.ndarray
     return columns, weights
 
 
-def check(some: Workers, graph: Graph, name: str, dtype: str, settings: dict[str, Any] | None = None) -> None:
+def check(few: Workers, graph: Graph, name: str, dtype: str, settings: dict[str, Any] | None = None) -> None:
     columns, weights = given(graph, dtype)
     full, nodes, edges = whole(graph, columns, weights)
     torch.manual_seed(3)
@@ -49,7 +43,7 @@ def check(some: Workers, graph: Graph, name: str, dtype: str, settings: dict[str
     for rank, one in enumerate(arguments):
         one["upstream"] = upstream[graph.edges(rank) if net.on_edges else graph.rows(rank)]
     loose = 20.0 if dtype == "float32" else 1.0
-    results = some.run(CASES + "model", arguments, name=name, settings=settings)
+    results = few.run(CASES + "model", arguments, name=name, settings=settings)
     for rank, got in enumerate(results):
         where = graph.edges(rank) if net.on_edges else graph.rows(rank)
         close(got["out"], out.detach().numpy()[where], f"rank {rank}", loose)
@@ -63,31 +57,31 @@ def check(some: Workers, graph: Graph, name: str, dtype: str, settings: dict[str
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["random", "empty_worker", "hub"])
-def test_functions(some: Workers, kind: str, name: str) -> None:
-    check(some, make(kind, some.world), name, "float64")
+def test_functions(few: Workers, kind: str, name: str) -> None:
+    check(few, make(kind, few.world), name, "float64")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_small_blocks(some: Workers, name: str) -> None:
+def test_small_blocks(few: Workers, name: str) -> None:
     """Many blocks, and several frames of rows."""
-    check(some, make("random", some.world, seed=4), name, "float32", {"block_bytes": 1})
+    check(few, make("random", few.world, seed=4), name, "float32", {"block_bytes": 1})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_keeping_what_forward_computed(some: Workers, name: str) -> None:
-    check(some, make("random", some.world, seed=5), name, "float64", {"disable_sr": True, "block_bytes": 1})
+def test_keeping_what_forward_computed(few: Workers, name: str) -> None:
+    check(few, make("random", few.world, seed=5), name, "float64", {"disable_sr": True, "block_bytes": 1})
 
 
 @pytest.mark.parametrize("name", ["Plain", "Parameters", "Extremum", "Typed"])
 @pytest.mark.parametrize("kind", ["one_node", "no_edges_between"])
-def test_odd_graphs(some: Workers, kind: str, name: str) -> None:
-    check(some, make(kind, some.world), name, "float64")
+def test_odd_graphs(few: Workers, kind: str, name: str) -> None:
+    check(few, make(kind, few.world), name, "float64")
 
 
 @pytest.mark.parametrize("name", ["Plain", "Parameters", "DestinationOnly", "Both"])
-def test_blocks(some: Workers, name: str) -> None:
+def test_blocks(few: Workers, name: str) -> None:
     """Edges into some nodes alone; a worker has no seeds."""
-    graph = make("random", some.world, seed=6)
+    graph = make("random", few.world, seed=6)
     columns, weights = given(graph, "float64")
     full, nodes, _ = whole(graph, columns, weights)
     torch.manual_seed(3)
@@ -105,7 +99,7 @@ def test_blocks(some: Workers, name: str) -> None:
     own = [np.sort(seeds[(seeds >= graph.start[r]) & (seeds < graph.start[r + 1])]) for r in range(graph.world)]
     for rank, one in enumerate(arguments):
         one.update(seeds=own[rank], upstream=upstream[own[rank]])
-    for rank, got in enumerate(some.run(CASES + "on_a_block", arguments, name=name)):
+    for rank, got in enumerate(few.run(CASES + "on_a_block", arguments, name=name)):
         close(got["out"], out.detach().numpy()[own[rank]], f"rank {rank}")
         for column, grad in expected.items():
             close(got["nodes"][column], grad[graph.rows(rank)], f"gradient of {column}, rank {rank}")

@@ -7,21 +7,15 @@ import pytest
 
 from conftest import Workers
 from graphs import close, make
-from pool import Pool
 
 CASES = "cases_message:"
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"shm{p}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
-
-
-def test_ids_and_shards(some: Workers) -> None:
-    graph = make("random", some.world)
+def test_ids_and_shards(few: Workers) -> None:
+    graph = make("random", few.world)
     node = np.arange(graph.num_nodes)
     arguments = [{"part": graph.part(r), "node": node[graph.rows(r)]} for r in range(graph.world)]
-    for rank, got in enumerate(some.run(CASES + "given_to_functions", arguments)):
+    for rank, got in enumerate(few.run(CASES + "given_to_functions", arguments)):
         rows, mine = graph.rows(rank), graph.edges(rank)
         src, dst = graph.src[mine], graph.dst[mine]
         assert np.array_equal(got["ids"], np.stack([src, dst, np.arange(len(mine))], 1))
@@ -43,8 +37,8 @@ def test_ids_and_shards(some: Workers) -> None:
 
 @pytest.mark.parametrize("mailbox", [False, True], ids=["sum", "mailbox"])
 @pytest.mark.parametrize("keep", [False, True], ids=["again", "kept"])
-def test_dropout_is_the_same_in_backward(some: Workers, mailbox: bool, keep: bool) -> None:
-    graph = make("random", some.world)
+def test_dropout_is_the_same_in_backward(few: Workers, mailbox: bool, keep: bool) -> None:
+    graph = make("random", few.world)
     rng = np.random.default_rng(0)
     x = rng.uniform(1, 2, (graph.num_nodes, 3))
     w = rng.uniform(1, 2, (len(graph.src), 3))
@@ -52,7 +46,7 @@ def test_dropout_is_the_same_in_backward(some: Workers, mailbox: bool, keep: boo
         {"part": graph.part(r), "x": x[graph.rows(r)], "w": w[graph.edges(r)], "mailbox": mailbox, "keep": keep}
         for r in range(graph.world)
     ]
-    for rank, got in enumerate(some.run(CASES + "dropping", arguments)):
+    for rank, got in enumerate(few.run(CASES + "dropping", arguments)):
         mine, rows = graph.edges(rank), graph.rows(rank)
         scale = got["w"] / x[graph.src[mine]]  # the mask, as the gradient shows it
         assert np.isin(scale.round(9), [0, 2]).all()
@@ -65,8 +59,8 @@ def test_dropout_is_the_same_in_backward(some: Workers, mailbox: bool, keep: boo
         assert not scale.size or not np.array_equal(got["first"], got["second"])
 
 
-def test_some_edges(some: Workers) -> None:
-    graph = make("random", some.world)
+def test_some_edges(few: Workers) -> None:
+    graph = make("random", few.world)
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((graph.num_nodes, 2)), rng.standard_normal((len(graph.src), 2))
     mark = rng.random(len(graph.src)) < 0.3
@@ -80,7 +74,7 @@ def test_some_edges(some: Workers) -> None:
     s, d = graph.src[mark], graph.dst[mark]
     for here, there in ((s, d), (d, s)):
         np.add.at(grad_x, here, x[there] + 2 * (x[s] + x[d]))
-    for rank, got in enumerate(some.run(CASES + "some_edges", arguments)):
+    for rank, got in enumerate(few.run(CASES + "some_edges", arguments)):
         mine = graph.edges(rank)
         here = mark[mine][:, None]
         a, b = x[graph.src[mine]], x[graph.dst[mine]]
@@ -90,10 +84,10 @@ def test_some_edges(some: Workers) -> None:
         close(got["nodes"]["x"], grad_x[graph.rows(rank)], f"rank {rank}")
 
 
-def test_running_statistics(some: Workers) -> None:
-    graph = make("hub", some.world)
+def test_running_statistics(few: Workers) -> None:
+    graph = make("hub", few.world)
     x = np.random.default_rng(0).standard_normal((graph.num_nodes, 2))
     arguments = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(graph.world)]
-    for got in some.run(CASES + "running_statistics", arguments):
+    for got in few.run(CASES + "running_statistics", arguments):
         assert got["batches"] == got["after"]
         assert got["grad"] is None or np.isfinite(got["grad"]).all()

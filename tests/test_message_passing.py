@@ -11,7 +11,6 @@ import torch
 import cases_message
 from conftest import Workers
 from graphs import Graph, close, make
-from pool import Pool
 
 dgl = pytest.importorskip("dgl")
 
@@ -20,11 +19,6 @@ MESSAGES = ["copy_u", "copy_e"] + [
     f"{a}_{op}_{b}" for op in ("add", "sub", "mul", "div", "dot") for a in "uve" for b in "uve" if a != b
 ]
 FIELDS = {"u": "x", "v": "y", "e": "w"}
-
-
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"shm{p}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
 
 
 def whole(graph: Graph, columns: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> tuple[Any, ...]:
@@ -64,7 +58,7 @@ def coarse(rng: np.random.Generator, rows: int, shape: tuple[int, ...], dtype: s
 
 
 def check_builtins(
-    some: Workers,
+    few: Workers,
     graph: Graph,
     calls: list[tuple[str, list[str], str | None]],
     columns: dict[str, np.ndarray],
@@ -97,7 +91,7 @@ def check_builtins(
         given["upstream"] = [
             g[graph.edges(rank) if call[2] is None else graph.rows(rank)] for g, call in zip(upstream, calls)
         ]
-    for rank, results in enumerate(some.run(CASES + "builtins", arguments, calls=calls)):
+    for rank, results in enumerate(few.run(CASES + "builtins", arguments, calls=calls)):
         for call, got, wanted in zip(calls, results, expected):
             where = graph.edges(rank) if call[2] is None else graph.rows(rank)
             close(got["out"], wanted["out"][where], f"{call}: rank {rank}")
@@ -106,9 +100,9 @@ def check_builtins(
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["random", "empty_worker", "one_node", "hub"])
-def test_every_builtin(some: Workers, kind: str, dtype: str) -> None:
+def test_every_builtin(few: Workers, kind: str, dtype: str) -> None:
     """All messages with all reducers; many messages are equal, so max and min have ties."""
-    graph = make(kind, some.world)
+    graph = make(kind, few.world)
     rng = np.random.default_rng(1)
     columns = {name: coarse(rng, graph.num_nodes, (2, 3), dtype) for name in ("x", "y")}
     weights = {"w": coarse(rng, len(graph.src), (2, 3), dtype)}
@@ -117,15 +111,15 @@ def test_every_builtin(some: Workers, kind: str, dtype: str) -> None:
         for m in MESSAGES
         for reduce in ("sum", "mean", "max", "min", None)
     ]
-    check_builtins(some, graph, calls, columns, weights)
+    check_builtins(few, graph, calls, columns, weights)
 
 
 SHAPES = [((4,), (1,)), ((1,), (4,)), ((2, 3), (3,)), ((2, 3), (2, 1)), ((), (3,)), ((2, 1, 3), (4, 1)), ((47,), (47,))]
 
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
-def test_broadcasting(some: Workers, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    graph = make("random", some.world, seed=2)
+def test_broadcasting(few: Workers, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    graph = make("random", few.world, seed=2)
     rng = np.random.default_rng(2)
     columns = {name: coarse(rng, graph.num_nodes, shape, "float64") for name, shape in zip("xy", shapes)}
     weights = {"w": coarse(rng, len(graph.src), shapes[1], "float64")}
@@ -134,4 +128,4 @@ def test_broadcasting(some: Workers, shapes: tuple[tuple[int, ...], tuple[int, .
         for m in ("u_add_v", "u_mul_v", "u_sub_e", "e_div_u", "e_mul_u", "v_mul_u")
         for reduce in ("sum", "max", None)
     ]
-    check_builtins(some, graph, calls, columns, weights)
+    check_builtins(few, graph, calls, columns, weights)

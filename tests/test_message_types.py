@@ -13,14 +13,8 @@ import hetero
 import message_functions
 from conftest import Workers
 from graphs import close
-from pool import Pool
 
 dgl = pytest.importorskip("dgl")
-
-
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda p: f"shm{p}")
-def some(request: pytest.FixtureRequest, pool: Pool) -> Workers:
-    return Workers(pool, request.param, "shm")
 
 
 def expectations(ends: Any, columns: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -46,19 +40,19 @@ def expectations(ends: Any, columns: dict[str, np.ndarray]) -> tuple[dict[str, A
     return expected, upstream
 
 
-def test_several_relations(some: Workers) -> None:
-    ends, cut, columns = hetero.edges(), hetero.Cut(some.world), hetero.features(1)
+def test_several_relations(few: Workers) -> None:
+    ends, cut, columns = hetero.edges(), hetero.Cut(few.world), hetero.features(1)
     expected, upstream = expectations(ends, columns)
-    rows = [{kind: cut.rows(kind, rank) for kind in hetero.KINDS} for rank in range(some.world)]
+    rows = [{kind: cut.rows(kind, rank) for kind in hetero.KINDS} for rank in range(few.world)]
     arguments = [
         {
             "part": cut.part(rank, ends),
             "columns": {k: v[rows[rank][k]] for k, v in columns.items()},
             "upstream": {w: {k: g[rows[rank][k]] for k, g in given.items()} for w, given in upstream.items()},
         }
-        for rank in range(some.world)
+        for rank in range(few.world)
     ]
-    results = some.run("cases_message:several", arguments, ways=message_functions.WAYS)
+    results = few.run("cases_message:several", arguments, ways=message_functions.WAYS)
     for rank, got in enumerate(results):
         for way, wanted in expected.items():
             for kind, own in rows[rank].items():
