@@ -146,7 +146,7 @@ func (c *Communicator) ExchangePair(sendTo int, send []byte, recvFrom int, recv 
 			return nil
 		}
 		run := op.Run
-		if recvFrom >= 0 && c.Transport(recvFrom) != "tcp" { // one run is copied, without a wait as a rule
+		if recvFrom >= 0 && c.Link(recvFrom).Shared { // one run is copied, without a wait as a rule
 			run = op.RunHere
 		}
 		return run(func() error {

@@ -88,7 +88,7 @@ func TestJoinOverTheNetwork(t *testing.T) {
 						return err
 					}
 					for _, peer := range g.Stats().Peers {
-						if peer.Transport != transport {
+						if peer.Transport != name {
 							return fmt.Errorf("link to %d is %s", peer.Rank, peer.Transport)
 						}
 					}

@@ -77,7 +77,7 @@ func (g *Group) Stats() Stats {
 			}
 			l := LinkTotal{Peer: r, Communicator: c.name, LinkStats: total}
 			if c.links != nil {
-				l.Transport = c.links[r].Kind()
+				l.Transport = c.links[r].Properties().Kind
 				l.LinkStats = addLinkStats(total, c.links[r].Stats())
 				kinds[r] = l.Transport
 			}
@@ -96,14 +96,14 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-// Transport is the kind of link to a peer.
-func (c *Communicator) Transport(peer int) string {
+// Link is what the link to a peer says of itself.
+func (c *Communicator) Link(peer int) transport.Properties {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.links == nil || c.links[peer] == nil {
-		return ""
+		return transport.Properties{}
 	}
-	return c.links[peer].Kind()
+	return c.links[peer].Properties()
 }
 
 func (g *Group) count(k Kind, add KindStats) {

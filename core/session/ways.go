@@ -35,17 +35,10 @@ func (s *Session) SetExchange(how Exchange) error {
 
 // What computing at the owner costs beside what it saves. Rows of destinations come a
 // window at a time, so a source's row is read and its gradient read and written anew for about
-// every edge, in place of once: so many nanoseconds a byte. A byte that travels takes so many,
-// copies at both ends included. Over shared memory it counts for so little that edges
-// are kept twice only where there are few of them for each source (5 of GAT's). Of a
-// network, 10 Gbit/s are assumed, and four threads. How many there are is not asked, since
-// the bits of results would follow from it.
-const (
-	rereadCost  = 0.005
-	shmCost     = 0.095
-	sameCost    = 0.7 // TCP within a host
-	networkCost = 1.2 * 4
-)
+// every edge, in place of once: so many nanoseconds a byte. What a byte that travels takes, the
+// link says; over shared memory it is so little that edges are kept twice only where there
+// are few of them for each source (5 of GAT's).
+const rereadCost = 0.005
 
 // shard is the edges from sources of one worker into rows of another, in numbers
 // that both know.
@@ -65,17 +58,6 @@ func (e Exchange) pushes(x shard, size rowSizes, byteCost float64) bool {
 	}
 	saved := float64(x.sources*int64(size.pull)-x.rows*int64(size.push)) * byteCost
 	return saved > float64(x.edges)*float64(3*size.gradient)*rereadCost
-}
-
-// byteCost is what a byte takes to rank peer. Both ends come to the same number.
-func (s *Session) byteCost(train *comm.Communicator, peer int) float64 {
-	switch {
-	case train.Transport(peer) != "tcp":
-		return shmCost
-	case s.group.Endpoint(peer).Host == s.group.Endpoint(s.Rank()).Host:
-		return sameCost
-	}
-	return networkCost
 }
 
 // shards are those between this worker and the others, by round: out into rows of
@@ -148,8 +130,8 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 	var pushed, pulls, lacking int64
 	for r := 1; r < p; r++ {
 		to, from := (rel.Rank+r)%p, (rel.Rank-r+p)%p
-		ways.Out[r] = how.pushes(all.out[r], size, s.byteCost(train, to))
-		ways.In[r] = how.pushes(all.in[r], size, s.byteCost(train, from))
+		ways.Out[r] = how.pushes(all.out[r], size, train.Link(to).ByteCost)
+		ways.In[r] = how.pushes(all.in[r], size, train.Link(from).ByteCost)
 		switch {
 		case ways.In[r]:
 			pushed++

@@ -46,8 +46,7 @@ type LinkStats struct {
 // makes Next return *PeerGone once the frames that arrived are consumed.
 type Link interface {
 	Peer() int
-	// Kind is "inproc", "shm", "tcp" or "foreign".
-	Kind() string
+	Properties() Properties
 	// MaxPayload is the largest payload of one frame in bytes. Two frames of
 	// that size fit into the link at once, so a sender may fill one while the
 	// receiver works on the other.

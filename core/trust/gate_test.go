@@ -170,13 +170,14 @@ func TestGateWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	for end := time.Now().Add(5 * time.Second); g.Trouble() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	trouble := g.Trouble()
+	for end := time.Now().Add(5 * time.Second); trouble == nil && time.Now().Before(end); trouble = g.Trouble() {
 		// The gate makes room by dropping who waits; keep the place taken.
 		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			held = append(held, fd)
 		}
+		time.Sleep(time.Millisecond)
 	}
-	trouble := g.Trouble()
 	release()
 	if trouble == nil || !errors.Is(trouble, unix.EMFILE) {
 		t.Fatalf("trouble: %v", trouble)

@@ -41,15 +41,14 @@ const (
 	Version = 1
 )
 
-// Purpose is what a connection is for.
+// Purpose is what a connection is for. Each transport numbers its own: 1 is tcp's, 2 is
+// shm's, from 5 on they are free.
 type Purpose uint8
 
-// The purposes.
+// The purposes that are no link's.
 const (
-	TCPLink Purpose = 1 + iota // a link of a mesh
-	ShmLink                    // a link through shared memory, made over a Unix socket
-	Control                    // a control connection between two ranks
-	Calls                      // calls to rank 0
+	Control Purpose = 3 // a control connection between two ranks
+	Calls   Purpose = 4 // calls to rank 0
 )
 
 // status is the listener's answer.

@@ -66,7 +66,10 @@ func admit(id *Identity, conn net.Conn, p Policy) <-chan admitted {
 	return done
 }
 
-var links = Policy{Purposes: []Purpose{TCPLink, ShmLink, Control}}
+// linkPurpose is that of a transport.
+const linkPurpose Purpose = 1
+
+var links = Policy{Purposes: []Purpose{linkPurpose, Control}}
 
 func TestProof(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
@@ -204,7 +207,7 @@ func TestRelay(t *testing.T) {
 		"world":       func(b []byte) { b[52] = 5 },
 		"peer":        func(b []byte) { b[56] = 1 },
 		"mesh":        func(b []byte) { b[60] = 9 },
-		"purpose":     func(b []byte) { b[5] = uint8(TCPLink) },
+		"purpose":     func(b []byte) { b[5] = uint8(linkPurpose) },
 		"nonce":       func(b []byte) { b[20] ^= 1 },
 		"certificate": func(b []byte) { b[70] ^= 1 },
 	} {

@@ -28,8 +28,8 @@ func testFrames(t *testing.T, kind string, make Factory, ranks int) {
 			if l == nil {
 				continue
 			}
-			if l.Peer() != p || l.Kind() != kind || l.MaxPayload() != max {
-				t.Fatalf("link of rank %d to %d says peer %d, kind %q, max %d", r, p, l.Peer(), l.Kind(), l.MaxPayload())
+			if l.Peer() != p || l.Properties().Kind != kind || l.MaxPayload() != max {
+				t.Fatalf("link of rank %d to %d says peer %d, kind %q, max %d", r, p, l.Peer(), l.Properties().Kind, l.MaxPayload())
 			}
 			work = append(work, func() error {
 				for i, n := range sizes {

@@ -32,6 +32,8 @@ func NewMesh(size, linkBytes int) [][]transport.Link {
 	return links
 }
 
+var properties = transport.Properties{Kind: "inproc", Shared: true, ByteCost: 0.1}
+
 // NewPair joins ranks a and b and returns a's end and b's end.
 func NewPair(a, b, linkBytes int) (la, lb transport.Link, err error) {
 	max, err := ring.MaxPayload(linkBytes, 2, 0)
@@ -55,9 +57,9 @@ func NewPair(a, b, linkBytes int) (la, lb transport.Link, err error) {
 			}
 		}
 	}
-	la = ring.NewLink("inproc", b, ring.NewProducer(ab, max, b, sa, sb.Data.Signal),
+	la = ring.NewLink(properties, b, ring.NewProducer(ab, max, b, sa, sb.Data.Signal),
 		ring.NewConsumer(ba, max, b, sa, sb.Space.Signal), leave(a, sb))
-	lb = ring.NewLink("inproc", a, ring.NewProducer(ba, max, a, sb, sa.Data.Signal),
+	lb = ring.NewLink(properties, a, ring.NewProducer(ba, max, a, sb, sa.Data.Signal),
 		ring.NewConsumer(ab, max, a, sb, sa.Space.Signal), leave(b, sa))
 	return la, lb, nil
 }

@@ -52,7 +52,7 @@ func (n *Node) tryReach(ctx context.Context, network, addr string, peer transpor
 	}
 	release := guard(ctx, conn)
 	defer release()
-	proven, err := n.cfg.Identity.Dial(conn, trust.Target{Purpose: trust.Purpose(h.kind), Peer: peer.Rank, Mesh: h.mesh, Certificate: peer.Certificate})
+	proven, err := n.cfg.Identity.Dial(conn, trust.Target{Purpose: h.purpose, Peer: peer.Rank, Mesh: h.mesh, Certificate: peer.Certificate})
 	if err == nil {
 		if err = ctx.Err(); err == nil {
 			return proven, nil
@@ -63,11 +63,15 @@ func (n *Node) tryReach(ctx context.Context, network, addr string, peer transpor
 }
 
 // dial reaches a peer, says hello and waits for its answer.
-func (n *Node) dial(ctx context.Context, network, addr string, peer transport.Endpoint, h hello, fd int) (net.Conn, error) {
+func (n *Node) dial(ctx context.Context, network string, peer transport.Endpoint, h hello, fd int) (net.Conn, error) {
 	n.mu.Lock()
 	h.session = n.session
 	n.mu.Unlock()
 	h.rank, h.world = uint32(n.cfg.Rank), uint32(n.cfg.World)
+	addr := peer.TCP
+	if network == "unix" {
+		addr = peer.Unix
+	}
 	conn, err := n.reach(ctx, network, addr, peer, h)
 	if err != nil {
 		return nil, err

@@ -12,12 +12,12 @@ import (
 )
 
 // A proven connection begins with a hello of 64 bytes from the dialer, on which the
-// listener answers with one of its own as soon as it wants the connection. With
-// a hello for shared memory, and only there, travels the segment's descriptor.
+// listener answers with one of its own as soon as it wants the connection. With the
+// hello of a transport that passes one, and only there, travels a file descriptor.
 //
 //	 0  u32   magic "SARN"
 //	 4  u8    version
-//	 5  u8    kind: 1 tcp link, 2 shm link, 3 control stream
+//	 5  u8    purpose: a transport's (1 tcp, 2 shm), or 3, control stream
 //	 6  u8    answer: 0 in the dialer's hello
 //	 7  u8    zero
 //	 8  [16]  session
@@ -34,21 +34,13 @@ const (
 	helloVersion = 2
 )
 
-type kind uint8
-
-const (
-	kindTCP     = kind(trust.TCPLink)
-	kindShm     = kind(trust.ShmLink)
-	kindControl = kind(trust.Control)
-)
-
 type answer uint8
 
 const (
 	answerNone answer = iota
 	answerAccepted
-	answerNoShm    // try tcp
-	answerOnlyShm  // this rank is told to use shm
+	answerNext     // this transport cannot be used: try the next
+	answerOnly     // this rank is told to use a transport that comes before this one
 	answerSize     // the answer carries the bytes per link that the listener has
 	answerSession  // of another run
 	answerVersion  // the answer carries the version that the listener has
@@ -57,7 +49,7 @@ const (
 
 type hello struct {
 	version uint8
-	kind    kind
+	purpose trust.Purpose
 	answer  answer
 	session [16]byte
 	rank    uint32
@@ -70,7 +62,7 @@ func (h hello) encode() []byte {
 	b := make([]byte, helloSize)
 	le := binary.LittleEndian
 	le.PutUint32(b[0:], helloMagic)
-	b[4], b[5], b[6] = helloVersion, byte(h.kind), byte(h.answer)
+	b[4], b[5], b[6] = helloVersion, byte(h.purpose), byte(h.answer)
 	copy(b[8:24], h.session[:])
 	le.PutUint32(b[24:], h.rank)
 	le.PutUint32(b[28:], h.world)
@@ -86,7 +78,7 @@ func decodeHello(b []byte) (hello, error) {
 		return hello{}, fmt.Errorf("what answers is not a worker of SAR")
 	}
 	h := hello{
-		version: b[4], kind: kind(b[5]), answer: answer(b[6]),
+		version: b[4], purpose: trust.Purpose(b[5]), answer: answer(b[6]),
 		rank: le.Uint32(b[24:]), world: le.Uint32(b[28:]), mesh: le.Uint32(b[32:]), bytes: le.Uint64(b[40:]),
 	}
 	copy(h.session[:], b[8:24])
@@ -95,9 +87,9 @@ func decodeHello(b []byte) (hello, error) {
 
 // claimed says whether h is of the rank, and for the purpose, that was proved.
 func (h hello) claimed(c trust.Claim) error {
-	if int64(h.rank) != int64(c.Rank) || int64(h.world) != int64(c.World) || h.mesh != c.Mesh || h.kind != kind(c.Purpose) {
-		return fmt.Errorf("the hello is of rank %d of %d for kind %d and the proof of rank %d of %d for kind %d",
-			h.rank, h.world, h.kind, c.Rank, c.World, c.Purpose)
+	if int64(h.rank) != int64(c.Rank) || int64(h.world) != int64(c.World) || h.mesh != c.Mesh || h.purpose != c.Purpose {
+		return fmt.Errorf("the hello is of rank %d of %d for purpose %d and the proof of rank %d of %d for purpose %d",
+			h.rank, h.world, h.purpose, c.Rank, c.World, c.Purpose)
 	}
 	return nil
 }
@@ -121,8 +113,8 @@ func receiveHello(conn net.Conn) (hello, int, error) {
 		return hello{}, -1, err
 	}
 	h, err := decodeHello(b)
-	if err == nil && (h.kind == kindShm && h.answer == answerNone) != (fd >= 0) {
-		err = fmt.Errorf("hello of kind %d with descriptor %d", h.kind, fd)
+	if err == nil && (h.answer == answerNone && passesDescriptor(h.purpose)) != (fd >= 0) {
+		err = fmt.Errorf("hello for purpose %d with descriptor %d", h.purpose, fd)
 	}
 	if err != nil {
 		closeDescriptor(fd)
@@ -175,10 +167,11 @@ func sendHello(conn net.Conn, h hello, fd int) error {
 // refusal says what a listener's answer means, given what this side had said.
 func refusal(rank int, said, got hello) error {
 	switch got.answer {
-	case answerNoShm:
-		return fmt.Errorf("rank %d cannot or may not use shared memory: allow tcp, or mend it there", rank)
-	case answerOnlyShm:
-		return fmt.Errorf("rank %d is told to use shared memory alone and this rank came over tcp: use one transport setting on every worker", rank)
+	case answerNext:
+		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank, nameOf(said.purpose))
+	case answerOnly:
+		return fmt.Errorf("rank %d is told to use another transport alone and this rank came over %s: use one transport setting on every worker",
+			rank, nameOf(said.purpose))
 	case answerSize:
 		return fmt.Errorf("rank %d has %d bytes of window per link and this rank %d: use one window size on every worker", rank, got.bytes, said.bytes)
 	case answerSession:

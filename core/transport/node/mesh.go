@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sar/core/transport"
-	"sar/core/transport/shm"
-	"sar/core/transport/tcp"
+	"sar/core/trust"
 )
 
 // Mesh makes a link to every peer, in order of rank, nil for this rank. Every
@@ -23,7 +22,7 @@ import (
 func (n *Node) Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transport.Link, error) {
 	links := make([]transport.Link, n.cfg.World)
 	err := n.each(deadline, func(ctx context.Context, peer transport.Endpoint) (err error) {
-		h := hello{kind: kindTCP, mesh: id, bytes: uint64(bytesPerLink)}
+		h := hello{mesh: id, bytes: uint64(bytesPerLink)}
 		if peer.Rank < n.cfg.Rank {
 			links[peer.Rank], err = n.dialLink(ctx, peer, h)
 		} else {
@@ -46,7 +45,7 @@ func (n *Node) Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transpor
 // rank calls it; another call makes other connections.
 func (n *Node) Control(deadline time.Time) ([]net.Conn, error) {
 	n.mu.Lock()
-	h := hello{kind: kindControl, mesh: n.controls}
+	h := hello{purpose: trust.Control, mesh: n.controls}
 	n.controls++
 	n.mu.Unlock()
 	conns := make([]net.Conn, n.cfg.World)
@@ -55,7 +54,7 @@ func (n *Node) Control(deadline time.Time) ([]net.Conn, error) {
 			conns[peer.Rank], err = n.dialControl(ctx, peer, h)
 			return err
 		}
-		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.kind == kindControl && a.mesh == h.mesh })
+		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.purpose == trust.Control && a.mesh == h.mesh })
 		if err != nil {
 			return err
 		}
@@ -147,79 +146,58 @@ func guard(ctx context.Context, conn net.Conn) (release func()) {
 	}
 }
 
-// sharesHost says whether shared memory can reach a peer.
-func (n *Node) sharesHost(peer transport.Endpoint) bool {
-	return n.cfg.Transport != TCP && peer.HostID == n.endpoint.HostID && peer.Unix != "" && n.unix != nil
-}
-
-func (n *Node) checkForced(peer transport.Endpoint) error {
-	if n.cfg.Transport == Shm && !n.sharesHost(peer) {
-		return fmt.Errorf("shared memory is asked for, but rank %d on %s (%s) and rank %d on %s (%s) do not share memory: use tcp or auto",
-			n.cfg.Rank, n.endpoint.Host, n.endpoint.HostID, peer.Rank, peer.Host, peer.HostID)
-	}
-	return nil
-}
-
 func (n *Node) dialLink(ctx context.Context, peer transport.Endpoint, h hello) (transport.Link, error) {
-	if err := n.checkForced(peer); err != nil {
+	usable, err := n.reaching(peer)
+	if err != nil {
 		return nil, err
 	}
-	if n.sharesHost(peer) {
-		l, err := n.dialShm(ctx, peer, h)
-		if err == nil || n.cfg.Transport == Shm || ctx.Err() != nil {
+	for {
+		l, err := n.dialOver(ctx, usable[0], peer, h)
+		if err == nil || len(usable) == 1 || ctx.Err() != nil {
 			return l, err
 		}
-		// Only what shared memory cannot do is tried otherwise.
-		if r := (*refused)(nil); errors.As(err, &r) && r.answer != answerNoShm {
+		// Only what this transport cannot do is tried by the next.
+		if r := (*refused)(nil); errors.As(err, &r) && r.answer != answerNext {
 			return nil, err
 		}
+		usable = usable[1:]
 	}
-	conn, err := n.dial(ctx, "tcp", peer.TCP, peer, h, -1)
-	if err != nil {
-		return nil, err
-	}
-	l, err := tcp.NewLink(conn, peer.Rank, int(h.bytes))
-	if err != nil {
-		_ = conn.Close()
-	}
-	return l, err
 }
 
-func (n *Node) dialShm(ctx context.Context, peer transport.Endpoint, h hello) (transport.Link, error) {
-	seg, fd, err := shm.Create(int(h.bytes))
+func (n *Node) dialOver(ctx context.Context, t transport.Transport, peer transport.Endpoint, h hello) (transport.Link, error) {
+	end, err := t.Offer(int(h.bytes))
 	if err != nil {
 		return nil, err
 	}
-	h.kind = kindShm
-	conn, err := n.dial(ctx, "unix", peer.Unix, peer, h, fd)
-	closeDescriptor(fd)
+	h.purpose = t.Purpose()
+	conn, err := n.dial(ctx, t.Network(), peer, h, end.Descriptor())
 	if err != nil {
-		seg.Close()
+		end.Drop()
 		return nil, err
 	}
-	l, err := shmLink(ctx, conn, seg, peer.Rank, true)
-	if err != nil {
-		seg.Close()
-		_ = conn.Close()
-	}
-	return l, err
+	return n.join(ctx, end, conn, peer)
 }
 
-// shmLink makes the link of a connection that both sides have agreed on.
-func shmLink(ctx context.Context, conn net.Conn, seg *shm.Segment, peer int, creator bool) (transport.Link, error) {
-	unixConn := conn.(*net.UnixConn)
+// join makes the link of a connection that both sides have agreed on.
+func (n *Node) join(ctx context.Context, end transport.End, conn net.Conn, peer transport.Endpoint) (transport.Link, error) {
 	release := guard(ctx, conn)
-	remote, err := shm.Meet(unixConn)
+	l, err := end.Link(conn, n.endpoint, peer)
 	release()
 	if err != nil {
+		_ = conn.Close()
 		return nil, err
 	}
-	return shm.NewLink(unixConn, seg, remote, peer, creator)
+	if err := ctx.Err(); err != nil { // while the link was made, which may have lost the connection
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
+// dialControl takes the Unix socket where a transport would, else the TCP port.
 func (n *Node) dialControl(ctx context.Context, peer transport.Endpoint, h hello) (net.Conn, error) {
-	if n.sharesHost(peer) {
-		conn, err := n.dial(ctx, "unix", peer.Unix, peer, h, -1)
+	if n.reachesOver("unix", peer) {
+		conn, err := n.dial(ctx, "unix", peer, h, -1)
 		if err == nil || ctx.Err() != nil {
 			return conn, err
 		}
@@ -227,7 +205,7 @@ func (n *Node) dialControl(ctx context.Context, peer transport.Endpoint, h hello
 			return nil, err
 		}
 	}
-	return n.dial(ctx, "tcp", peer.TCP, peer, h, -1)
+	return n.dial(ctx, "tcp", peer, h, -1)
 }
 
 // await waits for a connection from a peer that wanted says yes to.
@@ -258,65 +236,55 @@ func (n *Node) await(ctx context.Context, peer transport.Endpoint, wanted func(*
 func (n *Node) accepted(ctx context.Context, a *arrival, h hello) error {
 	release := guard(ctx, a.conn)
 	defer release()
-	h.kind, h.answer, h.session = a.kind, answerAccepted, a.session
+	h.purpose, h.answer, h.session = a.purpose, answerAccepted, a.session
 	h.rank, h.world = uint32(n.cfg.Rank), uint32(n.cfg.World)
 	return sendHello(a.conn, h, -1)
 }
 
 func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello) (transport.Link, error) {
-	if err := n.checkForced(peer); err != nil {
+	if _, err := n.reaching(peer); err != nil {
 		return nil, err
 	}
 	for {
-		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.kind != kindControl && a.mesh == h.mesh })
+		a, err := n.await(ctx, peer, func(a *arrival) bool { return a.purpose != trust.Control && a.mesh == h.mesh })
 		if err != nil {
 			return nil, err
 		}
-		seg, no, err := n.judgeLink(a, h)
+		end, no, err := n.judgeLink(a, h)
 		if err == nil {
-			return n.finishLink(ctx, a, seg, h)
+			return n.finishLink(ctx, a, end, peer, h)
 		}
 		a.refuse(n, no, int(h.bytes))
-		if no != answerNoShm || n.cfg.Transport == Shm {
+		if no != answerNext || !n.allowsAfter(a.purpose) {
 			return nil, err
 		}
 	}
 }
 
-// judgeLink returns the mapped segment of an arrival that wants shared memory,
-// or says what to answer and why.
-func (n *Node) judgeLink(a *arrival, h hello) (*shm.Segment, answer, error) {
+// judgeLink returns this side's end of the link that an arrival wants, or says what to
+// answer and why.
+func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
+	t := byPurpose(a.purpose)
 	switch {
 	case a.bytes != h.bytes:
 		return nil, answerSize, refusal(int(a.rank), h, hello{bytes: a.bytes, answer: answerSize})
-	case a.kind == kindTCP && n.cfg.Transport == Shm:
-		return nil, answerOnlyShm, fmt.Errorf("shared memory is asked for and rank %d came over tcp: use one transport setting on every worker", a.rank)
-	case a.kind == kindTCP:
-		return nil, answerAccepted, nil
-	case n.cfg.Transport == TCP:
-		return nil, answerNoShm, fmt.Errorf("tcp is asked for and rank %d came over shared memory", a.rank)
+	case n.allows(t):
+		end, err := t.Accept(a.fd, int(h.bytes))
+		closeDescriptor(a.fd)
+		a.fd = -1
+		return end, answerNext, err
+	case n.allowsAfter(a.purpose):
+		return nil, answerNext, fmt.Errorf("%s is asked for and rank %d came over %s", n.cfg.Transport, a.rank, t.Name())
 	}
-	seg, err := shm.Open(a.fd, int(h.bytes))
-	closeDescriptor(a.fd)
-	a.fd = -1
-	return seg, answerNoShm, err
+	return nil, answerOnly, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker", n.cfg.Transport, a.rank, t.Name())
 }
 
 // finishLink accepts an arrival and makes the link.
-func (n *Node) finishLink(ctx context.Context, a *arrival, seg *shm.Segment, h hello) (l transport.Link, err error) {
-	if err = n.accepted(ctx, a, h); err == nil {
-		if seg != nil {
-			l, err = shmLink(ctx, a.conn, seg, int(a.rank), false)
-		} else {
-			l, err = tcp.NewLink(a.conn, int(a.rank), int(h.bytes))
-		}
-	}
-	if err != nil {
-		if seg != nil {
-			seg.Close()
-		}
+func (n *Node) finishLink(ctx context.Context, a *arrival, end transport.End, peer transport.Endpoint, h hello) (transport.Link, error) {
+	if err := n.accepted(ctx, a, h); err != nil {
+		end.Drop()
 		a.drop()
 		return nil, err
 	}
-	return l, nil
+	return n.join(ctx, end, a.conn, peer)
 }

@@ -1,6 +1,7 @@
 // Package node makes the meshes of links between the processes of a run. A node
 // listens on a TCP port and on an abstract Unix socket (which leaves no file).
-// For each pair the higher rank dials the lower one: shared memory where both
+// For each pair the higher rank dials the lower one, over the first transport of a list
+// that both may use and that reaches the other: shared memory where both
 // are on one host, else TCP. What connects has to prove first that it belongs to
 // the job (core/trust); a worker that does not know the session is turned away,
 // and a connection for a mesh that this rank has not come to yet is parked.
@@ -22,21 +23,8 @@ import (
 	"sar/core/trust"
 )
 
-// The transports that Config may ask for.
-const (
-	Auto = "auto" // shm on one host, else tcp; tcp also where shm fails
-	Shm  = "shm"
-	TCP  = "tcp"
-)
-
 // helloTime is for a proven connection to say hello.
 const helloTime = 10 * time.Second
-
-// What is taken at a TCP port, and at a Unix socket.
-var (
-	overTCP  = trust.Policy{Purposes: []trust.Purpose{trust.TCPLink, trust.Control}}
-	overUnix = trust.Policy{Purposes: []trust.Purpose{trust.ShmLink, trust.Control}}
-)
 
 // Config says how this rank is reached.
 type Config struct {
@@ -44,13 +32,14 @@ type Config struct {
 	Interface   string // network interface whose address peers use
 	BindAddr    string // address to listen on; "": the interface's, else OwnAddr()
 	Advertise   string // host:port for peers to dial; port 0 or none: the listener's
-	Transport   string // Auto (or ""), Shm or TCP
+	Transport   string // the name of one to use alone; Auto or "": the best that works
 	Identity    *trust.Identity
 }
 
 // Node is this process's part of every mesh.
 type Node struct {
 	cfg      Config
+	allowed  []transport.Transport
 	tcp      *trust.Gate
 	unix     *trust.Gate // nil where there are no abstract sockets
 	endpoint transport.Endpoint
@@ -88,7 +77,7 @@ func (a *arrival) drop() {
 // refuse tells the dialer why and drops the connection.
 func (a *arrival) refuse(n *Node, why answer, bytes int) {
 	_ = a.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_ = sendHello(a.conn, hello{kind: a.kind, answer: why, rank: uint32(n.cfg.Rank), world: uint32(n.cfg.World),
+	_ = sendHello(a.conn, hello{purpose: a.purpose, answer: why, rank: uint32(n.cfg.Rank), world: uint32(n.cfg.World),
 		mesh: a.mesh, bytes: uint64(bytes)}, -1)
 	a.drop()
 }
@@ -98,12 +87,9 @@ func Listen(cfg Config) (*Node, error) {
 	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
 		return nil, fmt.Errorf("rank %d is not within a world of %d", cfg.Rank, cfg.World)
 	}
-	switch cfg.Transport {
-	case "":
-		cfg.Transport = Auto
-	case Auto, Shm, TCP:
-	default:
-		return nil, fmt.Errorf("transport %q is not known: use %s, %s or %s", cfg.Transport, Auto, Shm, TCP)
+	allowed, err := allow(cfg.Transport)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Identity == nil {
 		return nil, fmt.Errorf("rank %d has no identity", cfg.Rank)
@@ -120,7 +106,7 @@ func Listen(cfg Config) (*Node, error) {
 	if ip := net.ParseIP(addr); ip != nil && ip.IsUnspecified() { // asked for in so many words
 		addr = OwnAddr()
 	}
-	n := &Node{cfg: cfg, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
+	n := &Node{cfg: cfg, allowed: allowed, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
 	n.endpoint = transport.Endpoint{
 		Rank: cfg.Rank, Host: hostName(), PID: os.Getpid(), HostID: hostID(), TCP: net.JoinHostPort(addr, port),
 		Certificate: cfg.Identity.Certificate(),
@@ -131,11 +117,11 @@ func Listen(cfg Config) (*Node, error) {
 			return nil, err
 		}
 	}
-	if err := n.listenUnix(); err != nil && cfg.Transport == Shm {
+	if err := n.listenUnix(); err != nil && !n.uses("tcp") {
 		_ = listener.Close()
-		return nil, fmt.Errorf("shared memory needs an abstract Unix socket: %w", limits.Explain(err))
+		return nil, fmt.Errorf("%s needs an abstract Unix socket: %w", cfg.Transport, limits.Explain(err))
 	}
-	n.tcp = trust.NewGate(cfg.Identity, overTCP, n.greet, listener)
+	n.tcp = trust.NewGate(cfg.Identity, taken("tcp"), n.greet, listener)
 	return n, nil
 }
 
@@ -161,7 +147,7 @@ func (n *Node) listenUnix() error {
 	if err != nil {
 		return err
 	}
-	n.unix, n.endpoint.Unix = trust.NewGate(n.cfg.Identity, overUnix, n.greet, l), name
+	n.unix, n.endpoint.Unix = trust.NewGate(n.cfg.Identity, taken("unix"), n.greet, l), name
 	return nil
 }
 
@@ -265,7 +251,7 @@ func (n *Node) judgeLocked(h hello) answer {
 	case n.peers != nil && h.session != n.session:
 		return answerSession
 	case int64(h.world) != int64(n.cfg.World), h.rank >= h.world, int64(h.rank) <= int64(n.cfg.Rank),
-		h.kind < kindTCP, h.kind > kindControl:
+		h.purpose != trust.Control && byPurpose(h.purpose) == nil:
 		return answerMismatch
 	}
 	return answerNone

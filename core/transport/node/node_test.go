@@ -11,7 +11,8 @@ import (
 
 	"sar/core/mem"
 	"sar/core/transport"
-	"sar/core/transport/conformance"
+	"sar/core/transport/shm"
+	"sar/core/transport/tcp"
 	"sar/core/trust"
 )
 
@@ -104,89 +105,6 @@ func closeLinks(links [][]transport.Link) {
 	}
 }
 
-func TestConformance(t *testing.T) {
-	for _, c := range []struct {
-		name, kind string
-		encrypted  bool
-	}{{"shm", Shm, false}, {"tcp", TCP, false}, {"tls", TCP, true}} {
-		t.Run(c.name, func(t *testing.T) {
-			conformance.Run(t, c.kind, func(t testing.TB, size, linkBytes int) [][]transport.Link {
-				nodes := openOver(t, c.encrypted, repeat(c.kind, size)...)
-				links := mustMesh(t, nodes, 1, linkBytes)
-				for _, n := range nodes { // links live on
-					if err := n.Close(); err != nil {
-						t.Error(err)
-					}
-				}
-				return links
-			})
-		})
-	}
-}
-
-func TestAutoChooses(t *testing.T) {
-	nodes := open(t, Auto, TCP, Auto, "")
-	links := mustMesh(t, nodes, 1, 1<<16)
-	defer closeLinks(links)
-	for a, row := range links {
-		for b, l := range row {
-			want := Shm
-			if a == 1 || b == 1 { // a node told to use tcp brings its peers to it
-				want = TCP
-			}
-			if l != nil && l.Kind() != want {
-				t.Errorf("link %d-%d is %s, want %s", a, b, l.Kind(), want)
-			}
-		}
-	}
-}
-
-// TestOtherHost has endpoints claim another host.
-func TestOtherHost(t *testing.T) {
-	for _, kind := range []string{Auto, Shm} {
-		nodes := open(t, kind, kind)
-		for _, n := range nodes {
-			for r := range n.peers {
-				if r != n.cfg.Rank {
-					n.peers[r].HostID, n.peers[r].Host = "elsewhere", "farhost"
-				}
-			}
-		}
-		links, errs := mesh(nodes, 1, 1<<16, patience)
-		if kind == Auto {
-			if links[0][1].Kind() != TCP || links[1][0].Kind() != TCP {
-				t.Error("not tcp between hosts")
-			}
-			closeLinks(links)
-			continue
-		}
-		for _, err := range errs {
-			if err == nil || !strings.Contains(err.Error(), "farhost") || !strings.Contains(err.Error(), hostName()) {
-				t.Errorf("got %v, want an error naming both hosts", err)
-			}
-		}
-	}
-}
-
-// TestShmFails has the Unix socket be somebody else's: auto goes over tcp.
-func TestShmFails(t *testing.T) {
-	nodes := open(t, Auto, Auto)
-	nodes[1].peers[0].Unix = "@sar-nobody-listens-here"
-	links := mustMesh(t, nodes, 1, 1<<16)
-	defer closeLinks(links)
-	if k := links[0][1].Kind(); k != TCP {
-		t.Errorf("link is %s", k)
-	}
-	conns := control(t, nodes)
-	for _, row := range conns {
-		for _, c := range row {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
-	}
-}
-
 func control(t *testing.T, nodes []*Node) [][]net.Conn {
 	t.Helper()
 	conns := make([][]net.Conn, len(nodes))
@@ -207,7 +125,7 @@ func control(t *testing.T, nodes []*Node) [][]net.Conn {
 }
 
 func TestControl(t *testing.T) {
-	for _, kind := range []string{Auto, TCP} {
+	for _, kind := range []string{Auto, tcp.Name} {
 		nodes := open(t, repeat(kind, 3)...)
 		for range 2 {
 			conns := control(t, nodes)
@@ -326,54 +244,12 @@ func TestDisagreement(t *testing.T) {
 			t.Errorf("got %v, want both sizes", err)
 		}
 	}
-	nodes = open(t, Shm, TCP)
+	nodes = open(t, shm.Name, tcp.Name)
 	_, both := mesh(nodes, 1, 1<<16, patience)
 	for _, err := range both {
 		if err == nil {
 			t.Error("shm on one side and tcp on the other went through")
 		}
-	}
-}
-
-func TestListenConfig(t *testing.T) {
-	for _, c := range []struct {
-		cfg  Config
-		want string
-	}{
-		{Config{Rank: 2, World: 2}, "rank 2"},
-		{Config{World: 1, Transport: "carrier pigeon"}, "carrier pigeon"},
-		{Config{World: 1, Interface: "nosuch0"}, "lo (127.0.0.1)"},
-		{Config{World: 1, BindAddr: "203.0.113.1"}, "203.0.113.1"},
-		{Config{World: 1, Advertise: "host:port"}, "host:port"},
-	} {
-		c.cfg.Identity = identity(0, 1)
-		if n, err := Listen(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c.cfg, err)
-			if n != nil {
-				_ = n.Close()
-			}
-		}
-	}
-	for _, c := range []struct {
-		cfg  Config
-		host string
-	}{
-		{Config{World: 1, Interface: "lo"}, "127.0.0.1"},
-		{Config{World: 1, Interface: "lo", Advertise: "proxy:77"}, "proxy:77"},
-		{Config{World: 1, BindAddr: "127.0.0.1", Advertise: "proxy"}, "proxy"},
-	} {
-		c.cfg.Identity = identity(0, 1)
-		n, err := Listen(c.cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := n.Endpoint().TCP; !strings.HasPrefix(got, c.host) || strings.HasSuffix(got, ":0") {
-			t.Errorf("%+v is at %s", c.cfg, got)
-		}
-		_ = n.Close()
-	}
-	if a, err := RouteTo("127.0.0.1:9"); err != nil || a != "127.0.0.1" {
-		t.Errorf("route to the loopback leaves from %s, %v", a, err)
 	}
 }
 

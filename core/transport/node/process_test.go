@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"sar/core/transport"
+	"sar/core/transport/shm"
+	"sar/core/transport/tcp"
 )
 
 // The test binary is rank 1 of two when this is set, to the transport to use.
@@ -142,8 +144,8 @@ func startHelper(t testing.TB, kind string) *process {
 		t.Fatal(err)
 	}
 	p.link = links[1]
-	if p.link.Kind() != kind {
-		t.Fatalf("the link is %s", p.link.Kind())
+	if p.link.Properties().Kind != kind {
+		t.Fatalf("the link is %s", p.link.Properties().Kind)
 	}
 	return p
 }
@@ -159,7 +161,7 @@ func (p *process) ask(kind uint8, payload string) error {
 }
 
 func TestProcessKilled(t *testing.T) {
-	for _, kind := range []string{Shm, TCP} {
+	for _, kind := range []string{shm.Name, tcp.Name} {
 		t.Run(kind, func(t *testing.T) {
 			p := startHelper(t, kind)
 			for _, what := range []string{"one", "two"} {
@@ -197,7 +199,7 @@ func TestProcessKilled(t *testing.T) {
 				t.Errorf("noticed after %v", d)
 			}
 			_ = p.link.Close()
-			if now := countSegments(t); kind == Shm && (segments != 1 || now != 0) {
+			if now := countSegments(t); kind == shm.Name && (segments != 1 || now != 0) {
 				t.Errorf("%d segments mapped before the end, %d after", segments, now)
 			}
 			if left, _ := filepath.Glob("/dev/shm/*sar*"); len(left) > 0 {
@@ -218,7 +220,7 @@ func countSegments(t *testing.T) int {
 
 // TestProcessStopped: a stopped process is silent, not gone, and goes on later.
 func TestProcessStopped(t *testing.T) {
-	for _, kind := range []string{Shm, TCP} {
+	for _, kind := range []string{shm.Name, tcp.Name} {
 		t.Run(kind, func(t *testing.T) {
 			p := startHelper(t, kind)
 			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -30,6 +30,9 @@ import (
 // computation, so a side burns no more than that.
 const spin = 20 * time.Microsecond
 
+// A byte is copied once or twice, while both sides compute.
+var properties = transport.Properties{Kind: "shm", Shared: true, ByteCost: 0.095}
+
 // NewLink makes a link to peer over a segment that both sides have mapped, and
 // owns conn, the connection it travelled over, and the segment from then on.
 // creator is true on the side that made the segment. remote is what Meet found.
@@ -55,7 +58,7 @@ func NewLink(conn *net.UnixConn, seg *Segment, remote *Remote, peer int, creator
 		<-pumped
 		seg.Close()
 	}
-	l := ring.NewLink("shm", peer, ring.NewProducer(out, seg.max, peer, state, waker(raw, forData)),
+	l := ring.NewLink(properties, peer, ring.NewProducer(out, seg.max, peer, state, waker(raw, forData)),
 		ring.NewConsumer(in, seg.max, peer, state, waker(raw, forSpace)), free)
 	if remote != nil {
 		return l.WithReader(remote.Read), nil

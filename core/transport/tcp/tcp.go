@@ -78,9 +78,13 @@ type link struct {
 	deadline time.Time       // of writes
 }
 
-// NewLink makes conn a link to peer and owns it from then on. linkBytes is all
-// the memory that the link may use on this side: two rings of three frames.
+// NewLink makes conn a link to peer on another host and owns it from then on. linkBytes
+// is all the memory that the link may use on this side: two rings of three frames.
 func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
+	return newLink(conn, peer, linkBytes, networkCost)
+}
+
+func newLink(conn net.Conn, peer, linkBytes int, byteCost float64) (transport.Link, error) {
 	max, err := ring.MaxPayload(linkBytes, 2, 0)
 	if err != nil {
 		return nil, err
@@ -108,7 +112,7 @@ func NewLink(conn net.Conn, peer, linkBytes int) (transport.Link, error) {
 			l.raw = raw
 		}
 	}
-	l.Link = ring.NewLink("tcp", peer, l.out, l.in, l.free)
+	l.Link = ring.NewLink(transport.Properties{Kind: kindOf(conn), ByteCost: byteCost}, peer, l.out, l.in, l.free)
 	l.OnEnd(l.interrupt)
 	go l.read()
 	go l.write()

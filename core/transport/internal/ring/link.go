@@ -40,12 +40,12 @@ func (c *Counters) Stats() transport.LinkStats {
 // once it is closed: Close waits for calls in progress, and then free runs.
 type Link struct {
 	Counters
-	peer int
-	kind string
-	out  *Producer
-	in   *Consumer
-	free func() // unmaps the rings and lets the peer know
-	wake func(error)
+	peer  int
+	about transport.Properties
+	out   *Producer
+	in    *Consumer
+	free  func() // unmaps the rings and lets the peer know
+	wake  func(error)
 	// The locks are never waited for in normal use, as one goroutine sends and
 	// one receives; they let Close wait until nobody is in the memory.
 	sendMu, recvMu sync.Mutex
@@ -53,8 +53,8 @@ type Link struct {
 }
 
 // NewLink joins the two ends that lie on this side.
-func NewLink(kind string, peer int, out *Producer, in *Consumer, free func()) *Link {
-	return &Link{kind: kind, peer: peer, out: out, in: in, free: free}
+func NewLink(about transport.Properties, peer int, out *Producer, in *Consumer, free func()) *Link {
+	return &Link{about: about, peer: peer, out: out, in: in, free: free}
 }
 
 // OnEnd has wake called with the error of each Fail, and with ErrClosed by Close
@@ -65,8 +65,8 @@ func (l *Link) OnEnd(wake func(error)) { l.wake = wake }
 // Peer is the rank at the other end.
 func (l *Link) Peer() int { return l.peer }
 
-// Kind names the transport.
-func (l *Link) Kind() string { return l.kind }
+// Properties are what the transport says of its links.
+func (l *Link) Properties() transport.Properties { return l.about }
 
 // MaxPayload is the largest payload of a frame.
 func (l *Link) MaxPayload() int { return l.out.max }
