@@ -66,9 +66,6 @@ var rules = []rule{
 			d.status = C.SAR_ERR_TYPE
 		}
 	}),
-	when(C.SAR_ERR_VALUE, func(*session.CommArgument, *details) {}),
-	when(C.SAR_ERR_VALUE, func(*session.StoreArgument, *details) {}),
-	whenIs(C.SAR_ERR_VALUE, session.ErrPart),
 	when(C.SAR_ERR_VALUE, func(e *session.SizeError, d *details) { d.rank = e.Peer }),
 	when(C.SAR_ERR_REMOTE, func(e *session.RemoteError, d *details) { d.rank, d.host = e.Rank, e.Host }),
 	when(C.SAR_ERR_PEER_LOST, func(e *session.PeerLost, d *details) { d.rank, d.host, d.phase = e.Rank, e.Host, e.Phase }),

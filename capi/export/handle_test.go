@@ -140,7 +140,6 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 	}{
 		{session.Invalid("x"), 1, nil},
 		{session.WrongType("x"), 2, nil},
-		{&session.CommArgument{Message: "x"}, 1, nil},
 		{&session.SizeError{Peer: 2}, 1, nil},
 		{&session.FormatError{File: "f", Offset: 7}, 3, func(d details) bool { return d.file == "f" && d.offset == 7 }},
 		{&session.PeerLost{Rank: 3, Host: "h", Phase: "p"}, 4, func(d details) bool { return d.rank == 3 && d.host == "h" && d.phase == "p" }},

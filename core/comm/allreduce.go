@@ -3,6 +3,7 @@ package comm
 import (
 	"fmt"
 
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -22,7 +23,7 @@ func (c *Communicator) AllReduce(buf []byte, dtype DType, op ReduceOp) error {
 		return err
 	}
 	if len(buf)%r.size != 0 {
-		return argumentf("all-reduce of %d bytes: no whole number of %s", len(buf), dtype)
+		return argument.Errorf("all-reduce of %d bytes: no whole number of %s", len(buf), dtype)
 	}
 	return c.collective(KindAllReduce, func(o *Op) error {
 		if c.World() == 1 {

@@ -3,6 +3,7 @@ package comm
 import (
 	"encoding/binary"
 	"fmt"
+	"sar/core/internal/argument"
 )
 
 // collective runs f as one operation of the communicator.
@@ -52,7 +53,7 @@ const flatBytes = 32 << 10
 // one ends the operation at once.
 func (c *Communicator) Broadcast(buf []byte, root int) error {
 	if root < 0 || root >= c.World() {
-		return argumentf("broadcast from rank %d: ranks are 0 to %d", root, c.World()-1)
+		return argument.Errorf("broadcast from rank %d: ranks are 0 to %d", root, c.World()-1)
 	}
 	return c.collective(KindBroadcast, func(op *Op) error {
 		p := c.World()
@@ -99,10 +100,10 @@ func (c *Communicator) Broadcast(buf []byte, root int) error {
 func (c *Communicator) AllToAll(send, recv [][]byte) error {
 	p, me := c.World(), c.Rank()
 	if len(send) != p || len(recv) != p {
-		return argumentf("all-to-all of %d and %d buffers among %d ranks: there must be one for each rank", len(send), len(recv), p)
+		return argument.Errorf("all-to-all of %d and %d buffers among %d ranks: there must be one for each rank", len(send), len(recv), p)
 	}
 	if len(send[me]) != len(recv[me]) {
-		return argumentf("all-to-all: rank %d sends %d bytes to itself and expects %d", me, len(send[me]), len(recv[me]))
+		return argument.Errorf("all-to-all: rank %d sends %d bytes to itself and expects %d", me, len(send[me]), len(recv[me]))
 	}
 	return c.collective(KindAllToAll, func(op *Op) error {
 		copy(recv[me], send[me])
@@ -131,14 +132,14 @@ func (c *Communicator) ExchangePair(sendTo int, send []byte, recvFrom int, recv 
 	me := c.Rank()
 	for _, q := range []int{sendTo, recvFrom} {
 		if q < -1 || q >= c.World() {
-			return argumentf("pair exchange with rank %d: ranks are 0 to %d, and -1 is nobody", q, c.World()-1)
+			return argument.Errorf("pair exchange with rank %d: ranks are 0 to %d, and -1 is nobody", q, c.World()-1)
 		}
 	}
 	if (sendTo == me) != (recvFrom == me) {
-		return argumentf("pair exchange: rank %d is its own partner in one direction only", me)
+		return argument.Errorf("pair exchange: rank %d is its own partner in one direction only", me)
 	}
 	if sendTo == me && len(send) != len(recv) {
-		return argumentf("pair exchange: rank %d sends %d bytes to itself and expects %d", me, len(send), len(recv))
+		return argument.Errorf("pair exchange: rank %d sends %d bytes to itself and expects %d", me, len(send), len(recv))
 	}
 	return c.collective(KindPair, func(op *Op) error {
 		if sendTo == me {
@@ -170,7 +171,7 @@ const maxGather = 1 << 30
 // rounds. Bytes: P-1 times len(data).
 func (c *Communicator) AllGather(data []byte) ([][]byte, error) {
 	if len(data) > maxGather {
-		return nil, argumentf("all-gather of %d bytes: at most %d", len(data), maxGather)
+		return nil, argument.Errorf("all-gather of %d bytes: at most %d", len(data), maxGather)
 	}
 	all := make([][]byte, c.World())
 	all[c.Rank()] = append([]byte{}, data...)

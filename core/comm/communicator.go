@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sar/core/internal/argument"
 	"sar/core/mem"
 	"sar/core/transport"
 )
@@ -72,9 +73,9 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 	if g.closed {
 		err = ErrClosed
 	} else if err == nil && g.setup.Active {
-		err = argumentf("communicator %q: another one is being made at this moment; make one after the other", name)
+		err = argument.Errorf("communicator %q: another one is being made at this moment; make one after the other", name)
 	} else if err == nil && len(g.comms)+1 >= maxComms {
-		err = argumentf("communicator %q: a group has at most %d", name, maxComms)
+		err = argument.Errorf("communicator %q: a group has at most %d", name, maxComms)
 	}
 	if err != nil {
 		g.mu.Unlock()

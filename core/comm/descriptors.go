@@ -1,7 +1,7 @@
 package comm
 
 import (
-	"fmt"
+	"sar/core/internal/limits"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,18 +30,10 @@ func checkDescriptors(cfg Config) error {
 	for range need {
 		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return rendezvousf("rank %d needs %d more file descriptors to meet the others and can have %d (%v)%s: raise the limit with ulimit -n, or LimitNOFILE in a systemd unit",
-				cfg.Rank, need, len(opened), err, descriptorLimit())
+			return rendezvousf("rank %d needs %d more file descriptors to meet the others and can have %d: %v",
+				cfg.Rank, need, len(opened), limits.Explain(err))
 		}
 		opened = append(opened, fd)
 	}
 	return nil
-}
-
-func descriptorLimit() string {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return ""
-	}
-	return fmt.Sprintf(", with %d allowed for this process", limit.Cur)
 }

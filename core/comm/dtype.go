@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"sar/core/internal/argument"
 	"sar/core/internal/vec"
 )
 
@@ -68,13 +69,13 @@ type reducer struct {
 
 func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
 	if d >= numDTypes {
-		return nil, argumentf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 and bool", d)
+		return nil, argument.Errorf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 and bool", d)
 	}
 	if op >= numReduceOps {
-		return nil, argumentf("all-reduce with %s: it takes sum, min, max, prod and avg", op)
+		return nil, argument.Errorf("all-reduce with %s: it takes sum, min, max, prod and avg", op)
 	}
 	if op == Avg && d >= Int64 {
-		return nil, argumentf("all-reduce with avg of %s: an average of integers would be cut off; reduce with sum and divide, or convert to float first", d)
+		return nil, argument.Errorf("all-reduce with avg of %s: an average of integers would be cut off; reduce with sum and divide, or convert to float first", d)
 	}
 	switch d {
 	case Float64:

@@ -86,16 +86,6 @@ func (e *DeadlineError) Timeout() bool { return true }
 // ErrClosed is returned by everything after Close.
 var ErrClosed = errors.New("the group is closed")
 
-// ArgumentError says that a caller's argument is wrong. It concerns this rank
-// alone and leaves the group as it is.
-type ArgumentError struct{ Message string }
-
-func (e *ArgumentError) Error() string { return e.Message }
-
-func argumentf(format string, args ...any) error {
-	return &ArgumentError{fmt.Sprintf(format, args...)}
-}
-
 // failure is an error as it travels between ranks.
 type failure struct {
 	Type       string // "lost", "remote", "schedule", "size"

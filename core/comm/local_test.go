@@ -3,6 +3,7 @@ package comm
 import (
 	"errors"
 	"fmt"
+	"sar/core/internal/argument"
 	"strings"
 	"sync"
 	"testing"
@@ -194,7 +195,7 @@ func TestArgumentsThatAreWrong(t *testing.T) {
 			"pair exchange with":  c.ExchangePair(7, nil, -1, nil),
 			"all-reduce with red": c.AllReduce(nil, Int64, 9),
 		} {
-			var arg *ArgumentError
+			var arg *argument.Error
 			if !errors.As(err, &arg) || !strings.Contains(err.Error(), want) {
 				return fmt.Errorf("want %q, got %v", want, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sar/core/internal/argument"
 	"sar/core/trace"
 	"sar/core/transport"
 )
@@ -54,7 +55,7 @@ func (c *Communicator) BeginSending(kind Kind, dir Dir, sends string) (*Op, erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.active != nil {
-		return nil, argumentf("communicator %q is in %s: use it from one thread at a time, or make another one", c.name, c.active)
+		return nil, argument.Errorf("communicator %q is in %s: use it from one thread at a time, or make another one", c.name, c.active)
 	}
 	if c.links == nil && c.g.cfg.World > 1 {
 		return nil, ErrClosed

@@ -2,27 +2,19 @@ package session
 
 import (
 	"errors"
-	"fmt"
+
+	"sar/core/internal/argument"
 )
 
 // ArgumentError says that an argument has a wrong value; with Type set, a wrong
 // dtype or device.
-type ArgumentError struct {
-	Type bool
-	Text string
-}
-
-func (e *ArgumentError) Error() string { return e.Text }
+type ArgumentError = argument.Error
 
 // Invalid makes the error of a wrong value.
-func Invalid(format string, args ...any) error {
-	return &ArgumentError{Text: fmt.Sprintf(format, args...)}
-}
+func Invalid(format string, args ...any) error { return argument.Errorf(format, args...) }
 
 // WrongType makes the error of a wrong dtype.
-func WrongType(format string, args ...any) error {
-	return &ArgumentError{Type: true, Text: fmt.Sprintf(format, args...)}
-}
+func WrongType(format string, args ...any) error { return argument.TypeErrorf(format, args...) }
 
 // ErrClosed is returned by everything after Close.
 var ErrClosed = errors.New("the session is shut down: call sar.initialize_comms again")

@@ -15,21 +15,15 @@ type (
 	SizeError       = comm.SizeError
 	RendezvousError = comm.RendezvousError
 	DeadlineError   = comm.DeadlineError
-	CommArgument    = comm.ArgumentError
 	FormatError     = store.FormatError
-	StoreArgument   = store.ArgumentError
 	BudgetError     = mem.BudgetError
 
 	DType    = comm.DType
 	ReduceOp = comm.ReduceOp
 )
 
-var (
-	// ErrGroupClosed is ErrClosed of the layer below.
-	ErrGroupClosed = comm.ErrClosed
-	// ErrPart is wrapped by the error for a partition number that the graph does not have.
-	ErrPart = store.ErrPart
-)
+// ErrGroupClosed is ErrClosed of the layer below.
+var ErrGroupClosed = comm.ErrClosed
 
 // ParseDType returns the type of an all-reduce by its name.
 func ParseDType(name string) (DType, error) {

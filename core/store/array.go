@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sar/core/internal/argument"
 	"sync"
 )
 
@@ -139,7 +140,7 @@ func (a *array) wantIDs(n int64) error {
 // read copies the whole array into dst.
 func (a *array) read(dst []byte) error {
 	if int64(len(dst)) != a.bytes() {
-		return argumentf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.what, a.dtype, a.shape, a.bytes(), len(dst))
+		return argument.Errorf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.what, a.dtype, a.shape, a.bytes(), len(dst))
 	}
 	return a.f.readLarge(dst, a.off, a.what)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 )
 
 // Dataset is a homogeneous graph in a .npz file, as users have it before they
@@ -217,7 +218,7 @@ func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) erro
 	}
 	a, ok := m[name]
 	if !ok {
-		return argumentf("%s has no %s feature %q", d.z.f.name, kind, name)
+		return argument.Errorf("%s has no %s feature %q", d.z.f.name, kind, name)
 	}
 	return a.rows(first, dst)
 }
@@ -226,7 +227,7 @@ func (d *Dataset) ReadRows(edge bool, name string, first int64, dst []byte) erro
 func (a *array) rows(first int64, dst []byte) error {
 	row := TensorInfo{DType: a.dtype, Shape: a.shape}.RowBytes()
 	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
-		return argumentf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
+		return argument.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
 	}
 	if a.fortran {
 		return a.fortranRows(first, dst)

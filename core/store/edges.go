@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -280,7 +281,7 @@ func (p *partGraph) checkEdges(b *graph.EdgeBatch, typ []int64, at int64, eid []
 // NumRelationEdges is the number of in-edges that the partition owns of a relation.
 func (p *Partition) NumRelationEdges(relation int) (int64, error) {
 	if relation < 0 || relation >= len(p.book.EdgeTypes) {
-		return 0, argumentf("relation %d asked for: the graph has %d", relation, len(p.book.EdgeTypes))
+		return 0, argument.Errorf("relation %d asked for: the graph has %d", relation, len(p.book.EdgeTypes))
 	}
 	return p.book.EdgeEnd[relation][p.part] - p.book.EdgeStart[relation][p.part], nil
 }
@@ -295,7 +296,7 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 	}
 	for _, s := range [][]int64{src, dst, id} {
 		if s != nil && int64(len(s)) != n {
-			return argumentf("relation %s has %d edges here: the memory given for them holds %d", p.book.EdgeTypes[relation], n, len(s))
+			return argument.Errorf("relation %s has %d edges here: the memory given for them holds %d", p.book.EdgeTypes[relation], n, len(s))
 		}
 	}
 	nodes, _, err := p.Edges().Nodes()

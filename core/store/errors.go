@@ -48,15 +48,6 @@ func (e *FormatError) mend() string {
 	return ""
 }
 
-// ArgumentError says that the caller asked for what cannot be.
-type ArgumentError struct{ Text string }
-
-func (e *ArgumentError) Error() string { return e.Text }
-
-func argumentf(format string, args ...any) error {
-	return &ArgumentError{fmt.Sprintf(format, args...)}
-}
-
 // missing names the file that is not there and what asked for it.
 func missing(what, path string, err error) error {
 	if pe, ok := err.(*fs.PathError); ok {

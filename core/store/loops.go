@@ -3,6 +3,7 @@ package store
 import (
 	"math/bits"
 
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -20,10 +21,10 @@ type looped struct {
 func AddSelfLoops(g WholeGraph) (WholeGraph, error) {
 	h, ok := g.(homogeneous)
 	if !ok {
-		return nil, argumentf("self loops are added to graphs of one type, and this one has several, or has them already")
+		return nil, argument.Errorf("self loops are added to graphs of one type, and this one has several, or has them already")
 	}
 	if list := h.EdgeArrays(); len(list) > 0 {
-		return nil, argumentf("self loops would have no values of edge feature %q", list[0].Name)
+		return nil, argument.Errorf("self loops would have no values of edge feature %q", list[0].Name)
 	}
 	has, err := mem.Make[uint64](mem.Scratch, int((h.NumNodes()+63)/64))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -218,7 +219,7 @@ func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
 		for _, t := range infos(feats) {
 			have = append(have, t.Name)
 		}
-		return argumentf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
+		return argument.Errorf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
 	}
 	return a.read(dst)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 )
 
 // What DGL calls the only node type and the only relation of a homogeneous graph.
@@ -110,7 +111,7 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 		if _, err := checkSeal(name, data); err != nil {
 			return nil, err // the number of parts is what is damaged
 		}
-		return nil, fmt.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the partition of its rank: "+
+		return nil, argument.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the partition of its rank: "+
 			"start %d workers, or partition the graph into as many parts as there are workers", name, part, ErrPart, parts, parts-1, parts)
 	}
 

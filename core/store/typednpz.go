@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 )
 
 // WholeGraph is a graph on disk that is to be partitioned.
@@ -275,11 +276,11 @@ func (g *typedGraph) ReadRows(edge bool, kind int, name string, first int64, dst
 		list, what = g.edge, "relation"
 	}
 	if kind < 0 || kind >= len(list) {
-		return argumentf("%s has no %s %d", g.z.f.name, what, kind)
+		return argument.Errorf("%s has no %s %d", g.z.f.name, what, kind)
 	}
 	a, ok := list[kind].arrays[name]
 	if !ok {
-		return argumentf("%s has no feature %q of %s %q", g.z.f.name, name, what, list[kind].name)
+		return argument.Errorf("%s has no feature %q of %s %q", g.z.f.name, name, what, list[kind].name)
 	}
 	return a.rows(first, dst)
 }

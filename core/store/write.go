@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -89,22 +90,22 @@ func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, n
 
 func checkWrite(src TypedSource, assignment []int32, parts int, name string) error {
 	if parts < 1 {
-		return argumentf("%d partitions: at least 1 is needed", parts)
+		return argument.Errorf("%d partitions: at least 1 is needed", parts)
 	}
 	var nodes int64
 	for _, t := range src.NodeTypes() {
 		nodes += t.Rows
 	}
 	if int64(len(assignment)) != nodes {
-		return argumentf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
+		return argument.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
 	}
 	for i, p := range assignment {
 		if p < 0 || int(p) >= parts {
-			return argumentf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, parts-1)
+			return argument.Errorf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, parts-1)
 		}
 	}
 	if name == "" || strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
-		return argumentf("%q cannot be the name of a graph: it names a file", name)
+		return argument.Errorf("%q cannot be the name of a graph: it names a file", name)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 )
 
 // memGraph is a Source in memory, with a feature that can fail to be read.
@@ -292,9 +293,9 @@ func TestRefusedWrite(t *testing.T) {
 		parts  int
 		name   string
 	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"}, {make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
-		var ae *ArgumentError
+		var ae *argument.Error
 		if err := WritePartitions(g, c.assign, c.parts, dir, c.name, "random", nil); !errors.As(err, &ae) {
-			t.Errorf("%v into %d parts as %q: %v is no ArgumentError", c.assign, c.parts, c.name, err)
+			t.Errorf("%v into %d parts as %q: %v is no argument.Error", c.assign, c.parts, c.name, err)
 		}
 	}
 }

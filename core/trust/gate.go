@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sar/core/internal/limits"
 )
 
@@ -56,11 +54,11 @@ func NewGate(id *Identity, p Policy, serve func(net.Conn, Claim), listeners ...n
 
 // unprovenLimit leaves most of the descriptors to who belongs here.
 func unprovenLimit() int {
-	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+	n, known := limits.Descriptors()
+	if !known {
 		return maxUnproven
 	}
-	return int(max(8, min(maxUnproven, l.Cur/8)))
+	return int(max(8, min(maxUnproven, n/8)))
 }
 
 // Addr is where the first listener listens.

@@ -31,12 +31,19 @@ func Explain(err error) error {
 	return err
 }
 
-func descriptorLimit() string {
+// Descriptors is how many descriptors this process may have open; false where that cannot
+// be known.
+func Descriptors() (uint64, bool) {
 	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
-		return "an unknown number of"
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+	return l.Cur, err == nil
+}
+
+func descriptorLimit() string {
+	if n, known := Descriptors(); known {
+		return fmt.Sprint(n)
 	}
-	return fmt.Sprint(l.Cur)
+	return "an unknown number of"
 }
 
 // openDescriptors counts without a descriptor where there is none left to read
