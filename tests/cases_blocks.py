@@ -195,7 +195,7 @@ def surface(part: dict[str, Any], triples: list[tuple[str, str, str]]) -> dict[s
         src, dst, eid = one.edges(form="all")
         assert torch.equal(eid, torch.arange(one.num_edges()))
         assert torch.equal(one.in_degrees(), torch.bincount(dst, minlength=one.num_dst_nodes()))
-        low = graph._rows.nodes[triple[2]].first
+        low = graph._state.nodes[triple[2]].first
         found["edges"][triple] = [ids[src], dst + low]
         by_source = one.all_edges(order="srcdst")
         key = by_source[0] * 1000 + by_source[1]

@@ -88,8 +88,8 @@ def gradients(
             along = (weight[block.eid] * upstream[block.dst]).to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
             grad.index_add_(0, block.src, 2 * rows[block.src] * along)
 
-    home = [True] * (len(fields) - 1) + [False]
-    stream(rel, tensors, visit, max_edges, grads, home=home)
+    return_grads = [True] * (len(fields) - 1) + [False]
+    stream(rel, tensors, visit, max_edges, grads, return_grads=return_grads)
     return [numpy(t) for t in grads]
 
 
@@ -189,7 +189,7 @@ def refused(part: dict[str, Any]) -> list[str]:
         except (ValueError, TypeError) as error:
             found.append(f"{type(error).__name__}: {error}")
     try:
-        stream(rel, [x], visit, 5, [x], home=[False])
+        stream(rel, [x], visit, 5, [x], return_grads=[False])
     except ValueError as error:
         found.append(f"ValueError: {error}")
     if sar.world_size() > 1:

@@ -124,7 +124,7 @@ STRUCTS = {
     "DLTensor": signatures.DLTensor,
     "sar_error_info": signatures.ErrorInfo,
     "sar_session_config": abi.SessionConfig,
-    "sar_aggregate": abi.AggregateSpec,
+    "sar_aggregate": abi.AggregateStruct,
     "sar_relation_info": abi.RelationInfo,
     "sar_stream": streams.StreamSpec,
     "sar_stream_block": streams.StreamBlock,

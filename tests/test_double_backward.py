@@ -53,7 +53,7 @@ def gathered(nodes: Any) -> dict[str, torch.Tensor]:
 
 
 def reversed_sum(graph: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-    turned = ReversedGraph(graph._rows, graph._relations[0], True)
+    turned = ReversedGraph(graph._state, graph._relations[0], True)
     return update(turned, x, w, fn.u_mul_e("x", "w", "m"))
 
 

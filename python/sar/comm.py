@@ -1,4 +1,4 @@
-"""Meeting of the workers, and collectives on torch tensors.
+"""Rendezvous and tensor collectives.
 
 Collectives are collective: every worker calls the same ones in the same order, also workers without nodes.
 """

@@ -7,7 +7,7 @@ pointers. Nothing here starts the engine before the first call.
 from __future__ import annotations
 
 import ctypes as ct
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
@@ -48,7 +48,15 @@ class SessionConfig(ct.Structure):
     ]
 
 
-class AggregateSpec(ct.Structure):
+class AggregateSpec(NamedTuple):
+    """One aggregation: number of the relation, a key of :data:`MESSAGES`, a key of :data:`REDUCERS`."""
+
+    relation: int
+    message: str
+    reduce: str
+
+
+class AggregateStruct(ct.Structure):
     """``sar_aggregate``."""
 
     _fields_ = [
@@ -343,20 +351,25 @@ def graph_degrees(graph: int, relation: int, out_degrees: bool, out: Tensor) -> 
 
 
 def aggregate_forward(
-    graph: int, what: Tuple[int, str, str], need: int, u: Tensor, e: Optional[Tensor], out: Tensor
+    graph: int, spec: AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor
 ) -> int:
     """Fills ``out``; the bits ``GRAD_U | GRAD_E`` that any rank asked for come back, and ``FUSED`` if all ranks did."""
-    spec = _spec(what, need)
     agreed = ct.c_uint32()
     library.call(
-        "sar_aggregate_forward", _handle(graph), ct.byref(spec), _ref(u), _ref(e), _ref(out), ct.byref(agreed)
+        "sar_aggregate_forward",
+        _handle(graph),
+        ct.byref(_struct(spec, need)),
+        _ref(u),
+        _ref(e),
+        _ref(out),
+        ct.byref(agreed),
     )
     return agreed.value
 
 
 def aggregate_backward(
     graph: int,
-    what: Tuple[int, str, str],
+    spec: AggregateSpec,
     agreed: int,
     u: Optional[Tensor],
     e: Optional[Tensor],
@@ -364,11 +377,10 @@ def aggregate_backward(
     grad_u: Optional[Tensor],
     grad_e: Optional[Tensor],
 ) -> None:
-    spec = _spec(what, agreed)
     library.call(
         "sar_aggregate_backward",
         _handle(graph),
-        ct.byref(spec),
+        ct.byref(_struct(spec, agreed)),
         _ref(u),
         _ref(e),
         _ref(grad_out),
@@ -377,6 +389,7 @@ def aggregate_backward(
     )
 
 
-def _spec(what: Tuple[int, str, str], bits: int) -> AggregateSpec:
-    relation, message, reduce = what
-    return AggregateSpec(ct.sizeof(AggregateSpec), relation, MESSAGES[message], REDUCERS[reduce], bits)
+def _struct(spec: AggregateSpec, bits: int) -> AggregateStruct:
+    return AggregateStruct(
+        ct.sizeof(AggregateStruct), spec.relation, MESSAGES[spec.message], REDUCERS[spec.reduce], bits
+    )

@@ -52,7 +52,7 @@ def give_back() -> None:
 
 
 def prepare_process() -> None:
-    """What happens once, at the first use of the engine: the allocator policy, unless the user chose one."""
+    """Selects the default allocator policy at the first use of the engine, unless the user chose one. Idempotent."""
     global _chosen
     if _chosen:
         return

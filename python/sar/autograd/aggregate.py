@@ -53,9 +53,10 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
         need |= abi.GRAD_U if u.requires_grad else 0
         need |= abi.GRAD_E if e is not None and e.requires_grad else 0
     agreed = Agreed()
+    spec = abi.AggregateSpec(relation.index, message, reduce)
     # the anchor makes torch call backward here even where neither u nor e of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    out: Tensor = _Aggregate.apply(anchor, u, e, relation, (relation.index, message, reduce), need, agreed)
+    out: Tensor = _Aggregate.apply(anchor, u, e, relation, spec, need, agreed)
     return out if agreed.bits else out.detach()
 
 
@@ -73,18 +74,18 @@ class _Aggregate(torch.autograd.Function):
         u: Tensor,
         e: Optional[Tensor],
         relation: Relation,
-        what: Tuple[int, str, str],
+        spec: abi.AggregateSpec,
         need: int,
         agreed: Agreed,
     ) -> Tensor:
         u = u.contiguous()
         e = None if e is None else e.contiguous()
         out = u.new_empty((relation.num_dst, u.shape[1]))
-        agreed.bits = memo.forward(relation, what, need, u, e, out)
-        ctx.relation, ctx.what, ctx.agreed, ctx.need = relation, what, agreed.bits, need
+        agreed.bits = memo.forward(relation, spec, need, u, e, out)
+        ctx.relation, ctx.spec, ctx.agreed, ctx.need = relation, spec, agreed.bits, need
         ctx.save_for_backward(u if agreed.bits & abi.GRAD_E else None, e)
         ctx.shape = u.shape
-        ctx.name = calling_layer(f"update_all({what[1]}, {what[2]})")
+        ctx.name = calling_layer(f"update_all({spec.message}, {spec.reduce})")
         return out
 
     @staticmethod
@@ -94,5 +95,5 @@ class _Aggregate(torch.autograd.Function):
         grad_out = grad_out.contiguous()
         grad_u = grad_out.new_empty(ctx.shape) if ctx.need & abi.GRAD_U else None
         grad_e = torch.empty_like(e) if e is not None and ctx.need & abi.GRAD_E else None
-        abi.aggregate_backward(ctx.relation.handle, ctx.what, ctx.agreed, u, e, grad_out, grad_u, grad_e)
+        abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, u, e, grad_out, grad_u, grad_e)
         return None, grad_u, grad_e, None, None, None, None

@@ -40,7 +40,7 @@ class _Given(NamedTuple):
 class _Result(NamedTuple):
     """``givens``: the tensors that its operands lie in."""
 
-    what: Tuple[int, str, str]
+    spec: abi.AggregateSpec
     operands: Tuple[Any, ...]
     givens: Tuple[_Given, ...]
     out: Tensor
@@ -54,9 +54,9 @@ class _Kept:
         self.results: Dict[float, _Result] = {}
         self._numbers: List[float] = []  # as agreed on
 
-    def find(self, what: Tuple[int, str, str], operands: Tuple[Any, ...]) -> float:
+    def find(self, spec: abi.AggregateSpec, operands: Tuple[Any, ...]) -> float:
         """The number of the result of some operands."""
-        return next((n for n, r in self.results.items() if (r.what, r.operands) == (what, operands)), _NONE_YET)
+        return next((n for n, r in self.results.items() if (r.spec, r.operands) == (spec, operands)), _NONE_YET)
 
     def drop_changed(self) -> None:
         """Drops what was computed of tensors that changed since."""
@@ -79,7 +79,7 @@ class _Kept:
     def add(self, number: float, result: _Result) -> None:
         """Keeps a result: on all workers at once. What this one would have said of the operands so far goes."""
         if result.operands:
-            self.results.pop(self.find(result.what, result.operands), None)
+            self.results.pop(self.find(result.spec, result.operands), None)
         self._numbers.append(number)
         self.results[number] = result
         if len(self._numbers) > _KEPT_PER_RELATION:
@@ -137,11 +137,11 @@ def forget() -> None:
 
 
 def forward(
-    relation: Relation, what: Tuple[int, str, str], need: int, u: Tensor, e: Optional[Tensor], out: Tensor
+    relation: Relation, spec: abi.AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor
 ) -> int:
     """:func:`sar._engine.abi.aggregate_forward`, with a result that was kept where every worker has it."""
     if not _memo.tensors:
-        return abi.aggregate_forward(relation.handle, what, need, u, e, out)
+        return abi.aggregate_forward(relation.handle, spec, need, u, e, out)
     kept = _memo.results.setdefault(relation, _Kept())
     kept.drop_changed()
     operands = [t for t in (u, e) if t is not None and t.numel()]
@@ -151,15 +151,15 @@ def forward(
     if need & ~abi.FUSED or len(givens) < len(operands):
         says = _NOT_MEMOIZED
     elif operands:
-        says = kept.find(what, layouts)
+        says = kept.find(spec, layouts)
     least, most = kept.agree(says)
     if least == most and least in kept.results:
         out.copy_(kept.results[least].out)
         return 0
-    agreed = abi.aggregate_forward(relation.handle, what, need, u, e, out)
+    agreed = abi.aggregate_forward(relation.handle, spec, need, u, e, out)
     if not agreed & ~abi.FUSED and least >= _NONE_YET:
         _memo.made += 1
-        kept.add(float(_memo.made), _Result(what, layouts, tuple(givens), out.clone()))
+        kept.add(float(_memo.made), _Result(spec, layouts, tuple(givens), out.clone()))
     return agreed
 
 

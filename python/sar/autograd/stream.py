@@ -67,7 +67,7 @@ def stream(
     grads: Optional[Sequence[Optional[Tensor]]] = None,
     order: str = "row",
     *,
-    home: Optional[Sequence[bool]] = None,
+    return_grads: Optional[Sequence[bool]] = None,
     flags: int = 0,
     edge_ids: bool = True,
 ) -> int:
@@ -86,7 +86,8 @@ def stream(
         float64) and contiguous, or ``None`` where this worker wants none. ``Block.grad_rows`` is zero before the first
         block of a peer's rows; for own rows it is the tensor given here. Add to it
     :param order: ``"row"``: edges of a block ascend by destination
-    :param home: of which fields gradients go home; the same on every worker. By default those with one in ``grads``
+    :param return_grads: of which fields gradients go home; the same on every worker. By default those with one in
+        ``grads``
     :param flags: 16 bits to tell every worker, at no cost
     :param edge_ids: whether ``Block.eid`` is wanted; it costs 8 bytes per edge, once
     :returns: the union of all workers' flags
@@ -104,7 +105,7 @@ def stream(
         raise ValueError(f"order {order!r} is unknown: there is 'row'")
     own = [_field(t, i, relation.num_src) for i, t in enumerate(fields)]
     wanted = list(grads) if grads is not None else [None] * len(own)
-    travels = [g is not None for g in wanted] if home is None else [bool(h) for h in home]
+    travels = [g is not None for g in wanted] if return_grads is None else [bool(h) for h in return_grads]
     if len(wanted) != len(own) or len(travels) != len(own):
         raise ValueError(f"{len(own)} fields, {len(wanted)} grads and {len(travels)} home: give one of each per field")
     for i, (field, grad, goes) in enumerate(zip(own, wanted, travels)):

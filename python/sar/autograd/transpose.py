@@ -54,10 +54,10 @@ class _SumToSources(torch.autograd.Function):
         e, v = None if e is None else e.contiguous(), v.contiguous()
         ctx.relation, ctx.agreed = relation, agreed
         ctx.name = calling_layer("a sum over out-edges")
-        ctx.message = (relation.index, "copy_u" if e is None else "u_mul_e", "sum")
+        ctx.spec = abi.AggregateSpec(relation.index, "copy_u" if e is None else "u_mul_e", "sum")
         ctx.save_for_backward(e, v)
         out = v.new_empty(relation.num_src, v.shape[1])
-        abi.aggregate_backward(relation.handle, ctx.message, abi.GRAD_U, None, e, v, out, None)
+        abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_U, None, e, v, out, None)
         return out
 
     @staticmethod
@@ -68,9 +68,9 @@ class _SumToSources(torch.autograd.Function):
         grad_e = grad_v = None
         if ctx.agreed[0]:
             grad_e = torch.empty_like(e)
-            abi.aggregate_backward(relation.handle, ctx.message, abi.GRAD_E, grad, e, v, None, grad_e)
+            abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_E, grad, e, v, None, grad_e)
         if ctx.agreed[1]:
             grad_v = torch.empty_like(v)
-            abi.aggregate_forward(relation.handle, ctx.message, 0, grad, e, grad_v)
+            abi.aggregate_forward(relation.handle, ctx.spec, 0, grad, e, grad_v)
         needs = ctx.needs_input_grad
         return None, grad_e if needs[1] else None, grad_v if needs[2] else None, None, None

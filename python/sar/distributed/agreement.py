@@ -1,4 +1,4 @@
-"""Workers tell each other small things before they start an operation together."""
+"""Collective agreement on small JSON values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the other workers hear of an exception of this one."""
+"""Reports an exception of this worker to the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker leaves: by itself, at the end of its process, or with an exception that the others have to hear of."""
+"""Shutdown and exit hooks."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from sar._engine.log import log_once
 from sar.autograd.fetch import fetch
 
 from .frames import EdgeFrame, check_rows
-from .queries import Etype, OneRelation, Surface, edge_ends, refuse_ndata
+from .queries import Etype, GraphQueries, OneRelation, edge_ends, refuse_ndata
 from .relation import Relation
-from .state import Rows
+from .state import GraphState
 
 if TYPE_CHECKING:
     from .manager import GraphShardManager
@@ -30,11 +30,11 @@ def distributed_block(graph: GraphShardManager) -> Any:
         log_once("one-shot", "without DGL, get_full_partition_graph gives the graph itself; the numbers are the same")
         return graph
     if len(graph._relations) == 1:
-        return DistributedBlock(graph._rows, graph._relations[0])
-    return HeteroDistributedBlock(graph._rows, graph._relations)
+        return DistributedBlock(graph._state, graph._relations[0])
+    return HeteroDistributedBlock(graph._state, graph._relations)
 
 
-class DistributedBlock(OneRelation, Surface):
+class DistributedBlock(OneRelation, GraphQueries):
     """One relation of a worker's part of a graph, as a DGL block whose source nodes are all columns: own source rows
     first, then the boundary rows of other workers.
 
@@ -45,12 +45,12 @@ class DistributedBlock(OneRelation, Surface):
 
     is_block = True
 
-    def __init__(self, rows: Rows, relation: Relation) -> None:
+    def __init__(self, state: GraphState, relation: Relation) -> None:
         from sar.integrations.dgl import graphs as dgl_graphs
 
-        self._rows, self._relations = rows, [relation]
+        self._state, self._relations = state, [relation]
         self._block = dgl_graphs.block(edge_ends(relation), relation.num_columns, relation.num_dst, {})
-        self._columns = rows.edge_frames[relation.canonical]
+        self._columns = state.edge_frames[relation.canonical]
 
     @property
     def srcdata(self) -> MutableMapping[str, Tensor]:
@@ -150,7 +150,7 @@ class OwnView(MutableMapping[str, Tensor]):
     """``ndata`` of a :class:`DistributedBlock` whose sources are its destinations."""
 
     def __init__(self, graph: DistributedBlock) -> None:
-        self._src, self._dst, self._rows = graph.srcdata, graph.dstdata, graph._relations[0].num_src
+        self._src, self._dst, self._num_src = graph.srcdata, graph.dstdata, graph._relations[0].num_src
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         self._src[key] = value
@@ -159,7 +159,7 @@ class OwnView(MutableMapping[str, Tensor]):
     def __getitem__(self, key: str) -> Tensor:
         if key not in self._dst and key not in self._src:
             raise KeyError(f"no ndata[{key!r}]; there are: {', '.join(sorted(self)) or 'none'}")
-        return self._dst[key] if key in self._dst else self._src[key][: self._rows]
+        return self._dst[key] if key in self._dst else self._src[key][: self._num_src]
 
     def __delitem__(self, key: str) -> None:
         if key not in self:
@@ -199,7 +199,7 @@ class EdgeView(MutableMapping[str, Tensor]):
         return sum(1 for _ in self)
 
 
-class HeteroDistributedBlock(Surface):
+class HeteroDistributedBlock(GraphQueries):
     """A :class:`DistributedBlock` for each relation of a graph: ``block[etype]``.
 
     ``srcdata["h"] = {type: own rows}`` fetches for every relation that begins at the type; ``dstdata["h"]`` is
@@ -208,9 +208,9 @@ class HeteroDistributedBlock(Surface):
 
     is_block = True
 
-    def __init__(self, rows: Rows, relations: List[Relation]) -> None:
-        self._rows, self._relations = rows, relations
-        self._blocks = {r.canonical: DistributedBlock(rows, r) for r in relations}
+    def __init__(self, state: GraphState, relations: List[Relation]) -> None:
+        self._state, self._relations = state, relations
+        self._blocks = {r.canonical: DistributedBlock(state, r) for r in relations}
 
     def __getitem__(self, etype: Etype) -> DistributedBlock:
         return self._blocks[self._relation(etype).canonical]

@@ -22,7 +22,7 @@ from .frames import EdgeFrame, NodeFrame
 from .layout import Layout, layout
 from .manager import GraphShardManager, HeteroGraphShardManager
 from .relation import NativeGraph, Relation
-from .state import Rows
+from .state import GraphState
 
 __all__ = ["construct_full_graph", "construct_mfgs", "convert_dist_graph"]
 
@@ -36,7 +36,7 @@ def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
     :raises ValueError: the partition is not this worker's, or the number of partitions is not the number of workers
     :raises RuntimeError: before :func:`sar.initialize_comms`
     """
-    whole = _Whole(partition_data)
+    whole = _FullGraph(partition_data)
     manager = whole.manager(whole.graph)
     allocator.give_back()  # training does not need the memory that edges were read into
     return manager
@@ -82,7 +82,7 @@ def construct_mfgs(
     for _ in range(int(n_layers)):
         graph = NativeGraph(blocks.graph_block(whole.graph.handle, seeds, keep_seed_nodes))
         managers.append(whole.manager(graph, keep_seed_nodes))
-        seeds = [rows.rows(False) for rows in managers[-1]._rows.nodes.values()]
+        seeds = [rows.rows(False) for rows in managers[-1]._state.nodes.values()]
     return managers[::-1]
 
 
@@ -105,14 +105,14 @@ def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
     return construct_full_graph(lazy_partition_data(dist_graph))
 
 
-def _kept(data: PartitionData) -> _Whole:
+def _kept(data: PartitionData) -> _FullGraph:
     """The full graph of a partition from a file, made once in a session. One made by hand may change between calls."""
     session, kept = _session.current(), getattr(data, "_whole", None)
     if kept is None or kept[0] is not session:
-        kept = session, _Whole(data)
+        kept = session, _FullGraph(data)
         if data.stored is not None:
             data._whole = kept
-    whole: _Whole = kept[1]
+    whole: _FullGraph = kept[1]
     return whole
 
 
@@ -144,7 +144,7 @@ def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception], asc
     return session.rank == 0 and not bool(given[:, 3].all())
 
 
-class _Whole:
+class _FullGraph:
     """The full graph of a partition, and what managers of it and of its blocks need."""
 
     def __init__(self, data: PartitionData) -> None:
@@ -201,13 +201,13 @@ class _Whole:
                     edge_frames[relation.canonical].later(feature, reader)
                     if feature == "orig_id":  # what dropout knows edges by, the same for any partitioning
                         relation.edge_keys = reader
-        rows = Rows(
+        state = GraphState(
             relations, frames, edge_frames, nodes, self.part_ranges, self.book, self.edges_global, keep_seeds
         )
         adapt_layers()
         if len(relations) == 1 and len(nodes) == 1:
-            return GraphShardManager(rows)
-        return HeteroGraphShardManager(rows)
+            return GraphShardManager(state)
+        return HeteroGraphShardManager(state)
 
     def seeds(self, seed_nodes: Any, n_layers: int) -> List[Tensor]:
         """Checked seeds, ascending, as own rows of each type."""

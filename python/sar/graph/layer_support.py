@@ -1,4 +1,4 @@
-"""What layers of DGL ask of a graph besides message passing."""
+"""Methods and attributes that layers of DGL use besides message passing."""
 
 from __future__ import annotations
 

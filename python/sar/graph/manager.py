@@ -19,10 +19,10 @@ from .queries import ALL, Etype, OneRelation, refuse_ndata
 from .refused import Refused
 from .relation import Relation
 from .shards import GraphShard, required_rows, sampling_graph, shards
-from .state import Rows
+from .state import GraphState
 from .subgraph import Subgraphs
 
-__all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView", "Rows"]
+__all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView"]
 
 
 class GraphShardManager(Subgraphs, Refused, LayerSupport):
@@ -37,9 +37,9 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
     is_block = True
     """Layers then take source and destination features, which in a full graph are those of the same nodes."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self._relations = rows.relations
+    def __init__(self, state: GraphState) -> None:
+        self._state = state
+        self._relations = state.relations
 
     # ---- data --------------------------------------------------------------
 
@@ -67,18 +67,18 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
         """Columns of in-edges, in ascending id; ``{(source, relation, destination): tensor}`` where there are several
         relations (written also by name of the relation)."""
         if len(self._relations) == 1:
-            return self._rows.edge_frames[self._relations[0].canonical]
-        return EdgeTypedView({r.canonical: self._rows.edge_frames[r.canonical] for r in self._relations})
+            return self._state.edge_frames[self._relations[0].canonical]
+        return EdgeTypedView({r.canonical: self._state.edge_frames[r.canonical] for r in self._relations})
 
     def _data(self, side: str, names: Sequence[str]) -> MutableMapping[str, Any]:
-        views: Dict[Any, MutableMapping[str, Tensor]] = {t: getattr(self._rows.frames[t], side) for t in names}
+        views: Dict[Any, MutableMapping[str, Tensor]] = {t: getattr(self._state.frames[t], side) for t in names}
         return views[names[0]] if len(names) == 1 else TypedView(views)
 
     @contextmanager
     def local_scope(self) -> Iterator[None]:
         """Columns set inside are gone afterwards, and those replaced or removed are back."""
-        saved_nodes = [(frame, frame.snapshot()) for frame in self._rows.frames.values()]
-        saved_edges = [(frame, frame.snapshot()) for frame in self._rows.edge_frames.values()]
+        saved_nodes = [(frame, frame.snapshot()) for frame in self._state.frames.values()]
+        saved_edges = [(frame, frame.snapshot()) for frame in self._state.edge_frames.values()]
         try:
             yield
         finally:
@@ -89,7 +89,7 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
 
     def local_var(self) -> GraphShardManager:
         """The same graph with columns of its own: what is set there does not appear here."""
-        return type(self)(self._rows.copy())
+        return type(self)(self._state.copy())
 
     # ---- where things are --------------------------------------------------
 
@@ -115,8 +115,8 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
     @property
     def partition_book(self) -> Any:
         """DGL's partition book where DGL is installed, else SAR's own."""
-        self._rows.partition_book = made(self._rows.partition_book)
-        return self._rows.partition_book
+        self._state.partition_book = made(self._state.partition_book)
+        return self._state.partition_book
 
     @property
     def _partition_book(self) -> Any:
@@ -125,12 +125,12 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
     @property
     def node_ranges(self) -> List[Tuple[int, int]]:
         """Node ids that each worker owns, over all types."""
-        return list(self._rows.part_ranges)
+        return list(self._state.part_ranges)
 
     @property
     def tgt_node_range(self) -> Tuple[int, int]:
         """Node ids that this worker owns, over all types."""
-        return self._rows.part_ranges[_session.current().rank]
+        return self._state.part_ranges[_session.current().rank]
 
     @property
     def local_src_node_range(self) -> Tuple[int, int]:
@@ -141,12 +141,12 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
 
     def __getitem__(self, etype: Etype) -> GraphShardManager:
         """The graph of one relation, sharing the columns of this one."""
-        return RelationView(self._rows, self._relation(etype))
+        return RelationView(self._state, self._relation(etype))
 
     @property
     def graph_shard_managers(self) -> Dict[int, GraphShardManager]:
         """The graph of each relation, by its number."""
-        return {n: RelationView(self._rows, relation) for n, relation in enumerate(self._rows.relations)}
+        return {n: RelationView(self._state, relation) for n, relation in enumerate(self._state.relations)}
 
     @property
     def graph_shards(self) -> List[GraphShard]:
@@ -186,7 +186,7 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
         return distributed_block(self)
 
     def __repr__(self) -> str:
-        nodes, square = self._rows.nodes, self.src_is_tgt
+        nodes, square = self._state.nodes, self.src_is_tgt
         own = {t: str(r.num_src) if square else f"{r.num_src} to {r.num_dst}" for t, r in nodes.items()}
         kinds = ", ".join(f"{t}: {own[t]} of {rows.num_global} nodes" for t, rows in nodes.items())
         return (
@@ -202,12 +202,12 @@ class HeteroGraphShardManager(GraphShardManager):
 class RelationView(OneRelation, GraphShardManager):
     """One relation of a graph: what ``graph[etype]`` gives."""
 
-    def __init__(self, rows: Rows, relation: Relation) -> None:
-        super().__init__(rows)
+    def __init__(self, state: GraphState, relation: Relation) -> None:
+        super().__init__(state)
         self._relations = [relation]
 
     def local_var(self) -> GraphShardManager:
-        return RelationView(self._rows.copy(), self._relations[0])
+        return RelationView(self._state.copy(), self._relations[0])
 
     def get_etype_id(self, etype: Optional[Etype]) -> int:
         self._relation(etype)

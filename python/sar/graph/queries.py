@@ -1,4 +1,4 @@
-"""What a graph manager answers about itself: types, counts, degrees, nodes and edges."""
+"""Queries on a graph: types, counts, degrees, nodes and edges."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sar.data.partition_book import CanonicalEtype, canonical
 
 from .counts import counts
 from .relation import Relation
-from .state import NodeRows, Rows
+from .state import GraphState, NodeRows
 
 Etype = Union[str, CanonicalEtype]
 ALL = "__ALL__"
 """What DGL passes for "every node"."""
 
 
-class Surface:
-    """Types and counts. A graph manager has all types of its graph; a slice of one relation, those of the relation."""
+class GraphQueries:
+    """Types, counts and degrees. A graph has all its types; a slice of one relation, those of the relation."""
 
-    _rows: Rows
+    _state: GraphState
     _relations: List[Relation]
 
     # ---- types -------------------------------------------------------------
@@ -42,7 +42,7 @@ class Surface:
     @property
     def ntypes(self) -> List[str]:
         """Names of the node types."""
-        return list(self._rows.nodes)
+        return list(self._state.nodes)
 
     @property
     def srctypes(self) -> List[str]:
@@ -57,17 +57,17 @@ class Surface:
     @property
     def canonical_etypes_global(self) -> List[CanonicalEtype]:
         """Relations of the whole graph."""
-        return [r.canonical for r in self._rows.relations]
+        return [r.canonical for r in self._state.relations]
 
     @property
     def etypes_global(self) -> List[str]:
         """Names of the relations of the whole graph."""
-        return [r.canonical[1] for r in self._rows.relations]
+        return [r.canonical[1] for r in self._state.relations]
 
     @property
     def ntypes_global(self) -> List[str]:
         """Node types of the whole graph."""
-        return list(self._rows.nodes)
+        return list(self._state.nodes)
 
     @property
     def is_homogeneous(self) -> bool:
@@ -82,12 +82,12 @@ class Surface:
     @property
     def src_is_tgt(self) -> bool:
         """Whether source and destination rows are the same nodes: in every full graph, and in no block."""
-        return self._rows.keep_seeds is None
+        return self._state.keep_seeds is None
 
     @property
     def tgt_in_src(self) -> bool:
         """Whether destination rows are the first source rows: always but for blocks without ``keep_seed_nodes``."""
-        return self._rows.keep_seeds is not False
+        return self._state.keep_seeds is not False
 
     def to_canonical_etype(self, etype: Optional[Etype]) -> CanonicalEtype:
         """The triple for a relation's name; ``None`` is fine where there is one relation.
@@ -157,8 +157,8 @@ class Surface:
     def num_edges_global(self, etype: Optional[Etype] = None) -> int:
         """Edges of the whole graph, over all workers; of one relation, or of all."""
         if etype is None:
-            return sum(self._rows.edges_global.values())
-        return self._rows.edges_global[canonical(etype, self.canonical_etypes_global)]
+            return sum(self._state.edges_global.values())
+        return self._state.edges_global[canonical(etype, self.canonical_etypes_global)]
 
     def number_of_nodes(self, ntype: Optional[str] = None) -> int:
         """:meth:`num_nodes`."""
@@ -183,10 +183,10 @@ class Surface:
     def _sum(self, kinds: Sequence[str], ntype: Optional[str], count: Callable[[NodeRows], int]) -> int:
         if ntype is not None:
             kinds = [self._ntype(ntype, kinds)]
-        return sum(count(self._rows.nodes[kind]) for kind in kinds)
+        return sum(count(self._state.nodes[kind]) for kind in kinds)
 
     def _num_nodes(self, rows: NodeRows) -> int:
-        if self._rows.keep_seeds is not False:
+        if self._state.keep_seeds is not False:
             return rows.num_src
         return len(torch.unique(torch.cat([rows.rows(False), rows.rows(True)])))
 
@@ -246,7 +246,7 @@ class Surface:
         first, then the boundary rows of other workers. int64 ``[columns]``. Collective.
         """
         relation = self._relation(etype)
-        rows = self._rows.nodes[relation.canonical[0]]
+        rows = self._state.nodes[relation.canonical[0]]
         columns = torch.arange(relation.num_columns)
         return fetch(relation, columns, rows.rows(False) + rows.first)
 
@@ -264,10 +264,10 @@ class Surface:
         :func:`sar.construct_mfgs` takes them; in a full graph counted from the worker's first node. int64.
         """
         local = self._over_types(self.dsttypes, True)
-        return local if self.src_is_tgt else local + self._rows.part_ranges[_session.current().rank][0]
+        return local if self.src_is_tgt else local + self._state.part_ranges[_session.current().rank][0]
 
     def _over_types(self, kinds: Sequence[str], dst: bool) -> Tensor:
-        found = [self._rows.nodes[kind].rows(dst) + self._rows.nodes[kind].offset for kind in kinds]
+        found = [self._state.nodes[kind].rows(dst) + self._state.nodes[kind].offset for kind in kinds]
         return torch.cat(found) if len(found) != 1 else found[0]
 
 
@@ -299,7 +299,7 @@ class Space(NamedTuple):
 class NodeView:
     """``graph.srcnodes`` and its relatives: called, the nodes of a type; indexed, their columns."""
 
-    def __init__(self, graph: Surface, side: str, kinds: List[str]) -> None:
+    def __init__(self, graph: GraphQueries, side: str, kinds: List[str]) -> None:
         self._graph, self._side, self._kinds = graph, side, kinds
 
     def __call__(self, ntype: Optional[str] = None) -> Tensor:
@@ -307,7 +307,7 @@ class NodeView:
 
         :raises KeyError: unknown, or not named where there are several
         """
-        rows = self._graph._rows.nodes[self._graph._ntype(ntype, self._kinds)]
+        rows = self._graph._state.nodes[self._graph._ntype(ntype, self._kinds)]
         if self._side == "ndata" and not self._graph.tgt_in_src:
             return torch.unique(torch.cat([rows.rows(False), rows.rows(True)]))
         return rows.rows(self._side == "dstdata")
@@ -315,7 +315,7 @@ class NodeView:
     def __getitem__(self, ntype: Optional[str]) -> Space:
         if ntype == slice(None):
             ntype = None
-        frame = self._graph._rows.frames[self._graph._ntype(ntype, self._kinds)]
+        frame = self._graph._state.frames[self._graph._ntype(ntype, self._kinds)]
         if self._side == "ndata":
             refuse_ndata(self._graph)
         return Space(getattr(frame, self._side))
@@ -324,7 +324,7 @@ class NodeView:
 class EdgeView:
     """``graph.edges``: called, the ends of the in-edges; indexed, their columns."""
 
-    def __init__(self, graph: Surface) -> None:
+    def __init__(self, graph: GraphQueries) -> None:
         self._graph = graph
 
     def __call__(self, form: str = "uv", order: str = "eid", etype: Optional[Etype] = None) -> Any:
@@ -351,8 +351,8 @@ class EdgeView:
 
     def __getitem__(self, etype: Etype) -> Space:
         if etype == slice(None):
-            return Space(self._graph._rows.edge_frames[self._graph._relation(None).canonical])
-        return Space(self._graph._rows.edge_frames[self._graph._relation(etype).canonical])
+            return Space(self._graph._state.edge_frames[self._graph._relation(None).canonical])
+        return Space(self._graph._state.edge_frames[self._graph._relation(etype).canonical])
 
 
 def edge_ends(relation: Relation) -> Tuple[Tensor, Tensor]:
@@ -364,7 +364,7 @@ def edge_ends(relation: Relation) -> Tuple[Tensor, Tensor]:
     return src, dst
 
 
-def refuse_ndata(graph: Surface) -> None:
+def refuse_ndata(graph: GraphQueries) -> None:
     """A block has two sets of rows."""
     if not graph.src_is_tgt:
         raise ValueError("a block has source rows and destination rows, no ndata: use srcdata or dstdata")

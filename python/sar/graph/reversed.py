@@ -24,14 +24,14 @@ from .edge_tensor.tensor import EdgeTensor
 from .frames import EdgeFrame, NodeFrame
 from .layer_support import GraphIndex
 from .message_passing import builtin
-from .message_passing.edge_space import LABELS, Sides
+from .message_passing.edge_space import LABELS, EdgeSpace
 from .message_passing.update import ALL, chosen_edges, edge_function, edge_values, merged_edges
 from .queries import pick_degrees
 from .refused import Refused
 from .relation import Relation
 
 if TYPE_CHECKING:
-    from .state import Rows
+    from .state import GraphState
 
 __all__ = ["ReversedGraph"]
 
@@ -51,7 +51,7 @@ class ReversedGraph(Refused):
     is_reversed = True
     """Messages go to what the relation has as sources."""
 
-    def __init__(self, rows: Rows, relation: Relation, square: bool) -> None:
+    def __init__(self, state: GraphState, relation: Relation, square: bool) -> None:
         source, name, target = relation.canonical
         self._relation = relation
         self._relations = [relation]
@@ -61,7 +61,7 @@ class ReversedGraph(Refused):
         self.ntypes = [target] if source == target else [target, source]
         self._frame = NodeFrame(source, relation.num_dst, relation.num_src, square)
         self._edges = EdgeFrame(name, relation.num_edges)
-        self._sides = _TurnedSides(rows, relation, self._frame, self._edges)
+        self._space = _ReversedEdgeSpace(state, relation, self._frame, self._edges)
 
     @property
     def _graph(self) -> GraphIndex:
@@ -117,7 +117,7 @@ class ReversedGraph(Refused):
 
     def local_var(self) -> ReversedGraph:
         """The same graph with columns of its own: what is set there does not appear here."""
-        made = ReversedGraph(self._sides.rows, self._relation, self._frame.square)
+        made = ReversedGraph(self._space.state, self._relation, self._frame.square)
         made._frame.restore(self._frame.snapshot())
         made._edges.restore(self._edges.snapshot())
         return made
@@ -149,15 +149,15 @@ class ReversedGraph(Refused):
                 f"a reversed graph reduces with sum and mean, without apply_node_func, not with "
                 f"{builtin.called(reduce_func)}: reverse the graph before it is partitioned"
             )
-        sides, relation = self._sides, self._relation
+        space, relation = self._space, self._relation
         e: Optional[Tensor]
         v: Optional[Tensor]
         if sent is None:
-            sender = _turned_function(message_func)
-            e, v = self._sent(edge_function(sides, sender, None), message_func, received.msg_field), None
+            sender = _reversed_function(message_func)
+            e, v = self._sent(edge_function(space, sender, None), message_func, received.msg_field), None
         else:
             builtin.check_pair(sent, received)
-            e, v = self._factors(_turned(sent))
+            e, v = self._factors(_reversed_message(sent))
         shape = torch.broadcast_shapes(*(t.shape[1:] for t in (e, v) if t is not None))
         if e is not None and v is not None:
             heads, e = per_head(e, tuple(shape))
@@ -178,13 +178,13 @@ class ReversedGraph(Refused):
         :param edges: positions of the edges to compute, or a mask, as a graph manager takes them
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`
         """
-        sides, chosen = self._sides, chosen_edges(edges, self._relation.num_edges)
+        space, chosen = self._space, chosen_edges(edges, self._relation.num_edges)
         sent = builtin.message(func)
         if sent is not None:
-            results: Dict[str, Tensor] = {sent.out_field: edge_values(sides, _turned(sent))}
+            results: Dict[str, Tensor] = {sent.out_field: edge_values(space, _reversed_message(sent))}
         else:
-            results = edge_function(sides, _turned_function(func), chosen)
-        self._edges.update(merged_edges(sides, results, chosen, picked=sent is None))
+            results = edge_function(space, _reversed_function(func), chosen)
+        self._edges.update(merged_edges(space, results, chosen, picked=sent is None))
 
     def _sent(self, messages: Dict[str, Tensor], function: Any, field: str) -> Optional[Tensor]:
         if field not in messages:
@@ -196,21 +196,21 @@ class ReversedGraph(Refused):
 
     def _factors(self, sent: builtin.Message) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """A message as a product of one value for each edge and one for each of its (reversed) sources."""
-        sides = self._sides
+        space = self._space
         if sent.name in ("copy_u", "copy_e") or (sent.op == "mul" and {t.side for t in sent.terms} == {"v", "e"}):
-            found = {side: sides.column(side, field) for side, field in sent.terms}
+            found = {side: space.column(side, field) for side, field in sent.terms}
             for side, field in sent.terms:
-                check(found[side], *sides.count(side), sides.label(side, field))
+                check(found[side], *space.count(side), space.label(side, field))
             return found.get("e"), found.get("v")
-        value = edge_values(sides, sent)
+        value = edge_values(space, sent)
         return (value.materialize() if isinstance(value, EdgeTensor) else value), None
 
 
-class _TurnedSides(Sides):
+class _ReversedEdgeSpace(EdgeSpace):
     """The relation as it is: "u" are its sources, which the reversed graph has as destinations."""
 
-    def __init__(self, rows: Rows, relation: Relation, frame: NodeFrame, edges: EdgeFrame) -> None:
-        super().__init__(rows, relation)
+    def __init__(self, state: GraphState, relation: Relation, frame: NodeFrame, edges: EdgeFrame) -> None:
+        super().__init__(state, relation)
         self.target = self.source = frame
         self.edge = edges
 
@@ -221,13 +221,13 @@ class _TurnedSides(Sides):
         return f"{LABELS[OTHER_SIDE[side]]}[{name!r}]"
 
 
-def _turned(sent: builtin.Message) -> builtin.Message:
+def _reversed_message(sent: builtin.Message) -> builtin.Message:
     """The same message seen from the relation as it is."""
     terms = tuple(term._replace(side=OTHER_SIDE[term.side]) for term in sent.terms)
     return sent._replace(terms=terms)
 
 
-def _turned_function(function: Any) -> Any:
+def _reversed_function(function: Any) -> Any:
     """A Python function of edges, called with the ends exchanged; its parameters are found as before."""
     made: Any = functools.partial(_with_ends_exchanged, function)
     made.__qualname__ = builtin.called(function)
@@ -236,10 +236,10 @@ def _turned_function(function: Any) -> Any:
 
 
 def _with_ends_exchanged(function: Any, edges: Any) -> Any:
-    return function(_TurnedBatch(edges))
+    return function(_ReversedBatch(edges))
 
 
-class _TurnedBatch:
+class _ReversedBatch:
     def __init__(self, edges: Any) -> None:
         self._edges = edges
         self.src, self.dst, self.data = edges.dst, edges.src, edges.data

@@ -14,7 +14,7 @@ from .degrees import agree_on_degrees
 from .frames import EdgeFrame, NodeFrame
 from .queries import edge_ends
 from .relation import NativeGraph, Relation
-from .state import Rows
+from .state import GraphState
 from .subgraph import edge_column
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def with_self_loops(graph: GraphShardManager, fill: float = 1.0) -> GraphShardMa
     :raises ValueError: a block, or a graph of several types
     """
     _check(graph)
-    rows, relation = graph._rows, graph._relations[0]
+    state, relation = graph._state, graph._relations[0]
     kind = relation.canonical[0]
-    first = rows.nodes[kind].first
+    first = state.nodes[kind].first
     nodes = torch.arange(graph.num_dst_nodes()) + first
     columns, dst = edge_ends(relation)
     src = torch.cat([graph.column_nodes()[columns], nodes])
-    starts = torch.tensor(rows.nodes[kind].starts, dtype=torch.int64)
+    starts = torch.tensor(state.nodes[kind].starts, dtype=torch.int64)
     ends = src, torch.cat([dst + first, nodes])
     changed = Relation(
         NativeGraph(abi.graph_from_edges(_session.current().handle, starts, *ends)), 0, relation.canonical
@@ -47,13 +47,12 @@ def with_self_loops(graph: GraphShardManager, fill: float = 1.0) -> GraphShardMa
         return torch.cat([values, values.new_full((len(nodes), *values.shape[1:]), fill)])
 
     frame = NodeFrame(kind, relation.num_src, relation.num_dst, True)
-    frame.restore(rows.frames[kind].snapshot())
-    edges, old = EdgeFrame(relation.canonical[1], changed.num_edges), rows.edge_frames[relation.canonical]
+    frame.restore(state.frames[kind].snapshot())
+    edges, old = EdgeFrame(relation.canonical[1], changed.num_edges), state.edge_frames[relation.canonical]
     for key in old:
         edges.later(key, edge_column(old, key, column))
-    return type(graph)(
-        Rows([changed], {kind: frame}, {changed.canonical: edges}, rows.nodes, rows.part_ranges, rows.partition_book)
-    )
+    book, ranges = state.partition_book, state.part_ranges
+    return type(graph)(GraphState([changed], {kind: frame}, {changed.canonical: edges}, state.nodes, ranges, book))
 
 
 def without_self_loops(graph: GraphShardManager) -> GraphShardManager:

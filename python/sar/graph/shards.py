@@ -72,12 +72,12 @@ def shards(graph: GraphShardManager) -> List[GraphShard]:
     source, _, target = relation.canonical
     ids = graph.column_nodes()
     src, dst = edge_ends(relation)
-    rows = graph._rows.nodes[target]
+    rows = graph._state.nodes[target]
     to = (rows.rows(True) + rows.first)[dst]
     owner = relation.columns_owner()[src].long()
-    columns = dict(graph._rows.edge_frames[relation.canonical])
+    columns = dict(graph._state.edge_frames[relation.canonical])
     made, at = [], 0
-    ranges = graph._rows.type_ranges
+    ranges = graph._state.type_ranges
     for q in range(_session.current().world):
         mine = (owner == q).nonzero().view(-1)
         features = {name: column[mine] for name, column in columns.items()}
@@ -109,20 +109,20 @@ def sampling_graph(graph: GraphShardManager) -> Any:
     it is first asked for; it is kept."""
     from sar.integrations.dgl import graphs as interop
 
-    kept = graph._rows.sampling_graphs
+    kept = graph._state.sampling_graphs
     key = tuple(graph.canonical_etypes)
     if key in kept:
         return kept[key]
     ends: Dict[Any, Tuple[Tensor, Tensor]] = {}
     columns = {}
     for relation in graph._relations:
-        rows = graph._rows.nodes[relation.canonical[2]]
+        rows = graph._state.nodes[relation.canonical[2]]
         src, dst = edge_ends(relation)
         ends[relation.canonical] = (
             graph[relation.canonical].column_nodes()[src],
             (rows.rows(True) + rows.first)[dst],
         )
-        columns[relation.canonical] = dict(graph._rows.edge_frames[relation.canonical])
-    sizes = {kind: graph._rows.nodes[kind].num_global for kind in graph.ntypes}
+        columns[relation.canonical] = dict(graph._state.edge_frames[relation.canonical])
+    sizes = {kind: graph._state.nodes[kind].num_global for kind in graph.ntypes}
     kept[key] = interop.whole_graph(ends, sizes, columns)
     return kept[key]

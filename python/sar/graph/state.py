@@ -1,4 +1,4 @@
-"""What a graph manager is made of: relations, columns, and which rows of which type it has."""
+"""State of a graph manager: its relations, its columns, and the rows of each node type on this worker."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class NodeRows(NamedTuple):
         return torch.arange(self.num_own) if which is None else which
 
 
-class Rows:
-    """What a graph manager is made of; slices of one graph share the frames.
+class GraphState:
+    """Relations, columns and rows of a graph manager; slices of one graph share the frames.
 
     :param relations: in canonical order
     :param frames: columns of each node type
@@ -86,7 +86,7 @@ class Rows:
         """Ids of each type that each worker owns, counted per type."""
         return {kind: list(zip(rows.starts[:-1], rows.starts[1:])) for kind, rows in self.nodes.items()}
 
-    def copy(self) -> Rows:
+    def copy(self) -> GraphState:
         """The same rows and relations with columns of their own, which begin as these are."""
         frames, edge_frames = {}, {}
         for kind, frame in self.frames.items():
@@ -96,7 +96,7 @@ class Rows:
             edges = EdgeFrame(relation.canonical[1], relation.num_edges)
             edges.restore(self.edge_frames[relation.canonical].snapshot())
             edge_frames[relation.canonical] = edges
-        return Rows(
+        return GraphState(
             self.relations,
             frames,
             edge_frames,

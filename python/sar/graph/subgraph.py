@@ -16,17 +16,17 @@ from sar.distributed.agreement import agreed_seed
 
 from .degrees import agree_on_degrees
 from .frames import EdgeFrame
-from .message_passing.edge_space import Sides
+from .message_passing.edge_space import EdgeSpace
 from .message_passing.update import ALL, Etype, MessagePassing, chosen_edges, edge_function, is_all, passed
-from .queries import Surface, edge_ends
+from .queries import GraphQueries, edge_ends
 from .relation import NativeGraph, Relation
-from .state import Rows
+from .state import GraphState
 from .udf.batches import Columns, NodeBatch, checked
 
 __all__ = ["Subgraphs", "edge_column", "edges_kept_at_random"]
 
 
-class Subgraphs(MessagePassing, Surface):
+class Subgraphs(MessagePassing, GraphQueries):
     """What a graph manager inherits to leave edges out."""
 
     def clone(self) -> Any:
@@ -61,10 +61,10 @@ class Subgraphs(MessagePassing, Surface):
         :raises ValueError: a block
         """
         self._refuse_block()
-        shown = [self._rows.relations.index(r) for r in self._relations]
-        self._rows = _with_edges(self._rows, {k: torch.nonzero(m).view(-1) for k, m in stay.items()}, store_ids)
-        whole = len(shown) == len(self._rows.relations)
-        self._relations = self._rows.relations if whole else [self._rows.relations[n] for n in shown]
+        shown = [self._state.relations.index(r) for r in self._relations]
+        self._state = _with_edges(self._state, {k: torch.nonzero(m).view(-1) for k, m in stay.items()}, store_ids)
+        whole = len(shown) == len(self._state.relations)
+        self._relations = self._state.relations if whole else [self._state.relations[n] for n in shown]
 
     def _refuse_block(self) -> None:
         if not self.src_is_tgt:
@@ -89,20 +89,20 @@ class Subgraphs(MessagePassing, Surface):
             names edges of its own, or none
         :raises KeyError, TypeError, ValueError: as :meth:`update_all`, and a column that cannot take the results
         """
-        sides = self._sides(etype)
-        chosen = chosen_edges(edges, sides.relation.num_edges)
-        part = _some_edges(sides, torch.arange(sides.relation.num_edges) if chosen is None else chosen)
+        space = self._space(etype)
+        chosen = chosen_edges(edges, space.relation.num_edges)
+        part = _some_edges(space, torch.arange(space.relation.num_edges) if chosen is None else chosen)
         if part.relation.info.num_edges_global == 0:
             return
         results = passed(part, message_func, reduce_func, None)
         reached = torch.nonzero(part.relation.degrees(out=False)).view(-1)
         rows = {name: value.index_select(0, reached) for name, value in results.items()}
         if apply_node_func is not None:
-            data = _rows_of(sides.target.dstdata, reached, rows)
-            batch = NodeBatch(len(reached), sides.etype[2], data, lambda: sides.ids("v")[reached])
+            data = _rows_of(space.target.dstdata, reached, rows)
+            batch = NodeBatch(len(reached), space.etype[2], data, lambda: space.ids("v")[reached])
             rows = checked(apply_node_func, apply_node_func(batch), len(reached), "nodes")
         for name, value in rows.items():
-            sides.results()[name] = _put(sides, name, value, reached)
+            space.results()[name] = _put(space, name, value, reached)
 
     @uncompiled
     def filter_nodes(self, predicate: Callable[[Any], Tensor], nodes: Any = ALL, ntype: Optional[str] = None) -> Tensor:
@@ -117,11 +117,11 @@ class Subgraphs(MessagePassing, Surface):
         if not self.src_is_tgt:
             raise ValueError("a block has source rows and destination rows: look at srcdata or dstdata in their place")
         kind = self._ntype(ntype)
-        rows = self._rows.nodes[kind]
+        rows = self._state.nodes[kind]
         given = torch.arange(rows.num_dst) if is_all(nodes) else torch.as_tensor(nodes).to(torch.int64).view(-1)
         if len(given) and not (int(given.min()) >= 0 and int(given.max()) < rows.num_dst):
             raise ValueError(f"filter_nodes: nodes of type {kind!r} are 0 .. {rows.num_dst - 1} on this worker")
-        columns = self._rows.frames[kind].ndata
+        columns = self._state.frames[kind].ndata
         data = columns if is_all(nodes) else _rows_of(columns, given, {})
         batch = NodeBatch(len(given), kind, data, lambda: given + rows.first)
         return given[_mask(predicate(batch), len(given), "filter_nodes")]
@@ -138,15 +138,15 @@ class Subgraphs(MessagePassing, Surface):
         :returns: positions, int64 ``[n]``
         :raises ValueError: a position that is not there, or another number of answers
         """
-        sides = self._sides(etype)
-        chosen = chosen_edges(edges, sides.relation.num_edges)
+        space = self._space(etype)
+        chosen = chosen_edges(edges, space.relation.num_edges)
 
         def asked(batch: Any) -> Dict[str, Tensor]:
             return {"yes": _mask(predicate(batch), len(batch), "filter_edges").to(torch.uint8)}
 
         with torch.no_grad():
-            found = edge_function(sides, asked, chosen)["yes"]
-        given = torch.arange(sides.relation.num_edges) if chosen is None else chosen
+            found = edge_function(space, asked, chosen)["yes"]
+        given = torch.arange(space.relation.num_edges) if chosen is None else chosen
         return given[found.bool()]
 
 
@@ -186,39 +186,40 @@ def _native(counts: Tensor, relations: Sequence[Tuple[int, int, Relation, Option
     return NativeGraph(blocks.graph_from_relations(session.handle, kinds, names, counts.contiguous(), ends))
 
 
-def _with_edges(rows: Rows, stay: Dict[CanonicalEtype, Tensor], store_ids: bool) -> Rows:
+def _with_edges(state: GraphState, stay: Dict[CanonicalEtype, Tensor], store_ids: bool) -> GraphState:
     """The same nodes with some of the edges of some relations; columns of nodes are shared. Collective."""
-    kinds = list(rows.nodes)
-    counts = torch.tensor([rows.nodes[kind].starts for kind in kinds], dtype=torch.int64).diff(dim=1)
-    old = rows.relations
+    kinds = list(state.nodes)
+    counts = torch.tensor([state.nodes[kind].starts for kind in kinds], dtype=torch.int64).diff(dim=1)
+    old = state.relations
     native = _native(
         counts, [(kinds.index(r.canonical[0]), kinds.index(r.canonical[2]), r, stay.get(r.canonical)) for r in old]
     )
     made = [Relation(native, n, relation.canonical) for n, relation in enumerate(old)]
     agree_on_degrees(made)
-    frames = dict(rows.edge_frames)
+    frames = dict(state.edge_frames)
     for relation, before in zip(made, old):
         positions = stay.get(relation.canonical)
         relation.edge_keys = before.edge_keys if positions is None else _keys(before, positions)
         if positions is not None:
-            frames[relation.canonical] = _frame(relation, rows.edge_frames[relation.canonical], positions)
+            frames[relation.canonical] = _frame(relation, state.edge_frames[relation.canonical], positions)
             if store_ids:
                 frames[relation.canonical]["_ID"] = positions
-    return Rows(made, rows.frames, frames, rows.nodes, rows.part_ranges, rows.partition_book)
+    return GraphState(made, state.frames, frames, state.nodes, state.part_ranges, state.partition_book)
 
 
-def _some_edges(sides: Sides, positions: Tensor) -> Sides:
+def _some_edges(space: EdgeSpace, positions: Tensor) -> EdgeSpace:
     """Some edges of a relation, also of a block, as a relation of their own. Collective."""
-    session, relation = _session.current(), sides.relation
+    session, relation = _session.current(), space.relation
     counts = torch.zeros(2, session.world, dtype=torch.int64)
     counts[:, session.rank] = torch.tensor([relation.num_src, relation.num_dst])
     _session.all_reduce(counts, "sum", abi.TRAIN)
     part = Relation(_native(counts, [(0, 1, relation, positions)]), 0, relation.canonical)
     part.edge_keys = _keys(relation, positions)
-    frames = {relation.canonical: _frame(part, sides.edge, positions)}
-    rows = sides.rows
-    same = Rows([part], rows.frames, frames, rows.nodes, rows.part_ranges, rows.partition_book, None, rows.keep_seeds)
-    return Sides(same, part, positions)
+    frames = {relation.canonical: _frame(part, space.edge, positions)}
+    state = space.state
+    book, ranges = state.partition_book, state.part_ranges
+    same = GraphState([part], state.frames, frames, state.nodes, ranges, book, None, state.keep_seeds)
+    return EdgeSpace(same, part, positions)
 
 
 def _frame(relation: Relation, old: EdgeFrame, positions: Tensor) -> EdgeFrame:
@@ -254,10 +255,10 @@ def _rows_of(columns: Mapping[str, Tensor], rows: Tensor, instead: Mapping[str, 
     return Columns("n", list({**dict.fromkeys(columns), **instead}), read)
 
 
-def _put(sides: Sides, name: str, value: Tensor, reached: Tensor) -> Tensor:
+def _put(space: EdgeSpace, name: str, value: Tensor, reached: Tensor) -> Tensor:
     """A column of destinations with some rows replaced; 0 in the others if it is new."""
-    shape = (sides.relation.num_dst, *value.shape[1:])
-    old = sides.target.dstdata[name] if name in sides.target.dstdata else value.new_zeros(shape)
+    shape = (space.relation.num_dst, *value.shape[1:])
+    old = space.target.dstdata[name] if name in space.target.dstdata else value.new_zeros(shape)
     if old.shape != shape or old.dtype != value.dtype:
         raise ValueError(
             f"dstdata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "

@@ -101,10 +101,10 @@ class DistributedBN1D(nn.Module):
             return norm
         with torch.no_grad():
             batches += 1
-            share = 1.0 / float(batches) if self.momentum is None else self.momentum
+            weight_of_batch = 1.0 / float(batches) if self.momentum is None else self.momentum
             unbiased = norm.moments.m2 / max(norm.moments.rows - 1, 1)
-            mean += share * (norm.moments.mean.to(mean.dtype) - mean)
-            var += share * (unbiased.to(var.dtype) - var)
+            mean += weight_of_batch * (norm.moments.mean.to(mean.dtype) - mean)
+            var += weight_of_batch * (unbiased.to(var.dtype) - var)
         return norm
 
     def extra_repr(self) -> str:

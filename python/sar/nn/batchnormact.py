@@ -60,14 +60,14 @@ class BatchNormAct(DistributedBN1D):
             return plain if function is None else function(plain)
         check_features(inp, self.n_feats)
         inp = inp.contiguous()
-        share = self.dropout if self.training else 0.0
-        seed = int(torch.randint(0, 1 << 62, ()).item()) if share > 0 else 0
+        dropout_p = self.dropout if self.training else 0.0
+        seed = int(torch.randint(0, 1 << 62, ()).item()) if dropout_p > 0 else 0
         norm = self._norm(inp)
-        if share == 0 and self.activation in ("none", "relu"):
+        if dropout_p == 0 and self.activation in ("none", "relu"):
             rows = normalized(inp, self.weight, self.bias, norm)
             return rows if function is None else function(rows)
         anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-        out: Tensor = _NormAct.apply(anchor, inp, self.weight, self.bias, norm, function, share, seed)
+        out: Tensor = _NormAct.apply(anchor, inp, self.weight, self.bias, norm, function, dropout_p, seed)
         return out if norm.needs_backward else out.detach()
 
     def extra_repr(self) -> str:
@@ -84,26 +84,26 @@ class _NormAct(torch.autograd.Function):
         bias: Optional[Tensor],
         norm: Norm,
         function: Optional[Callable[[Tensor], Tensor]],
-        share: float,
+        dropout_p: float,
         seed: int,
     ) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.norm, ctx.rest = norm, (function, share, seed)
+        ctx.norm, ctx.rest = norm, (function, dropout_p, seed)
         out = torch.empty_like(x)
-        for rows, keep in _blocks(x, share, seed):
+        for rows, mask in _blocks(x, dropout_p, seed):
             y = norm.apply(x[rows], False)
             y = y if function is None else function(y)
-            out[rows] = y if keep is None else y.mul_(keep)
+            out[rows] = y if mask is None else y.mul_(mask)
         return out
 
     @staticmethod
     @differentiable_once("BatchNormAct")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         (x,) = ctx.saved_tensors
-        function, share, seed = ctx.rest
+        function, dropout_p, seed = ctx.rest
         inner = torch.empty_like(grad, memory_format=torch.contiguous_format)
-        for rows, keep in _blocks(x, share, seed):
-            part = grad[rows] if keep is None else grad[rows] * keep
+        for rows, mask in _blocks(x, dropout_p, seed):
+            part = grad[rows] if mask is None else grad[rows] * mask
             if function is not None:
                 with torch.enable_grad():
                     y = ctx.norm.apply(x[rows], False).requires_grad_()
@@ -113,14 +113,14 @@ class _NormAct(torch.autograd.Function):
         return None, *found, None, None, None, None
 
 
-def _blocks(x: Tensor, share: float, seed: int) -> Iterator[Tuple[slice, Optional[Tensor]]]:
+def _blocks(x: Tensor, dropout_p: float, seed: int) -> Iterator[Tuple[slice, Optional[Tensor]]]:
     """Blocks of rows, each with what its elements are multiplied by: the same in both passes."""
-    generator = torch.Generator().manual_seed(seed) if share > 0 else None
+    generator = torch.Generator().manual_seed(seed) if dropout_p > 0 else None
     count = max(64, _BLOCK_BYTES // max(1, x.shape[1] * x.element_size()))
     for begin in range(0, x.shape[0], count):
         rows = slice(begin, min(begin + count, x.shape[0]))
         if generator is None:
             yield rows, None
         else:
-            keep = torch.empty(rows.stop - rows.start, x.shape[1], dtype=x.dtype)
-            yield rows, keep.bernoulli_(1 - share, generator=generator).div_(1 - share)
+            mask = torch.empty(rows.stop - rows.start, x.shape[1], dtype=x.dtype)
+            yield rows, mask.bernoulli_(1 - dropout_p, generator=generator).div_(1 - dropout_p)

@@ -121,7 +121,7 @@ class GATConv(_Attention):
         self.bias = nn.Parameter(torch.empty(width)) if own_bias else None
 
     def reset_parameters(self) -> None:
-        """Weights as Glorot has it (normal), biases 0."""
+        """Xavier-normal weights, zero biases."""
         gain = nn.init.calculate_gain("relu")
         layers = [self.fc] if self.shared else [self.fc_src, self.fc_dst]
         layers += [self.res_fc] if isinstance(self.res_fc, nn.Linear) else []
@@ -146,8 +146,8 @@ class GATConv(_Attention):
         """
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
-        share = self.attn_drop if self.training else 0.0
-        found = gat.convolve(graph, self, feat, edge_weight, get_attention, self.negative_slope, share)
+        dropout_p = self.attn_drop if self.training else 0.0
+        found = gat.convolve(graph, self, feat, edge_weight, get_attention, self.negative_slope, dropout_p)
         if found is not None:
             return found
         if isinstance(feat, tuple):
@@ -216,7 +216,7 @@ class GATv2Conv(_Attention):
         self.attn = nn.Parameter(torch.empty(1, self.num_heads, self.out_feats))
 
     def reset_parameters(self) -> None:
-        """Weights as Glorot has it (normal), biases 0."""
+        """Xavier-normal weights, zero biases."""
         gain = nn.init.calculate_gain("relu")
         nn.init.xavier_normal_(self.attn, gain=gain)
         for layer in (self.fc_src, self.fc_dst, self.res_fc):

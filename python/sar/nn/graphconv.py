@@ -47,7 +47,7 @@ class GraphConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weights as Glorot has it, bias 0."""
+        """Xavier-uniform weights, zero bias."""
         if self.weight is not None:
             nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:

@@ -59,7 +59,7 @@ class TypedLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As ``torch.nn.Linear`` begins; coefficients as Glorot has it."""
+        """Initializes weights as ``torch.nn.Linear`` does, and coefficients Xavier-uniform."""
         nn.init.uniform_(self.W, -self.bound, self.bound)
         if self.regularizer == "basis":
             nn.init.xavier_uniform_(self.coeff, gain=nn.init.calculate_gain("relu"))

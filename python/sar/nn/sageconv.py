@@ -63,7 +63,7 @@ class SAGEConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weights as Glorot has it."""
+        """Xavier-uniform initialization."""
         gain = nn.init.calculate_gain("relu")
         if self.aggregator_type == "pool":
             nn.init.xavier_uniform_(self.fc_pool.weight, gain=gain)

@@ -1,4 +1,4 @@
-"""The line about memory at the end of a run."""
+"""Logs peak memory at the end of a run."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def store(path: str, batches: List[Tensor]) -> None:
 def local_edges(graph: Any) -> Tuple[Tensor, Tensor, int]:
     """The edges between own nodes of a graph manager, all relations together, and the number of own nodes. Nodes are
     numbered over all types, from the worker's first one."""
-    nodes = graph._rows.nodes
+    nodes = graph._state.nodes
     ends = []
     for relation in graph._relations:
         source, _, target = relation.canonical

@@ -39,7 +39,7 @@ def columns_of(
         for name, value in (features or {}).items():
             for ntype, rows in _by_type(graph, name, value).items():
                 columns.append(Column(what, graph.ntypes.index(ntype), name, rows))
-    frames = [graph._rows.edge_frames[r] for r in graph.canonical_etypes]
+    frames = [graph._state.edge_frames[r] for r in graph.canonical_etypes]
     if copy_edata:
         for kind, frame in enumerate(frames):
             for name in sorted(set(frame) - set(UNCOPIED)):
@@ -63,7 +63,7 @@ def _by_type(graph: GraphShardManager, name: str, value: Any) -> Dict[str, Tenso
     for ntype, rows in value.items():
         if ntype not in graph.ntypes:
             raise KeyError(f"feature {name!r}: node type {ntype!r} is unknown; there are: {', '.join(graph.ntypes)}")
-        own = graph._rows.nodes[ntype].num_own
+        own = graph._state.nodes[ntype].num_own
         if not isinstance(rows, Tensor) or rows.dim() == 0 or len(rows) != own:
             shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
             raise ValueError(

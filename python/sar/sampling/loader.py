@@ -112,7 +112,7 @@ class DistNeighborSampler:
 
     def engine(self, graph: GraphShardManager) -> EngineSampler:
         """The engine's sampler for a graph and the features as they are now. Collective the first time."""
-        if len(graph._relations) != len(graph._rows.relations):
+        if len(graph._relations) != len(graph._state.relations):
             raise ValueError("sampling needs the whole graph, with all its relations; this is one relation of it")
         _session.current().follow_config()
         native = graph._relations[0].graph

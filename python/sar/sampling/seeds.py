@@ -30,7 +30,7 @@ def own_numbers(graph: GraphShardManager, seeds: Seeds) -> Tensor:
     for ntype, ids in seeds.items():
         if ntype not in graph.ntypes:
             raise KeyError(f"seed nodes of type {ntype!r}: there are the types {', '.join(graph.ntypes)}")
-        info = graph._rows.nodes[ntype]
+        info = graph._state.nodes[ntype]
         rows = ids_of(ids) - info.first
         _check_owned(rows, info.num_own, info.first, f" of type {ntype!r}")
         found.append(rows + info.offset)
@@ -43,7 +43,7 @@ def rows_by_type(graph: GraphShardManager, numbers: Tensor) -> List[Tensor]:
     ordered = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     found = []
     for ntype in graph.ntypes:
-        info = graph._rows.nodes[ntype]
+        info = graph._state.nodes[ntype]
         low, high = np.searchsorted(ordered, (info.offset, info.offset + info.num_own))
         found.append(torch.from_numpy(ordered[low:high] - info.offset))
     return found

@@ -1,1 +1,1 @@
-"""Layers, and batch norm with its activation, each computed in one piece."""
+"""Fused layers: SAGE, GAT, and batch norm with its activation, each as one autograd node."""

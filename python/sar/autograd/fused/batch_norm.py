@@ -69,12 +69,12 @@ class Norm:
         recompute.note(rows, source, self.columns, relu)
 
     def backward(
-        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, into: Optional[Tensor] = None
+        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, out: Optional[Tensor] = None
     ) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
         """Gradients of x, weight and bias, as far as they are needed. Collective where x of any worker needs one.
 
         :param grad: contiguous, of what :meth:`apply` gives
-        :param into: where the gradient of x goes, which may be ``grad``
+        :param out: where the gradient of x goes, which may be ``grad``
         """
         # own sums of grad and of grad * (x - mean)
         plain, along = columns.normalize_sums(grad, x, self.columns, relu)
@@ -93,7 +93,7 @@ class Norm:
                 times = -self.scale * self.invstd.square() * along
                 plus = -self.scale * plain - self.off * times
                 numbers = torch.cat([self.columns, torch.stack([times, plus]).to(x.dtype)])
-                grad_x = torch.empty_like(grad) if into is None else into
+                grad_x = torch.empty_like(grad) if out is None else out
                 columns.normalize_grad(grad, x, numbers, relu, grad_x)
         return grad_x, for_weight, for_bias
 

@@ -1,4 +1,4 @@
-"""Whether a layer's modules are what they look like, so that it may be computed in one piece."""
+"""Checks that a layer may be fused: plain modules, no hooks."""
 
 from __future__ import annotations
 

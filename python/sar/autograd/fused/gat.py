@@ -36,16 +36,16 @@ def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
 
 @uncompiled
 def convolve(
-    graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, share: float
+    graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, dropout_p: float
 ) -> Optional[Tensor]:
     """The result of a GATConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps: where it
-    has not one linear map, or something looks at the attention. ``slope`` and ``share`` as in :func:`attend`."""
+    has not one linear map, or something looks at the attention. ``slope`` and ``dropout_p`` as in :func:`attend`."""
     if edge_weight is not None or get_attention or layer.res_fc is not None:
         return None
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     if not fits(graph, feat, getattr(layer, "fc", None), *vectors):
         return None
-    out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, share)
+    out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, dropout_p)
     return out if layer.activation is None else layer.activation(out)
 
 
@@ -57,7 +57,7 @@ def attend(
     attn_r: Tensor,
     bias: Optional[Tensor],
     slope: float,
-    share: float,
+    dropout_p: float,
 ) -> Tensor:
     """Collective in forward and backward.
 
@@ -66,12 +66,12 @@ def attend(
     :param attn_l: of sources, ``[1, heads, each]``, and ``attn_r`` of destinations
     :param bias: ``[heads * each]``
     :param slope: of leaky_relu
-    :param share: of the attention that is set to 0
+    :param dropout_p: of the attention that is set to 0
     :returns: ``[n, heads, each]``
     """
     _session.current().follow_config()
-    seed = agreed_seed() if share > 0 else 0
-    settings = (relation, slope, share, seed)
+    seed = agreed_seed() if dropout_p > 0 else 0
+    settings = (relation, slope, dropout_p, seed)
     agreed = Agreed()
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
@@ -99,7 +99,7 @@ class _Attend(torch.autograd.Function):
         agreed: Agreed,
         saved: Tuple[Saved, Optional[Held]],
     ) -> Tensor:
-        relation, slope, share, seed = settings
+        relation, slope, dropout_p, seed = settings
         heads, each = attn_l.shape[1:]
         attn = torch.cat([attn_l, attn_r])
         _, scores = _scores(x, weight, attn)
@@ -107,8 +107,8 @@ class _Attend(torch.autograd.Function):
         ft = x.mm(weight.t()).view(len(x), heads, each)
         logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope)
         factors = ex.softmax(logits)
-        if share > 0:
-            factors = ex.dropout(factors, share, seed)
+        if dropout_p > 0:
+            factors = ex.dropout(factors, dropout_p, seed)
         written = program.write(ex.binary("mul", ex.load("u", ft), factors), "sum")
         ctx.names = ["ft" if t is ft else "el" if t is el else "er" for t in (leaf.tensor for leaf in written.leaves)]
         _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad

@@ -83,15 +83,15 @@ class _SageMean(torch.autograd.Function):
         agreed: Agreed,
         saved: Tuple[Saved, Optional[Held]],
     ) -> Tensor:
-        into, onto, rows = x.shape[1], w_self.shape[0], relation.num_dst
-        what = (relation.index, "copy_u", "mean")
+        in_features, out_features, rows = x.shape[1], w_self.shape[0], relation.num_dst
+        spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
         grads = ctx.needs_input_grad
-        first = into > onto  # the product comes before the mean, which then is of fewer columns
+        first = in_features > out_features  # the product comes before the mean, which then is of fewer columns
         u = x.mm(w_neigh.t()) if first else x
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
-        need |= abi.FUSED if into == onto else 0
+        need |= abi.FUSED if in_features == out_features else 0
         mean = u.new_empty((rows, u.shape[1]))
-        bits = memo.forward(relation, what, need, u, None, mean)
+        bits = memo.forward(relation, spec, need, u, None, mean)
         agreed.bits = bits & abi.GRAD_U
         own = x[:rows]
         if first:
@@ -104,7 +104,7 @@ class _SageMean(torch.autograd.Function):
         narrow = not first and not (agreed.bits and bits & abi.FUSED)
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, w_neigh, w_self, mean if narrow else None)
-        ctx.relation, ctx.what, ctx.agreed = relation, what, bits
+        ctx.relation, ctx.spec, ctx.agreed = relation, spec, bits
         return out
 
     @staticmethod
@@ -139,6 +139,6 @@ class _SageMean(torch.autograd.Function):
         return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None
 
 
-def _back(ctx: Any, grad: Tensor, into: Optional[Tensor]) -> None:
-    """``A' grad`` over all workers; ``into`` is ``None`` where this one has no use for its rows."""
-    abi.aggregate_backward(ctx.relation.handle, ctx.what, ctx.agreed, None, None, grad, into, None)
+def _back(ctx: Any, grad: Tensor, grad_u: Optional[Tensor]) -> None:
+    """``grad_u = A' grad`` over all workers; ``grad_u`` is ``None`` where this one has no use for its rows."""
+    abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, None, None, grad, grad_u, None)

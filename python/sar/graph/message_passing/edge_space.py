@@ -14,25 +14,25 @@ from sar.graph.relation import Relation
 from sar.graph.udf.batches import IDS
 
 if TYPE_CHECKING:
-    from sar.graph.state import Rows
+    from sar.graph.state import GraphState
 
 LABELS = {"u": "srcdata", "v": "dstdata", "e": "edata"}
 
 
-class Sides:
+class EdgeSpace:
     """A relation of a graph and the columns of its source nodes ("u"), destination nodes ("v") and edges ("e").
 
-    :param rows: the graph
+    :param state: the graph
     :param relation: one of its relations
     :param positions: of its edges, where they are some of a larger relation's
     """
 
-    def __init__(self, rows: Rows, relation: Relation, positions: Optional[Tensor] = None) -> None:
+    def __init__(self, state: GraphState, relation: Relation, positions: Optional[Tensor] = None) -> None:
         self.relation = relation
-        self.rows = rows
+        self.state = state
         self.etype = relation.canonical
-        self.source, self.target = rows.frames[self.etype[0]], rows.frames[self.etype[2]]
-        self.edge = rows.edge_frames[self.etype]
+        self.source, self.target = state.frames[self.etype[0]], state.frames[self.etype[2]]
+        self.edge = state.edge_frames[self.etype]
         self._positions = positions
         self._shard_edges: Optional[List[int]] = None
 
@@ -69,7 +69,7 @@ class Sides:
         """Ids of nodes, counted per type over all workers, or positions of edges; int64."""
         if side == "e":
             return torch.arange(self.relation.num_edges) if self._positions is None else self._positions
-        nodes = self.rows.nodes[self.etype[0] if side == "u" else self.etype[2]]
+        nodes = self.state.nodes[self.etype[0] if side == "u" else self.etype[2]]
         return nodes.rows(dst=side == "v") + nodes.first
 
     def results(self) -> MutableMapping[str, Tensor]:
@@ -78,7 +78,7 @@ class Sides:
 
     def shard(self, peer: int) -> ShardInfo:
         """What functions that ask for ``sar_shard_info`` get with edges from a worker's nodes."""
-        ranges = self.rows.part_ranges
+        ranges = self.state.part_ranges
         if self._shard_edges is None:
             _, columns, _ = self.relation.in_edges(torch.arange(self.relation.num_dst))
             counts = torch.bincount(self.relation.columns_owner()[columns], minlength=len(ranges))

@@ -23,10 +23,10 @@ from sar.graph.udf.plan import Task, prepare
 
 from . import builtin
 from .cross_reduce import Part, check_cross_reducer, merged, without_messages
-from .edge_space import Sides
+from .edge_space import EdgeSpace
 
 if TYPE_CHECKING:
-    from sar.graph.manager import Rows
+    from sar.graph.manager import GraphState
     from sar.graph.relation import Relation
 
 Etype = Union[str, CanonicalEtype]
@@ -36,7 +36,7 @@ ALL = "__ALL__"
 class MessagePassing:
     """What a graph manager inherits to pass messages along its relations."""
 
-    _rows: Rows
+    _state: GraphState
     _relations: List[Relation]
 
     if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class MessagePassing:
             functions: Dict[Etype, Any] = {r.canonical: (message_func, reduce_func) for r in self._relations}
             self.multi_update_all(functions, received.op, apply_node_func)
             return
-        sides = self._sides(etype)
-        sides.results().update(passed(sides, message_func, reduce_func, apply_node_func))
+        space = self._space(etype)
+        space.results().update(passed(space, message_func, reduce_func, apply_node_func))
 
     @uncompiled
     def multi_update_all(
@@ -101,26 +101,26 @@ class MessagePassing:
         check_cross_reducer(cross_reducer)
         parts: Dict[str, List[Part]] = {}
         infinite: Set[str] = set()
-        sides_of: Dict[str, Sides] = {}
+        spaces: Dict[str, EdgeSpace] = {}
         for etype, given in etype_dict.items():
             functions = list(given) if isinstance(given, (tuple, list)) else [given]
             if not 2 <= len(functions) <= 3:
                 raise ValueError(f"relation {etype!r}: give (message, reducer) or (message, reducer, apply_node_func)")
             message_func, reduce_func, apply_func = [*functions, None][:3]
-            sides = self._sides(etype)
-            kind = sides.etype[2]
+            space = self._space(etype)
+            kind = space.etype[2]
             received = builtin.reducer(reduce_func)
             if received is not None and received.op in ("max", "min"):
                 infinite.add(kind)
-            results = passed(sides, message_func, reduce_func, apply_func, raw=True)
-            number = [r.canonical for r in self._relations].index(sides.etype)
+            results = passed(space, message_func, reduce_func, apply_func, raw=True)
+            number = [r.canonical for r in self._relations].index(space.etype)
             parts.setdefault(kind, []).append(Part(number, results))
-            sides_of[kind] = sides
-        for kind, sides in sides_of.items():
+            spaces[kind] = space
+        for kind, space in spaces.items():
             out = merged(parts[kind], cross_reducer)
             if kind in infinite:
                 out = {name: t.masked_fill(t.isinf(), 0) for name, t in out.items()}
-            sides.results().update(out)
+            space.results().update(out)
             if apply_node_func is not None:
                 self.apply_nodes(apply_node_func, ntype=kind)
 
@@ -141,11 +141,11 @@ class MessagePassing:
             for relation in self._relations:
                 self.apply_edges(func, etype=relation.canonical)
             return
-        sides = self._sides(etype)
-        chosen = chosen_edges(edges, sides.relation.num_edges)
+        space = self._space(etype)
+        chosen = chosen_edges(edges, space.relation.num_edges)
         sent = builtin.message(func)
-        results = {sent.out_field: edge_values(sides, sent)} if sent else edge_function(sides, func, chosen)
-        sides.edge.update(merged_edges(sides, results, chosen, picked=sent is None))
+        results = {sent.out_field: edge_values(space, sent)} if sent else edge_function(space, func, chosen)
+        space.edge.update(merged_edges(space, results, chosen, picked=sent is None))
 
     @uncompiled
     def apply_nodes(self, func: Any, v: Any = ALL, ntype: Optional[str] = None) -> None:
@@ -157,16 +157,16 @@ class MessagePassing:
         if not (isinstance(v, str) and v == ALL):
             raise NotImplementedError("apply_nodes runs on all nodes of a type: leave v out")
         kind = self._ntype(ntype)
-        frame, nodes = self._rows.frames[kind], self._rows.nodes[kind]
+        frame, nodes = self._state.frames[kind], self._state.nodes[kind]
         batch = NodeBatch(nodes.num_dst, kind, frame.dstdata, lambda: nodes.rows(dst=True) + nodes.first)
         (frame.ndata if frame.square else frame.dstdata).update(checked(func, func(batch), nodes.num_dst, "nodes"))
 
-    def _sides(self, etype: Optional[Etype]) -> Sides:
-        return Sides(self._rows, self._relation(etype))
+    def _space(self, etype: Optional[Etype]) -> EdgeSpace:
+        return EdgeSpace(self._state, self._relation(etype))
 
 
 def passed(
-    sides: Sides, message_func: Any, reduce_func: Any, apply_node_func: Any, raw: bool = False
+    space: EdgeSpace, message_func: Any, reduce_func: Any, apply_node_func: Any, raw: bool = False
 ) -> Dict[str, Tensor]:
     """What one relation's messages come to: columns of the destinations by name.
 
@@ -174,111 +174,111 @@ def passed(
     """
     sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
     if received is None:
-        results = _reduce_udf(sides, message_func, sent, reduce_func)
+        results = _reduce_udf(space, message_func, sent, reduce_func)
     elif sent is None:
-        results = {received.out_field: _message_udf(sides, message_func, received)}
+        results = {received.out_field: _message_udf(space, message_func, received)}
     else:
         builtin.check_pair(sent, received)
-        results = {received.out_field: _reduced(sides, sent, received.op)}
+        results = {received.out_field: _reduced(space, sent, received.op)}
     if raw and received is not None and received.op in ("max", "min"):
-        degrees = sides.relation.degrees(out=False)
+        degrees = space.relation.degrees(out=False)
         results = {k: without_messages(out, degrees, received.op == "max") for k, out in results.items()}
     if apply_node_func is None:
         return results
-    data: Mapping[str, Tensor] = {**sides.target.dstdata, **results}
-    n = sides.relation.num_dst
-    batch = NodeBatch(n, sides.etype[2], data, lambda: sides.ids("v"))
+    data: Mapping[str, Tensor] = {**space.target.dstdata, **results}
+    n = space.relation.num_dst
+    batch = NodeBatch(n, space.etype[2], data, lambda: space.ids("v"))
     return checked(apply_node_func, apply_node_func(batch), n, "nodes")
 
 
 # ---- built-in functions ----------------------------------------------------
 
 
-def _reduced(sides: Sides, sent: builtin.Message, reduce: str) -> Tensor:
+def _reduced(space: EdgeSpace, sent: builtin.Message, reduce: str) -> Tensor:
     """A built-in message with a built-in reducer."""
     if reduce in ("sum", "mean") and sent.name in ("copy_u", "u_mul_e", "e_mul_u"):
         terms = sorted(sent.terms, key=lambda term: term.side == "e")
-        values = [sides.columns(term.side)[term.field] for term in terms]
-        names = [sides.label(term.side, term.field) for term in terms]
+        values = [space.columns(term.side)[term.field] for term in terms]
+        names = [space.label(term.side, term.field) for term in terms]
         if len(terms) == 1:
-            return autograd.copy_u(sides.relation, reduce, values[0], names[0])
+            return autograd.copy_u(space.relation, reduce, values[0], names[0])
         if not is_lazy(values[1]):
-            return autograd.u_mul_e(sides.relation, reduce, values[0], values[1], names[0], names[1])
-    return expression.evaluate(sides.relation, _written(sides, sent), reduce)
+            return autograd.u_mul_e(space.relation, reduce, values[0], values[1], names[0], names[1])
+    return expression.evaluate(space.relation, _written(space, sent), reduce)
 
 
-def edge_values(sides: Sides, sent: builtin.Message) -> Tensor:
+def edge_values(space: EdgeSpace, sent: builtin.Message) -> Tensor:
     """A built-in message as a column of edges, not computed."""
     if sent.name == "copy_e":
-        column: Tensor = sides.edge[sent.terms[0].field]
+        column: Tensor = space.edge[sent.terms[0].field]
         if is_lazy(column) or column.dtype not in expression.FLOATS or column.device.type != "cpu":
             return column
-    return EdgeTensor(sides.relation, _written(sides, sent))
+    return EdgeTensor(space.relation, _written(space, sent))
 
 
-def _written(sides: Sides, sent: builtin.Message) -> Expr:
+def _written(space: EdgeSpace, sent: builtin.Message) -> Expr:
     """A built-in message as an expression.
 
     :raises KeyError, TypeError, ValueError: a column is missing or does not fit
     """
-    loaded = [_operand(sides, term) for term in sent.terms]
+    loaded = [_operand(space, term) for term in sent.terms]
     if sent.op is None:
         return loaded[0]
     try:
         return expression.binary(sent.op, *loaded)
     except (TypeError, ValueError) as error:
-        both = " and ".join(sides.label(term.side, term.field) for term in sent.terms)
+        both = " and ".join(space.label(term.side, term.field) for term in sent.terms)
         raise type(error)(f"{both}: {error}") from None
 
 
-def _operand(sides: Sides, term: builtin.Term) -> Expr:
-    value = sides.columns(term.side)[term.field]
+def _operand(space: EdgeSpace, term: builtin.Term) -> Expr:
+    value = space.columns(term.side)[term.field]
     if not is_lazy(value):
-        autograd.check(value, *sides.count(term.side), sides.label(term.side, term.field))
+        autograd.check(value, *space.count(term.side), space.label(term.side, term.field))
     return as_expr(value, term.side)
 
 
 # ---- Python functions ------------------------------------------------------
 
 
-def _task(sides: Sides, compute: Any, functions: List[Any], mailbox: bool, wanted: Optional[str]) -> Task:
+def _task(space: EdgeSpace, compute: Any, functions: List[Any], mailbox: bool, wanted: Optional[str]) -> Task:
     return Task(
-        compute, functions, sides.column, sides.names(), _session.current().rank, mailbox, wanted
+        compute, functions, space.column, space.names(), _session.current().rank, mailbox, wanted
     )
 
 
-def _message_udf(sides: Sides, function: Any, received: builtin.Reducer) -> Tensor:
+def _message_udf(space: EdgeSpace, function: Any, received: builtin.Reducer) -> Tensor:
     """A Python message function with a built-in reducer."""
-    compute = MessageFunction(function, sides.etype, sides.shard)
-    plan, columns, _ = prepare(_task(sides, compute, [function], False, received.msg_field))
-    job = udf_stream.Job(sides.relation, plan, received.op, None)
-    return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))[received.msg_field]
+    compute = MessageFunction(function, space.etype, space.shard)
+    plan, columns, _ = prepare(_task(space, compute, [function], False, received.msg_field))
+    job = udf_stream.UdfJob(space.relation, plan, received.op, None)
+    return execute(plan, columns, lambda needs: udf_stream.Traversal(job, needs))[received.msg_field]
 
 
-def edge_function(sides: Sides, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
+def edge_function(space: EdgeSpace, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
     """A Python function of edges: its results, of those chosen."""
-    compute = MessageFunction(function, sides.etype, sides.shard)
-    plan, columns, _ = prepare(_task(sides, compute, [function], False, None))
-    job = udf_stream.Job(sides.relation, plan, None, chosen)
-    return execute(plan, columns, lambda needs: udf_stream.Walk(job, needs))
+    compute = MessageFunction(function, space.etype, space.shard)
+    plan, columns, _ = prepare(_task(space, compute, [function], False, None))
+    job = udf_stream.UdfJob(space.relation, plan, None, chosen)
+    return execute(plan, columns, lambda needs: udf_stream.Traversal(job, needs))
 
 
 def _reduce_udf(
-    sides: Sides, message_func: Any, sent: Optional[builtin.Message], function: Any
+    space: EdgeSpace, message_func: Any, sent: Optional[builtin.Message], function: Any
 ) -> Dict[str, Tensor]:
     """A Python reduce function, with any message."""
-    send = MessageFunction(message_func, sides.etype, sides.shard) if sent is None else _by_rows(sent)
-    compute = MailboxFunction(send, function, sides.etype[2])
+    send = MessageFunction(message_func, space.etype, space.shard) if sent is None else _by_rows(sent)
+    compute = MailboxFunction(send, function, space.etype[2])
     functions = [function] if sent else [message_func, function]
     found: List[Tensor] = []
 
     def count(edge_bytes: int) -> int:
-        found.extend(udf_mailbox.buckets(sides.relation.degrees(out=False), edge_bytes))
+        found.extend(udf_mailbox.buckets(space.relation.degrees(out=False), edge_bytes))
         return len(found)
 
-    plan, columns, batches = prepare(_task(sides, compute, functions, True, None), count)
-    job = udf_mailbox.Job(sides.relation, plan, found, batches)
-    return execute(plan, columns, lambda needs: udf_mailbox.Walk(job, needs))
+    plan, columns, batches = prepare(_task(space, compute, functions, True, None), count)
+    job = udf_mailbox.UdfJob(space.relation, plan, found, batches)
+    return execute(plan, columns, lambda needs: udf_mailbox.Traversal(job, needs))
 
 
 def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:
@@ -339,7 +339,7 @@ def chosen_edges(edges: Any, num_edges: int) -> Optional[Tensor]:
 
 
 def merged_edges(
-    sides: Sides, results: Dict[str, Tensor], chosen: Optional[Tensor], picked: bool
+    space: EdgeSpace, results: Dict[str, Tensor], chosen: Optional[Tensor], picked: bool
 ) -> Dict[str, Tensor]:
     """Columns of edges with some rows replaced; 0 in the others where the column is new.
 
@@ -348,14 +348,14 @@ def merged_edges(
     if chosen is None:
         return results
     return {
-        name: _merged(sides, name, value if picked else value.index_select(0, chosen), chosen)
+        name: _merged(space, name, value if picked else value.index_select(0, chosen), chosen)
         for name, value in results.items()
     }
 
 
-def _merged(sides: Sides, name: str, value: Tensor, chosen: Tensor) -> Tensor:
-    shape = (sides.relation.num_edges, *value.shape[1:])
-    old = sides.column("e", name) if name in sides.edge else value.new_zeros(shape)
+def _merged(space: EdgeSpace, name: str, value: Tensor, chosen: Tensor) -> Tensor:
+    shape = (space.relation.num_edges, *value.shape[1:])
+    old = space.column("e", name) if name in space.edge else value.new_zeros(shape)
     if old.shape != shape or old.dtype != value.dtype:
         raise ValueError(
             f"edata[{name!r}] is {old.dtype} {tuple(old.shape)}; it cannot take rows that are {value.dtype} "

@@ -12,7 +12,7 @@ from sar.autograd.once import calling_layer, differentiable_once
 from sar.graph.message_passing.builtin import called
 
 from .batches import SIDES, Batch, Read
-from .trace import Compute, Output, Slot, Swap, kept_buffers, leaves_of
+from .trace import Compute, Output, Slot, SubstituteTensors, kept_buffers, leaves_of
 
 MASK = (1 << 63) - 1
 
@@ -22,9 +22,9 @@ class Plan(NamedTuple):
 
     ``compute``: the functions; ``functions``: what users wrote of it; ``slots``: columns they read; ``names``: of all
     columns of each side, for messages; ``outputs``: what they return, those wanted; ``differentiable``: whether any
-    worker needs gradients; ``home``: per slot, whether gradients of rows of other workers travel; ``parameters`` and
-    ``captured``: tensors used besides; ``random``: whether random numbers are drawn; ``edge_bytes``: what a run takes
-    for each edge; ``keep``: whether to keep what forward computes.
+    worker needs gradients; ``return_grads``: per slot, whether gradients of rows of other workers travel;
+    ``parameters`` and ``captured``: tensors used besides; ``random``: whether random numbers are drawn; ``edge_bytes``:
+    what a run takes for each edge; ``save``: whether to keep what forward computes.
     """
 
     compute: Compute
@@ -33,15 +33,15 @@ class Plan(NamedTuple):
     names: Mapping[str, Sequence[str]]
     outputs: Dict[str, Output]
     differentiable: bool
-    home: List[bool]
+    return_grads: List[bool]
     parameters: List[Tensor]
     captured: List[Tensor]
     random: bool
     edge_bytes: int
-    keep: bool
+    save: bool
 
 
-class Piece(NamedTuple):
+class PendingBatch(NamedTuple):
     """A batch to come.
 
     ``size``: edges, and nodes of a reduce function; ``gather``: picks the rows of every slot, leaves of which those
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
     batch: Callable[[List[Tensor]], Batch]
 
 
-class Runs:
+class UdfExecutor:
     """The runs of one operation on its batches.
 
     Random numbers of a batch follow from one seed and the number of the batch, so the second run draws the same. The
@@ -67,8 +67,8 @@ class Runs:
         if not plan.random:
             torch.set_rng_state(state)
         self._cast = _autocast()
-        self.keeps = plan.keep and plan.differentiable
-        self._kept: List[Tuple[List[Tensor], Dict[str, Tensor], List[Tensor]]] = []
+        self.saves_forward = plan.save and plan.differentiable
+        self._saved: List[Tuple[List[Tensor], Dict[str, Tensor], List[Tensor]]] = []
         self._sizes: List[Tuple[int, int]] = []
         self.parameter_grads: List[Optional[Tensor]] = []
 
@@ -81,18 +81,18 @@ class Runs:
         finally:
             torch.set_rng_state(state)
 
-    def forward(self, piece: Piece) -> Dict[str, Tensor]:
+    def forward(self, piece: PendingBatch) -> Dict[str, Tensor]:
         """Runs the functions on a batch: what they return."""
         self._sizes.append(piece.size)
         self._draw(len(self._sizes) - 1)
-        if not self.keeps:
+        if not self.saves_forward:
             with torch.no_grad():
                 return self._checked(self.plan.compute(piece.batch(piece.gather())))
-        self._kept.append(self._run(piece))
-        return {name: value.detach() for name, value in self._kept[-1][1].items()}
+        self._saved.append(self._run(piece))
+        return {name: value.detach() for name, value in self._saved[-1][1].items()}
 
     def backward(
-        self, number: int, piece: Piece, gradient: Callable[[str], Optional[Tensor]]
+        self, number: int, piece: PendingBatch, gradient: Callable[[str], Optional[Tensor]]
     ) -> List[Optional[Tensor]]:
         """Gradients of the rows of batch ``number``; adds those of parameters to what there is.
 
@@ -103,8 +103,8 @@ class Runs:
                 "edges come in other blocks in backward than in forward: leave Config.window_bytes and "
                 "Config.block_bytes as they are from forward to backward"
             )
-        if self.keeps:
-            return self._differentiate(*self._kept[number], gradient)
+        if self.saves_forward:
+            return self._differentiate(*self._saved[number], gradient)
         self._draw(number)
         with kept_buffers(self.plan.functions):
             return self._differentiate(*self._run(piece), gradient)
@@ -113,39 +113,39 @@ class Runs:
         self,
         leaves: List[Tensor],
         outputs: Dict[str, Tensor],
-        swapped: List[Tensor],
+        substitutes: List[Tensor],
         gradient: Callable[[str], Optional[Tensor]],
     ) -> List[Optional[Tensor]]:
         pairs = [(value, gradient(name)) for name, value in outputs.items() if value.requires_grad]
         pairs = [(value, grad) for value, grad in pairs if grad is not None]
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        used = [*self.plan.parameters, *swapped]
-        strays = _strays([value for value, _ in pairs], [*wanted, *used])
-        if not pairs or not (wanted or used or strays):
+        used = [*self.plan.parameters, *substitutes]
+        undeclared = _undeclared([value for value, _ in pairs], [*wanted, *used])
+        if not pairs or not (wanted or used or undeclared):
             return [None] * len(leaves)
         grads = torch.autograd.grad(
             [value for value, _ in pairs],
-            [*wanted, *used, *strays],
+            [*wanted, *used, *undeclared],
             [grad for _, grad in pairs],
-            retain_graph=self.keeps,
+            retain_graph=self.saves_forward,
             allow_unused=True,
         )
         of_rows = iter(grads[: len(wanted)])
         of_used, of_strays = grads[len(wanted) :][: len(used)], grads[len(wanted) + len(used) :]
         self._add(of_used)
-        for stray, grad in zip(strays, of_strays):
+        for stray, grad in zip(undeclared, of_strays):
             if grad is not None:
                 stray.grad = grad if stray.grad is None else stray.grad + grad
         return [next(of_rows) if leaf.requires_grad else None for leaf in leaves]
 
-    def _run(self, piece: Piece) -> Tuple[List[Tensor], Dict[str, Tensor], List[Tensor]]:
+    def _run(self, piece: PendingBatch) -> Tuple[List[Tensor], Dict[str, Tensor], List[Tensor]]:
         """Runs the functions on leaves, with leaves in the places of captured tensors."""
         leaves = piece.gather()
-        swapped = [t.detach().requires_grad_() for t in self.plan.captured]
-        swap = Swap(self.plan.captured, swapped) if swapped else contextlib.nullcontext()
-        with torch.enable_grad(), torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1]), swap:
+        substitutes = [t.detach().requires_grad_() for t in self.plan.captured]
+        substitution = SubstituteTensors(self.plan.captured, substitutes) if substitutes else contextlib.nullcontext()
+        with torch.enable_grad(), torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1]), substitution:
             outputs = self._checked(self.plan.compute(piece.batch(leaves)))
-        return leaves, outputs, swapped
+        return leaves, outputs, substitutes
 
     def _add(self, grads: Sequence[Optional[Tensor]]) -> None:
         if not self.parameter_grads:
@@ -173,10 +173,10 @@ class Runs:
         return {name: outputs[name] for name in self.plan.outputs}
 
 
-class Walk(Protocol):
+class Traversal(Protocol):
     """Goes through the batches of an operation, forward and again backward. Both are collective."""
 
-    runs: Runs
+    executor: UdfExecutor
 
     def forward(self, columns: List[Tensor]) -> List[Tensor]:
         """The results, one for each output, from the columns of every slot."""
@@ -185,7 +185,7 @@ class Walk(Protocol):
         """Gradients of the columns from those of the results."""
 
 
-def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], Walk]) -> Dict[str, Tensor]:
+def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], Traversal]) -> Dict[str, Tensor]:
     """Runs a plan, under autograd. Collective.
 
     :param columns: of every slot
@@ -204,11 +204,11 @@ def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, make: Callable[[List[bool]], Walk], name: str, count: int, *tensors: Tensor
+        ctx: Any, anchor: Tensor, make: Callable[[List[bool]], Traversal], name: str, count: int, *tensors: Tensor
     ) -> Tuple[Tensor, ...]:
         ctx.name = name
-        ctx.walk = make(list(ctx.needs_input_grad[4 : 4 + count]))
-        results = ctx.walk.forward(list(tensors[:count]))
+        ctx.traversal = make(list(ctx.needs_input_grad[4 : 4 + count]))
+        results = ctx.traversal.forward(list(tensors[:count]))
         ctx.save_for_backward(*tensors)
         ctx.count = count
         ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
@@ -218,9 +218,9 @@ class _Recomputed(torch.autograd.Function):
     @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, *grads: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
         tensors = ctx.saved_tensors
-        ctx.walk.runs.parameter_grads = []
-        of_columns = ctx.walk.backward(list(tensors[: ctx.count]), list(grads))
-        of_others = ctx.walk.runs.parameter_grads or [None] * (len(tensors) - ctx.count)
+        ctx.traversal.executor.parameter_grads = []
+        of_columns = ctx.traversal.backward(list(tensors[: ctx.count]), list(grads))
+        of_others = ctx.traversal.executor.parameter_grads or [None] * (len(tensors) - ctx.count)
         return (None, None, None, None, *of_columns, *of_others)
 
 
@@ -239,7 +239,7 @@ def rows_of(slots: Sequence[Slot], rows: Sequence[Tensor]) -> Read:
     return read
 
 
-def _strays(outputs: Sequence[Tensor], known: Sequence[Tensor]) -> List[Tensor]:
+def _undeclared(outputs: Sequence[Tensor], known: Sequence[Tensor]) -> List[Tensor]:
     """Leaves with gradients that the trial did not show: theirs are added to ``grad`` directly."""
     ours = {id(t) for t in known}
     found = {id(t): t for t in leaves_of(outputs) if id(t) not in ours}

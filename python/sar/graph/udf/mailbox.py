@@ -17,7 +17,7 @@ from sar.config import Config
 from sar.graph.relation import Relation
 
 from .batches import Batch
-from .executor import Piece, Plan, Runs, rows_of
+from .executor import PendingBatch, Plan, UdfExecutor, rows_of
 
 Bucket = Tensor
 """Rows of some destinations with equally many in-edges, int64."""
@@ -39,7 +39,7 @@ def buckets(degrees: Tensor, edge_bytes: int) -> List[Bucket]:
     return found
 
 
-class Job(NamedTuple):
+class UdfJob(NamedTuple):
     """A reduce function on a relation: ``batches`` on every worker, of which ``buckets`` are the first here."""
 
     relation: Relation
@@ -57,27 +57,27 @@ class _Mail(NamedTuple):
     at: Dict[str, Tensor]
 
 
-class Walk:
+class Traversal:
     """Goes through the batches, forward and again backward.
 
     :param needs: of which columns this worker wants gradients
     """
 
-    def __init__(self, job: Job, needs: List[bool]) -> None:
+    def __init__(self, job: UdfJob, needs: List[bool]) -> None:
         self.job, self.needs = job, needs
-        self.runs = Runs(job.plan)
+        self.executor = UdfExecutor(job.plan)
         self._owner: Optional[Tensor] = None
 
     def forward(self, columns: List[Tensor]) -> List[Tensor]:
         n = self.job.relation.num_dst
         outs = {name: torch.zeros((n, *o.shape), dtype=o.dtype) for name, o in self.job.plan.outputs.items()}
-        with self.runs.session():
+        with self.executor.session():
             for number in range(self.job.batches):
                 mail = self._mail(number)
                 if not len(mail.rows):
                     self._rows(columns, mail)  # the others ask for theirs
                     continue
-                for name, value in self.runs.forward(self._piece(columns, mail)).items():
+                for name, value in self.executor.forward(self._piece(columns, mail)).items():
                     outs[name].index_copy_(0, mail.rows, value)
         return list(outs.values())
 
@@ -85,16 +85,16 @@ class Walk:
         plan, relation = self.job.plan, self.job.relation
         given = dict(zip(plan.outputs, grads))
         sums = [torch.zeros(c.shape, dtype=c.dtype) if n else None for c, n in zip(columns, self.needs)]
-        with self.runs.session():
+        with self.executor.session():
             for number in range(self.job.batches):
                 mail = self._mail(number)
                 found: List[Optional[Tensor]] = [None] * len(columns)
                 if len(mail.rows):
                     picked = {k: None if g is None else g.index_select(0, mail.rows) for k, g in given.items()}
-                    found = self.runs.backward(number, self._piece(columns, mail), picked.get)
-                elif not self.runs.keeps:
+                    found = self.executor.backward(number, self._piece(columns, mail), picked.get)
+                elif not self.executor.saves_forward:
                     self._rows(columns, mail)
-                for (side, _), column, goes, total, grad in zip(plan.slots, columns, plan.home, sums, found):
+                for (side, _), column, goes, total, grad in zip(plan.slots, columns, plan.return_grads, sums, found):
                     if side != "u":
                         if total is not None and grad is not None:
                             total.index_add_(0, mail.at[side], grad)
@@ -121,20 +121,20 @@ class Walk:
         """The rows of every slot, leaves. Collective."""
         plan = self.job.plan
         found = []
-        for (side, _), column, needs, goes in zip(plan.slots, columns, self.needs, plan.home):
+        for (side, _), column, needs, goes in zip(plan.slots, columns, self.needs, plan.return_grads):
             column = column.detach()
             if side == "u":
                 column, needs = fetch(self.job.relation, mail.columns, column), goes
             found.append(column.index_select(0, mail.at[side]).requires_grad_(needs))
         return found
 
-    def _piece(self, columns: List[Tensor], mail: _Mail) -> Piece:
+    def _piece(self, columns: List[Tensor], mail: _Mail) -> PendingBatch:
         plan, size = self.job.plan, len(mail.at["e"])
 
         def batch(rows: List[Tensor]) -> Batch:
             return Batch(size, plan.names, rows_of(plan.slots, rows), lambda: self._peers(mail), len(mail.rows))
 
-        return Piece((size, len(mail.rows)), lambda: self._rows(columns, mail), batch)
+        return PendingBatch((size, len(mail.rows)), lambda: self._rows(columns, mail), batch)
 
     def _peers(self, mail: _Mail) -> Tensor:
         """The owner of each edge's source."""

@@ -13,7 +13,7 @@ from sar.graph.message_passing.builtin import called
 
 from .batches import SIDES
 from .executor import Plan
-from .trace import Compute, Output, Slot, Trial, attempt
+from .trace import Compute, Output, Slot, UdfTrace, trace_udf
 
 
 class Task(NamedTuple):
@@ -41,17 +41,17 @@ def prepare(task: Task, count: Callable[[int], int] = lambda _: 0) -> Tuple[Plan
     :raises ValueError: workers' columns or results differ, or the output wanted is not there
     :raises Exception: what the function raised, if it did on every worker
     """
-    trial = attempt(task.compute, task.functions, task.columns, task.names, task.peer, task.mailbox)
-    said, (largest,) = agree(_described(trial), [count(trial.edge_bytes)])
-    useful = [s for s in said if s is not None]
+    trace = trace_udf(task.compute, task.functions, task.columns, task.names, task.peer, task.mailbox)
+    answers, (largest,) = agree(_described(trace), [count(trace.edge_bytes)])
+    useful = [s for s in answers if s is not None]
     if not useful:
-        assert trial.error is not None
-        raise trial.error
+        assert trace.error is not None
+        raise trace.error
     slots = sorted({(side, name) for s in useful for side, name, *_ in s["slots"]})
     columns = [task.columns(side, name) for side, name in slots]
     _check_columns(useful, slots, columns)
     outputs = _outputs(task, useful)
-    home = [
+    return_grads = [
         side == "u" and any(grad for s in useful for a, b, *_, grad in s["slots"] if (a, b) == (side, name))
         for side, name in slots
     ]
@@ -62,29 +62,29 @@ def prepare(task: Task, count: Callable[[int], int] = lambda _: 0) -> Tuple[Plan
         task.names,
         outputs,
         any(out.differentiable for out in outputs.values()),
-        home,
-        trial.parameters,
-        trial.captured,
-        trial.random,
-        trial.edge_bytes,
+        return_grads,
+        trace.parameters,
+        trace.captured,
+        trace.random,
+        trace.edge_bytes,
         bool(Config.disable_sr),
     )
     return plan, columns, largest
 
 
-def _described(trial: Trial) -> Optional[Dict[str, Any]]:
+def _described(trace: UdfTrace) -> Optional[Dict[str, Any]]:
     """What others need to know; ``None`` where the trial failed."""
-    if trial.error is not None:
+    if trace.error is not None:
         return None
-    rows = sorted(trial.slots.items(), key=lambda item: item[0])
+    rows = sorted(trace.slots.items(), key=lambda item: item[0])
     slots = [[side, name, str(t.dtype), list(t.shape[1:]), t.requires_grad] for (side, name), t in rows]
-    outputs = {k: [list(out.shape), str(out.dtype)[6:], out.differentiable] for k, out in trial.outputs.items()}
+    outputs = {k: [list(out.shape), str(out.dtype)[6:], out.differentiable] for k, out in trace.outputs.items()}
     return {"slots": slots, "outputs": outputs}
 
 
-def _check_columns(said: Sequence[Any], slots: Sequence[Slot], columns: Sequence[Tensor]) -> None:
+def _check_columns(answers: Sequence[Any], slots: Sequence[Slot], columns: Sequence[Tensor]) -> None:
     kinds: Dict[Slot, Any] = {}
-    for s in said:
+    for s in answers:
         for side, name, dtype, shape, _ in s["slots"]:
             first = kinds.setdefault((side, name), (dtype, shape))
             if first != (dtype, shape):
@@ -100,9 +100,9 @@ def _differ(slot: Slot, a: Any, b: Any) -> None:
     raise ValueError(f"{SIDES[slot[0]]}[{slot[1]!r}] differs between workers: {kinds}. It must be the same on all")
 
 
-def _outputs(task: Task, said: Sequence[Any]) -> Dict[str, Output]:
+def _outputs(task: Task, answers: Sequence[Any]) -> Dict[str, Output]:
     found: Dict[str, Output] = {}
-    for s in said:
+    for s in answers:
         for name, (shape, dtype, differentiable) in s["outputs"].items():
             out = Output(tuple(shape), getattr(torch, dtype), differentiable)
             before = found.get(name, out)

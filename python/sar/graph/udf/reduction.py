@@ -82,7 +82,7 @@ class Extremum(Reduction):
         self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, largest: bool, edges: Optional[int]
     ) -> None:
         super().__init__(rows, shape, dtype)
-        self._how = "amax" if largest else "amin"
+        self._scatter = "amax" if largest else "amin"
         self._wide = torch.uint8 if dtype == torch.bool else dtype
         limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(self._wide)
         self._worst = limits.min if largest else limits.max
@@ -102,7 +102,7 @@ class Extremum(Reduction):
         rows, place = torch.unique_consecutive(dst, return_inverse=True)
         index = place.unsqueeze(1).expand_as(m)
         before = self._best.index_select(0, rows)
-        best = before.scatter_reduce(0, index, m, self._how)
+        best = before.scatter_reduce(0, index, m, self._scatter)
         self._best.index_copy_(0, rows, best)
         if self._found is not None:
             self._found[rows] = True
@@ -153,13 +153,13 @@ class PerEdge(Reduction):
 
 
 def reduction(
-    how: str, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, degrees: Optional[Tensor], edges: Optional[int]
+    reducer: str, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, degrees: Optional[Tensor], edges: Optional[int]
 ) -> Reduction:
-    """The reducer called ``how``: "sum", "mean", "max" or "min".
+    """The reducer called ``reducer``: "sum", "mean", "max" or "min".
 
     :param degrees: in-degrees, int64 ``[rows]``, for the mean
     :param edges: how many there are, where gradients of messages will be asked for
     """
-    if how in ("sum", "mean"):
+    if reducer in ("sum", "mean"):
         return Total(rows, shape, dtype, degrees)
-    return Extremum(rows, shape, dtype, how == "max", edges)
+    return Extremum(rows, shape, dtype, reducer == "max", edges)

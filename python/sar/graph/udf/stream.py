@@ -12,14 +12,14 @@ from sar.config import Config
 from sar.graph.relation import Relation
 
 from .batches import Batch
-from .executor import Piece, Plan, Runs, rows_of
+from .executor import PendingBatch, Plan, UdfExecutor, rows_of
 from .reduction import PerEdge, Reduction, reduction
 
 LEAST_EDGES = 64
 """Blocks are not made smaller than this."""
 
 
-class Job(NamedTuple):
+class UdfJob(NamedTuple):
     """A Python message function on a relation.
 
     ``reduce``: "sum", "mean", "max" or "min" of the one output, ``None``: outputs stay on edges; ``chosen``: int64
@@ -44,50 +44,50 @@ class _Edges(NamedTuple):
         return len(self.at["e"])
 
 
-class Walk:
+class Traversal:
     """Goes through the blocks, forward and again backward.
 
     :param needs: of which columns this worker wants gradients
     """
 
-    def __init__(self, job: Job, needs: List[bool]) -> None:
+    def __init__(self, job: UdfJob, needs: List[bool]) -> None:
         self.job, self.needs = job, needs
         plan, relation = job.plan, job.relation
-        self.runs = Runs(plan)
+        self.executor = UdfExecutor(plan)
         self.max_edges = max(LEAST_EDGES, int(Config.block_bytes) // plan.edge_bytes)
         self.streamed = [i for i, (side, _) in enumerate(plan.slots) if side == "u"]
-        self.home = [plan.home[i] for i in self.streamed]
+        self.return_grads = [plan.return_grads[i] for i in self.streamed]
         self.place: Optional[Tensor] = None
         rows = relation.num_edges
         if job.chosen is not None:
             rows = len(job.chosen)
             self.place = torch.full((relation.num_edges,), -1)
             self.place[job.chosen] = torch.arange(rows)
-        self.into: Dict[str, Reduction] = {}
+        self.reductions: Dict[str, Reduction] = {}
         for name, out in plan.outputs.items():
             if job.reduce is None:
-                self.into[name] = PerEdge(rows, out.shape, out.dtype, self.place)
+                self.reductions[name] = PerEdge(rows, out.shape, out.dtype, self.place)
             else:
                 edges = relation.num_edges if plan.differentiable else None
                 degrees = relation.degrees(out=False) if job.reduce == "mean" else None
-                self.into[name] = reduction(job.reduce, relation.num_dst, out.shape, out.dtype, degrees, edges)
+                self.reductions[name] = reduction(job.reduce, relation.num_dst, out.shape, out.dtype, degrees, edges)
 
     def forward(self, columns: List[Tensor]) -> List[Tensor]:
         def visit(block: Block) -> None:
             edges = self._edges(block)
             if edges.size:
-                for name, value in self.runs.forward(self._piece(columns, edges, self.home)).items():
-                    self.into[name].add(edges.at["v"], edges.at["e"], value)
+                for name, value in self.executor.forward(self._piece(columns, edges, self.return_grads)).items():
+                    self.reductions[name].add(edges.at["v"], edges.at["e"], value)
 
-        with self.runs.session():
+        with self.executor.session():
             stream(self.job.relation, [columns[i] for i in self.streamed], visit, self.max_edges)
-        return [into.result() for into in self.into.values()]
+        return [reductions.result() for reductions in self.reductions.values()]
 
     def backward(self, columns: List[Tensor], grads: List[Optional[Tensor]]) -> List[Optional[Tensor]]:
-        given = {name: grad is not None for name, grad in zip(self.into, grads)}
-        for into, grad in zip(self.into.values(), grads):
+        given = {name: grad is not None for name, grad in zip(self.reductions, grads)}
+        for reductions, grad in zip(self.reductions.values(), grads):
             if grad is not None:
-                into.begin(grad)
+                reductions.begin(grad)
         sums = [torch.zeros(c.shape, dtype=c.dtype) if n else None for c, n in zip(columns, self.needs)]
         number = 0
 
@@ -98,10 +98,10 @@ class Walk:
                 return
 
             def gradient(name: str) -> Optional[Tensor]:
-                return self.into[name].gradient(edges.at["v"], edges.at["e"]) if given[name] else None
+                return self.reductions[name].gradient(edges.at["v"], edges.at["e"]) if given[name] else None
 
             piece = self._piece(columns, edges, [g is not None for g in block.grad_rows])
-            found = self.runs.backward(number, piece, gradient)
+            found = self.executor.backward(number, piece, gradient)
             number += 1
             rows = iter(block.grad_rows)
             for (side, _), total, grad in zip(self.job.plan.slots, sums, found):
@@ -110,9 +110,9 @@ class Walk:
                     target.index_add_(0, edges.at[side], grad)
 
         fields = [columns[i] for i in self.streamed]
-        own = [sums[i] if goes else None for i, goes in zip(self.streamed, self.home)]
-        with self.runs.session():
-            stream(self.job.relation, fields, visit, self.max_edges, own, home=self.home)
+        own = [sums[i] if goes else None for i, goes in zip(self.streamed, self.return_grads)]
+        with self.executor.session():
+            stream(self.job.relation, fields, visit, self.max_edges, own, return_grads=self.return_grads)
         return sums
 
     def _edges(self, block: Block) -> _Edges:
@@ -122,7 +122,7 @@ class Walk:
             at = {side: places.index_select(0, kept) for side, places in at.items()}
         return _Edges(block.peer, block.rows, at)
 
-    def _piece(self, columns: List[Tensor], edges: _Edges, wanted: List[bool]) -> Piece:
+    def _piece(self, columns: List[Tensor], edges: _Edges, wanted: List[bool]) -> PendingBatch:
         """What to run on some edges.
 
         :param wanted: which streamed rows get gradients
@@ -141,4 +141,4 @@ class Walk:
         def batch(rows: List[Tensor]) -> Batch:
             return Batch(edges.size, plan.names, rows_of(plan.slots, rows), edges.peer)
 
-        return Piece((edges.size, 0), gather, batch)
+        return PendingBatch((edges.size, 0), gather, batch)

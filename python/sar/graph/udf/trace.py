@@ -32,7 +32,7 @@ class Output(NamedTuple):
     differentiable: bool
 
 
-class Trial(NamedTuple):
+class UdfTrace(NamedTuple):
     """What a trial run showed.
 
     ``slots``: the rows read of each column; ``outputs``: by name; ``parameters``: leaves that the function uses or may
@@ -61,7 +61,7 @@ def tensors(tree: Any) -> Iterator[Tensor]:
             yield from tensors(item)
 
 
-class Watch(TorchFunctionMode):
+class TensorRecorder(TorchFunctionMode):
     """Sees which tensors come into torch's functions from outside, and what the functions make."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Watch(TorchFunctionMode):
         return result
 
 
-class Swap(TorchFunctionMode):
+class SubstituteTensors(TorchFunctionMode):
     """Puts other tensors in the places of some."""
 
     def __init__(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> None:
@@ -115,14 +115,14 @@ def leaves_of(results: Sequence[Tensor]) -> Iterator[Tensor]:
                 todo.append(following)
 
 
-def attempt(
+def trace_udf(
     compute: Compute,
     functions: Sequence[Any],
     columns: Callable[[str, str], Tensor],
     names: Mapping[str, Sequence[str]],
     peer: int,
     mailbox: bool,
-) -> Trial:
+) -> UdfTrace:
     """Runs ``compute`` on a few rows.
 
     :param functions: what users wrote of it
@@ -133,7 +133,7 @@ def attempt(
     """
     edges = NODES * DEGREE if mailbox else NODES
     slots: Dict[Slot, Tensor] = {}
-    watch = Watch()
+    recorder = TensorRecorder()
 
     def read(side: str, name: str) -> Tensor:
         with torch._C.DisableTorchFunction():
@@ -144,7 +144,7 @@ def attempt(
             else:
                 few = torch.zeros((rows, *whole.shape[1:]), dtype=whole.dtype)
             few.requires_grad_(whole.requires_grad and torch.is_grad_enabled())
-            slots[side, name] = watch.made[id(few)] = few
+            slots[side, name] = recorder.made[id(few)] = few
         return few
 
     batch = Batch(edges, names, read, peer, NODES if mailbox else 0)
@@ -153,7 +153,7 @@ def attempt(
     before = torch.get_rng_state()
     with kept_buffers(functions):
         try:
-            with watch:
+            with recorder:
                 outputs = compute(batch)
         except Exception as problem:
             error = problem
@@ -161,16 +161,16 @@ def attempt(
     torch.set_rng_state(before)
     ours = {id(t) for t in slots.values()}
     wanted = {id(t): t for t in leaves_of(list(outputs.values()))}
-    wanted.update((i, t) for i, t in watch.foreign.items() if t.requires_grad and t.is_leaf)
+    wanted.update((i, t) for i, t in recorder.foreign.items() if t.requires_grad and t.is_leaf)
     if torch.is_grad_enabled():
         wanted.update((id(t), t) for function in functions for t in parameters_of(function))
-    return Trial(
+    return UdfTrace(
         slots,
         {k: Output(tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in outputs.items()},
         [t for i, t in wanted.items() if i not in ours] if torch.is_grad_enabled() else [],
-        [t for t in watch.foreign.values() if t.requires_grad and not t.is_leaf] if torch.is_grad_enabled() else [],
+        [t for t in recorder.foreign.values() if t.requires_grad and not t.is_leaf] if torch.is_grad_enabled() else [],
         random or error is not None,
-        _edge_bytes(list(watch.made.values()), edges),
+        _edge_bytes(list(recorder.made.values()), edges),
         error,
     )
 

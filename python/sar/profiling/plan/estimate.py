@@ -111,7 +111,7 @@ def _worker(
     state = State(Worker(part.nodes, part.edges, item), width, tape)
     for layer in layers:
         play(state, layer)
-    if state.norm_waits:
+    if state.norm_pending:
         state.normalize()
     tape.backward(state.x)
     weights = state.parameters * item

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .tape import Ghost, Tape
+from .tape import SizedTensor, Tape
 
 HELP = (
     "sage:N, sage-gcn:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, mean:H (of H heads), linear:N, bn, ln, relu, elu, dropout, "
@@ -26,47 +26,49 @@ class State:
 
     def __init__(self, worker: Worker, width: int, tape: Tape) -> None:
         self.worker, self.width, self.tape = worker, width, tape
-        self.x: Ghost = tape.leaf(worker.rows * width * worker.item)
+        self.x: SizedTensor = tape.leaf(worker.rows * width * worker.item)
         self.parameters = 0
         self.moved: List[Tuple[int, bool]] = []
         """Numbers per boundary row of each exchange of forward, and whether as many go back in backward."""
-        self.norm_waits = False
+        self.norm_pending = False
         """Batch norm was played, and is computed by what comes next."""
-        self._normalized: Tuple[Optional[Ghost], Optional[Ghost]] = None, None  # a result of batch norm, and its input
-        self._kept: Optional[Tuple[Ghost, Ghost]] = None  # by the last layer that could compute its rows again
+        # a result of batch norm, and its input
+        self._normalized: Tuple[Optional[SizedTensor], Optional[SizedTensor]] = None, None
+        # the result and input of the last layer that could recompute its input
+        self._saved: Optional[Tuple[SizedTensor, SizedTensor]] = None
 
     def bytes(self, width: int) -> int:
         return self.worker.rows * width * self.worker.item
 
-    def linear(self, x: Ghost, from_width: int, to_width: int, bias: bool = True) -> Ghost:
+    def linear(self, x: SizedTensor, from_width: int, to_width: int, bias: bool = True) -> SizedTensor:
         self.parameters += from_width * to_width + (to_width if bias else 0)
-        return self.tape.run([x], self.bytes(to_width), keeps=[x], trains=True)
+        return self.tape.run([x], self.bytes(to_width), saves=[x], trains=True)
 
-    def aggregate(self, x: Ghost, width: int) -> Ghost:
+    def aggregate(self, x: SizedTensor, width: int) -> SizedTensor:
         """Sum or mean: nothing is kept; the gradient of boundary rows goes home."""
         self.moved.append((width, x.needs_grad))
         return self.tape.run([x], self.bytes(width))
 
     def normalize(self) -> None:
         """Batch norm, alone or with ReLU: of either its input is kept."""
-        self.norm_waits = False
+        self.norm_pending = False
         source = self.x
-        out = self.tape.run([source], self.bytes(self.width), keeps=[source], trains=True)
+        out = self.tape.run([source], self.bytes(self.width), saves=[source], trains=True)
         self._normalized = out, source
         self.done(out, self.width)
 
-    def convolve(self, x: Ghost, size: int, **options: Any) -> Ghost:
+    def convolve(self, x: SizedTensor, size: int, **options: Any) -> SizedTensor:
         """A layer that computes its rows again, of what batch norm keeps, but for the last (``autograd/fused``)."""
         out, source = self._normalized
-        again = out is x and source is not None
-        if again and self._kept is not None:
-            self.tape.drop(*self._kept)
-        keeps = [source, x] if again and source is not None else [x]
-        made = self.tape.run([x], size, keeps=keeps, **options)
-        self._kept = (made, x) if again else self._kept
+        recomputed = out is x and source is not None
+        if recomputed and self._saved is not None:
+            self.tape.drop(*self._saved)
+        saves = [source, x] if recomputed and source is not None else [x]
+        made = self.tape.run([x], size, saves=saves, **options)
+        self._saved = (made, x) if recomputed else self._saved
         return made
 
-    def done(self, x: Ghost, width: int) -> None:
+    def done(self, x: SizedTensor, width: int) -> None:
         self.x, self.width = x, width
         self.tape.end_layer(x)
 
@@ -78,7 +80,7 @@ def _sage(s: State, width: int) -> None:
     s.moved.append((min(s.width, width), x.needs_grad or first))
     mean = 0 if first or (s.width == width and x.needs_grad) else s.bytes(s.width)
     turned = s.bytes(min(s.width, width)) if x.needs_grad or first else 0
-    s.done(s.convolve(x, s.bytes(width), keeps_extra=mean, scratch=turned, trains=True), width)
+    s.done(s.convolve(x, s.bytes(width), saves_extra=mean, scratch=turned, trains=True), width)
 
 
 def _sage_gcn(s: State, width: int) -> None:
@@ -87,19 +89,19 @@ def _sage_gcn(s: State, width: int) -> None:
     h = s.linear(x, s.width, width, bias=False) if first else x
     at = width if first else s.width
     total = s.tape.run([s.aggregate(h, at), h], s.bytes(at), passes=True)
-    h = s.tape.run([total], s.bytes(at), keeps_extra=s.bytes(1))
+    h = s.tape.run([total], s.bytes(at), saves_extra=s.bytes(1))
     h = h if first else s.linear(h, at, width, bias=False)
     s.parameters += width
     s.done(s.tape.run([h], s.bytes(width), passes=True), width)
 
 
 def _gcn(s: State, width: int) -> None:
-    x = s.tape.run([s.x], s.bytes(s.width), keeps_extra=s.bytes(1))  # times degree^-1/2
+    x = s.tape.run([s.x], s.bytes(s.width), saves_extra=s.bytes(1))  # times degree^-1/2
     if s.width > width:
         h = s.aggregate(s.linear(x, s.width, width, bias=False), width)
     else:
         h = s.linear(s.aggregate(x, s.width), s.width, width, bias=False)
-    h = s.tape.run([h], s.bytes(width), keeps_extra=s.bytes(1))
+    h = s.tape.run([h], s.bytes(width), saves_extra=s.bytes(1))
     s.parameters += width
     s.done(s.tape.run([h], s.bytes(width), passes=True), width)
 
@@ -120,8 +122,8 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
         out = s.convolve(
             x,
             result,
-            keeps_out=True,
-            keeps_extra=s.bytes(4 * heads),
+            saves_out=True,
+            saves_extra=s.bytes(4 * heads),
             scratch=result,
             scratch_back=max(2 * result - gradient, result),
             trains=True,
@@ -133,13 +135,13 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
     s.parameters += 2 * width
     s.moved += [(width, True), (width, False)]  # fetched again in backward
     extra = 3 * s.bytes(heads)
-    out = s.tape.run(both, s.bytes(width), keeps=both, keeps_out=True, keeps_extra=extra, trains=True)
+    out = s.tape.run(both, s.bytes(width), saves=both, saves_out=True, saves_extra=extra, trains=True)
     s.done(s.tape.run([out], s.bytes(width), passes=True), width)
 
 
 def _bn(s: State) -> None:
     s.parameters += 2 * s.width
-    s.norm_waits = True
+    s.norm_pending = True
 
 
 def _bnact(s: State) -> None:
@@ -149,15 +151,15 @@ def _bnact(s: State) -> None:
 
 def _ln(s: State) -> None:
     s.parameters += 2 * s.width
-    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x], trains=True), s.width)
+    s.done(s.tape.run([s.x], s.bytes(s.width), saves=[s.x], trains=True), s.width)
 
 
 def _activation(s: State) -> None:
-    s.done(s.tape.run([s.x], s.bytes(s.width), keeps_out=True), s.width)
+    s.done(s.tape.run([s.x], s.bytes(s.width), saves_out=True), s.width)
 
 
 def _elu(s: State) -> None:
-    s.done(s.tape.run([s.x], s.bytes(s.width), keeps=[s.x]), s.width)
+    s.done(s.tape.run([s.x], s.bytes(s.width), saves=[s.x]), s.width)
 
 
 def _mean(s: State, heads: int) -> None:
@@ -166,7 +168,7 @@ def _mean(s: State, heads: int) -> None:
 
 def _dropout(s: State) -> None:
     mask = s.worker.rows * s.width
-    s.done(s.tape.run([s.x], s.bytes(s.width), keeps_extra=mask), s.width)
+    s.done(s.tape.run([s.x], s.bytes(s.width), saves_extra=mask), s.width)
 
 
 def _linear(s: State, width: int) -> None:
@@ -198,7 +200,7 @@ def play(state: State, layer: str) -> None:
     :raises ValueError: it is not one of ``HELP``
     """
     name, _, size = layer.strip().lower().partition(":")
-    if state.norm_waits:
+    if state.norm_pending:
         state.normalize()
         if name == "relu" and not size:
             return

@@ -24,7 +24,7 @@ from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
 from sar.graph.manager import GraphShardManager
-from sar.graph.queries import Surface
+from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
 from sar.graph.reversed import ReversedGraph
 
@@ -140,7 +140,7 @@ def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
 def _with_zero_in_degree(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
     """Layers that refuse nodes without in-edges run all the same: a graph that is split would be refused by those
     workers alone that own such a node. A line in the log, by agreement of all workers, says so."""
-    if not isinstance(graph, (Surface, ReversedGraph)) or not _refuses_zero_in_degree(layer):
+    if not isinstance(graph, (GraphQueries, ReversedGraph)) or not _refuses_zero_in_degree(layer):
         return original(layer, graph, *args, **kwargs)
     if has_zero_in_degree(graph):
         note_zero_in_degree()
@@ -204,8 +204,8 @@ def _gat_conv(
     """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
     out = None
     if as_made(layer.attn_drop, torch.nn.Dropout) and as_made(layer.leaky_relu, torch.nn.LeakyReLU):
-        slope, share = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
-        out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, share)
+        slope, dropout_p = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
+        out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, dropout_p)
     return original(layer, graph, feat, edge_weight, get_attention) if out is None else out
 
 

@@ -25,7 +25,7 @@ def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = 
             f"{g.canonical_etypes}"
         )
     relation = g._relations[0]
-    turned = ReversedGraph(g._rows, relation, square=relation.canonical[0] == relation.canonical[2] and _square(g))
+    turned = ReversedGraph(g._state, relation, square=relation.canonical[0] == relation.canonical[2] and _square(g))
     if copy_ndata:
         for key, value in g.dstdata.items():
             turned.srcdata[key] = value
