@@ -17,7 +17,7 @@ LAYERS = [
     ["sar.errors", "sar.config", "sar.function"],
     # the engine, and the session of this process
     ["sar._ext", "sar._engine"],
-    ["sar.profiling", "sar.data.partition_book"],
+    ["sar.profiling", "sar.data.partition_book", "sar.data.records"],
     # what needs no graph of ours
     ["sar.integrations"],
     ["sar.data"],
@@ -69,8 +69,8 @@ def sources(package: Path) -> dict[str, str]:
 
 
 def imports(texts: Mapping[str, str], packages: frozenset[str]) -> list[Import]:
-    """What is imported anywhere in the modules, inside functions too; not what only type checkers import. A name that
-    is taken out of a package counts as the module of that name, where there is one."""
+    """What is imported anywhere in the modules, inside functions and for type checkers too. A name that is taken out of
+    a package counts as the module of that name, where there is one."""
     found = []
     for module, text in texts.items():
         for node, late in _statements(ast.parse(text)):
@@ -92,9 +92,6 @@ def _statements(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.Import 
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node, late
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            for other in node.orelse:
-                yield from _statements(ast.Module([other], []), late)
         else:
             yield from _statements(node, late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
@@ -216,15 +213,14 @@ def test_the_package_was_read(found: list[Import], texts: dict[str, str]) -> Non
         ("def f():\n    from .. import b", "sar.b"),
         ("class A:\n    def f(self):\n        if self:\n            import sar.b", "sar.b"),
         ("try:\n    from ..b import x\nexcept ImportError:\n    pass", "sar.b"),
-        ("if TYPE_CHECKING:\n    import os\nelse:\n    from ..b import x", "sar.b"),
-        ("if TYPE_CHECKING:\n    from ..b import x", None),
-        ("if typing.TYPE_CHECKING:\n    from ..b import x", None),
+        ("if TYPE_CHECKING:\n    from ..b import x\nelse:\n    x = None", "sar.b"),
+        ("if typing.TYPE_CHECKING:\n    from ..b import x", "sar.b"),
     ],
 )
-def test_imports_are_seen(statement: str, target: str | None) -> None:
+def test_imports_are_seen(statement: str, target: str) -> None:
     made = {"sar": "", "sar.a": "", "sar.a.c": "", "sar.a.d": statement, "sar.b": ""}
     seen = imports(made, frozenset(["sar", "sar.a"]))
-    assert [one.target for one in seen] == ([] if target is None else [target])
+    assert [one.target for one in seen] == [target]
     assert all(one.late == ("def " in statement) for one in seen)
 
 
@@ -239,6 +235,8 @@ def test_circles_are_seen() -> None:
     around = circles(imports(made, frozenset(["sar"])), made)
     assert [[one.module for one in way] for way in around] == [["sar.a", "sar.b", "sar.c"]]
     made["sar.c"] = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import f"
+    assert len(circles(imports(made, frozenset(["sar"])), made)) == 1
+    made["sar.c"] = "from .d import y"
     assert circles(imports(made, frozenset(["sar"])), made) == []
     # the package itself, which imports all of them, is the most frequent way into a circle
     made["sar.d"] = "from . import __version__"

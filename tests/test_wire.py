@@ -31,10 +31,10 @@ session = sar._engine.session.current()
 graph = _abi.graph_from_edges(session.handle, torch.tensor([0, {ROWS}, {2 * ROWS}]), src, dst)
 u = torch.ones({ROWS}, {WIDTH})
 out, grad = torch.empty_like(u), torch.empty_like(u)
-what = (0, "copy_u", "sum")
+spec = _abi.AggregateSpec(0, "copy_u", "sum")
 for epoch in range({EPOCHS}):
-    agreed = _abi.aggregate_forward(graph, what, 1, u, None, out)
-    _abi.aggregate_backward(graph, what, agreed, None, None, out, grad, None)
+    agreed = _abi.aggregate_forward(graph, spec, 1, u, None, out)
+    _abi.aggregate_backward(graph, spec, agreed, None, None, out, grad, None)
 stats = sar.stats()
 counted = sum(l["sent_bytes"] for l in stats["links"])
 boundary = _abi.graph_relation_info(graph, 0).num_boundary

@@ -29,10 +29,9 @@ from .comm import (
     sync_params,
     world_size,
 )
-from .compat import core
+from .compat import common_tuples, core
 from .config import Config
 from .data import loading as data_loading
-from .data import records as common_tuples
 from .data.loading import load_dgl_partition_data, suffix_key_lookup
 from .distributed.logging_setup import logger, logging_setup
 from .distributed.overlap_grads import overlap_grads

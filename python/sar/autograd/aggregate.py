@@ -10,7 +10,7 @@ the same, because it owns rows that others' gradients depend on. Wire: w numbers
 
 from __future__ import annotations
 
-from typing import Any, Optional, Protocol, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -20,21 +20,7 @@ from sar._engine import session as _session
 
 from . import memo
 from .once import calling_layer, differentiable_once
-
-
-class Relation(Protocol):
-    """What an aggregation needs to know of a relation."""
-
-    @property
-    def handle(self) -> int: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def num_src(self) -> int: ...
-    @property
-    def num_dst(self) -> int: ...
-    @property
-    def num_edges(self) -> int: ...
+from .types import Agreed, Relation
 
 
 def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optional[Tensor]) -> Tensor:
@@ -58,12 +44,6 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     out: Tensor = _Aggregate.apply(anchor, u, e, relation, spec, need, agreed)
     return out if agreed.bits else out.detach()
-
-
-class Agreed:
-    """Carries the agreed bits out of forward."""
-
-    bits = 0
 
 
 class _Aggregate(torch.autograd.Function):

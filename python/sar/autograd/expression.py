@@ -13,14 +13,14 @@ Feature shapes leave out the first dimension (nodes or edges) and broadcast as D
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, Optional, Sequence, Union
 
 import torch
 from torch import Tensor
 
 from . import program
-from .aggregate import Relation
 from .message import FLOATS
+from .types import Expr, Relation
 
 __all__ = [
     "BINARY",
@@ -36,8 +36,6 @@ __all__ = [
     "total",
     "unary",
 ]
-
-Shape = Tuple[int, ...]
 
 BINARY = ("add", "sub", "mul", "div", "dot")
 """Operations of two expressions. ``dot`` sums the last dimension of the product and keeps it as 1."""
@@ -65,40 +63,6 @@ UNARY: Dict[str, str] = {
 """Operations of one expression and, for some, the number ``alpha``."""
 
 SIDES = {"u": "source nodes", "v": "destination nodes", "e": "edges"}
-
-
-class Expr:
-    """A value for every edge. Immutable; made by the functions of this module.
-
-    :ivar shape: feature shape, without the dimension of edges
-    :ivar dtype: ``torch.float32`` or ``torch.float64``
-    :ivar op: ``"load"``, ``"param"``, or the operation
-    :ivar args: the expressions it is made of
-    :ivar alpha: the number of an operation that takes one
-    :ivar tensor: of loads and parameters
-    :ivar side: ``"u"``, ``"v"`` or ``"e"`` of loads, ``"p"`` of parameters
-    """
-
-    __slots__ = ("__weakref__", "alpha", "args", "dims", "dtype", "op", "seed", "shape", "side", "tensor")
-
-    def __init__(
-        self,
-        op: str,
-        shape: Sequence[int],
-        dtype: torch.dtype,
-        args: Tuple[Expr, ...] = (),
-        alpha: float = 0.0,
-        tensor: Optional[Tensor] = None,
-        side: str = "",
-        dims: Tuple[int, ...] = (),
-        seed: int = 0,
-    ) -> None:
-        self.op, self.shape, self.dtype, self.args, self.alpha = op, tuple(shape), dtype, args, alpha
-        self.tensor, self.side, self.dims, self.seed = tensor, side, dims, seed
-
-    def __repr__(self) -> str:
-        inner = ", ".join(map(repr, self.args)) if self.args else self.side
-        return f"{self.op}({inner})"
 
 
 def load(side: str, tensor: Tensor) -> Expr:

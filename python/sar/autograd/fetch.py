@@ -15,8 +15,8 @@ from torch import Tensor
 from sar._engine import session as _session
 from sar._engine import streams
 
-from .aggregate import Agreed, Relation
 from .once import calling_layer, differentiable_once
+from .types import Agreed, Relation
 
 __all__ = ["fetch"]
 

@@ -9,7 +9,7 @@ aggregation begins with one small all-reduce, in which the workers find out whet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,8 +18,7 @@ from torch import Tensor
 from sar._engine import abi
 from sar._engine import session as _session
 
-if TYPE_CHECKING:
-    from .aggregate import Relation
+from .types import Relation
 
 # What a worker says of its operands: the number of a result it has, or that there is none yet, or that the operands are
 # not memoized. One without rows has nothing to say, and goes along.

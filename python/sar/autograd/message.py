@@ -8,7 +8,8 @@ from typing import Tuple
 import torch
 from torch import Tensor
 
-from .aggregate import Relation, aggregate
+from .aggregate import aggregate
+from .types import Relation
 
 FLOATS = (torch.float32, torch.float64)
 

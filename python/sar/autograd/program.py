@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
 import torch
 from torch import Tensor
@@ -14,11 +14,8 @@ from sar._engine import programs as abi
 from sar._engine import session as _session
 
 from . import message
-from .aggregate import Relation
 from .once import calling_layer, differentiable_once
-
-if TYPE_CHECKING:
-    from .expression import Expr
+from .types import Expr, Relation
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")

@@ -20,7 +20,7 @@ from sar._engine import session as _session
 from sar._engine import streams
 from sar.distributed.failure import tell_peers
 
-from .aggregate import Relation
+from .types import Relation
 
 __all__ = ["Block", "stream"]
 

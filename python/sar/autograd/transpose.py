@@ -18,8 +18,8 @@ from torch import Tensor
 from sar._engine import abi
 from sar._engine import session as _session
 
-from .aggregate import Relation
 from .once import calling_layer, differentiable_once
+from .types import Relation
 
 __all__ = ["sum_to_sources"]
 

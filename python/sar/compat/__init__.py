@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sar.data import loading, records
+from sar.data import loading
 from sar.distributed import logging_setup
 from sar.graph import construct, manager
 from sar.graph.edge_tensor import softmax
@@ -15,11 +15,11 @@ from sar.integrations.dgl.patches import switch
 from sar.nn import batch_norm
 from sar.sampling import loader
 
-from . import core
+from . import common_tuples, core
 
 sys.modules.update(
     {
-        "sar.common_tuples": records,
+        "sar.common_tuples": common_tuples,
         "sar.construct_shard_manager": construct,
         "sar.core": core,
         "sar.core.graphshard": manager,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from sar._engine import abi
 from sar._engine.log import log_once
 
 from .partition_book import CanonicalEtype, RangePartitionBook
-
-if TYPE_CHECKING:
-    from .records import ShardEdgesAndFeatures
+from .records import ShardEdgesAndFeatures
 
 TYPE_KEY = "_TYPE"
 """Feature name of the type number of each row: what DGL calls ``dgl.NTYPE`` and ``dgl.ETYPE``."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from torch import Tensor
 
-from .partition import PartitionData
-
-if TYPE_CHECKING:
-    from sar.graph.manager import GraphShardManager
+from .partition_book import CanonicalEtype
 
 __all__ = [
+    "SampledEdges",
+    "SampledLayer",
     "AggregationData",
     "GraphShardManagerData",
-    "PartitionData",
     "ShardEdgesAndFeatures",
     "ShardInfo",
     "SocketInfo",
@@ -86,7 +84,7 @@ class AggregationData(NamedTuple):
     uses; ``grad_enabled``: whether gradients were recorded; ``remote_data``: whether rows of other workers are read.
     """
 
-    graph_shard_manager: GraphShardManager
+    graph_shard_manager: Any
     message_func: Any
     reduce_func: Any
     etype: Any
@@ -94,3 +92,24 @@ class AggregationData(NamedTuple):
     n_params: int
     grad_enabled: bool
     remote_data: bool
+
+
+class SampledEdges(NamedTuple):
+    """The edges of one relation in a block, by destination.
+
+    ``indptr``: int64 ``[num_dst + 1]``; ``indices``: int64 ``[n]``, source nodes; ``ids``: int64 ``[n]`` or empty;
+    ``data``: columns of n rows
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    ids: Tensor
+    data: Dict[str, Tensor]
+
+
+class SampledLayer(NamedTuple):
+    """One block: ids of its source nodes by type, of which the first are the destinations, and its edges."""
+
+    nodes: Dict[str, Tensor]
+    num_dst: Dict[str, int]
+    edges: Dict[CanonicalEtype, SampledEdges]

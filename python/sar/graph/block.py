@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional
 
 import torch
 from torch import Tensor
@@ -16,15 +16,13 @@ from sar._engine.log import log_once
 from sar.autograd.fetch import fetch
 
 from .frames import EdgeFrame, check_rows
-from .queries import Etype, GraphQueries, OneRelation, edge_ends, refuse_ndata
+from .queries import GraphQueries, OneRelation, edge_ends, refuse_ndata
 from .relation import Relation
 from .state import GraphState
-
-if TYPE_CHECKING:
-    from .manager import GraphShardManager
+from .types import Etype, Graph
 
 
-def distributed_block(graph: GraphShardManager) -> Any:
+def distributed_block(graph: Graph) -> Any:
     """What :meth:`GraphShardManager.get_full_partition_graph` gives. Without DGL, the graph itself."""
     if importlib.util.find_spec("dgl") is None:
         log_once("one-shot", "without DGL, get_full_partition_graph gives the graph itself; the numbers are the same")

@@ -7,7 +7,7 @@ worker has no edge is found out with one all-reduce, and kept with the relation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence
 
 import torch
 
@@ -16,8 +16,7 @@ from sar._engine import session as _session
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
 
-if TYPE_CHECKING:
-    from .relation import Relation
+from .relation import Relation
 
 __all__ = ["agree_on_degrees", "has_zero_in_degree", "note_zero_in_degree"]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, cast
+from typing import Any, List
 
+from .relation import Relation
 from .self_loops import with_self_loops, without_self_loops
-
-if TYPE_CHECKING:
-    from .manager import GraphShardManager
-    from .relation import Relation
+from .types import AnyGraph
 
 __all__ = ["GraphIndex", "LayerSupport"]
 
@@ -31,20 +29,20 @@ class LayerSupport:
     def create_formats_(self) -> None:
         """Nothing: the engine has what it needs."""
 
-    def add_self_loop(self, fill_data: float = 1.0) -> GraphShardManager:
+    def add_self_loop(self: AnyGraph, fill_data: float = 1.0) -> AnyGraph:
         """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
 
         :param fill_data: what the new edges have in ``edata``
         :raises ValueError: a block, or a graph of several types
         """
-        return with_self_loops(cast("GraphShardManager", self), fill_data)
+        return with_self_loops(self, fill_data)
 
-    def remove_self_loop(self) -> GraphShardManager:
+    def remove_self_loop(self: AnyGraph) -> AnyGraph:
         """A new graph without the edges from a node to itself. Collective.
 
         :raises ValueError: a block, or a graph of several types
         """
-        return without_self_loops(cast("GraphShardManager", self))
+        return without_self_loops(self)
 
 
 class GraphIndex:

@@ -15,12 +15,13 @@ from sar.data.partition_book import CanonicalEtype, canonical
 from .block import distributed_block
 from .frames import TypedView
 from .layer_support import LayerSupport
-from .queries import ALL, Etype, OneRelation, refuse_ndata
+from .queries import OneRelation, refuse_ndata
 from .refused import Refused
 from .relation import Relation
 from .shards import GraphShard, required_rows, sampling_graph, shards
 from .state import GraphState
 from .subgraph import Subgraphs
+from .types import ALL, Etype
 
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView"]
 

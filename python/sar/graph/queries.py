@@ -15,10 +15,7 @@ from sar.data.partition_book import CanonicalEtype, canonical
 from .counts import counts
 from .relation import Relation
 from .state import GraphState, NodeRows
-
-Etype = Union[str, CanonicalEtype]
-ALL = "__ALL__"
-"""What DGL passes for "every node"."""
+from .types import ALL, Etype
 
 
 class GraphQueries:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from contextlib import contextmanager
 from math import prod
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -25,13 +25,12 @@ from .frames import EdgeFrame, NodeFrame
 from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
-from .message_passing.update import ALL, chosen_edges, edge_function, edge_values, merged_edges
+from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
 from .queries import pick_degrees
 from .refused import Refused
 from .relation import Relation
-
-if TYPE_CHECKING:
-    from .state import GraphState
+from .state import GraphState
+from .types import ALL
 
 __all__ = ["ReversedGraph"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,14 +16,12 @@ from .queries import edge_ends
 from .relation import NativeGraph, Relation
 from .state import GraphState
 from .subgraph import edge_column
-
-if TYPE_CHECKING:
-    from .manager import GraphShardManager
+from .types import AnyGraph, Graph
 
 __all__ = ["with_self_loops", "without_self_loops"]
 
 
-def with_self_loops(graph: GraphShardManager, fill: float = 1.0) -> GraphShardManager:
+def with_self_loops(graph: AnyGraph, fill: float = 1.0) -> AnyGraph:
     """A new graph with one more edge for each node, from it to itself, behind the others. Collective.
 
     :param fill: what the new edges have in columns of edges
@@ -52,22 +50,24 @@ def with_self_loops(graph: GraphShardManager, fill: float = 1.0) -> GraphShardMa
     for key in old:
         edges.later(key, edge_column(old, key, column))
     book, ranges = state.partition_book, state.part_ranges
-    return type(graph)(GraphState([changed], {kind: frame}, {changed.canonical: edges}, state.nodes, ranges, book))
+    make: Any = type(graph)
+    made = GraphState([changed], {kind: frame}, {changed.canonical: edges}, state.nodes, ranges, book)
+    return cast(AnyGraph, make(made))
 
 
-def without_self_loops(graph: GraphShardManager) -> GraphShardManager:
+def without_self_loops(graph: AnyGraph) -> AnyGraph:
     """A new graph without the edges from a node to itself. Collective.
 
     :raises ValueError: a block, or a graph of several types
     """
     _check(graph)
-    made: GraphShardManager = graph.clone()
+    made: Any = graph.clone()
     relation = graph._relations[0]
     columns, dst = edge_ends(relation)  # own source rows are the first columns
     made.keep_edges({relation.canonical: columns != dst})
-    return made
+    return cast(AnyGraph, made)
 
 
-def _check(graph: GraphShardManager) -> None:
+def _check(graph: Graph) -> None:
     if not graph.is_homogeneous or not graph.src_is_tgt:
         raise ValueError("self loops are added to and removed from full graphs of one node type and one relation")

@@ -3,7 +3,7 @@ when they are asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from sar.data.records import ShardInfo
 
 from .queries import edge_ends
 from .relation import Relation
-
-if TYPE_CHECKING:
-    from .manager import GraphShardManager
+from .types import Graph
 
 
 class GraphShard:
@@ -66,7 +64,7 @@ class GraphShard:
         )
 
 
-def shards(graph: GraphShardManager) -> List[GraphShard]:
+def shards(graph: Graph) -> List[GraphShard]:
     """The edges of a graph of one relation by the owner of the source, in the order of edge tensors. Collective."""
     relation = graph._relation(None)
     source, _, target = relation.canonical
@@ -104,7 +102,7 @@ def required_rows(relation: Relation) -> List[Tensor]:
     return found
 
 
-def sampling_graph(graph: GraphShardManager) -> Any:
+def sampling_graph(graph: Graph) -> Any:
     """The in-edges of own nodes between ids of the whole graph, as a DGL graph with columns of edges. Collective where
     it is first asked for; it is kept."""
     from sar.integrations.dgl import graphs as interop

@@ -17,17 +17,18 @@ from sar.distributed.agreement import agreed_seed
 from .degrees import agree_on_degrees
 from .frames import EdgeFrame
 from .message_passing.edge_space import EdgeSpace
-from .message_passing.update import ALL, Etype, MessagePassing, chosen_edges, edge_function, is_all, passed
-from .queries import GraphQueries, edge_ends
+from .message_passing.update import MessagePassing, chosen_edges, edge_function, is_all, passed
+from .queries import edge_ends
 from .relation import NativeGraph, Relation
 from .state import GraphState
+from .types import ALL, Etype
 from .udf.batches import Columns, NodeBatch, checked
 
 __all__ = ["Subgraphs", "edge_column", "edges_kept_at_random"]
 
 
-class Subgraphs(MessagePassing, GraphQueries):
-    """What a graph manager inherits to leave edges out."""
+class Subgraphs(MessagePassing):
+    """``remove_edges``, ``send_and_recv`` and filters, for graph managers to inherit."""
 
     def clone(self) -> Any:
         """The same graph with columns and edges of its own: what is set or removed there does not appear here. The

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from sar._engine import samplers as abi
+from sar.graph.manager import GraphShardManager
 
 from .engine import Column
-
-if TYPE_CHECKING:
-    from sar.graph.manager import GraphShardManager
 
 Features = Mapping[str, Union[Tensor, Mapping[str, Tensor]]]
 """One row per own node, by name; by node type where there are several."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sar._engine import samplers as abi
 from sar.data.partition_book import CanonicalEtype
+from sar.data.records import SampledEdges, SampledLayer
 from sar.graph.relation import NativeGraph
 
 _Memory = ct.c_char * (1 << 46)
@@ -26,27 +27,6 @@ class Column(NamedTuple):
     kind: int
     name: str
     rows: Tensor
-
-
-class SampledEdges(NamedTuple):
-    """The edges of one relation in a block, by destination.
-
-    ``indptr``: int64 ``[num_dst + 1]``; ``indices``: int64 ``[n]``, source nodes; ``ids``: int64 ``[n]`` or empty;
-    ``data``: columns of n rows
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    ids: Tensor
-    data: Dict[str, Tensor]
-
-
-class SampledLayer(NamedTuple):
-    """One block: ids of its source nodes by type, of which the first are the destinations, and its edges."""
-
-    nodes: Dict[str, Tensor]
-    num_dst: Dict[str, int]
-    edges: Dict[CanonicalEtype, SampledEdges]
 
 
 class EngineSampler:

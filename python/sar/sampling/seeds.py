@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Mapping, Union
+from typing import Any, List, Mapping, Union
 
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from sar.graph.manager import GraphShardManager
+from sar.graph.manager import GraphShardManager
 
 Seeds = Union[Tensor, Mapping[str, Tensor]]
 """Node ids; by node type where there are several."""

@@ -19,9 +19,9 @@ from sar._engine import programs as abi
 from sar._engine import session as _session
 from sar.autograd import expression as ex
 from sar.autograd import program
-from sar.autograd.aggregate import Agreed, Relation
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
+from sar.autograd.types import Agreed, Relation
 from sar.distributed.agreement import agreed_seed
 
 from .deferred import computed

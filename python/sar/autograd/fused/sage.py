@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from sar._engine import abi
 from sar._engine import session as _session
 from sar.autograd import memo
-from sar.autograd.aggregate import Agreed, Relation
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
+from sar.autograd.types import Agreed, Relation
 
 from .deferred import computed
 from .eligibility import fits_alone

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar._engine.log import log_once
-from sar.autograd.aggregate import Relation
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
+from sar.autograd.types import Relation
 
 __all__ = ["EdgeTensor", "as_expr"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, MutableMapping, Optional, Tuple
+from typing import Any, Dict, List, MutableMapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -11,10 +11,8 @@ from sar._engine import session as _session
 from sar.data.records import ShardInfo
 from sar.graph.frames import is_lazy
 from sar.graph.relation import Relation
+from sar.graph.state import GraphState
 from sar.graph.udf.batches import IDS
-
-if TYPE_CHECKING:
-    from sar.graph.state import GraphState
 
 LABELS = {"u": "srcdata", "v": "dstdata", "e": "edata"}
 

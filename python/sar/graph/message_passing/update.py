@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -12,9 +12,10 @@ from sar._engine import session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr
-from sar.data.partition_book import CanonicalEtype
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
+from sar.graph.queries import GraphQueries
+from sar.graph.types import ALL, Etype
 from sar.graph.udf import mailbox as udf_mailbox
 from sar.graph.udf import stream as udf_stream
 from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
@@ -25,26 +26,9 @@ from . import builtin
 from .cross_reduce import Part, check_cross_reducer, merged, without_messages
 from .edge_space import EdgeSpace
 
-if TYPE_CHECKING:
-    from sar.graph.manager import GraphState
-    from sar.graph.relation import Relation
 
-Etype = Union[str, CanonicalEtype]
-ALL = "__ALL__"
-
-
-class MessagePassing:
-    """What a graph manager inherits to pass messages along its relations."""
-
-    _state: GraphState
-    _relations: List[Relation]
-
-    if TYPE_CHECKING:
-
-        @property
-        def canonical_etypes(self) -> List[CanonicalEtype]: ...
-        def _relation(self, etype: Optional[Etype]) -> Relation: ...
-        def _ntype(self, ntype: Optional[str], among: Optional[Sequence[str]] = None) -> str: ...
+class MessagePassing(GraphQueries):
+    """``update_all`` and its relatives, for graph managers to inherit."""
 
     @uncompiled
     def update_all(

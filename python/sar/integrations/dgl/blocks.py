@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import dgl
 import torch
@@ -13,9 +13,7 @@ from dgl.heterograph import DGLBlock
 from dgl.utils import toindex
 
 from sar.data.partition_book import CanonicalEtype
-
-if TYPE_CHECKING:
-    from sar.sampling.engine import SampledLayer
+from sar.data.records import SampledLayer
 
 _FORMATS = ["coo", "csr", "csc"]
 

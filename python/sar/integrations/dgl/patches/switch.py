@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from sar.graph.edge_tensor.softmax import edge_softmax as patched_edge_softmax
 from sar.nn.relgraphconv import RelGraphConv
 
-if TYPE_CHECKING:
-    from .replacements import Patches
+from .replacements import Patches
 
 __all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax", "unpatch_dgl"]
 
@@ -57,8 +56,6 @@ def unpatch_dgl() -> None:
 
 def _replacements() -> Patches:
     """What scripts for the Python package find replaced."""
-    from .replacements import Patches
-
     patches = Patches("dgl")
     for module in ("gatconv", "dotgatconv", "agnnconv"):
         patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax)
