@@ -8,46 +8,104 @@ import (
 	"sar/core/graph"
 )
 
-// Program is an edge expression over one relation, with its operands.
-type Program[T expr.Float] struct {
-	*expr.Run[T]
-	// Ways is set where backward is computed by the owners of sources for some pairs of
-	// workers: Push then comes before Backward.
-	Ways *Ways
+// Start runs f as an operation of the schedule, in which rows of up to rowBytes travel. rows
+// and operands say which, in words that are the same on every rank.
+type Start func(dir comm.Dir, rows string, operands uint32, rowBytes int, f func(op *comm.Op) error) error
+
+// program moves what a run of an edge expression needs.
+type program[T expr.Float] struct{ *expr.Run[T] }
+
+// Forward computes x.Out, sweep by sweep. need are the operands that this rank will ask
+// gradients of; it returns those that any rank does.
+func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uint32, err error) {
+	for _, phase := range x.Forward() {
+		flags, err := program[T]{x}.sweep(phase, comm.Forward, "rows", uint16(need), start)
+		if err != nil {
+			return 0, err
+		}
+		need |= uint32(flags)
+	}
+	return need, nil
 }
 
-// Sweep runs one phase. Boundary rows of the operands that it reads come side by
+// Backward computes the gradients of plan, x.Grads, from that of the result, x.Grad. push
+// says which pairs of workers compute at the owner of the sources; nil: none.
+func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, start Start) error {
+	p := program[T]{x}
+	b, err := x.Backward(plan)
+	if err != nil {
+		return err
+	}
+	for _, phase := range b.Deltas {
+		if _, err := p.sweep(phase, comm.Backward, "rows for the softmax's gradient", 0, start); err != nil {
+			return err
+		}
+	}
+	if push != nil {
+		size := max(plan.Push.SentBytes, plan.Push.ReturnedBytes)
+		err := start(comm.Backward, "rows of destinations for gradients", plan.Operands, size, func(op *comm.Op) error { return p.push(op, plan, push, b) })
+		if err != nil {
+			return err
+		}
+	}
+	if push == nil || push.Pulls {
+		pull := func(op *comm.Op) error { return p.pullBackward(op, plan, push, b) }
+		if plan.Fetch|plan.Return == 0 {
+			err = pull(nil)
+		} else {
+			size := max(plan.FetchBytes, plan.ReturnBytes)
+			err = start(comm.Backward, "rows of sources for gradients", plan.Operands, size, pull)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.Finish()
+	return nil
+}
+
+// sweep runs one phase. Boundary rows of the operands that it reads come side by
 // side in one row, and are read where they arrive. Wire: the widths of these
-// operands per boundary row. A phase that reads no sources needs no op.
-func (x *Program[T]) Sweep(op *comm.Op, flags uint16, phase expr.Phase[T]) (uint16, error) {
+// operands per boundary row. A phase that reads no sources is no operation.
+func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags uint16, start Start) (agreed uint16, err error) {
 	rel, s := x.Rel, phase.Sweep
-	if rel.Parts == 1 || phase.Sources == 0 {
+	whole := func() {
 		s.Rows(nil, int32(rel.NumCols()))
 		phase.Finish()
+	}
+	if phase.Sources == 0 {
+		whole()
 		return flags, nil
 	}
-	cursor, err := newCursor(rel)
-	if err != nil {
-		return 0, err
-	}
-	defer cursor.Free()
-	m := x.pull(op, flags, phase.Sources, s, cursor)
-	agreed, err := m.Move(rel.Rank, rel.Parts)
-	if err == nil {
-		phase.Finish()
-	}
+	err = start(dir, rows, phase.Sources, x.rowBytes(phase.Sources), func(op *comm.Op) error {
+		if agreed = flags; rel.Parts == 1 {
+			whole()
+			return nil
+		}
+		cursor, err := newCursor(rel)
+		if err != nil {
+			return err
+		}
+		defer cursor.Free()
+		m := x.pull(op, phase.Sources, s, cursor)
+		m.Flags = flags
+		if agreed, err = m.Move(rel.Rank, rel.Parts); err == nil {
+			phase.Finish()
+		}
+		return err
+	})
 	return agreed, err
 }
 
-// RowBytes is the size of the rows of some operands side by side.
-func (x *Program[T]) RowBytes(set uint32) int { return x.Program.Packed(set) * sizeOf[T]() }
+// rowBytes is the size of the rows of some operands side by side.
+func (x program[T]) rowBytes(set uint32) int { return x.Program.Packed(set) * sizeOf[T]() }
 
-// pull brings boundary rows of the operands in set to a sweep by rows.
-func (x *Program[T]) pull(op *comm.Op, flags uint16, set uint32, s *expr.Sweep[T], cursor *cursor) *Movement {
+// pull brings boundary rows of the operands in set to a sweep by rows, which may be nil.
+func (x program[T]) pull(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *cursor) *Movement {
 	rel := x.Rel
-	scatter := sparseChunks(rel, op, x.RowBytes(set))
+	scatter := sparseChunks(rel, op, x.rowBytes(set))
 	return &Movement{
-		Op: op, Flags: flags, RowBytes: x.RowBytes(set),
+		Op: op, RowBytes: x.rowBytes(set),
 		Send: sendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			x.pack(set, view[T](dst), rel.Send[r].Data[first:first+n])
@@ -82,7 +140,7 @@ func window[T expr.Float](s *expr.Sweep[T], cursor *cursor, scatter bool, begin 
 func column(rel *graph.Relation, r, first int) int32 { return rel.Halo[r].Begin + int32(first) }
 
 // operands calls f for the operands in set with where they begin in a packed row.
-func (x *Program[T]) operands(set uint32, f func(i, offset int)) {
+func (x program[T]) operands(set uint32, f func(i, offset int)) {
 	offset := 0
 	for ; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros32(set)
@@ -92,7 +150,7 @@ func (x *Program[T]) operands(set uint32, f func(i, offset int)) {
 }
 
 // pack puts rows idx of the operands in set side by side.
-func (x *Program[T]) pack(set uint32, dst []T, idx []int32) {
+func (x program[T]) pack(set uint32, dst []T, idx []int32) {
 	stride := x.Program.Packed(set)
 	x.operands(set, func(i, offset int) {
 		expr.GatherRows(x.Pool, dst, offset, stride, x.Operands[i], x.Program.Operands[i].Width, idx)
@@ -101,58 +159,53 @@ func (x *Program[T]) pack(set uint32, dst []T, idx []int32) {
 
 // bind makes a sweep read operands from packed rows, the first of which is that of
 // column base.
-func (x *Program[T]) bind(s *expr.Sweep[T], set uint32, src []T, base int32) {
+func (x program[T]) bind(s *expr.Sweep[T], set uint32, src []T, base int32) {
 	stride := x.Program.Packed(set)
 	x.operands(set, func(i, offset int) { s.Source(i, src, offset, stride, base) })
 }
 
-// Backward computes the gradients that b prepares, where the ranks together want those
-// of the operands in agreed. Own rows' part of the gradients of sources is added to
-// what the peers send in the order p+1, p+2, …. Wire, per boundary row: the widths of
-// the sources whose values are read, and those of the sources with a gradient. b is not
-// finished then.
-func (x *Program[T]) Backward(op *comm.Op, agreed uint32, b *expr.Backward[T], own uint32, grads [][]T) error {
-	rel := x.Rel
-	values, home := x.Program.Plan(agreed)
-	var err error
-	switch {
-	case rel.Parts == 1 || values|home == 0:
-		if b.Own != nil {
-			b.Own.Columns(0, rel.NumCols())
-		}
-		if b.Target != nil {
-			b.Target.Rows(nil, int32(rel.NumCols()))
-		}
-	case values == 0:
-		err = x.sendHome(op, home, own, b, grads)
+// pullBackward computes the part of b that readers of sources compute. Own rows' part of the
+// gradients of sources is added to what the peers send in the order p+1, p+2, …. Wire, per
+// boundary row: the widths of the operands that the plan fetches, and of those it returns.
+func (x program[T]) pullBackward(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
+	switch rel := x.Rel; {
+	case rel.Parts == 1 || plan.Fetch|plan.Return == 0:
+		computeOwn(b, rel)
+		return nil
+	case plan.Fetch == 0:
+		return x.returnGradients(op, plan, b)
 	default:
-		err = x.pullAgain(op, values, home, own, b, grads)
+		return x.fetchAgain(op, plan, push, b)
 	}
-	return err
 }
 
-// sendHome computes the gradients of boundary rows, for which nothing has to be
+// computeOwn computes what needs no peer: gradients of own rows, and all that is summed by rows.
+func computeOwn[T expr.Float](b *expr.Backward[T], rel *graph.Relation) {
+	if b.Own != nil {
+		b.Own.Columns(0, rel.NumSrc)
+	}
+	if b.Target != nil {
+		b.Target.Rows(nil, int32(rel.NumCols()))
+	}
+}
+
+// returnGradients computes the gradients of boundary rows, for which nothing has to be
 // fetched, into the send buffers.
-func (x *Program[T]) sendHome(op *comm.Op, home, own uint32, b *expr.Backward[T], grads [][]T) error {
+func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *expr.Backward[T]) error {
 	rel := x.Rel
 	m := &Movement{
-		Op: op, Home: true, RowBytes: x.RowBytes(home),
+		Op: op, Home: true, RowBytes: plan.ReturnBytes,
 		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			x.boundary(b.Peers, home, view[T](dst), column(rel, r, first), n)
+			x.boundary(b.Peers, plan.Return, view[T](dst), column(rel, r, first), n)
 			return nil
 		},
 		Local: func() error {
-			if b.Own != nil {
-				b.Own.Columns(0, rel.NumSrc)
-			}
-			if b.Target != nil {
-				b.Target.Rows(nil, int32(rel.NumCols()))
-			}
+			computeOwn(b, rel)
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
-			x.takeHome(home, own, grads, view[T](src), rel.Send[r].Data[first:first+n])
+			x.addReturned(plan.Return, view[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
@@ -160,49 +213,47 @@ func (x *Program[T]) sendHome(op *comm.Op, home, own uint32, b *expr.Backward[T]
 	return err
 }
 
-// boundary computes the gradients of the operands in home for n columns from begin on.
-func (x *Program[T]) boundary(s *expr.Sweep[T], home uint32, dst []T, begin int32, n int) {
+// boundary computes the gradients of the operands in set for n columns from begin on.
+func (x program[T]) boundary(s *expr.Sweep[T], set uint32, dst []T, begin int32, n int) {
 	clear(dst)
-	stride := x.Program.Packed(home)
-	x.operands(home, func(i, offset int) { s.Target(i, dst, offset, stride, begin) })
+	stride := x.Program.Packed(set)
+	x.operands(set, func(i, offset int) { s.Target(i, dst, offset, stride, begin) })
 	s.Columns(int(begin), int(begin)+n)
 }
 
-// takeHome adds what a peer has computed for own rows.
-func (x *Program[T]) takeHome(home, own uint32, grads [][]T, src []T, idx []int32) {
-	stride := x.Program.Packed(home)
-	x.operands(home, func(i, offset int) {
-		if own>>i&1 != 0 {
-			expr.ScatterAddRows(x.Pool, grads[i], x.Program.Operands[i].Width, idx, src, offset, stride)
-		}
+// addReturned adds what a peer has computed for own rows.
+func (x program[T]) addReturned(set uint32, src []T, idx []int32) {
+	stride := x.Program.Packed(set)
+	x.operands(set, func(i, offset int) {
+		expr.ScatterAddRows(x.Pool, x.Grads[i], x.Program.Operands[i].Width, idx, src, offset, stride)
 	})
 }
 
-// pullAgain fetches boundary rows once more, and sends their gradients back in the
+// fetchAgain fetches boundary rows once more, and returns their gradients in the
 // same movement where there are any.
-func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Backward[T], grads [][]T) error {
+func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
 	rel := x.Rel
 	cursor, err := newCursor(rel)
 	if err != nil {
 		return err
 	}
 	defer cursor.Free()
-	m := x.pull(op, 0, values, b.Target, cursor)
-	if x.Ways != nil {
-		m.Send, m.Recv = pulled(m.Send, x.Ways.Out), pulled(m.Recv, x.Ways.In)
+	m := x.pull(op, plan.Fetch, b.Target, cursor)
+	if push != nil {
+		m.Send, m.Recv = pulled(m.Send, push.Out), pulled(m.Recv, push.In)
 	}
-	if home == 0 {
+	if plan.Return == 0 {
 		_, err := m.Move(rel.Rank, rel.Parts)
 		return err
 	}
-	add := func(src []T, idx []int32) { x.takeHome(home, own, grads, src, idx) }
+	add := func(src []T, idx []int32) { x.addReturned(plan.Return, src, idx) }
 	t := &RoundTrip{
-		Op: op, RowBytes: m.RowBytes, BackBytes: x.RowBytes(home),
+		Op: op, RowBytes: m.RowBytes, BackBytes: plan.ReturnBytes,
 		Send: m.Send, Recv: m.Recv, Produce: m.Produce, Local: m.Local,
 		Consume: func(r, first, n int, src, back []byte) error {
 			begin := column(rel, r, first)
-			x.bind(b.Peers, values, view[T](src), begin)
-			x.boundary(b.Peers, home, view[T](back), begin, n)
+			x.bind(b.Peers, plan.Fetch, view[T](src), begin)
+			x.boundary(b.Peers, plan.Return, view[T](back), begin, n)
 			return m.Consume(r, first, n, src)
 		},
 		Return: func(r, first, n int, src []byte) error {
@@ -210,16 +261,16 @@ func (x *Program[T]) pullAgain(op *comm.Op, values, home, own uint32, b *expr.Ba
 			return nil
 		},
 	}
-	if x.Ways != nil { // own columns have been computed
+	if push != nil { // own columns have been computed
 		_, err = t.Move(rel.Rank, rel.Parts)
 		return err
 	}
-	apart, err := b.Beside()
+	concurrent, err := b.Concurrent()
 	if err != nil {
 		return err
 	}
-	if apart {
-		o, err := newOwnColumns(x, b.Own, home, own, grads)
+	if concurrent {
+		o, err := newLocalGradients(x, b.Own, plan.Return)
 		if err != nil {
 			return err
 		}

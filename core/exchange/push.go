@@ -6,22 +6,12 @@ import (
 	"sar/core/graph"
 )
 
-// Ways says, for a backward pass that some pairs of workers compute at the owner of the
-// sources, which pairs these are, by round: Out[r] where own sources are computed with here,
-// for peer Rank+r, In[r] where peer Rank-r computes for own rows.
-type Ways struct {
-	*expr.Push
+// PushPlan says which pairs of workers compute gradients at the owner of the sources, by
+// round: Out[r] where own sources are computed with here, for peer Rank+r, In[r] where peer
+// Rank-r computes for own rows.
+type PushPlan struct {
 	Out, In []bool
 	Pulls   bool // there is a pair of workers, anywhere, that does not
-}
-
-// Pushable is how backward for the operands in set is computed by the owners of sources; nil
-// where it cannot be.
-func (x *Program[T]) Pushable(set uint32) *expr.Push { return x.Program.Push(set, sizeOf[T]()) }
-
-// PushedBytes are the sizes of a row that goes out and of one that comes back.
-func (x *Program[T]) PushedBytes(p *expr.Push) (there, back int) {
-	return p.There * sizeOf[T](), p.Back * sizeOf[T]()
 }
 
 // pulled clears what does not travel to or from readers of rows.
@@ -34,14 +24,13 @@ func pulled(rows []int, pushes []bool) []int {
 	return rows
 }
 
-// Push computes the part of b that owners of sources compute, and that of own columns.
+// push computes the part of b that owners of sources compute, and that of own columns.
 // Rows of destinations come in the order of rounds and are added in it. Wire, per
-// destination that a peer's sources reach: what PushedBytes says.
-func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
-	rel, w := x.Rel, x.Ways
-	there, back := x.PushedBytes(w.Push)
+// destination that a peer's sources reach: the widths of plan.Push.
+func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
+	rel, layout := x.Rel, plan.Push
 	t := &RoundTrip{
-		Op: op, Way: comm.Pushed, Most: chunkBytes, RowBytes: there, BackBytes: back,
+		Op: op, Way: comm.Pushed, Most: chunkBytes, RowBytes: layout.SentBytes, BackBytes: layout.ReturnedBytes,
 		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
 		Local: func() error {
 			if b.Own != nil {
@@ -55,10 +44,10 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 	most := 0
 	for r := 1; r < rel.Parts; r++ {
 		other := rel.Parts - r
-		if w.In[other] {
+		if push.In[other] {
 			t.Send[r] = len(rel.Reached[other].Data)
 		}
-		if w.Out[other] {
+		if push.Out[other] {
 			t.Recv[r] = rel.Outgoing[other].NumRows
 			most = max(most, len(rel.Send[other].Data))
 		}
@@ -68,10 +57,10 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 		return err
 	}
 	defer frames.Free()
-	sweep := b.Pushed(w.Push, grads)
+	sweep := b.Pushed(plan)
 	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
 	t.Produce = func(r, first, n int, dst []byte) error {
-		x.PackTargets(w.Push, view[T](dst), mine(r, first, n))
+		b.PackPushed(layout, view[T](dst), mine(r, first, n))
 		return nil
 	}
 	t.Consume = func(r, first, n int, src, dst []byte) error {
@@ -80,11 +69,11 @@ func (x *Program[T]) Push(op *comm.Op, b *expr.Backward[T], grads [][]T) error {
 			frames.Begin(o)
 		}
 		clear(dst)
-		sweep.Outgoing(w.Push, o, send, frames, first, n, view[T](src), view[T](dst))
+		sweep.Outgoing(layout, o, send, frames, first, n, view[T](src), view[T](dst))
 		return nil
 	}
 	t.Return = func(r, first, n int, src []byte) error {
-		x.TakeTargets(w.Push, grads, view[T](src), mine(r, first, n))
+		b.AddReturned(layout, view[T](src), mine(r, first, n))
 		return nil
 	}
 	_, err = t.Move(rel.Rank, rel.Parts)

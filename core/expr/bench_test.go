@@ -94,7 +94,7 @@ func attention(form string, heads, width int) string {
 
 const benchNodes, benchEdges = 40000, 1600000
 
-func newRun(b testing.TB, rel *graph.Relation, text string) (*Run[float32], []float32, []float32, [][]float32) {
+func newRun(b testing.TB, rel *graph.Relation, text string) *Run[float32] {
 	p, err := Parse(text)
 	if err != nil {
 		b.Fatal(err)
@@ -119,11 +119,12 @@ func newRun(b testing.TB, rel *graph.Relation, text string) (*Run[float32], []fl
 	if p.Reduce == Max || p.Reduce == Min {
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
-	return r, make([]float32, rel.NumDst*p.Width()), fresh(rel.NumDst * p.Width()), grads
+	r.Out, r.Grad, r.Grads = make([]float32, rel.NumDst*p.Width()), fresh(rel.NumDst*p.Width()), grads
+	return r
 }
 
-func forward(r *Run[float32], out []float32) {
-	for _, phase := range r.Forward(out) {
+func forward[T Float](r *Run[T]) {
+	for _, phase := range r.Forward() {
 		phase.Sweep.Rows(nil, int32(r.Rel.NumCols()))
 		phase.Finish()
 	}
@@ -147,12 +148,12 @@ func BenchmarkPrograms(b *testing.B) {
 		return func() { kernel.SpMM(pool, y, x, 128, csr, w, 4, nil) }
 	})
 	for _, name := range []string{"gat", "gat_dropout", "gatv2", "dot", "max", "add", "relu"} {
-		r, out, grad, grads := newRun(b, rel, benchPrograms[name])
-		bench(name+"/forward", func() func() { return func() { forward(r, out) } })
+		r := newRun(b, rel, benchPrograms[name])
+		bench(name+"/forward", func() func() { return func() { forward(r) } })
 		bench(name+"/backward", func() func() {
-			forward(r, out)
+			forward(r)
 			return func() {
-				if err := backwardWhole(r, out, grad, grads); err != nil {
+				if err := backwardWhole(r); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -165,12 +166,12 @@ func BenchmarkAttention(b *testing.B) {
 	rel := communities(b, benchNodes, benchEdges, 64)
 	for _, form := range []string{"additive", "dot", "cosine", "gatv2"} {
 		for _, shape := range [][2]int{{1, 64}, {4, 32}, {8, 16}, {4, 47}} {
-			r, out, grad, grads := newRun(b, rel, attention(form, shape[0], shape[1]))
+			r := newRun(b, rel, attention(form, shape[0], shape[1]))
 			name := fmt.Sprintf("%s/%dx%d", form, shape[0], shape[1])
-			timed(b, name+"/forward", rel, func() { forward(r, out) })
-			forward(r, out)
+			timed(b, name+"/forward", rel, func() { forward(r) })
+			forward(r)
 			timed(b, name+"/backward", rel, func() {
-				if err := backwardWhole(r, out, grad, grads); err != nil {
+				if err := backwardWhole(r); err != nil {
 					b.Fatal(err)
 				}
 			})
@@ -192,9 +193,8 @@ func timed(b *testing.B, name string, rel *graph.Relation, step func()) {
 	})
 }
 
-func backwardWhole[T Float](r *Run[T], out, grad []T, grads [][]T) error {
-	set := uint32(1<<len(grads) - 1)
-	back, err := r.Backward(set, set, out, grad, grads, false)
+func backwardWhole[T Float](r *Run[T]) error {
+	back, err := r.Backward(r.Differentiate(1<<len(r.Grads) - 1))
 	if err != nil {
 		return err
 	}

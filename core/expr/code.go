@@ -275,9 +275,7 @@ func (c *code) needsEdges() bool {
 	return false
 }
 
-// Sources are the operands of side U among those of a set.
-func (p *Program) Sources(set uint32) uint32 { return set & p.mask(U) }
-
+// mask is the operands of a side.
 func (p *Program) mask(side Side) (set uint32) {
 	for i, o := range p.Operands {
 		if o.Side == side {
@@ -287,7 +285,7 @@ func (p *Program) mask(side Side) (set uint32) {
 	return set
 }
 
-// Width of the rows of some operands put side by side.
+// Packed is the width of the rows of some operands put side by side.
 func (p *Program) Packed(set uint32) int {
 	w := 0
 	for ; set != 0; set &= set - 1 {

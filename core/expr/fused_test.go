@@ -146,12 +146,9 @@ func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain 
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
 	made.out = make([]float64, rel.NumDst*p.Width())
-	grad := fresh(len(made.out))
-	for _, phase := range r.Forward(made.out) {
-		phase.Sweep.Rows(nil, int32(rel.NumCols()))
-		phase.Finish()
-	}
-	if err := backwardWhole(r, made.out, grad, made.grads); err != nil {
+	r.Out, r.Grad, r.Grads = made.out, fresh(len(made.out)), made.grads
+	forward(r)
+	if err := backwardWhole(r); err != nil {
 		t.Fatal(err)
 	}
 	return made

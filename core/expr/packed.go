@@ -3,8 +3,6 @@ package expr
 import (
 	"fmt"
 	"strings"
-
-	"sar/core/mem"
 )
 
 // packMost is the widest row that pack takes, packWidest the widest that it makes, in bytes.
@@ -36,12 +34,11 @@ func (s *Sweep[T]) pack() error {
 	r := s.run
 	all, ok := r.packed[key.String()]
 	if !ok {
-		made, err := mem.Make[T](mem.Scratch, r.Rel.NumDst*width)
+		made, err := r.make(r.Rel.NumDst * width)
 		if err != nil {
 			return err
 		}
-		r.scratch = append(r.scratch, made)
-		all = &packed[T]{rows: rows[T]{data: made.Data, stride: width}}
+		all = &packed[T]{rows: rows[T]{data: made, stride: width}}
 		var from []rows[T]
 		for _, slot := range slots {
 			from = append(from, s.loads[slot])

@@ -79,6 +79,7 @@ type Program struct {
 	softmaxes []softmax
 	online    int     // the softmax that is computed in one sweep with the sum, or -1
 	heads     []int32 // of that: the element of the softmax that an element of the result is proportional to
+	plans     plans
 }
 
 // node is one register and how it is computed.

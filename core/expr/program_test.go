@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -35,11 +36,11 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 // Which expressions take one sweep, what travels back and forth, and what is kept.
 func TestPlans(t *testing.T) {
 	for _, c := range []struct {
-		name, text         string
-		sweeps             int
-		online             bool
-		set                uint32
-		values, home, save uint32
+		name, text            string
+		sweeps                int
+		online                bool
+		set                   uint32
+		fetch, returns, saves uint32
 	}{
 		{"gat", benchPrograms["gat"], 1, true, 7, 5, 5, 7},
 		{"gat, heads' logits alone", benchPrograms["gat"], 1, true, 2, 5, 0, 7},
@@ -53,11 +54,39 @@ func TestPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values, home := p.Plan(c.set)
-		saves, _ := p.Saves(c.set)
-		if n := len(p.forwardCodes()); n != c.sweeps || p.Online() != c.online || values != c.values || home != c.home || saves != c.save {
-			t.Errorf("%s: %d sweeps, online %v, values %b, home %b, saves %b; want %d, %v, %b, %b, %b",
-				c.name, n, p.Online(), values, home, saves, c.sweeps, c.online, c.values, c.home, c.save)
+		plan := p.Differentiate(c.set, 4)
+		if n := len(p.forwardCodes()); n != c.sweeps || p.Online() != c.online || plan.Fetch != c.fetch || plan.Return != c.returns || plan.Saves != c.saves {
+			t.Errorf("%s: %d sweeps, online %v, fetch %b, return %b, saves %b; want %d, %v, %b, %b, %b",
+				c.name, n, p.Online(), plan.Fetch, plan.Return, plan.Saves, c.sweeps, c.online, c.fetch, c.returns, c.saves)
 		}
+	}
+}
+
+// A plan is derived once for each set of operands, whoever asks and how often.
+func TestPlanIsDerivedOnce(t *testing.T) {
+	rel := benchRelation(t, 30, 200)
+	r := newRun(t, rel, benchPrograms["gatv2"])
+	for range 3 {
+		forward(r)
+		if err := backwardWhole(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := r.Program
+	all := p.Differentiate(7, 4)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if p.Differentiate(7, 4) != all {
+				t.Error("another plan for the same operands")
+			}
+		})
+	}
+	wg.Wait()
+	if p.plans.derived != 1 {
+		t.Errorf("the gradients of one set of operands were derived %d times", p.plans.derived)
+	}
+	if p.Differentiate(3, 4) == all || p.plans.derived != 2 {
+		t.Errorf("two sets of operands took %d derivations", p.plans.derived)
 	}
 }

@@ -1,86 +1,75 @@
 package expr
 
-import (
-	"sar/core/graph"
-)
+import "sar/core/graph"
 
-// Push is a backward pass computed by the owners of sources: destinations send what it
-// reads of them, and get back what it adds up for them. In place of two rows of
-// a source, its value and its gradient, one row of a destination travels, and little
-// more where the gradients of destinations are scores.
-type Push struct {
-	p     *Program
-	code  *code
-	slots []slotAt // of destinations, side by side in a row that goes out
-	back  []slotAt // operands whose gradients come back, of all rows of a frame one after the other
-	// There and Back are the elements of a row that goes out, and of one that comes back.
-	There, Back int
+// PushLayout is what travels where owners of sources compute gradients: readers of the
+// sources send one row for each destination that the owner's sources reach, and get back
+// one row of gradients for it. In place of two rows of a source, its value and its
+// gradient, one row of a destination travels, and little more where the gradients of
+// destinations are scores.
+type PushLayout struct {
+	sent                     []slotAt // of destinations, side by side in a row that goes out
+	returned                 []slotAt // operands whose gradients return, of all rows of a frame one after the other
+	sentWidth, returnedWidth int
+	// SentBytes and ReturnedBytes are the sizes of a row that goes out, and of one that returns.
+	SentBytes, ReturnedBytes int
 }
 
 // slotAt is a slot of side V, or an operand, and how many elements a row has before it.
 type slotAt struct{ slot, width, offset int }
 
-// Push is nil where the gradients of the operands in set need more than sources,
-// destinations and parameters, or a sweep by rows besides. Elements have size bytes.
-func (p *Program) Push(set uint32, size int) *Push {
-	if p.Reduce == None || p.Reduce == Max || p.Reduce == Min {
+// pushLayout is nil where the sweep needs more than sources, destinations and parameters.
+func (c *code) pushLayout(elemSize int) *PushLayout {
+	p := c.p
+	if p.Reduce == None || p.Reduce == Max || p.Reduce == Min || c.needsEdges() {
 		return nil
 	}
-	b := p.backwardCodes(set, size)
-	if b.source == nil || b.target != nil || b.source.needsEdges() {
-		return nil
-	}
-	x := &Push{p: p, code: b.source}
+	x := &PushLayout{}
 	seen := make([]bool, p.numSlots())
-	for i, live := range b.source.live() {
-		n := b.source.nodes[i]
+	for i, live := range c.live() {
+		n := c.nodes[i]
 		if !live || n.op != opLoad || p.side(n.slot) != V || seen[n.slot] {
 			continue
 		}
 		seen[n.slot] = true
-		x.slots = append(x.slots, slotAt{n.slot, n.width, x.There})
-		x.There += n.width
+		x.sent = append(x.sent, slotAt{n.slot, n.width, x.sentWidth})
+		x.sentWidth += n.width
 	}
-	for _, k := range b.source.sinks {
+	for _, k := range c.sinks {
 		if k.kind == sinkScatter {
 			w := p.Operands[k.slot].Width
-			x.back = append(x.back, slotAt{k.slot, w, x.Back})
-			x.Back += w
+			x.returned = append(x.returned, slotAt{k.slot, w, x.returnedWidth})
+			x.returnedWidth += w
 		}
 	}
+	x.SentBytes, x.ReturnedBytes = x.sentWidth*elemSize, x.returnedWidth*elemSize
 	return x
 }
 
-// PackTargets puts what x reads of own rows idx side by side. The phases of Deltas must
+// PackPushed puts what x sends of own rows idx side by side. The phases of Deltas must
 // have ended.
-func (r *Run[T]) PackTargets(x *Push, dst []T, idx []int32) {
-	for _, s := range x.slots {
-		GatherRows(r.Pool, dst, s.offset, x.There, r.rows(s.slot).data, s.width, idx)
+func (b *Backward[T]) PackPushed(x *PushLayout, dst []T, idx []int32) {
+	for _, s := range x.sent {
+		GatherRows(b.run.Pool, dst, s.offset, x.sentWidth, b.run.rows(s.slot).data, s.width, idx)
 	}
 }
 
-// TakeTargets adds what the owner of sources has summed for own rows idx.
-func (r *Run[T]) TakeTargets(x *Push, grads [][]T, src []T, idx []int32) {
-	for _, s := range x.back {
-		ScatterAddRows(r.Pool, grads[s.slot], s.width, idx, src[s.offset*len(idx):], 0, s.width)
+// AddReturned adds what the owner of sources has summed for own rows idx.
+func (b *Backward[T]) AddReturned(x *PushLayout, src []T, idx []int32) {
+	for _, s := range x.returned {
+		ScatterAddRows(b.run.Pool, b.run.Grads[s.slot], s.width, idx, src[s.offset*len(idx):], 0, s.width)
 	}
 }
 
-// Pushed is the sweep over edges into rows of peers. It adds to the gradients of own
-// sources, and to those of parameters when b finishes.
-func (b *Backward[T]) Pushed(x *Push, grads [][]T) *Sweep[T] {
-	b.pushed = b.sweep(x.code, grads)
-	return b.pushed
-}
-
-// Outgoing sweeps over the edges into rows [first, first+n) of a peer, which src holds, and
-// adds to back, n rows. send are the own sources of o's edges; frames has come to row first.
-func (s *Sweep[T]) Outgoing(x *Push, o *graph.Outgoing, send []int32, frames *graph.Frames, first, n int, src, back []T) {
+// Outgoing sweeps over the edges into rows [first, first+n) of a peer, which src holds,
+// and adds to back, n rows, and to the gradients of own sources. send are the own sources
+// of o's edges; frames has come to row first.
+func (s *Sweep[T]) Outgoing(x *PushLayout, o *graph.Outgoing, send []int32, frames *graph.Frames, first, n int, src, back []T) {
 	s.outgoing, s.firstRow = o, int32(first)
-	for _, at := range x.slots {
-		s.loads[at.slot] = rows[T]{data: tail(src, at.offset), stride: x.There}
+	for _, at := range x.sent {
+		s.loads[at.slot] = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
 	}
-	for _, at := range x.back {
+	for _, at := range x.returned {
 		for i, k := range s.code.sinks {
 			if k.kind == sinkScatter && k.slot == at.slot {
 				s.targets[i] = rows[T]{data: tail(back, at.offset*n), stride: at.width}

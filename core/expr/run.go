@@ -15,7 +15,7 @@ type Run[T Float] struct {
 	Rel     *graph.Relation
 	Pool    *kernel.Pool
 
-	Operands [][]T    // nil where Values does not ask for it
+	Operands [][]T    // nil in backward where the plan does not save it
 	Seeds    []uint64 // of dropout instructions
 	Keys     []int64  // of edges, in the users' order, for dropout; nil: KeyBase and the position
 	KeyBase  int64
@@ -25,12 +25,25 @@ type Run[T Float] struct {
 	Most, Inv [][]T
 	Winner    []int32
 
+	// Out is the result [NumDst or NumEdges, Width]: forward fills it, and backward reads
+	// it where the plan says so.
+	Out []T
+	// Of backward: the gradient of the result, and for each operand of the plan where its
+	// gradient goes. One that is nil is computed all the same, for the peers.
+	Grad  []T
+	Grads [][]T
+
 	plain bool // every register is made and every destination summed by rows: what tests compare with
 
-	out, grad []T   // [NumDst or NumEdges, Width]
-	deltas    [][]T // by softmax
-	scratch   []mem.Array[T]
-	packed    map[string]*packed[T]
+	grad    []T   // of the messages, before they are weighed and summed
+	deltas  [][]T // by softmax
+	scratch []mem.Array[T]
+	packed  map[string]*packed[T]
+}
+
+// RowsOfSide is how many rows operands of a side have on this worker.
+func RowsOfSide(rel *graph.Relation, side Side) int {
+	return [...]int{U: rel.NumSrc, V: rel.NumDst, E: int(rel.NumEdges), P: 1}[side]
 }
 
 // rows is where a load finds its rows.
@@ -74,11 +87,9 @@ type Phase[T Float] struct {
 	Finish  func() // once all edges were seen
 }
 
-// Forward prepares the sweeps that compute out, to be run one after the other.
-// out is [NumDst, Width], or [NumEdges, Width] without a reducer.
-func (r *Run[T]) Forward(out []T) []Phase[T] {
-	p := r.Program
-	r.out = out
+// Forward prepares the sweeps that compute Out, to be run one after the other.
+func (r *Run[T]) Forward() []Phase[T] {
+	p, out := r.Program, r.Out
 	for s := range p.softmaxes {
 		fillWith(r.Most[s], T(math.Inf(-1)))
 		clear(r.Inv[s])
@@ -96,7 +107,7 @@ func (r *Run[T]) Forward(out []T) []Phase[T] {
 	var phases []Phase[T]
 	for _, c := range p.forwardCodes() {
 		sweep := newSweep(c, r)
-		phase := Phase[T]{Sources: p.Sources(c.values()), Sweep: sweep}
+		phase := Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep}
 		var weighed []int
 		for n, k := range c.sinks {
 			if k.kind == sinkWeights {
@@ -146,7 +157,7 @@ func (r *Run[T]) finish() {
 		d = p.runOfHeads()
 	}
 	r.rowwise(func(i int) {
-		row := r.out[i*w : (i+1)*w]
+		row := r.Out[i*w : (i+1)*w]
 		switch p.Reduce {
 		case Max, Min: // no edge, or none that is finite
 			for j, v := range row {
@@ -194,198 +205,6 @@ func (r *Run[T]) shares(f func(r0, r1 int)) {
 func fillWith[T Float](x []T, v T) {
 	for i := range x {
 		x[i] = v
-	}
-}
-
-// Backward is the sweeps that compute gradients.
-type Backward[T Float] struct {
-	run *Run[T]
-
-	// Deltas come first, one after the other.
-	Deltas []Phase[T]
-	// Own makes gradients of operands of side U, by columns, for own rows, and Peers
-	// the same for boundary rows. Target makes the others, by rows. Each is nil
-	// where there is nothing to make.
-	Own, Peers, Target *Sweep[T]
-
-	beside []beside[T]
-	pushed *Sweep[T] // over edges into rows of peers, or nil
-}
-
-// Plan is what moves in backward where all ranks together want the gradients of the
-// operands in set: the operands of side U whose values are read, and those whose
-// gradients go home.
-func (p *Program) Plan(set uint32) (values, home uint32) {
-	b := p.backwardCodes(set, 0)
-	for _, c := range []*code{b.source, b.target} {
-		if c != nil {
-			values |= p.Sources(c.values())
-		}
-	}
-	if b.source != nil {
-		home = p.Sources(set)
-	}
-	return values, home
-}
-
-// Saves are the operands that backward reads, and whether it reads the result.
-func (p *Program) Saves(set uint32) (values uint32, result bool) {
-	return p.backwardCodes(set, 0).values(), set != 0 && p.online >= 0
-}
-
-// Backward prepares the gradients of the operands in own, which go to grads, from grad,
-// that of the result, and out, the result where Saves asks for it. All gradients are
-// cleared first. agreed are the operands that any rank wants a gradient of. apart:
-// values of sources are not read again, so edges and parameters have no part in
-// what Own and Peers do.
-func (r *Run[T]) Backward(agreed, own uint32, out, grad []T, grads [][]T, apart bool) (*Backward[T], error) {
-	p := r.Program
-	b := &Backward[T]{run: r}
-	for i := range grads {
-		if wanted(own, i) {
-			clear(grads[i])
-		}
-	}
-	if err := r.prepare(out, grad); err != nil {
-		return nil, err
-	}
-	for _, c := range p.backwardCodes(agreed, 0).deltas {
-		sweep := newSweep(c, r)
-		for n, k := range c.sinks {
-			s := (k.slot - len(p.Operands) - 1) / 3
-			sweep.targets[n] = rows[T]{data: r.deltas[s], stride: p.softmaxes[s].width}
-		}
-		b.Deltas = append(b.Deltas, Phase[T]{Sources: p.Sources(c.values()), Sweep: sweep, Finish: func() {}})
-	}
-	size := 0
-	if !r.plain && !apart && p.Sources(own) == p.Sources(agreed) {
-		size = sizeOf[T]()
-	}
-	mine := p.backwardCodes(own, size)
-	b.Own, b.Target = b.sweep(mine.source, grads), b.sweep(mine.target, grads)
-	if r.Rel.Parts > 1 {
-		all := p.Sources(agreed)
-		if size > 0 {
-			all = own
-		}
-		b.Peers = b.sweep(p.backwardCodes(all, size).source, grads)
-	}
-	for _, s := range []*Sweep[T]{b.Own, b.Peers} {
-		if s != nil {
-			if err := s.pack(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return b, nil
-}
-
-func (b *Backward[T]) sweep(c *code, grads [][]T) *Sweep[T] {
-	if c == nil {
-		return nil
-	}
-	s := newSweep(c, b.run)
-	for n, k := range c.sinks {
-		s.targets[n] = rows[T]{data: grads[k.slot], stride: b.run.Program.Operands[k.slot].Width}
-	}
-	return s
-}
-
-// Finish writes the gradients of parameters, and completes those of destinations.
-func (b *Backward[T]) Finish() {
-	for _, s := range []*Sweep[T]{b.Own, b.Peers, b.Target, b.pushed} {
-		if s != nil {
-			s.params()
-		}
-	}
-	b.join()
-}
-
-// prepare makes what derived code loads: the gradient of the messages and, for the
-// softmax that forward computed with the sum, Σ over in-edges of weight times gradient,
-// which is that of the result times the result.
-func (r *Run[T]) prepare(out, grad []T) error {
-	p := r.Program
-	w := p.Width()
-	r.grad, r.deltas = grad, make([][]T, len(p.softmaxes))
-	for s, x := range p.softmaxes {
-		delta, err := mem.Make[T](mem.Scratch, r.Rel.NumDst*x.width)
-		if err != nil {
-			return err
-		}
-		r.scratch = append(r.scratch, delta)
-		r.deltas[s] = delta.Data
-	}
-	if p.online >= 0 {
-		r.weightedSums(out, grad)
-	}
-	if p.Reduce != Mean {
-		return nil
-	}
-	scaled, err := mem.Make[T](mem.Scratch, len(grad))
-	if err != nil {
-		return err
-	}
-	r.scratch, r.grad = append(r.scratch, scaled), scaled.Data
-	ptr := r.Rel.RowPtr.Data
-	r.rowwise(func(i int) {
-		scale := 1 / T(max(1, ptr[i+1]-ptr[i]))
-		for j := i * w; j < (i+1)*w; j++ {
-			scaled.Data[j] = grad[j] * scale
-		}
-	})
-	return nil
-}
-
-// weightedSums computes the delta of the softmax that forward computed with the sum:
-// products of out and grad, summed over the elements of each head.
-func (r *Run[T]) weightedSums(out, grad []T) {
-	p := r.Program
-	w, width, delta := p.Width(), p.softmaxes[p.online].width, r.deltas[p.online]
-	if d := p.runOfHeads(); d > 0 {
-		ops := vec.Get[T]()
-		r.shares(func(r0, r1 int) {
-			one := make([]int32, r1-r0)
-			for k := range one {
-				one[k] = int32(k)
-			}
-			ops.DotPairs(&vec.Pairs[T]{Out: delta[r0*width : r1*width], X: out[r0*w : r1*w], Y: grad[r0*w : r1*w],
-				StrideX: w, StrideY: w, IX: one, IY: one, Heads: width, D: d})
-		})
-		return
-	}
-	r.rowwise(func(i int) {
-		to := delta[i*width:]
-		for j, h := range p.heads {
-			to[h] += grad[i*w+j] * out[i*w+j]
-		}
-	})
-}
-
-// runOfHeads is how many elements of the result belong to one element of the online softmax,
-// where they lie side by side; else 0.
-func (p *Program) runOfHeads() int {
-	heads := p.softmaxes[p.online].width
-	if heads == 0 || len(p.heads)%heads != 0 {
-		return 0
-	}
-	d := len(p.heads) / heads
-	for j, h := range p.heads {
-		if int(h) != j/d {
-			return 0
-		}
-	}
-	return d
-}
-
-// params adds what the sweep has summed to the gradients of parameters.
-func (s *Sweep[T]) params() {
-	for n, k := range s.code.sinks {
-		if k.kind == sinkParam {
-			for j, v := range s.sums[n] {
-				s.targets[n].data[j] += T(v)
-			}
-		}
 	}
 }
 

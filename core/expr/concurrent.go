@@ -1,16 +1,14 @@
 package expr
 
-import "sar/core/mem"
+// apart is what Peers has summed for destinations, apart from what Own has.
+type apart[T Float] struct{ from, to []T }
 
-// beside is what Peers has summed for destinations, apart from what Own has.
-type beside[T Float] struct{ from, to []T }
-
-// Beside prepares Own and Peers to run at the same time, whichever is first: what Peers
-// adds up for destinations goes to rows of its own until Finish, so that sums have
+// Concurrent prepares Own and Peers to run at the same time, whichever is first: what
+// Peers adds up for destinations goes to rows of its own until Finish, so that sums have
 // the same bits every time. It is false, and changes nothing, where those would be
 // wider than scatterMost: then Own has to come first. Own lets Peers and whatever else
 // computes go first. The phases of Deltas must have ended.
-func (b *Backward[T]) Beside() (bool, error) {
+func (b *Backward[T]) Concurrent() (bool, error) {
 	if b.Own == nil || b.Peers == nil {
 		return false, nil
 	}
@@ -28,13 +26,12 @@ func (b *Backward[T]) Beside() (bool, error) {
 			continue
 		}
 		to := &b.Peers.targets[n]
-		made, err := mem.Make[T](mem.Scratch, len(to.data))
+		made, err := b.run.make(len(to.data))
 		if err != nil {
 			return false, err
 		}
-		b.run.scratch = append(b.run.scratch, made)
-		b.beside = append(b.beside, beside[T]{made.Data, to.data})
-		to.data = made.Data
+		b.apart = append(b.apart, apart[T]{made, to.data})
+		to.data = made
 	}
 	b.Own.behind = true
 	b.Own.fillPacked()
@@ -42,10 +39,10 @@ func (b *Backward[T]) Beside() (bool, error) {
 	return true, nil
 }
 
-// join adds up what Beside has kept apart.
+// join adds up what was kept apart.
 func (b *Backward[T]) join() {
 	const share = 1 << 16
-	for _, x := range b.beside {
+	for _, x := range b.apart {
 		b.run.Pool.Run((len(x.to)+share-1)/share, func(t int) {
 			end := min(len(x.to), (t+1)*share)
 			b.Peers.ops.Add(x.to[t*share:end], x.from[t*share:end])

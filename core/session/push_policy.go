@@ -6,6 +6,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/exchange"
+	"sar/core/expr"
 	"sar/core/graph"
 	"sar/core/mem"
 )
@@ -64,7 +65,7 @@ func (e Exchange) pushes(x shard, size rowSizes, byteCost float64) bool {
 // peer Rank+r, in from sources of peer Rank-r.
 type shards struct{ out, in []shard }
 
-type waysKey struct {
+type pushKey struct {
 	rel *graph.Relation
 	rowSizes
 	how Exchange
@@ -73,49 +74,41 @@ type waysKey struct {
 // pushing is what a graph knows of the exchange of its relations.
 type pushing struct {
 	shards map[*graph.Relation]*shards
-	ways   map[waysKey]*exchange.Ways
+	plans  map[pushKey]*exchange.PushPlan
 }
 
-// waysOf decides how backward of a program travels, of which pulling would move the operands in
-// values and home; nil: by pulling alone. What it needs for that is built. Collective where it
-// has not been asked the same before.
-func waysOf[T Float](g *Graph, x *exchange.Program[T], agreed, values, home uint32) (*exchange.Ways, error) {
-	s, rel := g.session, x.Rel
+// pushPlan decides which pairs of workers push in backward; nil: none. What they need
+// for that is built. Collective where it has not been asked the same before.
+func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchange.PushPlan, error) {
+	s := g.session
 	s.mu.Lock()
 	how := s.exchange
 	s.mu.Unlock()
 	// A block is not used often enough for a structure of its own.
-	if how == ExchangePull || rel.Parts == 1 || values == 0 || g.block != nil {
+	if how == ExchangePull || rel.Parts == 1 || plan.Push == nil || g.block != nil {
 		return nil, nil
 	}
-	push := x.Pushable(agreed)
-	if push == nil {
-		return nil, nil
+	size := rowSizes{pull: plan.FetchBytes + plan.ReturnBytes, push: plan.Push.SentBytes + plan.Push.ReturnedBytes, gradient: plan.ReturnBytes}
+	key := pushKey{rel, size, how}
+	push, ok := g.pushing.plans[key]
+	if ok {
+		return push, nil
 	}
-	there, back := x.PushedBytes(push)
-	size := rowSizes{pull: x.RowBytes(values) + x.RowBytes(home), push: there + back, gradient: x.RowBytes(home)}
-	key := waysKey{rel, size, how}
-	ways, ok := g.pushing.ways[key]
-	if !ok {
-		err := s.collective("choosing how gradients of edge expressions travel", func() (err error) {
-			ways, err = g.decide(rel, size, how)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		if g.pushing.ways == nil {
-			g.pushing.ways = map[waysKey]*exchange.Ways{}
-		}
-		g.pushing.ways[key] = ways
+	err := s.collective("choosing how gradients of edge expressions travel", func() (err error) {
+		push, err = g.decide(rel, size, how)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if ways == nil {
-		return nil, nil
+	if g.pushing.plans == nil {
+		g.pushing.plans = map[pushKey]*exchange.PushPlan{}
 	}
-	return &exchange.Ways{Push: push, Out: ways.Out, In: ways.In, Pulls: ways.Pulls}, nil
+	g.pushing.plans[key] = push
+	return push, nil
 }
 
-func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*exchange.Ways, error) {
+func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*exchange.PushPlan, error) {
 	s := g.session
 	train, err := s.Comm(Train)
 	if err != nil {
@@ -126,14 +119,14 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 		return nil, err
 	}
 	p := rel.Parts
-	ways := &exchange.Ways{Out: make([]bool, p), In: make([]bool, p)}
+	push := &exchange.PushPlan{Out: make([]bool, p), In: make([]bool, p)}
 	var pushed, pulls, lacking int64
 	for r := 1; r < p; r++ {
 		to, from := (rel.Rank+r)%p, (rel.Rank-r+p)%p
-		ways.Out[r] = how.pushes(all.out[r], size, train.Link(to).ByteCost)
-		ways.In[r] = how.pushes(all.in[r], size, train.Link(from).ByteCost)
+		push.Out[r] = how.pushes(all.out[r], size, train.Link(to).ByteCost)
+		push.In[r] = how.pushes(all.in[r], size, train.Link(from).ByteCost)
 		switch {
-		case ways.In[r]:
+		case push.In[r]:
 			pushed++
 			if len(rel.Reached) == 0 || len(rel.Reached[r].Data) == 0 {
 				lacking++
@@ -156,11 +149,11 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 	if sum(0) == 0 {
 		return nil, nil
 	}
-	ways.Pulls = sum(1) > 0
+	push.Pulls = sum(1) > 0
 	if sum(2) > 0 {
-		err = g.buildOutgoing(train, rel, all, ways)
+		err = g.buildOutgoing(train, rel, all, push)
 	}
-	return ways, err
+	return push, err
 }
 
 // shardsOf tells the owners of boundary rows how many edges leave them, into how many rows, and
@@ -210,7 +203,7 @@ func (g *Graph) shardsOf(train *comm.Communicator, rel *graph.Relation) (*shards
 const lastEdge = 1 << 31
 
 // buildOutgoing gives owners of sources the edges over which they will compute: 4 bytes an edge.
-func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all *shards, ways *exchange.Ways) error {
+func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all *shards, push *exchange.PushPlan) error {
 	p := rel.Parts
 	if rel.Outgoing == nil {
 		rel.Outgoing, rel.Reached = make([]graph.Outgoing, p), make([]mem.Array[int32], p)
@@ -218,11 +211,11 @@ func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all
 	send, recv := make([]int, p), make([]int, p)
 	reach, place := make([]*graph.Reach, p), rel.Places()
 	for r := 1; r < p; r++ {
-		if ways.In[r] && len(rel.Reached[r].Data) == 0 {
+		if push.In[r] && len(rel.Reached[r].Data) == 0 {
 			reach[r] = rel.Reach(r, place)
 			send[r] = int(all.in[r].edges)
 		}
-		if ways.Out[r] && len(rel.Outgoing[r].Ptr.Data) == 0 {
+		if push.Out[r] && len(rel.Outgoing[r].Ptr.Data) == 0 {
 			o := all.out[r]
 			if err := rel.Outgoing[r].Make(int(o.sources), int(o.rows), o.edges); err != nil {
 				return err
@@ -285,27 +278,4 @@ func (g *Graph) buildOutgoing(train *comm.Communicator, rel *graph.Relation, all
 		rel.Reached[r] = rows
 	}
 	return nil
-}
-
-// fillTargets makes gradients that this rank does not want and other ranks do, since who
-// computes them here computes them for others too. Call free when they are not needed.
-func fillTargets[T Float](x *exchange.Program[T], agreed uint32, targets [][]T) (free func(), err error) {
-	var made []mem.Array[T]
-	free = func() {
-		for i := range made {
-			made[i].Free()
-		}
-	}
-	counts := rowsOfSides(x.Rel)
-	for i, o := range x.Program.Operands {
-		if agreed>>i&1 != 0 && targets[i] == nil {
-			y, err := mem.Make[T](mem.Scratch, counts[o.Side]*o.Width)
-			if err != nil {
-				return free, err
-			}
-			made = append(made, y)
-			targets[i] = y.Data
-		}
-	}
-	return free, nil
 }

@@ -90,5 +90,5 @@ func pushable(t *testing.T, c *programCase) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.Push(1<<len(p.Operands)-1, 8) != nil
+	return p.Differentiate(1<<len(p.Operands)-1, 8).Push != nil
 }

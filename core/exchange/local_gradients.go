@@ -11,15 +11,14 @@ import (
 // trip has besides.
 const columnParts = 16
 
-// ownColumns computes the gradients of own rows while rows of peers come and return. A
+// localGradients computes the gradients of own rows while rows of peers come and return. A
 // part is summed apart and then added to the gradients, so that what the first peer
 // returns may be added before or after: a sum of two has the same bits in either
 // order. What other peers return comes after both.
-type ownColumns[T expr.Float] struct {
-	x         *Program[T]
-	sweep     *expr.Sweep[T]
-	home, own uint32 // operands whose gradients travel, and those that this rank wants
-	grads     [][]T
+type localGradients[T expr.Float] struct {
+	x        program[T]
+	sweep    *expr.Sweep[T]
+	operands uint32 // whose gradients they are
 
 	parts [][]int32    // columns of each
 	sums  mem.Array[T] // of a part, operands side by side
@@ -27,15 +26,15 @@ type ownColumns[T expr.Float] struct {
 	mu    sync.Mutex   // of grads
 }
 
-func newOwnColumns[T expr.Float](x *Program[T], sweep *expr.Sweep[T], home, own uint32, grads [][]T) (*ownColumns[T], error) {
-	o := &ownColumns[T]{x: x, sweep: sweep, home: home, own: own, grads: grads, parts: columnsOf(x.Rel.NumSrc, x.Rel.Order.Data)}
+func newLocalGradients[T expr.Float](x program[T], sweep *expr.Sweep[T], operands uint32) (*localGradients[T], error) {
+	o := &localGradients[T]{x: x, sweep: sweep, operands: operands, parts: columnsOf(x.Rel.NumSrc, x.Rel.Order.Data)}
 	most := 0
 	for _, list := range o.parts {
 		most = max(most, len(list))
 	}
 	var err error
 	o.rows = make([]int32, most)
-	o.sums, err = mem.Make[T](mem.Scratch, most*x.Program.Packed(home))
+	o.sums, err = mem.Make[T](mem.Scratch, most*x.Program.Packed(operands))
 	return o, err
 }
 
@@ -58,16 +57,16 @@ func columnsOf(n int, order []int32) [][]int32 {
 func partOf(j int32, n, parts int) int { return int(int64(j) * int64(parts) / int64(n)) }
 
 // part computes one part.
-func (o *ownColumns[T]) part(part int) {
+func (o *localGradients[T]) part(part int) {
 	list := o.parts[part]
-	n, stride := len(list), o.x.Program.Packed(o.home)
+	n, stride := len(list), o.x.Program.Packed(o.operands)
 	first := 0
 	for _, before := range o.parts[:part] {
 		first += len(before)
 	}
 	sums := o.sums.Data[:n*stride]
 	clear(sums)
-	o.x.operands(o.home, func(i, offset int) { o.sweep.Target(i, sums, offset, stride, int32(first)) })
+	o.x.operands(o.operands, func(i, offset int) { o.sweep.Target(i, sums, offset, stride, int32(first)) })
 	o.sweep.ColumnsOf(list)
 	for i := range list {
 		o.rows[i] = int32(first + i)
@@ -76,15 +75,15 @@ func (o *ownColumns[T]) part(part int) {
 }
 
 // add adds to the gradients of rows idx.
-func (o *ownColumns[T]) add(src []T, idx []int32) {
+func (o *localGradients[T]) add(src []T, idx []int32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.x.takeHome(o.home, o.own, o.grads, src, idx)
+	o.x.addReturned(o.operands, src, idx)
 }
 
 // needs is how many parts come before what is returned for rows idx, which ascend, in
 // round r.
-func (o *ownColumns[T]) needs(r int, idx []int32) int {
+func (o *localGradients[T]) needs(r int, idx []int32) int {
 	if r == 1 {
 		return 0
 	}
