@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"sync"
 	"unsafe"
 
 	"sar/core/comm"
@@ -103,8 +104,9 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	csc := kernel.CSR{Ptr32: rel.ColPtr.Data, Col: rel.Row.Data, Edge: rel.ColEdge.Data}
 	own := csc
 	own.Ptr32, own.Order = csc.Ptr32[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before32: rel.ColsBefore.Data}
+	var adding sync.Mutex // to gradU: what the first peer sends and own rows
 	m := &Movement{
-		Op: op, Home: true, RowBytes: a.RowBytes(),
+		Op: op, ToOwner: true, RowBytes: a.RowBytes(),
 		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
@@ -113,6 +115,8 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		},
 		Consume: func(r, first, n int, src []byte) error {
 			if gradU != nil {
+				adding.Lock()
+				defer adding.Unlock()
 				kernel.ScatterAddRows(a.Pool, gradU, a.Width, rel.Send[r].Data[first:first+n], view[T](src))
 			}
 			return nil
@@ -120,10 +124,16 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	}
 	if gradU != nil {
 		var done func()
-		if m.Parts, m.Part, done, err = a.ownGradients(own, gradOut, gradU, scale.Data); err != nil {
+		var part func(int)
+		if m.Parts, part, done, err = a.ownGradients(own, gradOut, gradU, scale.Data); err != nil {
 			return err
 		}
 		defer done()
+		m.Part = func(i int) {
+			adding.Lock()
+			defer adding.Unlock()
+			part(i)
+		}
 	}
 	_, err = m.Move(rel.Rank, rel.Parts)
 	return err
@@ -286,7 +296,7 @@ func sparseChunks(rel *graph.Relation, op *comm.Op, rowBytes int) bool {
 	var chunks int64
 	for r := 1; r < rel.Parts; r++ {
 		if n := int(rel.Halo[r].End - rel.Halo[r].Begin); n > 0 {
-			rows := max(1, RowsPerFrame(op, rowBytes))
+			rows := max(1, rowsPerFrame(op, rowBytes, chunkBytes))
 			chunks += int64((n + rows - 1) / rows)
 		}
 	}

@@ -98,31 +98,31 @@ const askBytes = 4
 // returns the union of everyone's flags. Wire: 4 + Bytes per row asked of a peer.
 func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error) {
 	rel := f.Rel
-	t := &RoundTrip{Op: op, Flags: flags, RowBytes: askBytes, BackBytes: f.Bytes, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
+	m := &Movement{Op: op, Flags: flags, RowBytes: askBytes, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts), Reply: &Reply{RowBytes: f.Bytes}}
 	for r := 1; r < rel.Parts; r++ { // in round r I ask peer Rank+r, and Rank-r asks me
-		t.Send[r], t.Recv[r] = f.Asked(rel.Parts-r), f.given[rel.Parts-r]
+		m.Send[r], m.Recv[r] = f.Asked(rel.Parts-r), f.given[rel.Parts-r]
 	}
-	rows := make([]int32, min(t.RowsPerFrame(), largest(t.Recv)))
-	t.Produce = func(r, first, n int, dst []byte) error {
+	rows := make([]int32, min(m.RowsPerFrame(), largest(m.Recv)))
+	m.Produce = func(r, first, n int, dst []byte) error {
 		f.ask(rel.Parts-r, first, n, view[int32](dst))
 		return nil
 	}
-	t.Local = func() error {
+	m.Local = func() error {
 		f.put(out, f.places(0, 0, f.Asked(0)), func(i int, place int32) []byte { return row(x, f.Bytes, int(f.Columns[place])) })
 		return nil
 	}
-	t.Consume = func(r, first, n int, src, back []byte) error {
+	m.Reply.Compute = func(r, first, n int, src, reply []byte) error {
 		if err := f.asked(rel.Parts-r, view[int32](src), rows); err != nil {
 			return err
 		}
-		kernel.GatherRows(f.Pool, back, x, f.Bytes, rows[:n])
+		kernel.GatherRows(f.Pool, reply, x, f.Bytes, rows[:n])
 		return nil
 	}
-	t.Return = func(r, first, n int, src []byte) error {
+	m.Reply.Take = func(r, first, n int, src []byte) error {
 		f.put(out, f.places(rel.Parts-r, first, n), func(i int, _ int32) []byte { return row(src, f.Bytes, i) })
 		return nil
 	}
-	return t.Move(rel.Rank, rel.Parts)
+	return m.Move(rel.Rank, rel.Parts)
 }
 
 // put copies a row to each place of out, in parallel.
@@ -151,11 +151,11 @@ func largest(n []int) (most int) {
 func (f *Fetch) Backward(op *comm.Op, float int, gradOut, gradX []byte) error {
 	rel := f.Rel
 	offsets, size := layout([]int{askBytes, f.Bytes})
-	m := &Movement{Op: op, Home: true, RowBytes: size, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
+	m := &Movement{Op: op, ToOwner: true, RowBytes: size, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
 	for r := 1; r < rel.Parts; r++ {
 		m.Send[r], m.Recv[r] = f.Asked(r), f.given[r]
 	}
-	rows := make([]int32, min(RowsPerFrame(op, size), largest(m.Recv)))
+	rows := make([]int32, min(m.RowsPerFrame(), largest(m.Recv)))
 	m.Produce = func(r, first, n int, dst []byte) error {
 		f.ask(r, first, n, view[int32](dst[:n*askBytes]))
 		kernel.GatherRows(f.Pool, dst[n*offsets[1]:], gradOut, f.Bytes, f.places(r, first, n))

@@ -63,9 +63,9 @@ func (c *cpu) workAt(rank int, d time.Duration) {
 // load is a made-up exchange: what a worker computes and what it sends.
 type load struct {
 	world, rows         int           // rows for each peer
-	out, back           int           // bytes of a row; back 0: a Movement
-	home                bool          // of a Movement
-	parts               int           // of own rows, in a RoundTrip
+	out, back           int           // bytes of a row; back 0: without a reply
+	home                bool          // without a reply: to owners
+	parts               int           // of own rows, with a reply
 	produce             time.Duration // of all rows of all peers
 	local, take, settle time.Duration // Local; Consume and Return of all rows of all peers
 }
@@ -89,9 +89,10 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 	produce := func(r, first, n int, dst []byte) error { return part(l.produce, n) }
 	local := func() error { thread.work(l.local); return nil }
 	if l.back > 0 {
-		t := &RoundTrip{Op: op, RowBytes: l.out, BackBytes: l.back, Send: counts, Recv: counts, Produce: produce, Local: local,
-			Consume: func(r, first, n int, src, back []byte) error { return part(l.take, n) },
-			Return:  func(r, first, n int, src []byte) error { return part(l.settle, n) }}
+		t := &Movement{Op: op, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local, Reply: &Reply{
+			RowBytes: l.back,
+			Compute:  func(r, first, n int, src, reply []byte) error { return part(l.take, n) },
+			Take:     func(r, first, n int, src []byte) error { return part(l.settle, n) }}}
 		if l.parts > 0 {
 			t.Local, t.Parts, t.Part = nil, l.parts, func(int) { thread.workAt(1, l.local/time.Duration(l.parts)) }
 			t.Needs = func(r, first, n int) int {
@@ -103,7 +104,7 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 		}
 		_, err = t.Move(rank, l.world)
 	} else {
-		m := &Movement{Op: op, Home: l.home, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
+		m := &Movement{Op: op, ToOwner: l.home, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
 			Consume: func(r, first, n int, src []byte) error { return part(l.take, n) }}
 		if l.home {
 			m.Local, m.Parts, m.Part = nil, ownParts, func(int) { thread.work(l.local / ownParts) }

@@ -194,7 +194,7 @@ func computeOwn[T expr.Float](b *expr.Backward[T], rel *graph.Relation) {
 func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *expr.Backward[T]) error {
 	rel := x.Rel
 	m := &Movement{
-		Op: op, Home: true, RowBytes: plan.ReturnBytes,
+		Op: op, ToOwner: true, RowBytes: plan.ReturnBytes,
 		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			x.boundary(b.Peers, plan.Return, view[T](dst), column(rel, r, first), n)
@@ -247,22 +247,22 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		return err
 	}
 	add := func(src []T, idx []int32) { x.addReturned(plan.Return, src, idx) }
-	t := &RoundTrip{
-		Op: op, RowBytes: m.RowBytes, BackBytes: plan.ReturnBytes,
-		Send: m.Send, Recv: m.Recv, Produce: m.Produce, Local: m.Local,
-		Consume: func(r, first, n int, src, back []byte) error {
+	local, consume := m.Local, m.Consume
+	m.Consume, m.Reply = nil, &Reply{
+		RowBytes: plan.ReturnBytes,
+		Compute: func(r, first, n int, src, reply []byte) error {
 			begin := column(rel, r, first)
 			x.bind(b.Peers, plan.Fetch, view[T](src), begin)
-			x.boundary(b.Peers, plan.Return, view[T](back), begin, n)
-			return m.Consume(r, first, n, src)
+			x.boundary(b.Peers, plan.Return, view[T](reply), begin, n)
+			return consume(r, first, n, src)
 		},
-		Return: func(r, first, n int, src []byte) error {
+		Take: func(r, first, n int, src []byte) error {
 			add(view[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
 	if push != nil { // own columns have been computed
-		_, err = t.Move(rel.Rank, rel.Parts)
+		_, err = m.Move(rel.Rank, rel.Parts)
 		return err
 	}
 	concurrent, err := b.Concurrent()
@@ -276,14 +276,14 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		}
 		defer o.sums.Free()
 		add = o.add
-		t.Parts, t.Part = len(o.parts), o.part
-		t.Needs = func(r, first, n int) int { return o.needs(r, rel.Send[r].Data[first:first+n]) }
+		m.Parts, m.Part = len(o.parts), o.part
+		m.Needs = func(r, first, n int) int { return o.needs(r, rel.Send[r].Data[first:first+n]) }
 	} else if b.Own != nil {
-		t.Local = func() error {
+		m.Local = func() error {
 			b.Own.Columns(0, rel.NumSrc)
-			return m.Local()
+			return local()
 		}
 	}
-	_, err = t.Move(rel.Rank, rel.Parts)
+	_, err = m.Move(rel.Rank, rel.Parts)
 	return err
 }

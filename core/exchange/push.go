@@ -29,8 +29,8 @@ func pulled(rows []int, pushes []bool) []int {
 // destination that a peer's sources reach: the widths of plan.Push.
 func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
 	rel, layout := x.Rel, plan.Push
-	t := &RoundTrip{
-		Op: op, Way: comm.Pushed, Most: chunkBytes, RowBytes: layout.SentBytes, BackBytes: layout.ReturnedBytes,
+	m := &Movement{
+		Op: op, Pushed: true, RowBytes: layout.SentBytes,
 		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
 		Local: func() error {
 			if b.Own != nil {
@@ -39,16 +39,16 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 			return nil
 		},
 	}
-	// In round r of this trip rows go to peer Rank+r, which owns the sources that own rows
+	// In round r of this movement rows go to peer Rank+r, which owns the sources that own rows
 	// read in round P-r of an ordinary one.
 	most := 0
 	for r := 1; r < rel.Parts; r++ {
 		other := rel.Parts - r
 		if push.In[other] {
-			t.Send[r] = len(rel.Reached[other].Data)
+			m.Send[r] = len(rel.Reached[other].Data)
 		}
 		if push.Out[other] {
-			t.Recv[r] = rel.Outgoing[other].NumRows
+			m.Recv[r] = rel.Outgoing[other].NumRows
 			most = max(most, len(rel.Send[other].Data))
 		}
 	}
@@ -59,23 +59,26 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	defer frames.Free()
 	sweep := b.Pushed(plan)
 	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
-	t.Produce = func(r, first, n int, dst []byte) error {
+	m.Produce = func(r, first, n int, dst []byte) error {
 		b.PackPushed(layout, view[T](dst), mine(r, first, n))
 		return nil
 	}
-	t.Consume = func(r, first, n int, src, dst []byte) error {
-		o, send := &rel.Outgoing[rel.Parts-r], rel.Send[rel.Parts-r].Data
-		if first == 0 {
-			frames.Begin(o)
-		}
-		clear(dst)
-		sweep.Outgoing(layout, o, send, frames, first, n, view[T](src), view[T](dst))
-		return nil
+	m.Reply = &Reply{
+		RowBytes: layout.ReturnedBytes,
+		Compute: func(r, first, n int, src, reply []byte) error {
+			o, send := &rel.Outgoing[rel.Parts-r], rel.Send[rel.Parts-r].Data
+			if first == 0 {
+				frames.Begin(o)
+			}
+			clear(reply)
+			sweep.Outgoing(layout, o, send, frames, first, n, view[T](src), view[T](reply))
+			return nil
+		},
+		Take: func(r, first, n int, src []byte) error {
+			b.AddReturned(layout, view[T](src), mine(r, first, n))
+			return nil
+		},
 	}
-	t.Return = func(r, first, n int, src []byte) error {
-		b.AddReturned(layout, view[T](src), mine(r, first, n))
-		return nil
-	}
-	_, err = t.Move(rel.Rank, rel.Parts)
+	_, err = m.Move(rel.Rank, rel.Parts)
 	return err
 }

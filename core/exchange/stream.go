@@ -112,29 +112,28 @@ func (s *Stream) Run() (flags uint16, err error) {
 		}
 		return nil
 	}
-	if back == 0 {
-		m := &Movement{
-			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, Here: true,
-			Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
+	m := &Movement{
+		Op: s.Op, Flags: s.Flags, RowBytes: out, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
+		Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
+	}
+	if back > 0 {
+		m.Reply = &Reply{
+			RowBytes: back,
+			Compute: func(r, first, n int, src, reply []byte) error {
+				clear(reply)
+				return chunk(r, first, n, src, reply)
+			},
+			Take: func(r, first, n int, src []byte) error {
+				s.addReturned(rel.Send[r].Data[first:first+n], src)
+				return nil
+			},
 		}
-		return m.Move(rel.Rank, rel.Parts)
 	}
-	t := &RoundTrip{
-		Op: s.Op, Flags: s.Flags, RowBytes: out, BackBytes: back, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, Here: true,
-		Consume: func(r, first, n int, src, back []byte) error {
-			clear(back)
-			return chunk(r, first, n, src, back)
-		},
-		Return: func(r, first, n int, src []byte) error {
-			s.addHome(rel.Send[r].Data[first:first+n], src)
-			return nil
-		},
-	}
-	return t.Move(rel.Rank, rel.Parts)
+	return m.Move(rel.Rank, rel.Parts)
 }
 
-// addHome adds what came back for own rows idx.
-func (s *Stream) addHome(idx []int32, src []byte) {
+// addReturned adds what returned for own rows idx.
+func (s *Stream) addReturned(idx []int32, src []byte) {
 	for f, field := range s.Fields {
 		if field.Float == 0 || field.Grad == nil {
 			continue

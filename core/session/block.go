@@ -178,7 +178,7 @@ func (g *Graph) askBlock(ways []*graph.Induction) (asked [][][]int32, free func(
 	const size = 4
 	err = g.run(comm.KindBlock, comm.Backward, size, "", func(op *comm.Op) error {
 		m := &exchange.Movement{
-			Op: op, Home: true, RowBytes: size, Send: send, Recv: recv,
+			Op: op, ToOwner: true, RowBytes: size, Send: send, Recv: recv,
 			Produce: func(r, first, n int, dst []byte) error {
 				copy(dst, counts(out[r].Data[first:first+n]))
 				return nil

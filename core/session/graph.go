@@ -236,7 +236,7 @@ func (s *Session) home(c *comm.Communicator, rel *graph.Relation, send, recv []i
 		return err
 	}
 	m := &exchange.Movement{
-		Op: op, Home: true, RowBytes: size, Send: send, Recv: recv,
+		Op: op, ToOwner: true, RowBytes: size, Send: send, Recv: recv,
 		Produce: func(r, first, n int, dst []byte) error {
 			for i := range n {
 				put(r, first+i, dst[i*size:])

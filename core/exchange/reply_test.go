@@ -40,7 +40,7 @@ func everyRank(t *testing.T, world, window int, f func(p int, c *comm.Communicat
 	return errs
 }
 
-// trips is a round trip of every rank. Row i that p sends to q begins with
+// trips is a movement with a reply of every rank. Row i that p sends to q begins with
 // (p, i); what returns begins with (q, p, i).
 type trips struct {
 	world, out, back int
@@ -59,7 +59,7 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 	sent, returned, taken := map[int]int{}, map[int]int{}, map[int]int{}
 	var localDone atomic.Bool
 	to, from := func(r int) int { return (p + r) % c.world }, func(r int) int { return (p - r + c.world) % c.world }
-	t := &RoundTrip{Op: op, Flags: 1 << p, RowBytes: c.out, BackBytes: c.back, Send: make([]int, c.world), Recv: make([]int, c.world)}
+	t := &Movement{Op: op, Flags: 1 << p, RowBytes: c.out, Send: make([]int, c.world), Recv: make([]int, c.world), Reply: &Reply{RowBytes: c.back}}
 	for r := 1; r < c.world; r++ {
 		t.Send[r], t.Recv[r] = c.rows(p, to(r)), c.rows(from(r), p)
 	}
@@ -98,7 +98,7 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 			return (first+n-1)*c.parts/t.Send[r] + 1
 		}
 	}
-	t.Consume = func(r, first, n int, src, back []byte) error {
+	t.Reply.Compute = func(r, first, n int, src, back []byte) error {
 		c.note(p, &log[1], "  round %d: from rank %d rows %d-%d of %d, and back\n", r, from(r), first, first+n-1, t.Recv[r])
 		if len(src) != n*c.out || len(back) != n*c.back {
 			return fmt.Errorf("%d rows in %d bytes, and %d to return", n, len(src), len(back))
@@ -113,7 +113,7 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 		taken[r] += n
 		return nil
 	}
-	t.Return = func(r, first, n int, src []byte) error {
+	t.Reply.Take = func(r, first, n int, src []byte) error {
 		c.note(p, &log[2], "  round %d: back from rank %d rows %d-%d of %d\n", r, to(r), first, first+n-1, t.Send[r])
 		if !localDone.Load() {
 			return errors.New("something returned before Local had ended")
@@ -249,7 +249,7 @@ func TestRoundTripFails(t *testing.T) {
 					for r := 1; r < world; r++ {
 						size[r] = 100
 					}
-					m := &RoundTrip{Op: op, RowBytes: 500, BackBytes: 300, Send: size, Recv: size,
+					m := &Movement{Op: op, RowBytes: 500, Send: size, Recv: size,
 						Produce: func(r, first, n int, dst []byte) error {
 							if first > 0 {
 								return at("produce")
@@ -257,13 +257,15 @@ func TestRoundTripFails(t *testing.T) {
 							return nil
 						},
 						Local: func() error { return at("local") },
-						Consume: func(r, first, n int, src, back []byte) error {
-							if p == 0 && where == "panic" && first > 0 {
-								panic("rank 0 stumbled in panic")
-							}
-							return at("consume")
+						Reply: &Reply{RowBytes: 300,
+							Compute: func(r, first, n int, src, reply []byte) error {
+								if p == 0 && where == "panic" && first > 0 {
+									panic("rank 0 stumbled in panic")
+								}
+								return at("consume")
+							},
+							Take: func(r, first, n int, src []byte) error { return at("return") },
 						},
-						Return: func(r, first, n int, src []byte) error { return at("return") },
 					}
 					_, err = m.Move(p, world)
 					return op.End(err)
@@ -288,8 +290,8 @@ func TestRoundTripSizesThatDiffer(t *testing.T) {
 			}
 			size := []int{0, 5, 5}[:world]
 			nothing := func(int, int, int, []byte) error { return nil }
-			m := &RoundTrip{Op: op, RowBytes: 8, BackBytes: 8 + 8*min(p, 1), Send: size, Recv: size,
-				Produce: nothing, Return: nothing, Consume: func(int, int, int, []byte, []byte) error { return nil }}
+			m := &Movement{Op: op, RowBytes: 8, Send: size, Recv: size, Produce: nothing,
+				Reply: &Reply{RowBytes: 8 + 8*min(p, 1), Take: nothing, Compute: func(int, int, int, []byte, []byte) error { return nil }}}
 			_, err = m.Move(p, world)
 			return op.End(err)
 		})
@@ -305,12 +307,12 @@ func TestRoundTripSizesThatDiffer(t *testing.T) {
 // However many frames a link holds, two workers that answer in step with each other find
 // room: what each has sent ahead leaves room for its answers.
 func TestRoundTripsInStep(t *testing.T) {
-	old := tripBytes
-	defer func() { tripBytes = old }()
+	old := replyBytes
+	defer func() { replyBytes = old }()
 	const window, chunks = 1 << 14, 40
 	fits := map[int]bool{}
-	for tripBytes = 512; tripBytes <= 5248; tripBytes += 64 {
-		rowBytes := tripBytes // a row is a frame
+	for replyBytes = 512; replyBytes <= 5248; replyBytes += 64 {
+		rowBytes := replyBytes // a row is a frame
 		steps := make([]chan struct{}, chunks)
 		for k := range steps {
 			steps[k] = make(chan struct{}, 1)
@@ -323,9 +325,9 @@ func TestRoundTripsInStep(t *testing.T) {
 			if p == 0 {
 				fits[op.Fit(rowBytes)] = true
 			}
-			m := &RoundTrip{Op: op, RowBytes: rowBytes, BackBytes: rowBytes, Send: []int{0, chunks}, Recv: []int{0, chunks},
+			m := &Movement{Op: op, RowBytes: rowBytes, Send: []int{0, chunks}, Recv: []int{0, chunks},
 				Produce: func(r, first, n int, dst []byte) error { return nil },
-				Consume: func(r, first, n int, src, back []byte) error {
+				Reply: &Reply{RowBytes: rowBytes, Compute: func(r, first, n int, src, reply []byte) error {
 					if n != 1 {
 						return fmt.Errorf("%d rows in a frame", n)
 					}
@@ -338,7 +340,7 @@ func TestRoundTripsInStep(t *testing.T) {
 					}
 					return nil
 				},
-				Return: func(r, first, n int, src []byte) error { return nil }}
+					Take: func(r, first, n int, src []byte) error { return nil }}}
 			_, err = m.Move(p, 2)
 			return op.End(err)
 		})

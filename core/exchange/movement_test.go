@@ -77,13 +77,14 @@ func move(g *comm.Group, p, world int, home bool, sent, got *strings.Builder) er
 	if err != nil {
 		return err
 	}
-	m := &Movement{Op: op, Home: home, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
+	m := &Movement{Op: op, ToOwner: home, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
+	peer := (&moving{Movement: m, rank: p, world: world}).peer
 	for r := 1; r < world; r++ {
-		to, from := m.peer(p, world, r, true), m.peer(p, world, r, false)
+		to, from := peer(r, true), peer(r, false)
 		m.Send[r], m.Recv[r] = rows(p, to), rows(from, p)
 	}
 	m.Produce = func(r, first, n int, dst []byte) error {
-		to := m.peer(p, world, r, true)
+		to := peer(r, true)
 		fmt.Fprintf(sent, "  round %d: to rank %d rows %d-%d of %d\n", r, to, first, first+n-1, m.Send[r])
 		for i := range n {
 			dst[i*rowBytes], dst[i*rowBytes+1] = byte(p), byte(first+i)
@@ -92,7 +93,7 @@ func move(g *comm.Group, p, world int, home bool, sent, got *strings.Builder) er
 	}
 	m.Local = func() error { fmt.Fprintln(got, "  own rows"); return nil }
 	m.Consume = func(r, first, n int, src []byte) error {
-		from := m.peer(p, world, r, false)
+		from := peer(r, false)
 		fmt.Fprintf(got, "  round %d: from rank %d rows %d-%d of %d\n", r, from, first, first+n-1, m.Recv[r])
 		for i := range n {
 			if src[i*rowBytes] != byte(from) || src[i*rowBytes+1] != byte(first+i) {

@@ -1,0 +1,142 @@
+package exchange
+
+import (
+	"sync"
+
+	"sar/core/comm"
+	"sar/core/trace"
+)
+
+// sendScheduler sends rows to every peer, to each in the order of its rows. Each
+// peer has a goroutine, so that a link that is full holds up no other; they
+// produce one at a time, those of lower rounds first, since rounds are taken in
+// that order.
+type sendScheduler struct {
+	m *moving
+
+	mu      sync.Mutex
+	turn    []chan struct{} // by round
+	waiting []bool          // by round, for its turn to produce
+	busy    bool
+	ahead   int           // rounds that still have room and something to send
+	full    chan struct{} // closed when there is none
+}
+
+func newSendScheduler(m *moving) *sendScheduler {
+	d := &sendScheduler{m: m, turn: make([]chan struct{}, m.world), waiting: make([]bool, m.world), ahead: m.world - 1, full: make(chan struct{})}
+	for r := range d.turn {
+		d.turn[r] = make(chan struct{}, 1)
+	}
+	return d
+}
+
+// stuck notes that a round has filled its link, or has nothing more to send.
+func (d *sendScheduler) stuck(noted *bool) {
+	if *noted {
+		return
+	}
+	*noted = true
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ahead--; d.ahead == 0 {
+		close(d.full)
+	}
+}
+
+// tasks are the goroutines, for comm.Op.Run.
+func (d *sendScheduler) tasks() []func() error {
+	all := make([]func() error, 0, d.m.world+2)
+	for r := 1; r < d.m.world; r++ {
+		all = append(all, func() error { return d.send(r) })
+	}
+	return all
+}
+
+// send sends the rows of round r.
+func (d *sendScheduler) send(r int) error {
+	m, noted := d.m, false
+	defer d.stuck(&noted)
+	peer, way := m.peer(r, true), comm.Pulled
+	var order *frameOrder
+	switch {
+	case m.ToOwner:
+		way = comm.Home
+	case m.Pushed:
+		way = comm.Pushed
+	}
+	if m.Reply != nil {
+		order = &m.sending[peer]
+	}
+	for first, chunk := 0, 0; first < m.Send[r] || chunk == 0; chunk++ {
+		n := min(m.rows, m.Send[r]-first)
+		if err := m.await(order, false, chunk, func() { d.stuck(&noted) }); err != nil {
+			return err
+		}
+		dst, err := m.Op.TryReserve(peer, n*m.RowBytes)
+		if err == nil && dst == nil {
+			d.stuck(&noted)
+			dst, err = m.Op.Reserve(peer, n*m.RowBytes)
+		}
+		if err == nil && n > 0 {
+			err = d.fill(peer, r, first, n, dst)
+		}
+		if err == nil {
+			err = m.Op.Commit(peer, m.Flags, r, chunk)
+		}
+		if err == nil {
+			m.Op.Moved(peer, way, n*m.RowBytes)
+		}
+		if err != nil {
+			return err
+		}
+		m.passOn(order)
+		first += n
+	}
+	return nil
+}
+
+// fill produces rows once it is the round's turn.
+func (d *sendScheduler) fill(peer, r, first, n int, dst []byte) error {
+	d.mu.Lock()
+	if d.busy {
+		d.waiting[r] = true
+		d.mu.Unlock()
+		<-d.turn[r] // who produces computes only, and then passes it on
+	} else {
+		d.busy = true
+		d.mu.Unlock()
+	}
+	defer d.nextRound()
+	span := trace.Begin()
+	defer span.End("produce", trace.Sending, d.m.Op.Comm(), peer, r, int64(len(dst)))
+	return d.m.Produce(r, first, n, dst)
+}
+
+// nextRound gives the turn to produce to the lowest round that waits for it.
+func (d *sendScheduler) nextRound() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r, waits := range d.waiting {
+		if waits {
+			d.waiting[r] = false
+			d.turn[r] <- struct{}{}
+			return
+		}
+	}
+	d.busy = false
+}
+
+// local runs Local, what is computed from own rows alone, once all links have been
+// filled: what has left travels meanwhile. Parts wait for that as well.
+func (d *sendScheduler) local() error {
+	if d.m.Local == nil && d.m.Parts == 0 {
+		return nil
+	}
+	<-d.full
+	if d.m.Local == nil {
+		return nil
+	}
+	span := trace.Begin()
+	defer span.End("own rows", trace.Computing, d.m.Op.Comm(), d.m.rank, 0, 0)
+	return d.m.Local()
+}
