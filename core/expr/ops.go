@@ -1,6 +1,10 @@
 package expr
 
-import "math"
+import (
+	"math"
+
+	"sar/core/internal/vec"
+)
 
 // op is what an instruction does.
 type op uint8
@@ -43,64 +47,352 @@ const (
 	opSpread // broadcast to a shape
 	opDots   // products of two registers of one shape, summed over runs of elements
 	opWinner // a where this edge won the element of its destination, else 0
-	opSlope  // the slope of the function in slot at a, or at the argument whose value is a, times b
+	opSlope  // the slope of the operation in slot at a, or at the argument whose value is a, times b
 )
 
-var opNames = [numOps]string{
-	opAdd: "add", opSub: "sub", opMul: "mul", opDiv: "div", opDot: "dot",
-	opNeg: "neg", opReLU: "relu", opLeaky: "leaky_relu", opELU: "elu", opExp: "exp", opLog: "log", opSqrt: "sqrt",
-	opSigmoid: "sigmoid", opTanh: "tanh", opSoftplus: "softplus", opAbs: "abs", opReciprocal: "reciprocal",
-	opScale: "scale", opShift: "shift", opRsub: "rsub", opPow: "pow", opClampMin: "clamp_min", opClampMax: "clamp_max",
-	opTotal: "total", opReshape: "reshape", opSoftmax: "softmax", opDropout: "dropout",
-}
-
 func (o op) binary() bool { return o >= opAdd && o <= opDot }
+
+// opDef is an operation of programs: its name, how it is computed, its gradient, and what
+// tests compare it with. An operation that works number by number is this and nothing else.
+type opDef[T Float] struct {
+	name string
+	// value: z = f(x), for the numbers of a block; pair is the loop for z = f(x, y). An
+	// operation with neither is more than a loop: task.compute or builder.forward has it.
+	value func(t *task[T], z, x []T, alpha float64)
+	pair  func(ops *vec.Ops[T]) func(z, x, y []T)
+	// gradient, one for each operand, writes down its gradient.
+	gradient []gradientRule
+	// slope: z = f'·g at x. With slopeAtValue, x is the value of f in place of the argument.
+	slope func(t *task[T], z, x, g []T, alpha float64)
+	// oracle is the definition, one number at a time; y is the second operand.
+	oracle func(x, y, alpha float64) float64
+}
 
 // softplusLinear is where softplus becomes the identity, as torch has it.
 const softplusLinear = 20
 
-// value is a function of one number. Those that have a loop of their own are
-// not here.
-func (n *node) value(x float64) float64 {
-	c := n.alpha
-	if n.op == opPow {
-		return math.Pow(x, c)
+func define[T Float]() *[numOps]opDef[T] {
+	rules := func(r ...gradientRule) []gradientRule { return r }
+	return &[numOps]opDef[T]{
+		opAdd: {
+			name:     "add",
+			pair:     func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Plus },
+			gradient: rules(sameLeft, sameRight),
+			oracle:   func(x, y, _ float64) float64 { return x + y },
+		},
+		opSub: {
+			name:     "sub",
+			pair:     func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Minus },
+			gradient: rules(sameLeft, func(g *gradients, i int, n node, grad int) int { return g.make(opNeg, sameRight(g, i, n, grad), -1) }),
+			oracle:   func(x, y, _ float64) float64 { return x - y },
+		},
+		opMul: {
+			name: "mul",
+			pair: func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Times },
+			gradient: rules(
+				func(g *gradients, _ int, n node, grad int) int { return g.timesTo(grad, g.of[n.b], g.shapeOf(n.a)) },
+				func(g *gradients, _ int, n node, grad int) int { return g.timesTo(grad, g.of[n.a], g.shapeOf(n.b)) }),
+			oracle: func(x, y, _ float64) float64 { return x * y },
+		},
+		opDiv: {
+			name: "div",
+			pair: func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Over },
+			gradient: rules(
+				func(g *gradients, _ int, n node, grad int) int {
+					return g.to(g.make(opDiv, grad, g.of[n.b]), g.shapeOf(n.a))
+				},
+				func(g *gradients, _ int, n node, grad int) int { // -(a/b)/b
+					quotient := g.make(opDiv, g.make(opDiv, g.of[n.a], g.of[n.b]), g.of[n.b])
+					return g.make(opNeg, g.timesTo(grad, quotient, g.shapeOf(n.b)), -1)
+				}),
+			oracle: func(x, y, _ float64) float64 { return x / y },
+		},
+		opDot: {
+			name: "dot",
+			gradient: rules(
+				func(g *gradients, _ int, n node, grad int) int {
+					return g.to(g.make(opMul, g.of[n.b], grad), g.shapeOf(n.a))
+				},
+				func(g *gradients, _ int, n node, grad int) int {
+					return g.to(g.make(opMul, g.of[n.a], grad), g.shapeOf(n.b))
+				}),
+		},
+		opNeg: {
+			name: "neg",
+			value: func(_ *task[T], z, x []T, _ float64) {
+				for j, v := range x {
+					z[j] = -v
+				}
+			},
+			gradient: rules(negated),
+			oracle:   func(x, _, _ float64) float64 { return -x },
+		},
+		opReLU: {
+			name:     "relu",
+			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Gate(z, x, x) },
+			gradient: rules(slopeAtArgument),
+			slope:    func(t *task[T], z, x, g []T, _ float64) { t.s.ops.Gate(z, x, g) },
+			oracle:   func(x, _, _ float64) float64 { return max(x, 0) },
+		},
+		opLeaky: {
+			name:     "leaky_relu",
+			value:    func(t *task[T], z, x []T, alpha float64) { t.s.ops.Leaky(z, x, x, T(alpha)) },
+			gradient: rules(slopeAtArgument),
+			slope:    func(t *task[T], z, x, g []T, alpha float64) { t.s.ops.Leaky(z, x, g, T(alpha)) },
+			oracle:   func(x, _, alpha float64) float64 { return max(x, 0) + alpha*min(x, 0) },
+		},
+		opELU: {
+			name:     "elu",
+			value:    func(t *task[T], z, x []T, alpha float64) { t.s.ops.ELU(z, x, T(alpha)) },
+			gradient: rules(slopeAtArgument),
+			slope: func(t *task[T], z, x, g []T, alpha float64) {
+				e, c := t.left[:len(z)], T(alpha)
+				t.s.ops.Exp(e, x)
+				for j, v := range x {
+					if v > 0 {
+						z[j] = g[j]
+					} else {
+						z[j] = c * e[j] * g[j]
+					}
+				}
+			},
+			oracle: func(x, _, alpha float64) float64 { return max(x, 0) + alpha*math.Expm1(min(x, 0)) },
+		},
+		opExp: {
+			name:     "exp",
+			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Exp(z, x) },
+			gradient: rules(func(g *gradients, i int, _ node, grad int) int { return g.make(opMul, grad, g.of[i]) }),
+			oracle:   func(x, _, _ float64) float64 { return math.Exp(x) },
+		},
+		opLog: {
+			name:     "log",
+			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Log(z, x) },
+			gradient: rules(func(g *gradients, _ int, n node, grad int) int { return g.make(opDiv, grad, g.of[n.a]) }),
+			oracle:   func(x, _, _ float64) float64 { return math.Log(x) },
+		},
+		opSqrt: {
+			name: "sqrt",
+			value: func(_ *task[T], z, x []T, _ float64) {
+				for j, v := range x {
+					z[j] = T(math.Sqrt(float64(v)))
+				}
+			},
+			gradient: rules(slopeAtValue),
+			slope:    byNumber[T](func(y, _ float64) float64 { return 0.5 / y }),
+			oracle:   func(x, _, _ float64) float64 { return math.Sqrt(x) },
+		},
+		opSigmoid: {
+			name:     "sigmoid",
+			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Sigmoid(z, x) },
+			gradient: rules(slopeAtValue),
+			slope: func(_ *task[T], z, y, g []T, _ float64) {
+				for j, v := range y {
+					z[j] = v * (1 - v) * g[j]
+				}
+			},
+			oracle: func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
+		},
+		opTanh: {
+			name:     "tanh",
+			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Tanh(z, x) },
+			gradient: rules(slopeAtValue),
+			slope: func(_ *task[T], z, y, g []T, _ float64) {
+				for j, v := range y {
+					z[j] = (1 - v*v) * g[j]
+				}
+			},
+			oracle: func(x, _, _ float64) float64 { return math.Tanh(x) },
+		},
+		opSoftplus: {
+			name:     "softplus",
+			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Softplus(z, x) },
+			gradient: rules(slopeAtArgument),
+			slope: func(t *task[T], z, x, g []T, _ float64) {
+				s := t.left[:len(z)]
+				t.s.ops.Sigmoid(s, x)
+				for j, v := range x {
+					if v > softplusLinear {
+						s[j] = 1
+					}
+				}
+				t.s.ops.Times(z, s, g)
+			},
+			oracle: func(x, _, _ float64) float64 { return math.Log1p(math.Exp(x)) },
+		},
+		opAbs: {
+			name: "abs",
+			value: func(_ *task[T], z, x []T, _ float64) {
+				for j, v := range x {
+					z[j] = T(math.Abs(float64(v)))
+				}
+			},
+			gradient: rules(slopeAtArgument),
+			slope: byNumber[T](func(x, _ float64) float64 {
+				switch {
+				case x > 0:
+					return 1
+				case x < 0:
+					return -1
+				}
+				return x // 0 and NaN
+			}),
+			oracle: func(x, _, _ float64) float64 { return math.Abs(x) },
+		},
+		opReciprocal: {
+			name: "reciprocal",
+			value: func(_ *task[T], z, x []T, _ float64) {
+				for j, v := range x {
+					z[j] = 1 / v
+				}
+			},
+			gradient: rules(slopeAtValue),
+			slope:    byNumber[T](func(y, _ float64) float64 { return -y * y }),
+			oracle:   func(x, _, _ float64) float64 { return 1 / x },
+		},
+		opScale: {
+			name: "scale",
+			value: func(_ *task[T], z, x []T, alpha float64) {
+				c := T(alpha)
+				for j, v := range x {
+					z[j] = v * c
+				}
+			},
+			gradient: rules(func(g *gradients, _ int, n node, grad int) int { return g.with(opScale, grad, n.alpha) }),
+			oracle:   func(x, _, alpha float64) float64 { return x * alpha },
+		},
+		opShift: {
+			name: "shift",
+			value: func(_ *task[T], z, x []T, alpha float64) {
+				c := T(alpha)
+				for j, v := range x {
+					z[j] = v + c
+				}
+			},
+			gradient: rules(sameLeft),
+			oracle:   func(x, _, alpha float64) float64 { return x + alpha },
+		},
+		opRsub: {
+			name: "rsub",
+			value: func(_ *task[T], z, x []T, alpha float64) {
+				c := T(alpha)
+				for j, v := range x {
+					z[j] = c - v
+				}
+			},
+			gradient: rules(negated),
+			oracle:   func(x, _, alpha float64) float64 { return alpha - x },
+		},
+		opPow: {
+			name: "pow",
+			value: func(_ *task[T], z, x []T, alpha float64) {
+				for j, v := range x {
+					z[j] = T(math.Pow(float64(v), alpha))
+				}
+			},
+			gradient: rules(slopeAtArgument),
+			slope: byNumber[T](func(x, alpha float64) float64 {
+				if alpha == 0 {
+					return 0
+				}
+				return alpha * math.Pow(x, alpha-1)
+			}),
+			oracle: func(x, _, alpha float64) float64 { return math.Pow(x, alpha) },
+		},
+		opClampMin: {
+			name: "clamp_min",
+			value: func(_ *task[T], z, x []T, alpha float64) {
+				c := T(alpha)
+				for j, v := range x {
+					if v < c {
+						v = c
+					}
+					z[j] = v
+				}
+			},
+			gradient: rules(slopeAtArgument),
+			slope: byNumber[T](func(x, alpha float64) float64 {
+				if x >= alpha {
+					return 1
+				}
+				return 0
+			}),
+			oracle: func(x, _, alpha float64) float64 { return max(x, alpha) },
+		},
+		opClampMax: {
+			name: "clamp_max",
+			value: func(_ *task[T], z, x []T, alpha float64) {
+				c := T(alpha)
+				for j, v := range x {
+					if v > c {
+						v = c
+					}
+					z[j] = v
+				}
+			},
+			gradient: rules(slopeAtArgument),
+			slope: byNumber[T](func(x, alpha float64) float64 {
+				if x <= alpha {
+					return 1
+				}
+				return 0
+			}),
+			oracle: func(x, _, alpha float64) float64 { return min(x, alpha) },
+		},
+		opTotal:   {name: "total", gradient: rules(sameLeft)},
+		opReshape: {name: "reshape", gradient: rules(sameLeft)},
+		opSoftmax: {name: "softmax", gradient: rules(softmaxGradient)},
+		opDropout: { // the same mask
+			name:     "dropout",
+			gradient: rules(func(g *gradients, _ int, n node, grad int) int { return g.dropout(grad, n) }),
+		},
 	}
-	panic("expr: " + opNames[n.op] + " is not computed number by number")
 }
 
-// slope is the derivative at x of the function whose code a node keeps in slot,
-// or, of functions that are easier seen from their value, at the x whose value y
-// is.
-func slope(f op, c, x float64) float64 {
-	switch f {
-	case opSqrt: // of the value
-		return 0.5 / x
-	case opAbs:
-		switch {
-		case x > 0:
-			return 1
-		case x < 0:
-			return -1
+// byNumber is a slope that is computed number by number.
+func byNumber[T Float](slope func(x, alpha float64) float64) func(t *task[T], z, x, g []T, alpha float64) {
+	return func(_ *task[T], z, x, g []T, alpha float64) {
+		for j, v := range x {
+			z[j] = T(slope(float64(v), alpha)) * g[j]
 		}
-		return x // 0 and NaN
-	case opReciprocal: // of the value
-		return -x * x
-	case opPow:
-		if c == 0 {
-			return 0
-		}
-		return c * math.Pow(x, c-1)
-	case opClampMin:
-		if x >= c {
-			return 1
-		}
-		return 0
-	case opClampMax:
-		if x <= c {
-			return 1
-		}
-		return 0
 	}
-	panic("expr: no slope")
+}
+
+var (
+	defs32 = define[float32]()
+	defs64 = define[float64]()
+)
+
+// defsOf is the table for an element type.
+func defsOf[T Float]() *[numOps]opDef[T] {
+	if defs, ok := any(defs32).(*[numOps]opDef[T]); ok {
+		return defs
+	}
+	return any(defs64).(*[numOps]opDef[T])
+}
+
+// opNamed is the operation of a name.
+func opNamed(name string) (op, bool) {
+	for o, d := range defs64 {
+		if d.name == name && name != "" {
+			return op(o), true
+		}
+	}
+	return 0, false
+}
+
+// Oracle is the definition of an operation, f(x, y) with its number alpha, for tests. It is
+// nil for operations that do not work number by number.
+func Oracle(name string) func(x, y, alpha float64) float64 {
+	o, _ := opNamed(name)
+	return defs64[o].oracle
+}
+
+// Operations are the names of all operations, for tests.
+func Operations() (names []string) {
+	for _, d := range defs64 {
+		if d.name != "" {
+			names = append(names, d.name)
+		}
+	}
+	return names
 }

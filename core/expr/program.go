@@ -150,14 +150,9 @@ func Parse(source string) (*Program, error) {
 		p.nodes = append(p.nodes, node{op: opLoad, a: -1, b: -1, shape: s, width: s.width(), slot: i})
 	}
 	for i, c := range t.Code {
-		n := node{a: -1, b: -1, alpha: c.Alpha, slot: -1}
-		found := false
-		for o, name := range opNames {
-			if name == c.Op && name != "" {
-				n.op, found = op(o), true
-			}
-		}
-		if !found {
+		o, known := opNamed(c.Op)
+		n := node{op: o, a: -1, b: -1, alpha: c.Alpha, slot: -1}
+		if !known {
 			return nil, invalid("instruction %d: operation %q is unknown", i, c.Op)
 		}
 		register := func(name string, r *int) (int, error) {

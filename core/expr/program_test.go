@@ -2,6 +2,7 @@ package expr
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,5 +89,38 @@ func TestPlanIsDerivedOnce(t *testing.T) {
 	}
 	if p.Differentiate(3, 4) == all || p.plans.derived != 2 {
 		t.Errorf("two sets of operands took %d derivations", p.plans.derived)
+	}
+}
+
+// Every operation that a program may say is in the table, with a gradient for each operand;
+// and whatever is a loop has a value, an oracle and, where its gradient takes one, a slope.
+func TestEveryOperationIsDefined(t *testing.T) {
+	whole := []op{opDot, opTotal, opReshape, opSoftmax, opDropout} // more than a loop
+	for o := opLoad + 1; o < numOps; o++ {
+		d, operands := defs64[o], 1
+		if o.binary() {
+			operands = 2
+		}
+		if d.name == "" || len(d.gradient) != operands || slices.ContainsFunc(d.gradient, func(r gradientRule) bool { return r == nil }) {
+			t.Errorf("operation %d (%q) has no name, or no gradient for each of %d operands", o, d.name, operands)
+			continue
+		}
+		if slices.Contains(whole, o) {
+			continue
+		}
+		if (d.value == nil) == (d.pair == nil) || o.binary() != (d.pair != nil) {
+			t.Errorf("%s has no value", d.name)
+		}
+		if d.oracle == nil {
+			t.Errorf("%s has no oracle", d.name)
+		}
+		g := (&Program{nodes: make([]node, 3)}).derive(0) // three registers to differentiate in
+		n := node{op: o, a: 0, b: 1}
+		for _, rule := range d.gradient {
+			rule(g, 2, n, 0)
+		}
+		if d.slope == nil && slices.ContainsFunc(g.nodes, func(n node) bool { return n.op == opSlope }) {
+			t.Errorf("the gradient of %s is its slope, and it has none", d.name)
+		}
 	}
 }

@@ -61,6 +61,7 @@ type Sweep[T Float] struct {
 	code     *code
 	run      *Run[T]
 	ops      *vec.Ops[T]
+	defs     *[numOps]opDef[T]
 	loads    []rows[T] // by slot
 	targets  []rows[T] // by sink
 	steps    []step
@@ -90,7 +91,7 @@ const (
 )
 
 func newSweep[T Float](c *code, r *Run[T]) *Sweep[T] {
-	s := &Sweep[T]{code: c, run: r, ops: vec.Get[T](), loads: make([]rows[T], c.p.numSlots()), edges: c.needsEdges()}
+	s := &Sweep[T]{code: c, run: r, ops: vec.Get[T](), defs: defsOf[T](), loads: make([]rows[T], c.p.numSlots()), edges: c.needsEdges()}
 	s.targets = make([]rows[T], len(c.sinks))
 	s.sums = make([][]float64, len(c.sinks))
 	for slot := range s.loads {

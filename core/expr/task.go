@@ -126,7 +126,6 @@ func (t *task[T]) compute(st *step) {
 		}
 	}
 	x := t.reg(st.a)
-	ops := t.s.ops
 	switch st.op {
 	case opAdd, opSub, opMul, opDiv:
 		t.binary(z, x, t.reg(st.b), st)
@@ -139,25 +138,9 @@ func (t *task[T]) compute(st *step) {
 	case opWeigh:
 		t.weigh(z, x, st)
 	case opSlope:
-		t.slope(z, x, t.reg(st.b), st)
-	case opExp:
-		ops.Exp(z, x)
-	case opReLU:
-		ops.Gate(z, x, x)
-	case opLeaky:
-		ops.Leaky(z, x, x, T(st.alpha))
-	case opSigmoid:
-		ops.Sigmoid(z, x)
-	case opTanh:
-		ops.Tanh(z, x)
-	case opSoftplus:
-		ops.Softplus(z, x)
-	case opLog:
-		ops.Log(z, x)
-	case opELU:
-		ops.ELU(z, x, T(st.alpha))
+		t.s.defs[st.slot].slope(t, z, x, t.reg(st.b), st.alpha)
 	default:
-		elementwise(z, x, st)
+		t.s.defs[st.op].value(t, z, x, st.alpha)
 	}
 }
 
@@ -212,16 +195,7 @@ func (t *task[T]) binary(z, x, y []T, st *step) {
 		return
 	}
 	x, y = t.spread(t.left, x, st.width, st.ra), t.spread(t.right, y, st.width, st.rb)
-	switch st.op {
-	case opAdd:
-		ops.Plus(z, x, y)
-	case opSub:
-		ops.Minus(z, x, y)
-	case opMul:
-		ops.Times(z, x, y)
-	case opDiv:
-		ops.Over(z, x, y)
-	}
+	t.s.defs[st.op].pair(ops)(z, x, y)
 }
 
 // byRow is an operation of two registers of the result's width, of which at least one
@@ -230,15 +204,7 @@ func (t *task[T]) byRow(z []T, st *step) {
 	x, ix := t.source(st.a)
 	y, iy := t.source(st.b)
 	w := st.width
-	f := t.s.ops.Plus
-	switch st.op {
-	case opSub:
-		f = t.s.ops.Minus
-	case opMul:
-		f = t.s.ops.Times
-	case opDiv:
-		f = t.s.ops.Over
-	}
+	f := t.s.defs[st.op].pair(t.s.ops)
 	for k, i := range ix {
 		f(z[k*w:(k+1)*w], x.data[int(i-x.base)*x.stride:][:w], y.data[int(iy[k]-y.base)*y.stride:][:w])
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"sar/core/expr/exprtest"
 	"sar/core/kernel"
 )
 
@@ -18,31 +19,30 @@ type programRun[T kernel.Float] struct {
 	grads [][]T
 }
 
-func rowsOf(g *whole, side string) int {
-	return map[string]int{"u": g.n, "v": g.n, "e": len(g.src), "p": 1}[side]
-}
+// edges is the graph as the oracle of programs has it.
+func (g *whole) edges() *exprtest.Graph { return &exprtest.Graph{N: g.n, Src: g.src, Dst: g.dst} }
 
 // programCase is a program on a graph.
 type programCase struct {
 	g       *whole
-	p       *programText
+	p       *exprtest.Program
 	tensors [][]float64
 	gradOut []float64
 }
 
 func drawCase(rng *rand.Rand, g *whole) *programCase {
-	p := randomProgram(rng)
-	c := &programCase{g: g, p: p, gradOut: random[float64](rng, max(g.n, len(g.src))*width(p.shapes[p.Result]))}
+	p := exprtest.Random(rng)
+	c := &programCase{g: g, p: p, gradOut: random[float64](rng, max(g.n, len(g.src))*p.Width())}
 	for _, o := range p.Operands {
-		c.tensors = append(c.tensors, random[float64](rng, rowsOf(g, o.Side)*width(o.Shape)))
+		c.tensors = append(c.tensors, random[float64](rng, g.edges().Rows(o.Side)*exprtest.Width(o.Shape)))
 	}
 	return c
 }
 
-func (c *programCase) String() string {
-	text, _ := json.Marshal(c.p)
-	return string(text)
-}
+func (c *programCase) String() string { return c.p.String() }
+
+// extreme tells whether one edge decides: then rounding may decide between edges.
+func (c *programCase) extreme() bool { return c.p.Reduce == "max" || c.p.Reduce == "min" }
 
 // runPrograms runs programs one after the other on P workers.
 func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programCase) []programRun[T] {
@@ -53,9 +53,9 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 		if c.p.Reduce == "none" {
 			rows = len(c.g.src)
 		}
-		all[n].out = make([]T, rows*width(c.p.shapes[c.p.Result]))
+		all[n].out = make([]T, rows*c.p.Width())
 		for _, o := range c.p.Operands {
-			all[n].grads = append(all[n].grads, make([]T, rowsOf(c.g, o.Side)*width(o.Shape)))
+			all[n].grads = append(all[n].grads, make([]T, c.g.edges().Rows(o.Side)*exprtest.Width(o.Shape)))
 		}
 	}
 	var mu sync.Mutex
@@ -82,7 +82,7 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 
 // runCaseOf runs a program forward and backward on one worker, whose edges are at.
 func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *programRun[T], mu *sync.Mutex) error {
-	p, w := c.p, width(c.p.shapes[c.p.Result])
+	p, w := c.p, c.p.Width()
 	program, err := NewProgram(c.String())
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 	call := ProgramCall[T]{Seeds: make([]uint64, program.Seeds)}
 	var grads []*Rows[T]
 	for i, o := range p.Operands {
-		x := pick(c.tensors[i], mine(o.Side), width(o.Shape))
+		x := pick(c.tensors[i], mine(o.Side), exprtest.Width(o.Shape))
 		call.Operands = append(call.Operands, x)
 		grads = append(grads, &Rows[T]{make([]T, len(x.Data)), x.N, x.Width})
 	}
@@ -151,7 +151,7 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 		copy(all.out[row*w:], call.Out.Data[n*w:(n+1)*w])
 	}
 	for i, o := range p.Operands {
-		width := width(o.Shape)
+		width := exprtest.Width(o.Shape)
 		for n, row := range mine(o.Side) {
 			for k := range width {
 				if v := grads[i].Data[n*width+k]; o.Side == "p" {
@@ -168,11 +168,11 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 // checkCase compares with the oracle: values, and gradients along random directions
 // with central differences.
 func checkCase(rng *rand.Rand, c *programCase, got programRun[float64]) error {
-	if err := closeTo("out", got.out, c.p.run(c.g, c.tensors), 1e-10); err != nil {
+	if err := closeTo("out", got.out, c.p.Run(c.g.edges(), c.tensors), 1e-10); err != nil {
 		return fmt.Errorf("%s: %w", c, err)
 	}
 	loss := func(x [][]float64) (s float64) {
-		for i, v := range c.p.run(c.g, x) {
+		for i, v := range c.p.Run(c.g.edges(), x) {
 			s += v * c.gradOut[i]
 		}
 		return s
@@ -259,7 +259,7 @@ func TestProgramsRepeat(t *testing.T) {
 			c := cases[i]
 			near(t, c.String()+", "+simd+": out", got.out, reference[i].out, 2e-5)
 			for k := range got.grads {
-				if !c.p.extreme() {
+				if !c.extreme() {
 					near(t, fmt.Sprintf("%s, %s: gradient %d", c, simd, k), got.grads[k], reference[i].grads[k], 2e-4)
 				}
 			}
@@ -283,9 +283,6 @@ func near(t *testing.T, what string, a, b []float32, tol float64) {
 	}
 }
 
-// extreme tells whether one edge decides: then rounding may decide between edges.
-func (p *programText) extreme() bool { return p.Reduce == "max" || p.Reduce == "min" }
-
 func sameBits(t *testing.T, what string, a, b []float32) {
 	t.Helper()
 	for i := range a {
@@ -301,7 +298,7 @@ func TestProgramsInAnOrder(t *testing.T) {
 	const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},{"side":"u","shape":[2,8]},{"side":"e","shape":[2,1]}],
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":4,"alpha":0.2},{"op":"mul","a":5,"b":3},{"op":"softmax","a":6},{"op":"mul","a":2,"b":7}],
 		"result":8,"reduce":"mean"}`
-	p := &programText{shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
+	p := &exprtest.Program{Shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
 	if err := json.Unmarshal([]byte(attention), p); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +313,7 @@ func TestProgramsInAnOrder(t *testing.T) {
 		rng := rand.New(rand.NewPCG(6, 6))
 		c := &programCase{g: &g, p: p, gradOut: random[float64](rng, len(g.src)*16)}
 		for _, o := range p.Operands {
-			c.tensors = append(c.tensors, random[float64](rng, rowsOf(&g, o.Side)*width(o.Shape)))
+			c.tensors = append(c.tensors, random[float64](rng, g.edges().Rows(o.Side)*exprtest.Width(o.Shape)))
 		}
 		got := runPrograms[float64](t, parts, Config{Window: 1 << 20}, []*programCase{c})
 		if err := checkCase(rng, c, got[0]); err != nil {

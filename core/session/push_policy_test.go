@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"sar/core/expr/exprtest"
 )
 
 // Gradients computed by the owners of sources are those of the oracle, and repeat to the bit
@@ -40,7 +42,7 @@ const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[
 
 func attentionCase(t *testing.T, rng *rand.Rand, g *whole) *programCase {
 	t.Helper()
-	p := &programText{shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
+	p := &exprtest.Program{Shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
 	if err := json.Unmarshal([]byte(attention), p); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func attentionCase(t *testing.T, rng *rand.Rand, g *whole) *programCase {
 	}
 	c := &programCase{g: g, p: p, gradOut: random[float64](rng, g.n*16)}
 	for _, o := range p.Operands {
-		c.tensors = append(c.tensors, random[float64](rng, rowsOf(g, o.Side)*width(o.Shape)))
+		c.tensors = append(c.tensors, random[float64](rng, g.edges().Rows(o.Side)*exprtest.Width(o.Shape)))
 	}
 	return c
 }

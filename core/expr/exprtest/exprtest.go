@@ -1,15 +1,25 @@
-package session
+// Package exprtest is for tests of edge expressions: random programs, and an oracle that
+// computes every instruction for every edge of a whole graph, one number at a time, in
+// double precision.
+package exprtest
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"sar/core/expr"
 )
 
-// The oracle of edge expressions: every instruction for every edge of the whole graph,
-// one number at a time, in double precision.
+// Graph is the ends of all edges. N is the number of nodes.
+type Graph struct {
+	N        int
+	Src, Dst []int64
+}
 
-type instruction struct {
+// Instruction is one line of a program.
+type Instruction struct {
 	Op    string  `json:"op"`
 	A     int     `json:"a"`
 	B     int     `json:"b"`
@@ -17,21 +27,38 @@ type instruction struct {
 	Shape []int   `json:"shape"`
 }
 
-type operand struct {
+// Operand is a tensor that a program reads.
+type Operand struct {
 	Side  string `json:"side"`
 	Shape []int  `json:"shape"`
 }
 
-type programText struct {
-	Operands []operand     `json:"operands"`
-	Code     []instruction `json:"code"`
+// Program is a program as its text says.
+type Program struct {
+	Operands []Operand     `json:"operands"`
+	Code     []Instruction `json:"code"`
 	Result   int           `json:"result"`
 	Reduce   string        `json:"reduce"`
 
-	shapes [][]int // of registers
+	Shapes [][]int `json:"-"` // of registers
 }
 
-func width(s []int) int {
+// String is the program as expr.Parse reads it.
+func (p *Program) String() string {
+	text, _ := json.Marshal(p)
+	return string(text)
+}
+
+// Width is that of the result, in elements.
+func (p *Program) Width() int { return Width(p.Shapes[p.Result]) }
+
+// Rows is how many rows operands of a side have.
+func (g *Graph) Rows(side string) int {
+	return map[string]int{"u": g.N, "v": g.N, "e": len(g.Src), "p": 1}[side]
+}
+
+// Width is the number of elements of a shape.
+func Width(s []int) int {
 	w := 1
 	for _, d := range s {
 		w *= d
@@ -72,25 +99,25 @@ func joined(a, b []int) []int {
 	return out
 }
 
-// run computes the result of the program, [rows, width], and each register of each edge.
-func (p *programText) run(g *whole, tensors [][]float64) []float64 {
-	edges := len(g.src)
-	regs := make([][]float64, 0, len(p.shapes))
+// Run computes the result of the program, [rows, width], and each register of each edge.
+func (p *Program) Run(g *Graph, tensors [][]float64) []float64 {
+	edges := len(g.Src)
+	regs := make([][]float64, 0, len(p.Shapes))
 	for i, o := range p.Operands {
-		w := width(o.Shape)
+		w := Width(o.Shape)
 		x := make([]float64, edges*w)
 		for e := range edges {
-			row := map[string]int{"u": int(g.src[e]), "v": int(g.dst[e]), "e": e, "p": 0}[o.Side]
+			row := map[string]int{"u": int(g.Src[e]), "v": int(g.Dst[e]), "e": e, "p": 0}[o.Side]
 			copy(x[e*w:(e+1)*w], tensors[i][row*w:])
 		}
 		regs = append(regs, x)
 	}
 	for n, c := range p.Code {
-		shape := p.shapes[len(p.Operands)+n]
-		w, z := width(shape), []float64(nil)
+		shape := p.Shapes[len(p.Operands)+n]
+		w, z := Width(shape), []float64(nil)
 		z = make([]float64, edges*w)
-		a, sa := regs[c.A], p.shapes[c.A]
-		wa := width(sa)
+		a, sa := regs[c.A], p.Shapes[c.A]
+		wa := Width(sa)
 		for e := range edges {
 			row := a[e*wa : (e+1)*wa]
 			for k := range w {
@@ -100,24 +127,16 @@ func (p *programText) run(g *whole, tensors [][]float64) []float64 {
 					x = row[aligned(k, sa, shape)]
 				}
 				if slices.Contains([]string{"add", "sub", "mul", "div"}, c.Op) {
-					sb := p.shapes[c.B]
-					y = regs[c.B][e*width(sb)+aligned(k, sb, shape)]
+					sb := p.Shapes[c.B]
+					y = regs[c.B][e*Width(sb)+aligned(k, sb, shape)]
 				}
 				switch c.Op {
-				case "add":
-					*to = x + y
-				case "sub":
-					*to = x - y
-				case "mul":
-					*to = x * y
-				case "div":
-					*to = x / y
 				case "dot":
-					sb := p.shapes[c.B]
+					sb := p.Shapes[c.B]
 					all := joined(sa, sb)
 					d := all[len(all)-1]
 					for j := range d {
-						*to += row[aligned(k*d+j, sa, all)] * regs[c.B][e*width(sb)+aligned(k*d+j, sb, all)]
+						*to += row[aligned(k*d+j, sa, all)] * regs[c.B][e*Width(sb)+aligned(k*d+j, sb, all)]
 					}
 				case "total":
 					for j := range wa {
@@ -127,37 +146,19 @@ func (p *programText) run(g *whole, tensors [][]float64) []float64 {
 					}
 				case "reshape", "softmax":
 					*to = row[k]
-				case "leaky_relu":
-					*to = max(x, 0) + c.Alpha*min(x, 0)
-				case "elu":
-					*to = max(x, 0) + c.Alpha*math.Expm1(min(x, 0))
-				case "sigmoid":
-					*to = 1 / (1 + math.Exp(-x))
-				case "tanh":
-					*to = math.Tanh(x)
-				case "softplus":
-					*to = math.Log1p(math.Exp(x))
-				case "exp":
-					*to = math.Exp(x)
-				case "neg":
-					*to = -x
-				case "scale":
-					*to = x * c.Alpha
-				case "shift":
-					*to = x + c.Alpha
 				default:
-					panic(c.Op)
+					*to = expr.Oracle(c.Op)(x, y, c.Alpha)
 				}
 			}
 		}
 		if c.Op == "softmax" {
-			sum := make([]float64, g.n*w)
+			sum := make([]float64, g.N*w)
 			for i, x := range z {
 				z[i] = math.Exp(x)
-				sum[int(g.dst[i/w])*w+i%w] += z[i]
+				sum[int(g.Dst[i/w])*w+i%w] += z[i]
 			}
 			for i := range z {
-				z[i] /= sum[int(g.dst[i/w])*w+i%w]
+				z[i] /= sum[int(g.Dst[i/w])*w+i%w]
 			}
 		}
 		regs = append(regs, z)
@@ -165,13 +166,13 @@ func (p *programText) run(g *whole, tensors [][]float64) []float64 {
 	return p.reduce(g, regs[p.Result])
 }
 
-func (p *programText) reduce(g *whole, m []float64) []float64 {
-	w := width(p.shapes[p.Result])
+func (p *Program) reduce(g *Graph, m []float64) []float64 {
+	w := Width(p.Shapes[p.Result])
 	if p.Reduce == "none" {
 		return m
 	}
-	out, seen := make([]float64, g.n*w), make([]float64, g.n)
-	for e, v := range g.dst {
+	out, seen := make([]float64, g.N*w), make([]float64, g.N)
+	for e, v := range g.Dst {
 		for k := range w {
 			to, x := &out[int(v)*w+k], m[e*w+k]
 			switch {
@@ -191,26 +192,26 @@ func (p *programText) reduce(g *whole, m []float64) []float64 {
 	return out
 }
 
-// randomProgram draws operands of every side and shape and a chain that reads them all.
-func randomProgram(rng *rand.Rand) *programText {
+// Random draws operands of every side and shape and a chain that reads them all.
+func Random(rng *rand.Rand) *Program {
 	h, d := 1+rng.IntN(4), 1+rng.IntN(9)
 	family := [][]int{{h, d}, {h, d}, {h, 1}, {d}, {1, d}, {}, {1}}
-	p := &programText{Reduce: []string{"sum", "sum", "mean", "max", "min", "none"}[rng.IntN(6)]}
+	p := &Program{Reduce: []string{"sum", "sum", "mean", "max", "min", "none"}[rng.IntN(6)]}
 	for i := range 2 + rng.IntN(3) {
 		side := []string{"u", "u", "v", "e", "p"}[rng.IntN(5)]
 		if i == 0 {
 			side = "u"
 		}
-		p.Operands = append(p.Operands, operand{side, family[rng.IntN(len(family))]})
-		p.shapes = append(p.shapes, p.Operands[i].Shape)
+		p.Operands = append(p.Operands, Operand{side, family[rng.IntN(len(family))]})
+		p.Shapes = append(p.Shapes, p.Operands[i].Shape)
 	}
-	p.Operands[0].Shape, p.shapes[0] = family[0], family[0]
-	add := func(c instruction, shape []int) int {
+	p.Operands[0].Shape, p.Shapes[0] = family[0], family[0]
+	add := func(c Instruction, shape []int) int {
 		if c.Shape == nil {
 			c.Shape = []int{}
 		}
-		p.Code, p.shapes = append(p.Code, c), append(p.shapes, shape)
-		return len(p.shapes) - 1
+		p.Code, p.Shapes = append(p.Code, c), append(p.Shapes, shape)
+		return len(p.Shapes) - 1
 	}
 	at := 0
 	for i := 1; i < len(p.Operands); i++ {
@@ -219,30 +220,30 @@ func randomProgram(rng *rand.Rand) *programText {
 		}
 		b := i
 		if rng.IntN(4) == 0 {
-			b = rng.IntN(len(p.shapes)) // something read a second time
+			b = rng.IntN(len(p.Shapes)) // something read a second time
 		}
-		shape := joined(p.shapes[at], p.shapes[b])
+		shape := joined(p.Shapes[at], p.Shapes[b])
 		if shape == nil {
-			b, shape = i, joined(p.shapes[at], p.shapes[i])
+			b, shape = i, joined(p.Shapes[at], p.Shapes[i])
 		}
 		if shape == nil {
 			continue
 		}
 		op := []string{"add", "sub", "mul", "mul", "div"}[rng.IntN(5)]
 		if op == "div" { // by something that is not near 0
-			b = add(instruction{Op: "shift", A: add(instruction{Op: "sigmoid", A: b}, p.shapes[b]), Alpha: 0.5}, p.shapes[b])
+			b = add(Instruction{Op: "shift", A: add(Instruction{Op: "sigmoid", A: b}, p.Shapes[b]), Alpha: 0.5}, p.Shapes[b])
 		}
-		a, sa, sb := at, p.shapes[at], p.shapes[b]
+		a, sa, sb := at, p.Shapes[at], p.Shapes[b]
 		if len(sa) > 0 && len(sb) > 0 && sa[len(sa)-1] == sb[len(sb)-1] && rng.IntN(3) == 0 {
 			op = "dot"
 			shape = append(slices.Clone(shape[:len(shape)-1]), 1)
 		}
-		at = add(instruction{Op: op, A: a, B: b}, shape)
+		at = add(Instruction{Op: op, A: a, B: b}, shape)
 	}
 	if rng.IntN(2) == 0 { // attention: what there is so far weighs the first operand
-		weights := add(instruction{Op: "softmax", A: at}, p.shapes[at])
-		if s := joined(p.shapes[0], p.shapes[weights]); s != nil {
-			at = add(instruction{Op: "mul", A: 0, B: weights}, s)
+		weights := add(Instruction{Op: "softmax", A: at}, p.Shapes[at])
+		if s := joined(p.Shapes[0], p.Shapes[weights]); s != nil {
+			at = add(Instruction{Op: "mul", A: 0, B: weights}, s)
 		}
 	}
 	for range rng.IntN(2) {
@@ -252,24 +253,24 @@ func randomProgram(rng *rand.Rand) *programText {
 	return p
 }
 
-func unaryStep(rng *rand.Rand, p *programText, at int, add func(instruction, []int) int) int {
-	s := p.shapes[at]
+func unaryStep(rng *rand.Rand, p *Program, at int, add func(Instruction, []int) int) int {
+	s := p.Shapes[at]
 	switch rng.IntN(10) {
 	case 0:
-		return add(instruction{Op: "softmax", A: at}, s)
+		return add(Instruction{Op: "softmax", A: at}, s)
 	case 1:
 		if len(s) > 0 {
 			to := slices.Clone(s)
 			to[rng.IntN(len(to))] = 1
-			return add(instruction{Op: "total", A: at, Shape: to}, to)
+			return add(Instruction{Op: "total", A: at, Shape: to}, to)
 		}
 	case 2:
-		to := []int{width(s)}
+		to := []int{Width(s)}
 		if len(s) == 1 && s[0]%2 == 0 {
 			to = []int{2, s[0] / 2}
 		}
-		return add(instruction{Op: "reshape", A: at, Shape: to}, to)
+		return add(Instruction{Op: "reshape", A: at, Shape: to}, to)
 	}
 	op := []string{"leaky_relu", "elu", "sigmoid", "tanh", "softplus", "neg", "scale", "shift"}[rng.IntN(8)]
-	return add(instruction{Op: op, A: at, Alpha: 0.3 + rng.Float64()}, s)
+	return add(Instruction{Op: op, A: at, Alpha: 0.3 + rng.Float64()}, s)
 }
