@@ -82,15 +82,15 @@ func (s *Sampler) inputs(c *comm.Communicator, b *Batch) error {
 		}
 		s.want[q].key = b.Key
 	}
-	err := s.converse(c, -1, s.inputBytes(), s.serveInputs, func(t *talk) error { return s.takeInputs(t, b) })
+	err := s.exchange(c, -1, s.inputLayoutHash(), s.serveInputs, func(t *rpc) error { return s.takeInputs(t, b) })
 	if err == nil {
 		s.keep(b)
 	}
 	return err
 }
 
-func (s *Sampler) serveInputs(t *talk) error {
-	if err := s.eachPeer(false, func(q int) error { return t.ask(q, &s.want[q]) }); err != nil {
+func (s *Sampler) serveInputs(t *rpc) error {
+	if err := s.eachPeer(false, func(q int) error { return t.sendRequest(q, &s.want[q]) }); err != nil {
 		return err
 	}
 	return s.eachPeer(true, func(q int) error {
@@ -112,9 +112,9 @@ func (s *Sampler) serveInputs(t *talk) error {
 	})
 }
 
-func (s *Sampler) takeInputs(t *talk, b *Batch) error {
+func (s *Sampler) takeInputs(t *rpc, b *Batch) error {
 	me := s.g.Rank
-	if err := s.eachPeer(true, func(q int) error { return t.hear(q, &s.wanted[q]) }); err != nil {
+	if err := s.eachPeer(true, func(q int) error { return t.recvRequest(q, &s.wanted[q]) }); err != nil {
 		return err
 	}
 	for k := range s.cfg.Inputs {

@@ -49,9 +49,9 @@ func (s *Sampler) layer(c *comm.Communicator, b *Batch, l int) error {
 	for t, table := range s.tables {
 		layer.NumDst[t] = len(table.Nodes)
 	}
-	err := s.converse(c, l, s.edgeBytes(),
-		func(t *talk) error { return s.serveLayer(t, l) },
-		func(t *talk) error { return s.takeLayer(t, b, l) })
+	err := s.exchange(c, l, s.edgeLayoutHash(),
+		func(t *rpc) error { return s.serveLayer(t, l) },
+		func(t *rpc) error { return s.takeLayer(t, b, l) })
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (s *Sampler) layer(c *comm.Communicator, b *Batch, l int) error {
 
 // serveLayer is what a rank sends: whom it wants edges of, and to the others how
 // many edges each of their nodes gets, the edges, and columns of them.
-func (s *Sampler) serveLayer(t *talk, l int) error {
-	if err := s.eachPeer(false, func(q int) error { return t.ask(q, &s.ask[q]) }); err != nil {
+func (s *Sampler) serveLayer(t *rpc, l int) error {
+	if err := s.eachPeer(false, func(q int) error { return t.sendRequest(q, &s.ask[q]) }); err != nil {
 		return err
 	}
 	err := s.eachPeer(true, func(q int) error {
@@ -129,7 +129,7 @@ func ends[T wireID](s *Sampler, frame []byte, n int) (src, id []T) {
 	return all[:n], id
 }
 
-func serveEdges[T wireID](s *Sampler, t *talk, l int) error {
+func serveEdges[T wireID](s *Sampler, t *rpc, l int) error {
 	return s.eachPeer(true, func(q int) error {
 		a := &s.serve[q]
 		if s.cfg.EdgeData != nil {
@@ -143,9 +143,9 @@ func serveEdges[T wireID](s *Sampler, t *talk, l int) error {
 }
 
 // takeLayer is what a rank receives, and the edges that it draws itself.
-func (s *Sampler) takeLayer(t *talk, b *Batch, l int) error {
+func (s *Sampler) takeLayer(t *rpc, b *Batch, l int) error {
 	me, out := s.g.Rank, b.Layers[l].Edges
-	if err := s.eachPeer(true, func(q int) error { return t.hear(q, &s.asked[q]) }); err != nil {
+	if err := s.eachPeer(true, func(q int) error { return t.recvRequest(q, &s.asked[q]) }); err != nil {
 		return err
 	}
 	s.count(l, s.ask[me].rows, &s.got[me])
@@ -214,7 +214,7 @@ func (s *Sampler) allot(b *Batch, layer *Layer, i int) (err error) {
 	return err
 }
 
-func takeEdges[T wireID](s *Sampler, t *talk, out []Edges) error {
+func takeEdges[T wireID](s *Sampler, t *rpc, out []Edges) error {
 	return s.eachPeer(false, func(q int) error {
 		return t.receive(q, s.got[q].total(), edgeSize(s), func(first, n int, frame []byte) error {
 			src, id := ends[T](s, frame, n)
@@ -239,7 +239,7 @@ func takeEdges[T wireID](s *Sampler, t *talk, out []Edges) error {
 }
 
 // takeEdgeData brings a column of the edges of relation i that were drawn.
-func (s *Sampler) takeEdgeData(t *talk, b *Batch, out *Edges, i int, column Column) error {
+func (s *Sampler) takeEdgeData(t *rpc, b *Batch, out *Edges, i int, column Column) error {
 	size, me := column.RowBytes, s.g.Rank
 	data, err := b.memory.bytes(len(out.Indices) * size)
 	if err != nil {

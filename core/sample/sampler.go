@@ -43,8 +43,8 @@ type Sampler struct {
 	asked []request   // by rank: what it wants of this one
 	ask   []request   // by rank: what this one wants of it
 	place [][][]int32 // [rank][type]: numbers of the nodes of ask
-	serve []answer    // by rank: what this one sends to it
-	got   []answer    // by rank: what came from it
+	serve []reply     // by rank: what this one sends to it
+	got   []reply     // by rank: what came from it
 	wide  bool        // positions of nodes take 8 bytes on the wire
 
 	want   []request   // by rank: whose features this one wants of it
@@ -114,7 +114,7 @@ func (s *Sampler) prepare() {
 		s.wide = s.wide || s.tables[t].total > math.MaxUint32
 	}
 	s.asked, s.ask, s.place = requests(world, types), requests(world, types), lists(world, types)
-	s.serve, s.got = make([]answer, world), make([]answer, world)
+	s.serve, s.got = make([]reply, world), make([]reply, world)
 	s.want, s.wantAt, s.wanted = requests(world, types), lists(world, types), requests(world, types)
 	s.use, s.missed, s.missedAt = make([]cacheUse, types), requests(world, types), lists(world, types)
 }
@@ -191,25 +191,25 @@ func (s *Sampler) named() bool {
 	return false
 }
 
-// edgeBytes and inputBytes stand for the sizes of what travels for edges and for
+// edgeLayoutHash and inputLayoutHash stand for the sizes of what travels for edges and for
 // nodes, which must be alike on all ranks.
-func (s *Sampler) edgeBytes() uint64 {
+func (s *Sampler) edgeLayoutHash() uint64 {
 	sum := mix(uint64(edgeSize(s)))
 	for i, columns := range s.cfg.EdgeData {
-		sum = columnBytes(sum, i, columns)
+		sum = hashColumns(sum, i, columns)
 	}
 	return sum
 }
 
-func (s *Sampler) inputBytes() uint64 {
+func (s *Sampler) inputLayoutHash() uint64 {
 	var sum uint64
 	for t, columns := range s.cfg.Inputs {
-		sum = columnBytes(sum, t, columns)
+		sum = hashColumns(sum, t, columns)
 	}
 	return sum
 }
 
-func columnBytes(sum uint64, kind int, columns []Column) uint64 {
+func hashColumns(sum uint64, kind int, columns []Column) uint64 {
 	for _, c := range columns {
 		sum = mix(sum+golden) ^ uint64(kind)<<48 ^ uint64(c.RowBytes)
 	}

@@ -2,9 +2,9 @@ package sample
 
 import "sar/core/graph"
 
-// answer is edges drawn for the rows of a request: relation by relation, in
+// reply is edges drawn for the rows of a request: relation by relation, in
 // each the rows of its destination type in the order of the request.
-type answer struct {
+type reply struct {
 	counts []uint32 // edges per (relation, row)
 	first  []int    // [relation]: its first entry in counts; one more at the end
 	at     []int64  // edges before each entry of counts, and the sum
@@ -12,18 +12,18 @@ type answer struct {
 }
 
 // entries are the places in counts of relation i; at has one more.
-func (a *answer) entries(i int) (from, to int) { return a.first[i], a.first[i+1] }
+func (a *reply) entries(i int) (from, to int) { return a.first[i], a.first[i+1] }
 
 // edges is the range of edges of relation i.
-func (a *answer) edges(i int) (from, to int) {
+func (a *reply) edges(i int) (from, to int) {
 	return int(a.at[a.first[i]]), int(a.at[a.first[i+1]])
 }
 
 // total is the number of edges.
-func (a *answer) total() int { return int(a.at[len(a.counts)]) }
+func (a *reply) total() int { return int(a.at[len(a.counts)]) }
 
 // layout counts the rows of every relation.
-func (s *Sampler) layout(a *answer, rows [][]int32) {
+func (s *Sampler) layout(a *reply, rows [][]int32) {
 	a.first = append(a.first[:0], 0)
 	for _, rel := range s.g.Rels {
 		a.first = append(a.first, a.first[len(a.first)-1]+len(rows[rel.DstType]))
@@ -32,7 +32,7 @@ func (s *Sampler) layout(a *answer, rows [][]int32) {
 }
 
 // sum fills at from counts.
-func (a *answer) sum() {
+func (a *reply) sum() {
 	a.at = resize(a.at, len(a.counts)+1)
 	var n int64
 	for i, c := range a.counts {
@@ -50,7 +50,7 @@ func resize[T any](x []T, n int) []T {
 }
 
 // count fills counts and at for the rows of a request.
-func (s *Sampler) count(layer int, rows [][]int32, a *answer) {
+func (s *Sampler) count(layer int, rows [][]int32, a *reply) {
 	s.layout(a, rows)
 	for i, rel := range s.g.Rels {
 		from, to := a.entries(i)

@@ -16,7 +16,7 @@ import (
 // sender may wait for a request that its own receiving half reads: all halves
 // go through requests and then through the parts of answers in the same order,
 // so whoever is furthest behind never waits for somebody who waits for it.
-type talk struct {
+type rpc struct {
 	s       *Sampler
 	c       *comm.Communicator
 	op      *comm.Op
@@ -47,15 +47,15 @@ func requests(world, types int) []request {
 	return all
 }
 
-// converse runs a talk. layer is -1 for features, and check what must be alike on
+// exchange runs a talk. layer is -1 for features, and check what must be alike on
 // all ranks.
-func (s *Sampler) converse(c *comm.Communicator, layer int, check uint64, send, receive func(t *talk) error) error {
+func (s *Sampler) exchange(c *comm.Communicator, layer int, check uint64, send, receive func(t *rpc) error) error {
 	op, err := c.Begin(comm.KindSample, comm.None)
 	if err != nil {
 		return err
 	}
 	world := s.g.World
-	t := &talk{s: s, c: c, op: op, step: s.stage(layer), check: check,
+	t := &rpc{s: s, c: c, op: op, step: s.stage(layer), check: check,
 		out: make([]int, world), in: make([]int, world), arrived: make([]chan struct{}, world), over: make(chan struct{})}
 	for q := range t.arrived {
 		t.arrived[q] = make(chan struct{})
@@ -84,7 +84,7 @@ func (s *Sampler) stage(layer int) uint64 {
 
 // await returns once the request of rank q is here; false where the receiving
 // half has ended without it, and says why.
-func (t *talk) await(q int) bool {
+func (t *rpc) await(q int) bool {
 	select {
 	case <-t.arrived[q]:
 		return true
@@ -99,7 +99,7 @@ func (t *talk) await(q int) bool {
 }
 
 // send sends rows to rank q, in frames that fill writes.
-func (t *talk) send(q, rows, rowBytes int, fill func(first, n int, dst []byte)) error {
+func (t *rpc) send(q, rows, rowBytes int, fill func(first, n int, dst []byte)) error {
 	if rowBytes == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (t *talk) send(q, rows, rowBytes int, fill func(first, n int, dst []byte)) 
 }
 
 // receive takes rows from rank q.
-func (t *talk) receive(q, rows, rowBytes int, take func(first, n int, src []byte) error) error {
+func (t *rpc) receive(q, rows, rowBytes int, take func(first, n int, src []byte) error) error {
 	if rowBytes == 0 {
 		return nil
 	}
@@ -154,8 +154,8 @@ const (
 // headBytes is the size of a head in a graph of so many node types.
 func headBytes(types int) int { return 8 * (headCounts + types) }
 
-// ask sends a request to rank q.
-func (t *talk) ask(q int, a *request) error {
+// sendRequest sends a request to rank q.
+func (t *rpc) sendRequest(q int, a *request) error {
 	err := t.send(q, 1, headBytes(len(a.new)), func(_, _ int, dst []byte) {
 		put := func(i int, v uint64) { binary.LittleEndian.PutUint64(dst[8*i:], v) }
 		put(headKey, a.key)
@@ -177,8 +177,8 @@ func (t *talk) ask(q int, a *request) error {
 	return nil
 }
 
-// hear receives the request of rank q.
-func (t *talk) hear(q int, a *request) error {
+// recvRequest receives the request of rank q.
+func (t *rpc) recvRequest(q int, a *request) error {
 	s := t.s
 	err := t.receive(q, 1, headBytes(len(a.new)), func(_, _ int, src []byte) error {
 		head := view[uint64](src)
@@ -219,7 +219,7 @@ func (t *talk) hear(q int, a *request) error {
 }
 
 // alike holds what rank q does against what this one does.
-func (t *talk) alike(q int, step, check uint64) error {
+func (t *rpc) alike(q int, step, check uint64) error {
 	layer := func(step uint64) string {
 		features := "without"
 		if step&withFeatures != 0 {
