@@ -72,8 +72,12 @@ def make(kind: str, world: int, seed: int = 0) -> Graph:
     return Graph(n, src[order].astype(np.int64), dst[order].astype(np.int64), start)
 
 
-def close(actual: Any, expected: Any, what: str, loose: float = 1.0) -> None:
-    """Element by element: 1e-12 in double precision, 1e-5 in single, relative to 1 or the largest element nearby."""
+def close(actual: Any, expected: Any, what: str, loose: float = 1.0, floor: float = 0.0) -> None:
+    """Element by element: 1e-12 in double precision, 1e-5 in single, relative to 1 or the largest element nearby.
+
+    :param loose: so many times as much is allowed
+    :param floor: so much is allowed everywhere, for what is rounding error alone in the oracle too
+    """
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"{what}: shape {actual.shape}, expected {expected.shape}"
     assert actual.dtype == expected.dtype, f"{what}: {actual.dtype}, expected {expected.dtype}"
@@ -82,4 +86,5 @@ def close(actual: Any, expected: Any, what: str, loose: float = 1.0) -> None:
     unit = 1e-5 if expected.dtype == np.float32 else 1e-12
     finite = np.abs(expected[np.isfinite(expected)])
     scale = max(1.0, float(finite.max())) if finite.size else 1.0
-    np.testing.assert_allclose(actual, expected, rtol=loose * unit, atol=loose * unit * scale, err_msg=what)
+    atol = max(loose * unit * scale, floor)
+    np.testing.assert_allclose(actual, expected, rtol=loose * unit, atol=atol, err_msg=what)
