@@ -157,6 +157,7 @@ const silentTime = 2 * time.Second
 func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (joinReply, error) {
 	var (
 		missing []int
+		seen    string
 		heard   time.Time
 	)
 	for {
@@ -170,7 +171,7 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			}
 			return reply, nil
 		case err == nil:
-			missing, heard = reply.Missing, time.Now()
+			missing, seen, heard = reply.Missing, reply.Seen, time.Now()
 		}
 		select {
 		case <-c.final:
@@ -181,14 +182,14 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			continue
 		}
 		if err == nil || len(missing) > 0 && time.Since(heard) < silentTime {
-			return reply, missingError(missing, cfg)
+			return reply, rendezvousf("%v%s", missingError(missing, cfg), seen)
 		}
 		if why := c.why(); why != nil {
 			err = why
 		}
 		if !heard.IsZero() {
-			return reply, rendezvousf("rank %d met rank 0 at %s, which has not answered for %.1f s: %v; until then %s of %d had not come: is rank 0 still running, and is no firewall between?",
-				cfg.Rank, c.addr, time.Since(heard).Seconds(), err, listRanks(missing), cfg.World)
+			return reply, rendezvousf("rank %d met rank 0 at %s, which has not answered for %.1f s: %v; until then %s of %d had not come%s: is rank 0 still running, and is no firewall between?",
+				cfg.Rank, c.addr, time.Since(heard).Seconds(), err, listRanks(missing), cfg.World, seen)
 		}
 		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and is no firewall between?",
 			cfg.Rank, c.addr, cfg.Start.Seconds(), err)

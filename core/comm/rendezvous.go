@@ -27,6 +27,7 @@ type joinReply struct {
 	Session [16]byte
 	Peers   []transport.Endpoint
 	Missing []int
+	Seen    string // what may explain why they are missing
 	Error   string
 }
 
@@ -76,7 +77,10 @@ func newMaster(cfg Config, at place, id *trust.Identity, own joinRequest) (*mast
 		return nil, err
 	}
 	m.join(&own)
-	if m.server, err = serve(id, ls, m.handle); err != nil {
+	m.mu.Lock() // calls that come at once look at m.server
+	m.server, err = serve(id, ls, m.handle)
+	m.mu.Unlock()
+	if err != nil {
 		closeAll()
 		return nil, err
 	}
@@ -154,7 +158,7 @@ func (m *master) join(r *joinRequest) joinReply {
 	if r.Rank >= 0 && r.Rank < m.world {
 		own = m.joined[r.Rank]
 	}
-	reply := joinReply{Missing: m.missingLocked()}
+	reply := joinReply{Missing: m.missingLocked(), Seen: m.seenLocked()}
 	switch {
 	case wrong != "": // it concerns this worker alone
 		reply.Error = wrong
@@ -251,9 +255,8 @@ func (m *master) wait(cfg Config) (joinReply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.count < m.world {
-		// The others hear who is missing; rank 0 also what it has seen.
-		m.endLocked(missingError(m.missingLocked(), cfg))
-		return joinReply{}, &RendezvousError{m.err.Error() + m.seenLocked()}
+		m.endLocked(&RendezvousError{missingError(m.missingLocked(), cfg).Error() + m.seenLocked()})
+		return joinReply{}, m.err
 	}
 	reply := joinReply{Done: true, Session: m.session}
 	for _, j := range m.joined {
@@ -262,17 +265,20 @@ func (m *master) wait(cfg Config) (joinReply, error) {
 	return reply, nil
 }
 
-// seenLocked tells what may explain that workers are missing.
+// seenLocked says what may explain that workers are missing.
 func (m *master) seenLocked() string {
 	text := ""
 	for _, r := range m.refused {
 		text += "; turned away: " + r
 	}
+	if m.server == nil { // rank 0 itself joins before it listens
+		return text
+	}
 	if n := m.server.gate.OtherJobs(); n > 0 {
 		text += fmt.Sprintf("; workers of another job were refused %d times: do all workers of this one have the same SAR_JOB_TOKEN?", n)
 	}
 	if err := m.server.gate.Trouble(); err != nil {
-		text += fmt.Sprintf("; connections cannot be accepted: %v", err)
+		text += fmt.Sprintf("; rank 0 cannot accept connections: %v", err)
 	}
 	return text
 }
