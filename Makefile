@@ -71,7 +71,7 @@ test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .ve
 	@$(MATRIX_VENV)/bin/python -c 'import dgl, sys, torch; print(f"test-matrix: all passed with Python {sys.version.split()[0]}, torch {torch.__version__}, DGL {dgl.__version__}")'
 
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
-	$(PY) -m pytest $(EVERY_CASE) $(wildcard tests/test_examples*.py)
+	$(PY) -m pytest $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
 	@unformatted=$$(gofmt -l core capi pybind); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
@@ -90,17 +90,17 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 	done
 
 attacks: $(BUILD_STAMP) ## what strangers, other users and other jobs may try at a job's ports, and two jobs on one port; as root: all of it
-	SAR_ATTACKS=1 $(PY) -m pytest $(EVERY_CASE) tests/test_attacks.py -s
+	SAR_ATTACKS=1 $(PY) -m pytest $(EVERY_CASE) tests/security/test_attacks.py -s
 
 PROGRAMS ?= 20000
 fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL, PROGRAMS of them (20000)
-	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest $(EVERY_CASE) tests/test_random_programs.py
+	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest $(EVERY_CASE) tests/parity/test_random_programs.py
 
 FAULTS ?= 400
 SEED ?= 1
 FAULT_OPTIONS ?=
 faults: $(BUILD_STAMP) ## FAULTS random faults (400), from SEED (1), in training jobs between network namespaces; needs root
-	PYTHONPATH=tests $(PY) -m faults --faults $(FAULTS) --seed $(SEED) $(FAULT_OPTIONS)
+	$(PY) -m tests.faults --faults $(FAULTS) --seed $(SEED) $(FAULT_OPTIONS)
 
 # ---- use --------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidd
 	$(PY) bench/epoch_options.py --model gat
 
 docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
-	$(PY) tests/layers_table.py
+	$(PY) -m tests.parity.layers_table
 
 bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded
 	$(PY) bench/files.py

@@ -2,7 +2,8 @@
 
 Three workers, of which rank 1 is killed or stopped in one phase or another: seconds until the last of the others raised
 sar.PeerLostError. Then what is left of the processes and in shared memory, a worker that is merely slow, bytes on the
-wire beside the rows they carry, and the window. Runs what tests/lifecycle.py and tests/test_wire.py run.
+wire beside the rows they carry, and the window. Runs what tests/lifecycle/scenarios.py and
+tests/distributed/test_wire.py run.
 
     python bench/failure.py [--sleep 60]
 """
@@ -16,10 +17,10 @@ import sys
 import common
 from sar.cli.output import size, table
 
-sys.path.insert(0, os.path.join(common.ROOT, "tests"))
+sys.path.insert(0, common.ROOT)
 
-import test_wire  # noqa: E402
-from lifecycle import Group  # noqa: E402
+from tests.distributed import test_wire  # noqa: E402
+from tests.lifecycle.scenarios import Group  # noqa: E402
 
 WORLD = 3
 PHASES = ("forward", "backward", "all_reduce", "between")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections import defaultdict
-from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Iterator
 from zlib import crc32
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # for worker processes, which inherit it
 
 # the secret of this user, which jobs without a token of their own use: one for the tests
 if "SAR_SECRET_FILE" not in os.environ:
@@ -20,22 +16,11 @@ if "SAR_SECRET_FILE" not in os.environ:
     os.environ["SAR_SECRET_FILE"] = os.path.join(_folder.name, "secret")
 
 # what fails there is said in full
-pytest.register_assert_rewrite("expressions", "layer_oracle", "one_piece", "sampling_oracle")
+pytest.register_assert_rewrite("tests.parity", "tests.sampling", "tests.support")
 
-from pool import Pool  # noqa: E402
+from tests.support.pool import Pool  # noqa: E402
+from tests.support.sessions import SESSIONS, Session, Workers  # noqa: E402
 
-
-class Session(NamedTuple):
-    """How many workers form a session, and what carries their messages."""
-
-    world: int
-    transport: str
-
-    def __str__(self) -> str:
-        return f"{self.transport}{self.world}"
-
-
-SESSIONS = [Session(*s) for s in ((1, "shm"), (2, "shm"), (4, "shm"), (8, "shm"), (2, "tcp"), (4, "tcp"), (8, "tcp"))]
 ALWAYS = Session(2, "shm")
 
 
@@ -70,20 +55,6 @@ def pool() -> Iterator[Pool]:
     pool = Pool()
     yield pool
     pool.stop()
-
-
-class Workers:
-    """A session of ``world`` ranks over one transport."""
-
-    def __init__(self, pool: Pool, world: int, transport: str) -> None:
-        self.pool, self.world, self.transport = pool, world, transport
-
-    def run(self, case: str, arguments: list[dict[str, Any]] | None = None, **common: Any) -> list[Any]:
-        given = arguments if arguments is not None else [{}] * self.world
-        return self.pool.run(self.world, self.transport, case, given, **common)
-
-    def attempt(self, case: str, arguments: list[dict[str, Any]] | None = None, **common: Any) -> list[Any]:
-        return self.pool.attempt(self.world, self.transport, case, arguments, **common)
 
 
 @pytest.fixture(scope="session", params=SESSIONS, ids=str)

@@ -20,7 +20,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import sar  # noqa: E402 - torch reads the variables above
-from machines import NoMachines, machines, run  # noqa: E402
+from tests.support.machines import NoMachines, machines, run  # noqa: E402
 
 from .case import LAYOUTS, Case, draw  # noqa: E402
 from .job import preload  # noqa: E402

@@ -22,8 +22,8 @@ import torch
 
 import sar
 import sar.nn
-from cases import build
-from machines import Machine
+from tests.support.machines import Machine
+from tests.support.worker import build
 
 from .case import EPOCHS, LIVENESS, OPERATION, PAUSE, START, Case
 

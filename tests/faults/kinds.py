@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple
 
-from machines import Machine, run
+from tests.support.machines import Machine, run
 
 from .case import LAYOUTS, LIVENESS, OPERATION, Case
 from .job import PORT

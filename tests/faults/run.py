@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterator
 
-from machines import Machine, NoMachines, machines, run
+from tests.support.machines import Machine, NoMachines, machines, run
 
 from . import job
 from .case import GRACE, START, Case

@@ -1,7 +1,7 @@
 """``sar.h`` as ctypes sees it: DLTensor, the error struct and the signature of every function.
 
 Structs that configure something are passed by whoever fills them (``ctypes.byref``), so their pointers are plain
-addresses here. ``tests/test_abi.py`` holds this table against the header.
+addresses here. ``tests/unit/test_abi.py`` holds this table against the header.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What workers exchange, hold and answer."""

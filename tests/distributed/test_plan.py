@@ -1,0 +1,121 @@
+"""Predictions of memory and traffic, against what is measured, and against sums done by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sar.cli
+from sar.profiling.plan import estimate_memory
+from sar.profiling.plan.layers import State, Worker, play
+from sar.profiling.plan.tape import Tape
+from tests.distributed import cases_plan
+from tests.support import ROOT
+from tests.support.graphs import make
+from tests.support.sessions import Workers
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("widths", [[64, 128, 128, 16], [128, 64, 32]])
+def test_growth_is_as_predicted(two: Workers, widths: list[int]) -> None:
+    nodes, edges = 80_000, 160_000
+    rng = np.random.default_rng(70)
+    half = nodes // 2
+    arguments = []
+    for rank in range(2):
+        dst = np.sort(rng.integers(rank * half, (rank + 1) * half, edges // 2))
+        src = rng.integers(0, nodes, edges // 2)
+        start = np.array([0, half, nodes])
+        arguments.append({"part": {"start": start, "src": src, "dst": dst}, "rows": half})
+    measured = max(two.run(cases_plan.growth, arguments, widths=widths))
+    hidden = [layer for w in widths[1:-1] for layer in (f"sage:{w}", "bn", "relu")]
+    (e, *_) = estimate_memory(
+        None,
+        [*hidden, f"sage:{widths[-1]}"],
+        in_features=widths[0],
+        num_nodes=nodes,
+        num_edges=edges,
+        parts=2,
+        edge_cut=0.5,
+    )
+    predicted = e.parameters + e.activations + e.scratch
+    assert 0.85 < measured / predicted < 1.15, f"measured {measured / MIB:.1f} MiB, predicted {predicted / MIB:.1f}"
+
+
+def test_one_layer_by_hand() -> None:
+    """A linear layer of 1000 rows, 10 to 20: its result and the gradient of that are all there is."""
+    (e,) = estimate_memory(None, ["linear:20"], in_features=10, num_nodes=1000, num_edges=0, optimizer="sgd")
+    assert e.activations == 1000 * 20 * 4
+    assert e.scratch == 1000 * 20 * 4
+    assert e.parameters == (10 * 20 + 20) * 4 * 2
+    assert e.window == e.sent_per_epoch == 0
+
+
+def test_less_is_kept_by_the_fused_norm() -> None:
+    def kept(*layers: str) -> int:
+        return estimate_memory(None, layers, in_features=8, num_nodes=1000, num_edges=5000)[0].activations
+
+    apart, fused = kept("sage:64", "bn", "elu", "dropout", "sage:8"), kept("sage:64", "bnact", "sage:8")
+    assert apart - fused >= 1000 * 64 * 4
+
+
+def test_traffic_by_hand() -> None:
+    """Every worker reads about all rows of the other: forward of both layers, backward of the second alone."""
+    (e, _) = estimate_memory(
+        None, ["sage:64", "sage:64"], in_features=16, num_nodes=2000, num_edges=4_000_000, parts=2, edge_cut=0.5
+    )
+    weights = (2 * 16 * 64 + 64) + (2 * 64 * 64 + 64)
+    assert e.sent_per_epoch == pytest.approx(1000 * 4 * (16 + 64 + 64) + weights * 4, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gat"])
+def test_traffic_is_what_travels(workers: Workers, kind: str) -> None:
+    """Byte by byte: what workers send in one step, and what the plan says of as many boundary rows."""
+    graph = make("random", workers.world, seed=91)
+    widths = [6, 6, 4, 8] if kind == "sage" else [6, 4, 8]
+    arguments = [{"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)]
+    found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths)
+    names = [f"sage:{w}" if kind == "sage" else f"gat:2x{w // 2}" for w in widths[1:]]
+    state = State(Worker(graph.num_nodes, len(graph.src), 4), widths[0], Tape())
+    for name in names:
+        play(state, name)
+    numbers = sum(count * (2 if back else 1) for count, back in state.moved)
+    boundary = sum(one["boundary"] for one in found)
+    assert sum(one["sent"] for one in found) == 4 * numbers * boundary
+    assert workers.world == 1 or boundary > 0
+
+
+def test_from_a_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ROOT / "examples" / "data" / "cora.npz"
+    assert sar.cli.main(["partition", str(data), "--parts", "3", "--method", "random", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    path = next(map(str, tmp_path.glob("*.json")))
+    words = ["plan", path, "--layers", "gcn:16,relu,dropout,gcn:7"]
+    assert sar.cli.main([*words, "--json-output"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [e["rank"] for e in found] == [0, 1, 2]
+    width = np.load(data)["x"].shape[1]
+    assert all(e["features"] >= 900 * width * 4 and e["peak"] > e["features"] for e in found)
+    assert sar.cli.main(words) == 0
+    assert "heaviest worker" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("layers", "options", "message"),
+    [
+        (["sage"], {}, "sage:N"),
+        (["gat:8"], {}, "gat:HxD"),
+        ([], {}, "no layers"),
+        (["bn"], {"in_features": None}, "in_features"),
+        (["bn"], {"num_nodes": 0}, "num_nodes=0"),
+        (["bn"], {"optimizer": "lion"}, "adam"),
+    ],
+)
+def test_bad_input(layers: list[str], options: dict[str, object], message: str) -> None:
+    given = {"in_features": 4, "num_nodes": 10, "num_edges": 20, **options}
+    with pytest.raises(ValueError, match=message):
+        estimate_memory(None, layers, **given)  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""The example scripts and the demo: what README promises of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+EXAMPLES = ROOT / "examples"
+DEADLINE = 300.0
+
+
+def sar(*words: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "sar", *map(str, words)], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory):
+    """A function (graph, parts) that gives the path of the description, and partitions where that was not done."""
+    folder = tmp_path_factory.mktemp("parts")
+
+    def get(graph: str, count: int) -> Path:
+        path = folder / str(count) / f"{graph}.json"
+        if not path.exists():
+            loops = ["--self-loops"] if graph == "cora" else []
+            sar("partition", EXAMPLES / "data" / f"{graph}.npz", "--parts", count, "--out", path.parent, *loops)
+        return path
+
+    return get
+
+
+def train(script: str, path: Path, workers: int, *words: object) -> dict:
+    results = path.parent / "results.json"
+    text = sar(
+        *("launch", "-n", workers, EXAMPLES / script, "--partitioning-json-file", path, "--results", results), *words
+    )
+    assert "accuracy: train" in text
+    return json.loads(results.read_text())
+
+
+def test_gcn_on_cora_reaches_the_known_accuracy(parts) -> None:
+    accuracy = [train("gcn_cora.py", parts("cora", 2), 2, "--seed", seed)["accuracy"]["test"] for seed in range(5)]
+    assert sum(accuracy) / len(accuracy) >= 0.805, accuracy
+
+
+def test_sage_on_cornell5_does_not_depend_on_the_number_of_workers(parts) -> None:
+    words = ["--train-iters", 6, "--every", 3]
+    one, three = (train("sage_cornell5.py", parts("cornell5", n), n, *words) for n in (1, 3))
+    assert len(one["losses"]) == 6
+    assert three["losses"] == pytest.approx(one["losses"], rel=1e-3)
+    assert one["sent_bytes"] == 0 < three["sent_bytes"]
+    assert three["memory_per_worker"] < 0.6 * one["memory_per_worker"]
+
+
+def test_gcn_through_torch_distributed_and_an_address_file(parts, tmp_path: Path) -> None:
+    words = ["--train-iters", 2, "--every", 2, "--backend", "gloo", "--ip-file", tmp_path / "ip"]
+    assert len(train("gcn_cora.py", parts("cora", 2), 2, *words)["losses"]) == 2
+
+
+@pytest.mark.parametrize(("second", "code"), [(1.0, 0), (1.01, 1), (float("nan"), 1)])
+def test_the_demo_fails_where_curves_disagree(
+    second: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    demo = importlib.import_module("demo")
+    monkeypatch.setattr(demo, "WORK", str(tmp_path))
+
+    def trained(script: str, graph: str, workers: int, *words: str) -> dict:
+        losses = [1.5, second if workers == 2 else 1.0]
+        return {
+            "workers": workers,
+            "losses": losses,
+            "epoch_seconds": 0.1,
+            "accuracy": {"test": 0.5},
+            "memory_per_worker": 1 << 20,
+            "sent_bytes": 0,
+        }
+
+    monkeypatch.setattr(demo, "train", trained)
+    assert demo.main() == code
+    assert "largest difference" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not (shutil.which("go") and shutil.which("cc")), reason="needs Go and a C compiler")
+def test_c_example() -> None:
+    done = subprocess.run(
+        ["make", "-s", "-C", str(ROOT), "examples-c"], capture_output=True, text=True, timeout=DEADLINE, env=os.environ
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "aggregate: OK, 3 workers over TCP" in done.stdout

@@ -1,0 +1,216 @@
+"""Workers that die, stop, are slow, diverge, fail or leave; and workers that cannot meet."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+import sar
+from sar.distributed.network import free_port
+from tests.lifecycle.scenarios import COMMAND, Group
+from tests.support import ROOT
+
+WORLD = 3
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """No shared-memory segment outlives the workers."""
+    before = set(os.listdir("/dev/shm"))
+    yield
+    left = {name for name in set(os.listdir("/dev/shm")) - before if "sar" in name.lower()}
+    assert not left, f"left in /dev/shm: {left}"
+
+
+@pytest.fixture(scope="module")
+def slow_group() -> Iterator[Group]:
+    """Started early, because it takes a minute of sleep."""
+    group = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP="60")
+    yield group
+    group.kill()
+
+
+def survivors(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [r for rank, r in enumerate(reports) if rank != 1]
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("phase", ["forward", "backward", "all_reduce", "between"])
+def test_a_killed_worker(slow_group: Group, phase: str, transport: str) -> None:
+    reports = Group("lost", WORLD, transport, SAR_TEST_PHASE=phase, SAR_TEST_SIGNAL="SIGKILL").wait()
+    assert reports[1]["code"] == -signal.SIGKILL
+    for report in survivors(reports):
+        assert report["kind"] == "PeerLostError", report
+        assert report["rank"] == 1 and "1" in report["message"]
+        assert report["host"] and report["host"] in report["message"]
+        assert report["phase"], report
+        assert report["at"] - reports[1]["died"] < 2.0 + (0.5 if phase == "between" else 0.0), report
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_stopped_worker(transport: str) -> None:
+    asked = {"SAR_TEST_PHASE": "forward", "SAR_TEST_SIGNAL": "SIGSTOP", "SAR_LIVENESS_TIMEOUT": "3"}
+    group = Group("lost", WORLD, transport, **asked)
+    began = time.monotonic()
+    reports = group.wait(besides=(1,))
+    for report in survivors(reports):
+        assert report["kind"] == "PeerLostError" and report["rank"] == 1, report
+        assert 2.0 < report["seconds"] < 9.0, report
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("phase", ["forward", "all_reduce"])
+def test_ctrl_c_in_the_engine(phase: str) -> None:
+    reports = Group("interrupted", WORLD, SAR_TEST_PHASE=phase).wait()
+    assert reports[0]["kind"] == "KeyboardInterrupt" and 0 <= reports[0]["seconds"] < 1.0, reports[0]
+    for report in reports[1:]:
+        assert report["kind"] == "RemoteError" and report["rank"] == 0, report
+        assert "KeyboardInterrupt" in report["message"]
+    assert reports[2]["seconds"] < 1.5  # it waited too, and need not wait for rank 1
+
+
+def test_a_worker_that_never_comes() -> None:
+    reports = Group("absent", WORLD, SAR_START_TIMEOUT="4").wait()
+    for report in survivors(reports):
+        assert report["kind"] == "RendezvousError", report
+        assert report["seconds"] < 12
+    assert any("1" in r["message"] for r in survivors(reports))
+
+
+def test_two_workers_of_one_rank() -> None:
+    reports = Group("same_rank", WORLD, SAR_START_TIMEOUT="6").wait()
+    assert {r["kind"] for r in reports} == {"RendezvousError"}
+    assert any("rank 1" in r["message"] for r in reports), reports
+
+
+def test_an_unreachable_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAR_START_TIMEOUT", "1")
+    port = free_port()
+    began = time.monotonic()
+    with pytest.raises(sar.RendezvousError, match=f"127.0.0.1:{port}"):
+        sar.initialize_comms(1, 2, "127.0.0.1", "sar", master_port_number=port)
+    assert time.monotonic() - began < 10
+    assert not sar.comm.is_initialized()
+
+
+def test_divergence() -> None:
+    reports = Group("diverges", WORLD).wait()
+    for report in reports:
+        assert report["kind"] == "ScheduleError", report
+        assert report["seconds"] < 20
+    text = " ".join(r["message"] for r in reports)
+    assert "aggregate" in text or "forward" in text
+
+
+def test_another_width_on_one_rank() -> None:
+    for report in Group("differs", 2).wait():
+        assert report["kind"] in ("ScheduleError", "ValueError"), report
+        assert "ranks" in report["message"] and "different feature widths" in report["message"], report
+
+
+def test_an_exception_in_one_script() -> None:
+    reports = Group("fails", WORLD).wait()
+    assert reports[1]["code"] == 1 and "ZeroDivisionError" in reports[1]["stderr"]
+    for report in survivors(reports):
+        assert report["kind"] == "RemoteError" and report["rank"] == 1, report
+        assert "the script of rank 1 divided by zero" in report["message"]
+        assert report["at"] - reports[1]["died"] < 4, report
+
+
+@pytest.mark.parametrize("how", ["torch", "multiprocessing"])
+def test_an_exception_in_a_child_process(how: str) -> None:
+    """Such processes end without atexit and without sys.excepthook."""
+    (report,) = Group("children", 1, SAR_TEST_SPAWN=how).wait()
+    lines = [json.loads(line) for line in report["stdout"].splitlines() if line.startswith("{")]
+    found = [line for line in lines if "kind" in line]
+    assert len(found) == 2, report
+    for line in found:
+        assert line["kind"] == "RemoteError" and line["rank"] == 1, line
+        assert "the script of rank 1 divided by zero" in line["message"]
+
+
+def test_a_node_without_in_edges() -> None:
+    """The Python package gave such nodes the degree 1: its scripts run layers that DGL would refuse. The degrees
+    themselves are DGL's."""
+    pytest.importorskip("dgl")
+    for rank, report in enumerate(Group("zero_degree", WORLD).wait()):
+        assert report["code"] == 0, report
+        assert set(report["same"].values()) == {True}, report
+        degrees = [2, 1, 1, 0] if rank == 1 else [1, 1, 1, 1]
+        assert report["degrees"] == degrees and report["more"] == [d + 1 for d in degrees]
+
+
+def test_a_worker_that_leaves() -> None:
+    reports = Group("leaves", WORLD).wait()
+    assert reports[1]["code"] == 0
+    for report in survivors(reports):
+        assert report["kind"] == "PeerLostError" and report["rank"] == 1, report
+
+
+@pytest.mark.parametrize("scenario", ["ends", "twice"])
+def test_ordinary_ends(scenario: str) -> None:
+    for report in Group(scenario, WORLD).wait():
+        assert report["code"] == 0 and report["kind"] == "none" and not report["stderr"], report
+
+
+def test_a_fork() -> None:
+    for report in Group("forks", 2).wait():
+        assert report["message"].startswith("RuntimeError") and "spawn" in report["message"], report
+
+
+# ---- torch.distributed beside the engine ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "environment", "expected", "torch_backend"),
+    [
+        ("gloo", {}, "gloo", "gloo"),
+        ("ccl", {}, "ccl", "gloo"),
+        ("gloo", {"SAR_BACKEND": "sar"}, "sar", None),
+        ("gloo", {"SAR_TEST_EXISTING": "1"}, "gloo", "gloo"),
+        ("sar", {}, "sar", None),
+    ],
+)
+def test_backends(asked: str, environment: dict[str, str], expected: str, torch_backend: str | None) -> None:
+    reports = Group("torch_too", 2, SAR_TEST_BACKEND=asked, **environment).wait()
+    for report in reports:
+        assert report["code"] == 0, report["stderr"]
+        assert report["backend"] == expected and report["plane"]["torch.distributed"] == torch_backend
+        assert report["plane"]["aggregation"] == "native" and report["sum"] == 1.0
+        assert report.get("torch_sum") == (1 if torch_backend else None)
+        assert report["group_left"] == bool(environment.get("SAR_TEST_EXISTING"))
+        if asked == "ccl":
+            assert report["stderr"].count("oneCCL bindings are not installed") == 1
+
+
+@pytest.mark.parametrize("backend", ["sar", "gloo"])
+def test_torchrun(backend: str, tmp_path: Path) -> None:
+    """torchrun's own store sits on MASTER_PORT."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    done = subprocess.run(
+        [*command, *COMMAND, "torch_too"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "SAR_TEST_BACKEND": backend, "OMP_NUM_THREADS": "1", "SAR_START_TIMEOUT": "60"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"sum": 1.0') == 2
+
+
+# ---- last, because it sleeps for a minute ------------------------------------
+
+
+def test_a_slow_worker_is_not_lost(slow_group: Group) -> None:
+    for report in slow_group.wait():
+        assert report["code"] == 0 and report["total"] == 1.0, report
+        assert not report["stderr"]

@@ -1,0 +1,249 @@
+"""Layers of ``dgl.nn``, as they are, and how to call them: the same specifications for DGL and for the workers."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+import sar
+from tests.support.worker import build, numpy
+
+WIDER = int(os.environ.get("SAR_LAYERS_WIDER", "1"))
+"""A factor for feature sizes, for measurements of memory."""
+IN, OUT, HEADS, EDGE = 6 * WIDER, 4 * WIDER, 2, 3
+TYPES = 3
+
+
+class Spec(NamedTuple):
+    """A layer and its arguments.
+
+    ``inputs``: ``("n", width)`` rows of nodes, ``("e", *shape)`` rows of edges, ``("+", *shape)`` positive rows of
+    edges, ``("nt",)`` and ``("et",)`` types of nodes and edges, ``("set",)`` types of edges in ascending order, or a
+    value. ``outputs``: a letter for each: n, e, or g for one row that all workers get. ``norm``: batch norm inside is
+    converted. ``loops``: edges from nodes to themselves are fine.
+    """
+
+    make: Callable[[], nn.Module]
+    inputs: tuple[Any, ...]
+    keywords: tuple[str, ...] = ()
+    outputs: str = "n"
+    norm: bool = False
+    loops: bool = True
+
+
+def _nn() -> Any:
+    import dgl.nn
+
+    return dgl.nn
+
+
+def _mlp(*sizes: int) -> nn.Module:
+    return nn.Sequential(*[layer for a, b in zip(sizes[:-1], sizes[1:]) for layer in (nn.Linear(a, b), nn.Tanh())])
+
+
+def _conv(name: str, *args: Any, **kwargs: Any) -> Callable[[], nn.Module]:
+    return lambda: getattr(_nn(), name)(*args, **kwargs)
+
+
+X = ("n", IN)
+EF = ("e", EDGE)
+W = ("+",)
+
+SPECS: dict[str, Spec] = {
+    "graph": Spec(_conv("GraphConv", IN, OUT), (X,)),
+    "graph_weights_normed": Spec(_conv("GraphConv", IN, OUT, norm="none"), (X, W), ("edge_weight",)),
+    "edge_weight_norm_both": Spec(lambda: _EdgeNorm("both"), (W,), outputs="e"),
+    "edge_weight_norm_right": Spec(lambda: _EdgeNorm("right"), (W,), outputs="e"),
+    "edge_weight_norm_none": Spec(lambda: _EdgeNorm("none"), (W,), outputs="e"),
+    "sage_pool": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X,)),
+    "sage_pool_weights": Spec(_conv("SAGEConv", IN, OUT, "pool"), (X, W), ("edge_weight",)),
+    "sage_lstm": Spec(_conv("SAGEConv", IN, OUT, "lstm"), (X,)),
+    "gat": Spec(_conv("GATConv", IN, OUT, HEADS), (X,)),
+    "gat_residual": Spec(_conv("GATConv", IN, OUT, HEADS, residual=True), (X,)),
+    "gat_weights": Spec(_conv("GATConv", IN, OUT, HEADS), (X, W), ("edge_weight",)),
+    "gat_attention": Spec(lambda: _Attention(_nn().GATConv(IN, OUT, HEADS)), (X,), outputs="ne"),
+    "gatv2": Spec(_conv("GATv2Conv", IN, OUT, HEADS), (X,)),
+    "gatv2_residual": Spec(_conv("GATv2Conv", IN, OUT, HEADS, residual=True, share_weights=True), (X,)),
+    "egat": Spec(_conv("EGATConv", IN, EDGE, OUT, 5, HEADS), (X, EF), outputs="ne"),
+    "egat_weights": Spec(_conv("EGATConv", IN, EDGE, OUT, 5, HEADS), (X, EF, W), ("edge_weight",), outputs="ne"),
+    "edge_gat": Spec(_conv("EdgeGATConv", IN, EDGE, OUT, HEADS), (X, EF)),
+    "edge_gat_plain": Spec(_conv("EdgeGATConv", IN, EDGE, OUT, HEADS, residual=False), (X, EF)),
+    "dot_gat": Spec(_conv("DotGatConv", IN, OUT, HEADS), (X,)),
+    "agnn": Spec(_conv("AGNNConv"), (X,)),
+    "gin_max": Spec(lambda: _nn().GINConv(_mlp(IN, OUT), "max"), (X,)),
+    "gin_max_weights": Spec(_conv("GINConv", None, "max"), (X, W), ("edge_weight",)),
+    "gine": Spec(lambda: _nn().GINEConv(_mlp(IN, OUT), learn_eps=True), (X, ("e", IN))),
+    "appnp": Spec(_conv("APPNPConv", 3, 0.2), (X,)),
+    "appnp_weights": Spec(_conv("APPNPConv", 3, 0.2), (X, W), ("edge_weight",)),
+    "sg": Spec(_conv("SGConv", IN, OUT, k=2), (X,)),
+    "sg_weights": Spec(_conv("SGConv", IN, OUT, k=2), (X, W), ("edge_weight",)),
+    "tag": Spec(_conv("TAGConv", IN, OUT), (X,)),
+    "tag_weights": Spec(_conv("TAGConv", IN, OUT), (X, W), ("edge_weight",)),
+    "gcn2": Spec(_conv("GCN2Conv", IN, 2), (X, X)),
+    "gcn2_weights": Spec(_conv("GCN2Conv", IN, 2, project_initial_features=False), (X, X, W), ("edge_weight",)),
+    "gated": Spec(_conv("GatedGraphConv", IN, IN + 1, 2, 1), (X,)),
+    "gated_types": Spec(_conv("GatedGraphConv", IN, IN + 1, 2, TYPES + 1), (X, ("et",))),
+    "gmm": Spec(_conv("GMMConv", IN, OUT, EDGE, 2), (X, EF)),
+    "gmm_max": Spec(_conv("GMMConv", IN, OUT, EDGE, 2, "max", residual=True), (X, EF)),
+    "edge_conv": Spec(_conv("EdgeConv", IN, OUT), (X,)),
+    "edge_conv_norm": Spec(_conv("EdgeConv", IN, OUT, batch_norm=True), (X,), norm=True),
+    "cf": Spec(_conv("CFConv", IN, EDGE, 5, OUT), (X, EF)),
+    "nn_mean": Spec(lambda: _nn().NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "mean"), (X, EF)),
+    "nn_sum": Spec(lambda: _nn().NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "sum", residual=True), (X, EF)),
+    "nn_max": Spec(lambda: _nn().NNConv(IN, OUT, _mlp(EDGE, IN * OUT), "max"), (X, EF)),
+    "rel_graph": Spec(_conv("RelGraphConv", IN, OUT, TYPES), (X, ("et",))),
+    "rel_graph_basis": Spec(_conv("RelGraphConv", IN, OUT, TYPES, "basis", 2, layer_norm=True), (X, ("et",))),
+    "rel_graph_bdd": Spec(_conv("RelGraphConv", IN, OUT, TYPES, "bdd", 2, self_loop=False), (X, ("et",))),
+    "rel_graph_norm": Spec(_conv("RelGraphConv", IN, OUT, TYPES), (X, ("et",), ("+", 1)), ("norm",)),
+    "rel_graph_sorted": Spec(_conv("RelGraphConv", IN, OUT, TYPES), (X, ("set",), True), ("presorted",)),
+    "rel_graph_sorted_basis": Spec(
+        _conv("RelGraphConv", IN, OUT, TYPES, "basis", 2), (X, ("set",), True), ("presorted",)
+    ),
+    "hgt": Spec(_conv("HGTConv", IN, OUT, HEADS, 2, TYPES, dropout=0.0), (X, ("nt",), ("et",))),
+    "hgt_norm": Spec(_conv("HGTConv", IN, 4, HEADS, 2, TYPES, dropout=0.0, use_norm=True), (X, ("nt",), ("et",))),
+    "pna": Spec(
+        _conv("PNAConv", IN, IN, ["mean", "max", "sum", "min"], ["identity", "amplification"], 2.5), (X,), norm=True
+    ),
+    "pna_edges": Spec(
+        _conv("PNAConv", IN, OUT, ["mean", "var"], ["identity", "attenuation"], 2.5, num_towers=2, edge_feat_size=EDGE),
+        (X, EF),
+        norm=True,
+    ),
+    "cheb": Spec(_conv("ChebConv", IN, OUT, 3), (X,)),
+    "cheb_lambda": Spec(_conv("ChebConv", IN, OUT, 2), (X, [1.7]), ("lambda_max",)),
+    "atomic": Spec(
+        lambda: _nn().AtomicConv(*(torch.tensor(v) for v in ([1.0, 2.0], [0.5, 1.5], [1.0, 0.7]))),
+        (("n", 1), ("+", 1)),
+    ),
+    "dgn": Spec(
+        _conv("DGNConv", IN, OUT, ["dir1-av", "dir2-dx", "sum"], ["identity", "amplification"], 2.5),
+        (X, None, ("n", 3)),
+        ("edge_feat", "eig_vec"),
+        norm=True,
+    ),
+    "egnn": Spec(_conv("EGNNConv", IN, 5, OUT, EDGE), (X, ("n", 3), EF), outputs="nn", loops=False),
+    "twirls": Spec(_conv("TWIRLSConv", IN, OUT, 5, 3), (X,)),
+    "twirls_attention": Spec(_conv("TWIRLSConv", IN, OUT, 5, 2, attention=True, use_eta=True), (X,)),
+    "group_reversible": Spec(lambda: _nn().GroupRevRes(_nn().GraphConv(IN // 2, IN // 2), 2), (X,)),
+    "sequential": Spec(lambda: _nn().Sequential(_nn().GraphConv(IN, 5), _nn().GraphConv(5, OUT)), (X,)),
+    "label_propagation": Spec(_conv("LabelPropagation", 3, 0.7), (("nt",),)),
+    "sum_pooling": Spec(_conv("SumPooling"), (X,), outputs="g"),
+    "avg_pooling": Spec(_conv("AvgPooling"), (X,), outputs="g"),
+    "max_pooling": Spec(_conv("MaxPooling"), (X,), outputs="g"),
+    "attention_pooling": Spec(
+        lambda: _nn().GlobalAttentionPooling(nn.Linear(IN, 1), nn.Linear(IN, OUT)), (X,), outputs="g"
+    ),
+    "set2set": Spec(_conv("Set2Set", IN, 2, 1), (X,), outputs="g"),
+    "weight_and_sum": Spec(_conv("WeightAndSum", IN), (X,), outputs="g"),
+}
+
+NEWER: dict[str, Spec] = {
+    "gated_gcn": Spec(_conv("GatedGCNConv", IN, EDGE, OUT), (X, EF), outputs="ne", norm=True),
+}
+"""Cases of layers that came with DGL 2."""
+
+if importlib.util.find_spec("dgl") is not None and importlib.metadata.version("dgl") >= "2":
+    SPECS.update(NEWER)
+
+REFUSED: dict[str, Spec] = {
+    "sort_pooling": Spec(_conv("SortPooling", 2), (X,), outputs="g"),
+    "set_transformer_encoder": Spec(_conv("SetTransformerEncoder", IN, 2, 3, 5), (X,)),
+    "set_transformer_decoder": Spec(_conv("SetTransformerDecoder", IN, 2, 3, 5, 1, 2), (X,), outputs="g"),
+}
+"""Layers that raise NotImplementedError on all ranks, saying what to do."""
+
+
+class _EdgeNorm(nn.Module):
+    def __init__(self, norm: str) -> None:
+        super().__init__()
+        self.norm = _nn().EdgeWeightNorm(norm)
+
+    def forward(self, graph: Any, weight: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.norm(graph, weight)
+        return made
+
+
+class _Attention(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, graph: Any, x: torch.Tensor) -> Any:
+        return self.layer(graph, x, get_attention=True)
+
+
+# ---- running ---------------------------------------------------------------
+
+
+def make(name: str, seed: int = 11) -> nn.Module:
+    """The layer with random parameters, none of them zero: biases that begin there hide mistakes."""
+    torch.manual_seed(seed)
+    model = SPECS[name].make()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def call(name: str, model: nn.Module, graph: Any, inputs: list[Any]) -> tuple[Any, ...]:
+    """Runs the layer; tensors in a tuple, one for each letter of ``outputs``."""
+    spec = SPECS[name]
+    plain = len(inputs) - len(spec.keywords)
+    out = model(graph, *inputs[:plain], **dict(zip(spec.keywords, inputs[plain:])))
+    return out if isinstance(out, tuple) else (out,)
+
+
+def tensors(inputs: list[Any]) -> list[Any]:
+    """Leaves that need gradients where they are numbers."""
+    return [
+        torch.from_numpy(x).clone().requires_grad_(x.dtype.kind == "f") if isinstance(x, np.ndarray) else x
+        for x in inputs
+    ]
+
+
+def layer(
+    part: dict[str, Any],
+    name: str,
+    state: dict[str, np.ndarray],
+    dtype: str,
+    inputs: list[Any],
+    grads: list[np.ndarray],
+) -> dict[str, Any]:
+    """Outputs, gradients of inputs and (over all ranks) of parameters."""
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        graph = build(part)
+        model = SPECS[name].make()
+        if SPECS[name].norm:
+            model = sar.convert_batchnorm(model)
+        model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
+        given = tensors(inputs)
+        out = call(name, model, graph, given)
+        values = [o.materialize() if hasattr(o, "materialize") else o for o in out]
+        results = [v.detach().clone() for v in values]  # now: GroupRevRes takes its output's memory away in backward
+        if any(v.requires_grad for v in values):
+            torch.autograd.backward(values, [torch.from_numpy(g) for g in grads])
+            sar.gather_grads(model)
+        return numpy(
+            {
+                "out": results,
+                "inputs": [x.grad if isinstance(x, torch.Tensor) else None for x in given],
+                "parameters": {k: p.grad for k, p in model.named_parameters()},
+            }
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def refused(part: dict[str, Any], name: str, x: np.ndarray) -> str:
+    """What a layer that is not run says."""
+    try:
+        REFUSED[name].make()(build(part), torch.from_numpy(x))
+    except NotImplementedError as error:
+        return str(error)
+    return "it ran"

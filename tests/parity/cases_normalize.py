@@ -1,0 +1,118 @@
+"""What runs on the workers to test batch norm that is computed where it is read, and layers that compute rows again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import sar
+from sar.autograd.fused import recompute
+from tests.support.worker import build, numpy
+
+WAYS = ["relu", "in place", "plain", "elu", "read twice", "checkpoint", "remat", "bfloat16", "backward twice"]
+WAYS += ["no grad", "changed before", "changed after", "reentrant checkpoint"]
+
+
+class Net(nn.Module):
+    """Three layers of SAGE or GAT with batch norm between them. ``way``: what follows batch norm, and how it runs."""
+
+    def __init__(self, kind: str, widths: list[int], norm: Any, way: str) -> None:
+        super().__init__()
+        pairs = list(zip(widths, widths[1:]))
+        # a bias that batch norm takes away again has a gradient of nothing but rounding
+        if kind == "sage":
+            layers = [dgl.nn.SAGEConv(i, o, "mean", bias=o == widths[-1]) for i, o in pairs]
+        else:
+            layers = [dgl.nn.GATConv(i, o, 1, allow_zero_in_degree=True, bias=o == widths[-1]) for i, o in pairs]
+        self.layers = nn.ModuleList(layers)
+        self.norms = nn.ModuleList(norm(o) for _, o in pairs[:-1])
+        self.way = way
+
+    def block(self, n: int, graph: Any, h: torch.Tensor) -> torch.Tensor:
+        h = self.norms[n](self.layers[n](graph, h).flatten(1))
+        if self.way == "in place":
+            return F.relu(h, inplace=True)
+        if self.way == "plain":
+            return h
+        if self.way == "changed before":  # the next layer reads it
+            return h.mul_(2)
+        if self.way == "changed data":
+            h = F.relu(h)
+            h.data.mul_(2)
+            return h
+        return F.elu(h) if self.way == "elu" else F.relu(h)
+
+    def forward(self, graph: Any, h: torch.Tensor, again: bool) -> torch.Tensor:
+        for n, _ in enumerate(self.norms):
+            if again and "checkpoint" in self.way:
+                h = checkpoint(self.block, n, graph, h, use_reentrant=self.way != "checkpoint")
+            else:
+                h = self.block(n, graph, h)
+        out = self.layers[-1](graph, h).flatten(1)
+        if again and self.way == "changed after":  # torch forbids it; here the layers have saved what it is made of
+            with torch.no_grad():
+                h.mul_(3)
+        if self.way == "read twice":
+            out = out + 0.5 * self.layers[-1](graph, h).flatten(1) * h.mean(1, keepdim=True)
+        return out
+
+
+class OfOneBlock(nn.Module):
+    """A block of a net as a module of its own."""
+
+    def __init__(self, net: Net, n: int) -> None:
+        super().__init__()
+        self.n, self.layer, self.norm = n, net.layers[n], net.norms[n]
+
+    def forward(self, graph: Any, h: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.norm(self.layer(graph, h).flatten(1)))
+
+
+def wrap(net: Net) -> Any:
+    """The blocks of a net under sar.remat, in the place of its own."""
+    dtype = torch.bfloat16 if net.way == "bfloat16" else None
+    blocks = [sar.remat(OfOneBlock(net, n), dtype=dtype) for n in range(len(net.norms))]
+    return lambda n, graph, h: blocks[n](graph, h)
+
+
+def step(
+    part: dict[str, Any], kind: str, way: str, x: np.ndarray, grad: np.ndarray, state: dict[str, np.ndarray], width: int
+) -> dict[str, Any]:
+    """Result and all gradients, and how often rows were computed again."""
+    widths = [x.shape[1], width, width, grad.shape[1]]
+    net = Net(kind, widths, sar.DistributedBN1D, way).to(torch.from_numpy(x).dtype)
+    net.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+    if way in ("remat", "bfloat16"):
+        net.block = wrap(net)  # type: ignore[method-assign]
+    rows = torch.from_numpy(x.copy()).requires_grad_()
+    graph = build(part)
+    counts = {"applied": 0}
+    original = recompute.apply
+
+    def counted(*args: Any) -> torch.Tensor:
+        counts["applied"] += 1
+        return original(*args)
+
+    recompute.apply = counted
+    try:
+        out = net(graph, rows, True)
+        counts["forward"] = counts["applied"]
+        if way == "no grad":
+            with torch.no_grad():
+                assert torch.equal(net(graph, rows, False), out)
+        upstream = torch.from_numpy(grad)
+        if way == "backward twice":
+            out.backward(upstream / 2, retain_graph=True)
+            upstream = upstream / 2
+        out.backward(upstream)
+    finally:
+        recompute.apply = original
+    sar.gather_grads(net)
+    found = {"out": out, "x": rows.grad, **{name: p.grad for name, p in net.named_parameters()}}
+    return {**numpy(found), "counts": counts}

@@ -1,0 +1,44 @@
+"""What runs on the workers to test GraphSAGE's mean in one piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import numpy as np
+import torch
+
+import sar.nn
+from sar.autograd.fused import sage
+from tests.parity.one_piece import counted, gradients, loaded
+from tests.support.worker import build
+
+
+def step(
+    part: dict[str, Any],
+    library: str,
+    out_feats: int,
+    x: np.ndarray,
+    grad: np.ndarray,
+    state: dict[str, np.ndarray],
+    needs: bool,
+    frozen: tuple[str, ...] = (),
+    hooked: str = "",
+    strided: bool = False,
+) -> dict[str, Any]:
+    """Result and all gradients of a layer of DGL or of ``sar.nn``, and whether it ran in one piece."""
+    layers = {"dgl": dgl.nn, "sar": sar.nn}[library]
+    bias = "fc_self.bias" in state
+    layer = loaded(layers.SAGEConv(x.shape[1], out_feats, "mean", bias=bias), x, state, frozen)
+    seen = []
+    if hooked == "hook":
+        layer.fc_neigh.register_forward_hook(lambda *_: seen.append("hook"))
+    elif hooked == "forward":
+        plain = layer.fc_neigh.forward
+        layer.fc_neigh.forward = lambda rows: seen.append("forward") or plain(rows)
+    rows = torch.from_numpy(x.copy()).requires_grad_(needs)
+    given = torch.stack([rows, rows], 2)[:, :, 0] if strided else rows
+    graph = build(part)
+    with counted(sage._SageMean) as pieces:
+        out = layer(graph, given)
+    return {**gradients(layer, out, grad, rows), "pieces": len(pieces), "hooks": len(seen)}

@@ -1,0 +1,137 @@
+"""What runs on the workers to train: batch normalization, and whole models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import sar
+from tests.support.worker import build, numpy, tensor
+
+# ---- batch normalization ---------------------------------------------------
+
+
+def batch_norm(
+    x: np.ndarray,
+    grad: np.ndarray,
+    affine: bool,
+    weight: np.ndarray | None,
+    bias: np.ndarray | None,
+    needs: bool = True,
+) -> dict[str, Any]:
+    """DistributedBN1D with running statistics; parameter gradients over all ranks."""
+    rows = tensor(x, needs)
+    norm = sar.DistributedBN1D(x.shape[1], affine=affine, track_running_stats=True).to(torch.from_numpy(x).dtype)
+    if norm.weight is not None and norm.bias is not None:
+        with torch.no_grad():
+            norm.weight.copy_(tensor(weight))
+            norm.bias.copy_(tensor(bias))
+    assert rows is not None
+    out = norm(rows)
+    out.backward(torch.from_numpy(grad))
+    sar.gather_grads(norm)
+    return numpy(
+        {
+            "out": out,
+            "x": rows.grad,
+            "weight": None if norm.weight is None else norm.weight.grad,
+            "bias": None if norm.bias is None else norm.bias.grad,
+            "mean": norm.running_mean,
+            "var": norm.running_var,
+        }
+    )
+
+
+def batch_norm_no_grad(x: np.ndarray) -> list[bool]:
+    """Whether anything asks for a backward that no rank needs."""
+    rows = torch.from_numpy(x)
+    plain = sar.DistributedBN1D(x.shape[1], affine=False)(rows)
+    with torch.no_grad():
+        silent = sar.DistributedBN1D(x.shape[1])(rows)
+    return [plain.requires_grad, silent.requires_grad]
+
+
+def moments(x: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
+    """MeanOp and VarOp, and the gradient of what depends on both."""
+    from sar.distributed_bn import mean_op, var_op
+
+    rows = tensor(x, True)
+    assert rows is not None
+    mean, square = mean_op(rows), var_op(rows)
+    (mean * torch.from_numpy(grad[0]) + square * torch.from_numpy(grad[1])).sum().backward()
+    return numpy({"mean": mean, "square": square, "x": rows.grad})
+
+
+# ---- training --------------------------------------------------------------
+
+
+class Net(torch.nn.Module):
+    """A 2-layer GCN, or a 3-layer SAGE with batch norm; layers of DGL as they are."""
+
+    def __init__(self, kind: str, n_features: int, n_classes: int, dropout: float) -> None:
+        import dgl.nn
+
+        super().__init__()
+        sizes = [n_features, 16, n_classes] if kind == "gcn" else [n_features, 32, 32, n_classes]
+        pairs = list(zip(sizes[:-1], sizes[1:]))
+        make = (lambda a, b: dgl.nn.GraphConv(a, b)) if kind == "gcn" else (lambda a, b: dgl.nn.SAGEConv(a, b, "mean"))
+        self.layers = torch.nn.ModuleList([make(a, b) for a, b in pairs])
+        self.norms = torch.nn.ModuleList([sar.DistributedBN1D(b) for _, b in pairs[:-1]] if kind == "sage" else [])
+        self.dropout = torch.nn.Dropout(dropout)
+
+    def forward(self, graph: Any, h: torch.Tensor) -> torch.Tensor:
+        for n, layer in enumerate(self.layers):
+            h = layer(graph, self.dropout(h))
+            if n < len(self.layers) - 1:
+                h = torch.relu(self.norms[n](h) if self.norms else h)
+        return h
+
+
+def train(
+    part: dict[str, Any],
+    x: np.ndarray,
+    y: np.ndarray,
+    masks: np.ndarray,
+    model: str,
+    classes: int,
+    n_train: int,
+    epochs: int,
+    dropout: float = 0.0,
+    weight_decay: float = 0.0,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Full-batch training: the loss of every epoch, over all workers, and the test accuracy at the end."""
+    from torch.nn.functional import cross_entropy
+
+    features, labels = torch.from_numpy(x), torch.from_numpy(y)
+    train_rows, test_rows = (torch.from_numpy(m) for m in masks)
+    torch.set_default_dtype(features.dtype)
+    try:
+        graph = build(part)
+        torch.manual_seed(seed)
+        net = Net(model, x.shape[1], classes, dropout)
+        sar.sync_params(net)
+        torch.manual_seed(1000 + seed * sar.world_size() + sar.rank())
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=weight_decay)
+        losses = []
+        for _ in range(epochs):
+            net.train()
+            logits = net(graph, features)
+            loss = cross_entropy(logits[train_rows], labels[train_rows], reduction="sum") / n_train
+            optimizer.zero_grad()
+            loss.backward()
+            sar.gather_grads(net)
+            optimizer.step()
+            total = loss.detach().clone()
+            sar.comm.all_reduce(total, torch.distributed.ReduceOp.SUM)
+            losses.append(total.item())
+        net.eval()
+        with torch.no_grad():
+            right = net(graph, features).argmax(1)[test_rows] == labels[test_rows]
+        counts = torch.tensor([float(right.sum()), float(right.numel())])
+        sar.comm.all_reduce(counts, torch.distributed.ReduceOp.SUM)
+        return {"losses": losses, "accuracy": float(counts[0] / counts[1])}
+    finally:
+        torch.set_default_dtype(torch.float32)

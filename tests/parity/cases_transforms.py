@@ -1,0 +1,138 @@
+"""What runs on the workers to test transforms of DGL and what graphs refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import sar
+from tests.support.worker import build, data_of, numpy
+
+
+def drop_edges(part: dict[str, Any], keys: np.ndarray, x: np.ndarray, seed: int) -> dict[str, Any]:
+    """``dgl.DropEdge`` twice by one seed and once by another: which edges stay, and a layer with its gradient."""
+    import dgl
+
+    graph: Any = build(part)
+    graph._relations[0].edge_keys = torch.from_numpy(keys.copy())
+    graph.edata["place"] = torch.arange(graph.num_edges())
+    found: dict[str, Any] = {}
+    for name, number in (("first", seed), ("again", seed), ("second", seed + 1)):
+        torch.manual_seed(number + 100 * sar.rank())
+        found[name] = dgl.DropEdge(0.4)(graph).edata["place"]
+    for p, left in ((0.0, graph.num_edges()), (1.0, 0)):
+        assert dgl.DropEdge(p)(graph).num_edges() == left
+    assert graph.num_edges() == len(keys)
+    torch.manual_seed(seed + 100 * sar.rank())
+    dropped = dgl.DropEdge(0.4)(graph)
+    feature = torch.from_numpy(x.copy()).requires_grad_()
+    torch.manual_seed(5)
+    layer = dgl.nn.GATConv(x.shape[1], 2, 2, attn_drop=0.5, allow_zero_in_degree=True).double()
+    torch.manual_seed(seed + 7)
+    out = layer(dropped, feature)
+    out.square().sum().backward()
+    dropped.edata["a"] = torch.ones(dropped.num_edges(), 1, dtype=torch.float64)
+    torch.manual_seed(seed + 7)
+    mask = torch.nn.functional.dropout(sar.edge_softmax(dropped, dropped.edata["a"]), 0.5) * 1 != 0
+    return numpy({**found, "out": out, "x": feature.grad, "mask": mask})
+
+
+def drop_typed_edges(part: dict[str, Any], features: dict[str, np.ndarray], wide: dict[str, np.ndarray]) -> Any:
+    """Of a graph of several relations: what is left of each, and what a message over all of them gives."""
+    import dgl
+    import dgl.function as fn
+
+    graph: Any = sar.construct_full_graph(data_of(part, features))
+    torch.manual_seed(3)
+    dropped = dgl.DropEdge(0.3)(graph)
+    dropped[("paper", "cites", "paper")].remove_edges([])  # a slice has edges of its own
+    one = dropped.clone()
+    one.remove_edges(torch.arange(one.num_edges("cites")) % 2 == 0, etype="cites")
+    found = []
+    for g in (graph, dropped, one):
+        with g.local_scope():
+            g.srcdata["h"] = {kind: torch.from_numpy(v) for kind, v in wide.items()}
+            g.multi_update_all({t: (fn.copy_u("h", "m"), fn.sum("m", "o")) for t in g.canonical_etypes}, "sum")
+            out = g.dstdata["o"]
+        left = {t: g[t].edata["w"] for t in g.canonical_etypes}
+        found.append(numpy({"left": left, "out": out, "global": {t: g.num_edges_global(t) for t in left}}))
+    return found
+
+
+def masked_columns(part: dict[str, Any]) -> list[float]:
+    """``dgl.FeatMask``: which columns are left."""
+    import dgl
+
+    graph: Any = build(part)
+    torch.manual_seed(sar.rank())
+    graph.ndata["x"] = torch.ones(graph.num_nodes(), 40)
+    masked = dgl.FeatMask(p=0.5, node_feat_names=["x"])(graph)
+    assert torch.equal(masked.ndata["x"], masked.ndata["x"][:1].expand(graph.num_nodes(), 40))
+    return masked.ndata["x"][:1].flatten().tolist()
+
+
+def refusals(part: dict[str, Any]) -> dict[str, str]:
+    """What each call says that cannot work."""
+    import dgl
+    import dgl.function as fn
+
+    graph: Any = build(part)
+    graph.ndata["x"] = torch.ones(graph.num_nodes(), 2)
+    calls = {
+        "adj": lambda: graph.adj(),
+        "adj_external": lambda: graph.adj_external(scipy_fmt="csr"),
+        "lap_pe": lambda: dgl.lap_pe(graph, 2, padding=True),
+        "LapPE": lambda: dgl.LapPE(2, padding=True)(graph),
+        "random_walk_pe": lambda: dgl.random_walk_pe(graph, 2),
+        "svd_pe": lambda: dgl.svd_pe(graph, 1, padding=True),
+        "khop_graph": lambda: dgl.khop_graph(graph, 2),
+        "reverse_adj": lambda: dgl.reverse(graph).adj(),
+        "reverse_twice": lambda: dgl.reverse(dgl.reverse(graph)),
+        "add_edges": lambda: graph.add_edges([0], [0]),
+        "DropNode": lambda: dgl.DropNode()(graph),
+        "AddEdge": lambda: dgl.AddEdge(1.0)(graph),
+        "ends": lambda: graph.apply_edges(lambda e: {}, edges=(torch.tensor([0]), torch.tensor([0]))),
+        "max_on_reversed": lambda: dgl.reverse(graph).update_all(fn.copy_u("x", "m"), fn.max("m", "o")),
+        "AddReverse": lambda: dgl.AddReverse()(graph),
+        "NodeShuffle": lambda: dgl.NodeShuffle()(graph),
+        "PPR": lambda: dgl.PPR()(graph),
+        "GDC": lambda: dgl.GDC([0.3, 0.2])(graph),
+        "HeatKernel": lambda: dgl.HeatKernel()(graph),
+        "ToLevi": lambda: dgl.ToLevi()(graph),
+        "LineGraph": lambda: dgl.LineGraph()(graph),
+        "ToSimple": lambda: dgl.ToSimple()(graph),
+        "KHopGraph": lambda: dgl.KHopGraph(2)(graph),
+    }
+    found = {}
+    for name, call in calls.items():
+        try:
+            call()
+            found[name] = "nothing"
+        except NotImplementedError as error:
+            found[name] = str(error)
+    return found
+
+
+def blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray) -> dict[str, Any]:
+    """``send_and_recv`` on a block, and what blocks refuse."""
+    import dgl.function as fn
+
+    (block,) = sar.construct_mfgs(data_of(part), torch.from_numpy(seeds), 1, keep_seed_nodes=False)
+    rows = torch.from_numpy(x)[block.input_nodes].requires_grad_()
+    block.srcdata["x"] = rows
+    edges = torch.nonzero(torch.arange(block.num_edges()) % 2 == 0).view(-1)
+    block.send_and_recv(edges, fn.copy_u("x", "m"), fn.sum("m", "o"))
+    out = block.dstdata["o"]
+    block.edata["w"] = (torch.arange(block.num_edges()) % 2 == 0).double()
+    block.update_all(fn.u_mul_e("x", "w", "m"), fn.sum("m", "o2"))
+    (grad,) = torch.autograd.grad(out.square().sum(), rows)
+    (same,) = torch.autograd.grad(block.dstdata["o2"].square().sum(), rows)
+    said = []
+    for call in (lambda: block.remove_edges([0]), lambda: block.filter_nodes(lambda nodes: nodes.data["x"][:, 0] > 0)):
+        try:
+            call()
+        except ValueError as error:
+            said.append(str(error))
+    return numpy({"out": out, "same": block.dstdata["o2"], "grad": grad, "same_grad": same, "said": said})

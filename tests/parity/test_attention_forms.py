@@ -1,0 +1,87 @@
+"""Attention of widths that have loops of their own, against plain DGL: values and all gradients, element by element."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from tests.parity import cases_expression
+from tests.parity.cases_expression import Program
+from tests.parity.expressions import E, Leaf, P, U, V, compare
+from tests.support.graphs import Graph, make
+from tests.support.sessions import Workers
+
+SHAPES = [(1, 64), (4, 32), (8, 16), (3, 16), (4, 47), (1, 1)]
+
+
+def form(name: str, heads: int, width: int) -> Tuple[List[Leaf], Program]:
+    """Operands and message of a form of attention."""
+    narrow, wide = (heads, 1), (heads, width)
+    if name == "additive":
+        leaves = [Leaf(U, narrow), Leaf(V, narrow), Leaf(U, wide)]
+        logits: Program = ["leaky_relu", ["add", ["load", U, 0], ["load", V, 1]], 0.2]
+        return leaves, ["mul", ["load", U, 2], ["softmax", logits]]
+    if name == "with an edge term":
+        leaves = [Leaf(U, narrow), Leaf(V, narrow), Leaf(U, wide), Leaf(E, narrow)]
+        logits = ["leaky_relu", ["add", ["add", ["load", U, 0], ["load", V, 1]], ["load", E, 3]], 0.2]
+        return leaves, ["mul", ["load", U, 2], ["softmax", logits]]
+    if name == "gatv2":
+        leaves = [Leaf(U, wide), Leaf(V, wide), Leaf(P, wide)]
+        act: Program = ["leaky_relu", ["add", ["load", U, 0], ["load", V, 1]], 0.2]
+        return leaves, ["mul", ["load", U, 0], ["softmax", ["total", ["mul", act, ["param", 2]], [1], True]]]
+    if name == "dot product":  # keys and values of their own
+        leaves = [Leaf(U, wide), Leaf(V, wide), Leaf(U, wide)]
+        return leaves, ["mul", ["load", U, 2], ["softmax", ["scale", ["dot", ["load", U, 0], ["load", V, 1]], 0.2]]]
+    leaves = [Leaf(U, wide), Leaf(V, wide), Leaf(P, ())]  # cosine
+    dots: Program = ["mul", ["param", 2], ["dot", ["load", U, 0], ["load", V, 1]]]
+    return leaves, ["mul", ["load", U, 0], ["softmax", ["scale", dots, 0.2]]]
+
+
+FORMS = ("additive", "with an edge term", "gatv2", "dot product", "cosine")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s[0]}x{s[1]}")
+@pytest.mark.parametrize("name", FORMS)
+def test_form(few: Workers, name: str, shape: Tuple[int, int]) -> None:
+    leaves, program = form(name, *shape)
+    for n, kind in enumerate(("random", "hub") if shape == (4, 32) else ("empty_worker",)):
+        graph = make(kind, few.world, seed=71)
+        for dtype in ("float32", "float64")[:: 1 - 2 * (n % 2)][: 2 if shape == (4, 32) else 1]:
+            compare(few, graph, leaves, program, "sum", dtype, loose=20.0)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_repeats_to_the_bit(few: Workers, name: str) -> None:
+    """Enough edges for many tasks, which end in another order each time: results and gradients repeat."""
+    nodes, edges = 900, 40_000
+    rng = np.random.default_rng(72)
+    cut = np.linspace(0, nodes, few.world + 1).astype(np.int64)
+    src = np.concatenate([rng.integers(0, nodes, edges), np.full(9_000, 7)])  # a hub to leave
+    dst = np.concatenate([rng.integers(0, nodes, edges), rng.integers(0, nodes, 9_000)])
+    dst[edges // 2 : edges // 2 + 9_000] = 11  # and one to arrive at
+    graph = Graph(nodes, src, dst, cut)
+    leaves, program = form(name, 4, 16)
+    rows: Dict[str, int] = {"u": nodes, "v": nodes, "e": len(src)}
+    shapes = [(rows[x.side], *x.shape) if x.side in rows else x.shape for x in leaves]
+    tensors = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    pick: Dict[str, Any] = {"u": graph.rows, "v": graph.rows, "e": graph.edges, "p": lambda _: ...}
+    grad = rng.standard_normal((nodes, 4, 16)).astype(np.float32)
+    given = [
+        {
+            "part": graph.part(rank),
+            "tensors": [t[pick[x.side](rank)] for t, x in zip(tensors, leaves)],
+            "grad": grad[graph.rows(rank)],
+        }
+        for rank in range(graph.world)
+    ]
+    found = [
+        few.run(cases_expression.expression, given, program=program, reduce="sum", needs=[True] * len(leaves))
+        for _ in range(3)
+    ]
+    for again in found[1:]:
+        for rank, (a, b) in enumerate(zip(found[0], again)):
+            np.testing.assert_array_equal(a["out"], b["out"], f"output of rank {rank}")
+            for i, (x, y) in enumerate(zip(a["grads"], b["grads"])):
+                np.testing.assert_array_equal(x, y, f"gradient {i} of rank {rank}")

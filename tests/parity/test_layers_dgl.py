@@ -1,0 +1,176 @@
+"""Every layer of ``dgl.nn`` that works on a graph of one relation, not touched, against DGL on the whole graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+
+from tests.parity import cases_layers
+from tests.parity.cases_layers import IN, REFUSED, SPECS, call, tensors
+from tests.support.graphs import Graph, close, make
+from tests.support.sessions import Workers
+
+
+def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
+    """A graph whose nodes all have an in-edge, as many layers ask for."""
+    graph = make(kind, world, seed)
+    nodes = np.arange(graph.num_nodes)
+    if not loops:
+        other = graph.src != graph.dst
+        return graph._replace(
+            src=np.concatenate([graph.src[other], nodes]), dst=np.concatenate([graph.dst[other], np.roll(nodes, 1)])
+        )
+    order = np.random.default_rng(seed).permutation(len(graph.src) + len(nodes))
+    src, dst = (np.concatenate([ends, nodes])[order] for ends in (graph.src, graph.dst))
+    return graph._replace(src=src, dst=dst)
+
+
+def draw(graph: Graph, name: str, dtype: str) -> list[Any]:
+    """Inputs on the whole graph."""
+    rng = np.random.default_rng(31)
+    made: list[Any] = []
+    for given in SPECS[name].inputs:
+        if not isinstance(given, tuple):
+            made.append(given)
+            continue
+        kind, shape = given[0], given[1:]
+        if kind == "n":
+            made.append(rng.standard_normal((graph.num_nodes, *shape)).astype(dtype))
+        elif kind in "e+":
+            values = rng.standard_normal((len(graph.src), *shape))
+            made.append((np.abs(values) + 0.2 if kind == "+" else values).astype(dtype))
+        elif kind == "nt":
+            made.append(rng.integers(0, 2, graph.num_nodes))
+        else:
+            types = rng.integers(0, cases_layers.TYPES, len(graph.src))
+            made.append(np.sort(types) if kind == "set" else types)
+    return made
+
+
+def side(name: str, position: int) -> str:
+    """Whether an input has rows of nodes (n) or edges (e), or is a plain value."""
+    given = SPECS[name].inputs[position]
+    return "" if not isinstance(given, tuple) else "n" if given[0] in ("n", "nt") else "e"
+
+
+def oracle(graph: Graph, name: str, inputs: list[Any], dtype: str, like: Any = None) -> dict[str, Any]:
+    """DGL on the whole graph; with the parameters and gradients of ``like`` where given."""
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        model = cases_layers.make(name)
+        if like is not None:
+            model.load_state_dict({k: torch.from_numpy(v) for k, v in like["state"].items()})  # converts the dtype
+        saved = {k: v.numpy().copy() for k, v in model.state_dict().items()}
+        whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+        given = tensors([x.astype(dtype) if side(name, i) and x.dtype.kind == "f" else x for i, x in enumerate(inputs)])
+        out = call(name, model, whole, given)
+        rng = np.random.default_rng(12)
+        drawn = [rng.standard_normal(tuple(o.shape)) for o in out]
+        grads = [g.astype(dtype) for g in (like["grads"] if like is not None else drawn)]
+        results = [o.detach().clone().numpy() for o in out]
+        if any(o.requires_grad for o in out):
+            torch.autograd.backward(out, [torch.from_numpy(g) for g in grads])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return {
+        "state": saved,
+        "out": results,
+        "grads": grads,
+        "inputs": [x.grad.numpy() if isinstance(x, torch.Tensor) and x.grad is not None else None for x in given],
+        "parameters": {k: None if p.grad is None else p.grad.numpy() for k, p in model.named_parameters()},
+    }
+
+
+def spread(
+    workers: Workers, graph: Graph, name: str, dtype: str, inputs: list[Any], expected: dict[str, Any]
+) -> list[Any]:
+    """The same on the workers."""
+
+    def own(rank: int, value: Any, of: str) -> Any:
+        if of == "g":  # all workers hold it, and a loss on it belongs on one of them
+            return value if rank == 0 else np.zeros_like(value)
+        return value[graph.rows(rank)] if of == "n" else value[graph.edges(rank)] if of == "e" else value
+
+    per_rank = [
+        {
+            "part": graph.part(rank),
+            "inputs": [own(rank, x, side(name, i)) for i, x in enumerate(inputs)],
+            "grads": [own(rank, g, of) for g, of in zip(expected["grads"], SPECS[name].outputs)],
+        }
+        for rank in range(graph.world)
+    ]
+    return workers.run(cases_layers.layer, per_rank, name=name, state=expected["state"], dtype=dtype)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_layer(few: Workers, name: str) -> None:
+    """Outputs, and the gradients of all inputs and parameters, in double precision; of 4 workers one owns no node."""
+    kind = "empty_worker" if few.world == 4 else "random"
+    graph = looped(kind, few.world, 30, SPECS[name].loops)
+    inputs = draw(graph, name, "float64")
+    expected = oracle(graph, name, inputs, "float64")
+    results = spread(few, graph, name, "float64", inputs, expected)
+    for rank, result in enumerate(results):
+        where = {"n": graph.rows(rank), "e": graph.edges(rank), "g": slice(None)}
+        for value, whole, of in zip(result["out"], expected["out"], SPECS[name].outputs):
+            close(value, whole[where[of]], f"output of rank {rank}", 10)
+        for i, value in enumerate(expected["inputs"]):
+            if value is not None:
+                close(result["inputs"][i], value[where[side(name, i)]], f"gradient of input {i}, rank {rank}", 10)
+        for key, value in expected["parameters"].items():
+            if value is None:
+                assert result["parameters"][key] is None, f"{key} has no gradient in DGL"
+            else:
+                close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", 10)
+
+
+def error(value: np.ndarray, truth: np.ndarray) -> float:
+    """The largest deviation, relative to the largest entry or 1."""
+    return float(np.abs(value - truth).max() / max(np.abs(truth).max(), 1.0)) if truth.size else 0.0
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_single_precision(two: Workers, name: str) -> None:
+    """Single precision is within 1e-5 of DGL in double precision, relative to the largest entry or 1."""
+    graph = looped("random", 2, 32, SPECS[name].loops)
+    inputs = draw(graph, name, "float32")
+    single = oracle(graph, name, inputs, "float32")
+    double = oracle(graph, name, inputs, "float64", like=single)
+    results = spread(two, graph, name, "float32", inputs, single)
+    ranks = range(graph.world)
+    where = {"n": [graph.rows(r) for r in ranks], "e": [graph.edges(r) for r in ranks]}
+
+    def whole(parts: list[np.ndarray], of: str) -> np.ndarray:
+        if of == "g":
+            return parts[-1]
+        made = np.zeros((graph.num_nodes if of == "n" else len(graph.src), *parts[0].shape[1:]))
+        for rows, part in zip(where[of], parts):
+            made[rows] = part
+        return made
+
+    found = {}
+    for i, of in enumerate(SPECS[name].outputs):
+        found[f"output {i}"] = whole([r["out"][i] for r in results], of), single["out"][i], double["out"][i]
+    for i, value in enumerate(single["inputs"]):
+        if value is not None:
+            parts = [r["inputs"][i] for r in results]
+            found[f"gradient of input {i}"] = whole(parts, side(name, i)), value, double["inputs"][i]
+    for key, value in single["parameters"].items():
+        if value is not None:
+            found[f"gradient of {key}"] = results[0]["parameters"][key], value, double["parameters"][key]
+    for what, (ours, dgls, truth) in found.items():
+        assert error(ours, truth) <= 1e-5, f"{what}: {error(ours, truth):.1e}; DGL in single {error(dgls, truth):.1e}"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(few: Workers, name: str) -> None:
+    """Layers that are not run say so on every rank, and what to do."""
+    graph = looped("random", few.world, 33)
+    x = np.random.default_rng(34).standard_normal((graph.num_nodes, IN)).astype("float32")
+    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
+    said = few.run(cases_layers.refused, given, name=name)
+    assert len(set(said)) == 1 and "on one worker" in said[0]

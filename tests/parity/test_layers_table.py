@@ -1,0 +1,47 @@
+"""docs/layers.md names every layer of ``dgl.nn``, and says of each what the tests say."""
+
+from __future__ import annotations
+
+import re
+
+import dgl
+import torch
+
+from tests.parity import cases_layers
+from tests.parity.layers_table import CASES, ELSEWHERE, NO_GRAPH, PAGE, REFUSED, page
+
+
+def layers() -> set[str]:
+    kinds = {name: kind for name, kind in vars(dgl.nn.pytorch).items() if isinstance(kind, type)}
+    return {name for name, kind in kinds.items() if issubclass(kind, torch.nn.Module)}
+
+
+def test_every_layer_is_there_once() -> None:
+    groups = [set(CASES), set(REFUSED), set(NO_GRAPH), set(ELSEWHERE)]
+    assert sum(map(len, groups)) == len(set.union(*groups)), "a layer is in two groups"
+    missing = layers() - set.union(*groups)
+    assert not missing, f"layers that nobody tried: {sorted(missing)}"
+
+
+def test_every_case_belongs_to_a_layer() -> None:
+    named = {case for cases in CASES.values() for case in cases.split()}
+    assert named == {*cases_layers.SPECS, *cases_layers.NEWER}
+    for layer, cases in CASES.items():
+        for case in cases.split():
+            if case not in cases_layers.SPECS:
+                continue  # this DGL does not have it
+            kinds = {type(module).__name__ for module in cases_layers.SPECS[case].make().modules()}
+            assert layer in kinds, f"{case} does not run {layer} but {kinds}"
+
+
+def test_refused_are_those_that_refuse() -> None:
+    made = {type(spec.make()).__name__ for spec in cases_layers.REFUSED.values()}
+    assert made <= set(REFUSED)
+
+
+def test_the_page_is_what_the_tests_say() -> None:
+    """Apart from measurements, which ``make docs-layers`` takes."""
+    bare = re.compile(r"\| yes \| [0-9.]* ?\| [0-9.]* ?\|")
+    written = bare.sub("| yes | | |", PAGE.read_text())
+    expected = bare.sub("| yes | | |", page({}, {}))
+    assert written == expected, "make docs-layers"

@@ -1,0 +1,127 @@
+"""Message passing against DGL on the whole graph: values and all gradients, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dgl
+import numpy as np
+import pytest
+import torch
+
+from tests.parity import cases_message
+from tests.support.graphs import Graph, close, make
+from tests.support.sessions import Workers
+
+MESSAGES = ["copy_u", "copy_e"] + [
+    f"{a}_{op}_{b}" for op in ("add", "sub", "mul", "div", "dot") for a in "uve" for b in "uve" if a != b
+]
+FIELDS = {"u": "x", "v": "y", "e": "w"}
+
+
+def whole(graph: Graph, columns: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> tuple[Any, ...]:
+    """The same as ``cases_message.filled`` in DGL, on the whole graph."""
+    made = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    nodes = {name: cases_message.leaf(array) for name, array in columns.items()}
+    edges = {name: cases_message.leaf(array) for name, array in weights.items()}
+    made.ndata.update(nodes)
+    made.edata.update(edges)
+    return made, nodes, edges
+
+
+def shares(graph: Graph, columns: dict[str, np.ndarray], weights: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """What each rank gets of the graph and its columns."""
+    return [
+        {
+            "part": graph.part(rank),
+            "columns": {k: v[graph.rows(rank)] for k, v in columns.items()},
+            "weights": {k: v[graph.edges(rank)] for k, v in weights.items()},
+        }
+        for rank in range(graph.world)
+    ]
+
+
+def same(graph: Graph, rank: int, got: dict[str, Any], expected: dict[str, Any], what: str, loose: float = 1.0) -> None:
+    """Compares the gradients of columns."""
+    for kind, mine in (("nodes", graph.rows(rank)), ("edges", graph.edges(rank))):
+        for name, grad in expected[kind].items():
+            close(got[kind][name], grad[mine], f"{what}: gradient of {name} of {kind}, rank {rank}", loose)
+
+
+def coarse(rng: np.random.Generator, rows: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Few different numbers, none of them 0: many are equal, and all divide."""
+    return (rng.choice([-2.0, -1.0, -0.5, 0.5, 1.0, 4.0], (rows, *shape))).astype(dtype)
+
+
+def check_builtins(
+    few: Workers,
+    graph: Graph,
+    calls: list[tuple[str, list[str], str | None]],
+    columns: dict[str, np.ndarray],
+    weights: dict[str, np.ndarray],
+) -> None:
+    whole_graph, nodes, edges = whole(graph, columns, weights)
+    rng = np.random.default_rng(5)
+    expected, upstream = [], []
+    for message, fields, reduce in calls:
+        with whole_graph.local_scope():
+            send = getattr(dgl.function, message)(*fields, "m")
+            if reduce is None:
+                whole_graph.apply_edges(send)
+                out = whole_graph.edata["m"]
+            else:
+                whole_graph.update_all(send, getattr(dgl.function, reduce)("m", "out"))
+                out = whole_graph.dstdata["out"]
+        grad = rng.standard_normal(tuple(out.shape)).astype(str(out.dtype)[6:])
+        out.backward(torch.from_numpy(grad))
+        upstream.append(grad)
+        expected.append(
+            {
+                "out": out.detach().numpy(),
+                "nodes": cases_message.gradients(nodes),
+                "edges": cases_message.gradients(edges),
+            }
+        )
+    arguments = shares(graph, columns, weights)
+    for rank, given in enumerate(arguments):
+        given["upstream"] = [
+            g[graph.edges(rank) if call[2] is None else graph.rows(rank)] for g, call in zip(upstream, calls)
+        ]
+    for rank, results in enumerate(few.run(cases_message.builtins, arguments, calls=calls)):
+        for call, got, wanted in zip(calls, results, expected):
+            where = graph.edges(rank) if call[2] is None else graph.rows(rank)
+            close(got["out"], wanted["out"][where], f"{call}: rank {rank}")
+            same(graph, rank, got, wanted, str(call))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["random", "empty_worker", "one_node", "hub"])
+def test_every_builtin(few: Workers, kind: str, dtype: str) -> None:
+    """All messages with all reducers; many messages are equal, so max and min have ties."""
+    graph = make(kind, few.world)
+    rng = np.random.default_rng(1)
+    columns = {name: coarse(rng, graph.num_nodes, (2, 3), dtype) for name in ("x", "y")}
+    weights = {"w": coarse(rng, len(graph.src), (2, 3), dtype)}
+    calls: list[tuple[str, list[str], str | None]] = [
+        (m, [FIELDS[side] for side in m.split("_") if side in FIELDS], reduce)
+        for m in MESSAGES
+        for reduce in ("sum", "mean", "max", "min", None)
+    ]
+    check_builtins(few, graph, calls, columns, weights)
+
+
+SHAPES = [((4,), (1,)), ((1,), (4,)), ((2, 3), (3,)), ((2, 3), (2, 1)), ((), (3,)), ((2, 1, 3), (4, 1)), ((47,), (47,))]
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_broadcasting(few: Workers, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    graph = make("random", few.world, seed=2)
+    rng = np.random.default_rng(2)
+    columns = {name: coarse(rng, graph.num_nodes, shape, "float64") for name, shape in zip("xy", shapes)}
+    weights = {"w": coarse(rng, len(graph.src), shapes[1], "float64")}
+    calls: list[tuple[str, list[str], str | None]] = [
+        (m, [FIELDS[side] for side in m.split("_") if side in FIELDS], reduce)
+        for m in ("u_add_v", "u_mul_v", "u_sub_e", "e_div_u", "e_mul_u", "v_mul_u")
+        for reduce in ("sum", "max", None)
+    ]
+    check_builtins(few, graph, calls, columns, weights)

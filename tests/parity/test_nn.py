@@ -1,0 +1,224 @@
+"""Layers of sar.nn against those of dgl.nn with the same parameters on the whole graph, element by element."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sar.nn
+from tests.parity import cases_nn, layer_oracle
+from tests.parity.cases_nn import over_relations
+from tests.support import hetero
+from tests.support.graphs import Graph, close, make
+from tests.support.pool import Pool
+from tests.support.sessions import Workers
+
+IN = 6
+GCN = {"in_feats": IN, "out_feats": 4, "allow_zero_in_degree": True}
+SAGE = {"in_feats": IN, "out_feats": 4}
+GAT = {"in_feats": IN, "out_feats": 3, "num_heads": 2, "allow_zero_in_degree": True}
+RGCN = {"in_feat": IN, "out_feat": 4, "num_rels": 3}
+WEIGHT, TYPES = "edge_weight", "etypes"
+
+# name: (layer, its arguments, edge tensors by the argument's name, further arguments of the call)
+LAYERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = {
+    **{f"gcn_{norm}": ("GraphConv", {**GCN, "norm": norm}, (), {}) for norm in ("none", "both", "left", "right")},
+    "gcn_widening_weights": ("GraphConv", {**GCN, "out_feats": 9}, (WEIGHT,), {}),
+    "sage_mean": ("SAGEConv", {**SAGE, "aggregator_type": "mean"}, (), {}),
+    "sage_mean_widening_weights": ("SAGEConv", {**SAGE, "out_feats": 9, "aggregator_type": "mean"}, (WEIGHT,), {}),
+    "sage_gcn": ("SAGEConv", {**SAGE, "aggregator_type": "gcn"}, (), {}),
+    "sage_gcn_widening": ("SAGEConv", {**SAGE, "out_feats": 9, "aggregator_type": "gcn"}, (), {}),
+    "sage_pool": ("SAGEConv", {**SAGE, "aggregator_type": "pool"}, (), {}),
+    "sage_lstm": ("SAGEConv", {**SAGE, "aggregator_type": "lstm"}, (), {}),
+    "gin_sum": ("GINConv", {"apply_func": (IN, 4), "learn_eps": True}, (), {}),
+    "gin_max": ("GINConv", {"apply_func": (IN, 4), "aggregator_type": "max"}, (), {}),
+    "gin_mean_weights": ("GINConv", {"aggregator_type": "mean", "init_eps": 0.5}, (WEIGHT,), {}),
+    "gat": ("GATConv", GAT, (), {}),
+    "gat_residual": ("GATConv", {**GAT, "residual": True, "negative_slope": 0.1}, (), {}),
+    "gat_identity": ("GATConv", {**GAT, "residual": True, "bias": False}, (WEIGHT,), {}),
+    "gat_attention": ("GATConv", GAT, (), {"get_attention": True}),
+    "gatv2": ("GATv2Conv", {**GAT, "residual": True}, (), {}),
+    "gatv2_shared": ("GATv2Conv", {**GAT, "share_weights": True, "bias": False}, (), {"get_attention": True}),
+    "appnp": ("APPNPConv", {"k": 3, "alpha": 0.2}, (), {}),
+    "appnp_weights": ("APPNPConv", {"k": 2, "alpha": 0.1}, (WEIGHT,), {}),
+    "rgcn": ("RelGraphConv", RGCN, (TYPES,), {}),
+    "rgcn_basis": ("RelGraphConv", {**RGCN, "regularizer": "basis", "num_bases": 2}, (TYPES, "norm"), {}),
+    "rgcn_blocks": ("RelGraphConv", {**RGCN, "regularizer": "bdd", "num_bases": 2, "layer_norm": True}, (TYPES,), {}),
+}
+
+
+def edge_tensors(graph: Graph, names: tuple[str, ...], dtype: str) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    e = len(graph.src)
+    made = {
+        WEIGHT: rng.random(e).astype(dtype) + np.dtype(dtype).type(0.5),
+        "norm": rng.random((e, 1)).astype(dtype),
+        TYPES: rng.integers(0, 3, e),
+    }
+    return {name: made[name] for name in names}
+
+
+def compare(workers: Workers, graph: Graph, layer: str, dtype: str) -> None:
+    name, options, of_edges, call = LAYERS[layer]
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, IN)).astype(dtype)
+    layer_oracle.compare(workers, "sar", graph, name, options, x, edge_tensors(graph, of_edges, dtype), call)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layer(few: Workers, layer: str) -> None:
+    pytest.importorskip("dgl")
+    compare(few, make("empty_worker", few.world, seed=30), layer, "float64")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layer_single_precision(two: Workers, layer: str) -> None:
+    pytest.importorskip("dgl")
+    compare(two, make("random", 2, seed=31), layer, "float32")
+
+
+@pytest.mark.parametrize("kind", ["one_node", "no_edges", "hub"])
+def test_odd_graphs(pool: Pool, kind: str) -> None:
+    pytest.importorskip("dgl")
+    workers = Workers(pool, 4, "shm")
+    for layer in ("gcn_both", "sage_pool", "gat", "gatv2", "appnp", "rgcn"):
+        # without any edge DGL's typed layer cannot run, and its maximum sends the gradient of every row to node 0
+        if kind != "no_edges" or layer not in ("rgcn", "sage_pool"):
+            compare(workers, make(kind, 4, seed=32), layer, "float64")
+
+
+def test_eight_workers(pool: Pool) -> None:
+    pytest.importorskip("dgl")
+    for layer in ("gcn_both", "sage_mean", "gat", "gin_max"):
+        compare(Workers(pool, 8, "shm"), make("random", 8, seed=33), layer, "float64")
+
+
+@pytest.mark.parametrize("aggregate", ["sum", "mean", "max", "stack"])
+def test_layers_over_relations(pool: Pool, aggregate: str) -> None:
+    """HeteroGraphConv on 4 node types and 8 relations; workers without nodes of a type, or without any."""
+    dgl = pytest.importorskip("dgl")
+    workers = Workers(pool, 4 if aggregate == "sum" else 2, "shm")
+    cut, ends = hetero.Cut(workers.world), hetero.edges()
+    x, grad = hetero.features(1), hetero.features(2, 3)
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.manual_seed(8)
+        model = over_relations(aggregate, dgl.nn, hetero.TRIPLES, 6)
+        graph = dgl.heterograph(
+            {t: (torch.from_numpy(s), torch.from_numpy(d)) for t, (s, d) in ends.items()}, num_nodes_dict=hetero.KINDS
+        )
+        features = {kind: torch.from_numpy(rows).requires_grad_() for kind, rows in x.items()}
+        out = model(graph, features)
+        if aggregate == "stack":
+            grad = {k: np.stack([grad[k] * (n + 1) for n in range(rows.shape[1])], 1) for k, rows in out.items()}
+        sum((out[kind] * torch.from_numpy(grad[kind])).sum() for kind in sorted(out)).backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    state = [p.detach().numpy() for p in model.parameters()]
+    arguments = []
+    for rank in range(workers.world):
+        own = {k: cut.rows(k, rank) for k in hetero.KINDS}
+        part = cut.part(rank, ends)
+        arguments.append({"part": part, **{n: {k: v[k][own[k]] for k in v} for n, v in (("x", x), ("grad", grad))}})
+    results = workers.run(cases_nn.hetero_layer, arguments, aggregate=aggregate, state=state)
+    for rank, result in enumerate(results):
+        assert set(result["out"]) == set(out)
+        for kind in out:
+            rows = cut.rows(kind, rank)
+            close(result["out"][kind], out[kind].detach().numpy()[rows], f"output of {kind}, rank {rank}", 10)
+            wanted = features[kind].grad
+            assert wanted is not None
+            close(result["x"][kind], wanted.numpy()[rows], f"gradient of {kind}, rank {rank}", 10)
+        for n, parameter in enumerate(model.parameters()):
+            assert parameter.grad is not None
+            close(result["parameters"][n], parameter.grad.numpy(), f"gradient of parameter {n}, rank {rank}", 10)
+
+
+@pytest.mark.parametrize("operator", ["raw", "rw", "gcn", "ppr"])
+def test_sign_features(few: Workers, operator: str) -> None:
+    graph = make("random", few.world, seed=34)
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((graph.num_nodes, IN))
+    w = rng.random(len(graph.src)) if operator in ("raw", "rw") else None
+    a = np.zeros((graph.num_nodes, graph.num_nodes))
+    np.add.at(a, (graph.dst, graph.src), 1.0 if w is None else w)
+    into = np.maximum(np.bincount(graph.dst, minlength=graph.num_nodes), 1)[:, None]
+    out = np.maximum(np.bincount(graph.src, minlength=graph.num_nodes), 1)[None, :]
+    step = {"raw": a, "rw": a / into}.get(operator, a / np.sqrt(into) / np.sqrt(out))
+    expected = [x]
+    for _ in range(3):
+        expected.append(step @ expected[-1] if operator != "ppr" else 0.7 * step @ expected[-1] + 0.3 * x)
+    arguments = [
+        {"part": graph.part(r), "x": x[graph.rows(r)], "w": None if w is None else w[graph.edges(r)]}
+        for r in range(few.world)
+    ]
+    for rank, made in enumerate(few.run(cases_nn.sign, arguments, k=3, operator=operator)):
+        assert len(made) == 4
+        for power, rows in enumerate(made):
+            close(rows, expected[power][graph.rows(rank)], f"power {power}, rank {rank}")
+
+
+def test_layers_on_blocks(pool: Pool) -> None:
+    workers = Workers(pool, 4, "shm")
+    graph = make("empty_worker", 4, seed=36)
+    rng = np.random.default_rng(8)
+    x, grad = rng.standard_normal((graph.num_nodes, IN)), rng.standard_normal((graph.num_nodes, 4))
+    arguments = []
+    for rank in range(4):
+        own = len(x[graph.rows(rank)])
+        seeds = np.flatnonzero(rng.random(own) < 0.3) if rank != 3 else np.zeros(0, np.int64)
+        arguments.append({"part": graph.part(rank), "x": x[graph.rows(rank)], "seeds": seeds, "grad": grad})
+    for rank, result in enumerate(workers.run(cases_nn.on_blocks, arguments)):
+        for key in ("out", "x"):
+            close(result["blocks"][key], result["full"][key], f"{key} of rank {rank}")
+
+
+def test_attention_dropout(two: Workers) -> None:
+    graph = make("random", 2, seed=35)
+    x = np.random.default_rng(7).standard_normal((graph.num_nodes, IN)).astype("float32")
+    arguments = [{"part": graph.part(r), "x": x[graph.rows(r)], "seed": r} for r in range(2)]
+    results = two.run(cases_nn.dropped, arguments)
+    first, second, plain = (np.concatenate([r[key] for r in results]) for key in ("first", "second", "plain"))
+    for drawn in (first, second):
+        kept = drawn != 0
+        close(drawn[kept], 2 * plain[kept], "factors that are kept are doubled")
+        assert 0.4 < kept.mean() < 0.6
+    assert (first != second).any()
+
+
+def test_arguments() -> None:
+    nn = sar.nn
+    with pytest.raises(ValueError, match="norm 'middle' is unknown"):
+        nn.GraphConv(2, 2, norm="middle")
+    with pytest.raises(ValueError, match="aggregator 'sum' is unknown"):
+        nn.SAGEConv(2, 2, "sum")
+    with pytest.raises(ValueError, match="aggregator 'min' is unknown"):
+        nn.GINConv(aggregator_type="min")
+    with pytest.raises(ValueError, match="needs num_bases"):
+        nn.TypedLinear(4, 4, 2, "basis")
+    with pytest.raises(ValueError, match="do not divide the widths 4 and 5"):
+        nn.TypedLinear(4, 5, 2, "bdd", 2)
+    with pytest.raises(ValueError, match=r"types 0 \.\. 2; the layer knows 0 \.\. 1"):
+        nn.TypedLinear(1, 1, 2)(torch.zeros(3, 1), torch.arange(3))
+    with pytest.raises(ValueError, match="aggregate 'product' is unknown"):
+        nn.HeteroGraphConv({}, "product")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_layers_where_dgl_cannot_be_imported(workers: int) -> None:
+    """The same layers against dense matrices, under `sar launch`, where an import of DGL fails."""
+    script = Path(__file__).parent / "without_dgl.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "sar", "launch", "-n", str(workers), str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all layers agree" in done.stdout

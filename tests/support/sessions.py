@@ -1,0 +1,34 @@
+"""Sessions that cases run on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tests.support.pool import Case, Pool
+
+
+class Session(NamedTuple):
+    """How many workers form a session, and what carries their messages."""
+
+    world: int
+    transport: str
+
+    def __str__(self) -> str:
+        return f"{self.transport}{self.world}"
+
+
+SESSIONS = [Session(*s) for s in ((1, "shm"), (2, "shm"), (4, "shm"), (8, "shm"), (2, "tcp"), (4, "tcp"), (8, "tcp"))]
+
+
+class Workers:
+    """A session of ``world`` ranks over one transport."""
+
+    def __init__(self, pool: Pool, world: int, transport: str) -> None:
+        self.pool, self.world, self.transport = pool, world, transport
+
+    def run(self, case: Case, arguments: list[dict[str, Any]] | None = None, **common: Any) -> list[Any]:
+        given = arguments if arguments is not None else [{}] * self.world
+        return self.pool.run(self.world, self.transport, case, given, **common)
+
+    def attempt(self, case: Case, arguments: list[dict[str, Any]] | None = None, **common: Any) -> list[Any]:
+        return self.pool.attempt(self.world, self.transport, case, arguments, **common)

@@ -1,0 +1,54 @@
+"""What cases share on the workers: graphs from edges in memory, tensors from arrays and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
+
+import sar
+
+ETYPE = ("_N", "_E", "_N")
+
+
+def build(part: dict[str, Any]) -> sar.GraphShardManager:
+    """A graph from edges in memory, in the order given."""
+    starts = part["start"].tolist()
+    edges = (torch.from_numpy(part["src"]), torch.from_numpy(part["dst"]))
+    ranges = list(zip(starts[:-1], starts[1:]))
+    data = PartitionData([ShardEdgesAndFeatures(edges, {})], ranges, {}, ["_N"], [ETYPE], None)
+    return sar.construct_full_graph(data)
+
+
+def data_of(part: dict[str, Any], features: dict[str, np.ndarray] | None = None) -> PartitionData:
+    """Partition data of one relation, or, where ``part`` has types, of several, made by hand.
+
+    Edges fall to shards by the owner of their source, as the fields of partition data have it.
+    """
+    starts = torch.from_numpy(part["start"])
+    src, dst = torch.from_numpy(part["src"]), torch.from_numpy(part["dst"])
+    owner = torch.searchsorted(starts[1:], src, right=True)
+    shards, columns = [], {k: torch.from_numpy(v) for k, v in (features or {}).items()}
+    if "etype" in part:
+        columns["_TYPE"] = torch.from_numpy(part["etype"])
+    for q in range(len(starts) - 1):
+        mine = owner == q
+        shards.append(ShardEdgesAndFeatures((src[mine], dst[mine]), {k: c[mine] for k, c in columns.items()}))
+    nodes = {"_TYPE": torch.from_numpy(part["ntype"])} if "ntype" in part else {}
+    ranges = list(zip(part["start"][:-1].tolist(), part["start"][1:].tolist()))
+    types = part.get("types", (["_N"], [("_N", "_E", "_N")]))
+    return PartitionData(shards, ranges, nodes, types[0], types[1], None)
+
+
+def numpy(tree: Any) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return tree.detach().numpy().copy()
+    if isinstance(tree, dict):
+        return {k: numpy(v) for k, v in tree.items()}
+    return [numpy(v) for v in tree] if isinstance(tree, (list, tuple)) else tree
+
+
+def tensor(array: np.ndarray | None, grad: bool = False) -> torch.Tensor | None:
+    return None if array is None else torch.from_numpy(array.copy()).requires_grad_(grad)

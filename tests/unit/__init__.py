@@ -1,0 +1,1 @@
+"""One process, no session with others."""

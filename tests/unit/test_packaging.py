@@ -1,0 +1,137 @@
+"""What is built and shipped: the extension, the wheel, a start that starts nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sar._engine import library as engine
+from tests.support import ROOT
+
+LIBSAR = ROOT / "build" / "lib" / "libsar.so"
+
+
+def libraries() -> list[Path]:
+    return [Path(engine.face()._sar_engine.__file__), LIBSAR]
+
+
+def dynamic(library: Path) -> list[str]:
+    out = subprocess.run(["readelf", "-d", str(library)], check=True, capture_output=True, text=True)
+    return [line for line in out.stdout.splitlines() if re.search(r"\((NEEDED|RPATH|RUNPATH)\)", line)]
+
+
+def python(code: str, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={**os.environ, **env}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["extension", "libsar"])
+def test_library_links_nothing_of_python_and_has_no_rpath(index: int) -> None:
+    lines = dynamic(libraries()[index])
+    assert any("libc.so.6" in line for line in lines)
+    assert not [line for line in lines if "python" in line], lines
+    assert not [line for line in lines if "RPATH" in line or "RUNPATH" in line], lines
+
+
+def test_nothing_built_names_this_machine() -> None:
+    extension = libraries()[0]
+    for path in [extension, *extension.parent.glob("*.py")]:
+        content = path.read_bytes()
+        for place in {ROOT, Path(sys.prefix), Path.home() / "go"}:
+            assert str(place).encode() + b"/" not in content, f"{path} contains {place}"
+
+
+def test_versions_agree() -> None:
+    version = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version and version.group(1) == engine.text_call("sar_version")
+
+
+def test_import_starts_nothing() -> None:
+    code = """
+import os
+import torch
+def threads(): return len(os.listdir("/proc/self/task"))
+before = threads()
+import sar
+assert threads() == before, (before, threads())
+assert "_sar_engine" not in open("/proc/self/maps").read()
+from sar._engine import library as _native
+assert not _native.started()
+_native.call("sar_set_num_threads", 1)
+assert threads() > before
+assert len({line.split()[-1] for line in open("/proc/self/maps") if "_sar_engine" in line}) == 1
+print("ok")
+"""
+    assert python(code).strip() == "ok"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy of the sources, so that the clone's build directory plays no part."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    for name in files.stdout.decode().split("\0"):
+        wanted = name.startswith(("core/", "capi/", "pybind/", "python/")) or ("/" not in name and name)
+        if wanted and (ROOT / name).exists():
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(place),
+        ".",
+    ]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = place.glob("sar-*.whl")
+    return built
+
+
+def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
+    abi = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert re.fullmatch(rf"sar-[\d.]+-{abi}-{abi}-(manylinux_2_\d+|linux)_\w+\.whl", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        metadata = archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
+    assert len([n for n in names if n.endswith(".so")]) == 1
+    for needed in ("sar/_engine/library.py", "sar/py.typed", "sar/_ext/pybind.py", "sar/_ext/__init__.py"):
+        assert needed in names
+    assert not [n for n in names if n.endswith((".go", ".h", ".c")) or n.startswith("tests")]
+    assert "Requires-Python: >=3.9" in metadata
+    assert "Requires-Dist: numpy" in metadata and "Requires-Dist: torch" in metadata
+
+
+def test_wheel_works_without_go_gcc_and_dgl(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = f"""
+import sys
+sys.modules["dgl"] = None  # an import of it fails
+import sar
+assert sar.__file__.startswith({str(tmp_path)!r}), sar.__file__
+from sar._engine import library as _native
+print(_native.json_call("sar_memory_stats")["total"]["live"], _native.face().Version())
+"""
+    version = wheel.name.split("-")[1]
+    assert python(code, PATH=str(tmp_path), PYTHONPATH=str(tmp_path)).split()[-1] == version
