@@ -153,7 +153,7 @@ func (x program[T]) operands(set uint32, f func(i, offset int)) {
 func (x program[T]) pack(set uint32, dst []T, idx []int32) {
 	stride := x.Program.Packed(set)
 	x.operands(set, func(i, offset int) {
-		expr.GatherRows(x.Pool, dst, offset, stride, x.Operands[i], x.Program.Operands[i].Width, idx)
+		expr.GatherRows(x.Pool, expr.ColumnsAt(dst, offset, stride, x.Program.Operands[i].Width), x.Operands[i], idx)
 	})
 }
 
@@ -225,7 +225,7 @@ func (x program[T]) boundary(s *expr.Sweep[T], set uint32, dst []T, begin int32,
 func (x program[T]) addReturned(set uint32, src []T, idx []int32) {
 	stride := x.Program.Packed(set)
 	x.operands(set, func(i, offset int) {
-		expr.ScatterAddRows(x.Pool, x.Grads[i], x.Program.Operands[i].Width, idx, src, offset, stride)
+		expr.ScatterAddRows(x.Pool, x.Grads[i], expr.ColumnsAt(src, offset, stride, x.Program.Operands[i].Width), idx)
 	})
 }
 

@@ -66,12 +66,12 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	m.Reply = &Reply{
 		RowBytes: layout.ReturnedBytes,
 		Compute: func(r, first, n int, src, reply []byte) error {
-			o, send := &rel.Outgoing[rel.Parts-r], rel.Send[rel.Parts-r].Data
+			f := expr.PushedFrame{Edges: &rel.Outgoing[rel.Parts-r], Sources: rel.Send[rel.Parts-r].Data, Frames: frames, First: first, N: n}
 			if first == 0 {
-				frames.Begin(o)
+				frames.Begin(f.Edges)
 			}
 			clear(reply)
-			sweep.Outgoing(layout, o, send, frames, first, n, view[T](src), view[T](reply))
+			sweep.Outgoing(layout, f, view[T](src), view[T](reply))
 			return nil
 		},
 		Take: func(r, first, n int, src []byte) error {

@@ -6,8 +6,7 @@ func (t *task[T]) dots(z []T, st *step) {
 	p.Out, p.Heads = z, st.width
 	w := t.s.code.nodes[st.a].width
 	p.D = w / max(1, st.width)
-	x, ix := t.source(st.a)
-	y, iy := t.source(st.b)
+	x, y := t.source(st.a), t.source(st.b)
 	if p.D == 0 {
 		clear(z)
 		return
@@ -17,15 +16,15 @@ func (t *task[T]) dots(z []T, st *step) {
 		return
 	}
 	if ends, ok := t.constant(st.b); ok {
-		t.dotRuns(z, y, iy, x, ix, ends, st.width)
+		t.dotRuns(z, &y, &x, ends, st.width)
 		return
 	}
 	if ends, ok := t.constant(st.a); ok {
-		t.dotRuns(z, x, ix, y, iy, ends, st.width)
+		t.dotRuns(z, &x, &y, ends, st.width)
 		return
 	}
-	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, ix
-	p.Y, p.StrideY, p.BaseY, p.IY = y.data, y.stride, y.base, iy
+	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, x.index
+	p.Y, p.StrideY, p.BaseY, p.IY = y.data, y.stride, y.base, y.index
 	t.s.ops.DotPairs(p)
 }
 
@@ -46,14 +45,14 @@ func (t *task[T]) constant(i int) (ends []int32, ok bool) {
 }
 
 // dotRuns is dots where one side, y, is the same row over runs of edges.
-func (t *task[T]) dotRuns(z []T, y rows[T], iy []int32, x rows[T], ix, ends []int32, heads int) {
+func (t *task[T]) dotRuns(z []T, y, x *picked[T], ends []int32, heads int) {
 	g := &t.gather
-	g.X, g.Stride, g.Base, g.First, g.C = x.data, x.stride, x.base, false, nil
+	g.First, g.C = false, nil
 	width := t.pairs.D * heads
 	k0 := 0
 	for _, k1 := range ends {
-		g.Y = y.data[int(iy[k0]-y.base)*y.stride:][:width]
-		g.Col, g.Out = ix[k0:k1], z[k0*heads:int(k1)*heads]
+		x.gather(g, k0, int(k1))
+		g.Y, g.Out = y.of(k0)[:width], z[k0*heads:int(k1)*heads]
 		t.s.ops.GatherDotHeads(g, heads)
 		k0 = int(k1)
 	}
@@ -90,19 +89,18 @@ func (t *task[T]) dotSums(z []T, st *step) {
 	if fixed == a.x {
 		fixed = st.b
 	}
-	w, iw := t.source(fixed)
-	x, ix := t.source(a.x)
+	w, x := t.source(fixed), t.source(a.x)
 	target := &t.s.targets[a.slot]
 	if t.own != nil {
 		target = &t.own.targets[a.slot]
 	}
 	g, c, heads := &t.gather, t.reg(a.c), st.width
-	g.X, g.Stride, g.Base, g.First = x.data, x.stride, x.base, false
+	g.First = false
 	k0 := 0
 	for _, k1 := range t.columnRuns() {
-		g.Y = target.row(t.col[k0])[:a.width]
-		g.Col, g.C, g.Out = ix[k0:k1], c[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
-		t.s.ops.DotSums(g, w.row(iw[k0])[:a.width], heads)
+		x.gather(g, k0, int(k1))
+		g.Y, g.C, g.Out = target.row(t.col[k0])[:a.width], c[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
+		t.s.ops.DotSums(g, w.of(k0)[:a.width], heads)
 		k0 = int(k1)
 	}
 }

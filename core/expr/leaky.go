@@ -123,13 +123,11 @@ func (s *Sweep[T]) leakySum(a *adding) bool {
 }
 
 // apart are the rows of the side that stays the same over runs, and those of the other.
-func (t *task[T]) apart(l *leaky, byColumn bool) (w rows[T], iw []int32, x rows[T], ix []int32) {
-	w, iw = t.source(l.v)
-	x, ix = t.source(l.u)
+func (t *task[T]) apart(l *leaky, byColumn bool) (w, x picked[T]) {
 	if byColumn {
-		w, iw, x, ix = x, ix, w, iw
+		return t.source(l.u), t.source(l.v)
 	}
-	return w, iw, x, ix
+	return t.source(l.v), t.source(l.u)
 }
 
 // parameter is the row of a parameter.
@@ -148,60 +146,70 @@ func (t *task[T]) endsOf(byColumn bool) []int32 {
 // leakyDots: z[k, h] = Σ_j a[h, j] · leaky(u[k, h, j] + v[k, h, j])
 func (t *task[T]) leakyDots(z []T, st *step) {
 	l, heads := st.leaky, st.width
-	w, iw, x, ix := t.apart(l, t.byColumn)
+	w, x := t.apart(l, t.byColumn)
 	a := t.s.parameter(l.p)
 	g := &t.gather
-	g.X, g.Stride, g.Base, g.First, g.C = x.data, x.stride, x.base, false, nil
+	g.First, g.C = false, nil
 	k0 := 0
 	for _, k1 := range t.endsOf(t.byColumn) {
-		g.Col, g.Out = ix[k0:k1], z[k0*heads:int(k1)*heads]
-		t.s.ops.LeakyDots(g, w.data[int(iw[k0]-w.base)*w.stride:][:len(a)], a, heads, T(l.alpha))
+		x.gather(g, k0, int(k1))
+		g.Out = z[k0*heads : int(k1)*heads]
+		t.s.ops.LeakyDots(g, w.of(k0)[:len(a)], a, heads, T(l.alpha))
 		k0 = int(k1)
 	}
 }
 
 // leakySum: target[index[k], h, j] += c[k, h] · a[h, j] · slope(u[k, h, j] + v[k, h, j])
 func (t *task[T]) leakySum(a *adding, target *rows[T], index, ends []int32) {
-	var values []T
+	r := leakyRuns[T]{adding: a, p: t.s.parameter(a.leaky.p)}
+	r.w, r.x = t.apart(a.leaky, a.kind == sinkColumn)
 	if a.with != nil {
-		values = t.left[:a.width]
-		clear(values)
+		r.values = t.left[:a.width]
+		clear(r.values)
 	}
 	k0 := 0
 	for _, k1 := range ends {
-		t.leakyRun(a, target.row(index[k0])[:a.width], t.s.parameter(a.leaky.p), values, a.kind == sinkColumn, k0, int(k1))
+		t.leakyRun(&r, target.row(index[k0])[:a.width], k0, int(k1))
 		k0 = int(k1)
 	}
 	if a.with != nil {
-		t.addParam(a.with, values)
+		t.addParam(a.with, r.values)
 	}
 }
 
 // leakyParam: the sum over k of c[k, h] · leaky(u[k, h, j] + v[k, h, j])
 func (t *task[T]) leakyParam(a *adding) {
+	r := leakyRuns[T]{adding: a}
+	r.w, r.x = t.apart(a.leaky, t.byColumn)
 	total := t.left[:a.width] // the block's own sum first
 	clear(total)
 	k0 := 0
 	for _, k1 := range t.endsOf(t.byColumn) {
-		t.leakyRun(a, total, nil, nil, t.byColumn, k0, int(k1))
+		t.leakyRun(&r, total, k0, int(k1))
 		k0 = int(k1)
 	}
 	t.addParam(a, total)
 }
 
-// leakyRun adds edges k0..k1-1, which have the same row of one side, to y, and the activations
-// themselves to values, if they are wanted too.
-func (t *task[T]) leakyRun(a *adding, y, p, values []T, byColumn bool, k0, k1 int) {
-	w, iw, x, ix := t.apart(a.leaky, byColumn)
-	heads, g := a.width/a.d, &t.gather
-	g.X, g.Stride, g.Base, g.First, g.Y = x.data, x.stride, x.base, false, y
-	g.Col, g.C = ix[k0:k1], t.reg(a.c)[k0*heads:k1*heads]
-	row := w.row(iw[k0])[:a.width]
-	if values != nil {
-		t.s.ops.LeakyBoth(g, row, p, values, heads, T(a.leaky.alpha))
+// leakyRuns is what the runs of a block have in common.
+type leakyRuns[T Float] struct {
+	*adding
+	w, x   picked[T] // of the side that stays the same over a run, and of the other
+	p      []T       // nil: activations are added up, not slopes
+	values []T       // the sum of the activations besides, or nil
+}
+
+// leakyRun adds edges k0..k1-1, which have the same row of w, to y.
+func (t *task[T]) leakyRun(r *leakyRuns[T], y []T, k0, k1 int) {
+	heads, g := r.width/r.d, &t.gather
+	r.x.gather(g, k0, k1)
+	g.First, g.Y, g.C = false, y, t.reg(r.c)[k0*heads:k1*heads]
+	row := r.w.of(k0)[:r.width]
+	if r.values != nil {
+		t.s.ops.LeakyBoth(g, row, r.p, r.values, heads, T(r.leaky.alpha))
 		return
 	}
-	t.s.ops.LeakySums(g, row, p, heads, T(a.leaky.alpha))
+	t.s.ops.LeakySums(g, row, r.p, heads, T(r.leaky.alpha))
 }
 
 // pairLeaky has a sum of slopes take along that of the activations, which are made of the same

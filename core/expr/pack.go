@@ -9,22 +9,35 @@ func eachRows(p *kernel.Pool, n, width int, f func(r0, r1 int)) {
 	p.Run(parts, func(t int) { f(n*t/parts, n*(t+1)/parts) })
 }
 
-// GatherRows: dst[i, offset:offset+width] = src[idx[i], :]. Rows of dst have stride
-// elements, those of src width.
-func GatherRows[T Float](p *kernel.Pool, dst []T, offset, stride int, src []T, width int, idx []int32) {
-	eachRows(p, len(idx), width, func(r0, r1 int) {
+// Columns is some columns of a matrix: row i is Data[i*Stride : i*Stride+Width].
+type Columns[T Float] struct {
+	Data          []T
+	Stride, Width int
+}
+
+// ColumnsAt is width columns from offset on.
+func ColumnsAt[T Float](data []T, offset, stride, width int) Columns[T] {
+	return Columns[T]{tail(data, offset), stride, width}
+}
+
+func (c *Columns[T]) row(i int) []T { return c.Data[i*c.Stride:][:c.Width] }
+
+// GatherRows: dst[i, :] = src[idx[i], :]. Rows of src are contiguous.
+func GatherRows[T Float](p *kernel.Pool, dst Columns[T], src []T, idx []int32) {
+	eachRows(p, len(idx), dst.Width, func(r0, r1 int) {
 		for i := r0; i < r1; i++ {
-			copy(dst[i*stride+offset:][:width], src[int(idx[i])*width:][:width])
+			copy(dst.row(i), src[int(idx[i])*dst.Width:][:dst.Width])
 		}
 	})
 }
 
-// ScatterAddRows: dst[idx[i], :] += src[i, offset:offset+width]. No index may occur twice.
-func ScatterAddRows[T Float](p *kernel.Pool, dst []T, width int, idx []int32, src []T, offset, stride int) {
-	eachRows(p, len(idx), width, func(r0, r1 int) {
+// ScatterAddRows: dst[idx[i], :] += src[i, :]. Rows of dst are contiguous. No index may occur
+// twice.
+func ScatterAddRows[T Float](p *kernel.Pool, dst []T, src Columns[T], idx []int32) {
+	eachRows(p, len(idx), src.Width, func(r0, r1 int) {
 		for i := r0; i < r1; i++ {
-			to, from := dst[int(idx[i])*width:][:width], src[i*stride+offset:][:width]
-			for j, v := range from {
+			to := dst[int(idx[i])*src.Width:][:src.Width]
+			for j, v := range src.row(i) {
 				to[j] += v
 			}
 		}

@@ -50,22 +50,30 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 // have ended.
 func (b *Backward[T]) PackPushed(x *PushLayout, dst []T, idx []int32) {
 	for _, s := range x.sent {
-		GatherRows(b.run.Pool, dst, s.offset, x.sentWidth, b.run.rows(s.slot).data, s.width, idx)
+		GatherRows(b.run.Pool, ColumnsAt(dst, s.offset, x.sentWidth, s.width), b.run.rows(s.slot).data, idx)
 	}
 }
 
 // AddReturned adds what the owner of sources has summed for own rows idx.
 func (b *Backward[T]) AddReturned(x *PushLayout, src []T, idx []int32) {
 	for _, s := range x.returned {
-		ScatterAddRows(b.run.Pool, b.run.Grads[s.slot], s.width, idx, src[s.offset*len(idx):], 0, s.width)
+		ScatterAddRows(b.run.Pool, b.run.Grads[s.slot], ColumnsAt(src, s.offset*len(idx), s.width, s.width), idx)
 	}
 }
 
-// Outgoing sweeps over the edges into rows [first, first+n) of a peer, which src holds,
-// and adds to back, n rows, and to the gradients of own sources. send are the own sources
-// of o's edges; frames has come to row first.
-func (s *Sweep[T]) Outgoing(x *PushLayout, o *graph.Outgoing, send []int32, frames *graph.Frames, first, n int, src, back []T) {
-	s.outgoing, s.firstRow = o, int32(first)
+// PushedFrame is rows [First, First+N) of a peer that came.
+type PushedFrame struct {
+	Edges    *graph.Outgoing // into rows of the peer
+	Sources  []int32         // own rows that they come from
+	Frames   *graph.Frames   // has come to row First
+	First, N int
+}
+
+// Outgoing sweeps over the edges into the rows of a frame, which src holds, and adds to
+// back, as many rows, and to the gradients of own sources.
+func (s *Sweep[T]) Outgoing(x *PushLayout, f PushedFrame, src, back []T) {
+	o, n := f.Edges, f.N
+	s.outgoing, s.firstRow = o, int32(f.First)
 	for _, at := range x.sent {
 		s.loads[at.slot] = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
 	}
@@ -76,11 +84,11 @@ func (s *Sweep[T]) Outgoing(x *PushLayout, o *graph.Outgoing, send []int32, fram
 			}
 		}
 	}
-	end := int32(first + n)
+	end := int32(f.First + n)
 	s.thin = max(1, int64(o.NumRows/max(1, n))) // of a source's edges, about so many are of other frames
 	defer func() { s.thin = 0 }()
-	s.over(o.Ptr.Data, 0, len(send), true, func(i int) (int32, int64, int64) {
-		k0, k1 := frames.Take(i, end)
-		return send[i], k0, k1
+	s.over(o.Ptr.Data, 0, len(f.Sources), true, func(i int) (int32, int64, int64) {
+		k0, k1 := f.Frames.Take(i, end)
+		return f.Sources[i], k0, k1
 	})
 }

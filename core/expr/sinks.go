@@ -160,21 +160,22 @@ func (t *task[T]) sum(a *adding, target *rows[T], index, ends []int32) {
 		t.leakySum(a, target, index, ends)
 		return
 	}
-	g := &t.gather
-	g.First, g.C = false, nil
-	source, from := rows[T]{stride: a.width}, t.s.first[:t.m]
+	x := picked[T]{rows[T]{stride: a.width}, t.s.first[:t.m]}
 	if a.x < 0 {
-		source.data = t.reg(a.reg)
+		x.data = t.reg(a.reg)
 	} else {
-		source, from = t.rowsOf(t.s.code.nodes[a.x].slot)
+		x = t.load(t.s.code.nodes[a.x].slot)
 	}
-	g.Stride, g.Base = source.stride, source.base
+	all := terms[T]{x: x, heads: 1, of: a.of}
+	joint := true // all heads at once
 	var c []T
-	heads, joint := 1, true // joint: all heads at once
+	heads := 1
 	if a.c >= 0 {
 		c, heads = t.reg(a.c), a.width/a.d
 		if joint = heads == 1 || a.d%vec.HeadLanes[T]() == 0; !joint {
 			c = t.coefficientsByHead(c, heads)
+		} else {
+			all.c, all.heads = c, heads
 		}
 	}
 	var rises []rise
@@ -183,42 +184,47 @@ func (t *task[T]) sum(a *adding, target *rows[T], index, ends []int32) {
 	}
 	k0 := 0
 	for _, k1 := range ends {
-		y := target.data[int(index[k0]-target.base)*target.stride:][:a.width]
+		y := target.row(index[k0])[:a.width]
 		n := 0
 		for n < len(rises) && rises[n].k < k1 {
 			n++
 		}
 		if joint {
-			g.X = source.data
-			t.addRun(y, k0, int(k1), from, c, heads, rises[:n], a.of)
+			t.addRun(&all, y, k0, int(k1), rises[:n])
 		} else {
 			d := a.d
 			for h := range heads {
-				g.X = tail(source.data, h*d)
-				t.addRun(y[h*d:(h+1)*d], k0, int(k1), from, c[h*t.m:], 1, rises[:n], tailOf(a.of, h*d))
+				one := terms[T]{x: x, c: c[h*t.m : (h+1)*t.m], heads: 1, of: a.of[min(h*d, len(a.of)):]}
+				one.x.data = tail(x.data, h*d)
+				t.addRun(&one, y[h*d:(h+1)*d], k0, int(k1), rises[:n])
 			}
 		}
 		rises, k0 = rises[n:], int(k1)
 	}
 }
 
-func tailOf(of []int32, from int) []int32 { return of[min(from, len(of)):] }
+// terms is what a block adds up: rows alone, or times their coefficients, c [m, heads].
+type terms[T Float] struct {
+	x     picked[T]
+	c     []T
+	heads int
+	of    []int32 // which head's rises concern an element
+}
 
-// addRun adds edges k0..k1-1 of the block, which have one target, to y: rows alone, or
-// times their coefficients, c [m, heads]. of tells which head's rises concern an element.
-func (t *task[T]) addRun(y []T, k0, k1 int, from []int32, c []T, heads int, rises []rise, of []int32) {
+// addRun adds edges k0..k1-1 of the block, which have one target, to y.
+func (t *task[T]) addRun(a *terms[T], y []T, k0, k1 int, rises []rise) {
 	g, ops := &t.gather, t.s.ops
-	g.Y = y
+	g.Y, g.First, g.C = y, false, nil
 	add := func(to int) {
 		if k0 == to {
 			return
 		}
-		g.Col = from[k0:to]
-		if c != nil {
-			g.C = c[k0*heads : to*heads]
+		a.x.gather(g, k0, to)
+		if a.c != nil {
+			g.C = a.c[k0*a.heads : to*a.heads]
 		}
-		if heads > 1 {
-			ops.GatherSumHeads(g, heads)
+		if a.heads > 1 {
+			ops.GatherSumHeads(g, a.heads)
 		} else {
 			ops.GatherSum(g)
 		}
@@ -227,7 +233,7 @@ func (t *task[T]) addRun(y []T, k0, k1 int, from []int32, c []T, heads int, rise
 	for _, r := range rises {
 		add(int(r.k))
 		for i := range y {
-			if of[i] == r.head {
+			if a.of[i] == r.head {
 				y[i] *= T(r.factor)
 			}
 		}

@@ -20,6 +20,20 @@ type rows[T Float] struct {
 // row is what begins with row i.
 func (r *rows[T]) row(i int32) []T { return r.data[int(i-r.base)*r.stride:] }
 
+// picked is the rows that the edges of a block read.
+type picked[T Float] struct {
+	rows[T]
+	index []int32 // by edge
+}
+
+// of is what begins with the row of edge k.
+func (p *picked[T]) of(k int) []T { return p.row(p.index[k]) }
+
+// gather makes them the rows that a loop gathers for edges k0..k1-1.
+func (p *picked[T]) gather(g *vec.Gather[T], k0, k1 int) {
+	g.X, g.Stride, g.Base, g.Col = p.data, p.stride, p.base, p.index[k0:k1]
+}
+
 // how an operand is read by an operation whose result is wider.
 type reading struct {
 	d  int     // each element is read by a run of d of the result; 1: as it is; 0: by at

@@ -78,33 +78,33 @@ func (t *task[T]) flush() {
 	t.m = 0
 }
 
-// rowsOf are the rows of a load, and which of them each edge reads.
-func (t *task[T]) rowsOf(slot int) (rows[T], []int32) {
-	r := t.s.loads[slot]
+// load is the rows of a slot that each edge reads.
+func (t *task[T]) load(slot int) picked[T] {
+	x := picked[T]{t.s.loads[slot], t.row_[:t.m]}
 	switch t.s.code.p.side(slot) {
 	case U:
-		return r, t.col[:t.m]
+		x.index = t.col[:t.m]
 	case E:
-		return r, t.edge[:t.m]
+		x.index = t.edge[:t.m]
 	case P:
-		r.stride = 0
+		x.stride = 0
 	}
-	return r, t.row_[:t.m]
+	return x
 }
 
 // source is the rows of a register, wherever they are.
-func (t *task[T]) source(i int) (rows[T], []int32) {
+func (t *task[T]) source(i int) picked[T] {
 	if t.s.buffer[i] < 0 {
-		return t.rowsOf(t.s.code.nodes[i].slot)
+		return t.load(t.s.code.nodes[i].slot)
 	}
-	return rows[T]{data: t.reg(i), stride: t.s.code.nodes[i].width}, t.s.first[:t.m]
+	return picked[T]{rows[T]{data: t.reg(i), stride: t.s.code.nodes[i].width}, t.s.first[:t.m]}
 }
 
 func (t *task[T]) compute(st *step) {
 	z := t.reg(st.reg)
 	switch st.op {
 	case opLoad:
-		t.load(z, st)
+		t.copyRows(z, st)
 		return
 	case opDots:
 		if st.leaky != nil {
@@ -144,8 +144,8 @@ func (t *task[T]) compute(st *step) {
 	}
 }
 
-// load copies rows side by side.
-func (t *task[T]) load(z []T, st *step) {
+// copyRows copies the rows of a load side by side.
+func (t *task[T]) copyRows(z []T, st *step) {
 	w := st.width
 	if st.fixed {
 		row := t.s.loads[st.slot].data[:w]
@@ -154,8 +154,8 @@ func (t *task[T]) load(z []T, st *step) {
 		}
 		return
 	}
-	r, index := t.rowsOf(st.slot)
-	t.s.ops.Rows(z, r.data, r.stride, r.base, index, w)
+	x := t.load(st.slot)
+	t.s.ops.Rows(z, x.data, x.stride, x.base, x.index, w)
 }
 
 // spread is x as a result of width w reads it; it may be x itself, or to.
@@ -201,12 +201,11 @@ func (t *task[T]) binary(z, x, y []T, st *step) {
 // byRow is an operation of two registers of the result's width, of which at least one
 // is read where it lies.
 func (t *task[T]) byRow(z []T, st *step) {
-	x, ix := t.source(st.a)
-	y, iy := t.source(st.b)
+	x, y := t.source(st.a), t.source(st.b)
 	w := st.width
 	f := t.s.defs[st.op].pair(t.s.ops)
-	for k, i := range ix {
-		f(z[k*w:(k+1)*w], x.data[int(i-x.base)*x.stride:][:w], y.data[int(iy[k]-y.base)*y.stride:][:w])
+	for k := range t.m {
+		f(z[k*w:(k+1)*w], x.of(k)[:w], y.of(k)[:w])
 	}
 }
 
@@ -234,10 +233,9 @@ func (t *task[T]) total(z, x []T, st *step) {
 
 // winner: z = x where the edge is the one that its destination's element is of.
 func (t *task[T]) winner(z []T, st *step) {
-	x, ix := t.source(st.a)
+	x := t.source(st.a)
 	w := st.width
 	for k, i := range t.row_[:t.m] {
-		from := x.data[int(ix[k]-x.base)*x.stride:][:w]
-		t.s.ops.Pick(z[k*w:(k+1)*w], from, t.s.run.Winner[int(i)*w:][:w], t.edge[k])
+		t.s.ops.Pick(z[k*w:(k+1)*w], x.of(k)[:w], t.s.run.Winner[int(i)*w:][:w], t.edge[k])
 	}
 }

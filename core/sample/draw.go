@@ -66,12 +66,12 @@ func (s *Sampler) drawOwn(layer, i int, b *Batch, out *Edges) {
 	})
 }
 
-// drawFor draws edges [first, first+n) of what rank q asked for into src, and
-// which own edges they are into id, which is nil where nobody wants to know. A
+// drawFor draws edges of what rank q asked for, from the first-th on, as many as src
+// holds, and which own edges they are into id, which is nil where nobody wants to know. A
 // row that begins before or ends after the range is drawn again for the next
 // one. In parallel.
-func drawFor[T wireID](s *Sampler, layer, q, first, n int, src, id []T) {
-	a := &s.serve[q]
+func drawFor[T wireID](s *Sampler, layer, q, first int, src, id []T) {
+	a, n := &s.serve[q], len(src)
 	for i, rel := range s.g.Rels {
 		lo, hi := a.edges(i)
 		lo, hi = max(lo, first), min(hi, first+n)

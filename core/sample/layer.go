@@ -137,7 +137,7 @@ func serveEdges[T wireID](s *Sampler, t *rpc, l int) error {
 		}
 		return t.send(q, a.total(), edgeSize(s), func(first, n int, dst []byte) {
 			src, id := ends[T](s, dst, n)
-			drawFor(s, l, q, first, n, src, id)
+			drawFor(s, l, q, first, src, id)
 		})
 	})
 }
