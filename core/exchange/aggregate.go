@@ -91,7 +91,7 @@ func (a *Aggregate[T]) whole(csr kernel.CSR, u, out []T) error {
 }
 
 // BackwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed
-// straight into the send buffer and goes home to the row's owner, who adds what
+// straight into the send buffer and returns to the row's owner, who adds what
 // arrives in the order p+1, p+2, …. gradU may be nil: this rank then only serves
 // its peers. Nothing is fetched again. Wire: Width numbers per boundary row.
 func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
@@ -150,17 +150,17 @@ func (a *Aggregate[T]) ownGradients(own kernel.CSR, gradOut, gradU, scale []T) (
 	if rel.Parts == 1 {
 		return 1, func(int) { kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale) }, func() {}, nil
 	}
-	kept, err := mem.Make[uint8](mem.Scratch, rel.NumSrc)
+	shared, err := mem.Make[uint8](mem.Scratch, rel.NumSrc)
 	if err != nil {
 		return 0, nil, nil, err
 	}
 	first := rel.Send[1].Data
 	for _, i := range first {
-		kept.Data[i] = 1
+		shared.Data[i] = 1
 	}
 	kernel.ClearRows(a.Pool, gradU, a.Width, first)
-	o := kernel.NewOnto(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale, kept.Data, ownParts)
-	return o.Parts, o.Run, func() { o.Free(); kept.Free() }, nil
+	o := kernel.NewOnto(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale, shared.Data, ownParts)
+	return o.Parts, o.Run, func() { o.Free(); shared.Free() }, nil
 }
 
 // BackwardE computes the gradient of the weights,
@@ -290,7 +290,7 @@ func newCursor(rel *graph.Relation) (*cursor, error) {
 
 // sparseChunks tells whether a chunk of boundary rows touches so few of the own
 // rows that looking at every own row once a chunk would cost more than it
-// saves. Both ways add in the same order, so the choice changes no bit.
+// saves. Both add in the same order, so the choice changes no bit.
 func sparseChunks(rel *graph.Relation, op *comm.Op, rowBytes int) bool {
 	remote := int64(rel.ColPtr.Data[rel.NumCols()] - rel.ColPtr.Data[rel.NumSrc])
 	var chunks int64

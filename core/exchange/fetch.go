@@ -11,7 +11,7 @@ import (
 )
 
 // Fetch reads rows of a tensor by the columns that a worker asks for, as many
-// and in whatever order it likes, and takes their gradients home.
+// and in whatever order it likes, and returns their gradients to the owners.
 type Fetch struct {
 	Rel     *graph.Relation
 	Pool    *kernel.Pool

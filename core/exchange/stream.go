@@ -12,8 +12,8 @@ import (
 type Field struct {
 	Data  []byte // [NumSrc, Bytes]
 	Bytes int    // of a row
-	// Float is the size of the numbers (4 or 8) of a field whose gradient goes
-	// home, 0 for others. The same on every rank.
+	// Float is the size of the numbers (4 or 8) of a field whose gradient returns
+	// to the owner, 0 for others. The same on every rank.
 	Float int
 	// Grad is added to; nil where this rank does not want it.
 	Grad []byte // [NumSrc, Bytes]
@@ -34,7 +34,7 @@ type Block struct {
 
 // Stream visits every in-edge of own rows once: those from own rows, then those
 // from each peer's, chunk by chunk as they arrive and in the order of rounds.
-// Where a field has a gradient, what the visits add for a chunk goes home.
+// Where a field has a gradient, what the visits add for a chunk returns to the owner.
 type Stream struct {
 	Op     *comm.Op
 	Rel    *graph.Relation

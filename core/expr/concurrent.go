@@ -33,13 +33,13 @@ func (b *Backward[T]) Concurrent() (bool, error) {
 		b.apart = append(b.apart, apart[T]{made, to.data})
 		to.data = made
 	}
-	b.Own.behind = true
+	b.Own.idle = true
 	b.Own.fillPacked()
 	b.Peers.fillPacked()
 	return true, nil
 }
 
-// join adds up what was kept apart.
+// join adds up what was summed apart.
 func (b *Backward[T]) join() {
 	const share = 1 << 16
 	for _, x := range b.apart {

@@ -89,7 +89,7 @@ func (o *ordered[T]) guard() func() {
 func (o *ordered[T]) deliver(part int, b *batch[T]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for part-o.behind() > o.ahead && !o.failed {
+	for part-o.firstPending() > o.ahead && !o.failed {
 		o.turn.Wait()
 	}
 	o.ready[part], b.left = b, len(o.chains)
@@ -121,8 +121,8 @@ func (o *ordered[T]) advance(n int) {
 	}
 }
 
-// behind is the first part that is not added everywhere.
-func (o *ordered[T]) behind() int {
+// firstPending is the first part that is not added everywhere.
+func (o *ordered[T]) firstPending() int {
 	part := o.chains[0].next
 	for _, c := range o.chains[1:] {
 		part = min(part, c.next)
@@ -133,7 +133,7 @@ func (o *ordered[T]) behind() int {
 // partly adds what a part with very many edges has so far, once it is its turn.
 func (o *ordered[T]) partly(part int, b *batch[T]) {
 	o.mu.Lock()
-	for o.behind() != part && !o.failed {
+	for o.firstPending() != part && !o.failed {
 		o.turn.Wait()
 	}
 	o.mu.Unlock()

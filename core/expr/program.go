@@ -288,7 +288,7 @@ func (p *Program) findSoftmaxes() {
 			}
 		}
 	}
-	level := make([]int, len(p.nodes)) // softmaxes on the longest way to a register
+	level := make([]int, len(p.nodes)) // softmaxes on the longest path to a register
 	for i, n := range p.nodes {
 		if n.a >= 0 {
 			level[i] = level[n.a]

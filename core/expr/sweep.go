@@ -89,7 +89,7 @@ type Sweep[T Float] struct {
 	tasks    sync.Pool
 	sums     [][]float64 // of parameters' gradients, by sink
 	packed   *packed[T]  // what some loads read from, or nil
-	behind   bool        // others compute first
+	idle     bool        // computes when nobody else does
 	batches  []*batch[T] // that nobody uses
 	thin     int64       // of so many edges of the rows that are swept over one counts; 0: 1
 
@@ -362,7 +362,7 @@ func sizeOf[T any]() int {
 func (s *Sweep[T]) relation() *graph.Relation { return s.run.Rel }
 
 func (s *Sweep[T]) pool() *kernel.Pool {
-	if s.behind {
+	if s.idle {
 		return s.run.Pool.Behind()
 	}
 	return s.run.Pool

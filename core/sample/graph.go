@@ -3,7 +3,7 @@
 //
 // Every in-edge of a node lies at the node's owner. So a layer is one operation
 // there and back: the frontier's nodes go to their owners, who draw edges and
-// answer with sources and edges. After the last layer the owners of all nodes met
+// reply with sources and edges. After the last layer the owners of all nodes met
 // send their features. What comes in is put straight into the arrays of the blocks.
 //
 // Draws are keyed by (key of the batch, layer, relation, destination node), so

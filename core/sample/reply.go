@@ -82,7 +82,7 @@ func (s *Sampler) tasks(n int, f func(lo, hi int)) {
 	s.pool.Run((n+rows-1)/rows, func(task int) { f(task*rows, min((task+1)*rows, n)) })
 }
 
-// runs finds the places of edges [first, first+n) of what rank q answers, as
+// runs finds the places of edges [first, first+n) of the reply of rank q, as
 // far as they are of relation i: count edges at place at of the range go to
 // place to of the block. Edges of one row lie side by side in both.
 func (s *Sampler) runs(q, i int, indptr []int64, first, n int, f func(to, at, count int)) {

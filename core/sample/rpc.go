@@ -8,14 +8,18 @@ import (
 	"sar/core/comm"
 )
 
-// talk is one operation in which every rank asks every other for something and
-// gets an answer: a request, of which nobody but the sender knows the size, and
-// then rows whose number both sides know.
+// rpc is one operation in which every rank asks every other for something: a request,
+// whose size nobody but the sender knows, and then a reply in several parts, rows whose
+// number both sides know by then.
 //
-// Requests go to p+r and come from p-r in round r, answers the other way. A
-// sender may wait for a request that its own receiving half reads: all halves
-// go through requests and then through the parts of answers in the same order,
-// so whoever is furthest behind never waits for somebody who waits for it.
+// In round r requests go to p+r and come from p-r, and replies go the other way. A
+// sender may wait for a request that its own receiving half reads. All halves
+// go through the requests and then through the parts of the replies in the same order,
+// so the rank that is furthest back never waits for one that waits for it.
+//
+// A Movement of core/exchange would not do: it knows the sizes of a round before the
+// round, and ends when all rows are here, so a batch would wait for the slowest rank
+// once for every part of the replies.
 type rpc struct {
 	s       *Sampler
 	c       *comm.Communicator
@@ -47,7 +51,7 @@ func requests(world, types int) []request {
 	return all
 }
 
-// exchange runs a talk. layer is -1 for features, and check what must be alike on
+// exchange runs an rpc. layer is -1 for features, and check what must be alike on
 // all ranks.
 func (s *Sampler) exchange(c *comm.Communicator, layer int, check uint64, send, receive func(t *rpc) error) error {
 	op, err := c.Begin(comm.KindSample, comm.None)
@@ -72,7 +76,7 @@ func (s *Sampler) exchange(c *comm.Communicator, layer int, check uint64, send, 
 // fetches none would begin its next batch, on a communicator where nobody waits.
 const withFeatures = 1 << 31
 
-// stage tells what a talk is for: of how many layers which one, and whether
+// stage tells what an rpc is for: of how many layers which one, and whether
 // features come after the last.
 func (s *Sampler) stage(layer int) uint64 {
 	step := uint64(len(s.cfg.Fanouts))<<32 | uint64(layer+1)

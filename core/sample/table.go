@@ -4,7 +4,7 @@ import "sar/core/graph"
 
 // table gives the nodes of one type that a batch meets consecutive numbers, in
 // the order in which they are met. Nodes are told by their position among all
-// nodes of the type. Where an array over all of those is small beside the graph
+// nodes of the type. Where an array over all of those is small compared with the graph
 // that the worker holds, it is one lookup; else own nodes look in an array, the
 // others in a hash table, so that memory follows own nodes and the batch.
 type table struct {
@@ -36,7 +36,7 @@ func newTable(space Space, rank int, few uint64) *table {
 	return t
 }
 
-// fewNodes is how many nodes are few beside a worker's edges, which take 4 bytes
+// fewNodes is how many nodes are few compared with a worker's edges, which take 4 bytes
 // each and more: so many that an array over them is a quarter of that, or 4 MiB.
 func fewNodes(rels []*graph.Relation) uint64 {
 	var edges int64
