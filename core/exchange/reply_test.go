@@ -154,7 +154,7 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 func silent(int, *strings.Builder, string, ...any) {}
 
 // The schedule, in transcripts that a person can read.
-func TestRoundTrips(t *testing.T) {
+func TestReplies(t *testing.T) {
 	for _, world := range []int{2, 3, 4} {
 		t.Run(fmt.Sprint(world), func(t *testing.T) {
 			logs := make([][3]strings.Builder, world)
@@ -188,7 +188,7 @@ func TestRoundTrips(t *testing.T) {
 
 // Whatever the sizes, the windows and the speed of each goroutine: every row
 // comes back once, and nothing waits for ever.
-func TestRoundTripsOfAllShapes(t *testing.T) {
+func TestRepliesOfAllShapes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for world := 2; world <= 7; world++ {
 		for trial := range 12 {
@@ -230,7 +230,7 @@ func TestRoundTripsOfAllShapes(t *testing.T) {
 }
 
 // An error or a panic in any of the callbacks ends the operation on all ranks.
-func TestRoundTripFails(t *testing.T) {
+func TestMovementWithReplyFails(t *testing.T) {
 	for world := 2; world <= 4; world++ {
 		for _, where := range []string{"produce", "local", "consume", "return", "panic"} {
 			t.Run(fmt.Sprintf("%d/%s", world, where), func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestRoundTripFails(t *testing.T) {
 }
 
 // Ranks that disagree about the size of what returns end with an error.
-func TestRoundTripSizesThatDiffer(t *testing.T) {
+func TestReplySizesThatDiffer(t *testing.T) {
 	for world := 2; world <= 3; world++ {
 		errs := everyRank(t, world, 1<<16*(world-1), func(p int, cm *comm.Communicator) error {
 			op, err := cm.Begin(comm.KindAggregate, comm.Backward)
@@ -306,7 +306,7 @@ func TestRoundTripSizesThatDiffer(t *testing.T) {
 
 // However many frames a link holds, two workers that answer in step with each other find
 // room: what each has sent ahead leaves room for its answers.
-func TestRoundTripsInStep(t *testing.T) {
+func TestRepliesInStep(t *testing.T) {
 	old := replyBytes
 	defer func() { replyBytes = old }()
 	const window, chunks = 1 << 14, 40
