@@ -61,12 +61,11 @@ func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 	if r.Rel.Parts > 1 {
 		b.Peers = b.sweep(plan.source)
 	}
-	for _, s := range []*Sweep[T]{b.Own, b.Peers} {
-		if s != nil {
-			if err := s.pack(); err != nil {
-				return nil, err
-			}
-		}
+	switch {
+	case b.Peers != nil:
+		return b, b.pack(b.Own, b.Peers)
+	case b.Own != nil:
+		return b, b.pack(b.Own)
 	}
 	return b, nil
 }

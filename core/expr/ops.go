@@ -118,12 +118,8 @@ func define[T Float]() *[numOps]opDef[T] {
 				}),
 		},
 		opNeg: {
-			name: "neg",
-			value: func(_ *task[T], z, x []T, _ float64) {
-				for j, v := range x {
-					z[j] = -v
-				}
-			},
+			name:     "neg",
+			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return -v }) },
 			gradient: rules(negated),
 			oracle:   func(x, _, _ float64) float64 { return -x },
 		},
@@ -171,12 +167,8 @@ func define[T Float]() *[numOps]opDef[T] {
 			oracle:   func(x, _, _ float64) float64 { return math.Log(x) },
 		},
 		opSqrt: {
-			name: "sqrt",
-			value: func(_ *task[T], z, x []T, _ float64) {
-				for j, v := range x {
-					z[j] = T(math.Sqrt(float64(v)))
-				}
-			},
+			name:     "sqrt",
+			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return T(math.Sqrt(float64(v))) }) },
 			gradient: rules(slopeAtValue),
 			slope:    byNumber[T](func(y, _ float64) float64 { return 0.5 / y }),
 			oracle:   func(x, _, _ float64) float64 { return math.Sqrt(x) },
@@ -185,23 +177,15 @@ func define[T Float]() *[numOps]opDef[T] {
 			name:     "sigmoid",
 			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Sigmoid(z, x) },
 			gradient: rules(slopeAtValue),
-			slope: func(_ *task[T], z, y, g []T, _ float64) {
-				for j, v := range y {
-					z[j] = v * (1 - v) * g[j]
-				}
-			},
-			oracle: func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
+			slope:    func(_ *task[T], z, y, g []T, _ float64) { eachPair(z, y, g, func(v, w T) T { return v * (1 - v) * w }) },
+			oracle:   func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
 		},
 		opTanh: {
 			name:     "tanh",
 			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Tanh(z, x) },
 			gradient: rules(slopeAtValue),
-			slope: func(_ *task[T], z, y, g []T, _ float64) {
-				for j, v := range y {
-					z[j] = (1 - v*v) * g[j]
-				}
-			},
-			oracle: func(x, _, _ float64) float64 { return math.Tanh(x) },
+			slope:    func(_ *task[T], z, y, g []T, _ float64) { eachPair(z, y, g, func(v, w T) T { return (1 - v*v) * w }) },
+			oracle:   func(x, _, _ float64) float64 { return math.Tanh(x) },
 		},
 		opSoftplus: {
 			name:     "softplus",
@@ -220,12 +204,8 @@ func define[T Float]() *[numOps]opDef[T] {
 			oracle: func(x, _, _ float64) float64 { return math.Log1p(math.Exp(x)) },
 		},
 		opAbs: {
-			name: "abs",
-			value: func(_ *task[T], z, x []T, _ float64) {
-				for j, v := range x {
-					z[j] = T(math.Abs(float64(v)))
-				}
-			},
+			name:     "abs",
+			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return T(math.Abs(float64(v))) }) },
 			gradient: rules(slopeAtArgument),
 			slope: byNumber[T](func(x, _ float64) float64 {
 				switch {
@@ -239,12 +219,8 @@ func define[T Float]() *[numOps]opDef[T] {
 			oracle: func(x, _, _ float64) float64 { return math.Abs(x) },
 		},
 		opReciprocal: {
-			name: "reciprocal",
-			value: func(_ *task[T], z, x []T, _ float64) {
-				for j, v := range x {
-					z[j] = 1 / v
-				}
-			},
+			name:     "reciprocal",
+			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return 1 / v }) },
 			gradient: rules(slopeAtValue),
 			slope:    byNumber[T](func(y, _ float64) float64 { return -y * y }),
 			oracle:   func(x, _, _ float64) float64 { return 1 / x },
@@ -253,9 +229,7 @@ func define[T Float]() *[numOps]opDef[T] {
 			name: "scale",
 			value: func(_ *task[T], z, x []T, alpha float64) {
 				c := T(alpha)
-				for j, v := range x {
-					z[j] = v * c
-				}
+				each(z, x, func(v T) T { return v * c })
 			},
 			gradient: rules(func(g *gradients, _ int, n node, grad int) int { return g.with(opScale, grad, n.alpha) }),
 			oracle:   func(x, _, alpha float64) float64 { return x * alpha },
@@ -264,9 +238,7 @@ func define[T Float]() *[numOps]opDef[T] {
 			name: "shift",
 			value: func(_ *task[T], z, x []T, alpha float64) {
 				c := T(alpha)
-				for j, v := range x {
-					z[j] = v + c
-				}
+				each(z, x, func(v T) T { return v + c })
 			},
 			gradient: rules(sameLeft),
 			oracle:   func(x, _, alpha float64) float64 { return x + alpha },
@@ -275,9 +247,7 @@ func define[T Float]() *[numOps]opDef[T] {
 			name: "rsub",
 			value: func(_ *task[T], z, x []T, alpha float64) {
 				c := T(alpha)
-				for j, v := range x {
-					z[j] = c - v
-				}
+				each(z, x, func(v T) T { return c - v })
 			},
 			gradient: rules(negated),
 			oracle:   func(x, _, alpha float64) float64 { return alpha - x },
@@ -285,9 +255,7 @@ func define[T Float]() *[numOps]opDef[T] {
 		opPow: {
 			name: "pow",
 			value: func(_ *task[T], z, x []T, alpha float64) {
-				for j, v := range x {
-					z[j] = T(math.Pow(float64(v), alpha))
-				}
+				each(z, x, func(v T) T { return T(math.Pow(float64(v), alpha)) })
 			},
 			gradient: rules(slopeAtArgument),
 			slope: byNumber[T](func(x, alpha float64) float64 {
@@ -302,41 +270,31 @@ func define[T Float]() *[numOps]opDef[T] {
 			name: "clamp_min",
 			value: func(_ *task[T], z, x []T, alpha float64) {
 				c := T(alpha)
-				for j, v := range x {
+				each(z, x, func(v T) T {
 					if v < c {
-						v = c
+						return c
 					}
-					z[j] = v
-				}
+					return v
+				})
 			},
 			gradient: rules(slopeAtArgument),
-			slope: byNumber[T](func(x, alpha float64) float64 {
-				if x >= alpha {
-					return 1
-				}
-				return 0
-			}),
-			oracle: func(x, _, alpha float64) float64 { return max(x, alpha) },
+			slope:    byNumber[T](func(x, alpha float64) float64 { return one(x >= alpha) }),
+			oracle:   func(x, _, alpha float64) float64 { return max(x, alpha) },
 		},
 		opClampMax: {
 			name: "clamp_max",
 			value: func(_ *task[T], z, x []T, alpha float64) {
 				c := T(alpha)
-				for j, v := range x {
+				each(z, x, func(v T) T {
 					if v > c {
-						v = c
+						return c
 					}
-					z[j] = v
-				}
+					return v
+				})
 			},
 			gradient: rules(slopeAtArgument),
-			slope: byNumber[T](func(x, alpha float64) float64 {
-				if x <= alpha {
-					return 1
-				}
-				return 0
-			}),
-			oracle: func(x, _, alpha float64) float64 { return min(x, alpha) },
+			slope:    byNumber[T](func(x, alpha float64) float64 { return one(x <= alpha) }),
+			oracle:   func(x, _, alpha float64) float64 { return min(x, alpha) },
 		},
 		opTotal:   {name: "total", gradient: rules(sameLeft)},
 		opReshape: {name: "reshape", gradient: rules(sameLeft)},
@@ -348,12 +306,34 @@ func define[T Float]() *[numOps]opDef[T] {
 	}
 }
 
+// each: z[j] = f(x[j])
+func each[T Float](z, x []T, f func(v T) T) {
+	x = x[:len(z)]
+	for j, v := range x {
+		z[j] = f(v)
+	}
+}
+
+// eachPair: z[j] = f(x[j], y[j])
+func eachPair[T Float](z, x, y []T, f func(v, w T) T) {
+	x, y = x[:len(z)], y[:len(z)]
+	for j, v := range x {
+		z[j] = f(v, y[j])
+	}
+}
+
+// one is 1 where something is so, else 0.
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // byNumber is a slope that is computed number by number.
 func byNumber[T Float](slope func(x, alpha float64) float64) func(t *task[T], z, x, g []T, alpha float64) {
 	return func(_ *task[T], z, x, g []T, alpha float64) {
-		for j, v := range x {
-			z[j] = T(slope(float64(v), alpha)) * g[j]
-		}
+		eachPair(z, x, g, func(v, w T) T { return T(slope(float64(v), alpha)) * w })
 	}
 }
 

@@ -264,10 +264,6 @@ func (p *Program) Softmaxes() []int {
 	return out
 }
 
-// Online tells whether a softmax and the sum take one sweep. Backward then
-// needs the result.
-func (p *Program) Online() bool { return p.online >= 0 }
-
 // depends tells, for each register, whether it depends on one of those given.
 func (p *Program) depends(on func(i int) bool) []bool {
 	out := make([]bool, len(p.nodes))

@@ -56,9 +56,9 @@ func TestPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan := p.Differentiate(c.set, 4)
-		if n := len(p.forwardCodes()); n != c.sweeps || p.Online() != c.online || plan.Fetch != c.fetch || plan.Return != c.returns || plan.Saves != c.saves {
+		if n := len(p.forwardCodes()); n != c.sweeps || (p.online >= 0) != c.online || plan.Fetch != c.fetch || plan.Return != c.returns || plan.Saves != c.saves {
 			t.Errorf("%s: %d sweeps, online %v, fetch %b, return %b, saves %b; want %d, %v, %b, %b, %b",
-				c.name, n, p.Online(), plan.Fetch, plan.Return, plan.Saves, c.sweeps, c.online, c.fetch, c.returns, c.saves)
+				c.name, n, (p.online >= 0), plan.Fetch, plan.Return, plan.Saves, c.sweeps, c.online, c.fetch, c.returns, c.saves)
 		}
 	}
 }

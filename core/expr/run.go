@@ -38,7 +38,6 @@ type Run[T Float] struct {
 	grad    []T   // of the messages, before they are weighed and summed
 	deltas  [][]T // by softmax
 	scratch []mem.Array[T]
-	packed  map[string]*packed[T]
 }
 
 // RowsOfSide is how many rows operands of a side have on this worker.
@@ -213,5 +212,5 @@ func (r *Run[T]) Close() {
 	for i := range r.scratch {
 		r.scratch[i].Free()
 	}
-	r.scratch, r.packed = nil, nil
+	r.scratch = nil
 }
