@@ -1,62 +1,80 @@
-"""A message function of one's own, with parameters: a gate per edge, computed by a small network from both ends.
+"""A message function of your own, with parameters, where DGL is not installed. One file to copy.
 
-The function is plain DGL. It runs over blocks of edges of bounded size, in forward and again in backward, so the gates
-of all edges never exist at once. Its parameters are found because it is a method of a module; a function that is none
-says so with ``sar.message_has_parameters``.
+A small network computes a gate for each edge. The function runs on blocks of edges, so the gates of all edges never
+exist at once.
 
-sar partition examples/data/cora.npz --parts 2 --self-loops --out parts/cora
-sar launch -n 2 examples/custom_message.py --partitioning-json-file parts/cora/cora.json
+sar partition examples/data/cora.npz --parts 2 --self-loops --out parts
+sar launch -n 2 examples/custom_message.py parts/cora.json
 """
+
+import os
+import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed import ReduceOp
 
-import common
+import sar
 import sar.function as fn
 
 
 class GatedConv(nn.Module):
-    """``out[i] = x[i] W_self + mean over in-edges (j -> i) of sigmoid(U [h[j], h[i]]) * h[j]``, ``h = x W``."""
+    """``out[i] = W_self x[i] + mean over in-edges (j -> i) of sigmoid(U [h[j], h[i]]) * h[j]``, ``h = W x``."""
 
     def __init__(self, n_in, n_out):
         super().__init__()
-        self.own = nn.Linear(n_in, n_out)
-        self.message = nn.Linear(n_in, n_out)
-        self.gate = nn.Linear(2 * n_out, n_out)
+        self.own, self.linear, self.gate = nn.Linear(n_in, n_out), nn.Linear(n_in, n_out), nn.Linear(2 * n_out, n_out)
 
-    def gated(self, edges):
+    def message(self, edges):  # a method of a module: its parameters are found
         ends = torch.cat([edges.src["h"], edges.dst["h"]], dim=1)
         return {"m": torch.sigmoid(self.gate(ends)) * edges.src["h"]}
 
     def forward(self, graph, x):
         with graph.local_scope():
-            graph.ndata["h"] = self.message(x)
-            graph.update_all(self.gated, fn.mean("m", "out"))
+            graph.ndata["h"] = self.linear(x)
+            graph.update_all(self.message, fn.mean("m", "out"))
             return self.own(x) + graph.dstdata["out"]
 
 
-class Model(nn.Module):
-    def __init__(self, n_features, n_hidden, n_classes, dropout):
-        super().__init__()
-        self.first, self.second = GatedConv(n_features, n_hidden), GatedConv(n_hidden, n_classes)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, graph, h):
-        h = F.relu(self.first(graph, self.dropout(h)))
-        return self.second(graph, self.dropout(h))
+def over_workers(number, op=ReduceOp.SUM):  # every worker must call it
+    number = torch.as_tensor(number, dtype=torch.float64)
+    sar.comm.all_reduce(number, op)
+    return number.item()
 
 
-def main():
-    args = common.arguments(__doc__, "hidden-layer-dim", weight_decay=5e-4, dropout=0.5, hidden_layer_dim=32)
-    common.start(args)
-    progress = common.Progress(args)
-    graph, nodes = common.load(args)
-    torch.manual_seed(args.seed)
-    model = Model(nodes.features.shape[1], args.hidden_layer_dim, nodes.n_classes, args.dropout)
-    common.train(args, model, nodes, lambda: model(graph, nodes.features), progress)
-    progress.finish()
+# Join the other workers. `sar launch` and torchrun set these variables.
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+port = int(os.environ["MASTER_PORT"])
+sar.initialize_comms(rank, world_size, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
 
+# Load this worker's partition: the rows of its own nodes, and the graph object that stands for the whole graph.
+data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))
+graph = sar.construct_full_graph(data)
+features = sar.suffix_key_lookup(data.node_features, "features").float()
+features = features / features.sum(1, keepdim=True).clamp(min=1)
+labels = sar.suffix_key_lookup(data.node_features, "labels").long()
+train, val, test = (sar.suffix_key_lookup(data.node_features, f"{m}_mask").bool() for m in ("train", "val", "test"))
+n_train, n_classes = over_workers(train.sum()), int(over_workers(labels.max(), ReduceOp.MAX)) + 1
 
-if __name__ == "__main__":
-    main()
+torch.manual_seed(0)
+model = nn.ModuleList([GatedConv(features.shape[1], 32), GatedConv(32, n_classes)])
+sar.sync_params(model)
+torch.manual_seed(rank)  # dropout differs between workers
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+
+for epoch in range(1, 101):
+    hidden = F.dropout(F.relu(model[0](graph, F.dropout(features))))
+    logits = model[1](graph, hidden)
+    loss = F.cross_entropy(logits[train], labels[train], reduction="sum") / n_train
+    optimizer.zero_grad()
+    loss.backward()
+    sar.gather_grads(model)  # adds up the gradients of all workers
+    optimizer.step()
+
+    if epoch % 50 == 0:
+        with torch.no_grad():
+            correct = model[1](graph, F.relu(model[0](graph, features))).argmax(1) == labels
+        a, b, c = (100 * over_workers(correct[m].sum()) / over_workers(m.sum()) for m in (train, val, test))
+        if rank == 0:
+            print(f"epoch {epoch:3d}  train {a:.1f} %  val {b:.1f} %  test {c:.1f} %")

@@ -1,5 +1,6 @@
 """Trains on the graphs that ship with the repository: a GCN on Cora with 2 workers, GraphSAGE on Cornell5 with 1 and
-with 2, whose losses must agree. Ends with a table; exit code 1 if something failed or the losses differ.
+with 2, whose losses must agree. Ends with a table and, where matplotlib is installed, a picture of the curves. The exit
+code is 1 if something failed or the losses differ.
 
     make demo
 """
@@ -33,11 +34,33 @@ def train(script: str, graph: str, workers: int, *partition_options: str) -> dic
     source = os.path.join(HERE, "data", f"{graph}.npz")
     command("partition", source, "--parts", str(workers), "--out", parts, *partition_options)
     command(
-        *("launch", "-n", str(workers), os.path.join(HERE, script)),
+        *("launch", "-n", str(workers), os.path.join(HERE, "more", script)),
         *("--partitioning-json-file", os.path.join(parts, f"{graph}.json"), "--results", results),
     )
     with open(results, encoding="utf-8") as file:
         return json.load(file)
+
+
+def draw(one: dict, two: dict, path: str) -> bool:
+    """Draws losses and memory over the epochs with 1 and with 2 workers. False where matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (losses, memory) = plt.subplots(1, 2, figsize=(8, 2.8), layout="constrained")
+    styles = {"1 worker": (one, {"linewidth": 5, "alpha": 0.35}), "2 workers": (two, {"linewidth": 1.2})}
+    for name, (run, style) in styles.items():
+        epochs = range(1, len(run["losses"]) + 1)
+        losses.plot(epochs, run["losses"], label=name, **style)
+        memory.plot(epochs, [b / 2**20 for b in run["memory"]], label=name, **style)
+    losses.set(title="GraphSAGE on Cornell5: loss", xlabel="epoch", ylim=(0, None))
+    memory.set(title="memory of a worker, MiB", xlabel="epoch", ylim=(0, None))
+    losses.legend()
+    figure.savefig(path, dpi=100)
+    return True
 
 
 def main() -> int:
@@ -67,6 +90,9 @@ def main() -> int:
     ]
     print(f"\n{table(header, rows)}\n")
     print("memory per worker: largest resident size less that after imports. sent: bytes on all links, whole run.")
+    picture = os.path.join(WORK, "curves.png")
+    if draw(runs["SAGE, Cornell5"], runs["SAGE, Cornell5 "], picture):
+        print(f"curves of loss and memory: {os.path.relpath(picture)}")
     one, two = runs["SAGE, Cornell5"]["losses"], runs["SAGE, Cornell5 "]["losses"]
     differences = [abs(a - b) / abs(a) for a, b in zip(one, two)]
     agree = len(one) == len(two) and all(d <= TOLERANCE for d in differences)  # no where a loss is NaN

@@ -81,7 +81,8 @@ def here() -> Iterator[list[Machine]]:
 def example(folder: Path) -> list[str]:
     """The script of ``examples/`` on two machines, on two parts of Cora."""
     output(start(["-m", "sar", "partition", EXAMPLES / "data" / "cora.npz", "--parts", 2, "--out", folder], [], {}))
-    words = [EXAMPLES / "distdgl_sar_inference.py", "--graph-name", "cora", "--part-config", folder / "cora.json"]
+    script = EXAMPLES / "more" / "distdgl_sar_inference.py"
+    words = [script, "--graph-name", "cora", "--part-config", folder / "cora.json"]
     words += ["--ip-config", "IP_CONFIG", "--num-epochs", 8, "--batch-size", 16]
     return train(machines, folder / "cora.json", words)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,8 @@ def parts(tmp_path_factory: pytest.TempPathFactory):
 def train(script: str, path: Path, workers: int, *words: object) -> dict:
     results = path.parent / "results.json"
     text = sar(
-        *("launch", "-n", workers, EXAMPLES / script, "--partitioning-json-file", path, "--results", results), *words
+        *("launch", "-n", workers, EXAMPLES / "more" / script),
+        *("--partitioning-json-file", path, "--results", results, *words),
     )
     assert "accuracy: train" in text
     return json.loads(results.read_text())
@@ -85,12 +87,57 @@ def test_the_demo_fails_where_curves_disagree(
             "epoch_seconds": 0.1,
             "accuracy": {"test": 0.5},
             "memory_per_worker": 1 << 20,
+            "memory": [1 << 20, 1 << 20],
             "sent_bytes": 0,
         }
 
     monkeypatch.setattr(demo, "train", trained)
     assert demo.main() == code
     assert "largest difference" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Partitions of the heterograph that the examples come with."""
+    folder = tmp_path_factory.mktemp("papers")
+    maker = [sys.executable, str(EXAMPLES / "more" / "generate_hetero.py"), str(folder / "papers.npz")]
+    subprocess.run(maker, check=True, timeout=DEADLINE)
+    sar("partition", folder / "papers.npz", "--parts", 2, "--out", folder / "parts")
+    return folder / "parts" / "papers.json"
+
+
+# script, graph, the least test accuracy in percent; chance and the largest class are well below
+COPIED = [
+    ("gcn.py", "cora", 79.0),
+    ("gat.py", "cora", 78.0),
+    ("custom_message.py", "cora", 72.0),
+    ("graphsage.py", "cornell5", 60.0),
+    ("rgcn.py", "papers", 75.0),
+]
+
+
+@pytest.mark.parametrize(("script", "graph", "least"), COPIED, ids=lambda v: v if ".py" in str(v) else "")
+def test_scripts_to_copy_learn(parts, papers: Path, script: str, graph: str, least: float) -> None:
+    path = papers if graph == "papers" else parts(graph, 2)
+    text = sar("launch", "-n", 2, EXAMPLES / script, path)
+    found = re.findall(r"test ([\d.]+) %", text)
+    assert found and float(found[-1]) >= least, text
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="needs Go")
+def test_go_example() -> None:
+    """Two processes without Python, on Cora: the accuracy of the scripts."""
+    done = subprocess.run(
+        ["go", "run", "./examples/go"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        env={**os.environ, "GOEXPERIMENT": "simd"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall(r"test ([\d.]+) %", done.stdout)
+    assert found and float(found[-1]) >= 80.0, done.stdout
 
 
 @pytest.mark.skipif(not (shutil.which("go") and shutil.which("cc")), reason="needs Go and a C compiler")

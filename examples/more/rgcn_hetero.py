@@ -1,8 +1,8 @@
 """R-GCN on a heterograph. Types without features get learned ones, which stay with the worker that owns the nodes.
 
-python examples/generate_hetero.py papers.npz
+python examples/more/generate_hetero.py papers.npz
 sar partition papers.npz --parts 2 --out parts/papers
-sar launch -n 2 examples/rgcn_hetero.py --partitioning-json-file parts/papers/papers.json --construct-mfgs
+sar launch -n 2 examples/more/rgcn_hetero.py --partitioning-json-file parts/papers/papers.json --construct-mfgs
 """
 
 import dgl

@@ -1,7 +1,7 @@
 """APPNP: a small network predicts from each node's own features, personalized PageRank spreads the predictions.
 
 sar partition examples/data/citeseer.npz --parts 2 --self-loops --out parts/citeseer
-sar launch -n 2 examples/appnp.py --partitioning-json-file parts/citeseer/citeseer.json
+sar launch -n 2 examples/more/appnp.py --partitioning-json-file parts/citeseer/citeseer.json
 """
 
 import dgl

@@ -5,7 +5,7 @@ Inference on samples of all neighbours computes the same nodes again and again; 
 On one machine with one partition DGL needs no servers:
 
 sar partition examples/data/cornell5.npz --parts 1 --out parts/cornell5
-python examples/distdgl_sar_inference.py --graph-name cornell5 --part-config parts/cornell5/cornell5.json
+python examples/more/distdgl_sar_inference.py --graph-name cornell5 --part-config parts/cornell5/cornell5.json
 
 On several machines DGL's launch script starts it, one trainer per machine, with `--ip-config`, as for any other script
 of DistDGL. Workers of SAR are the trainers.

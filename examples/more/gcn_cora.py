@@ -1,7 +1,7 @@
 """A 2-layer GCN on a citation graph, over several workers. The model is plain DGL.
 
 sar partition examples/data/cora.npz --parts 2 --self-loops --out parts/cora
-sar launch -n 2 examples/gcn_cora.py --partitioning-json-file parts/cora/cora.json
+sar launch -n 2 examples/more/gcn_cora.py --partitioning-json-file parts/cora/cora.json
 """
 
 import dgl

@@ -3,7 +3,7 @@ fetches the features that their blocks read; after every batch gradients are add
 graph.
 
 sar partition examples/data/cornell5.npz --parts 2 --out parts
-sar launch -n 2 examples/sampling_cornell5.py --partitioning-json-file parts/cornell5.json
+sar launch -n 2 examples/more/sampling_cornell5.py --partitioning-json-file parts/cornell5.json
 """
 
 import dgl

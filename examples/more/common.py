@@ -1,6 +1,6 @@
 """What the example scripts share: arguments, the start, node data, the training loop, the report at the end.
 
-None of it is needed to use SAR: `homogeneous_basic.py` shows the same calls in one piece.
+None of it is needed to use SAR: the scripts one folder up show the same calls, each in one file.
 """
 
 from __future__ import annotations
@@ -206,6 +206,7 @@ class Progress:
         self.losses: list[float] = []
         self.seconds: list[float] = []
         self.accuracy: list[float] = []
+        self.memory: list[int] = []
         torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # loads the modules that torch loads late
         self.base = resident()["now"]
         reset_peak()
@@ -218,6 +219,7 @@ class Progress:
         """Notes an epoch and its loss, of which each worker has its part. True where accuracy is due. Collective."""
         self.seconds.append(time.perf_counter() - self.begin)
         self.losses.append(total(loss.item()))
+        self.memory.append(resident()["now"] - self.base)
         return len(self.losses) % self.args.every == 0 or len(self.losses) == self.args.train_iters
 
     def show(self, accuracy: list[float], what: str = "") -> None:
@@ -241,6 +243,7 @@ class Progress:
                 "epoch_seconds": sorted(self.seconds)[len(self.seconds) // 2] if self.seconds else 0.0,
                 "accuracy": dict(zip(("train", "val", "test"), self.accuracy)),
                 "memory_per_worker": memory.item(),
+                "memory": self.memory,  # of rank 0, at the end of each epoch
                 "sent_bytes": sent,
                 **more,
             }

@@ -9,7 +9,7 @@ Losses are the same in all of them, but for gcn with --construct-mfgs: as in DGL
 are then those of the message-flow graph.
 
 sar partition examples/data/cora.npz --parts 2 --self-loops --out parts/cora
-sar launch -n 2 examples/homogeneous_advanced.py --partitioning-json-file parts/cora/cora.json --gnn-layer gat \\
+sar launch -n 2 examples/more/homogeneous_advanced.py --partitioning-json-file parts/cora/cora.json --gnn-layer gat \\
     --construct-mfgs --train-iters 30
 """
 

@@ -7,7 +7,7 @@ A dataset is one of
 - a dataset of `dgl.data` by its class, such as CoraGraphDataset, which DGL downloads,
 - a node property dataset of OGB, such as ogbn-arxiv, where the package ogb is installed.
 
-python examples/partition_dataset.py --dataset-name examples/data/cora.npz --num-partitions 2 \\
+python examples/more/partition_dataset.py --dataset-name examples/data/cora.npz --num-partitions 2 \\
     --partition-out-path parts/cora --self-loops
 """
 

@@ -2,7 +2,7 @@
 
 Papers have noisy features and a class to be learned; authors and fields have no features at all.
 
-python examples/generate_hetero.py papers.npz
+python examples/more/generate_hetero.py papers.npz
 sar partition papers.npz --parts 2 --out parts/papers
 """
 

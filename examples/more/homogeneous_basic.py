@@ -1,12 +1,12 @@
 """Full-batch training of GraphSAGE on a homogeneous graph, in one piece: nothing but torch, DGL and SAR.
 
 sar partition examples/data/cora.npz --parts 2 --out parts/cora
-sar launch -n 2 examples/homogeneous_basic.py --partitioning-json-file parts/cora/cora.json --train-iters 30
+sar launch -n 2 examples/more/homogeneous_basic.py --partitioning-json-file parts/cora/cora.json --train-iters 30
 
 It starts under torchrun and mpirun too, or by hand, one process per worker:
 
-RANK=0 WORLD_SIZE=2 python examples/homogeneous_basic.py --ip-file /shared/ip --partitioning-json-file ... &
-RANK=1 WORLD_SIZE=2 python examples/homogeneous_basic.py --ip-file /shared/ip --partitioning-json-file ...
+RANK=0 WORLD_SIZE=2 python examples/more/homogeneous_basic.py --ip-file /shared/ip --partitioning-json-file ... &
+RANK=1 WORLD_SIZE=2 python examples/more/homogeneous_basic.py --ip-file /shared/ip --partitioning-json-file ...
 """
 
 import os

@@ -1,7 +1,7 @@
 """Correct and Smooth (Huang et al., 2021): a network that sees no edge, whose errors and predictions are then spread.
 
 sar partition examples/data/cora.npz --parts 2 --self-loops --out parts/cora
-sar launch -n 2 examples/correct_and_smooth.py --partitioning-json-file parts/cora/cora.json
+sar launch -n 2 examples/more/correct_and_smooth.py --partitioning-json-file parts/cora/cora.json
 """
 
 import torch

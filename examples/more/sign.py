@@ -1,7 +1,7 @@
 """SIGN: features are spread over the graph once; what is trained afterwards sees nodes alone, and no edge.
 
 sar partition examples/data/cora.npz --parts 2 --self-loops --out parts/cora
-sar launch -n 2 examples/sign.py --partitioning-json-file parts/cora/cora.json
+sar launch -n 2 examples/more/sign.py --partitioning-json-file parts/cora/cora.json
 """
 
 import torch

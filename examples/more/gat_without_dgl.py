@@ -1,7 +1,7 @@
 """A graph attention network where DGL is not installed: layers of sar.nn, a graph cut by `sar partition`.
 
 sar partition examples/data/cora.npz --parts 2 --self-loops --out parts/cora
-sar launch -n 2 examples/gat_without_dgl.py --partitioning-json-file parts/cora/cora.json
+sar launch -n 2 examples/more/gat_without_dgl.py --partitioning-json-file parts/cora/cora.json
 """
 
 import sys

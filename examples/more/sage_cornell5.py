@@ -1,7 +1,7 @@
 """A 3-layer GraphSAGE (mean) with batch normalization between layers on a dense friendship graph, over several workers.
 
 sar partition examples/data/cornell5.npz --parts 2 --out parts/cornell5
-sar launch -n 2 examples/sage_cornell5.py --partitioning-json-file parts/cornell5/cornell5.json
+sar launch -n 2 examples/more/sage_cornell5.py --partitioning-json-file parts/cornell5/cornell5.json
 """
 
 import dgl

@@ -1,0 +1,76 @@
+"""A graph convolutional network (GCN) on Cora. One file to copy: the model is plain DGL.
+
+sar partition examples/data/cora.npz --parts 2 --self-loops --out parts
+sar launch -n 2 examples/gcn.py parts/cora.json
+"""
+
+import os
+import sys
+
+import dgl
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed import ReduceOp
+
+import sar
+
+
+class GCN(nn.Module):
+    def __init__(self, n_features, n_hidden, n_classes):
+        super().__init__()
+        self.first = dgl.nn.GraphConv(n_features, n_hidden)
+        self.second = dgl.nn.GraphConv(n_hidden, n_classes)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, graph, x):
+        x = F.relu(self.first(graph, self.dropout(x)))
+        return self.second(graph, self.dropout(x))
+
+
+def over_workers(number, op=ReduceOp.SUM):
+    """The sum (or maximum) of a number over all workers. Every worker must call it."""
+    number = torch.as_tensor(number, dtype=torch.float64)
+    sar.comm.all_reduce(number, op)
+    return number.item()
+
+
+# Join the other workers. `sar launch` and torchrun set these variables.
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+port = int(os.environ["MASTER_PORT"])
+sar.initialize_comms(rank, world_size, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+
+# Load this worker's partition: the rows of its own nodes, and the graph object that stands for the whole graph.
+data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))
+graph = sar.construct_full_graph(data)
+features = sar.suffix_key_lookup(data.node_features, "features").float()
+features = features / features.sum(1, keepdim=True).clamp(min=1)
+labels = sar.suffix_key_lookup(data.node_features, "labels").long()
+train, val, test = (sar.suffix_key_lookup(data.node_features, f"{m}_mask").bool() for m in ("train", "val", "test"))
+n_train = over_workers(train.sum())
+n_classes = int(over_workers(labels.max() if len(labels) else -1, ReduceOp.MAX)) + 1
+
+torch.manual_seed(0)
+model = GCN(features.shape[1], 16, n_classes)
+sar.sync_params(model)
+torch.manual_seed(rank)  # dropout differs between workers
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+
+for epoch in range(1, 201):
+    model.train()
+    logits = model(graph, features)
+    # The sum over this worker's nodes, divided by the training nodes of all workers.
+    loss = F.cross_entropy(logits[train], labels[train], reduction="sum") / n_train
+    optimizer.zero_grad()
+    loss.backward()
+    sar.gather_grads(model)  # adds up the gradients of all workers
+    optimizer.step()
+
+    if epoch % 50 == 0:
+        model.eval()
+        with torch.no_grad():
+            correct = model(graph, features).argmax(1) == labels
+        a, b, c = (100 * over_workers(correct[m].sum()) / over_workers(m.sum()) for m in (train, val, test))
+        loss = over_workers(loss.item())
+        if rank == 0:
+            print(f"epoch {epoch:3d}  loss {loss:.4f}  train {a:.1f} %  val {b:.1f} %  test {c:.1f} %")

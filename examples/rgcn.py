@@ -1,0 +1,78 @@
+"""R-GCN on a graph with several node and edge types. One file to copy. Authors and fields have no features: each
+worker learns those of its own.
+
+python examples/more/generate_hetero.py papers.npz
+sar partition papers.npz --parts 2 --out parts
+sar launch -n 2 examples/rgcn.py parts/papers.json
+"""
+
+import os
+import sys
+
+import dgl
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed import ReduceOp
+
+import sar
+
+
+class RGCN(nn.Module):
+    """Each layer adds up a linear map of the node itself and, for each relation, the mean of its neighbours."""
+
+    def __init__(self, n_features, n_hidden, n_classes, types, relations):
+        super().__init__()
+        widths = [(n_features, n_hidden), (n_hidden, n_classes)]
+        means = [{r: dgl.nn.GraphConv(i, o, norm="right") for r in relations} for i, o in widths]
+        self.convs = nn.ModuleList([dgl.nn.HeteroGraphConv(layer) for layer in means])
+        self.own = nn.ModuleList([nn.ModuleDict({t: nn.Linear(i, o) for t in types}) for i, o in widths])
+
+    def forward(self, graph, x):
+        for conv, own in zip(self.convs, self.own):
+            x = {t: own[t](F.relu(x[t])) + mean for t, mean in conv(graph, x).items()}
+        return x["paper"]
+
+
+def over_workers(number, op=ReduceOp.SUM):
+    """The sum (or maximum) of a number over all workers. Every worker must call it."""
+    number = torch.as_tensor(number, dtype=torch.float64)
+    sar.comm.all_reduce(number, op)
+    return number.item()
+
+
+# Join the other workers. `sar launch` and torchrun set these variables.
+rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+port = int(os.environ["MASTER_PORT"])
+sar.initialize_comms(rank, world_size, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+
+# Load this worker's partition. Names of node features are type/name.
+data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))
+graph = sar.construct_full_graph(data)
+types, relations = data.node_type_names, sorted({relation for _, relation, _ in data.edge_type_names})
+features = sar.suffix_key_lookup(data.node_features, "paper/features").float()
+labels = sar.suffix_key_lookup(data.node_features, "paper/labels").long()
+train, test = (sar.suffix_key_lookup(data.node_features, f"paper/{m}_mask").bool() for m in ("train", "test"))
+n_train, n_test = over_workers(train.sum()), over_workers(test.sum())
+n_classes = int(over_workers(labels.max() if len(labels) else -1, ReduceOp.MAX)) + 1
+
+torch.manual_seed(0)
+model = RGCN(features.shape[1], 32, n_classes, types, relations)
+sar.sync_params(model)
+# Features of this worker's own nodes stay with it: no other worker needs their gradients.
+learned = {t: nn.Parameter(torch.randn(graph.num_nodes(t), features.shape[1])) for t in types if t != "paper"}
+optimizer = torch.optim.Adam([*model.parameters(), *learned.values()], lr=0.01, weight_decay=5e-4)
+
+for epoch in range(1, 61):
+    logits = model(graph, {"paper": features, **learned})
+    loss = F.cross_entropy(logits[train], labels[train], reduction="sum") / n_train
+    optimizer.zero_grad()
+    loss.backward()
+    sar.gather_grads(model)  # adds up the gradients of all workers
+    optimizer.step()
+
+    if epoch % 20 == 0:
+        correct = over_workers((logits.argmax(1) == labels)[test].sum())
+        loss = over_workers(loss.item())
+        if rank == 0:
+            print(f"epoch {epoch:2d}  loss {loss:.4f}  test {100 * correct / n_test:.1f} %")
