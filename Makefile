@@ -9,14 +9,14 @@ GO     ?= go
 export GOEXPERIMENT := simd
 
 GO_SOURCES  := go.mod go.sum $(shell find core capi pybind -name '*_test.go' -prune -o \( -name '*.go' -o -name '*.[chs]' \) -print 2>/dev/null)
-GO_PACKAGES := ./core/... ./capi/... ./pybind/...
-PY_SOURCES  := setup.py python tests bench examples
+GO_PACKAGES := ./core/... ./capi/... ./pybind/... ./examples/go/...
+PY_SOURCES  := setup.py python tests bench examples docs/_tools
 # Stamps: a target is made again when something that its stamp depends on is newer.
 VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-growth profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -73,10 +73,19 @@ test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .ve
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
 	$(PY) -m pytest $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 
+DOCS_STAMP := $(VENV)/.requirements-docs
+$(DOCS_STAMP): requirements-docs.txt $(VENV_STAMP)
+	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-docs.txt
+	@touch $@
+
+docs: $(BUILD_STAMP) $(DOCS_STAMP) ## the site, in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict --quiet
+
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
-	@unformatted=$$(gofmt -l core capi pybind); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l core capi pybind examples/go); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
 	$(GO) vet $(GO_PACKAGES)
 	$(GO) tool staticcheck $(GO_PACKAGES)
+	$(GO) mod tidy -diff
 	$(PY) -m ruff check $(wildcard $(PY_SOURCES))
 	$(PY) -m mypy
 

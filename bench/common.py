@@ -1,4 +1,4 @@
-"""What the benchmarks share: where they put things, the bench graph and its parts, the machine, groups of workers."""
+"""Shared by the benchmarks: paths, the benchmark graph and its partitions, facts about the machine, worker groups."""
 
 from __future__ import annotations
 

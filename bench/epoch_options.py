@@ -1,4 +1,4 @@
-"""What settings change about an epoch.
+"""Time of an epoch with gradient overlap, memoized aggregates, and pull or push.
 
 Models of model.py on the bench graph. The same processes train in turns, a few epochs each. SAGE: as they are, with
 gradients that are summed while backward runs (sar.overlap_grads), and with the first layer's aggregate of the constant

@@ -1,4 +1,4 @@
-"""What workers see when one of them is lost, and what travels between them: the figures behind the tests.
+"""Failure detection: seconds until the other workers raise an error, and bytes on the wire.
 
 Three workers, of which rank 1 is killed or stopped in one phase or another: seconds until the last of the others raised
 sar.PeerLostError. Then what is left of the processes and in shared memory, a worker that is merely slow, bytes on the

@@ -1,5 +1,4 @@
-"""What checksums cost: loading and constructing a partition with them and without, in paired runs, and how fast
-`sar info --verify` reads.
+"""Cost of checksums when a partition is loaded and constructed, and the rate of `sar info --verify`.
 
 One part of a random graph, from the page cache, so that nothing hides behind a disk. Both descriptions name the same
 files; the one without checksums leaves the keys out. Each round runs both, in turns, and the ratio is the median of

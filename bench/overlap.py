@@ -1,4 +1,4 @@
-"""How much of the transfer is hidden behind kernels, over a link so slow that it matters.
+"""Overlap of communication and computation: how much of a transfer is hidden behind kernels over a slow link.
 
 Two workers of one thread in network namespaces of their own, joined by a veth pair whose ends a token bucket (tbf)
 shapes. For each operation the link gets the rate at which the bytes that it sends would take 0.5, 0.7 and 0.9 of the

@@ -1,4 +1,4 @@
-"""The steps that the benchmarks of scale share: a graph in a scratch directory, its parts, training on them."""
+"""Shared by the large-graph benchmarks: a graph in a scratch directory, its partitions, training on them."""
 
 from __future__ import annotations
 

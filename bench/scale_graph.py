@@ -1,4 +1,4 @@
-"""Graphs of any size for the benchmarks of scale, written in pieces, so that neither edges nor features are ever held.
+"""Generator of large random graphs, written in pieces: edges and features are never held as a whole.
 
 Nodes have communities and popularity: an edge joins a popular node to one of its own community (4 times in 5) or to any
 popular node, and goes both ways. Popularity falls as rank^(1/skew - 1): skew 1 is even, 2 gives the most popular of 4 M

@@ -1,4 +1,4 @@
-"""The sparse product y[i] = sum of x[j] over edges j -> i, against DGL's and torch's, in one run and one table.
+"""Sparse-dense product (SpMM), y[i] = sum of x[j] over edges j -> i, against DGL and torch, in one run and one table.
 
 Four peers take turns on the same graph and the same x, each allocating its result: the engine with a prepared matrix
 (sar_matrix_spmm; its rows are computed in an order that keeps their sources in the cache, as those of a graph's

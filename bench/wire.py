@@ -1,4 +1,4 @@
-"""What carries data between two workers: 4 MiB both ways at once, over shared memory, TCP, TLS, and gloo.
+"""Bandwidth of the transports: 4 MiB both ways at once over shared memory, TCP, TLS, and gloo.
 
 Two processes hold all of them at the same time and take turns, so that a busy machine slows all of them alike. Checks
 what arrived. Prints seconds per exchange, bytes per second each way, and the ratios to gloo and to TCP.

@@ -3,7 +3,7 @@
 python make.py OUT npz             writes OUT/npz/*.npz, with numpy alone
 python make.py OUT [CASE ...]      writes OUT/dgl-<version>/<case>/: DGL's files, and expected.npz with what DGL reads from them
 
-Run it once in an environment of each DGL version (docs/architecture.md names them). The arrays of expected.npz are
+Run it once in an environment of each DGL version (docs/faq.md names them). The arrays of expected.npz are
 named part|kind|name|dtype, so that a reader that shares no code with DGL can be held against it element by element.
 DGL leaves the first 4096 bytes of a graph file uninitialized after its header; they are zeroed here, so that a run
 gives the same bytes and nothing of the process ends up in them.

@@ -1,4 +1,4 @@
-"""The engine's view of a whole graph on its way into parts, as numpy arrays."""
+"""A graph file that is to be partitioned, as numpy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sar launch``: runs a script as several workers on this machine, and sees to it that they end together."""
+"""``sar launch``: runs a script as several workers on this machine, and ends all of them when one fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the subcommands share in talking to a person: failures, tables, stages with progress, sizes."""
+"""Output of the subcommands: failures, tables, progress, sizes."""
 
 from __future__ import annotations
 

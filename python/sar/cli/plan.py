@@ -1,4 +1,4 @@
-"""``sar plan``: what a run will take, before it is started."""
+"""``sar plan``: predicts memory and traffic of a run before it is started."""
 
 from __future__ import annotations
 

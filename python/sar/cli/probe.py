@@ -1,4 +1,4 @@
-"""What ``sar doctor`` runs in processes of their own: ``python -m sar.cli.probe WHAT`` prints one JSON object."""
+"""Checks of ``sar doctor``: ``python -m sar.cli.probe WHAT`` runs one and prints one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that belong together: started at once, their output merged line by line, none outliving the others."""
+"""Worker processes: started together, their output merged line by line, ended together."""
 
 from __future__ import annotations
 

@@ -1,0 +1,171 @@
+"""The documentation: that its code blocks run, and that its lists are complete and name what there is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support import ROOT
+
+DOCS = ROOT / "docs"
+DEADLINE = 300.0
+
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in FENCE.findall(page.read_text())]
+
+
+def shell(text: str, folder: Path) -> str:
+    """Runs commands as a reader does, who stops at the first that fails. ``make`` works in the repository."""
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "REPOSITORY": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", 'make() { command make -C "$REPOSITORY" "$@"; }\n' + text],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def play(page: Path, folder: Path) -> None:
+    """Runs a page: blocks with a title are files, commands run, texts are what the commands before them show."""
+    shown = ""
+    for block in blocks(page):
+        if block.language == "bash":
+            shown = shell(block.text, folder)
+        elif block.language == "text":
+            holds(shown, block.text)
+        elif block.language == "diff":
+            ports(block, folder)
+        else:
+            assert block.language == "python" and block.title, f"{page.name}: a block that is not run: {block.text}"
+            (folder / block.title).write_text(block.text)
+
+
+def holds(shown: str, expected: str) -> None:
+    """That every expected line is there; numbers may be others."""
+    for line in filter(None, map(str.strip, expected.splitlines())):
+        pattern = r"[\d.]+".join(map(re.escape, re.split(r"[\d.]+", line)))
+        assert re.search(pattern.replace(r"\ ", r"\s*"), shown), f"{line!r} is not in\n{shown}"
+
+
+def ports(block: Block, folder: Path) -> None:
+    """That the script before and the script after the change end with the same parameters."""
+    end = "\nif globals().get('rank', 0) == 0:\n"
+    end += "    print('sum', sum(p.abs().sum() for p in model.parameters()).item())\n"
+    sums = []
+    for own, other, name, command in (
+        ("-", "+", "before.py", "python before.py"),
+        ("+", "-", block.title, f"sar launch -n 2 {block.title}"),
+    ):
+        lines = [line[1:] for line in block.text.splitlines() if not line.startswith(other)]
+        assert len(lines) < len(block.text.splitlines()), f"no line begins with {own}"
+        (folder / name).write_text("\n".join(lines) + end)
+        sums.append(float(re.findall(r"sum ([\d.]+)", shell(command, folder))[-1]))
+    assert sums[1] == pytest.approx(sums[0], rel=1e-5)
+
+
+def test_tutorial(tmp_path: Path) -> None:
+    pytest.importorskip("dgl")
+    play(DOCS / "tutorial.md", tmp_path)
+    lines = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert lines[0] == "id,label" and len(lines) == 1201
+
+
+def test_readme(tmp_path: Path) -> None:
+    pytest.importorskip("dgl")
+    if Path(sys.prefix).resolve() != (ROOT / ".venv").resolve():
+        pytest.skip("the README is about the repository's own .venv")
+    for path in ROOT.iterdir():
+        if path.name not in (".git", "build", "parts"):
+            (tmp_path / path.name).symlink_to(path)
+    play(ROOT / "README.md", tmp_path)
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_the_site(page: str) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert links and not missing
+
+
+def sources() -> Iterator[Path]:
+    for path in [*(ROOT / "python/sar").rglob("*.py"), *(ROOT / "core").rglob("*.go"), *(ROOT / "capi").rglob("*.go")]:
+        if "_ext" not in path.parts and not path.name.endswith("_test.go"):
+            yield path
+
+
+def test_environment_variables_are_listed() -> None:
+    """Every variable that the package or the engine reads is on the page, and no other."""
+    name = re.compile(r"[\"'](SAR_[A-Z_]+)[\"']")
+    read = {found for path in sources() for found in name.findall(path.read_text())}
+    listed = set(re.findall(r"^\| `(SAR_[A-Z_]+)`", (DOCS / "environment.md").read_text(), re.MULTILINE))
+    assert len(read) > 10
+    assert listed - {"SAR_SYMBOLS"} == read  # that one is setup.py's
+
+
+def messages() -> list[str]:
+    return re.findall(r"^### `(.+?)`", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+
+
+def literals() -> str:
+    """All string literals of the package and the engine."""
+    texts = []
+    for path in sources():
+        text = path.read_text()
+        if path.suffix == ".go":
+            texts += re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'" \+\n\s*"', "", text))
+        else:
+            constants = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)]
+            texts += [value for value in constants if isinstance(value, str)]
+    return "\n".join(texts)
+
+
+def test_messages_of_troubleshooting_are_real() -> None:
+    """The fixed parts of each message occur in the sources."""
+    texts = literals()
+    assert len(messages()) > 20
+    for message in messages():
+        for part in re.split(r"…", message):
+            part = part.strip(" :")
+            if len(part) > 6:
+                assert part in texts, f"{message}: no message has {part!r}"
+
+
+COPIED = ["custom_message.py", "gat.py", "gcn.py", "graphsage.py", "rgcn.py"]
+
+
+@pytest.mark.parametrize("script", COPIED)
+def test_scripts_to_copy_stand_alone(script: str) -> None:
+    text = (ROOT / "examples" / script).read_text()
+    assert len(text.splitlines()) <= 80
+    modules = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module)
+    assert modules <= {"os", "sys", "dgl", "torch", "torch.nn.functional", "torch.distributed", "sar", "sar.function"}
