@@ -50,7 +50,7 @@ func relationOf(b testing.TB, n, edges int, draw func(rng *rand.Rand, i int) (sr
 		b.Fatal(err)
 	}
 	b.Cleanup(rels[0].Free)
-	return rels[0]
+	return &graph.Relation{Structure: rels[0]}
 }
 
 var benchPrograms = map[string]string{

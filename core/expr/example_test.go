@@ -36,7 +36,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	run := &expr.Run[float64]{
-		Program: program, Rel: rel, Pool: kernel.NewPool(1),
+		Program: program, Rel: &graph.Relation{Structure: rel}, Pool: kernel.NewPool(1),
 		Operands: [][]float64{{1, 2, 3, 4, 5, 6}, {10, 100, 1000}},
 		Out:      make([]float64, 3*2),
 	}

@@ -40,7 +40,7 @@ func oneWorker(t testing.TB, n, edges int) (*graph.Relation, *exprtest.Graph) {
 		t.Fatal(err)
 	}
 	t.Cleanup(rels[0].Free)
-	return rels[0], g
+	return &graph.Relation{Structure: rels[0]}, g
 }
 
 // run computes a program, and the gradients of all operands, on one worker.

@@ -6,16 +6,16 @@ import (
 	"sar/core/mem"
 )
 
-// Induction is the making of one relation of a block (message-flow graph): the
+// Induction is the making of the structure of a block (message-flow graph): the
 // edges of parent that end in some of its own rows. What a worker must know of
 // its peers for it is how many of those edges leave each boundary row, so it
 // is made in two steps with an exchange in between:
 //
 //	Induce: count the wanted edges of every column of parent
-//	the counts of boundary columns go home; owners then know which of their rows the block has
-//	Relation: number rows and columns anew and copy the edges
+//	the counts of halo columns go to their owners, who then know which of their rows the block has
+//	Structure: number rows and columns anew and copy the edges
 type Induction struct {
-	parent *Relation
+	parent *Structure
 	rows   []int32 // wanted destination rows of parent, each once
 	// Count is, per column of parent, the number of wanted edges that leave it.
 	Count mem.Array[int32]
@@ -24,8 +24,8 @@ type Induction struct {
 
 // Induce counts the edges of parent that end in rows, own destination rows of
 // parent, each once, in the order in which the block numbers them. rows must
-// stay as they are until Relation was called.
-func Induce(parent *Relation, rows []int32) (*Induction, error) {
+// stay as they are until Structure was called.
+func Induce(parent *Structure, rows []int32) (*Induction, error) {
 	count, err := mem.Make[int32](mem.Scratch, parent.NumCols())
 	if err != nil {
 		return nil, err
@@ -49,21 +49,18 @@ func (d *Induction) HaloCount(r int) []int32 {
 // Free releases the counts.
 func (d *Induction) Free() { d.Count.Free() }
 
-// Relation makes the relation of the block. sources lists its source rows, as
-// own source rows of parent, in the order in which the block numbers them;
-// asked[r][i] is the number of wanted edges that leave row parent.Send[r][i] on
-// the peer that reads it. With asked nil the relation has neither send lists
-// nor out-degrees.
+// Structure makes the structure of the block. sources lists its source rows, as
+// own source rows of parent, in the order in which the block numbers them.
 //
 // Edges keep the order of parent: where parent has its edge order, so has the
 // block, and ParentEdge says where an edge of the block is among those of
 // parent. Scratch: 4 bytes a column of parent and 4 a column of the block.
-func (d *Induction) Relation(sources []int32, asked [][]int32, threads int) (r *Relation, err error) {
+func (d *Induction) Structure(sources []int32, threads int) (r *Structure, err error) {
 	p := d.parent
 	if err := p.deriveOrder(); err != nil {
 		return nil, err
 	}
-	r = &Relation{Type: p.Type, SrcType: p.SrcType, DstType: p.DstType, Rank: p.Rank, Parts: p.Parts,
+	r = &Structure{Type: p.Type, SrcType: p.SrcType, DstType: p.DstType, Rank: p.Rank, Parts: p.Parts,
 		NumSrc: len(sources), NumDst: len(d.rows), NumEdges: d.edges, index: p.index}
 	defer func() {
 		if err != nil {
@@ -82,11 +79,6 @@ func (d *Induction) Relation(sources []int32, asked [][]int32, threads int) (r *
 	if err := d.copyEdges(r, number.Data, threads); err != nil {
 		return r, err
 	}
-	if asked != nil {
-		if err := d.connect(r, number.Data, asked); err != nil {
-			return r, err
-		}
-	}
 	if r.NumSrc == r.NumDst {
 		err = r.makeOrder()
 	}
@@ -94,7 +86,7 @@ func (d *Induction) Relation(sources []int32, asked [][]int32, threads int) (r *
 }
 
 // columns numbers the columns of the block: fills number, and makes ColPtr and Halo.
-func (d *Induction) columns(r *Relation, sources, number []int32) (err error) {
+func (d *Induction) columns(r *Structure, sources, number []int32) (err error) {
 	p, count := d.parent, d.Count.Data
 	for j := range number {
 		number[j] = -1
@@ -136,7 +128,7 @@ func (d *Induction) columns(r *Relation, sources, number []int32) (err error) {
 }
 
 // copyEdges fills CSR and CSC, and the order of edges where parent has it.
-func (d *Induction) copyEdges(r *Relation, number []int32, threads int) (err error) {
+func (d *Induction) copyEdges(r *Structure, number []int32, threads int) (err error) {
 	p := d.parent
 	if r.RowPtr, err = mem.Make[int32](mem.Structure, r.NumDst+1); err != nil {
 		return err
@@ -187,7 +179,7 @@ func (d *Induction) copyEdges(r *Relation, number []int32, threads int) (err err
 }
 
 // places makes ParentEdge and the set of its numbers.
-func (d *Induction) places(r *Relation) (*idSet, error) {
+func (d *Induction) places(r *Structure) (*idSet, error) {
 	p := d.parent
 	place, err := newIDSet(0, p.NumEdges, d.edges)
 	if err != nil {
@@ -213,42 +205,9 @@ func (d *Induction) places(r *Relation) (*idSet, error) {
 	return place, nil
 }
 
-// connect makes the send lists and the out-degrees.
-func (d *Induction) connect(r *Relation, number []int32, asked [][]int32) (err error) {
-	p := d.parent
-	if r.OutDegree, err = mem.Make[int64](mem.Structure, r.NumSrc); err != nil {
-		return err
-	}
-	for j := range r.OutDegree.Data {
-		r.OutDegree.Data[j] = int64(r.ColPtr.Data[j+1] - r.ColPtr.Data[j])
-	}
-	r.Send = make([]mem.Array[int32], p.Parts)
-	for q := 1; q < p.Parts; q++ {
-		n := 0
-		for _, edges := range asked[q] {
-			if edges > 0 {
-				n++
-			}
-		}
-		if r.Send[q], err = mem.Make[int32](mem.Structure, n); err != nil {
-			return err
-		}
-		n = 0
-		for i, edges := range asked[q] {
-			if edges > 0 {
-				row := number[p.Send[q].Data[i]]
-				r.Send[q].Data[n] = row
-				r.OutDegree.Data[row] += int64(edges)
-				n++
-			}
-		}
-	}
-	return nil
-}
-
 // TakeEdgeOrder moves the edge order of other, which holds the same edges,
 // over to r.
-func (r *Relation) TakeEdgeOrder(other *Relation) error {
+func (r *Structure) TakeEdgeOrder(other *Structure) error {
 	if other.NumEdges != r.NumEdges || other.NumDst != r.NumDst || other.NumCols() != r.NumCols() {
 		return fmt.Errorf("edge order of %s: the source gave other edges when it was read again", r.Type)
 	}

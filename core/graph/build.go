@@ -32,7 +32,7 @@ type BuildOptions struct {
 //
 // src belongs to the caller and must stay usable until the relations are freed
 // or have their edge order.
-func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Relation, err error) {
+func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Structure, err error) {
 	loc, err := newLocals(book, rank, src)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Rel
 	}()
 	from := &origin{book, rank, src, max(1, opts.Threads)}
 	for i := range book.EdgeTypes {
-		r, err := newRelation(from, i)
+		r, err := newStructure(from, i)
 		if r != nil {
 			rels = append(rels, r)
 		}
@@ -72,10 +72,10 @@ func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Rel
 	return rels, nil
 }
 
-func newRelation(from *origin, index int) (*Relation, error) {
+func newStructure(from *origin, index int) (*Structure, error) {
 	book, rank := from.book, from.rank
 	et := book.EdgeTypes[index]
-	r := &Relation{Type: et, Rank: rank, Parts: book.Parts, origin: from, index: index}
+	r := &Structure{Type: et, Rank: rank, Parts: book.Parts, origin: from, index: index}
 	var err error
 	if r.SrcType, err = book.NodeType(et.Src); err != nil {
 		return nil, fmt.Errorf("edge type %s: %w", et, err)
@@ -89,7 +89,7 @@ func newRelation(from *origin, index int) (*Relation, error) {
 	return r, err
 }
 
-func fill(loc *locals, from *origin, rels []*Relation) error {
+func fill(loc *locals, from *origin, rels []*Structure) error {
 	s, err := newScan(loc, from.source, rels)
 	if err != nil {
 		return err

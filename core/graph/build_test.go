@@ -194,7 +194,7 @@ func (w *world) source(rng *rand.Rand, rank int, sorted bool) *testSource {
 }
 
 // check holds a relation against the list of its edges.
-func (w *world) check(t *testing.T, r *Relation, rank, etype int) {
+func (w *world) check(t *testing.T, r *Structure, rank, etype int) {
 	t.Helper()
 	edges := w.own(rank, etype)
 	b := w.book

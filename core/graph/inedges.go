@@ -5,7 +5,7 @@ import "slices"
 // InEdges fills columns and edges with the in-edges of a row, ascending by the
 // position of the edge; both have room for all of them. The relation has its
 // edge order.
-func (r *Relation) InEdges(row int, columns, edges []int64) {
+func (r *Structure) InEdges(row int, columns, edges []int64) {
 	begin, end := r.RowPtr.Data[row], r.RowPtr.Data[row+1]
 	for i, k := 0, begin; k < end; i, k = i+1, k+1 {
 		edges[i] = int64(r.RowEdge.Data[k])<<32 | int64(k-begin)

@@ -17,7 +17,7 @@ const (
 // keepOrder reduces an edge order that was just made to what it can be derived
 // from: nothing where edges came sorted by destination or by source, else
 // RowEdge.
-func (r *Relation) keepOrder(threads int) {
+func (r *Structure) keepOrder(threads int) {
 	r.threads = threads
 	switch {
 	case ascends(r.RowEdge.Data):
@@ -44,7 +44,7 @@ func ascends(permutation []int32) bool {
 }
 
 // deriveOrder undoes keepOrder; on other relations it does nothing.
-func (r *Relation) deriveOrder() (err error) {
+func (r *Structure) deriveOrder() (err error) {
 	r.deriving.Lock()
 	defer r.deriving.Unlock()
 	if r.kept == keptNone {

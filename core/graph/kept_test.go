@@ -55,7 +55,7 @@ func TestKeepOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			build := func(opts BuildOptions) *Relation {
+			build := func(opts BuildOptions) *Structure {
 				rels, err := Build(book, 0, s, opts)
 				if err != nil {
 					t.Fatal(err)
@@ -83,18 +83,18 @@ func TestKeepOrder(t *testing.T) {
 				t.Fatal("the derived order is another one")
 			}
 			// A block derives what its parent kept: it cannot ask later.
-			blocks := [2]*Relation{}
+			blocks := [2]*Structure{}
 			sources := make([]int32, got.NumSrc)
 			for j := range sources {
 				sources[j] = int32(j)
 			}
-			parents := []*Relation{want, build(BuildOptions{KeepOrder: true})}
+			parents := []*Structure{want, build(BuildOptions{KeepOrder: true})}
 			for i, parent := range parents {
 				d, err := Induce(parent, []int32{3, 7, 20})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if blocks[i], err = d.Relation(sources, nil, 1); err != nil {
+				if blocks[i], err = d.Structure(sources, 1); err != nil {
 					t.Fatal(err)
 				}
 				d.Free()

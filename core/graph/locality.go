@@ -230,7 +230,7 @@ func SlotsBefore[P Offset](ptr []P, order []int32) (before mem.Array[P], err err
 
 // makeOrder fills Order, RowsBefore and ColsBefore. Only where own rows are own
 // columns too.
-func (r *Relation) makeOrder() (err error) {
+func (r *Structure) makeOrder() (err error) {
 	if r.SrcType != r.DstType {
 		return nil
 	}

@@ -13,12 +13,12 @@ import (
 //
 // Two passes over the source; 8 bytes an edge stay, 4 more are taken meanwhile.
 // A relation built with KeepOrder derives them from what it kept.
-func (r *Relation) EdgeOrder() error { return EdgeOrder(r) }
+func (r *Structure) EdgeOrder() error { return EdgeOrder(r) }
 
 // EdgeOrder does the same for several relations of one worker in the same two
 // passes. They must have been built by one call of Build.
-func EdgeOrder(rels ...*Relation) error {
-	var todo []*Relation
+func EdgeOrder(rels ...*Structure) error {
+	var todo []*Structure
 	for _, r := range rels {
 		if err := r.deriveOrder(); err != nil {
 			return err
@@ -55,7 +55,7 @@ type orderer struct {
 	last int64
 }
 
-func edgeOrder(loc *locals, from *origin, rels []*Relation) (err error) {
+func edgeOrder(loc *locals, from *origin, rels []*Structure) (err error) {
 	s, err := newScan(loc, from.source, rels)
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ type Reach struct {
 
 // Places is the place of every own row in the order in which rows are computed; nil
 // where that is their number.
-func (r *Relation) Places() []int32 {
+func (r *Structure) Places() []int32 {
 	if len(r.Order.Data) != r.NumDst || r.NumDst == 0 {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (r *Relation) Places() []int32 {
 }
 
 // Reach looks at the edges out of boundary rows of round round. place is what Places says.
-func (r *Relation) Reach(round int, place []int32) *Reach {
+func (r *Structure) Reach(round int, place []int32) *Reach {
 	words := (r.NumDst + 63) / 64
 	x := &Reach{bits: make([]uint64, words), before: make([]int32, words+1), place: place}
 	h := r.Halo[round]

@@ -88,7 +88,7 @@ func TestReach(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, rows := range []int{1, 64, 65, 1000} {
 		for _, ordered := range []bool{false, true} {
-			rel := &Relation{NumDst: rows, Halo: make([]Halo, 3)}
+			rel := &Structure{NumDst: rows, Halo: make([]Halo, 3)}
 			order := make([]int32, rows)
 			for i, row := range rng.Perm(rows) {
 				order[i] = int32(row)

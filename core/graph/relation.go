@@ -1,118 +1,30 @@
 package graph
 
-import (
-	"sync"
+import "sar/core/mem"
 
-	"sar/core/mem"
-)
-
-// Relation is what worker p knows of one edge type: its in-edges, in one CSR
-// over own destination rows and the transposed CSC.
-//
-// Columns number source rows: the own rows of the source type first, then the
-// boundary rows of peer p-1, p-2, … (mod P, the order in which rounds bring
-// them), each sorted by id. Rows hold their columns in ascending order, so one
-// shard (q → p) is a contiguous run of every row, and so is any chunk of it.
-// That is why shards need no arrays of their own, and why the structure
-// does not grow with P.
+// Relation is what a worker knows of one edge type once the workers have told each other
+// what they read of each other's rows (core/topology).
 type Relation struct {
-	Type             EdgeType
-	SrcType, DstType int // node type numbers
-	Rank, Parts      int
+	*Structure
+	NumEdgesGlobal int64 // over all workers
 
-	NumSrc, NumDst int   // own rows of the source and destination types
-	NumEdges       int64 // in-edges of own rows
-	NumEdgesGlobal int64 // over all workers, set by the session
-
-	// Slots are numbered in 32 bits (see maxEdges).
-	// CSR: row i has slots RowPtr[i]..RowPtr[i+1]-1, slot k reads column Col[k].
-	RowPtr mem.Array[int32]
-	Col    mem.Array[int32]
-	// CSC: column j has slots ColPtr[j]..ColPtr[j+1]-1, slot k is read by Row[k].
-	ColPtr mem.Array[int32]
-	Row    mem.Array[int32]
-
-	// Order is the order in which a product had best compute own rows, and the
-	// transposed product own columns (see Locality); empty: as they are. Before
-	// a place lie RowsBefore slots of rows and ColsBefore slots of columns.
-	Order                  mem.Array[int32]
-	RowsBefore, ColsBefore mem.Array[int32]
-
-	// Position of the edge of a slot among the worker's edges of this type in
-	// ascending id: the order in which users see edge tensors. Made on demand.
-	RowEdge, ColEdge mem.Array[int32]
-	// ParentEdge, in a relation of a block that has its edge order, is the
-	// position of each edge among those of the relation it was induced from.
-	ParentEdge mem.Array[int32]
-
-	// Halo[r], for r = 1..P-1, are the boundary rows that peer (Rank-r) mod P owns.
-	Halo []Halo
 	// Send[r], for r = 1..P-1, are the own source rows that peer (Rank+r) mod P
-	// reads, in the order in which it numbers them. Filled by the session.
+	// reads, in the order in which it numbers them.
 	Send []mem.Array[int32]
-
-	// Where gradients are computed by the owners of sources (nil before that):
-	// Outgoing[r] are the edges from own sources into rows of peer (Rank+r) mod P,
-	// Reached[r] the own rows that edges from peer (Rank-r) mod P lead to, in the
-	// order in which they travel. Filled by the session, pair by pair.
-	Outgoing []Outgoing
-	Reached  []mem.Array[int32]
-
-	// OutDegree[i] is the number of edges, on all workers, that leave own
-	// source row i. Filled by the session.
+	// OutDegree[i] is the number of edges, on all workers, that leave own source row i.
 	OutDegree mem.Array[int64]
 
-	// What it takes to make edge positions on demand. origin is nil once they
-	// are made.
-	origin  *origin
-	index   int // in Book.EdgeTypes
-	ids     idSummary
-	digest  uint64
-	ordered bool
-
-	deriving sync.Mutex // of an edge order that is kept in part
-	kept     keptOrder
-	threads  int
-}
-
-// origin is what the relations of one Build share.
-type origin struct {
-	book    *Book
-	rank    int
-	source  EdgeSource
-	threads int
-}
-
-// Halo is the boundary rows that one peer owns: columns [Begin, End).
-type Halo struct {
-	Peer       int
-	Begin, End int32
-	// Rows are the peer's own row numbers of the columns. The session sends
-	// them to the peer, as its send list, and drops them.
-	Rows mem.Array[int32]
-}
-
-// NumCols is the number of columns: own source rows and boundary rows.
-func (r *Relation) NumCols() int { return max(0, len(r.ColPtr.Data)-1) }
-
-// HasEdgeOrder tells whether RowEdge and ColEdge are made.
-func (r *Relation) HasEdgeOrder() bool { return r.ordered }
-
-// InDegrees fills out[i], for NumDst own rows, with the number of in-edges.
-func (r *Relation) InDegrees(out []int64) {
-	for i := range out[:r.NumDst] {
-		out[i] = int64(r.RowPtr.Data[i+1] - r.RowPtr.Data[i])
-	}
+	// Of the pairs of workers between which the owners of sources compute gradients (nil
+	// before there is one): Outgoing[r] are the edges from own sources into rows of peer
+	// (Rank+r) mod P, Reached[r] the own rows that edges from peer (Rank-r) mod P lead to,
+	// in the order in which they travel.
+	Outgoing []Outgoing
+	Reached  []mem.Array[int32]
 }
 
 // Bytes is what the relation holds off the Go heap, in whole pages.
 func (r *Relation) Bytes() int64 {
-	n := r.RowPtr.Bytes() + r.Col.Bytes() + r.ColPtr.Bytes() + r.Row.Bytes() +
-		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.ParentEdge.Bytes() + r.OutDegree.Bytes() +
-		r.Order.Bytes() + r.RowsBefore.Bytes() + r.ColsBefore.Bytes()
-	for i := range r.Halo {
-		n += r.Halo[i].Rows.Bytes()
-	}
+	n := r.Structure.Bytes() + r.OutDegree.Bytes()
 	for i := range r.Send {
 		n += r.Send[i].Bytes()
 	}
@@ -122,23 +34,11 @@ func (r *Relation) Bytes() int64 {
 	return n
 }
 
-// Free releases every array, also those that the session filled. It may be
-// called again. The source of edges belongs to whoever made it.
+// Free releases every array. It may be called again. The source of edges belongs to
+// whoever made it.
 func (r *Relation) Free() {
-	r.RowPtr.Free()
-	r.Col.Free()
-	r.ColPtr.Free()
-	r.Row.Free()
-	r.RowEdge.Free()
-	r.ColEdge.Free()
-	r.ParentEdge.Free()
+	r.Structure.Free()
 	r.OutDegree.Free()
-	r.Order.Free()
-	r.RowsBefore.Free()
-	r.ColsBefore.Free()
-	for i := range r.Halo {
-		r.Halo[i].Rows.Free()
-	}
 	for i := range r.Send {
 		r.Send[i].Free()
 	}
@@ -146,5 +46,4 @@ func (r *Relation) Free() {
 		r.Outgoing[i].free()
 		r.Reached[i].Free()
 	}
-	r.origin, r.ordered, r.kept = nil, false, keptNone
 }

@@ -22,7 +22,7 @@ type block struct {
 
 // tally is what a pass over the edges knows of one relation.
 type tally struct {
-	r                          *Relation
+	r                          *Structure
 	etype                      int
 	srcLo, srcHi, dstLo, dstHi int32 // places
 	// next is, over the places of the source type, the number of edges that
@@ -48,7 +48,7 @@ type scan struct {
 	block  *block
 }
 
-func newScan(loc *locals, src EdgeSource, rels []*Relation) (s *scan, err error) {
+func newScan(loc *locals, src EdgeSource, rels []*Structure) (s *scan, err error) {
 	s = &scan{loc: loc, src: src, tally: make([]tally, len(rels)), byType: make([]int32, len(loc.book.EdgeTypes)), block: new(block)}
 	for i := range s.byType {
 		s.byType[i] = -1

@@ -1,28 +1,20 @@
 package session
 
 import (
-	"encoding/binary"
-	"fmt"
 	"slices"
 	"sync"
 
-	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/graph"
-	"sar/core/mem"
 	"sar/core/sample"
+	"sar/core/topology"
 )
 
 // Graph is this worker's part of a distributed graph: one relation an edge type.
 type Graph struct {
-	session   *Session
-	book      *graph.Book
-	relations []*graph.Relation
-
-	source  *fileSource // of graphs built from files
-	block   *block      // of blocks
-	pushing pushing
-	orderMu sync.Mutex
+	session *Session
+	topo    *topology.Graph
+	plans   map[pushKey]*exchange.PushPlan
 
 	sampling *sample.Graph // made by the first sampler
 	hold     sync.Mutex
@@ -42,29 +34,23 @@ func (s *Session) BuildGraph(book *graph.Book, part int, edges graph.EdgeSource,
 	if part != s.Rank() {
 		return nil, Invalid("partition %d was given to rank %d: each worker builds its own partition", part, s.Rank())
 	}
-	return s.build(book, edges, graph.BuildOptions{EdgeOrder: flags&EdgeData != 0, Threads: pool.Threads()})
+	return s.build(book, edges, graph.BuildOptions{EdgeOrder: flags&EdgeData != 0})
 }
 
 func (s *Session) build(book *graph.Book, edges graph.EdgeSource, opts graph.BuildOptions) (*Graph, error) {
-	g := &Graph{session: s, book: book}
+	g := &Graph{session: s}
 	err := s.collective("building the graph", func() error {
 		if err := s.suitGraph(book); err != nil {
 			return err
 		}
-		relations, err := graph.Build(book, s.Rank(), edges, opts)
+		train, err := s.Comm(Train)
 		if err != nil {
 			return err
 		}
-		g.relations = relations
-		for _, rel := range relations {
-			if err := s.connect(rel); err != nil {
-				return fmt.Errorf("relation %s: %w", rel.Type, err)
-			}
-		}
-		return nil
+		g.topo, err = topology.Build(train, pool, book, edges, opts)
+		return err
 	})
 	if err != nil {
-		g.Free()
 		return nil, err
 	}
 	return g, nil
@@ -125,135 +111,7 @@ func (s *Session) fromEdges(book *graph.Book, starts []int64, ends []graph.Ends)
 	}
 	defer source.Free()
 	// The caller's arrays are not kept, so the order of edges cannot be read off them later.
-	return s.build(book, source, graph.BuildOptions{KeepOrder: true, Threads: pool.Threads()})
-}
-
-// connect gives the owners of boundary rows their send lists, and learns from
-// the readers how many edges leave each own row. Two movements: 4 and 8 bytes
-// a boundary row.
-func (s *Session) connect(rel *graph.Relation) error {
-	train, err := s.Comm(Train)
-	if err != nil {
-		return err
-	}
-	total, err := s.sumGlobal(train, rel.NumEdges)
-	if err != nil {
-		return err
-	}
-	rel.NumEdgesGlobal = total
-	rel.Send = make([]mem.Array[int32], rel.Parts)
-	sizes, err := s.sendSizes(train, rel)
-	if err != nil {
-		return err
-	}
-	for r := 1; r < rel.Parts; r++ {
-		if rel.Send[r], err = mem.Make[int32](mem.Structure, sizes[r]); err != nil {
-			return err
-		}
-	}
-	if rel.OutDegree, err = mem.Make[int64](mem.Structure, rel.NumSrc); err != nil {
-		return err
-	}
-	if err := s.sendHalo(train, rel, sizes); err != nil {
-		return err
-	}
-	for r := range rel.Halo {
-		rel.Halo[r].Rows.Free()
-	}
-	return s.countOut(train, rel, sizes)
-}
-
-func (s *Session) sumGlobal(c *comm.Communicator, n int64) (int64, error) {
-	buf := binary.LittleEndian.AppendUint64(nil, uint64(n))
-	if err := c.AllReduce(buf, comm.Int64, comm.Sum); err != nil {
-		return 0, err
-	}
-	return int64(binary.LittleEndian.Uint64(buf)), nil
-}
-
-// sendSizes learns, by round, how many rows each peer will ask for.
-func (s *Session) sendSizes(c *comm.Communicator, rel *graph.Relation) ([]int, error) {
-	p := rel.Parts
-	out, in := make([][]byte, p), make([][]byte, p)
-	for q := range p {
-		out[q], in[q] = make([]byte, 8), make([]byte, 8)
-	}
-	for r := 1; r < p; r++ {
-		h := rel.Halo[r]
-		binary.LittleEndian.PutUint64(out[h.Peer], uint64(h.End-h.Begin))
-	}
-	if err := c.AllToAll(out, in); err != nil {
-		return nil, err
-	}
-	sizes := make([]int, p)
-	for r := 1; r < p; r++ {
-		n := binary.LittleEndian.Uint64(in[(rel.Rank+r)%p])
-		if n > uint64(rel.NumSrc) {
-			return nil, fmt.Errorf("rank %d asks for %d rows of this rank's %d", (rel.Rank+r)%p, n, rel.NumSrc)
-		}
-		sizes[r] = int(n)
-	}
-	return sizes, nil
-}
-
-// sendHalo tells the owners which of their rows this worker reads.
-func (s *Session) sendHalo(c *comm.Communicator, rel *graph.Relation, sizes []int) error {
-	return s.home(c, rel, exchange.HaloRows(rel), sizes, 4,
-		func(r, i int, dst []byte) { binary.LittleEndian.PutUint32(dst, uint32(rel.Halo[r].Rows.Data[i])) },
-		func(r, i int, src []byte) error {
-			row := int32(binary.LittleEndian.Uint32(src))
-			if row < 0 || int(row) >= rel.NumSrc {
-				return fmt.Errorf("rank %d asks for row %d of this rank's %d", (rel.Rank+r)%rel.Parts, row, rel.NumSrc)
-			}
-			rel.Send[r].Data[i] = row
-			return nil
-		})
-}
-
-// countOut adds up the edges that leave own rows, here and on the peers.
-func (s *Session) countOut(c *comm.Communicator, rel *graph.Relation, sizes []int) error {
-	ptr := rel.ColPtr.Data
-	for i := range rel.OutDegree.Data {
-		rel.OutDegree.Data[i] = int64(ptr[i+1] - ptr[i])
-	}
-	return s.home(c, rel, exchange.HaloRows(rel), sizes, 8,
-		func(r, i int, dst []byte) {
-			col := int(rel.Halo[r].Begin) + i
-			binary.LittleEndian.PutUint64(dst, uint64(ptr[col+1]-ptr[col]))
-		},
-		func(r, i int, src []byte) error {
-			rel.OutDegree.Data[rel.Send[r].Data[i]] += int64(binary.LittleEndian.Uint64(src))
-			return nil
-		})
-}
-
-// home runs a movement of small records, send and recv of them in each round, from
-// the readers of boundary rows to their owners. put and get see them in order.
-func (s *Session) home(c *comm.Communicator, rel *graph.Relation, send, recv []int, size int,
-	put func(r, i int, dst []byte), get func(r, i int, src []byte) error) error {
-	op, err := c.Begin(comm.KindBuild, comm.Backward)
-	if err != nil {
-		return err
-	}
-	m := &exchange.Movement{
-		Op: op, ToOwner: true, RowBytes: size, Send: send, Recv: recv,
-		Produce: func(r, first, n int, dst []byte) error {
-			for i := range n {
-				put(r, first+i, dst[i*size:])
-			}
-			return nil
-		},
-		Consume: func(r, first, n int, src []byte) error {
-			for i := range n {
-				if err := get(r, first+i, src[i*size:]); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
-	_, err = m.Move(rel.Rank, rel.Parts)
-	return op.End(err)
+	return s.build(book, source, graph.BuildOptions{KeepOrder: true})
 }
 
 // Free unmaps the graph, once no sampler uses it any more.
@@ -271,22 +129,18 @@ func (g *Graph) unmap() {
 	if g.sampling != nil {
 		g.sampling.Free()
 	}
-	for _, rel := range g.relations {
-		rel.Free()
-	}
-	g.relations = nil
-	g.block.free()
+	g.topo.Free()
 }
 
 // NumRelations is the number of edge types.
-func (g *Graph) NumRelations() int { return len(g.relations) }
+func (g *Graph) NumRelations() int { return len(g.topo.Relations) }
 
 // Relation returns one of them.
 func (g *Graph) Relation(i int) (*graph.Relation, error) {
-	if i < 0 || i >= len(g.relations) {
-		return nil, Invalid("there is no relation %d: this graph has %d", i, len(g.relations))
+	if i < 0 || i >= len(g.topo.Relations) {
+		return nil, Invalid("there is no relation %d: this graph has %d", i, len(g.topo.Relations))
 	}
-	return g.relations[i], nil
+	return g.topo.Relations[i], nil
 }
 
 // Info is the sizes of one relation.
@@ -304,14 +158,11 @@ func (g *Graph) Info(i int) (Info, error) {
 	}
 	info := Info{
 		NumSrc: int64(rel.NumSrc), NumDst: int64(rel.NumDst), NumEdges: rel.NumEdges,
-		NumSrcGlobal: g.book.NumNodesGlobal(rel.SrcType), NumDstGlobal: g.book.NumNodesGlobal(rel.DstType),
 		NumEdgesGlobal: rel.NumEdgesGlobal,
 		NumBoundary:    int64(rel.NumCols() - rel.NumSrc),
 		StructureBytes: rel.Bytes(),
 	}
-	if g.block != nil {
-		info.NumSrcGlobal, info.NumDstGlobal = g.block.srcGlobal[rel.SrcType], g.block.dstGlobal[rel.DstType]
-	}
+	info.NumSrcGlobal, info.NumDstGlobal = g.topo.NumNodesGlobal(rel)
 	for r := 1; r < rel.Parts; r++ {
 		info.NumSend += int64(len(rel.Send[r].Data))
 	}
@@ -374,8 +225,9 @@ func (g *Graph) Degrees(i int, outgoing bool, out []int64) error {
 		copy(out, rel.OutDegree.Data)
 		return nil
 	}
-	for i := range out {
-		out[i] = int64(rel.RowPtr.Data[i+1] - rel.RowPtr.Data[i])
-	}
+	rel.InDegrees(out)
 	return nil
 }
+
+// edgeOrder makes the order of edges of a relation if it is not there yet.
+func (g *Graph) edgeOrder(rel *graph.Relation) error { return g.topo.EdgeOrder(rel) }

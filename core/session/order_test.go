@@ -41,7 +41,7 @@ func TestAggregateInAnOrder(t *testing.T) {
 				return err
 			}
 			defer dg.Free()
-			if len(dg.relations[0].Order.Data) == 0 {
+			if len(dg.topo.Relations[0].Order.Data) == 0 {
 				return errors.New("the rows have no order")
 			}
 			for _, c := range []aggregateCase{{9, 0, true}, {8, 1, false}, {6, 3, true}} {

@@ -1,19 +1,13 @@
 package session
 
 import (
-	"errors"
 	"slices"
 
-	"sar/core/graph"
 	"sar/core/store"
 )
 
 // Partition is one worker's files of a partitioned graph.
-type Partition struct {
-	*store.Partition
-	path    string
-	options store.Options
-}
+type Partition struct{ *store.Partition }
 
 // PartitionOutside allows a description to name files out of its directory.
 const PartitionOutside = 1
@@ -35,7 +29,7 @@ func OpenPartition(jsonPath string, part int, flags uint32) (*Partition, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Partition{p, jsonPath, o}, nil
+	return &Partition{p}, nil
 }
 
 // FileReport is what sar_partition_verify tells of a file.
@@ -151,68 +145,11 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 
 // Build makes the worker's part of the graph. Collective.
 func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
-	src := &fileSource{path: p.path, part: p.Part(), options: p.options}
 	var g *Graph
-	err := src.open(func() (err error) {
+	src := p.EdgesAgain()
+	err := src.Open(func() (err error) {
 		g, err = s.BuildGraph(p.Book(), p.Part(), src, flags)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	g.source = src
-	return g, nil
-}
-
-// fileSource reads the edges of a partition whenever they are needed, and keeps
-// nothing open in between.
-type fileSource struct {
-	path    string
-	part    int
-	options store.Options
-	p       *store.Partition
-}
-
-func (f *fileSource) open(use func() error) error {
-	p, err := store.OpenPartition(f.path, f.part, f.options)
-	if err != nil {
-		return err
-	}
-	f.p = p
-	defer func() {
-		f.p = nil
-		p.Close() // files read only: nothing can be lost
-	}()
-	return f.damage(use())
-}
-
-// damage makes a FormatError of what is wrong with the edges of a file though
-// each by itself is in order.
-func (f *fileSource) damage(err error) error {
-	if !errors.Is(err, graph.ErrTwice) {
-		return err
-	}
-	return &store.FormatError{File: f.path, Offset: -1, Want: "partitions in which every edge has an id of its own", Got: err.Error()}
-}
-
-func (f *fileSource) Nodes() ([]int64, int, error) { return f.p.Edges().Nodes() }
-func (f *fileSource) NumEdges() int64              { return f.p.Edges().NumEdges() }
-func (f *fileSource) Edges(yield func(graph.EdgeBatch) error) error {
-	return f.p.Edges().Edges(yield)
-}
-
-// edgeOrder makes the order of edges of a relation if it is not there yet.
-func (g *Graph) edgeOrder(rel *graph.Relation) error {
-	g.orderMu.Lock()
-	defer g.orderMu.Unlock()
-	if rel.HasEdgeOrder() {
-		return nil
-	}
-	if g.block != nil {
-		return g.orderBlock(rel)
-	}
-	if g.source == nil {
-		return rel.EdgeOrder()
-	}
-	return g.source.open(rel.EdgeOrder)
+	return g, err
 }

@@ -38,7 +38,7 @@ func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, rel := range g.relations {
+	for i, rel := range g.topo.Relations {
 		if cfg.NeedsEdgeOrder(i) {
 			if err := g.edgeOrder(rel); err != nil {
 				return nil, err
@@ -72,7 +72,7 @@ func (g *Graph) PrepareSampling(cfg SampleConfig) error {
 }
 
 func (g *Graph) prepareSampling(cfg *SampleConfig) (*background, error) {
-	if g.block != nil {
+	if g.topo.IsBlock() {
 		return nil, Invalid("sampling needs a full graph, and this graph is a block")
 	}
 	if err := g.checkSample(cfg); err != nil {
@@ -91,16 +91,16 @@ func (g *Graph) checkSample(cfg *SampleConfig) error {
 		return Invalid("fanouts are empty: give one for each layer")
 	}
 	for l, layer := range cfg.Fanouts {
-		if len(layer) != len(g.relations) {
-			return Invalid("layer %d has %d fan-outs, and this graph has %d relations", l, len(layer), len(g.relations))
+		if len(layer) != len(g.topo.Relations) {
+			return Invalid("layer %d has %d fan-outs, and this graph has %d relations", l, len(layer), len(g.topo.Relations))
 		}
 		for i, n := range layer {
 			if n < sample.All {
-				return Invalid("the fan-out of layer %d and relation %s is %d: it must be -1 (every in-edge) or a number of edges", l, g.relations[i].Type, n)
+				return Invalid("the fan-out of layer %d and relation %s is %d: it must be -1 (every in-edge) or a number of edges", l, g.topo.Relations[i].Type, n)
 			}
 		}
 	}
-	for i, rel := range g.relations {
+	for i, rel := range g.topo.Relations {
 		if cfg.Weights != nil && int64(len(cfg.Weights[i])) != rel.NumEdges {
 			return Invalid("there are %d weights, and this worker has %d edges of %s", len(cfg.Weights[i]), rel.NumEdges, rel.Type)
 		}
@@ -115,10 +115,10 @@ func (g *Graph) checkSample(cfg *SampleConfig) error {
 	}
 	for _, side := range [][][]SampleColumn{cfg.Inputs, cfg.Outputs} {
 		for t, columns := range side {
-			own := g.book.NumNodes(t, g.session.Rank())
+			own := g.topo.Book.NumNodes(t, g.session.Rank())
 			for _, c := range columns {
 				if int64(len(c.Rows)) != own*int64(c.RowBytes) {
-					return Invalid("a feature has %d bytes, and this worker has %d nodes of type %q of %d bytes", len(c.Rows), own, g.book.NodeTypes[t], c.RowBytes)
+					return Invalid("a feature has %d bytes, and this worker has %d nodes of type %q of %d bytes", len(c.Rows), own, g.topo.Book.NodeTypes[t], c.RowBytes)
 				}
 			}
 		}
@@ -133,7 +133,7 @@ func (g *Graph) sampleIDs(worker *background) error {
 	}
 	return worker.lanes[0].do(func(c *comm.Communicator) error {
 		return g.session.collective("preparing sampling", func() (err error) {
-			g.sampling, err = sample.NewGraph(c, g.book, g.relations)
+			g.sampling, err = sample.NewGraph(c, g.topo.Book, g.topo.Relations)
 			return err
 		})
 	})
@@ -144,16 +144,16 @@ func (g *Graph) sampleIDs(worker *background) error {
 // batches of all its samplers in the same order, also where it has no seeds.
 func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 	b := &Batch{done: make(chan struct{})}
-	b.Key, b.Seeds = key, make([][]int32, len(s.graph.book.NodeTypes))
+	b.Key, b.Seeds = key, make([][]int32, len(s.graph.topo.Book.NodeTypes))
 	for t := range b.Seeds {
 		if t >= len(seeds) {
 			break
 		}
-		own := s.graph.book.NumNodes(t, s.graph.session.Rank())
+		own := s.graph.topo.Book.NumNodes(t, s.graph.session.Rank())
 		b.Seeds[t] = make([]int32, len(seeds[t]))
 		for i, row := range seeds[t] {
 			if row < 0 || row >= own {
-				return nil, Invalid("seed %d is row %d, and this worker owns %d nodes of type %q", i, row, own, s.graph.book.NodeTypes[t])
+				return nil, Invalid("seed %d is row %d, and this worker owns %d nodes of type %q", i, row, own, s.graph.topo.Book.NodeTypes[t])
 			}
 			b.Seeds[t][i] = int32(row)
 		}

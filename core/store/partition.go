@@ -15,7 +15,9 @@ import (
 // WritePartitions left it on disk. Opening it reads headers alone. It may be
 // used by several goroutines.
 type Partition struct {
+	path      string
 	part      int
+	options   Options
 	name      string
 	book      *graph.Book
 	files     [3]*file // graph, node features, edge features
@@ -53,7 +55,7 @@ func OpenPartition(jsonPath string, part int, o Options) (*Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Partition{part: part, name: cfg.graphName, book: cfg.book}
+	p := &Partition{path: jsonPath, part: part, options: o, name: cfg.graphName, book: cfg.book}
 	if err := p.openFiles(cfg, jsonPath); err != nil {
 		p.Close()
 		return nil, err

@@ -1,0 +1,84 @@
+// Package topology makes the relations of a distributed graph: each worker builds the
+// structure of its own in-edges, and then the workers tell each other which rows they
+// read (connect.go). A block, made of a graph for some destination rows, is connected in
+// the same way (block.go). Where the owners of sources are to compute gradients of edge
+// expressions, they are handed the edges (outgoing.go).
+//
+// Functions that take a communicator are collective: every rank calls them in the same
+// order. After an error the graph is of no more use, and the peers have to be told.
+package topology
+
+import (
+	"fmt"
+	"sync"
+
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/kernel"
+)
+
+// Graph is this worker's part of a distributed graph: one relation an edge type.
+type Graph struct {
+	Book      *graph.Book
+	Relations []*graph.Relation
+
+	pool   *kernel.Pool
+	source Source // nil where edges came from memory
+	order  sync.Mutex
+	block  *block // nil for a full graph
+	shards map[*graph.Relation]*Shards
+}
+
+// Source gives edges that can be read again whenever they are needed.
+type Source interface {
+	graph.EdgeSource
+	// Open makes the edges readable while use runs.
+	Open(use func() error) error
+}
+
+// Build makes the worker's part of a graph. Edges that are a Source are open, and may be
+// opened again until the graph is freed.
+func Build(c *comm.Communicator, pool *kernel.Pool, book *graph.Book, edges graph.EdgeSource, opts graph.BuildOptions) (*Graph, error) {
+	g := &Graph{Book: book, pool: pool}
+	g.source, _ = edges.(Source)
+	opts.Threads = pool.Threads()
+	made, err := graph.Build(book, c.Rank(), edges, opts)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range made {
+		g.Relations = append(g.Relations, &graph.Relation{Structure: s})
+	}
+	for _, rel := range g.Relations {
+		if err := connect(c, rel); err != nil {
+			g.Free()
+			return nil, fmt.Errorf("relation %s: %w", rel.Type, err)
+		}
+	}
+	return g, nil
+}
+
+// Free unmaps the graph. It may be called again.
+func (g *Graph) Free() {
+	for _, rel := range g.Relations {
+		rel.Free()
+	}
+	g.Relations = nil
+	g.block.free()
+}
+
+// EdgeOrder makes the order of edges of a relation if it is not there yet. It concerns
+// this rank alone.
+func (g *Graph) EdgeOrder(rel *graph.Relation) error {
+	g.order.Lock()
+	defer g.order.Unlock()
+	switch {
+	case rel.HasEdgeOrder():
+		return nil
+	case g.block != nil:
+		return g.orderBlock(rel)
+	case g.source == nil:
+		return rel.EdgeOrder()
+	}
+	return g.source.Open(rel.EdgeOrder)
+}

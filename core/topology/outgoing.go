@@ -1,0 +1,148 @@
+package topology
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/mem"
+)
+
+// Shard is the edges from sources of one worker into rows of another, in numbers that
+// both know.
+type Shard struct{ Sources, Rows, Edges int64 }
+
+// Shards are those between this worker and the others, by round: Out into rows of peer
+// Rank+r, In from sources of peer Rank-r.
+type Shards struct{ Out, In []Shard }
+
+// ShardsOf tells the owners of halo rows how many edges leave them, into how many rows, and
+// learns the same of own rows: 16 bytes a pair.
+func (g *Graph) ShardsOf(c *comm.Communicator, rel *graph.Relation) (*Shards, error) {
+	if x := g.shards[rel]; x != nil {
+		return x, nil
+	}
+	p := rel.Parts
+	x := &Shards{Out: make([]Shard, p), In: make([]Shard, p)}
+	send, recv := make([][]byte, p), make([][]byte, p)
+	for q := range p {
+		send[q], recv[q] = make([]byte, 16), make([]byte, 16)
+	}
+	place := rel.Places()
+	for r := 1; r < p; r++ {
+		h := rel.Halo[r]
+		x.In[r] = Shard{
+			Sources: int64(h.End - h.Begin), Rows: int64(rel.Reach(r, place).Len()),
+			Edges: int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[h.Begin]),
+		}
+		to := send[h.Peer]
+		binary.LittleEndian.PutUint64(to, uint64(x.In[r].Rows))
+		binary.LittleEndian.PutUint64(to[8:], uint64(x.In[r].Edges))
+	}
+	if err := c.AllToAll(send, recv); err != nil {
+		return nil, err
+	}
+	for r := 1; r < p; r++ {
+		from := recv[(rel.Rank+r)%p]
+		x.Out[r] = Shard{
+			Sources: int64(len(rel.Send[r].Data)), Rows: int64(binary.LittleEndian.Uint64(from)),
+			Edges: int64(binary.LittleEndian.Uint64(from[8:])),
+		}
+		if o := x.Out[r]; o.Rows < 0 || o.Rows > o.Edges || o.Edges >= 1<<31 || (o.Edges == 0) != (o.Sources == 0) {
+			return nil, fmt.Errorf("rank %d names %d edges from %d rows of this rank into %d of its own", (rel.Rank+r)%p, o.Edges, o.Sources, o.Rows)
+		}
+	}
+	if g.shards == nil {
+		g.shards = map[*graph.Relation]*Shards{}
+	}
+	g.shards[rel] = x
+	return x, nil
+}
+
+// lastEdge marks the last edge of a source among the numbers that travel.
+const lastEdge = 1 << 31
+
+// HandOver gives owners of sources the edges over which they will compute, 4 bytes an edge:
+// those to the peers of the rounds that out names, from those that in names. Both ends of a
+// shard name it. What was handed over before stays there.
+func (g *Graph) HandOver(c *comm.Communicator, rel *graph.Relation, out, in []bool) error {
+	all, err := g.ShardsOf(c, rel)
+	if err != nil {
+		return err
+	}
+	p := rel.Parts
+	if rel.Outgoing == nil {
+		rel.Outgoing, rel.Reached = make([]graph.Outgoing, p), make([]mem.Array[int32], p)
+	}
+	send, recv := make([]int, p), make([]int, p)
+	reach, place := make([]*graph.Reach, p), rel.Places()
+	for r := 1; r < p; r++ {
+		if in[r] && len(rel.Reached[r].Data) == 0 {
+			reach[r] = rel.Reach(r, place)
+			send[r] = int(all.In[r].Edges)
+		}
+		if out[r] && len(rel.Outgoing[r].Ptr.Data) == 0 {
+			o := all.Out[r]
+			if err := rel.Outgoing[r].Make(int(o.Sources), int(o.Rows), o.Edges); err != nil {
+				return err
+			}
+			recv[r] = int(o.Edges)
+		}
+	}
+	column := make([]int32, p) // of the next edge that leaves, by round
+	for r := 1; r < p; r++ {
+		column[r] = rel.Halo[r].Begin
+	}
+	put := func(r, i int, dst []byte) {
+		ptr := rel.ColPtr.Data
+		k := ptr[rel.Halo[r].Begin] + int32(i)
+		for k >= ptr[column[r]+1] {
+			column[r]++
+		}
+		number := uint32(reach[r].Number(rel.Row.Data[k]))
+		if k+1 == ptr[column[r]+1] {
+			number |= lastEdge
+		}
+		binary.LittleEndian.PutUint32(dst, number)
+	}
+	source := 0 // of the next edge that comes
+	get := func(r, i int, src []byte) error {
+		o, peer := &rel.Outgoing[r], (rel.Rank+r)%p
+		if i == 0 {
+			source = 0
+		}
+		number := binary.LittleEndian.Uint32(src)
+		row, sources := int(number&^lastEdge), len(o.Ptr.Data)-1
+		if row >= o.NumRows || source >= sources {
+			return fmt.Errorf("rank %d names an edge from source %d into row %d, of %d and %d", peer, source, row, sources, o.NumRows)
+		}
+		o.Put(i, int32(row))
+		if number&lastEdge != 0 {
+			source++
+			o.Ptr.Data[source] = int32(i + 1)
+		}
+		if i+1 == recv[r] && source != sources {
+			return fmt.Errorf("rank %d names edges from %d sources of %d", peer, source, sources)
+		}
+		return nil
+	}
+	if err := (records{send: send, recv: recv, size: 4, put: put, get: get}).toOwners(c, comm.KindBuild); err != nil {
+		return err
+	}
+	for r := 1; r < p; r++ {
+		if recv[r] > 0 {
+			rel.Outgoing[r].Sort(g.pool.Threads())
+		}
+		if reach[r] == nil {
+			continue
+		}
+		rows, err := mem.Make[int32](mem.Structure, reach[r].Len())
+		if err != nil {
+			return err
+		}
+		reach[r].List(rows.Data, rel.Order.Data)
+		rel.Reached[r] = rows
+	}
+	return nil
+}
