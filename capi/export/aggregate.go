@@ -8,7 +8,6 @@ import "C"
 import (
 	"unsafe"
 
-	"sar/core/kernel"
 	"sar/core/session"
 )
 
@@ -55,7 +54,7 @@ func sar_aggregate_forward(h C.sar_handle, what *C.sar_const_aggregate, u, e *C.
 	})
 }
 
-func forward[T kernel.Float](g *session.Graph, a session.Aggregation, uv tensor, e *C.sar_const_tensor, out *C.DLTensor) (uint32, error) {
+func forward[T session.Float](g *session.Graph, a session.Aggregation, uv tensor, e *C.sar_const_tensor, out *C.DLTensor) (uint32, error) {
 	r := matrices[T]{like: uv}
 	u, weights, y := r.view(uv), r.optional("e", e), r.required("out", constant(out))
 	if r.err != nil {
@@ -89,7 +88,7 @@ func sar_aggregate_backward(h C.sar_handle, what *C.sar_const_aggregate, u, e, g
 	})
 }
 
-func backward[T kernel.Float](g *session.Graph, a session.Aggregation, gv tensor, u, e *C.sar_const_tensor, gradU, gradE *C.DLTensor) error {
+func backward[T session.Float](g *session.Graph, a session.Aggregation, gv tensor, u, e *C.sar_const_tensor, gradU, gradE *C.DLTensor) error {
 	r := matrices[T]{like: gv}
 	grad, x, weights := r.view(gv), r.optional("u", u), r.optional("e", e)
 	gu, ge := r.optional("grad_u", constant(gradU)), r.optional("grad_e", constant(gradE))
@@ -100,7 +99,7 @@ func backward[T kernel.Float](g *session.Graph, a session.Aggregation, gv tensor
 }
 
 // matrices views tensors of one float type as [n, w]. It keeps the first error.
-type matrices[T kernel.Float] struct {
+type matrices[T session.Float] struct {
 	like tensor
 	err  error
 }

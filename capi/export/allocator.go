@@ -12,7 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"sar/core/mem"
+	"sar/core/session"
 )
 
 // glibc keeps freed blocks for reuse, and the larger the blocks a program
@@ -87,9 +87,9 @@ func openPool() error {
 }
 
 func init() {
-	mem.SetTensors(func() (mem.Usage, int64) {
+	session.SetTensors(func() (session.MemoryUsage, int64) {
 		u := C.pool_stats()
-		return mem.Usage{Live: int64(u.live), Peak: int64(u.peak)}, int64(u.kept)
+		return session.MemoryUsage{Live: int64(u.live), Peak: int64(u.peak)}, int64(u.kept)
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 	"unsafe"
 
 	"sar/core/session"
-	"sar/core/transport"
 )
 
 // details are the parts of an error that callers may act on (sar_error_info).
@@ -74,8 +73,8 @@ var rules = []rule{
 	when(C.SAR_ERR_TIMEOUT, func(e *session.DeadlineError, d *details) { d.rank, d.phase = e.Peer, e.Phase }),
 	when(C.SAR_ERR_FORMAT, func(e *session.FormatError, d *details) { d.file, d.offset = e.File, e.Offset }),
 	when(C.SAR_ERR_BUDGET, func(e *session.BudgetError, d *details) { d.minimum = e.Minimum }),
-	when(C.SAR_ERR_PEER_LOST, func(e *transport.PeerGone, d *details) { d.rank = e.Peer }),
-	when(C.SAR_ERR_TIMEOUT, func(e *transport.TimeoutError, d *details) { d.rank = e.Peer }),
+	when(C.SAR_ERR_PEER_LOST, func(e *session.PeerGone, d *details) { d.rank = e.Peer }),
+	when(C.SAR_ERR_TIMEOUT, func(e *session.TimeoutError, d *details) { d.rank = e.Peer }),
 	when(C.SAR_ERR_IO, func(e *fs.PathError, d *details) { d.file = e.Path }),
 	when(C.SAR_ERR_IO, func(syscall.Errno, *details) {}),
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sar/core/session"
-	"sar/core/transport"
 )
 
 func wantText(t *testing.T, err error, text string) {
@@ -143,12 +142,12 @@ func TestErrorsHaveTheirStatus(t *testing.T) {
 		{&session.SizeError{Peer: 2}, 1, nil},
 		{&session.FormatError{File: "f", Offset: 7}, 3, func(d details) bool { return d.file == "f" && d.offset == 7 }},
 		{&session.PeerLost{Rank: 3, Host: "h", Phase: "p"}, 4, func(d details) bool { return d.rank == 3 && d.host == "h" && d.phase == "p" }},
-		{&transport.PeerGone{Peer: 3}, 4, func(d details) bool { return d.rank == 3 }},
+		{&session.PeerGone{Peer: 3}, 4, func(d details) bool { return d.rank == 3 }},
 		{&session.RemoteError{Rank: 1, Message: "m"}, 5, func(d details) bool { return d.rank == 1 }},
 		{&session.ScheduleError{Peer: 1}, 6, func(d details) bool { return d.rank == 1 }},
 		{&session.BudgetError{Minimum: 99}, 7, func(d details) bool { return d.minimum == 99 }},
 		{&session.DeadlineError{Peer: 1}, 8, nil},
-		{&transport.TimeoutError{Peer: 1}, 8, nil},
+		{&session.TimeoutError{Peer: 1}, 8, nil},
 		{session.ErrClosed, 9, nil},
 		{session.ErrGroupClosed, 9, nil},
 		{&fs.PathError{Op: "open", Path: "p", Err: fs.ErrNotExist}, 10, func(d details) bool { return d.file == "p" }},

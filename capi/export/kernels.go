@@ -6,22 +6,21 @@ package export
 import "C"
 
 import (
+	"sar/core/session"
 	"sync/atomic"
-
-	"sar/core/kernel"
 )
 
 //export sar_kernel_spmm
 func sar_kernel_spmm(indptr, indices, w, x *C.sar_const_tensor, y *C.DLTensor) C.sar_status {
 	return guard("sar_kernel_spmm", func(*call) error {
-		return product(x, w, y, func(_ tensor, rows int) (kernel.CSR, error) {
+		return product(x, w, y, func(_ tensor, rows int) (session.CSR, error) {
 			return sparse(indptr, indices, rows, "x has %d rows")
 		})
 	})
 }
 
 // product is y = A·x, where matrix gives the A that fits the rows of x.
-func product(x, w *C.sar_const_tensor, y *C.DLTensor, matrix func(x tensor, rows int) (kernel.CSR, error)) error {
+func product(x, w *C.sar_const_tensor, y *C.DLTensor, matrix func(x tensor, rows int) (session.CSR, error)) error {
 	xv, err := view("x", x)
 	if err != nil {
 		return err
@@ -43,7 +42,7 @@ func product(x, w *C.sar_const_tensor, y *C.DLTensor, matrix func(x tensor, rows
 	return spmm[float64](xv, width, csr, w, y)
 }
 
-func spmm[T kernel.Float](x tensor, width int, csr kernel.CSR, w *C.sar_const_tensor, y *C.DLTensor) error {
+func spmm[T session.Float](x tensor, width int, csr session.CSR, w *C.sar_const_tensor, y *C.DLTensor) error {
 	out, err := sameType("y", constant(y), x)
 	if err != nil {
 		return err
@@ -65,7 +64,7 @@ func spmm[T kernel.Float](x tensor, width int, csr kernel.CSR, w *C.sar_const_te
 		}
 		weights = elements[T](wv)
 	}
-	kernel.SpMM(pool, elements[T](out), elements[T](x), width, csr, weights, heads, nil)
+	session.SpMM(elements[T](out), session.Product[T]{A: csr, X: elements[T](x), Width: width, W: weights, Heads: heads})
 	return nil
 }
 
@@ -86,7 +85,7 @@ func sar_kernel_sddmm(indptr, indices, x, g *C.sar_const_tensor, out *C.DLTensor
 	})
 }
 
-func sddmm[T kernel.Float](x tensor, indptr, indices, g *C.sar_const_tensor, out *C.DLTensor) error {
+func sddmm[T session.Float](x tensor, indptr, indices, g *C.sar_const_tensor, out *C.DLTensor) error {
 	sources, width, err := x.rows()
 	if err != nil {
 		return err
@@ -112,7 +111,7 @@ func sddmm[T kernel.Float](x tensor, indptr, indices, g *C.sar_const_tensor, out
 	if err != nil {
 		return err
 	}
-	kernel.SDDMM(pool, elements[T](dw), heads, elements[T](x), elements[T](gv), width, csr)
+	session.SDDMM(elements[T](dw), elements[T](gv), session.Product[T]{A: csr, X: elements[T](x), Width: width, Heads: heads})
 	return nil
 }
 
@@ -150,27 +149,27 @@ func headsOf(v tensor, slots, width int, x tensor) (int, error) {
 // sparse reads a CSR matrix with the given number of columns, which bound says
 // to the user. Kernels trust the structure, so all of it is checked here; that
 // reads it once.
-func sparse(indptr, indices *C.sar_const_tensor, columns int, bound string) (kernel.CSR, error) {
+func sparse(indptr, indices *C.sar_const_tensor, columns int, bound string) (session.CSR, error) {
 	ptr, err := vector[int64]("indptr", indptr, int64Type)
 	if err != nil {
-		return kernel.CSR{}, err
+		return session.CSR{}, err
 	}
 	col, err := vector[int32]("indices", indices, int32Type)
 	if err != nil {
-		return kernel.CSR{}, err
+		return session.CSR{}, err
 	}
 	if len(ptr) == 0 || ptr[0] != 0 || ptr[len(ptr)-1] != int64(len(col)) {
-		return kernel.CSR{}, invalid("indptr must begin with 0 and end with %d, the length of indices", len(col))
+		return session.CSR{}, invalid("indptr must begin with 0 and end with %d, the length of indices", len(col))
 	}
 	for i := 1; i < len(ptr); i++ {
 		if ptr[i] < ptr[i-1] {
-			return kernel.CSR{}, invalid("indptr[%d] is %d, below indptr[%d], which is %d", i, ptr[i], i-1, ptr[i-1])
+			return session.CSR{}, invalid("indptr[%d] is %d, below indptr[%d], which is %d", i, ptr[i], i-1, ptr[i-1])
 		}
 	}
 	if i := outside(col, columns); i >= 0 {
-		return kernel.CSR{}, invalid("indices[%d] is %d: "+bound, i, col[i], columns)
+		return session.CSR{}, invalid("indices[%d] is %d: "+bound, i, col[i], columns)
 	}
-	return kernel.CSR{Ptr: ptr, Col: col}, nil
+	return session.CSR{Ptr: ptr, Col: col}, nil
 }
 
 // outside returns the place of a number that is not in [0, n), or -1.
@@ -178,7 +177,7 @@ func outside(col []int32, n int) int {
 	const block = 1 << 20
 	var found atomic.Int64
 	found.Store(-1)
-	pool.Run((len(col)+block-1)/block, func(t int) {
+	session.Parallel((len(col)+block-1)/block, func(t int) {
 		begin := t * block
 		part := col[begin:min(begin+block, len(col))]
 		var most uint32 // a negative number reads as a large one

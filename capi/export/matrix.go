@@ -8,7 +8,6 @@ import "C"
 import (
 	"math"
 
-	"sar/core/kernel"
 	"sar/core/session"
 )
 
@@ -41,9 +40,9 @@ func sar_matrix_spmm(h C.sar_handle, w, x *C.sar_const_tensor, y *C.DLTensor) C.
 		if err != nil {
 			return err
 		}
-		return product(x, w, y, func(xv tensor, rows int) (kernel.CSR, error) {
+		return product(x, w, y, func(xv tensor, rows int) (session.CSR, error) {
 			if rows != m.Cols {
-				return kernel.CSR{}, invalid("x has shape %s: a matrix of %d columns needs as many rows", xv.shapeString(), m.Cols)
+				return session.CSR{}, invalid("x has shape %s: a matrix of %d columns needs as many rows", xv.shapeString(), m.Cols)
 			}
 			return m.CSR(), nil
 		})

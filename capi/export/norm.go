@@ -5,7 +5,7 @@ package export
 */
 import "C"
 
-import "sar/core/kernel"
+import "sar/core/session"
 
 //export sar_column_moments
 func sar_column_moments(x *C.sar_const_tensor, out *C.DLTensor) C.sar_status {
@@ -19,9 +19,9 @@ func sar_column_moments(x *C.sar_const_tensor, out *C.DLTensor) C.sar_status {
 			return err
 		}
 		if xv.dtype == float32Type {
-			kernel.ColumnMoments(pool, elements[float32](xv), width, found[:width], found[width:])
+			session.ColumnMoments(elements[float32](xv), width, found[:width], found[width:])
 		} else {
-			kernel.ColumnMoments(pool, elements[float64](xv), width, found[:width], found[width:])
+			session.ColumnMoments(elements[float64](xv), width, found[:width], found[width:])
 		}
 		return nil
 	})
@@ -34,7 +34,7 @@ func sar_checksum(x *C.sar_const_tensor, out *C.uint64_t) C.sar_status {
 		if err != nil {
 			return err
 		}
-		return give("out", out, C.uint64_t(kernel.Checksum(pool, v.bytes())))
+		return give("out", out, C.uint64_t(session.Checksum(v.bytes())))
 	})
 }
 
@@ -54,9 +54,9 @@ func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, out *C.DLTens
 			return err
 		}
 		if xv.dtype == float32Type {
-			kernel.Normalize(pool, elements[float32](to), elements[float32](xv), width, standard[float32](numbers, width, relu))
+			session.Normalize(elements[float32](to), elements[float32](xv), standard[float32](numbers, width, relu))
 		} else {
-			kernel.Normalize(pool, elements[float64](to), elements[float64](xv), width, standard[float64](numbers, width, relu))
+			session.Normalize(elements[float64](to), elements[float64](xv), standard[float64](numbers, width, relu))
 		}
 		return nil
 	})
@@ -82,9 +82,9 @@ func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, ou
 			return err
 		}
 		if xv.dtype == float32Type {
-			kernel.NormalizeSums(pool, elements[float32](g), elements[float32](xv), width, standard[float32](numbers, width, relu), found[:width], found[width:])
+			session.NormalizeSums(elements[float32](g), elements[float32](xv), standard[float32](numbers, width, relu), found[:width], found[width:])
 		} else {
-			kernel.NormalizeSums(pool, elements[float64](g), elements[float64](xv), width, standard[float64](numbers, width, relu), found[:width], found[width:])
+			session.NormalizeSums(elements[float64](g), elements[float64](xv), standard[float64](numbers, width, relu), found[:width], found[width:])
 		}
 		return nil
 	})
@@ -118,9 +118,10 @@ func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, gr
 	})
 }
 
-func normalizeGrad[T float32 | float64](to, g, x tensor, width int, numbers tensor, relu C.int32_t) {
+func normalizeGrad[T session.Float](to, g, x tensor, width int, numbers tensor, relu C.int32_t) {
 	more := elements[T](numbers)[3*width:]
-	kernel.NormalizeGrad(pool, elements[T](to), elements[T](g), elements[T](x), width, standard[T](numbers, width, relu), more[:width], more[width:])
+	session.NormalizeGrad(elements[T](to), elements[T](g), elements[T](x),
+		session.Gradient[T]{Standard: standard[T](numbers, width, relu), Times: more[:width], Plus: more[width:]})
 }
 
 // rowsOfFloats views a tensor [n, width] of floats.
@@ -175,7 +176,7 @@ func columnSums(t *C.DLTensor, width int) ([]float64, error) {
 	return elements[float64](v), nil
 }
 
-func standard[T float32 | float64](numbers tensor, width int, relu C.int32_t) kernel.Standard[T] {
+func standard[T session.Float](numbers tensor, width int, relu C.int32_t) session.Standard[T] {
 	n := elements[T](numbers)
-	return kernel.Standard[T]{About: n[:width], Scale: n[width : 2*width], Shift: n[2*width : 3*width], Gate: relu != 0}
+	return session.Standard[T]{About: n[:width], Scale: n[width : 2*width], Shift: n[2*width : 3*width], Gate: relu != 0}
 }

@@ -9,7 +9,6 @@ package export
 import "C"
 
 import (
-	"sar/core/mem"
 	"sar/core/session"
 )
 
@@ -31,4 +30,4 @@ func sar_memory_stats(json **C.char) C.sar_status {
 }
 
 //export sar_reset_peaks
-func sar_reset_peaks() { mem.ResetPeaks() }
+func sar_reset_peaks() { session.ResetPeaks() }

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unsafe"
 
-	"sar/core/kernel"
 	"sar/core/session"
 )
 
@@ -73,10 +72,10 @@ func sar_job_token(publicID *C.sar_const_char, token **C.char) C.sar_status {
 // checkSIMD reports a value of SAR_SIMD that kernels ignored when they were loaded.
 func checkSIMD() error {
 	want := os.Getenv("SAR_SIMD")
-	if want == "" || want == kernel.SIMD() {
+	if want == "" || want == session.SIMD() {
 		return nil
 	}
-	_, err := kernel.ChooseSIMD(want)
+	_, err := session.ChooseSIMD(want)
 	if err != nil {
 		return invalid("SAR_SIMD: %v", err)
 	}

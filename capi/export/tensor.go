@@ -10,8 +10,6 @@ import (
 	"math"
 	"strings"
 	"unsafe"
-
-	"sar/core/mem"
 )
 
 // dtype is DLPack's, one lane.
@@ -156,7 +154,7 @@ func (v tensor) rows() (n, w int, err error) {
 }
 
 // elements is the tensor as a slice of T; its type was checked.
-func elements[T mem.Elem](v tensor) []T {
+func elements[T any](v tensor) []T {
 	if v.n == 0 {
 		return []T{}
 	}
@@ -164,7 +162,7 @@ func elements[T mem.Elem](v tensor) []T {
 }
 
 // vector reads a tensor of one dimension.
-func vector[T mem.Elem](name string, t *C.sar_const_tensor, want dtype) ([]T, error) {
+func vector[T any](name string, t *C.sar_const_tensor, want dtype) ([]T, error) {
 	v, err := view(name, t)
 	if err != nil {
 		return nil, err

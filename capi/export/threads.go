@@ -8,18 +8,14 @@ import "C"
 import (
 	"sync"
 
-	"sar/core/kernel"
 	"sar/core/session"
 )
 
-// pool is the kernel threads of the process.
-var pool = session.Pool()
-
 // Threads is the number of kernel threads.
-func Threads() int { return pool.Threads() }
+func Threads() int { return session.Threads() }
 
 // SIMD is the instruction set that kernels use.
-func SIMD() string { return kernel.SIMD() }
+func SIMD() string { return session.SIMD() }
 
 //export sar_set_num_threads
 func sar_set_num_threads(n C.int32_t) C.sar_status {
@@ -27,7 +23,7 @@ func sar_set_num_threads(n C.int32_t) C.sar_status {
 		if n < 1 {
 			return invalid("%d threads: at least 1 is needed", n)
 		}
-		pool.SetThreads(int(n))
+		session.SetThreads(int(n))
 		return nil
 	})
 }

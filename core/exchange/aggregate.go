@@ -52,16 +52,17 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	}
 	m := a.pull(op, flags, u)
 	m.Local = func() error {
-		kernel.SpMMWindowScaled(a.Pool, out, u, a.Width, csr, &cursor.Cursor, 0, int32(rel.NumSrc), a.W, a.Heads, true, post)
+		kernel.SpMMWindow(a.Pool, out, a.product(csr, u, nil, post), kernel.Window{Cursor: &cursor.Cursor, End: int32(rel.NumSrc), First: true})
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
 		begin := rel.Halo[r].Begin + int32(first)
 		x := view[T](src)
 		if scatter {
-			kernel.SpMMScatter(a.Pool, out, x, a.Width, rel.ColPtr.Data, rel.Row.Data, rel.ColEdge.Data, begin, begin+int32(n), a.W, a.Heads)
+			kernel.SpMMScatter(a.Pool, out, a.product(csr, x, nil, nil),
+				kernel.Columns{Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: begin + int32(n)})
 		} else {
-			kernel.SpMMWindowScaled(a.Pool, out, x, a.Width, inSequence(csr), &cursor.Cursor, begin, begin+int32(n), a.W, a.Heads, false, post)
+			kernel.SpMMWindow(a.Pool, out, a.product(inSequence(csr), x, nil, post), kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: begin + int32(n)})
 		}
 		return nil
 	}
@@ -82,12 +83,14 @@ func (a *Aggregate[T]) whole(csr kernel.CSR, u, out []T) error {
 		return err
 	}
 	defer scale.Free()
-	if a.Mean {
-		kernel.SpMMScaled(a.Pool, out, u, a.Width, csr, a.W, a.Heads, scale.Data)
-	} else {
-		kernel.SpMM(a.Pool, out, u, a.Width, csr, a.W, a.Heads, nil)
-	}
+	kernel.SpMM(a.Pool, out, a.product(csr, u, nil, scale.Data))
 	return nil
+}
+
+// product is that of a matrix with rows x, of which scale are coefficients (nil: 1); post are those
+// of the result.
+func (a *Aggregate[T]) product(m kernel.CSR, x, scale, post []T) kernel.Product[T] {
+	return kernel.Product[T]{A: m, X: x, Width: a.Width, W: a.W, Heads: a.Heads, Scale: scale, Post: post}
 }
 
 // BackwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed
@@ -110,7 +113,7 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
-			kernel.SpMMRows(a.Pool, view[T](dst), gradOut, a.Width, csc, a.W, a.Heads, scale.Data, begin, begin+n)
+			kernel.SpMMRows(a.Pool, view[T](dst), a.product(csc, gradOut, scale.Data, nil), begin, begin+n)
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
@@ -148,7 +151,7 @@ const ownParts = 32
 func (a *Aggregate[T]) ownGradients(own kernel.CSR, gradOut, gradU, scale []T) (parts int, part func(int), done func(), err error) {
 	rel := a.Rel
 	if rel.Parts == 1 {
-		return 1, func(int) { kernel.SpMM(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale) }, func() {}, nil
+		return 1, func(int) { kernel.SpMM(a.Pool, gradU, a.product(own, gradOut, scale, nil)) }, func() {}, nil
 	}
 	shared, err := mem.Make[uint8](mem.Scratch, rel.NumSrc)
 	if err != nil {
@@ -159,7 +162,7 @@ func (a *Aggregate[T]) ownGradients(own kernel.CSR, gradOut, gradU, scale []T) (
 		shared.Data[i] = 1
 	}
 	kernel.ClearRows(a.Pool, gradU, a.Width, first)
-	o := kernel.NewOnto(a.Pool, gradU, gradOut, a.Width, own, a.W, a.Heads, scale, shared.Data, ownParts)
+	o := kernel.SpMMAccumulate(a.Pool, gradU, a.product(own, gradOut, scale, nil), shared.Data, ownParts)
 	return o.Parts, o.Run, func() { o.Free(); shared.Free() }, nil
 }
 
@@ -179,7 +182,7 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 	defer cursor.Free()
 	sddmm := func(x []T, csr kernel.CSR, begin, end int32) error {
 		if gradE != nil {
-			kernel.SDDMMWindow(a.Pool, gradE, a.Heads, x, gradOut, a.Width, csr, cursor.Slot, begin, end)
+			kernel.SDDMMWindow(a.Pool, gradE, gradOut, a.product(csr, x, nil, nil), kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: end})
 		}
 		return nil
 	}

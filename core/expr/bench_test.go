@@ -141,11 +141,11 @@ func BenchmarkPrograms(b *testing.B) {
 	pool, csr := kernel.NewPool(1), kernel.CSR{Ptr32: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data}
 	csr.Order = kernel.Order{Rows: rel.Order.Data, Before32: rel.RowsBefore.Data}
 	bench("spmm", func() func() {
-		return func() { kernel.SpMM(pool, y, x, 128, csr, nil, 1, nil) }
+		return func() { kernel.SpMM(pool, y, kernel.Product[float32]{A: csr, X: x, Width: 128, Heads: 1}) }
 	})
 	bench("spmm_heads", func() func() {
 		w := make([]float32, rel.NumEdges*4)
-		return func() { kernel.SpMM(pool, y, x, 128, csr, w, 4, nil) }
+		return func() { kernel.SpMM(pool, y, kernel.Product[float32]{A: csr, X: x, Width: 128, W: w, Heads: 4}) }
 	})
 	for _, name := range []string{"gat", "gat_dropout", "gatv2", "dot", "max", "add", "relu"} {
 		r := newRun(b, rel, benchPrograms[name])

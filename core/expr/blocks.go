@@ -3,7 +3,7 @@ package expr
 import (
 	"sort"
 
-	"sar/core/graph"
+	"sar/core/internal/ascending"
 	"sar/core/kernel"
 )
 
@@ -140,7 +140,7 @@ func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
 				return int32(i), k0, k0
 			}
 			last := k1
-			k1 = graph.RunEnd(col, k0, last, end)
+			k1 = ascending.RunEnd(col, k0, last, end)
 			cursor.Move(int32(i), col, k1, last)
 		}
 		return int32(i), k0, k1
@@ -192,8 +192,8 @@ func (s *Sweep[T]) Scatter(from, to int) {
 		for j := from; j < to; j++ {
 			k0, k1 := int64(ptr[j]), int64(ptr[j+1])
 			if n > 1 {
-				k0 = graph.RunEnd(row, k0, k1, r0)
-				k1 = graph.RunEnd(row, k0, k1, r1)
+				k0 = ascending.RunEnd(row, k0, k1, r0)
+				k1 = ascending.RunEnd(row, k0, k1, r1)
 			}
 			t.column(int32(j), k0, k1)
 		}

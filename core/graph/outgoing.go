@@ -1,11 +1,10 @@
 package graph
 
 import (
-	"math"
 	"math/bits"
 	"slices"
-	"sort"
 
+	"sar/core/internal/ascending"
 	"sar/core/mem"
 )
 
@@ -46,70 +45,52 @@ func (o *Outgoing) row(k int64) int32 {
 // runEnd is the first slot of k..last-1 whose row is not below end, or last.
 func (o *Outgoing) runEnd(k, last int64, end int32) int64 {
 	if o.NumRows > 1<<16 {
-		return RunEnd(o.wide.Data, k, last, end)
+		return ascending.RunEnd(o.wide.Data, k, last, end)
 	}
 	if int(end) >= o.NumRows {
 		return last
 	}
-	return RunEnd(o.narrow.Data, k, last, uint16(end))
+	return ascending.RunEnd(o.narrow.Data, k, last, uint16(end))
 }
 
-// RunEnd is the first slot from k on whose entry is not below end. Entries ascend.
-func RunEnd[I int32 | uint16](entries []I, k, last int64, end I) int64 {
-	if k == last || entries[last-1] < end {
-		return last
-	}
-	if entries[k] >= end {
-		return k
-	}
-	step := int64(1) // runs are short: step, doubling, then search
-	lo := k
-	for lo < last && entries[lo] < end {
-		k = lo
-		lo += step
-		step *= 2
-	}
-	return k + int64(sort.Search(int(min(lo, last)-k), func(i int) bool { return entries[k+int64(i)] >= end }))
-}
-
-// Frames goes through the rows of shards, frame after frame. Most frames hold rows of few
-// sources; those of the others are told by looking at one array in sequence.
+// Frames goes through the rows of shards, frame after frame.
 type Frames struct {
-	o    *Outgoing
-	slot []int32 // the first slot of each source that was not taken
-	next []int32 // its row; MaxInt32 behind the last one
-	all  mem.Array[int32]
+	o      *Outgoing
+	cursor ascending.Cursor[int32] // of each source
+	all    mem.Array[int32]
 }
 
 // NewFrames makes room for shards of so many sources at most.
 func NewFrames(sources int) (*Frames, error) {
 	all, err := mem.Make[int32](mem.Scratch, 2*sources)
-	return &Frames{slot: all.Data[:min(sources, len(all.Data))], next: all.Data[min(sources, len(all.Data)):], all: all}, err
+	n := min(sources, len(all.Data))
+	return &Frames{cursor: ascending.Cursor[int32]{Slot: all.Data[:n], Next: all.Data[n:]}, all: all}, err
 }
 
 // Begin starts with the first row of o.
 func (f *Frames) Begin(o *Outgoing) {
 	f.o = o
-	for i := range len(o.Ptr.Data) - 1 {
-		f.put(i, int64(o.Ptr.Data[i]))
+	for i := range int32(len(o.Ptr.Data) - 1) {
+		f.put(i, o.Ptr.Data[i])
 	}
 }
 
-func (f *Frames) put(i int, k int64) {
-	f.slot[i], f.next[i] = int32(k), math.MaxInt32
-	if k < int64(f.o.Ptr.Data[i+1]) {
-		f.next[i] = f.o.row(k)
+func (f *Frames) put(i, k int32) {
+	if k < f.o.Ptr.Data[i+1] {
+		f.cursor.Put(i, k, f.o.row(int64(k)))
+	} else {
+		f.cursor.End(i, k)
 	}
 }
 
 // Take is the slots of source i whose rows are below end and that were not taken.
 func (f *Frames) Take(i int, end int32) (k0, k1 int64) {
-	k0 = int64(f.slot[i])
-	if f.next[i] >= end {
+	k0 = int64(f.cursor.Slot[i])
+	if f.cursor.Passes(int32(i), end) {
 		return k0, k0
 	}
 	k1 = f.o.runEnd(k0, int64(f.o.Ptr.Data[i+1]), end)
-	f.put(i, k1)
+	f.put(int32(i), int32(k1))
 	return k0, k1
 }
 

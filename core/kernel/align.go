@@ -3,7 +3,7 @@ package kernel
 import (
 	"unsafe"
 
-	"sar/core/internal/vec"
+	"sar/core/internal/ascending"
 	"sar/core/mem"
 )
 
@@ -25,7 +25,7 @@ const (
 // the copy takes as much as it saves. Sums are taken as before, so no bit
 // changes. slots is how many slots will be read. The result is called when the
 // product is done.
-func (m *product[T]) align(p *Pool, a *CSR, slots int64) (done func()) {
+func (m *sums[T]) align(p *Pool, a *CSR, slots int64) (done func()) {
 	none := func() {}
 	pitch, pays := alignedPitch(m.width, sizeof[T]())
 	if !pays || a.Order.Rows != nil {
@@ -97,7 +97,7 @@ func (p *Pool) keepSpare(memory mem.Array[byte]) {
 }
 
 // numbers views whole pages as numbers.
-func numbers[T vec.Float](b []byte) []T {
+func numbers[T Float](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeof[T]())
 }
 
@@ -109,7 +109,7 @@ func windowSlots(a *CSR, cursor []int64, colEnd int32) int64 {
 	var inside, seen int64
 	for look := range min(n, looks) {
 		i := n * look / min(n, looks)
-		inside += runEnd(a.Col, cursor[i], a.at(i+1), colEnd) - cursor[i]
+		inside += ascending.RunEnd(a.Col, cursor[i], a.at(i+1), colEnd) - cursor[i]
 		seen += a.at(i+1) - a.at(i)
 	}
 	if seen == 0 {

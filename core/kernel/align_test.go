@@ -58,8 +58,8 @@ func alignedBits[T Float](t *testing.T, width int) {
 	}
 	for _, weights := range [][]T{nil, w} {
 		got, want := make([]T, n*width), make([]T, n*width)
-		SpMM(p, got, x, width, dense, weights, 1, nil)
-		_, pays := alignedPitch(width, sizeOfFloat[T]())
+		SpMM(p, got, productOf(x, width, dense, weights, 1, nil))
+		_, pays := alignedPitch(width, sizeof[T]())
 		if kept := len(p.spare.Data) > 0; kept != pays && weights == nil && width != 1 {
 			t.Errorf("width %d: copied %v, pays %v", width, kept, pays)
 		}
@@ -69,13 +69,13 @@ func alignedBits[T Float](t *testing.T, width int) {
 			if weights != nil {
 				ones = weights[dense.Ptr[i]:dense.Ptr[i+1]]
 			}
-			SpMM(p, want[i*width:(i+1)*width], x, width, one, ones, 1, nil)
+			SpMM(p, want[i*width:(i+1)*width], productOf(x, width, one, ones, 1, nil))
 		}
 		same(t, "whole", got, want)
 		clear(got)
 		cursor := append([]int64(nil), dense.Ptr[:n]...)
-		SpMMWindow(p, got, x[:200*width], width, dense, cursor, 0, 200, weights, 1, true)
-		SpMMWindow(p, got, x[200*width:], width, dense, cursor, 200, n, weights, 1, false)
+		SpMMWindow(p, got, productOf(x[:200*width], width, dense, weights, 1, nil), Window{&Cursor{Slot: cursor}, 0, 200, true})
+		SpMMWindow(p, got, productOf(x[200*width:], width, dense, weights, 1, nil), Window{&Cursor{Slot: cursor}, 200, n, false})
 		same(t, "windows", got, want)
 	}
 }
@@ -87,13 +87,6 @@ func same[T Float](t *testing.T, what string, got, want []T) {
 			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
 		}
 	}
-}
-
-func sizeOfFloat[T Float]() int {
-	if is32[T]() {
-		return 4
-	}
-	return 8
 }
 
 // The pool keeps the larger of two copies, and what it keeps is counted.

@@ -65,17 +65,17 @@ func BenchmarkSpMM(b *testing.B) {
 		for _, width := range []int{256, 100, 47} {
 			b.Run(fmt.Sprintf("copy/width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
-					SpMM(p, y[:n*width], x[:n*width], width, a, nil, 1, nil)
+					SpMM(p, y[:n*width], productOf(x[:n*width], width, a, nil, 1, nil))
 				}
 			})
 			b.Run(fmt.Sprintf("mul/width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
-					SpMM(p, y[:n*width], x[:n*width], width, a, w, 1, nil)
+					SpMM(p, y[:n*width], productOf(x[:n*width], width, a, w, 1, nil))
 				}
 			})
 			b.Run(fmt.Sprintf("sddmm/width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
-					SDDMM(p, w, 1, x[:n*width], y[:n*width], width, a)
+					SDDMM(p, w, y[:n*width], productOf(x[:n*width], width, a, nil, 1, nil))
 				}
 			})
 		}
@@ -109,7 +109,7 @@ func BenchmarkHub(b *testing.B) {
 			p := NewPool(threads)
 			b.Run(fmt.Sprintf("width=%d/threads=%d", width, threads), func(b *testing.B) {
 				for b.Loop() {
-					SpMM(p, y[:n*width], x[:n*width], width, a, nil, 1, nil)
+					SpMM(p, y[:n*width], productOf(x[:n*width], width, a, nil, 1, nil))
 				}
 			})
 		}

@@ -66,20 +66,20 @@ func TestBigSource(t *testing.T) {
 		}
 	}
 	y := make([]float32, 2*bigWidth)
-	SpMM(p, y, x, bigWidth, a, nil, 1, nil)
+	SpMM(p, y, productOf(x, bigWidth, a, nil, 1, nil))
 	check("SpMM", y)
 	clear(y)
 	cursor := []int64{0, int64(len(picks))}
 	const cut = 1 << 31 / bigWidth
-	SpMMWindow(p, y, x[:cut*bigWidth], bigWidth, a, cursor, 0, cut, nil, 1, true)
-	SpMMWindow(p, y, x[cut*bigWidth:], bigWidth, a, cursor, cut, bigRows, nil, 1, false)
+	SpMMWindow(p, y, productOf(x[:cut*bigWidth], bigWidth, a, nil, 1, nil), Window{&Cursor{Slot: cursor}, 0, cut, true})
+	SpMMWindow(p, y, productOf(x[cut*bigWidth:], bigWidth, a, nil, 1, nil), Window{&Cursor{Slot: cursor}, cut, bigRows, false})
 	check("SpMMWindow", y)
 
 	ones, dots := make([]float32, 2*bigWidth), make([]float32, len(picks))
 	for c := range ones {
 		ones[c] = 1
 	}
-	SDDMM(p, dots, 1, x, ones, bigWidth, a)
+	SDDMM(p, dots, ones, productOf(x, bigWidth, a, nil, 1, nil))
 	for k, j := range picks {
 		if got, sum := dots[k], float32(int(j)%1000*bigWidth)+float32(bigWidth-1)/2; got != sum {
 			t.Fatalf("SDDMM: column %d gives %v, want %v", j, got, sum)
@@ -123,7 +123,7 @@ func TestBigResult(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	SpMM(NewPool(2), y, x, bigWidth, a, nil, 1, nil)
+	SpMM(NewPool(2), y, productOf(x, bigWidth, a, nil, 1, nil))
 	t.Logf("%d rows of %d columns: %.1f s", n, bigWidth, time.Since(began).Seconds())
 	for i := range n {
 		for _, c := range []int{0, 77, bigWidth - 1} {

@@ -24,26 +24,7 @@ const (
 func ColumnMoments[T Float](p *Pool, x []T, width int, mean, squares []float64) {
 	need("mean", len(mean), width)
 	need("squares", len(squares), width)
-	if is32[T]() {
-		columnMoments(p, as[float32](x), width, mean[:width], squares[:width])
-	} else {
-		columnMoments(p, as[float64](x), width, mean[:width], squares[:width])
-	}
-}
-
-// merge takes n more rows, whose means and squares are given, into those of rows rows. After Chan,
-// Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances".
-func merge(rows float64, mean, squares []float64, n float64, means, more []float64) {
-	share, weight := n/(rows+n), rows*n/(rows+n)
-	squares, means, more = squares[:len(mean)], means[:len(mean)], more[:len(mean)]
-	for j := range mean {
-		delta := means[j] - mean[j]
-		mean[j] += delta * share
-		squares[j] += more[j] + delta*delta*weight
-	}
-}
-
-func columnMoments[T vec.Float](p *Pool, x []T, width int, mean, squares []float64) {
+	mean, squares = mean[:width], squares[:width]
 	ops := vec.ColumnLoops[T]()
 	var rows [mostParts]float64
 	found := eachBlock(p, width, len(x), func(part int, sums []float64, block []float64, scratch []T, begin, end int) {
@@ -75,10 +56,22 @@ func columnMoments[T vec.Float](p *Pool, x []T, width int, mean, squares []float
 	}
 }
 
+// merge takes n more rows, whose means and squares are given, into those of rows rows. After Chan,
+// Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances".
+func merge(rows float64, mean, squares []float64, n float64, means, more []float64) {
+	share, weight := n/(rows+n), rows*n/(rows+n)
+	squares, means, more = squares[:len(mean)], means[:len(mean)], more[:len(mean)]
+	for j := range mean {
+		delta := means[j] - mean[j]
+		mean[j] += delta * share
+		squares[j] += more[j] + delta*delta*weight
+	}
+}
+
 // eachBlock calls f on blocks of rows of an array of size elements, of which each part takes a run of
 // consecutive ones, one after the other: with the part, two rows that are its own and 0 at first, two
 // rows and three of scratch. It returns the parts' own rows, in order.
-func eachBlock[T vec.Float](p *Pool, width, size int, f func(part int, own, wide []float64, scratch []T, begin, end int)) [][]float64 {
+func eachBlock[T Float](p *Pool, width, size int, f func(part int, own, wide []float64, scratch []T, begin, end int)) [][]float64 {
 	if width == 0 || size == 0 {
 		return nil
 	}
@@ -98,46 +91,31 @@ func eachBlock[T vec.Float](p *Pool, width, size int, f func(part int, own, wide
 }
 
 // Normalize: z[i,j] = s[i,j]. x, z [n, width]; z may be x.
-func Normalize[T Float](p *Pool, z, x []T, width int, s Standard[T]) {
-	s.check(width)
+func Normalize[T Float](p *Pool, z, x []T, s Standard[T]) {
 	need("z", len(z), len(x))
-	if is32[T]() {
-		normalize(p, as[float32](z), as[float32](x), width, underlying[float32](s, width))
-	} else {
-		normalize(p, as[float64](z), as[float64](x), width, underlying[float64](s, width))
-	}
-}
-
-func normalize[T vec.Float](p *Pool, z, x []T, width int, s vec.Columns[T]) {
-	ops := vec.ColumnLoops[T]()
+	width, loops := s.width(), vec.ColumnLoops[T]()
+	of := s.loop()
 	eachRows(p, len(x)/max(1, width), width, func(r0, r1 int) {
-		c := s
+		c := of
 		c.X, c.Z = x[r0*width:r1*width], z[r0*width:r1*width]
-		ops.Affine(&c)
+		loops.Affine(&c)
 	})
 }
 
 // NormalizeSums: plain[j] = Σ_i g[i,j]; along[j] = Σ_i g[i,j] · (x[i,j] - About[j]), where gates are
 // open. g, x [n, width].
-func NormalizeSums[T Float](p *Pool, g, x []T, width int, s Standard[T], plain, along []float64) {
-	s.check(width)
+func NormalizeSums[T Float](p *Pool, g, x []T, s Standard[T], plain, along []float64) {
+	width, loops := s.width(), vec.ColumnLoops[T]()
 	need("g", len(g), len(x))
 	need("plain", len(plain), width)
 	need("along", len(along), width)
-	if is32[T]() {
-		normalizeSums(p, as[float32](g), as[float32](x), width, underlying[float32](s, width), plain[:width], along[:width])
-	} else {
-		normalizeSums(p, as[float64](g), as[float64](x), width, underlying[float64](s, width), plain[:width], along[:width])
-	}
-}
-
-func normalizeSums[T vec.Float](p *Pool, g, x []T, width int, s vec.Columns[T], plain, along []float64) {
-	ops := vec.ColumnLoops[T]()
+	plain, along = plain[:width], along[:width]
+	of := s.loop()
 	found := eachBlock(p, width, len(x), func(_ int, sums, _ []float64, scratch []T, begin, end int) {
-		c := s
+		c := of
 		c.X, c.G, c.Plain, c.Along = x[begin:end], g[begin:end], scratch[:width], scratch[width:2*width]
 		clear(scratch)
-		ops.Products(&c)
+		loops.Products(&c)
 		sums = sums[:2*width]
 		for j, v := range scratch[:2*width] {
 			sums[j] += float64(v)
@@ -153,37 +131,39 @@ func normalizeSums[T vec.Float](p *Pool, g, x []T, width int, s vec.Columns[T], 
 	}
 }
 
-// NormalizeGrad: z[i,j] = g[i,j] · Scale[j] + (x[i,j] - About[j]) · times[j] + plus[j], where g counts
-// as 0 behind a shut gate. g, x, z [n, width]; z may be g.
-func NormalizeGrad[T Float](p *Pool, z, g, x []T, width int, s Standard[T], times, plus []T) {
-	s.check(width)
-	need("g", len(g), len(x))
-	need("z", len(z), len(x))
-	need("times", len(times), width)
-	need("plus", len(plus), width)
-	if is32[T]() {
-		normalizeGrad(p, as[float32](z), as[float32](g), as[float32](x), width, underlying[float32](s, width), as[float32](times), as[float32](plus))
-	} else {
-		normalizeGrad(p, as[float64](z), as[float64](g), as[float64](x), width, underlying[float64](s, width), as[float64](times), as[float64](plus))
-	}
+// Gradient is what backward of Normalize needs of each column.
+type Gradient[T Float] struct {
+	Standard[T]
+	Times, Plus []T
 }
 
-func normalizeGrad[T vec.Float](p *Pool, z, g, x []T, width int, s vec.Columns[T], times, plus []T) {
-	ops := vec.ColumnLoops[T]()
-	s.B, s.C = times[:width], plus[:width]
+// NormalizeGrad: z[i,j] = g[i,j] · Scale[j] + (x[i,j] - About[j]) · Times[j] + Plus[j], where g counts
+// as 0 behind a shut gate. g, x, z [n, width]; z may be g.
+func NormalizeGrad[T Float](p *Pool, z, g, x []T, s Gradient[T]) {
+	width, loops := s.width(), vec.ColumnLoops[T]()
+	need("g", len(g), len(x))
+	need("z", len(z), len(x))
+	need("times", len(s.Times), width)
+	need("plus", len(s.Plus), width)
+	of := s.loop()
+	of.B, of.C = s.Times[:width], s.Plus[:width]
 	eachRows(p, len(x)/max(1, width), 2*width, func(r0, r1 int) {
-		c := s
+		c := of
 		c.X, c.G, c.Z = x[r0*width:r1*width], g[r0*width:r1*width], z[r0*width:r1*width]
-		ops.Gradient(&c)
+		loops.Gradient(&c)
 	})
 }
 
-func (s Standard[T]) check(width int) {
-	need("about", len(s.About), width)
+// width is how many columns there are.
+func (s Standard[T]) width() int {
+	width := len(s.About)
 	need("scale", len(s.Scale), width)
 	need("shift", len(s.Shift), width)
+	return width
 }
 
-func underlying[U vec.Float, T Float](s Standard[T], width int) vec.Columns[U] {
-	return vec.Columns[U]{About: as[U](s.About[:width]), Scale: as[U](s.Scale[:width]), Shift: as[U](s.Shift[:width]), Gate: s.Gate}
+// loop is the arguments of a loop that concern columns.
+func (s Standard[T]) loop() vec.Columns[T] {
+	width := len(s.About)
+	return vec.Columns[T]{About: s.About, Scale: s.Scale[:width], Shift: s.Shift[:width], Gate: s.Gate}
 }

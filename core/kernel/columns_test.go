@@ -38,10 +38,10 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 			p := NewPool(threads)
 			got := make([]float64, 4*width)
 			ColumnMoments(p, x, width, got[:width], got[width:2*width])
-			NormalizeSums(p, g, x, width, s, got[2*width:3*width], got[3*width:])
+			NormalizeSums(p, g, x, s, got[2*width:3*width], got[3*width:])
 			z, grad := make([]T, len(x)), slices.Clone(g)
-			Normalize(p, z, x, width, s)
-			NormalizeGrad(p, grad, grad, x, width, s, times, plus)
+			Normalize(p, z, x, s)
+			NormalizeGrad(p, grad, grad, x, Gradient[T]{s, times, plus})
 			for j := range width {
 				checkColumn(t, n, width, j, eps, got, x, g, z, grad, s, times, plus)
 			}
@@ -106,9 +106,9 @@ func BenchmarkColumns(b *testing.B) {
 	sums := make([]float64, 2*width)
 	for name, f := range map[string]func(){
 		"moments":   func() { ColumnMoments(p, x, width, sums[:width], sums[width:]) },
-		"normalize": func() { Normalize(p, z, x, width, s) },
-		"sums":      func() { NormalizeSums(p, z, x, width, s, sums[:width], sums[width:]) },
-		"gradient":  func() { NormalizeGrad(p, z, z, x, width, s, one, one) },
+		"normalize": func() { Normalize(p, z, x, s) },
+		"sums":      func() { NormalizeSums(p, z, x, s, sums[:width], sums[width:]) },
+		"gradient":  func() { NormalizeGrad(p, z, z, x, Gradient[float32]{s, one, one}) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -37,7 +37,7 @@ func TestProductsAreDenseProducts(t *testing.T) {
 					w = randoms[float64](rng, len(m.Col))
 				}
 				y := make([]float64, m.Rows()*width)
-				SpMM(NewPool(2), y, x, width, m.CSR, w, 1, nil)
+				SpMM(NewPool(2), y, productOf(x, width, m.CSR, w, 1, nil))
 				var want mat.Dense
 				want.Mul(m.dense(w), mat.NewDense(m.cols, width, x))
 				if got := mat.NewDense(m.Rows(), width, y); !mat.EqualApprox(got, &want, 1e-11) {
@@ -45,7 +45,7 @@ func TestProductsAreDenseProducts(t *testing.T) {
 				}
 
 				dw := make([]float64, len(m.Col))
-				SDDMM(NewPool(2), dw, 1, x, g, width, m.CSR)
+				SDDMM(NewPool(2), dw, g, productOf(x, width, m.CSR, nil, 1, nil))
 				var pairs mat.Dense
 				pairs.Mul(mat.NewDense(m.Rows(), width, g), mat.NewDense(m.cols, width, x).T())
 				entries := make([]float64, len(dw))

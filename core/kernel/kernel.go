@@ -19,7 +19,7 @@ import (
 )
 
 // Float lists the element types.
-type Float interface{ ~float32 | ~float64 }
+type Float = vec.Float
 
 // SIMD is the name of the instruction set in use: "scalar", "avx2", "avx512".
 func SIMD() string { return vec.Name() }
@@ -100,20 +100,6 @@ func (a *CSR) row(place int) int {
 	return int(a.Order.Rows[place])
 }
 
-// as views a slice of a named float type as its underlying type, which the
-// tables of vec are made for.
-func as[U vec.Float, T Float](s []T) []U {
-	if s == nil {
-		return nil
-	}
-	return unsafe.Slice((*U)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
-}
-
-func is32[T Float]() bool {
-	var t T
-	return unsafe.Sizeof(t) == 4
-}
-
 // need panics when an array is shorter than the kernel is about to assume.
 // Behind this check the loops use pointers, so it is what stands between a
 // wrong shape and someone else's memory.
@@ -123,23 +109,7 @@ func need(what string, have, want int) {
 	}
 }
 
-// checkProduct checks the arguments that all products share.
-func checkProduct(width, heads int, a CSR, lenW int, hasW bool) {
-	if width < 0 || heads < 1 || width%heads != 0 {
-		panic(fmt.Sprintf("kernel: width %d is not a multiple of %d heads", width, heads))
-	}
-	slots := 0
-	if n := a.Rows(); n > 0 {
-		slots = int(a.at(n))
-	}
-	need("columns", len(a.Col), slots)
-	if a.Order.Rows != nil {
-		need("order", len(a.Order.Rows), a.Rows())
-		need("slots before", max(len(a.Order.Before), len(a.Order.Before32)), a.Rows()+1)
-	}
-	if a.Edge != nil {
-		need("edge numbers", len(a.Edge), slots)
-	} else if hasW {
-		need("edge weights", lenW, slots*heads)
-	}
+func sizeof[T Float]() int {
+	var t T
+	return int(unsafe.Sizeof(t))
 }

@@ -26,7 +26,7 @@ func everyPath(t *testing.T, f func(t *testing.T)) {
 type matrix struct {
 	CSR
 	cols    int
-	colPtr  []int64
+	colPtr  []int32
 	rows    []int32
 	colEdge []int32
 }
@@ -80,7 +80,7 @@ func randomMatrix(rng *rand.Rand, n, cols, hubs, hubSlots int, permute bool) mat
 		}
 		return slots[a].k < slots[b].k
 	})
-	m.colPtr = make([]int64, cols+1)
+	m.colPtr = make([]int32, cols+1)
 	for _, s := range slots {
 		m.colPtr[s.col+1]++
 		m.rows = append(m.rows, s.row)
@@ -155,7 +155,7 @@ func oracle[T Float](m matrix, x []T, width int, w []T, heads int, scale []T) (y
 func near[T Float](t *testing.T, what string, got []T, want, size []float64, terms int) {
 	t.Helper()
 	eps := 0x1p-23
-	if !is32[T]() {
+	if sizeof[T]() == 8 {
 		eps = 0x1p-52
 	}
 	for i := range want {
@@ -214,12 +214,12 @@ func testSpMM[T Float](t *testing.T) {
 			what := fmt.Sprintf("width %d %+v", width, mode)
 			want, size := oracle(m, x, width, w, mode.heads, scale)
 			y := guardedOf[T](m.Rows() * width)
-			SpMM(NewPool(1), y.s, x, width, m.CSR, w, mode.heads, scale)
+			SpMM(NewPool(1), y.s, productOf(x, width, m.CSR, w, mode.heads, scale))
 			y.check(t, what)
 			near(t, what, y.s, want, size, 600)
 
 			part := guardedOf[T](17 * width)
-			SpMMRows(NewPool(2), part.s, x, width, m.CSR, w, mode.heads, scale, 5, 22)
+			SpMMRows(NewPool(2), part.s, productOf(x, width, m.CSR, w, mode.heads, scale), 5, 22)
 			part.check(t, what)
 			sameBits(t, what+" rows", part.s, y.s[5*width:22*width])
 			if scale == nil {
@@ -241,8 +241,8 @@ func testChunks[T Float](t *testing.T, rng *rand.Rand, m matrix, want, x []T, wi
 	for begin, first := 0, true; begin < m.cols; first = false {
 		end := min(m.cols, begin+1+rng.IntN(12))
 		chunk := append([]T{}, x[begin*width:end*width]...)
-		SpMMWindow(p, y.s, chunk, width, m.CSR, cursor, int32(begin), int32(end), w, heads, first)
-		SpMMScatter(p, scattered.s, chunk, width, m.colPtr, m.rows, edge, int32(begin), int32(end), w, heads)
+		SpMMWindow(p, y.s, productOf(chunk, width, m.CSR, w, heads, nil), Window{&Cursor{Slot: cursor}, int32(begin), int32(end), first})
+		SpMMScatter(p, scattered.s, productOf(chunk, width, CSR{}, w, heads, nil), Columns{m.colPtr, m.rows, edge, int32(begin), int32(end)})
 		begin = end
 	}
 	for i, k := range cursor {
@@ -284,7 +284,7 @@ func testSDDMM[T Float](t *testing.T) {
 				}
 			}
 			dw := guardedOf[T](len(want))
-			SDDMM(NewPool(2), dw.s, heads, x, g, width, m.CSR)
+			SDDMM(NewPool(2), dw.s, g, productOf(x, width, m.CSR, nil, heads, nil))
 			dw.check(t, "sddmm")
 			near(t, fmt.Sprintf("sddmm width %d heads %d", width, heads), dw.s, want, size, width)
 
@@ -293,7 +293,7 @@ func testSDDMM[T Float](t *testing.T) {
 			for begin := 0; begin < m.cols; begin += 7 {
 				end := min(m.cols, begin+7)
 				chunk := append([]T{}, x[begin*width:end*width]...)
-				SDDMMWindow(NewPool(2), cut.s, heads, chunk, g, width, m.CSR, cursor, int32(begin), int32(end))
+				SDDMMWindow(NewPool(2), cut.s, g, productOf(chunk, width, m.CSR, nil, heads, nil), Window{Cursor: &Cursor{Slot: cursor}, Begin: int32(begin), End: int32(end)})
 			}
 			cut.check(t, "sddmm window")
 			sameBits(t, "sddmm window", cut.s, dw.s)
@@ -324,10 +324,10 @@ func TestThreads(t *testing.T) {
 					p := NewPool(threads)
 					what := fmt.Sprintf("width %d, %d threads", width, threads)
 					y := guardedOf[float32](m.Rows() * width)
-					SpMM(p, y.s, x, width, m.CSR, weights, 1, nil)
+					SpMM(p, y.s, productOf(x, width, m.CSR, weights, 1, nil))
 					y.check(t, what)
 					dots := guardedOf[float32](len(m.Col))
-					SDDMM(p, dots.s, 1, x, y.s, width, m.CSR)
+					SDDMM(p, dots.s, y.s, productOf(x, width, m.CSR, nil, 1, nil))
 					dots.check(t, what)
 					if want == nil {
 						want, wantDots = y.s, dots.s
@@ -335,11 +335,11 @@ func TestThreads(t *testing.T) {
 					sameBits(t, what, y.s, want)
 					sameBits(t, what, dots.s, wantDots)
 					cursor := append([]int64{}, m.Ptr[:m.Rows()]...)
-					SpMMWindow(p, y.s, x[:200*width], width, m.CSR, cursor, 0, 200, weights, 1, true)
-					SpMMWindow(p, y.s, x[200*width:], width, m.CSR, cursor, 200, int32(m.cols), weights, 1, false)
+					SpMMWindow(p, y.s, productOf(x[:200*width], width, m.CSR, weights, 1, nil), Window{&Cursor{Slot: cursor}, 0, 200, true})
+					SpMMWindow(p, y.s, productOf(x[200*width:], width, m.CSR, weights, 1, nil), Window{&Cursor{Slot: cursor}, 200, int32(m.cols), false})
 					sameBits(t, what+" window", y.s, want)
 					clear(y.s)
-					SpMMScatter(p, y.s, x, width, m.colPtr, m.rows, m.colEdge, 0, int32(m.cols), weights, 1)
+					SpMMScatter(p, y.s, productOf(x, width, CSR{}, weights, 1, nil), Columns{m.colPtr, m.rows, m.colEdge, 0, int32(m.cols)})
 					sameBits(t, what+" scatter", y.s, want)
 				}
 			}
@@ -419,14 +419,14 @@ func TestNaNIsCarried(t *testing.T) {
 		a := CSR{Ptr: []int64{0, 2, 3}, Col: []int32{0, 1, 1}}
 		x := []float32{1, 2, nan, inf}
 		y := make([]float32, 4)
-		SpMM(NewPool(1), y, x, 2, a, []float32{1, 0, 0}, 1, nil)
+		SpMM(NewPool(1), y, productOf(x, 2, a, []float32{1, 0, 0}, 1, nil))
 		for i, v := range y {
 			if v == v {
 				t.Errorf("element %d is %v: a zero weight dropped NaN or Inf", i, v)
 			}
 		}
 		dw := make([]float32, 3)
-		SDDMM(NewPool(1), dw, 1, x, []float32{0, 0, 0, 0}, 2, a)
+		SDDMM(NewPool(1), dw, []float32{0, 0, 0, 0}, productOf(x, 2, a, nil, 1, nil))
 		if dw[0] != 0 || dw[1] == dw[1] || dw[2] == dw[2] {
 			t.Errorf("dot products are %v, want 0, NaN, NaN", dw)
 		}
@@ -471,4 +471,14 @@ func TestRows(t *testing.T) {
 			}
 		}
 	})
+}
+
+// productOf is a Product of what most tests give one.
+func productOf[T Float](x []T, width int, a CSR, w []T, heads int, scale []T) Product[T] {
+	return Product[T]{A: a, X: x, Width: width, W: w, Heads: heads, Scale: scale}
+}
+
+func scaled[T Float](m Product[T], post []T) Product[T] {
+	m.Post = post
+	return m
 }

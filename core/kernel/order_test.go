@@ -26,23 +26,23 @@ func TestOrderChangesNoBit(t *testing.T) {
 		w, scale := randoms[float32](rng, len(m.Col)), randoms[float32](rng, m.cols)
 		want, wantDots := make([]float32, m.Rows()*width), make([]float32, len(m.Col))
 		wantScaled := make([]float32, len(want))
-		SpMM(NewPool(1), want, x, width, m.CSR, w, 1, nil)
-		SpMM(NewPool(1), wantScaled, x, width, m.CSR, w, 1, scale)
-		SDDMM(NewPool(1), wantDots, 1, x, g, width, m.CSR)
+		SpMM(NewPool(1), want, productOf(x, width, m.CSR, w, 1, nil))
+		SpMM(NewPool(1), wantScaled, productOf(x, width, m.CSR, w, 1, scale))
+		SDDMM(NewPool(1), wantDots, g, productOf(x, width, m.CSR, nil, 1, nil))
 		a := m.CSR
 		a.Order = shuffled(rng, a.Ptr)
 		for _, threads := range []int{1, 2, 5} {
 			p, what := NewPool(threads), fmt.Sprintf("width %d, %d threads", width, threads)
 			y, dots := guardedOf[float32](len(want)), guardedOf[float32](len(wantDots))
-			SpMM(p, y.s, x, width, a, w, 1, nil)
+			SpMM(p, y.s, productOf(x, width, a, w, 1, nil))
 			sameBits(t, what, y.s, want)
-			SpMM(p, y.s, x, width, a, w, 1, scale)
+			SpMM(p, y.s, productOf(x, width, a, w, 1, scale))
 			sameBits(t, what+" scaled", y.s, wantScaled)
-			SDDMM(p, dots.s, 1, x, g, width, a)
+			SDDMM(p, dots.s, g, productOf(x, width, a, nil, 1, nil))
 			sameBits(t, what+" sddmm", dots.s, wantDots)
 
 			part := guardedOf[float32](700 * width)
-			SpMMRows(p, part.s, x, width, a, w, 1, nil, 300, 1000)
+			SpMMRows(p, part.s, productOf(x, width, a, w, 1, nil), 300, 1000)
 			sameBits(t, what+" rows", part.s, want[300*width:1000*width])
 
 			clear(dots.s)
@@ -55,8 +55,8 @@ func TestOrderChangesNoBit(t *testing.T) {
 				if begin == 200 {
 					b.Order = Order{}
 				}
-				SpMMWindowScaled(p, y.s, x[begin*width:end*width], width, b, kept, int32(begin), int32(end), w, 1, begin == 0, nil)
-				SDDMMWindow(p, dots.s, 1, x[begin*width:end*width], g, width, b, cursorDots, int32(begin), int32(end))
+				SpMMWindow(p, y.s, scaled(productOf(x[begin*width:end*width], width, b, w, 1, nil), nil), Window{kept, int32(begin), int32(end), begin == 0})
+				SDDMMWindow(p, dots.s, g, productOf(x[begin*width:end*width], width, b, nil, 1, nil), Window{Cursor: &Cursor{Slot: cursorDots}, Begin: int32(begin), End: int32(end)})
 			}
 			sameBits(t, what+" window", y.s, want)
 			sameBits(t, what+" sddmm window", dots.s, wantDots)

@@ -169,3 +169,23 @@ func planSlots(a *CSR, width, threads int) []slotPart {
 	}
 	return out
 }
+
+// fewer joins parts of whole rows, where they follow each other, to about n.
+func fewer(parts []part, n int) []part {
+	if len(parts) <= n {
+		return parts
+	}
+	out := make([]part, 0, n+1)
+	each := (len(parts) + n - 1) / n
+	joined := 0
+	for _, q := range parts {
+		if last := len(out) - 1; last >= 0 && joined < each && out[last].p1 == q.p0 {
+			out[last].p1 = q.p1
+			joined++
+			continue
+		}
+		out = append(out, q)
+		joined = 1
+	}
+	return out
+}

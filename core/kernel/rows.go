@@ -1,15 +1,8 @@
 package kernel
 
 import (
-	"unsafe"
-
 	"sar/core/internal/vec"
 )
-
-func sizeof[T vec.Float]() int {
-	var t T
-	return int(unsafe.Sizeof(t))
-}
 
 // eachRows calls f on ranges of n rows that cost about elements each, in
 // parallel.
@@ -33,14 +26,6 @@ func GatherRows(p *Pool, dst, src []byte, rowBytes int, idx []int32) {
 // occur twice.
 func ScatterAddRows[T Float](p *Pool, y []T, width int, idx []int32, x []T) {
 	need("x", len(x), len(idx)*width)
-	if is32[T]() {
-		scatterAddRows(p, as[float32](y), width, idx, as[float32](x))
-	} else {
-		scatterAddRows(p, as[float64](y), width, idx, as[float64](x))
-	}
-}
-
-func scatterAddRows[T vec.Float](p *Pool, y []T, width int, idx []int32, x []T) {
 	ops := vec.Get[T]()
 	eachRows(p, len(idx), width, func(r0, r1 int) {
 		for i := r0; i < r1; i++ {
@@ -52,14 +37,6 @@ func scatterAddRows[T vec.Float](p *Pool, y []T, width int, idx []int32, x []T) 
 // ScaleRows: y[i,:] *= s[i]. y [len(s), width].
 func ScaleRows[T Float](p *Pool, y []T, width int, s []T) {
 	need("y", len(y), len(s)*width)
-	if is32[T]() {
-		scaleRows(p, as[float32](y), width, as[float32](s))
-	} else {
-		scaleRows(p, as[float64](y), width, as[float64](s))
-	}
-}
-
-func scaleRows[T vec.Float](p *Pool, y []T, width int, s []T) {
 	ops := vec.Get[T]()
 	eachRows(p, len(s), width, func(r0, r1 int) {
 		for i := r0; i < r1; i++ {

@@ -34,7 +34,7 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		p := NewPool(threads)
 		want, got := make([]float32, n*width), make([]float32, n*width)
-		SpMM(p, want, x, width, a, nil, 1, nil)
+		SpMM(p, want, productOf(x, width, a, nil, 1, nil))
 		ScaleRows(p, want, width, post)
 		check := func(how string) {
 			t.Helper()
@@ -44,7 +44,7 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 				}
 			}
 		}
-		SpMMScaled(p, got, x, width, a, nil, 1, post)
+		SpMM(p, got, scaled(productOf(x, width, a, nil, 1, nil), post))
 		check("whole")
 		for _, kept := range []bool{false, true} {
 			cursor := &Cursor{Slot: slices.Clone(a.Ptr[:n])}
@@ -52,7 +52,7 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 				cursor.Next = make([]int32, n)
 			}
 			for _, w := range [][2]int{{0, 100}, {100, 101}, {101, n}} {
-				SpMMWindowScaled(p, got, x[w[0]*width:w[1]*width], width, a, cursor, int32(w[0]), int32(w[1]), nil, 1, w[0] == 0, post)
+				SpMMWindow(p, got, scaled(productOf(x[w[0]*width:w[1]*width], width, a, nil, 1, nil), post), Window{cursor, int32(w[0]), int32(w[1]), w[0] == 0})
 			}
 			check("windows")
 		}

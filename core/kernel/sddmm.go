@@ -1,44 +1,45 @@
 package kernel
 
-import "sar/core/internal/vec"
+import (
+	"sar/core/internal/ascending"
+	"sar/core/internal/vec"
+)
 
 // SDDMM: dw[edge[k],h] = Σ_d x[col[k],h,d] · g[i,h,d] for every slot k of every
-// row i. dw [E, h], x [m, h, d], g [n, h, d].
-func SDDMM[T Float](p *Pool, dw []T, heads int, x, g []T, width int, a CSR) {
-	sddmm(p, dw, heads, x, g, width, a, nil, 0, 0)
+// row i. dw [E, h], x [m, h, d], g [n, h, d]. Coefficients of m do not count.
+func SDDMM[T Float](p *Pool, dw, g []T, m Product[T]) {
+	sddmm(p, dw, g, m, Window{})
 }
 
-// SDDMMWindow is SDDMM of one window of columns: for each row i, for slots k
-// from cursor[i] while k < m.a.at(i+1) and col[k] < colEnd:
-// dw[edge[k],h] = Σ_d x[col[k]-colBegin,h,d] · g[i,h,d]; cursor[i] is left at
-// the first slot not read. dw [E, h], x [colEnd-colBegin, h, d], g [n, h, d],
-// cursor [n].
-func SDDMMWindow[T Float](p *Pool, dw []T, heads int, x, g []T, width int, a CSR, cursor []int64, colBegin, colEnd int32) {
-	need("cursor", len(cursor), a.Rows())
-	need("x", len(x), int(colEnd-colBegin)*width)
-	sddmm(p, dw, heads, x, g, width, a, cursor, colBegin, colEnd)
+// SDDMMWindow is SDDMM of one window of columns: for each row i, for slots k from the cursor on
+// while k < ptr[i+1] and col[k] < End: dw[edge[k],h] = Σ_d x[col[k]-Begin,h,d] · g[i,h,d]; the
+// cursor is left at the first slot not read. dw [E, h], x [End-Begin, h, d], g [n, h, d].
+func SDDMMWindow[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
+	needCursor(w.Cursor, m.A.Rows())
+	need("x", len(m.X), int(w.End-w.Begin)*m.Width)
+	sddmm(p, dw, g, m, w)
 }
 
 // sddmm without a cursor is the whole matrix.
-func sddmm[T Float](p *Pool, dw []T, heads int, x, g []T, width int, a CSR, cursor []int64, colBegin, colEnd int32) {
-	checkProduct(width, heads, a, len(dw), true)
-	a.needRows()
-	need("g", len(g), a.Rows()*width)
-	if is32[T]() {
-		sddmmParts(p, dots[float32]{as[float32](dw), as[float32](x), as[float32](g), width, heads, a}, cursor, colBegin, colEnd)
-	} else {
-		sddmmParts(p, dots[float64]{as[float64](dw), as[float64](x), as[float64](g), width, heads, a}, cursor, colBegin, colEnd)
+func sddmm[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
+	m.check(len(dw), true)
+	m.A.needRows()
+	need("g", len(g), m.A.Rows()*m.Width)
+	var cursor []int64
+	if w.Cursor != nil {
+		cursor = w.Cursor.Slot
 	}
+	sddmmParts(p, dots[T]{dw, m.X, g, m.Width, m.Heads, m.A}, cursor, w.Begin, w.End)
 }
 
 // dots is the arrays of an SDDMM.
-type dots[T vec.Float] struct {
+type dots[T Float] struct {
 	dw, x, g     []T
 	width, heads int
 	a            CSR
 }
 
-func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEnd int32) {
+func sddmmParts[T Float](p *Pool, m dots[T], cursor []int64, colBegin, colEnd int32) {
 	ops := vec.Get[T]()
 	parts := planSlots(&m.a, m.width, p.Threads())
 	whole := cursor == nil
@@ -50,7 +51,7 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 			k0, k1 := m.a.at(i), m.a.at(i+1)
 			if !whole {
 				k0 = cursor[i]
-				k1 = runEnd(m.a.Col, k0, k1, colEnd)
+				k1 = ascending.RunEnd(m.a.Col, k0, k1, colEnd)
 			}
 			if !q.cut {
 				if !whole {
@@ -66,7 +67,7 @@ func sddmmParts[T vec.Float](p *Pool, m dots[T], cursor []int64, colBegin, colEn
 		for _, q := range parts {
 			if q.cut {
 				i := m.a.row(q.p0)
-				cursor[i] = runEnd(m.a.Col, cursor[i], m.a.at(i+1), colEnd)
+				cursor[i] = ascending.RunEnd(m.a.Col, cursor[i], m.a.at(i+1), colEnd)
 			}
 		}
 	}

@@ -58,8 +58,8 @@ func testStored[T Float](t *testing.T) {
 				product := func(p *Pool, b CSR) []T {
 					b.Edge = edge
 					y := guardedOf[T](2 * m.Rows() * width)
-					SpMM(p, y.s[:len(y.s)/2], x, width, b, w, max(1, heads), s)
-					SpMMScaled(p, y.s[len(y.s)/2:], x, width, b, w, max(1, heads), post)
+					SpMM(p, y.s[:len(y.s)/2], productOf(x, width, b, w, max(1, heads), s))
+					SpMM(p, y.s[len(y.s)/2:], scaled(productOf(x, width, b, w, max(1, heads), nil), post))
 					y.check(t, "stored")
 					return y.s
 				}
@@ -85,10 +85,10 @@ func TestStoredIsRefused(t *testing.T) {
 	p, x, w := NewPool(1), make([]float32, 20), make([]float32, len(a.Col))
 	cursor := slices.Clone(m.Ptr)
 	for name, f := range map[string]func(){
-		"rows":   func() { SpMMRows(p, x[1:], x, 1, a, nil, 1, nil, 1, 20) },
-		"window": func() { SpMMWindow(p, x, x, 1, a, cursor, 0, 20, nil, 1, true) },
-		"sddmm":  func() { SDDMM(p, w, 1, x, x, 1, a) },
-		"onto":   func() { NewOnto(p, x, x, 1, a, nil, 1, nil, make([]uint8, 20), 1) },
+		"rows":   func() { SpMMRows(p, x[1:], productOf(x, 1, a, nil, 1, nil), 1, 20) },
+		"window": func() { SpMMWindow(p, x, productOf(x, 1, a, nil, 1, nil), Window{&Cursor{Slot: cursor}, 0, 20, true}) },
+		"sddmm":  func() { SDDMM(p, w, x, productOf(x, 1, a, nil, 1, nil)) },
+		"onto":   func() { SpMMAccumulate(p, x, productOf(x, 1, a, nil, 1, nil), make([]uint8, 20), 1) },
 	} {
 		func() {
 			defer func() {

@@ -4,6 +4,7 @@ import (
 	"sar/core/comm"
 	"sar/core/mem"
 	"sar/core/store"
+	"sar/core/transport"
 )
 
 // What the layers below say to the users of this package, who do not import
@@ -17,6 +18,8 @@ type (
 	DeadlineError   = comm.DeadlineError
 	FormatError     = store.FormatError
 	BudgetError     = mem.BudgetError
+	PeerGone        = transport.PeerGone
+	TimeoutError    = transport.TimeoutError
 
 	DType    = comm.DType
 	ReduceOp = comm.ReduceOp

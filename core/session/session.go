@@ -1,6 +1,6 @@
 // Package session is what one worker holds: its place among the workers, the
-// communicators, the window, the graphs. It is the one package that the C ABI
-// and the Python face use.
+// communicators, the window, the graphs. It is the one package of the engine that the
+// C ABI and the Python face import.
 package session
 
 import (
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sar/core/comm"
-	"sar/core/kernel"
 	"sar/core/mem"
 )
 
@@ -52,12 +51,6 @@ type Session struct {
 
 	sampler *background // made by the first sampler
 }
-
-// pool is shared by all sessions of the process: threads belong to the machine.
-var pool = kernel.NewPool(1)
-
-// Pool is the process's kernel threads.
-func Pool() *kernel.Pool { return pool }
 
 // DerivedToken makes a job token of what is no secret and a secret of this user.
 func DerivedToken(public string) (string, error) { return comm.DerivedToken(public) }

@@ -37,14 +37,14 @@ func TestOnto(t *testing.T) {
 			}
 			p := NewPool(threads)
 			want := make([]float32, n*width)
-			SpMM(p, want, x, width, a, nil, 1, scale)
+			SpMM(p, want, productOf(x, width, a, nil, 1, scale))
 			for i, k := range kept {
 				for j := i * width; k == 1 && j < (i+1)*width; j++ {
 					want[j] = before[j] + want[j]
 				}
 			}
 			got := slices.Clone(before)
-			o := NewOnto(p, got, x, width, a, nil, 1, scale, kept, 7)
+			o := SpMMAccumulate(p, got, productOf(x, width, a, nil, 1, scale), kept, 7)
 			if o.Parts < 1 || o.Parts > 7 || width == 256 && o.Parts < 2 {
 				t.Fatalf("%d parts", o.Parts)
 			}

@@ -1,57 +1,46 @@
 package kernel
 
-import "sar/core/internal/vec"
-
-// Onto is SpMM in parts that may be run one after another, with other work
+// Accumulation is SpMM in parts that may be run one after another, with other work
 // between them, into a y that already has something in some of its rows:
 //
-//	y[i,:] = Σ_k c_k · x[col[k],:]            where kept[i] is 0
+//	y[i,:] = Σ_k c_k · x[col[k],:]            where filled[i] is 0
 //	y[i,:] = y[i,:] + (Σ_k c_k · x[col[k],:])  where it is not
 //
 // The sum is complete before it is added, so the bits are those of adding what
-// y had to the result of SpMM. kept [n].
-type Onto[T Float] struct {
+// y had to the result of SpMM.
+type Accumulation struct {
 	Parts int // how many there are
 	run   func(part int)
 	done  func()
 }
 
-// NewOnto prepares the product in at most parts parts of about equal work. Free it.
-func NewOnto[T Float](p *Pool, y, x []T, width int, a CSR, w []T, heads int, scale []T, kept []uint8, parts int) *Onto[T] {
-	checkProduct(width, heads, a, len(w), w != nil)
-	a.needRows()
-	need("y", len(y), a.Rows()*width)
-	need("kept", len(kept), a.Rows())
+// SpMMAccumulate prepares the product in at most parts parts of about equal work, without
+// Post. filled [n]. Free it.
+func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts int) *Accumulation {
+	m.check(len(m.W), m.W != nil)
+	m.A.needRows()
+	need("y", len(y), m.A.Rows()*m.Width)
+	need("filled", len(filled), m.A.Rows())
 	adviseHuge(y)
-	o := &Onto[T]{done: func() {}}
-	if is32[T]() {
-		m := newProduct(as[float32](x), width, a, as[float32](w), heads)
-		m.scale = as[float32](scale)
-		o.Parts, o.run, o.done = onto(p, as[float32](y), m, a, kept, parts)
-	} else {
-		m := newProduct(as[float64](x), width, a, as[float64](w), heads)
-		m.scale = as[float64](scale)
-		o.Parts, o.run, o.done = onto(p, as[float64](y), m, a, kept, parts)
-	}
-	return o
+	return accumulate(p, y, newSums(m), m.A, filled, parts)
 }
 
 // Run computes one part.
-func (o *Onto[T]) Run(part int) { o.run(part) }
+func (o *Accumulation) Run(part int) { o.run(part) }
 
 // Free lets go of what the parts share.
-func (o *Onto[T]) Free() { o.done() }
+func (o *Accumulation) Free() { o.done() }
 
-func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most int) (parts int, run func(int), done func()) {
+func accumulate[T Float](p *Pool, y []T, m sums[T], a CSR, filled []uint8, most int) *Accumulation {
 	n := a.Rows()
-	done = func() {}
+	done := func() {}
 	if n > 0 {
 		done = m.align(p, &a, a.at(n)-a.at(0))
 	}
 	rows, hubs := plan(&a, 0, n, m.width, sizeof[T](), p.Threads())
 	tasks := append(hubs, rows...)
-	parts = min(most, len(tasks))
-	run = func(part int) {
+	parts := min(most, len(tasks))
+	run := func(part int) {
 		from, to := len(tasks)*part/parts, len(tasks)*(part+1)/parts
 		p.Run(to-from, func(t int) {
 			q, m := tasks[from+t], m
@@ -61,7 +50,7 @@ func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most i
 				m.runs = m.runs[:0]
 				for _, r := range rows {
 					i := int(r)
-					if kept[i] == 0 {
+					if filled[i] == 0 {
 						m.add(r, i, a.at(i), a.at(i+1), a.at(i), true)
 						continue
 					}
@@ -75,7 +64,7 @@ func onto[T vec.Float](p *Pool, y []T, m product[T], a CSR, kept []uint8, most i
 			})
 		})
 	}
-	return parts, run, done
+	return &Accumulation{parts, run, done}
 }
 
 // ClearRows: y[idx[k],:] = 0. y [n, width].

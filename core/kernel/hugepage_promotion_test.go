@@ -66,9 +66,9 @@ func TestCollapse(t *testing.T) {
 	p := NewPool(2)
 	before := bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*4))
 	first, y := make([]float32, n*width), make([]float32, n*width)
-	SpMM(p, first, x, width, a, nil, 1, nil)
+	SpMM(p, first, productOf(x, width, a, nil, 1, nil))
 	for range rereadFactor/degree + 1 {
-		SpMM(p, y, x, width, a, nil, 1, nil)
+		SpMM(p, y, productOf(x, width, a, nil, 1, nil))
 	}
 	if len(p.known) != 1 || !p.known[0].settled {
 		t.Fatalf("known: %+v", p.known)
@@ -85,7 +85,7 @@ func TestCollapse(t *testing.T) {
 	for i := range x {
 		x[i] = 1
 	}
-	SpMM(p, y, x, width, a, nil, 1, nil)
+	SpMM(p, y, productOf(x, width, a, nil, 1, nil))
 	for i := range y {
 		if y[i] != degree {
 			t.Fatalf("element %d is %v after the rows were changed, want %d", i, y[i], degree)

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"sar/core/kernel"
+	"sar/core/mem"
+)
+
+// Computations on rows, by the process's threads and without a graph.
+type (
+	CSR               = kernel.CSR
+	Product[T Float]  = kernel.Product[T]
+	Standard[T Float] = kernel.Standard[T]
+	Gradient[T Float] = kernel.Gradient[T]
+	MemoryUsage       = mem.Usage
+)
+
+// pool is shared by all sessions of the process: threads belong to the machine.
+var pool = kernel.NewPool(1)
+
+// Threads is the number of kernel threads of the process.
+func Threads() int { return pool.Threads() }
+
+// SetThreads changes it, to at least 1.
+func SetThreads(n int) { pool.SetThreads(n) }
+
+// Parallel calls f(0) … f(tasks-1) on the kernel threads, as kernel.Pool.Run does.
+func Parallel(tasks int, f func(task int)) { pool.Run(tasks, f) }
+
+// SIMD is the name of the instruction set in use.
+func SIMD() string { return kernel.SIMD() }
+
+// ChooseSIMD puts another into use, "" for the best of this CPU.
+func ChooseSIMD(name string) (string, error) { return kernel.ChooseSIMD(name) }
+
+// SpMM: y = m.
+func SpMM[T Float](y []T, m Product[T]) { kernel.SpMM(pool, y, m) }
+
+// SDDMM are the products of rows along slots, see kernel.SDDMM.
+func SDDMM[T Float](dw, g []T, m Product[T]) { kernel.SDDMM(pool, dw, g, m) }
+
+// Checksum is that of bytes, see kernel.Checksum.
+func Checksum(b []byte) uint64 { return kernel.Checksum(pool, b) }
+
+// ColumnMoments are means and sums of squares of columns, see kernel.ColumnMoments.
+func ColumnMoments[T Float](x []T, width int, mean, squares []float64) {
+	kernel.ColumnMoments(pool, x, width, mean, squares)
+}
+
+// Normalize rows, see kernel.Normalize.
+func Normalize[T Float](z, x []T, s Standard[T]) { kernel.Normalize(pool, z, x, s) }
+
+// NormalizeSums are the sums of its backward, see kernel.NormalizeSums.
+func NormalizeSums[T Float](g, x []T, s Standard[T], plain, along []float64) {
+	kernel.NormalizeSums(pool, g, x, s, plain, along)
+}
+
+// NormalizeGrad is the gradient of rows, see kernel.NormalizeGrad.
+func NormalizeGrad[T Float](z, g, x []T, s Gradient[T]) { kernel.NormalizeGrad(pool, z, g, x, s) }
+
+// SetTensors has MemoryStats ask report for what tensors take, and for what is kept of freed ones.
+func SetTensors(report func() (MemoryUsage, int64)) { mem.SetTensors(report) }
+
+// ResetPeaks begins anew to look for the most that was held.
+func ResetPeaks() { mem.ResetPeaks() }
