@@ -80,22 +80,27 @@ func sar_aggregate_backward(h C.sar_handle, what *C.sar_const_aggregate, u, e, g
 		}
 		switch gv.dtype {
 		case float32Type:
-			return backward[float32](g, a, gv, u, e, gradU, gradE)
+			return backward[float32](g, a, gv, gradTensors{u, e, constant(gradU), constant(gradE)})
 		case float64Type:
-			return backward[float64](g, a, gv, u, e, gradU, gradE)
+			return backward[float64](g, a, gv, gradTensors{u, e, constant(gradU), constant(gradE)})
 		}
 		return notFloat(gv)
 	})
 }
 
-func backward[T session.Float](g *session.Graph, a session.Aggregation, gv tensor, u, e *C.sar_const_tensor, gradU, gradE *C.DLTensor) error {
+// gradTensors are those of backward that may be NULL.
+type gradTensors struct{ u, e, gradU, gradE *C.sar_const_tensor }
+
+func backward[T session.Float](g *session.Graph, a session.Aggregation, gv tensor, t gradTensors) error {
 	r := matrices[T]{like: gv}
-	grad, x, weights := r.view(gv), r.optional("u", u), r.optional("e", e)
-	gu, ge := r.optional("grad_u", constant(gradU)), r.optional("grad_e", constant(gradE))
+	grads := session.Gradients[T]{
+		U: r.optional("u", t.u), E: r.optional("e", t.e), Out: r.view(gv),
+		GradU: r.optional("grad_u", t.gradU), GradE: r.optional("grad_e", t.gradE),
+	}
 	if r.err != nil {
 		return r.err
 	}
-	return session.Backward(g, a, x, weights, grad, gu, ge)
+	return session.Backward(g, a, grads)
 }
 
 // matrices views tensors of one float type as [n, w]. It keeps the first error.

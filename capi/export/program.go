@@ -55,7 +55,7 @@ type programCall struct {
 	keys     []int64
 }
 
-func (c *call) program(g, p C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t, state *C.DLTensor, states C.int32_t) (r programCall, err error) {
+func (c *call) program(g, p C.sar_handle, what *C.sar_const_program_call, operands, state array) (r programCall, err error) {
 	if r.program, err = use[session.Program](c, p, kindProgram); err != nil {
 		return r, err
 	}
@@ -73,23 +73,29 @@ func (c *call) program(g, p C.sar_handle, what *C.sar_const_program_call, operan
 			return r, err
 		}
 	}
-	if r.operands, err = views("operand", operands, int(n)); err != nil {
+	if r.operands, err = operands.views(); err != nil {
 		return r, err
 	}
-	r.state, err = views("state", constant(state), int(states))
+	r.state, err = state.views()
 	return r, err
 }
 
-// views reads an array of tensors.
-func views(name string, first *C.sar_const_tensor, n int) ([]tensor, error) {
-	if n < 0 || n > 0 && first == nil {
-		return nil, invalid("there are %d tensors for %s, and the array is NULL", n, name)
+// array is one of n tensors.
+type array struct {
+	name  string
+	first *C.sar_const_tensor
+	n     C.int32_t
+}
+
+func (a array) views() ([]tensor, error) {
+	if a.n < 0 || a.n > 0 && a.first == nil {
+		return nil, invalid("there are %d tensors for %s, and the array is NULL", a.n, a.name)
 	}
-	out := make([]tensor, n)
+	out := make([]tensor, a.n)
 	for i := range out {
-		t := (*C.sar_const_tensor)(unsafe.Add(unsafe.Pointer(first), i*C.sizeof_DLTensor))
+		t := (*C.sar_const_tensor)(unsafe.Add(unsafe.Pointer(a.first), i*C.sizeof_DLTensor))
 		var err error
-		if out[i], err = view(name, t); err != nil {
+		if out[i], err = view(a.name, t); err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +141,7 @@ func floatRows[T session.Float](t, like tensor) (session.Rows[T], error) {
 func sar_program_forward(graph, program C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t,
 	state *C.DLTensor, states C.int32_t, out *C.DLTensor, agreed, saves *C.uint32_t) C.sar_status {
 	return guard("sar_program_forward", func(c *call) error {
-		r, err := c.program(graph, program, what, operands, n, state, states)
+		r, err := c.program(graph, program, what, array{"operand", operands, n}, array{"state", constant(state), states})
 		if err != nil {
 			return err
 		}
@@ -176,7 +182,7 @@ func programForward[T session.Float](r programCall, out tensor, agreed, saves *C
 func sar_program_backward(graph, program C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t,
 	state *C.DLTensor, states C.int32_t, out, gradOut *C.sar_const_tensor, grads *C.DLTensor, numGrads C.int32_t) C.sar_status {
 	return guard("sar_program_backward", func(c *call) error {
-		r, err := c.program(graph, program, what, operands, n, state, states)
+		r, err := c.program(graph, program, what, array{"operand", operands, n}, array{"state", constant(state), states})
 		if err != nil {
 			return err
 		}
@@ -188,7 +194,7 @@ func sar_program_backward(graph, program C.sar_handle, what *C.sar_const_program
 		if err != nil {
 			return err
 		}
-		targets, err := views("grad", constant(grads), int(numGrads))
+		targets, err := array{"grad", constant(grads), numGrads}.views()
 		if err != nil {
 			return err
 		}

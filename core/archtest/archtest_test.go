@@ -78,6 +78,11 @@ func forTests(list []string) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
+// passedOver tells of a directory that the go command passes over, or that builds leave.
+func passedOver(rel, name string) bool {
+	return rel != "." && strings.ContainsAny(name[:1], "._") || name == "testdata" || rel == "build"
+}
+
 // violations reads every Go file below root, whatever its build tags.
 func violations(root string) (found []string, files int, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -90,9 +95,7 @@ func violations(root string) (found []string, files int, err error) {
 		}
 		rel = filepath.ToSlash(rel)
 		if d.IsDir() {
-			// the directories that the go command passes over, and what builds leave
-			skip := rel != "." && strings.ContainsAny(d.Name()[:1], "._") || d.Name() == "testdata" || rel == "build"
-			if skip {
+			if passedOver(rel, d.Name()) {
 				return filepath.SkipDir
 			}
 			return nil

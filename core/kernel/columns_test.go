@@ -43,7 +43,7 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 			Normalize(p, z, x, s)
 			NormalizeGrad(p, grad, grad, x, Gradient[T]{s, times, plus})
 			for j := range width {
-				checkColumn(t, n, width, j, eps, got, x, g, z, grad, s, times, plus)
+				columns[T]{n, width, eps, got, x, g, z, grad, Gradient[T]{s, times, plus}}.check(t, j)
 			}
 			for _, v := range slices.Concat(z, grad) {
 				got = append(got, float64(v))
@@ -56,8 +56,18 @@ func columnKernels[T vec.Float](t *testing.T, eps float64) {
 	}
 }
 
-func checkColumn[T vec.Float](t *testing.T, n, width, j int, eps float64, got []float64, x, g, z, grad []T, s Standard[T], times, plus []T) {
+// columns is what went in and came out.
+type columns[T Float] struct {
+	n, width      int
+	eps           float64
+	got           []float64
+	x, g, z, grad []T
+	Gradient[T]
+}
+
+func (c columns[T]) check(t *testing.T, j int) {
 	t.Helper()
+	n, width, eps, got, x, g, z, grad, s, times, plus := c.n, c.width, c.eps, c.got, c.x, c.g, c.z, c.grad, c.Standard, c.Times, c.Plus
 	var sum, squares, plain, along, size float64
 	for i := range n {
 		sum += float64(x[i*width+j])

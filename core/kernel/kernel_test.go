@@ -223,15 +223,16 @@ func testSpMM[T Float](t *testing.T) {
 			part.check(t, what)
 			sameBits(t, what+" rows", part.s, y.s[5*width:22*width])
 			if scale == nil {
-				testChunks(t, rng, m, y.s, x, width, w, mode.heads)
+				testChunks(t, rng, m, y.s, productOf(x, width, m.CSR, w, mode.heads, nil))
 			}
 		}
 	}
 }
 
 // testChunks holds windows and scatters of random chunks against the whole.
-func testChunks[T Float](t *testing.T, rng *rand.Rand, m matrix, want, x []T, width int, w []T, heads int) {
+func testChunks[T Float](t *testing.T, rng *rand.Rand, m matrix, want []T, whole Product[T]) {
 	t.Helper()
+	width := whole.Width
 	p := NewPool(1 + rng.IntN(3))
 	y := guardedOf[T](len(want))
 	scattered := guardedOf[T](len(want))
@@ -240,9 +241,10 @@ func testChunks[T Float](t *testing.T, rng *rand.Rand, m matrix, want, x []T, wi
 	edge := m.colEdge
 	for begin, first := 0, true; begin < m.cols; first = false {
 		end := min(m.cols, begin+1+rng.IntN(12))
-		chunk := append([]T{}, x[begin*width:end*width]...)
-		SpMMWindow(p, y.s, productOf(chunk, width, m.CSR, w, heads, nil), Window{&Cursor{Slot: cursor}, int32(begin), int32(end), first})
-		SpMMScatter(p, scattered.s, productOf(chunk, width, CSR{}, w, heads, nil), Columns{m.colPtr, m.rows, edge, int32(begin), int32(end)})
+		chunk := whole
+		chunk.X = append([]T{}, whole.X[begin*width:end*width]...)
+		SpMMWindow(p, y.s, chunk, Window{&Cursor{Slot: cursor}, int32(begin), int32(end), first})
+		SpMMScatter(p, scattered.s, chunk, Columns{m.colPtr, m.rows, edge, int32(begin), int32(end)})
 		begin = end
 	}
 	for i, k := range cursor {

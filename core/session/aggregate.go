@@ -6,7 +6,6 @@ import (
 	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/graph"
-	"sar/core/kernel"
 	"sar/core/mem"
 )
 
@@ -41,7 +40,7 @@ const pageBytes = 4096
 
 // Rows is a matrix [N, Width] of the caller's; Data is nil where the caller
 // gave none.
-type Rows[T kernel.Float] struct {
+type Rows[T Float] struct {
 	Data     []T
 	N, Width int
 }
@@ -54,7 +53,7 @@ func (r Rows[T]) check(name string, n int, unit string) error {
 }
 
 // plan checks the arguments common to both directions.
-func plan[T kernel.Float](g *Graph, what Aggregation, width int, e *Rows[T]) (*exchange.Aggregate[T], error) {
+func plan[T Float](g *Graph, what Aggregation, width int, e *Rows[T]) (*exchange.Aggregate[T], error) {
 	rel, err := g.Relation(what.Relation)
 	if err != nil {
 		return nil, err
@@ -88,7 +87,7 @@ func plan[T kernel.Float](g *Graph, what Aggregation, width int, e *Rows[T]) (*e
 
 // Forward computes one aggregation; it returns the gradients any rank asked
 // for. Collective.
-func Forward[T kernel.Float](g *Graph, what Aggregation, u Rows[T], e *Rows[T], out Rows[T]) (uint32, error) {
+func Forward[T Float](g *Graph, what Aggregation, u Rows[T], e *Rows[T], out Rows[T]) (uint32, error) {
 	a, err := plan(g, what, u.Width, e)
 	if err != nil {
 		return 0, err
@@ -117,9 +116,18 @@ func (what Aggregation) sends(rows string, like any) string {
 	return fmt.Sprintf("%s of %s %s over relation %d, %T", rows, message, reduce, what.Relation, like)
 }
 
-// Backward computes the agreed gradients of one aggregation. gradU and gradE
-// may be nil where this rank does not want them. Collective.
-func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut Rows[T], gradU, gradE *Rows[T]) error {
+// Gradients are the tensors of Backward: U and E of forward, nil where they are not needed, the
+// gradient of its result, and where the gradients of U and E go, nil where this rank does not
+// want them.
+type Gradients[T Float] struct {
+	U, E         *Rows[T]
+	Out          Rows[T]
+	GradU, GradE *Rows[T]
+}
+
+// Backward computes the agreed gradients of one aggregation. Collective.
+func Backward[T Float](g *Graph, what Aggregation, t Gradients[T]) error {
+	u, e, gradOut, gradU, gradE := t.U, t.E, t.Out, t.GradU, t.GradE
 	a, err := plan(g, what, gradOut.Width, e)
 	if err != nil {
 		return err
@@ -164,7 +172,7 @@ func Backward[T kernel.Float](g *Graph, what Aggregation, u, e *Rows[T], gradOut
 	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), what.sends("rows for gradients of edges", gradOut.Data), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
 }
 
-func checkRows[T kernel.Float](rel *graph.Relation, u, out Rows[T], outName string) error {
+func checkRows[T Float](rel *graph.Relation, u, out Rows[T], outName string) error {
 	if err := u.check("u", rel.NumSrc, "source nodes"); err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 		return err
 	}
 	gradU := rows(make([]T, n*c.width))
-	if err := Backward(dg, what, &in, e, rows(toT[T](own(gradOut))), &gradU, gradE); err != nil {
+	if err := Backward(dg, what, Gradients[T]{&in, e, rows(toT[T](own(gradOut))), &gradU, gradE}); err != nil {
 		return err
 	}
 	if err := closeTo("grad_u", gradU.Data, own(wantU), tol); err != nil {
@@ -102,7 +102,7 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 		}
 	}
 	// A rank that wants nothing serves the others all the same.
-	return Backward(dg, what, &in, e, rows(toT[T](own(gradOut))), nil, nil)
+	return Backward(dg, what, Gradients[T]{U: &in, E: e, Out: rows(toT[T](own(gradOut)))})
 }
 
 var aggregateCases = []aggregateCase{

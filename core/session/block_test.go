@@ -36,7 +36,7 @@ func TestBlocks(t *testing.T) {
 					gradW[k] += gradW0[k]
 				}
 				workers(t, parts, Config{}, func(s *Session) error {
-					return checkBlocks(s, &g, seeds, keep, width, x, w, up, out, gradX, gradW)
+					return blockCase{seeds, keep, width, x, w, up, out, gradX, gradW}.check(s, &g)
 				})
 			}
 		}
@@ -46,7 +46,16 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-func checkBlocks(s *Session, g *whole, seeds []int64, keep bool, width int, x, w, up, out, gradX, gradW []float64) error {
+// blockCase is two layers over blocks, and what they must give.
+type blockCase struct {
+	seeds                       []int64
+	keep                        bool
+	width                       int
+	x, w, up, out, gradX, gradW []float64
+}
+
+func (c blockCase) check(s *Session, g *whole) error {
+	seeds, keep, width, x, w, up, out, gradX, gradW := c.seeds, c.keep, c.width, c.x, c.w, c.up, c.out, c.gradX, c.gradW
 	p := s.Rank()
 	src, dst, at := g.of(p)
 	lo := g.starts[p]
@@ -136,7 +145,7 @@ func checkBlocks(s *Session, g *whole, seeds []int64, keep bool, width int, x, w
 		gradOut := Rows[float64]{grad, l.y.N, width}
 		gu := Rows[float64]{make([]float64, l.u.N*width), l.u.N, width}
 		ge := Rows[float64]{make([]float64, l.e.N), l.e.N, 1}
-		if err := Backward(l.g, what, &l.u, &l.e, gradOut, &gu, &ge); err != nil {
+		if err := Backward(l.g, what, Gradients[float64]{&l.u, &l.e, gradOut, &gu, &ge}); err != nil {
 			return err
 		}
 		for k, j := range l.edges {

@@ -142,7 +142,9 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 
 // Write writes DGL's partition directories.
 func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
-	return store.WriteTypedPartitions(d.WholeGraph, assignment, parts, dir, name, method, progress)
+	return store.WriteTypedPartitions(d.WholeGraph, store.Partitioning{
+		Assignment: assignment, Parts: parts, Dir: dir, Name: name, Method: method, Progress: progress,
+	})
 }
 
 func (d *Dataset) checkAssignment(parts int, assignment []int32) error {

@@ -28,7 +28,7 @@ func TestStreamAndFetchAgainstSerial(t *testing.T) {
 					u, gradOut, w := random[float64](rng, g.n*width), random[float64](rng, g.n*width), random[float64](rng, len(g.src))
 					wantOut, wantU, wantW := g.serial(width, 1, false, u, w, gradOut)
 					workers(t, parts, Config{Window: window}, func(s *Session) error {
-						return streamCase(s, &g, width, u, gradOut, w, wantOut, wantU, wantW)
+						return edgeCase{width, u, gradOut, w, wantOut, wantU, wantW}.stream(s, &g)
 					})
 				}
 			})
@@ -36,7 +36,14 @@ func TestStreamAndFetchAgainstSerial(t *testing.T) {
 	}
 }
 
-func streamCase(s *Session, g *whole, width int, u, gradOut, w, wantOut, wantU, wantW []float64) error {
+// edgeCase is a weighted sum, and what it and its gradients must be.
+type edgeCase struct {
+	width                                int
+	u, gradOut, w, wantOut, wantU, wantW []float64
+}
+
+func (c edgeCase) stream(s *Session, g *whole) error {
+	width, u, gradOut, w, wantOut, wantU, wantW := c.width, c.u, c.gradOut, c.w, c.wantOut, c.wantU, c.wantW
 	p := s.Rank()
 	src, dst, at := g.of(p)
 	lo, hi := int(g.starts[p])*width, int(g.starts[p+1])*width
@@ -103,11 +110,13 @@ func streamCase(s *Session, g *whole, width int, u, gradOut, w, wantOut, wantU, 
 			return err
 		}
 	}
-	return fetchCase(dg, g, width, n, own, at, w, grad, wantOut[lo:hi], wantU[lo:hi])
+	return edgeCase{width, own, grad, w, wantOut[lo:hi], wantU[lo:hi], nil}.fetch(dg, at)
 }
 
-// fetchCase does the same with one row fetched for every edge.
-func fetchCase(dg *Graph, g *whole, width, n int, own []float64, at []int, w, grad, wantOut, wantU []float64) error {
+// fetch does the same, of own rows, with one row fetched for every edge. Edge k has weight at[k].
+func (c edgeCase) fetch(dg *Graph, at []int) error {
+	width, own, grad, w, wantOut, wantU := c.width, c.u, c.gradOut, c.w, c.wantOut, c.wantU
+	n := len(own) / width
 	rows, indptr := make([]int64, n), make([]int64, n+1)
 	for i := range rows {
 		rows[i] = int64(i)

@@ -22,7 +22,17 @@ type Source interface {
 	ReadRows(edge bool, name string, first int64, dst []byte) error
 }
 
-// WritePartitions splits a graph: node i goes to partition assignment[i]. It
+// Partitioning says how a graph is split and where it is written.
+type Partitioning struct {
+	Assignment []int32 // [nodes] the partition of each
+	Parts      int
+	Dir, Name  string // dir/name.json is the description
+	Method     string // how the assignment was made, for the description
+	// Progress, where not nil, is called now and then with done of total, which never fall.
+	Progress func(done, total int64)
+}
+
+// WritePartitions splits a graph of one type: node i goes to partition Assignment[i]. It
 // writes dir/name.json and dir/part<p>/{graph,node_feat,edge_feat}.dgl as DGL's
 // partition_graph does with one halo hop, for dgl.distributed.load_partition
 // and OpenPartition.
@@ -37,15 +47,15 @@ type Source interface {
 // and what was there before as it was. Memory: 8 bytes a node and fixed
 // buffers. Disk: two passes over the edges, one over each feature, one over what
 // was written, for its checksums (part<p>/checksums.crc, which DGL does not
-// read; OpenPartition and Verify do). progress, where not nil, is called now and
-// then with done of total, which never fall.
-func WritePartitions(src Source, assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
-	return WriteTypedPartitions(single{src}, assignment, parts, dir, name, method, progress)
+// read; OpenPartition and Verify do).
+func WritePartitions(src Source, to Partitioning) error {
+	return WriteTypedPartitions(single{src}, to)
 }
 
 // WriteTypedPartitions does the same for a graph of several types. Features
 // "orig_id" keep the original ids of each type.
-func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
+func WriteTypedPartitions(src TypedSource, to Partitioning) error {
+	assignment, parts, dir, name := to.Assignment, to.Parts, to.Dir, to.Name
 	if err := checkWrite(src, assignment, parts, name); err != nil {
 		return err
 	}
@@ -58,7 +68,7 @@ func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, n
 	}
 	defer os.RemoveAll(tmp)
 
-	w := &writer{src: src, assign: assignment, parts: parts, tmp: tmp, report: progress,
+	w := &writer{src: src, assign: assignment, parts: parts, tmp: tmp, report: to.Progress,
 		node: newKinds(src.NodeTypes(), parts), edge: newKinds(src.EdgeTypes(), parts)}
 	w.nodes, w.edges = int64(len(assignment)), w.edge.first[len(w.edge.list)]
 	w.total = w.nodes*2 + w.node.work() + w.edges*4 + w.edge.work()
@@ -77,7 +87,7 @@ func WriteTypedPartitions(src TypedSource, assignment []int32, parts int, dir, n
 			return fmt.Errorf("writing partitions to %s: %w", dir, err)
 		}
 	}
-	description, err := w.config(name, method)
+	description, err := w.config(name, to.Method)
 	if err != nil {
 		return err
 	}

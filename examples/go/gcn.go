@@ -94,7 +94,7 @@ func (l *conv) backward(gradOut *mat.Dense) (*mat.Dense, error) {
 	scaleRows(gradOut, l.toDeg)
 	gradXW := mat.NewDense(n, width, nil)
 	into := rows(gradXW)
-	if err := session.Backward(l.graph, sum(session.GradU), nil, nil, rows(gradOut), &into, nil); err != nil {
+	if err := session.Backward(l.graph, sum(session.GradU), session.Gradients[float64]{Out: rows(gradOut), GradU: &into}); err != nil {
 		return nil, err
 	}
 	scaleRows(gradXW, l.fromDeg)
