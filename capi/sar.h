@@ -89,7 +89,7 @@ void sar_free_string(char *s);
 sar_status sar_set_num_threads(int32_t n);  /* kernel threads of this process, >= 1 */
 int32_t sar_get_num_threads(void);
 const char *sar_simd(void);                 /* "scalar", "avx2" or "avx512": what kernels use, static */
-/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "saved": .., "scratch": .., "runtime": .., "total": ..};
+/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "scratch": .., "runtime": .., "total": ..};
  * "runtime" is what Go holds of the operating system, as this call finds it */
 sar_status sar_memory_stats(char **json);
 void sar_reset_peaks(void);                 /* lowers every peak to what is live */

@@ -18,13 +18,12 @@ const (
 	Structure   Purpose = iota // CSR and CSC arrays, send lists, degrees
 	Features                   // rows read from files, before the caller owns them
 	Window                     // receive buffers, shared-memory rings, send staging
-	Saved                      // kept from forward for backward
 	Scratch                    // temporaries of kernels, builders and collectives
 	Runtime                    // Go's heap, stacks and own tables: CountRuntime
-	NumPurposes = 6
+	NumPurposes = 5
 )
 
-var purposeNames = [NumPurposes]string{"structure", "features", "window", "saved", "scratch", "runtime"}
+var purposeNames = [NumPurposes]string{"structure", "features", "window", "scratch", "runtime"}
 
 func (p Purpose) String() string {
 	if int(p) < len(purposeNames) {

@@ -58,20 +58,20 @@ func TestPeaks(t *testing.T) {
 // The peak is the largest sum at one time, also where many count at once.
 func TestPeakOfMany(t *testing.T) {
 	ResetPeaks()
-	live := Stats()[Saved].Live
+	live := Stats()[Scratch].Live
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
 			for range 1000 {
-				Count(Saved, 3)
-				Count(Saved, -3)
+				Count(Scratch, 3)
+				Count(Scratch, -3)
 			}
 		}()
 	}
 	wg.Wait()
-	if u := Stats()[Saved]; u.Live != live || u.Peak < live+3 || u.Peak > live+24 {
+	if u := Stats()[Scratch]; u.Live != live || u.Peak < live+3 || u.Peak > live+24 {
 		t.Errorf("%+v after 8 at once counted 3 each, %d before", u, live)
 	}
 }

@@ -65,16 +65,6 @@ func (d DType) IsInteger() bool { return d >= Uint8 && d <= Int64 }
 // DLPack returns the type as DLPack spells it: type code and bits.
 func (d DType) DLPack() (code, bits uint8) { return dtypes[d].code, dtypes[d].bits }
 
-// ParseDType finds a type by torch's name.
-func ParseDType(name string) (DType, error) {
-	for d := Bool; int(d) < len(dtypes); d++ {
-		if dtypes[d].name == name {
-			return d, nil
-		}
-	}
-	return Invalid, fmt.Errorf("unknown dtype %q", name)
-}
-
 // DTypeOf finds a type by its DLPack code and bits.
 func DTypeOf(code, bits uint8) (DType, bool) {
 	for d := Bool; int(d) < len(dtypes); d++ {

@@ -146,7 +146,7 @@ def allocations(part: Dict[str, Any], x: np.ndarray, materialize: bool = False) 
         growth = {
             purpose: after[purpose]["peak"] - before[purpose]["live"]
             for purpose in after
-            if purpose in ("structure", "features", "saved", "scratch")
+            if purpose in ("structure", "features", "scratch")
         }
         out[name] = {"torch": max(sizes), "engine": growth, "edges": edges}
     return out
