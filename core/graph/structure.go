@@ -55,7 +55,7 @@ type Structure struct {
 	ordered bool
 
 	deriving sync.Mutex // of an edge order that is kept in part
-	kept     keptOrder
+	cache    orderCache
 	threads  int
 }
 
@@ -114,5 +114,5 @@ func (r *Structure) Free() {
 	for i := range r.Halo {
 		r.Halo[i].Rows.Free()
 	}
-	r.origin, r.ordered, r.kept = nil, false, keptNone
+	r.origin, r.ordered, r.cache = nil, false, cacheNone
 }

@@ -9,20 +9,20 @@ import (
 	"sar/core/mem"
 )
 
-// background runs operations on lanes of its own: while one batch waits for its
+// background runs operations on workers of its own: while one batch waits for its
 // peers, the next one is worked on.
 type background struct {
-	lanes [lanes]*lane
+	workers [numWorkers]*worker
 }
 
-// lanes is how many batches are worked on at a time.
-const lanes = 2
+// numWorkers is how many batches are worked on at a time.
+const numWorkers = 2
 
-// lane runs operations on one communicator one after the other, in the order in
+// worker runs operations on one communicator one after the other, in the order in
 // which they were submitted. That is the order of the script, the same on every
 // rank; so several samplers share one communicator, and a queue that nobody
 // empties cannot hold up another.
-type lane struct {
+type worker struct {
 	c *comm.Communicator
 
 	mu   sync.Mutex
@@ -52,7 +52,7 @@ func (s *Session) sampling() (*background, error) {
 	}
 	mem.Pace(mem.Busy)
 	b = &background{}
-	for i := range b.lanes {
+	for i := range b.workers {
 		id, err := s.NewComm(fmt.Sprintf("sampling %d", i))
 		if err != nil {
 			return nil, err
@@ -61,8 +61,8 @@ func (s *Session) sampling() (*background, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.lanes[i] = &lane{c: c}
-		b.lanes[i].cond = sync.NewCond(&b.lanes[i].mu)
+		b.workers[i] = &worker{c: c}
+		b.workers[i].cond = sync.NewCond(&b.workers[i].mu)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,86 +70,86 @@ func (s *Session) sampling() (*background, error) {
 		return nil, ErrClosed
 	}
 	s.sampler = b
-	for _, l := range b.lanes {
-		go l.work()
+	for _, w := range b.workers {
+		go w.work()
 	}
 	return b, nil
 }
 
-// of is the lane of a communicator, nil if it is none.
-func (b *background) of(c *comm.Communicator) *lane {
+// of is the worker of a communicator, nil if it is none.
+func (b *background) of(c *comm.Communicator) *worker {
 	if b != nil {
-		for _, l := range b.lanes {
-			if l.c == c {
-				return l
+		for _, w := range b.workers {
+			if w.c == c {
+				return w
 			}
 		}
 	}
 	return nil
 }
 
-// stop stops all lanes.
+// stop stops all workers.
 func (b *background) stop() {
-	for _, l := range b.lanes {
-		l.stop()
+	for _, w := range b.workers {
+		w.stop()
 	}
 }
 
-func (l *lane) submit(run func(c *comm.Communicator) error, done func(error)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.end {
+func (w *worker) submit(run func(c *comm.Communicator) error, done func(error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.end {
 		go done(ErrClosed) // done may need the lock that the caller holds
 		return
 	}
-	l.jobs = append(l.jobs, job{run, done})
-	l.cond.Signal()
+	w.jobs = append(w.jobs, job{run, done})
+	w.cond.Signal()
 }
 
 // do submits an operation and waits for it.
-func (l *lane) do(run func(c *comm.Communicator) error) error {
+func (w *worker) do(run func(c *comm.Communicator) error) error {
 	result := make(chan error, 1)
-	l.submit(run, func(err error) { result <- err })
+	w.submit(run, func(err error) { result <- err })
 	return <-result
 }
 
-func (l *lane) work() {
+func (w *worker) work() {
 	for {
-		l.mu.Lock()
-		for len(l.jobs) == 0 && !l.end {
-			l.cond.Wait()
+		w.mu.Lock()
+		for len(w.jobs) == 0 && !w.end {
+			w.cond.Wait()
 		}
-		if len(l.jobs) == 0 {
-			l.mu.Unlock()
+		if len(w.jobs) == 0 {
+			w.mu.Unlock()
 			return
 		}
-		j, end := l.jobs[0], l.end
-		l.jobs[0], l.jobs = job{}, l.jobs[1:]
-		l.mu.Unlock()
+		j, end := w.jobs[0], w.end
+		w.jobs[0], w.jobs = job{}, w.jobs[1:]
+		w.mu.Unlock()
 		if end {
 			j.done(ErrClosed)
 		} else {
-			j.done(l.try(j.run))
+			j.done(w.try(j.run))
 		}
 	}
 }
 
 // try makes an error of a panic, and has the peers know of it.
-func (l *lane) try(run func(c *comm.Communicator) error) (err error) {
+func (w *worker) try(run func(c *comm.Communicator) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("bug in the engine: %v\n%s", v, debug.Stack())
-			l.c.Group().Abort(err.Error())
+			w.c.Group().Abort(err.Error())
 		}
 	}()
-	return run(l.c)
+	return run(w.c)
 }
 
 // stop has operations that wait end with ErrClosed. The one that runs ends when
 // its communicator is closed.
-func (l *lane) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end = true
-	l.cond.Signal()
+func (w *worker) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end = true
+	w.cond.Signal()
 }

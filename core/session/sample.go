@@ -21,20 +21,20 @@ type (
 
 // Sampler draws batches of blocks from a graph, in the background.
 type Sampler struct {
-	graph   *Graph
-	worker  *background
-	lanes   [lanes]*sample.Sampler // the first one frees what they share
-	pending sync.WaitGroup
+	graph      *Graph
+	background *background
+	samplers   [numWorkers]*sample.Sampler // of each worker; the first one frees what they share
+	pending    sync.WaitGroup
 
 	mu     sync.Mutex
-	turn   int // batches submitted, which take the lanes in turns
+	turn   int // batches submitted, which take the workers in turns
 	closed bool
 }
 
 // NewSampler prepares draws from a graph. Collective the first time for a graph
 // and for a session. The memory of columns and weights must last until Close.
 func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
-	worker, err := g.prepareSampling(&cfg)
+	background, err := g.prepareSampling(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,10 @@ func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
 	g.hold.Lock()
 	defer g.hold.Unlock()
 	g.samplers++
-	s := &Sampler{graph: g, worker: worker}
-	for i := range s.lanes {
-		if s.lanes[i] = inner; i > 0 {
-			s.lanes[i] = inner.Another()
+	s := &Sampler{graph: g, background: background}
+	for i := range s.samplers {
+		if s.samplers[i] = inner; i > 0 {
+			s.samplers[i] = inner.Another()
 		}
 	}
 	return s, nil
@@ -78,11 +78,11 @@ func (g *Graph) prepareSampling(cfg *SampleConfig) (*background, error) {
 	if err := g.checkSample(cfg); err != nil {
 		return nil, err
 	}
-	worker, err := g.session.sampling()
+	background, err := g.session.sampling()
 	if err != nil {
 		return nil, err
 	}
-	return worker, g.sampleIDs(worker)
+	return background, g.sampleIDs(background)
 }
 
 // checkSample holds the sizes of everything against the graph.
@@ -127,11 +127,11 @@ func (g *Graph) checkSample(cfg *SampleConfig) error {
 }
 
 // sampleIDs makes the ids that sampling names nodes and edges by.
-func (g *Graph) sampleIDs(worker *background) error {
+func (g *Graph) sampleIDs(b *background) error {
 	if g.sampling != nil {
 		return nil
 	}
-	return worker.lanes[0].do(func(c *comm.Communicator) error {
+	return b.workers[0].do(func(c *comm.Communicator) error {
 		return g.session.collective("preparing sampling", func() (err error) {
 			g.sampling, err = sample.NewGraph(c, g.topo.Book, g.topo.Relations)
 			return err
@@ -167,10 +167,10 @@ func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 		return nil, ErrClosed
 	}
 	s.pending.Add(1)
-	turn := s.turn % lanes
+	turn := s.turn % numWorkers
 	s.turn++
-	sampler := s.lanes[turn]
-	s.worker.lanes[turn].submit(func(c *comm.Communicator) error {
+	sampler := s.samplers[turn]
+	s.background.workers[turn].submit(func(c *comm.Communicator) error {
 		if n := sampler.MaxRowBytes(); s.graph.session.World() > 1 && n > c.MaxPayload() {
 			window := s.graph.session.windowLimit()
 			return &mem.BudgetError{
@@ -210,7 +210,7 @@ func (s *Sampler) Close() {
 	s.mu.Unlock()
 	s.pending.Wait()
 	if !again {
-		s.lanes[0].Free()
+		s.samplers[0].Free()
 		s.graph.release()
 	}
 }

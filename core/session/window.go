@@ -141,8 +141,8 @@ func (s *Session) resize(c *comm.Communicator, share int) error {
 	s.mu.Lock()
 	b := s.sampler
 	s.mu.Unlock()
-	if l := b.of(c); l != nil {
-		return l.do(func(c *comm.Communicator) error { return c.Resize(share) })
+	if w := b.of(c); w != nil {
+		return w.do(func(c *comm.Communicator) error { return c.Resize(share) })
 	}
 	return c.Resize(share)
 }

@@ -38,13 +38,13 @@ func TestKeepOrder(t *testing.T) {
 	src, dst := func(p pair) int64 { return p.src }, func(p pair) int64 { return p.dst }
 	for name, c := range map[string]struct {
 		edges []pair
-		kept  keptOrder
+		kept  orderCache
 		bytes int64 // an edge
 	}{
-		"any":            {given, keptRows, 4},
-		"by destination": {by(dst, src), isRows, 0},
-		"by source":      {by(src, dst), isCols, 0},
-		"none":           {nil, isRows, 0},
+		"any":            {given, cacheRowEdge, 4},
+		"by destination": {by(dst, src), cacheIsCSR, 0},
+		"by source":      {by(src, dst), cacheIsCSC, 0},
+		"none":           {nil, cacheIsCSR, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var u, v []int64
@@ -63,8 +63,8 @@ func TestKeepOrder(t *testing.T) {
 				return rels[0]
 			}
 			want, got, none := build(BuildOptions{EdgeOrder: true}), build(BuildOptions{KeepOrder: true, Threads: 2}), build(BuildOptions{})
-			if got.kept != c.kept || got.HasEdgeOrder() {
-				t.Fatalf("kept is %d, want %d; ordered %v", got.kept, c.kept, got.HasEdgeOrder())
+			if got.cache != c.kept || got.HasEdgeOrder() {
+				t.Fatalf("kept is %d, want %d; ordered %v", got.cache, c.kept, got.HasEdgeOrder())
 			}
 			pages := int64(len(got.RowEdge.Data)) * 4
 			if pages != c.bytes*int64(len(c.edges)) || got.ColEdge.Bytes() != 0 {

@@ -2,16 +2,16 @@ package graph
 
 import "sar/core/mem"
 
-// keptOrder says what a relation without its source keeps of the order of its
+// orderCache says what a relation without its source keeps of the order of its
 // edges, so that RowEdge and ColEdge can be derived when an operation with edge
 // data first asks: 8 bytes an edge that most graphs from memory never need.
-type keptOrder uint8
+type orderCache uint8
 
 const (
-	keptNone keptOrder = iota
-	keptRows           // RowEdge
-	isRows             // nothing: the slots of the CSR are in the order of edges
-	isCols             // nothing: those of the CSC are
+	cacheNone    orderCache = iota
+	cacheRowEdge            // RowEdge
+	cacheIsCSR              // nothing: the slots of the CSR are in the order of edges
+	cacheIsCSC              // nothing: those of the CSC are
 )
 
 // keepOrder reduces an edge order that was just made to what it can be derived
@@ -21,13 +21,13 @@ func (r *Structure) keepOrder(threads int) {
 	r.threads = threads
 	switch {
 	case ascends(r.RowEdge.Data):
-		r.kept = isRows
+		r.cache = cacheIsCSR
 		r.RowEdge.Free()
 	case ascends(r.ColEdge.Data):
-		r.kept = isCols
+		r.cache = cacheIsCSC
 		r.RowEdge.Free()
 	default:
-		r.kept = keptRows
+		r.cache = cacheRowEdge
 	}
 	r.ColEdge.Free()
 	r.ordered = false
@@ -47,13 +47,13 @@ func ascends(permutation []int32) bool {
 func (r *Structure) deriveOrder() (err error) {
 	r.deriving.Lock()
 	defer r.deriving.Unlock()
-	if r.kept == keptNone {
+	if r.cache == cacheNone {
 		return nil
 	}
 	defer func() {
 		if err != nil {
 			r.ColEdge.Free()
-			if r.kept != keptRows {
+			if r.cache != cacheRowEdge {
 				r.RowEdge.Free()
 			}
 		}
@@ -62,7 +62,7 @@ func (r *Structure) deriveOrder() (err error) {
 	if r.ColEdge, err = mem.Make[int32](mem.Structure, edges); err != nil {
 		return err
 	}
-	if r.kept != keptRows {
+	if r.cache != cacheRowEdge {
 		if r.RowEdge, err = mem.Make[int32](mem.Structure, edges); err != nil {
 			return err
 		}
@@ -70,10 +70,10 @@ func (r *Structure) deriveOrder() (err error) {
 	csr := compressed{ptr: r.RowPtr.Data, idx: r.Col.Data, val: r.RowEdge.Data}
 	csc := compressed{ptr: r.ColPtr.Data, idx: r.Row.Data, val: r.ColEdge.Data}
 	from, to := &csr, &csc
-	if r.kept == isCols {
+	if r.cache == cacheIsCSC {
 		from, to = to, from
 	}
-	if r.kept != keptRows {
+	if r.cache != cacheRowEdge {
 		for k := range from.val {
 			from.val[k] = int32(k)
 		}
@@ -82,6 +82,6 @@ func (r *Structure) deriveOrder() (err error) {
 	if err = transpose(*from, *to, r.threads); err != nil {
 		return err
 	}
-	r.kept, r.ordered = keptNone, true
+	r.cache, r.ordered = cacheNone, true
 	return nil
 }
