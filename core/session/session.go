@@ -1,6 +1,15 @@
-// Package session is what one worker holds: its place among the workers, the
-// communicators, the window, the graphs. It is the one package of the engine that the
-// C ABI and the Python face import.
+// Package session is the engine as a program uses it, from Go, through the C ABI or from
+// Python: no other package of the engine is imported there.
+//
+// A worker calls Open, which returns when all workers have met. It builds its part of a graph
+// (Build from files, GraphFromEdges, GraphFromRelations), aggregates over it (Forward,
+// Backward; ProgramForward and ProgramBackward for edge expressions), makes blocks of it
+// (Graph.Block) or draws batches (Graph.NewSampler), and calls Close.
+//
+// Functions whose comment says "Collective" are called by every worker, in the same order.
+// The session checks their arguments before anything travels: a wrong one is an
+// *ArgumentError, of which the other workers learn nothing. Any other error of a collective
+// function is final, and every worker gets one.
 package session
 
 import (
