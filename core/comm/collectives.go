@@ -148,7 +148,7 @@ func (c *Communicator) ExchangePair(sendTo int, send []byte, recvFrom int, recv 
 		}
 		run := op.Run
 		if recvFrom >= 0 && c.Link(recvFrom).Shared { // one run is copied, without a wait as a rule
-			run = op.RunHere
+			run = op.RunOnCaller
 		}
 		return run(func() error {
 			if sendTo < 0 {

@@ -39,24 +39,24 @@ type Communicator struct {
 // schedule is a place in the schedule of one communicator.
 type schedule struct {
 	Phase
-	// lane is the goroutine that began the operation; a thread that calls from C
+	// goroutine is the one that began the operation; a thread that calls from C
 	// keeps one of its own. Only who waits for whom is read off it.
-	lane    uint64
-	changed time.Duration
+	goroutine uint64
+	changed   time.Duration
 }
 
 func (s *schedule) begin(id uint32, kind Kind, dir Dir, content uint32) {
 	s.Step = Step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir, Content: content}
-	s.Active, s.lane, s.changed = true, lane(), now()
+	s.Active, s.goroutine, s.changed = true, goroutine(), now()
 }
 
 func (s *schedule) end() { s.Active, s.changed = false, now() }
 
-func (s *schedule) state() commState { return commState{s.Phase, s.lane} }
+func (s *schedule) state() commState { return commState{s.Phase, s.goroutine} }
 
-// lane is the number of the calling goroutine, which the runtime tells only in
+// goroutine is the number of the calling goroutine, which the runtime tells only in
 // the first line of a stack trace: "goroutine 7 [running]:".
-func lane() uint64 {
+func goroutine() uint64 {
 	var buf [64]byte
 	line := string(buf[:runtime.Stack(buf[:], false)])
 	n, _, _ := strings.Cut(strings.TrimPrefix(line, "goroutine "), " ")
@@ -369,7 +369,7 @@ func (c *Communicator) idle() bool {
 	for end := now() + idleTime; ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
 		idle := c.active == nil || c.links == nil
-		own := c.schedule.lane == lane()
+		own := c.schedule.goroutine == goroutine()
 		c.mu.Unlock()
 		if idle || own || now() > end {
 			return idle

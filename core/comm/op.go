@@ -287,8 +287,8 @@ func (op *Op) Run(parts ...func() error) error {
 	return op.runBeside(parts, func() error { return nil })
 }
 
-// RunHere is Run with the last part on this goroutine, for what is bound to its thread.
-func (op *Op) RunHere(parts ...func() error) error {
+// RunOnCaller is Run with the last part on this goroutine, for what is bound to its thread.
+func (op *Op) RunOnCaller(parts ...func() error) error {
 	last := len(parts) - 1
 	return op.runBeside(parts[:last], parts[last])
 }

@@ -111,7 +111,7 @@ func (m *Movement) Move(rank, world int) (uint16, error) {
 	}
 	run := m.Op.Run
 	if m.OnCallerThread {
-		run = m.Op.RunHere
+		run = m.Op.RunOnCaller
 	}
 	err := run(tasks...)
 	return m.Flags | s.seen[0] | s.seen[1], err
