@@ -158,21 +158,3 @@ func Fill[I int32 | int64](u *Undirected, xadj []int64, adjncy []I) error {
 	}
 	return nil
 }
-
-// Adjacency is the undirected graph in arrays of their own, which the caller
-// frees. Its peak is 4 bytes an edge, 4 an entry of adjncy, 16 a node.
-func Adjacency(edges Edges) (xadj mem.Array[int64], adjncy mem.Array[int32], err error) {
-	u, err := NewUndirected(edges)
-	if err != nil {
-		return xadj, adjncy, err
-	}
-	defer u.Free()
-	if xadj, err = mem.Make[int64](mem.Scratch, u.NumNodes()+1); err != nil {
-		return xadj, adjncy, err
-	}
-	if adjncy, err = mem.Make[int32](mem.Scratch, int(u.Len())); err != nil {
-		xadj.Free()
-		return xadj, adjncy, err
-	}
-	return xadj, adjncy, Fill(u, xadj.Data, adjncy.Data)
-}

@@ -141,7 +141,7 @@ func TestAdjacencyAndDegrees(t *testing.T) {
 					neighbours[u][v], neighbours[v][u] = true, true
 				}
 			}
-			xadj, adjncy, err := Adjacency(l)
+			xadj, adjncy, err := adjacency(l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +267,7 @@ func TestReportForms(t *testing.T) {
 func TestErrors(t *testing.T) {
 	start := mem.Total().Live
 	bad := &list{n: 3, src: []int64{0, 1, 3}, dst: []int64{0, 1, 2}}
-	_, _, err1 := Adjacency(bad)
+	_, _, err1 := adjacency(bad)
 	_, err2 := InDegrees(bad)
 	_, err3 := Quality(bad, make([]int32, 3), 2)
 	for _, err := range []error{err1, err2, err3} {
@@ -285,4 +285,21 @@ func TestErrors(t *testing.T) {
 	if live := mem.Total().Live; live != start {
 		t.Fatalf("%d bytes left", live-start)
 	}
+}
+
+// adjacency is the undirected graph in arrays of their own, which the caller frees.
+func adjacency(edges Edges) (xadj mem.Array[int64], adjncy mem.Array[int32], err error) {
+	u, err := NewUndirected(edges)
+	if err != nil {
+		return xadj, adjncy, err
+	}
+	defer u.Free()
+	if xadj, err = mem.Make[int64](mem.Scratch, u.NumNodes()+1); err != nil {
+		return xadj, adjncy, err
+	}
+	if adjncy, err = mem.Make[int32](mem.Scratch, int(u.Len())); err != nil {
+		xadj.Free()
+		return xadj, adjncy, err
+	}
+	return xadj, adjncy, Fill(u, xadj.Data, adjncy.Data)
 }
