@@ -6,27 +6,22 @@ import (
 	"sar/core/trust"
 )
 
-// Transport makes links of one kind. To add one: write a package that implements it, have
-// that pass the conformance suite, and enter it in the list of package node. The dialer of
-// a pair takes the first of the list that both workers may use and that reaches the peer,
+// Transport makes links of one kind. To add one: describe it in a package of its own, have
+// its links pass the conformance suite, and enter it in the list of package node. The dialer
+// of a pair takes the first of the list that both workers may use and that reaches the peer,
 // and the next one where the listener says that it cannot.
-type Transport interface {
-	// Name is what a user asks for it by.
-	Name() string
-	// Purpose is what its connections say that they are for, in proof and hello. No other
-	// transport has the same.
-	Purpose() trust.Purpose
-	// Network is the socket that its connections come to: "tcp" or "unix".
-	Network() string
-	// PassesDescriptor tells whether a file descriptor travels with the dialer's hello.
-	PassesDescriptor() bool
-	// Reach says why two workers cannot be joined, and returns nil where they can.
-	Reach(own, peer Endpoint) error
-	// Offer prepares the dialer's end of a link that may use linkBytes.
-	Offer(linkBytes int) (End, error)
-	// Accept prepares the listener's end. fd is the descriptor that came, which stays the
-	// caller's, or -1.
-	Accept(fd, linkBytes int) (End, error)
+type Transport struct {
+	Name    string        // what a user asks for it by
+	Purpose trust.Purpose // what its connections say that they are for, in proof and hello; no other's
+	Network string        // the socket that they come to: "tcp" or "unix"
+	// PassesDescriptor: a file descriptor travels with the dialer's hello.
+	PassesDescriptor bool
+	// Reach says why two workers cannot be joined, nil where they can.
+	Reach func(own, peer Endpoint) error
+	// Offer prepares the dialer's end of a link that may use linkBytes, Accept the
+	// listener's. fd is the descriptor that came, which stays the caller's, or -1.
+	Offer  func(linkBytes int) (End, error)
+	Accept func(fd, linkBytes int) (End, error)
 }
 
 // End is an end of a link whose connection has yet to be made. Link or Drop ends it.

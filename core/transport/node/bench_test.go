@@ -54,7 +54,7 @@ func exchange(l transport.Link, times, chunkKiB int, w *work) error {
 // gathers rows into the frame and adds them up where they lie, as the exchange
 // of boundary rows does.
 func BenchmarkExchange(b *testing.B) {
-	for _, kind := range []string{shm.Name, tcp.Name} {
+	for _, kind := range []string{shm.Transport.Name, tcp.Transport.Name} {
 		for _, mode := range []string{"copy", "rows"} {
 			for _, chunk := range []int{64, 256, 512, 1024} {
 				b.Run(fmt.Sprintf("%s/%s/chunk=%dKiB", kind, mode, chunk), func(b *testing.B) {
@@ -102,7 +102,7 @@ func (p *process) stop(b *testing.B) {
 }
 
 func BenchmarkRoundTrip(b *testing.B) {
-	for _, kind := range []string{shm.Name, tcp.Name} {
+	for _, kind := range []string{shm.Transport.Name, tcp.Transport.Name} {
 		for _, size := range []string{"", string(make([]byte, 1024))} {
 			b.Run(fmt.Sprintf("%s/bytes=%d", kind, len(size)), func(b *testing.B) {
 				p := startHelper(b, kind)

@@ -164,14 +164,22 @@ func sendHello(conn net.Conn, h hello, fd int) error {
 	return err
 }
 
+// name is that of the transport.
+func (h hello) name() string {
+	if at := place(h.purpose); at >= 0 {
+		return transports[at].Name
+	}
+	return "a control stream"
+}
+
 // refusal says what a listener's answer means, given what this side had said.
 func refusal(rank int, said, got hello) error {
 	switch got.answer {
 	case answerNext:
-		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank, nameOf(said.purpose))
+		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank, said.name())
 	case answerOnly:
 		return fmt.Errorf("rank %d is told to use another transport alone and this rank came over %s: use one transport setting on every worker",
-			rank, nameOf(said.purpose))
+			rank, said.name())
 	case answerSize:
 		return fmt.Errorf("rank %d has %d bytes of window per link and this rank %d: use one window size on every worker", rank, got.bytes, said.bytes)
 	case answerSession:

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -164,13 +165,13 @@ func (n *Node) dialLink(ctx context.Context, peer transport.Endpoint, h hello) (
 	}
 }
 
-func (n *Node) dialOver(ctx context.Context, t transport.Transport, peer transport.Endpoint, h hello) (transport.Link, error) {
+func (n *Node) dialOver(ctx context.Context, t *transport.Transport, peer transport.Endpoint, h hello) (transport.Link, error) {
 	end, err := t.Offer(int(h.bytes))
 	if err != nil {
 		return nil, err
 	}
-	h.purpose = t.Purpose()
-	conn, err := n.dial(ctx, t.Network(), peer, h, end.Descriptor())
+	h.purpose = t.Purpose
+	conn, err := n.dial(ctx, t.Network, peer, h, end.Descriptor())
 	if err != nil {
 		end.Drop()
 		return nil, err
@@ -196,7 +197,8 @@ func (n *Node) join(ctx context.Context, end transport.End, conn net.Conn, peer 
 
 // dialControl takes the Unix socket where a transport would, else the TCP port.
 func (n *Node) dialControl(ctx context.Context, peer transport.Endpoint, h hello) (net.Conn, error) {
-	if n.reachesOver("unix", peer) {
+	usable, _ := n.reaching(peer)
+	if slices.ContainsFunc(usable, func(t *transport.Transport) bool { return t.Network == "unix" }) {
 		conn, err := n.dial(ctx, "unix", peer, h, -1)
 		if err == nil || ctx.Err() != nil {
 			return conn, err
@@ -255,28 +257,36 @@ func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello)
 			return n.finishLink(ctx, a, end, peer, h)
 		}
 		a.refuse(n, no, int(h.bytes))
-		if no != answerNext || !n.allowsAfter(a.purpose) {
+		if no != answerNext || !n.allowsAfter(place(a.purpose)) {
 			return nil, err
 		}
 	}
 }
 
+// allowsAfter tells whether a dialer may try another transport after that at a place of the list.
+func (n *Node) allowsAfter(at int) bool {
+	return slices.ContainsFunc(transports[at+1:], func(t *transport.Transport) bool { return slices.Contains(n.allowed, t) })
+}
+
 // judgeLink returns this side's end of the link that an arrival wants, or says what to
 // answer and why.
 func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
-	t := byPurpose(a.purpose)
+	at := place(a.purpose)
+	t := transports[at]
 	switch {
 	case a.bytes != h.bytes:
 		return nil, answerSize, refusal(int(a.rank), h, hello{bytes: a.bytes, answer: answerSize})
-	case n.allows(t):
+	case slices.Contains(n.allowed, t):
 		end, err := t.Accept(a.fd, int(h.bytes))
 		closeDescriptor(a.fd)
 		a.fd = -1
 		return end, answerNext, err
-	case n.allowsAfter(a.purpose):
-		return nil, answerNext, fmt.Errorf("%s is asked for and rank %d came over %s", n.cfg.Transport, a.rank, t.Name())
 	}
-	return nil, answerOnly, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker", n.cfg.Transport, a.rank, t.Name())
+	no := answerOnly
+	if n.allowsAfter(at) {
+		no = answerNext
+	}
+	return nil, no, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker", n.cfg.Transport, a.rank, t.Name)
 }
 
 // finishLink accepts an arrival and makes the link.

@@ -39,7 +39,7 @@ type Config struct {
 // Node is this process's part of every mesh.
 type Node struct {
 	cfg      Config
-	allowed  []transport.Transport
+	allowed  []*transport.Transport
 	tcp      *trust.Gate
 	unix     *trust.Gate // nil where there are no abstract sockets
 	endpoint transport.Endpoint
@@ -251,7 +251,7 @@ func (n *Node) judgeLocked(h hello) answer {
 	case n.peers != nil && h.session != n.session:
 		return answerSession
 	case int64(h.world) != int64(n.cfg.World), h.rank >= h.world, int64(h.rank) <= int64(n.cfg.Rank),
-		h.purpose != trust.Control && byPurpose(h.purpose) == nil:
+		h.purpose != trust.Control && place(h.purpose) < 0:
 		return answerMismatch
 	}
 	return answerNone

@@ -125,7 +125,7 @@ func control(t *testing.T, nodes []*Node) [][]net.Conn {
 }
 
 func TestControl(t *testing.T) {
-	for _, kind := range []string{Auto, tcp.Name} {
+	for _, kind := range []string{Auto, tcp.Transport.Name} {
 		nodes := open(t, repeat(kind, 3)...)
 		for range 2 {
 			conns := control(t, nodes)
@@ -244,7 +244,7 @@ func TestDisagreement(t *testing.T) {
 			t.Errorf("got %v, want both sizes", err)
 		}
 	}
-	nodes = open(t, shm.Name, tcp.Name)
+	nodes = open(t, shm.Transport.Name, tcp.Transport.Name)
 	_, both := mesh(nodes, 1, 1<<16, patience)
 	for _, err := range both {
 		if err == nil {

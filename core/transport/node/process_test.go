@@ -161,7 +161,7 @@ func (p *process) ask(kind uint8, payload string) error {
 }
 
 func TestProcessKilled(t *testing.T) {
-	for _, kind := range []string{shm.Name, tcp.Name} {
+	for _, kind := range []string{shm.Transport.Name, tcp.Transport.Name} {
 		t.Run(kind, func(t *testing.T) {
 			p := startHelper(t, kind)
 			for _, what := range []string{"one", "two"} {
@@ -199,7 +199,7 @@ func TestProcessKilled(t *testing.T) {
 				t.Errorf("noticed after %v", d)
 			}
 			_ = p.link.Close()
-			if now := countSegments(t); kind == shm.Name && (segments != 1 || now != 0) {
+			if now := countSegments(t); kind == shm.Transport.Name && (segments != 1 || now != 0) {
 				t.Errorf("%d segments mapped before the end, %d after", segments, now)
 			}
 			if left, _ := filepath.Glob("/dev/shm/*sar*"); len(left) > 0 {
@@ -220,7 +220,7 @@ func countSegments(t *testing.T) int {
 
 // TestProcessStopped: a stopped process is silent, not gone, and goes on later.
 func TestProcessStopped(t *testing.T) {
-	for _, kind := range []string{shm.Name, tcp.Name} {
+	for _, kind := range []string{shm.Transport.Name, tcp.Transport.Name} {
 		t.Run(kind, func(t *testing.T) {
 			p := startHelper(t, kind)
 			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -34,7 +34,7 @@ func knock(t *testing.T, network, addr string, as int, to trust.Target) net.Conn
 func TestStrangers(t *testing.T) {
 	nodes := open(t, Auto, Auto)
 	end := nodes[0].Endpoint()
-	good := hello{purpose: tcp.Purpose, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	good := hello{purpose: tcp.Transport.Purpose, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
 	for _, say := range [][]byte{
 		[]byte("GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a scanner, which has much to say\r\n\r\n"),
 		good.encode(), // a hello without a proof
@@ -66,7 +66,7 @@ func TestStrangers(t *testing.T) {
 func TestOddHellos(t *testing.T) {
 	nodes := open(t, Auto, Auto)
 	end := nodes[0].Endpoint()
-	good := hello{purpose: tcp.Purpose, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	good := hello{purpose: tcp.Transport.Purpose, session: [16]byte{1, 2, 3}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
 	session := good
 	session.session[15] = 9
 	rank, mesh, other := good, good, good
@@ -76,7 +76,7 @@ func TestOddHellos(t *testing.T) {
 	version := good.encode()
 	version[4] = 77
 	segment := good
-	segment.purpose = shm.Purpose
+	segment.purpose = shm.Transport.Purpose
 	for _, say := range []struct {
 		what   string
 		bytes  []byte
@@ -90,9 +90,9 @@ func TestOddHellos(t *testing.T) {
 		{"shared memory without any", segment.encode(), answerNone},
 		{"no hello", make([]byte, helloSize), answerNone},
 	} {
-		network, addr, to := "tcp", end.TCP, trust.Target{Purpose: tcp.Purpose, Mesh: 1}
+		network, addr, to := "tcp", end.TCP, trust.Target{Purpose: tcp.Transport.Purpose, Mesh: 1}
 		if say.what == "shared memory without any" {
-			network, addr, to.Purpose = "unix", end.Unix, shm.Purpose
+			network, addr, to.Purpose = "unix", end.Unix, shm.Transport.Purpose
 		}
 		c := knock(t, network, addr, 1, to)
 		if _, err := c.Write(say.bytes); err != nil {
@@ -109,7 +109,7 @@ func TestOddHellos(t *testing.T) {
 // TestSiege opens more connections than a node keeps unproven, at both of its
 // listeners, and leaves them open: meshes are made all the same.
 func TestSiege(t *testing.T) {
-	nodes := open(t, Auto, tcp.Name, Auto)
+	nodes := open(t, Auto, tcp.Transport.Name, Auto)
 	for _, n := range nodes {
 		for _, addr := range [][2]string{{"tcp", n.Endpoint().TCP}, {"unix", n.Endpoint().Unix}} {
 			for range 200 {
@@ -148,8 +148,8 @@ func TestEarlyStranger(t *testing.T) {
 	if _, err := nodes[0].Mesh(1, 1<<16, time.Time{}); err == nil {
 		t.Error("Mesh before SetPeers went through")
 	}
-	c := knock(t, "tcp", ends[0].TCP, 1, trust.Target{Purpose: tcp.Purpose, Mesh: 1})
-	h := hello{purpose: tcp.Purpose, session: [16]byte{66}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
+	c := knock(t, "tcp", ends[0].TCP, 1, trust.Target{Purpose: tcp.Transport.Purpose, Mesh: 1})
+	h := hello{purpose: tcp.Transport.Purpose, session: [16]byte{66}, rank: 1, world: 2, mesh: 1, bytes: 1 << 16}
 	if _, err := c.Write(h.encode()); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestEarlyStranger(t *testing.T) {
 // connect.
 func TestEncrypted(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
-		nodes := openOver(t, encrypted, tcp.Name, tcp.Name)
+		nodes := openOver(t, encrypted, tcp.Transport.Name, tcp.Transport.Name)
 		wire := newTap(t, nodes[0].endpoint.TCP)
 		nodes[1].peers[0].TCP = wire.Addr().String()
 		links := mustMesh(t, nodes, 1, 1<<16)
@@ -207,12 +207,12 @@ func TestEncrypted(t *testing.T) {
 			t.Errorf("encrypted %v: the wire carried %q", encrypted, seen)
 		}
 	}
-	nodes := openOver(t, true, tcp.Name, tcp.Name)
+	nodes := openOver(t, true, tcp.Transport.Name, tcp.Transport.Name)
 	nodes[1].peers[0].Certificate[3] ^= 1
 	if _, errs := mesh(nodes, 1, 1<<16, time.Second); errs[1] == nil || !strings.Contains(errs[1].Error(), "another certificate") {
 		t.Errorf("%v", errs)
 	}
-	nodes = openOver(t, true, tcp.Name, tcp.Name)
+	nodes = openOver(t, true, tcp.Transport.Name, tcp.Transport.Name)
 	nodes[0].peers[1].Certificate[3] ^= 1
 	if _, errs := mesh(nodes, 1, 1<<16, time.Second); errs[0] == nil || errs[1] == nil {
 		t.Errorf("%v", errs)

@@ -11,14 +11,13 @@ import (
 	"sar/core/transport/conformance"
 	"sar/core/transport/shm"
 	"sar/core/transport/tcp"
-	"sar/core/trust"
 )
 
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		name, kind string
 		encrypted  bool
-	}{{"shm", shm.Name, false}, {"tcp", tcp.Name, false}, {"tls", tcp.Name, true}} {
+	}{{"shm", shm.Transport.Name, false}, {"tcp", tcp.Transport.Name, false}, {"tls", tcp.Transport.Name, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			conformance.Run(t, c.name, func(t testing.TB, size, linkBytes int) [][]transport.Link {
 				return meshAlone(t, openOver(t, c.encrypted, repeat(c.kind, size)...), linkBytes)
@@ -39,14 +38,14 @@ func meshAlone(t testing.TB, nodes []*Node, linkBytes int) [][]transport.Link {
 }
 
 func TestAutoChooses(t *testing.T) {
-	nodes := open(t, Auto, tcp.Name, Auto, "")
+	nodes := open(t, Auto, tcp.Transport.Name, Auto, "")
 	links := mustMesh(t, nodes, 1, 1<<16)
 	defer closeLinks(links)
 	for a, row := range links {
 		for b, l := range row {
-			want := shm.Name
+			want := shm.Transport.Name
 			if a == 1 || b == 1 { // a node told to use tcp brings its peers to it
-				want = tcp.Name
+				want = tcp.Transport.Name
 			}
 			if l != nil && l.Properties().Kind != want {
 				t.Errorf("link %d-%d is %s, want %s", a, b, l.Properties().Kind, want)
@@ -57,7 +56,7 @@ func TestAutoChooses(t *testing.T) {
 
 // TestOtherHost has endpoints claim another host.
 func TestOtherHost(t *testing.T) {
-	for _, kind := range []string{Auto, shm.Name} {
+	for _, kind := range []string{Auto, shm.Transport.Name} {
 		nodes := open(t, kind, kind)
 		for _, n := range nodes {
 			for r := range n.peers {
@@ -68,7 +67,7 @@ func TestOtherHost(t *testing.T) {
 		}
 		links, errs := mesh(nodes, 1, 1<<16, patience)
 		if kind == Auto {
-			if links[0][1].Properties().Kind != tcp.Name || links[1][0].Properties().Kind != tcp.Name {
+			if links[0][1].Properties().Kind != tcp.Transport.Name || links[1][0].Properties().Kind != tcp.Transport.Name {
 				t.Error("not tcp between hosts")
 			}
 			closeLinks(links)
@@ -88,7 +87,7 @@ func TestShmFails(t *testing.T) {
 	nodes[1].peers[0].Unix = "@sar-nobody-listens-here"
 	links := mustMesh(t, nodes, 1, 1<<16)
 	defer closeLinks(links)
-	if k := links[0][1].Properties().Kind; k != tcp.Name {
+	if k := links[0][1].Properties().Kind; k != tcp.Transport.Name {
 		t.Errorf("link is %s", k)
 	}
 	conns := control(t, nodes)
@@ -101,23 +100,19 @@ func TestShmFails(t *testing.T) {
 	}
 }
 
-// dummy is a transport that only this test has: frames over a Unix socket.
-type dummy struct {
-	tcp.Transport
-	fails bool // to accept
-}
-
-func (dummy) Name() string           { return "dummy" }
-func (dummy) Purpose() trust.Purpose { return 5 }
-func (dummy) Network() string        { return "unix" }
-
-func (dummy) Offer(linkBytes int) (transport.End, error) { return dummyEnd(linkBytes), nil }
-
-func (d dummy) Accept(_, linkBytes int) (transport.End, error) {
-	if d.fails {
-		return nil, errors.New("the dummy fails")
+// dummy is a transport that only this test has: frames over a Unix socket. It cannot accept
+// where fails says so.
+func dummy(fails bool) *transport.Transport {
+	offer := func(linkBytes int) (transport.End, error) { return dummyEnd(linkBytes), nil }
+	return &transport.Transport{
+		Name: "dummy", Purpose: 5, Network: "unix", Reach: tcp.Transport.Reach, Offer: offer,
+		Accept: func(_, linkBytes int) (transport.End, error) {
+			if fails {
+				return nil, errors.New("the dummy fails")
+			}
+			return offer(linkBytes)
+		},
 	}
-	return dummyEnd(linkBytes), nil
 }
 
 type dummyEnd int
@@ -134,19 +129,19 @@ type dummyLink struct{ transport.Link }
 
 func (dummyLink) Properties() transport.Properties { return transport.Properties{Kind: "dummy"} }
 
-func register(t *testing.T, d dummy) {
+func register(t *testing.T, d *transport.Transport) {
 	before := transports
-	transports = append([]transport.Transport{d}, before...)
+	transports = append([]*transport.Transport{d}, before...)
 	t.Cleanup(func() { transports = before })
 }
 
 // TestAdded adds a transport, which takes a line in the list.
 func TestAdded(t *testing.T) {
-	register(t, dummy{})
+	register(t, dummy(false))
 	conformance.Run(t, "dummy", func(t testing.TB, size, linkBytes int) [][]transport.Link {
 		return meshAlone(t, open(t, repeat(Auto, size)...), linkBytes)
 	})
-	for _, names := range [][]string{{"dummy", tcp.Name}, {shm.Name, "dummy"}} {
+	for _, names := range [][]string{{"dummy", tcp.Transport.Name}, {shm.Transport.Name, "dummy"}} {
 		_, errs := mesh(open(t, names...), 1, 1<<16, time.Second)
 		for _, err := range errs {
 			if err == nil {
@@ -158,10 +153,10 @@ func TestAdded(t *testing.T) {
 
 // TestAddedFails has the first transport fail: the second is taken.
 func TestAddedFails(t *testing.T) {
-	register(t, dummy{fails: true})
+	register(t, dummy(true))
 	links := mustMesh(t, open(t, Auto, Auto), 1, 1<<16)
 	defer closeLinks(links)
-	if k := links[0][1].Properties().Kind; k != shm.Name {
+	if k := links[0][1].Properties().Kind; k != shm.Transport.Name {
 		t.Errorf("link is %s", k)
 	}
 	for _, err := range second(mesh(open(t, "dummy", Auto), 1, 1<<16, time.Second)) {

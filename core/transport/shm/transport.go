@@ -7,34 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sar/core/transport"
-	"sar/core/trust"
 )
 
-// Name is what users ask for the transport by.
-const Name = "shm"
+// Transport makes these links. Connections come to the Unix socket, as descriptors travel
+// over nothing else; the segment has no name.
+var Transport = &transport.Transport{
+	Name: "shm", Purpose: 2, Network: "unix", PassesDescriptor: true, Reach: reach, Offer: offer, Accept: accept,
+}
 
-// Purpose is that of its connections.
-const Purpose trust.Purpose = 2
-
-// Transport makes these links.
-type Transport struct{}
-
-var _ transport.Transport = Transport{}
-
-// Name is "shm".
-func (Transport) Name() string { return Name }
-
-// Purpose is that of a link.
-func (Transport) Purpose() trust.Purpose { return Purpose }
-
-// Network is the Unix socket: descriptors travel over nothing else.
-func (Transport) Network() string { return "unix" }
-
-// PassesDescriptor is true: the segment has no name.
-func (Transport) PassesDescriptor() bool { return true }
-
-// Reach tells whether two workers share a host.
-func (Transport) Reach(own, peer transport.Endpoint) error {
+func reach(own, peer transport.Endpoint) error {
 	if own.HostID != peer.HostID || own.Unix == "" || peer.Unix == "" {
 		return fmt.Errorf("rank %d on %s (%s) and rank %d on %s (%s) do not share memory",
 			own.Rank, own.Host, own.HostID, peer.Rank, peer.Host, peer.HostID)
@@ -42,22 +23,14 @@ func (Transport) Reach(own, peer transport.Endpoint) error {
 	return nil
 }
 
-// Offer makes a segment.
-func (Transport) Offer(linkBytes int) (transport.End, error) {
+func offer(linkBytes int) (transport.End, error) {
 	seg, fd, err := Create(linkBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &end{seg: seg, fd: fd, creator: true}, nil
+	return &end{seg: seg, fd: fd, creator: true}, err
 }
 
-// Accept maps the segment that came.
-func (Transport) Accept(fd, linkBytes int) (transport.End, error) {
+func accept(fd, linkBytes int) (transport.End, error) {
 	seg, err := Open(fd, linkBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &end{seg: seg, fd: -1}, nil
+	return &end{seg: seg, fd: -1}, err
 }
 
 type end struct {
