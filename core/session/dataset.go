@@ -142,7 +142,7 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 
 // Write writes DGL's partition directories.
 func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
-	return store.WriteTypedPartitions(d.WholeGraph, store.Partitioning{
+	return store.WritePartitions(d.WholeGraph, store.Partitioning{
 		Assignment: assignment, Parts: parts, Dir: dir, Name: name, Method: method, Progress: progress,
 	})
 }

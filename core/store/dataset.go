@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 
-	"sar/core/graph"
 	"sar/core/internal/argument"
 )
 
@@ -282,28 +281,3 @@ func (a *array) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst 
 	}
 	return nil
 }
-
-// Nodes implements graph.EdgeSource: every node is local, owned, and has its own id.
-func (d *Dataset) Nodes() ([]int64, int, error) {
-	if d.nodes > math.MaxInt {
-		return nil, 0, fmt.Errorf("%s: %d nodes", d.z.f.name, d.nodes)
-	}
-	ids := make([]int64, d.nodes)
-	for i := range ids {
-		ids[i] = int64(i)
-	}
-	return ids, len(ids), nil
-}
-
-// Edges implements graph.EdgeSource.
-func (d *Dataset) Edges(yield func(graph.EdgeBatch) error) error {
-	id := make([]int64, min(batch, d.count))
-	return d.EdgesBatch(func(first int64, src, dst []int64) error {
-		for i := range src {
-			id[i] = first + int64(i)
-		}
-		return yield(graph.EdgeBatch{Src: src, Dst: dst, ID: id[:len(src)]})
-	})
-}
-
-var _ graph.EdgeSource = (*Dataset)(nil)

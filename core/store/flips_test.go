@@ -133,14 +133,14 @@ func TestFlippedBits(t *testing.T) {
 	for i := range assign {
 		assign[i] = int32(r.Intn(3))
 	}
-	if err := WritePartitions(randomGraph(r, 60, 500), Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(randomGraph(r, 60, 500), Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g, err := OpenGraph(filepath.Join(dir, "typed.npz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteTypedPartitions(g, Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
+	if err := WritePartitions(g, Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g.Close()

@@ -55,7 +55,7 @@ func (l *looped) EdgeTypes() []TypeRows {
 	return []TypeRows{{Name: defaultEdgeType.String(), Rows: l.NumEdges()}}
 }
 
-// EdgesBatch implements TypedSource.
+// EdgesBatch implements Source.
 func (l *looped) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
 	if err := l.homogeneous.EdgesBatch(yield); err != nil {
 		return err

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"sar/core/graph"
 )
 
 func mustNPZ(t *testing.T, path string) *Dataset {
@@ -27,13 +25,11 @@ func mustNPZ(t *testing.T, path string) *Dataset {
 
 func datasetEdges(t *testing.T, d *Dataset) (src, dst []int64) {
 	t.Helper()
-	err := d.Edges(func(b graph.EdgeBatch) error {
-		for i, id := range b.ID {
-			if id != int64(len(src)) {
-				return fmt.Errorf("edge %d comes as number %d", id, len(src))
-			}
-			src, dst = append(src, b.Src[i]), append(dst, b.Dst[i])
+	err := d.EdgesBatch(func(first int64, s, t []int64) error {
+		if first != int64(len(src)) {
+			return fmt.Errorf("edge %d comes as number %d", first, len(src))
 		}
+		src, dst = append(src, s...), append(dst, t...)
 		return nil
 	})
 	if err != nil {

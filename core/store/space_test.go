@@ -30,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 	var asked int64
 	freeBytes = func(string) (int64, error) { return asked, nil }
 	for asked = 1; ; asked *= 2 {
-		err := WritePartitions(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"})
+		err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"})
 		if err == nil {
 			break
 		}

@@ -13,30 +13,15 @@ type TypeRows struct {
 	Arrays []TensorInfo
 }
 
-// TypedSource is a graph of any types to be partitioned. Nodes are numbered
+// Source is a graph of any types to be partitioned. Nodes are numbered
 // over all types, one type after the other, and so are edges.
-type TypedSource interface {
+type Source interface {
 	NodeTypes() []TypeRows
 	EdgeTypes() []TypeRows
 	// EdgesBatch yields runs of edges in order, the same each time.
 	EdgesBatch(yield func(first int64, src, dst []int64) error) error
 	// ReadRows reads rows of a feature of one type, from the type's row first on, into dst.
 	ReadRows(edge bool, kind int, name string, first int64, dst []byte) error
-}
-
-// single is a homogeneous graph as one of types.
-type single struct{ Source }
-
-func (s single) NodeTypes() []TypeRows {
-	return []TypeRows{{defaultNodeType, s.NumNodes(), s.NodeArrays()}}
-}
-
-func (s single) EdgeTypes() []TypeRows {
-	return []TypeRows{{defaultEdgeType.String(), s.NumEdges(), s.EdgeArrays()}}
-}
-
-func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
-	return s.Source.ReadRows(edge, name, first, dst)
 }
 
 // kinds are the node types, or the relations, of a graph that is written, and

@@ -12,7 +12,7 @@ import (
 
 // WholeGraph is a graph on disk that is to be partitioned.
 type WholeGraph interface {
-	TypedSource
+	Source
 	NumNodes() int64
 	NumEdges() int64
 	Ignored() []string // names of arrays that are neither features nor edges
@@ -59,8 +59,14 @@ func OpenGraph(path string) (WholeGraph, error) {
 // homogeneous is a Dataset as a graph of one type.
 type homogeneous struct{ *Dataset }
 
-func (h homogeneous) NodeTypes() []TypeRows { return single{h.Dataset}.NodeTypes() }
-func (h homogeneous) EdgeTypes() []TypeRows { return single{h.Dataset}.EdgeTypes() }
+func (h homogeneous) NodeTypes() []TypeRows {
+	return []TypeRows{{defaultNodeType, h.NumNodes(), h.NodeArrays()}}
+}
+
+func (h homogeneous) EdgeTypes() []TypeRows {
+	return []TypeRows{{defaultEdgeType.String(), h.NumEdges(), h.EdgeArrays()}}
+}
+
 func (h homogeneous) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
 	return h.Dataset.ReadRows(edge, name, first, dst)
 }

@@ -10,18 +10,6 @@ import (
 	"sar/core/mem"
 )
 
-// Source is a homogeneous graph to be partitioned. A *Dataset is one.
-type Source interface {
-	NumNodes() int64
-	NumEdges() int64
-	NodeArrays() []TensorInfo
-	EdgeArrays() []TensorInfo
-	// EdgesBatch yields runs of edges in order, the same each time.
-	EdgesBatch(yield func(first int64, src, dst []int64) error) error
-	// ReadRows reads rows of a feature, from row first on, into dst.
-	ReadRows(edge bool, name string, first int64, dst []byte) error
-}
-
 // Partitioning says how a graph is split and where it is written.
 type Partitioning struct {
 	Assignment []int32 // [nodes] the partition of each
@@ -32,15 +20,15 @@ type Partitioning struct {
 	Progress func(done, total int64)
 }
 
-// WritePartitions splits a graph of one type: node i goes to partition Assignment[i]. It
+// WritePartitions splits a graph: node i goes to partition Assignment[i]. It
 // writes dir/name.json and dir/part<p>/{graph,node_feat,edge_feat}.dgl as DGL's
 // partition_graph does with one halo hop, for dgl.distributed.load_partition
 // and OpenPartition.
 //
 // Nodes are numbered anew so that a partition owns a contiguous range, in the
 // order they had; edges too, each belonging to the partition of its
-// destination. Features "orig_id" of nodes and edges keep the original ids, as
-// DGL's return_mapping gives them. Bool is written as uint8, as DGL does.
+// destination. Features "orig_id" of nodes and edges keep the original ids of each
+// type, as DGL's return_mapping gives them. Bool is written as uint8, as DGL does.
 //
 // Everything is written beside its place first and renamed at the end, the
 // JSON last, so that a failed write leaves no graph that claims to be whole,
@@ -49,12 +37,6 @@ type Partitioning struct {
 // was written, for its checksums (part<p>/checksums.crc, which DGL does not
 // read; OpenPartition and Verify do).
 func WritePartitions(src Source, to Partitioning) error {
-	return WriteTypedPartitions(single{src}, to)
-}
-
-// WriteTypedPartitions does the same for a graph of several types. Features
-// "orig_id" keep the original ids of each type.
-func WriteTypedPartitions(src TypedSource, to Partitioning) error {
 	assignment, parts, dir, name := to.Assignment, to.Parts, to.Dir, to.Name
 	if err := checkWrite(src, assignment, parts, name); err != nil {
 		return err
@@ -98,7 +80,7 @@ func WriteTypedPartitions(src TypedSource, to Partitioning) error {
 	return w.publish(dir, name, config)
 }
 
-func checkWrite(src TypedSource, assignment []int32, parts int, name string) error {
+func checkWrite(src Source, assignment []int32, parts int, name string) error {
 	if parts < 1 {
 		return argument.Errorf("%d partitions: at least 1 is needed", parts)
 	}
@@ -128,7 +110,7 @@ const (
 
 // writer holds the state of one WritePartitions.
 type writer struct {
-	src          TypedSource
+	src          Source
 	assign       []int32
 	parts        int
 	tmp          string

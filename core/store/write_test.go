@@ -132,7 +132,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			dir := filepath.Join(t.TempDir(), "new")
 			last, total := int64(-1), int64(0)
-			err := WritePartitions(g, Partitioning{assign, c.parts, dir, "g", "random", func(done, all int64) {
+			err := writeSingle(g, Partitioning{assign, c.parts, dir, "g", "random", func(done, all int64) {
 				if done < last || done > all {
 					t.Errorf("progress %d of %d after %d", done, all, last)
 				}
@@ -261,12 +261,12 @@ func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	for _, before := range []bool{false, true} {
 		if before {
-			if err := WritePartitions(old, Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
+			if err := writeSingle(old, Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, g.failing = range []string{"labels", "kind"} {
-			if err := WritePartitions(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
+			if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
 				t.Fatalf("failing at %q: %v", g.failing, err)
 			}
 			entries, _ := os.ReadDir(dir)
@@ -279,7 +279,7 @@ func TestFailedWrite(t *testing.T) {
 		}
 	}
 	g.failing = ""
-	if err := WritePartitions(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	checkPartitions(t, g, assign, 3, filepath.Join(dir, "g.json"))
@@ -294,8 +294,34 @@ func TestRefusedWrite(t *testing.T) {
 		name   string
 	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"}, {make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
 		var ae *argument.Error
-		if err := WritePartitions(g, Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
+		if err := writeSingle(g, Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
 			t.Errorf("%v into %d parts as %q: %v is no argument.Error", c.assign, c.parts, c.name, err)
 		}
 	}
 }
+
+// graphOfOne is a graph of one type, single the same as Source.
+type graphOfOne interface {
+	NumNodes() int64
+	NumEdges() int64
+	NodeArrays() []TensorInfo
+	EdgeArrays() []TensorInfo
+	EdgesBatch(yield func(first int64, src, dst []int64) error) error
+	ReadRows(edge bool, name string, first int64, dst []byte) error
+}
+
+type single struct{ graphOfOne }
+
+func (s single) NodeTypes() []TypeRows {
+	return []TypeRows{{defaultNodeType, s.NumNodes(), s.NodeArrays()}}
+}
+
+func (s single) EdgeTypes() []TypeRows {
+	return []TypeRows{{defaultEdgeType.String(), s.NumEdges(), s.EdgeArrays()}}
+}
+
+func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
+	return s.graphOfOne.ReadRows(edge, name, first, dst)
+}
+
+func writeSingle(g graphOfOne, to Partitioning) error { return WritePartitions(single{g}, to) }
