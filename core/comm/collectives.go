@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"encoding/binary"
 	"fmt"
 	"sar/core/internal/argument"
 )
@@ -201,24 +200,4 @@ func (c *Communicator) AllGather(data []byte) ([][]byte, error) {
 		})
 	})
 	return all, err
-}
-
-// AllGatherInts returns everyone's values, by rank; lengths may differ.
-func (c *Communicator) AllGatherInts(values ...int64) ([][]int64, error) {
-	var data []byte
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint64(data, uint64(v))
-	}
-	all, err := c.AllGather(data)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]int64, len(all))
-	for r, b := range all {
-		out[r] = make([]int64, len(b)/8)
-		for i := range out[r] {
-			out[r][i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-		}
-	}
-	return out, nil
 }

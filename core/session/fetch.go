@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -55,21 +54,22 @@ func (g *Graph) given(rel *graph.Relation, f *exchange.Fetch) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, in := make([][]byte, rel.Parts), make([][]byte, rel.Parts)
-	for q := range rel.Parts {
-		out[q], in[q] = make([]byte, 8), make([]byte, 8)
-	}
+	asks := make([][]int64, rel.Parts)
+	asks[rel.Rank] = []int64{0}
 	for r := 1; r < rel.Parts; r++ {
-		binary.LittleEndian.PutUint64(out[rel.Halo[r].Peer], uint64(f.Asked(r)))
+		asks[rel.Halo[r].Peer] = []int64{int64(f.Asked(r))}
 	}
-	if err := train.AllToAll(out, in); err != nil {
+	asked, err := train.AllToAllInts(asks)
+	if err != nil {
 		return nil, err
 	}
 	given := make([]int, rel.Parts)
 	for q := range given {
-		if given[q] = int(binary.LittleEndian.Uint64(in[q])); given[q] < 0 || given[q] > math.MaxInt32 {
-			return nil, Invalid("rank %d asks for %d rows", q, given[q])
+		n := asked[q][0]
+		if n < 0 || n > math.MaxInt32 {
+			return nil, Invalid("rank %d asks for %d rows", q, n)
 		}
+		given[q] = int(n)
 	}
 	return given, nil
 }

@@ -1,9 +1,6 @@
 package session
 
 import (
-	"encoding/binary"
-
-	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/expr"
 	"sar/core/graph"
@@ -120,22 +117,18 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 			pulls++
 		}
 	}
-	var total []byte
-	for _, n := range []int64{pushed, pulls, lacking, int64(how)} {
-		total = binary.LittleEndian.AppendUint64(total, uint64(n))
-	}
-	if err := train.AllReduce(total, comm.Int64, comm.Sum); err != nil {
+	sum, err := train.SumInts(pushed, pulls, lacking, int64(how))
+	if err != nil {
 		return nil, err
 	}
-	sum := func(i int) int64 { return int64(binary.LittleEndian.Uint64(total[8*i:])) }
-	if sum(3) != int64(how)*int64(p) {
+	if sum[3] != int64(how)*int64(p) {
 		return nil, Invalid("the ranks have different settings of exchange, of which this one has %d: set the same on all", how)
 	}
-	if sum(0) == 0 {
+	if sum[0] == 0 {
 		return nil, nil
 	}
-	push.Pulls = sum(1) > 0
-	if sum(2) > 0 {
+	push.Pulls = sum[1] > 0
+	if sum[2] > 0 {
 		err = g.topo.HandOver(train, rel, push.Out, push.In)
 	}
 	return push, err

@@ -247,28 +247,23 @@ func connectBlock(r, parent *graph.Relation, sources []int32, asked [][]int32) (
 
 // addUp learns the sizes of a block over all workers.
 func (g *Graph) addUp(c *comm.Communicator) error {
-	var buf []byte
-	add := func(n int64) { buf = binary.LittleEndian.AppendUint64(buf, uint64(n)) }
+	var sizes []int64
 	for _, rel := range g.Relations {
-		add(rel.NumEdges)
+		sizes = append(sizes, rel.NumEdges)
 	}
 	b := g.block
 	for t := range b.seeds {
-		add(int64(len(b.sources[t].Data)))
-		add(int64(len(b.seeds[t].Data)))
+		sizes = append(sizes, int64(len(b.sources[t].Data)), int64(len(b.seeds[t].Data)))
 	}
-	if err := c.AllReduce(buf, comm.Int64, comm.Sum); err != nil {
+	all, err := c.SumInts(sizes...)
+	if err != nil {
 		return err
 	}
-	next := func() (n int64) {
-		n, buf = int64(binary.LittleEndian.Uint64(buf)), buf[8:]
-		return n
+	for i, rel := range g.Relations {
+		rel.NumEdgesGlobal = all[i]
 	}
-	for _, rel := range g.Relations {
-		rel.NumEdgesGlobal = next()
-	}
-	for range b.seeds {
-		b.srcGlobal, b.dstGlobal = append(b.srcGlobal, next()), append(b.dstGlobal, next())
+	for all = all[len(g.Relations):]; len(all) > 0; all = all[2:] {
+		b.srcGlobal, b.dstGlobal = append(b.srcGlobal, all[0]), append(b.dstGlobal, all[1])
 	}
 	return nil
 }

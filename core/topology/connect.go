@@ -13,11 +13,11 @@ import (
 // connect gives the owners of halo rows their send lists, and learns from the readers how
 // many edges leave each own row. Two movements: 4 and 8 bytes a halo row.
 func connect(c *comm.Communicator, rel *graph.Relation) error {
-	buf := binary.LittleEndian.AppendUint64(nil, uint64(rel.NumEdges))
-	if err := c.AllReduce(buf, comm.Int64, comm.Sum); err != nil {
+	total, err := c.SumInts(rel.NumEdges)
+	if err != nil {
 		return err
 	}
-	rel.NumEdgesGlobal = int64(binary.LittleEndian.Uint64(buf))
+	rel.NumEdgesGlobal = total[0]
 	rel.Send = make([]mem.Array[int32], rel.Parts)
 	sizes, err := sendSizes(c, rel)
 	if err != nil {
@@ -43,21 +43,19 @@ func connect(c *comm.Communicator, rel *graph.Relation) error {
 // sendSizes learns, by round, how many rows each peer will ask for.
 func sendSizes(c *comm.Communicator, rel *graph.Relation) ([]int, error) {
 	p := rel.Parts
-	out, in := make([][]byte, p), make([][]byte, p)
-	for q := range p {
-		out[q], in[q] = make([]byte, 8), make([]byte, 8)
+	asks := make([][]int64, p)
+	asks[rel.Rank] = []int64{0}
+	for _, h := range rel.Halo[1:] {
+		asks[h.Peer] = []int64{int64(h.End - h.Begin)}
 	}
-	for r := 1; r < p; r++ {
-		h := rel.Halo[r]
-		binary.LittleEndian.PutUint64(out[h.Peer], uint64(h.End-h.Begin))
-	}
-	if err := c.AllToAll(out, in); err != nil {
+	asked, err := c.AllToAllInts(asks)
+	if err != nil {
 		return nil, err
 	}
 	sizes := make([]int, p)
 	for r := 1; r < p; r++ {
-		n := binary.LittleEndian.Uint64(in[(rel.Rank+r)%p])
-		if n > uint64(rel.NumSrc) {
+		n := asked[(rel.Rank+r)%p][0]
+		if n < 0 || n > int64(rel.NumSrc) {
 			return nil, fmt.Errorf("rank %d asks for %d rows of this rank's %d", (rel.Rank+r)%p, n, rel.NumSrc)
 		}
 		sizes[r] = int(n)

@@ -25,10 +25,8 @@ func (g *Graph) ShardsOf(c *comm.Communicator, rel *graph.Relation) (*Shards, er
 	}
 	p := rel.Parts
 	x := &Shards{Out: make([]Shard, p), In: make([]Shard, p)}
-	send, recv := make([][]byte, p), make([][]byte, p)
-	for q := range p {
-		send[q], recv[q] = make([]byte, 16), make([]byte, 16)
-	}
+	send := make([][]int64, p)
+	send[rel.Rank] = []int64{0, 0}
 	place := rel.Places()
 	for r := 1; r < p; r++ {
 		h := rel.Halo[r]
@@ -36,19 +34,15 @@ func (g *Graph) ShardsOf(c *comm.Communicator, rel *graph.Relation) (*Shards, er
 			Sources: int64(h.End - h.Begin), Rows: int64(rel.Reach(r, place).Len()),
 			Edges: int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[h.Begin]),
 		}
-		to := send[h.Peer]
-		binary.LittleEndian.PutUint64(to, uint64(x.In[r].Rows))
-		binary.LittleEndian.PutUint64(to[8:], uint64(x.In[r].Edges))
+		send[h.Peer] = []int64{x.In[r].Rows, x.In[r].Edges}
 	}
-	if err := c.AllToAll(send, recv); err != nil {
+	recv, err := c.AllToAllInts(send)
+	if err != nil {
 		return nil, err
 	}
 	for r := 1; r < p; r++ {
 		from := recv[(rel.Rank+r)%p]
-		x.Out[r] = Shard{
-			Sources: int64(len(rel.Send[r].Data)), Rows: int64(binary.LittleEndian.Uint64(from)),
-			Edges: int64(binary.LittleEndian.Uint64(from[8:])),
-		}
+		x.Out[r] = Shard{Sources: int64(len(rel.Send[r].Data)), Rows: from[0], Edges: from[1]}
 		if o := x.Out[r]; o.Rows < 0 || o.Rows > o.Edges || o.Edges >= 1<<31 || (o.Edges == 0) != (o.Sources == 0) {
 			return nil, fmt.Errorf("rank %d names %d edges from %d rows of this rank into %d of its own", (rel.Rank+r)%p, o.Edges, o.Sources, o.Rows)
 		}
