@@ -34,12 +34,12 @@ type LinkTotal struct {
 	Moved [numWays]uint64 // of SentPayload, by Way
 }
 
-// Way is how rows came to be computed with.
+// Way is what rows travel for.
 type Way uint8
 
 const (
 	Pulled  Way = iota // rows go to whoever reads them
-	Home               // what was computed for rows, sums and gradients, goes to their owner
+	ToOwner            // what was computed for rows, sums and gradients, goes to their owner
 	Pushed             // rows of destinations go to the owner of sources
 	numWays            //
 )

@@ -253,7 +253,7 @@ func (s *moving) reply(peer, r, k, first, n int) error {
 	if err := s.Op.Commit(peer, s.Flags, s.replyRound(r), k); err != nil {
 		return err
 	}
-	s.Op.Moved(peer, comm.Home, n*s.Reply.RowBytes)
+	s.Op.Moved(peer, comm.ToOwner, n*s.Reply.RowBytes)
 	s.passOn(order)
 	return nil
 }

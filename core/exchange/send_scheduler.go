@@ -60,7 +60,7 @@ func (d *sendScheduler) send(r int) error {
 	var order *frameOrder
 	switch {
 	case m.ToOwner:
-		way = comm.Home
+		way = comm.ToOwner
 	case m.Pushed:
 		way = comm.Pushed
 	}

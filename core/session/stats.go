@@ -62,7 +62,7 @@ func (s *Session) Stats() Stats {
 			Peer: l.Peer, Communicator: l.Communicator, Transport: l.Transport,
 			SentPayload: l.SentPayload, SentBytes: l.SentBytes, SentFrames: l.SentFrames,
 			RecvPayload: l.RecvPayload, RecvBytes: l.RecvBytes, RecvFrames: l.RecvFrames,
-			SentPulled: l.Moved[comm.Pulled], SentHome: l.Moved[comm.Home], SentPushed: l.Moved[comm.Pushed],
+			SentPulled: l.Moved[comm.Pulled], SentHome: l.Moved[comm.ToOwner], SentPushed: l.Moved[comm.Pushed],
 		}
 	}
 	return out
