@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"core/archtest": {},
 	"capi":          {"core/session"},
 	"pybind":        {"core/session", "capi/export"},
+	"examples/go":   {"core/session"},
 }
 
 // cgo may be used below these directories only.
