@@ -39,6 +39,20 @@ def drop_edges(part: dict[str, Any], keys: np.ndarray, x: np.ndarray, seed: int)
     return numpy({**found, "out": out, "x": feature.grad, "mask": mask})
 
 
+def drop_edges_and_loops(part: dict[str, Any], keys: np.ndarray, seed: int) -> Any:
+    """Which edges stay of a graph with self loops, which are behind the others; and the same of a slice."""
+    import dgl
+
+    graph: Any = build(part)
+    graph._relations[0].edge_keys = torch.from_numpy(keys.copy())
+    found = []
+    for looped in (dgl.add_self_loop(graph), graph["_E"].add_self_loop()):
+        looped.edata["place"] = torch.arange(looped.num_edges())
+        torch.manual_seed(seed + 100 * sar.rank())
+        found.append(dgl.DropEdge(0.4)(looped).edata["place"])
+    return numpy(found)
+
+
 def drop_typed_edges(part: dict[str, Any], features: dict[str, np.ndarray], wide: dict[str, np.ndarray]) -> Any:
     """Of a graph of several relations: what is left of each, and what a message over all of them gives."""
     import dgl

@@ -98,6 +98,24 @@ def test_drop_edge(pool: Pool) -> None:
         close(grads[other], grads[0], "gradient", 100)
 
 
+def test_drop_edge_with_self_loops(pool: Pool) -> None:
+    """The same edges and self loops stay, however the graph is cut."""
+    graph = make("random", 1, seed=72)
+    edges, nodes = len(graph.src), graph.num_nodes
+    keys = 7 * np.arange(edges, dtype=np.int64) + 2
+    stayed = []
+    for world in (1, 2, 4):
+        split = cut(graph, world)
+        names = [np.concatenate([split.edges(r), edges + np.arange(nodes)[split.rows(r)]]) for r in range(world)]
+        given = [{"part": split.part(r), "keys": keys[split.edges(r)]} for r in range(world)]
+        results = Workers(pool, world, "shm").run("cases_transforms:drop_edges_and_loops", given, seed=74)
+        for pick in range(2):  # of the graph, and of its one relation
+            stayed.append(np.sort(np.concatenate([names[r][found[pick]] for r, found in enumerate(results)])))
+    assert 0.5 < np.sum(stayed[0] < edges) / edges < 0.7 and 0.4 < np.sum(stayed[0] >= edges) / nodes < 0.8
+    for other in stayed[1:]:
+        np.testing.assert_array_equal(other, stayed[0])
+
+
 def test_drop_edge_of_several_relations(few: Workers) -> None:
     """What is left of each relation is what messages go along; in place, one relation of a clone."""
     ends = hetero.edges(few=False)

@@ -67,7 +67,14 @@ class StoredPartition:
 
     def edge_readers(self, device: torch.device) -> Dict[str, Callable[[], Tensor]]:
         """By name of an edge feature, what opens the files again and reads it."""
-        return {f["name"]: _edge_reader(self.json_path, self.part, f, device) for f in self._edge_features}
+        return {f["name"]: _reader(self.json_path, self.part, True, f, device) for f in self._edge_features}
+
+    def node_keys(self) -> Dict[str, Callable[[], Tensor]]:
+        """By node type, what opens the files again and reads the original ids of own nodes, where they have them."""
+        wanted = {f"{kind}/orig_id": kind for kind in self.node_types}
+        found = {wanted[f["name"]]: f for f in self._node_features if f["name"] in wanted}
+        cpu = torch.device("cpu")
+        return {kind: _reader(self.json_path, self.part, False, f, cpu) for kind, f in found.items()}
 
     def edge_features(self, device: torch.device) -> Dict[str, Tensor]:
         """All edge features, by relation in ascending edge id."""
@@ -95,11 +102,13 @@ def _given(tensor: Tensor) -> Callable[[], Tensor]:
     return lambda: tensor
 
 
-def _edge_reader(path: str, part: int, feature: Dict[str, Any], device: torch.device) -> Callable[[], Tensor]:
+def _reader(
+    path: str, part: int, edge: bool, feature: Dict[str, Any], device: torch.device
+) -> Callable[[], Tensor]:
     def read() -> Tensor:
         partition = StoredPartition(path, part)
         try:
-            return partition._read(True, feature).to(device)
+            return partition._read(edge, feature).to(device)
         finally:
             partition.close()
 

@@ -176,6 +176,7 @@ class _FullGraph:
             self.graph = NativeGraph(abi.graph_build(session.handle, stored.handle, 0))
         self.readers = data.edge_readers()
         self.book = data._book
+        self.node_keys = {} if stored is None else stored.node_keys()
         self.edges_global = {
             triple: abi.graph_relation_info(self.graph.handle, n).num_edges_global
             for n, triple in enumerate(self.triples)
@@ -202,7 +203,15 @@ class _FullGraph:
                     if feature == "orig_id":  # what dropout knows edges by, the same for any partitioning
                         relation.edge_keys = reader
         state = GraphState(
-            relations, frames, edge_frames, nodes, self.part_ranges, self.book, self.edges_global, keep_seeds
+            relations,
+            frames,
+            edge_frames,
+            nodes,
+            self.part_ranges,
+            self.book,
+            self.edges_global,
+            keep_seeds,
+            self.node_keys,
         )
         adapt_layers()
         if len(relations) == 1 and len(nodes) == 1:

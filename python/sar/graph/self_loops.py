@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Callable, Optional, cast
 
 import torch
 from torch import Tensor
@@ -11,10 +11,9 @@ from sar._engine import abi
 from sar._engine import session as _session
 
 from .degrees import agree_on_degrees
-from .frames import EdgeFrame, NodeFrame
+from .frames import EdgeFrame
 from .queries import edge_ends
 from .relation import NativeGraph, Relation
-from .state import GraphState
 from .subgraph import edge_column
 from .types import AnyGraph, Graph
 
@@ -28,7 +27,8 @@ def with_self_loops(graph: AnyGraph, fill: float = 1.0) -> AnyGraph:
     :raises ValueError: a block, or a graph of several types
     """
     _check(graph)
-    state, relation = graph._state, graph._relations[0]
+    made: Any = graph.clone()
+    state, relation = made._state, graph._relations[0]
     kind = relation.canonical[0]
     first = state.nodes[kind].first
     nodes = torch.arange(graph.num_dst_nodes()) + first
@@ -36,23 +36,28 @@ def with_self_loops(graph: AnyGraph, fill: float = 1.0) -> AnyGraph:
     src = torch.cat([graph.column_nodes()[columns], nodes])
     starts = torch.tensor(state.nodes[kind].starts, dtype=torch.int64)
     ends = src, torch.cat([dst + first, nodes])
-    changed = Relation(
-        NativeGraph(abi.graph_from_edges(_session.current().handle, starts, *ends)), 0, relation.canonical
-    )
-    agree_on_degrees([changed])
+    native = NativeGraph(abi.graph_from_edges(_session.current().handle, starts, *ends))
+    looped = Relation(native, 0, relation.canonical)
+    agree_on_degrees([looped])
+    looped.edge_keys = _keys(relation, state.node_keys.get(kind, lambda: nodes))
 
     def column(values: Tensor) -> Tensor:
         return torch.cat([values, values.new_full((len(nodes), *values.shape[1:]), fill)])
 
-    frame = NodeFrame(kind, relation.num_src, relation.num_dst, True)
-    frame.restore(state.frames[kind].snapshot())
-    edges, old = EdgeFrame(relation.canonical[1], changed.num_edges), state.edge_frames[relation.canonical]
+    edges, old = EdgeFrame(relation.canonical[1], looped.num_edges), state.edge_frames[relation.canonical]
     for key in old:
         edges.later(key, edge_column(old, key, column))
-    book, ranges = state.partition_book, state.part_ranges
-    make: Any = type(graph)
-    made = GraphState([changed], {kind: frame}, {changed.canonical: edges}, state.nodes, ranges, book)
-    return cast(AnyGraph, make(made))
+    made._state = state.with_relations([looped], {looped.canonical: edges})
+    made._relations = [looped]
+    return cast(AnyGraph, made)
+
+
+def _keys(relation: Relation, node_keys: Callable[[], Tensor]) -> Optional[Callable[[], Tensor]]:
+    """What dropout knows the edges by: the others as before, a new one by its node, below all ids of edges."""
+    keys = relation.edge_keys
+    if keys is None:
+        return None
+    return lambda: torch.cat([(keys if isinstance(keys, Tensor) else keys()).long(), -1 - node_keys().long()])
 
 
 def without_self_loops(graph: AnyGraph) -> AnyGraph:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -47,6 +48,7 @@ class NodeRows(NamedTuple):
         return torch.arange(self.num_own) if which is None else which
 
 
+@dataclass
 class GraphState:
     """Relations, columns and rows of a graph manager; slices of one graph share the frames.
 
@@ -58,33 +60,34 @@ class GraphState:
     :param partition_book: the partition book, or what makes it
     :param edges_global: edges of each relation of the whole graph, where the relations hold fewer
     :param keep_seeds: of a block, whether destination rows are the first source rows; ``None``: no block
+    :param node_keys: by node type, what reads the original ids of own nodes, where the partition has them
     """
 
-    def __init__(
-        self,
-        relations: Sequence[Relation],
-        frames: Dict[str, NodeFrame],
-        edge_frames: Dict[CanonicalEtype, EdgeFrame],
-        nodes: Dict[str, NodeRows],
-        part_ranges: List[Tuple[int, int]],
-        partition_book: Any,
-        edges_global: Optional[Dict[CanonicalEtype, int]] = None,
-        keep_seeds: Optional[bool] = None,
-    ) -> None:
-        self.relations = list(relations)
-        self.frames = frames
-        self.edge_frames = edge_frames
-        self.nodes = nodes
-        self.part_ranges = part_ranges
-        self.partition_book = partition_book
-        self.edges_global = edges_global or {r.canonical: r.info.num_edges_global for r in relations}
-        self.keep_seeds = keep_seeds
-        self.sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = {}
+    relations: List[Relation]
+    frames: Dict[str, NodeFrame]
+    edge_frames: Dict[CanonicalEtype, EdgeFrame]
+    nodes: Dict[str, NodeRows]
+    part_ranges: List[Tuple[int, int]]
+    partition_book: Any
+    edges_global: Dict[CanonicalEtype, int] = field(default_factory=dict)
+    keep_seeds: Optional[bool] = None
+    node_keys: Dict[str, Callable[[], Tensor]] = field(default_factory=dict)
+    sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.edges_global:
+            self.edges_global = {r.canonical: r.info.num_edges_global for r in self.relations}
 
     @property
     def type_ranges(self) -> Dict[str, List[Tuple[int, int]]]:
         """Ids of each type that each worker owns, counted per type."""
         return {kind: list(zip(rows.starts[:-1], rows.starts[1:])) for kind, rows in self.nodes.items()}
+
+    def with_relations(
+        self, relations: List[Relation], edge_frames: Dict[CanonicalEtype, EdgeFrame]
+    ) -> GraphState:
+        """The same nodes and columns of nodes with other edges."""
+        return replace(self, relations=relations, edge_frames=edge_frames, edges_global={})
 
     def copy(self) -> GraphState:
         """The same rows and relations with columns of their own, which begin as these are."""
@@ -96,13 +99,4 @@ class GraphState:
             edges = EdgeFrame(relation.canonical[1], relation.num_edges)
             edges.restore(self.edge_frames[relation.canonical].snapshot())
             edge_frames[relation.canonical] = edges
-        return GraphState(
-            self.relations,
-            frames,
-            edge_frames,
-            self.nodes,
-            self.part_ranges,
-            self.partition_book,
-            self.edges_global,
-            self.keep_seeds,
-        )
+        return replace(self, frames=frames, edge_frames=edge_frames)

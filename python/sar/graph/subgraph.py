@@ -205,7 +205,7 @@ def _with_edges(state: GraphState, stay: Dict[CanonicalEtype, Tensor], store_ids
             frames[relation.canonical] = _frame(relation, state.edge_frames[relation.canonical], positions)
             if store_ids:
                 frames[relation.canonical]["_ID"] = positions
-    return GraphState(made, state.frames, frames, state.nodes, state.part_ranges, state.partition_book)
+    return state.with_relations(made, frames)
 
 
 def _some_edges(space: EdgeSpace, positions: Tensor) -> EdgeSpace:
@@ -217,10 +217,7 @@ def _some_edges(space: EdgeSpace, positions: Tensor) -> EdgeSpace:
     part = Relation(_native(counts, [(0, 1, relation, positions)]), 0, relation.canonical)
     part.edge_keys = _keys(relation, positions)
     frames = {relation.canonical: _frame(part, space.edge, positions)}
-    state = space.state
-    book, ranges = state.partition_book, state.part_ranges
-    same = GraphState([part], state.frames, frames, state.nodes, ranges, book, None, state.keep_seeds)
-    return EdgeSpace(same, part, positions)
+    return EdgeSpace(space.state.with_relations([part], frames), part, positions)
 
 
 def _frame(relation: Relation, old: EdgeFrame, positions: Tensor) -> EdgeFrame:
