@@ -62,6 +62,12 @@ class Config(metaclass=_Settings):
     """Whether making a graph has DGL's layers understand it (:func:`sar.patch_dgl` does it in any case). With ``False``
     nothing in DGL is replaced; layers of ``dgl.nn`` then do not run on SAR's graphs, those of :mod:`sar.nn` do."""
 
+    fuse: bool = True
+    """Whether SAGEConv with the mean, GATConv with one linear map and batch norm run as one fused operation each, with
+    less memory. With ``False`` they run step by step: layers of DGL as DGL wrote them, and batch norm returns an
+    ordinary tensor. The numbers are the same but for rounding, and so is what a worker sends, so workers may differ.
+    ``sar.stats()["layers"]`` shows how layers ran."""
+
     block_bytes: int = 8 << 20
     """Bytes that one run of a Python message or reduce function may take, about: its rows, what it makes of them, and
     their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The

@@ -10,6 +10,7 @@ import torch
 
 import sar.nn
 from sar.autograd.fused import gat
+from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted, gradients, loaded
 from tests.support.worker import build
 
@@ -27,12 +28,10 @@ def step(
     after: str = "",
     turned: str = "",
 ) -> dict[str, Any]:
-    """Result and all gradients of a layer; ``apart``: as the layer's own steps; ``after``: what follows it; ``turned``:
+    """Result and all gradients of a layer; ``apart``: not fused; ``after``: what follows it; ``turned``:
     what its dropout is made to be."""
     layers = {"dgl": dgl.nn, "sar": sar.nn}[library]
     layer = loaded(layers.GATConv(x.shape[1], **options, allow_zero_in_degree=True), x, state, frozen)
-    if apart:
-        layer.fc.register_forward_hook(lambda *_: None)
     if turned == "on in evaluation":
         layer.eval()
         layer.attn_drop.train()
@@ -43,7 +42,7 @@ def step(
     rows = torch.from_numpy(x.copy()).requires_grad_(needs)
     graph = build(part)
     torch.manual_seed(11)
-    with counted(gat._Attend) as pieces:
+    with fused(not apart), counted(gat._Attend) as pieces:
         out = layer(graph, rows)
     if after == "in place":
         out = torch.nn.functional.elu_(out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Collection
 from typing import Any
 
 import dgl
@@ -10,6 +12,7 @@ import torch
 
 import sar.nn
 from sar.autograd.fused import sage
+from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted, gradients, loaded
 from tests.support.worker import build
 
@@ -25,8 +28,10 @@ def step(
     frozen: tuple[str, ...] = (),
     hooked: str = "",
     strided: bool = False,
+    unfused: Collection[int] = (),
 ) -> dict[str, Any]:
-    """Result and all gradients of a layer of DGL or of ``sar.nn``, and whether it ran in one piece."""
+    """Result and all gradients of a layer of DGL or of ``sar.nn``, and whether it ran fused. ``unfused``: the ranks
+    that switch that off."""
     layers = {"dgl": dgl.nn, "sar": sar.nn}[library]
     bias = "fc_self.bias" in state
     layer = loaded(layers.SAGEConv(x.shape[1], out_feats, "mean", bias=bias), x, state, frozen)
@@ -39,6 +44,9 @@ def step(
     rows = torch.from_numpy(x.copy()).requires_grad_(needs)
     given = torch.stack([rows, rows], 2)[:, :, 0] if strided else rows
     graph = build(part)
-    with counted(sage._SageMean) as pieces:
+    with fused(sar.rank() not in unfused), counted(sage._SageMean) as pieces:
         out = layer(graph, given)
+    if unfused:
+        gc.collect()  # layers of other cases
+        assert sar.stats()["layers"]["SAGEConv"] == {"fused": len(pieces), "separate": 1 - len(pieces)}
     return {**gradients(layer, out, grad, rows), "pieces": len(pieces), "hooks": len(seen)}

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import sar
+
 LAYERS = ["SAGEConv", "SAGEConv", "SAGEConv", "GATConv", "GATConv", "GraphConv", "GINConv", "GATv2Conv", "SGConv"]
 NORMS = ["none", "batch", "batch", "batch"]
 AFTER = ["relu", "relu", "relu in place", "elu", "plain", "relu and itself", "twice"]
@@ -239,7 +241,7 @@ OBSERVERS = [
     *(f"global hooks: {how}" for how in ("forward", "pre", "backward")),
     *(f"linear: {how}" for how in ("scripted", "traced", "compiled", "instance forward", "subclass")),
     *(f"mode: {how}" for how in ("flops", "profiler", "anomaly", "dispatch", "function", "saved tensors", "on cpu")),
-    *("tensor subclass", "deepcopy", "auxiliary loss", "parameter hooks", "nothing"),
+    *("tensor subclass", "deepcopy", "auxiliary loss", "parameter hooks", "nothing", "not fused", "not fused"),
 ]
 
 
@@ -287,6 +289,16 @@ def _context(how: str) -> Any:
 
 
 @contextlib.contextmanager
+def fused(on: bool) -> Iterator[None]:
+    """Whether this rank runs layers and batch norm as fused operations."""
+    sar.Config.fuse = on
+    try:
+        yield
+    finally:
+        sar.Config.fuse = True
+
+
+@contextlib.contextmanager
 def observed(model: Observed, name: str, seed: int) -> Iterator[None]:
     """One rank's doings while forward and backward run."""
     rng = random.Random(seed)
@@ -306,6 +318,8 @@ def observed(model: Observed, name: str, seed: int) -> Iterator[None]:
             stack.enter_context(_context(how))
         elif kind == "tensor subclass":
             model.look = lambda place, h: h[:].as_subclass(Tagged) if rng.random() < 0.5 else h
+        elif kind == "not fused":
+            stack.enter_context(fused(False))
         elif kind == "deepcopy":
             copy.deepcopy(model)
         elif kind == "parameter hooks":

@@ -108,7 +108,7 @@ def test_drop_edge_with_self_loops(pool: Pool) -> None:
         split = cut(graph, world)
         names = [np.concatenate([split.edges(r), edges + np.arange(nodes)[split.rows(r)]]) for r in range(world)]
         given = [{"part": split.part(r), "keys": keys[split.edges(r)]} for r in range(world)]
-        results = Workers(pool, world, "shm").run("cases_transforms:drop_edges_and_loops", given, seed=74)
+        results = Workers(pool, world, "shm").run(cases_transforms.drop_edges_and_loops, given, seed=74)
         for pick in range(2):  # of the graph, and of its one relation
             stayed.append(np.sort(np.concatenate([names[r][found[pick]] for r, found in enumerate(results)])))
     assert 0.5 < np.sum(stayed[0] < edges) / edges < 0.7 and 0.4 < np.sum(stayed[0] >= edges) / nodes < 0.8

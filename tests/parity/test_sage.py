@@ -74,6 +74,16 @@ def test_rows_that_are_not_contiguous(two: Workers) -> None:
     check(*both(two, strided=True))
 
 
+@pytest.mark.parametrize("unfused", [(0,), (0, 1)])
+@pytest.mark.parametrize("library", ["dgl", "sar"])
+def test_switched_off(two: Workers, library: str, unfused: tuple[int, ...]) -> None:
+    """Config.fuse = False on one rank or on both: the layer's own steps there, the same numbers everywhere. Layers as
+    wide as their input are those whose steps send something else than the fused form."""
+    found, expected = both(two, library=library, unfused=unfused)
+    check(found, expected)
+    assert [one["pieces"] for one in found] == [int(rank not in unfused) for rank in range(2)]
+
+
 @pytest.mark.parametrize("hooked", ["hook", "forward"])
 @pytest.mark.parametrize("library", ["dgl", "sar"])
 def test_hooks_are_called(two: Workers, library: str, hooked: str) -> None:

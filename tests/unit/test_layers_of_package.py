@@ -25,7 +25,7 @@ LAYERS = [
     ["sar.data"],
     ["sar.distributed.failure", "sar.distributed.agreement"],
     ["sar.autograd"],
-    ["sar.distributed", "sar.comm"],
+    ["sar.distributed"],
     # graphs, and layers on them
     ["sar.graph"],
     ["sar.sampling"],
@@ -34,7 +34,8 @@ LAYERS = [
     ["sar.integrations.dgl.patches"],
     ["sar.graph.layout", "sar.graph.construct"],
     # where scripts begin
-    ["sar.profiling.plan"],
+    ["sar.profiling.plan", "sar.profiling.stats"],
+    ["sar.comm"],
     ["sar.compat"],
     ["sar"],
     ["sar.cli", "sar.__main__"],

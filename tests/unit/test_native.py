@@ -333,12 +333,12 @@ def test_errors_carry_their_parts_through_pickle() -> None:
 
 
 def test_threads_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sar import comm
+    from sar.distributed import initialize
 
     for text, threads in (("", 0), ("3", 3)):
         monkeypatch.setenv("SAR_NUM_THREADS", text)
-        assert comm._threads_from_environment() == threads
+        assert initialize._threads_from_environment() == threads
     for text in ("0", "-1", "two", "1.5"):
         monkeypatch.setenv("SAR_NUM_THREADS", text)
         with pytest.raises(ValueError, match=f"SAR_NUM_THREADS='{text}'"):
-            comm._threads_from_environment()
+            initialize._threads_from_environment()

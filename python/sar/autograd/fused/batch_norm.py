@@ -19,6 +19,7 @@ from sar._engine import abi, columns
 from sar._engine import session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
+from sar.config import Config
 
 from . import recompute
 from .deferred import DeferredTensor, MaskedGradient
@@ -101,12 +102,14 @@ class Norm:
 @uncompiled
 def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
     """Rows of x normalized by ``norm``, which was made of it: computed when something reads them, and as ReLU of them
-    where ReLU does. One autograd node, whatever reads them. Collective in backward."""
+    where ReLU does; at once where ``Config.fuse`` is off. One autograd node, whatever reads them. Collective in
+    backward."""
     if not norm.needs_backward:
         return norm.apply(x, False)
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=True)
-    result: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, (DeferredTensor(x, norm),))
+    made = DeferredTensor(x, norm) if Config.fuse else norm.apply(x, False)
+    result: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, (made,))
     return result
 
 
@@ -119,17 +122,19 @@ class _Normalize(torch.autograd.Function):
         weight: Optional[Tensor],
         bias: Optional[Tensor],
         norm: Norm,
-        made: Tuple[DeferredTensor],
+        made: Tuple[Tensor],
     ) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.norm, ctx.gradients = norm, made[0].gradients
+        ctx.norm = norm
+        ctx.gradients = made[0].gradients if isinstance(made[0], DeferredTensor) else None
         return made[0]  # in a tuple, as it is no input to autograd
 
     @staticmethod
     @differentiable_once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         (x,) = ctx.saved_tensors
-        ctx.gradients.check(grad)
+        if ctx.gradients is not None:
+            ctx.gradients.check(grad)
         relu = isinstance(grad, MaskedGradient)
         grad = grad.grad_of_relu if isinstance(grad, MaskedGradient) else grad.contiguous()
         found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu)

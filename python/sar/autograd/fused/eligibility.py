@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from sar.config import Config
 from sar.graph.manager import GraphShardManager
 
-__all__ = ["as_made", "fits_alone", "plain_linear"]
+__all__ = ["as_made", "fits_alone", "layer_choices", "note_choice", "plain_linear"]
+
+_choices: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+"""Whether each layer ran fused on a graph of ours when it last ran."""
+
+
+def note_choice(layer: nn.Module, graph: Any, fused: bool) -> bool:
+    """Notes for :func:`sar.stats` whether a layer runs fused; returns it."""
+    if isinstance(graph, GraphShardManager):
+        _choices[layer] = fused
+    return fused
+
+
+def layer_choices() -> Dict[str, Dict[str, int]]:
+    """How many modules of each class ran fused and separately: ``{"SAGEConv": {"fused": 3, "separate": 0}}``."""
+    found: Dict[str, Dict[str, int]] = {}
+    for layer, fused in _choices.items():
+        counts = found.setdefault(type(layer).__name__, {"fused": 0, "separate": 0})
+        counts["fused" if fused else "separate"] += 1
+    return found
 
 
 def as_made(module: Any, kind: Any) -> bool:
@@ -29,7 +50,8 @@ def plain_linear(module: Any) -> bool:
 def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
     """Whether rows of a full graph go through nothing but the product with a linear map's weight."""
     return (
-        isinstance(graph, GraphShardManager)
+        Config.fuse
+        and isinstance(graph, GraphShardManager)
         and len(graph._relations) == 1
         and graph.src_is_tgt
         and type(x) in (Tensor, nn.Parameter)

@@ -25,7 +25,7 @@ from sar.autograd.types import Agreed, Relation
 from sar.distributed.agreement import agreed_seed
 
 from .deferred import computed
-from .eligibility import fits_alone
+from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
 
 
@@ -40,10 +40,9 @@ def convolve(
 ) -> Optional[Tensor]:
     """The result of a GATConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps: where it
     has not one linear map, or something looks at the attention. ``slope`` and ``dropout_p`` as in :func:`attend`."""
-    if edge_weight is not None or get_attention or layer.res_fc is not None:
-        return None
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
-    if not fits(graph, feat, getattr(layer, "fc", None), *vectors):
+    plain = edge_weight is None and not get_attention and layer.res_fc is None
+    if not note_choice(layer, graph, plain and fits(graph, feat, getattr(layer, "fc", None), *vectors)):
         return None
     out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, dropout_p)
     return out if layer.activation is None else layer.activation(out)

@@ -33,7 +33,7 @@ from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, Relation
 
 from .deferred import computed
-from .eligibility import fits_alone
+from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
 
 
@@ -46,7 +46,8 @@ def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
 def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
     """The result of a SAGEConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps."""
     feat = computed(feat)
-    if aggregator != "mean" or edge_weight is not None or not fits(graph, feat, layer.fc_self, layer.fc_neigh):
+    plain = aggregator == "mean" and edge_weight is None
+    if not note_choice(layer, graph, plain and fits(graph, feat, layer.fc_self, layer.fc_neigh)):
         return None
     out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
     if layer.activation is not None:

@@ -1,0 +1,183 @@
+"""Joins the workers of a job, and what is known of the job afterwards."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Optional
+
+import torch
+
+from sar._engine import abi, allocator
+from sar._engine import session as _session
+from sar._engine.log import logger
+from sar.config import Config
+from sar.errors import RendezvousError
+
+from . import network, rendezvous, shutdown, tokens
+
+_threads_chosen = False
+
+
+def initialize_comms(
+    _rank: int,
+    _world_size: int,
+    master_ip_address: str,
+    backend: str,
+    _comm_device: Optional[torch.device] = None,
+    master_port_number: int = 12345,
+    *,
+    job_token: Optional[str] = None,
+) -> None:
+    """Joins the other workers. Collective; returns when all have met.
+
+    :param _rank: number of this worker, from 0
+    :param _world_size: how many workers there are
+    :param master_ip_address: address of rank 0's host
+    :param backend: ``"sar"``: the native engine alone. ``"gloo"``, ``"mpi"``, ``"ccl"``, ``"nccl"``: also
+        torch.distributed under that name (or the process group that exists), for the script's own calls; graphs and
+        the collectives of this package travel natively all the same. ``SAR_BACKEND`` overrides the script.
+    :param _comm_device: device that scripts should use for tensors they communicate; by default CUDA for nccl
+    :param master_port_number: port of rank 0 for the rendezvous
+    :param job_token: secret of the job, at least 16 characters, the same on every worker. Usually not needed: ``sar
+        launch``, ``torchrun``, :func:`sar.nfs_ip_init`, schedulers and jobs on one host have one (docs/security.md)
+    :raises ValueError: rank, size, backend, or an environment variable makes no sense
+    :raises sar.RendezvousError: the workers cannot meet: master unreachable, port in use, two workers of one rank,
+        another job at the port, no job token
+    :raises RuntimeError: already initialized
+
+    Environment: ``SAR_TRANSPORT`` (shm, tcp, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
+    ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_START_TIMEOUT`` (300 s),
+    ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation), ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1:
+    connections between hosts are encrypted), ``SAR_INSECURE`` (1: without a token anybody may join).
+    """
+    if _session.peek() is not None:
+        raise RuntimeError("SAR is initialized already; call sar.comm.shutdown() before initializing it again")
+    me, world, port = int(_rank), int(_world_size), int(master_port_number)
+    if world < 1:
+        raise ValueError(f"world size {world}: there must be at least one worker")
+    if not 0 <= me < world:
+        raise ValueError(f"rank {me} is outside 0..{world - 1}: world_size is {world}")
+    name = rendezvous.choose_backend(backend)
+    start = network.seconds("SAR_START_TIMEOUT", 300.0)
+    operation = network.seconds("SAR_TIMEOUT", 1800.0)
+    liveness = network.seconds("SAR_LIVENESS_TIMEOUT", 20.0)
+    interface = os.environ.get("SAR_SOCKET_NAME")
+    if interface and world > 1:
+        network.get_socket()  # refuses an interface that is not here, by name
+    allocator.prepare_process()
+    if not _threads_chosen:
+        abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
+    owns = False
+    if name != rendezvous.NATIVE:
+        owns = rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
+    try:
+        token = tokens.given(job_token)
+        settings = {
+            "interface": interface,
+            "transport": os.environ.get("SAR_TRANSPORT"),
+            "advertise": os.environ.get("SAR_ADVERTISE"),
+            "start_seconds": start,
+            "liveness_seconds": liveness,
+            "operation_seconds": operation,
+            "window_bytes": int(Config.window_bytes or 0),
+            "insecure": network.flag("SAR_INSECURE"),
+            "tls": network.flag("SAR_TLS"),
+        }
+        handle = _meet(name, me, world, master_ip_address, port, token, settings)
+    except BaseException:
+        if owns:
+            torch.distributed.destroy_process_group()
+        raise
+    device = rendezvous.default_device(name, _comm_device)
+    session = _session.Session(handle, me, world, name, device, master_ip_address, port)
+    session.owns_process_group = owns
+    _session.install(session)
+    shutdown.install_hooks()
+    logger.info("rank %d of %d initialized, backend %s", me, world, name)
+
+
+def _meet(name: str, me: int, world: int, address: str, port: int, token: str, settings: Dict[str, Any]) -> int:
+    """Finds the job token where none is given, and opens the engine's session."""
+    file = None if token else tokens.file_of(address)
+    known = file.token if file else token
+    where, native_port, known = rendezvous.native_address(
+        name, me, world, address, port, settings["start_seconds"], known
+    )
+    if world > 1 and not known:
+        known = tokens.scheduled(native_port)
+    try:
+        return abi.session_open(me, world, where, native_port, **settings, job_token=known)
+    except RendezvousError as error:
+        if file is None or me == 0:
+            raise
+        now_address, now = network.read_address_file(file.path)
+        if now.token == file.token:
+            raise RendezvousError(
+                f"{error} Address and job token came from {file.path!r} ({file.origin}): if an earlier run left that "
+                "file, remove it and start again."
+            ) from error
+        if now_address != address:
+            raise RendezvousError(
+                f"{file.path!r} was left by an earlier run ({file.origin}) and has been replaced since this worker "
+                f"read it ({now.origin}): remove the file before a run"
+            ) from error
+        logger.warning("%s was left by an earlier run (%s): rank 0 has replaced it since", file.path, file.origin)
+        return abi.session_open(me, world, where, native_port, **settings, job_token=now.token)
+
+
+def is_initialized() -> bool:
+    """Whether :func:`initialize_comms` was called, and :func:`shutdown` was not."""
+    return _session.peek() is not None
+
+
+def rank() -> int:
+    """Number of this worker. Raises RuntimeError before :func:`initialize_comms`."""
+    return _session.current().rank
+
+
+def world_size() -> int:
+    """How many workers there are. Raises RuntimeError before :func:`initialize_comms`."""
+    return _session.current().world
+
+
+def comm_device() -> torch.device:
+    """Device for tensors that a script communicates itself. Raises RuntimeError before :func:`initialize_comms`."""
+    return _session.current().device
+
+
+def backend() -> str:
+    """The backend in use: ``SAR_BACKEND``, or what the script named. RuntimeError before :func:`initialize_comms`."""
+    return _session.current().backend
+
+
+def master_ip() -> str:
+    """The master's address, as given. Raises RuntimeError before :func:`initialize_comms`."""
+    return _session.current().master_ip
+
+
+def master_port() -> int:
+    """The rendezvous port, as given. Raises RuntimeError before :func:`initialize_comms`."""
+    return _session.current().master_port
+
+
+def _threads_from_environment() -> int:
+    """``SAR_NUM_THREADS``, 0 where it is not set."""
+    text = os.environ.get("SAR_NUM_THREADS", "")
+    if not text:
+        return 0
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"SAR_NUM_THREADS={text!r}: give a number of threads, at least 1, or leave it unset")
+    return int(text)
+
+
+def set_num_threads(n: int) -> None:
+    """Threads that the engine's kernels use in this process; by default as many as torch uses.
+
+    :raises ValueError: n < 1
+    """
+    global _threads_chosen
+    if int(n) < 1:
+        raise ValueError(f"set_num_threads({n}): at least 1 thread is needed")
+    allocator.prepare_process()
+    abi.set_num_threads(int(n))
+    _threads_chosen = True

@@ -1,0 +1,50 @@
+"""Statistics of the running job: traffic, how layers run, and memory."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import torch
+
+from sar._engine import abi, allocator
+from sar._engine import session as _session
+from sar.autograd.fused.eligibility import layer_choices
+
+
+def stats() -> Dict[str, Any]:
+    """What travelled so far, and by which way.
+
+    The engine's statistics (rank, world, peers, window, links, operations) and ``data_plane``: who carries aggregation,
+    this package's collectives, and the script's own ``torch.distributed`` calls.
+
+    ``layers`` says how many SAGEConv and GATConv modules ran fused and step by step when they last ran, by class:
+    ``{"SAGEConv": {"fused": 3, "separate": 0}}`` (:attr:`sar.Config.fuse`).
+
+    ``links`` has one entry for each communicator and peer. Of what it sent, ``sent_pulled`` are bytes of source rows
+    that the peer computes with, ``sent_pushed`` bytes of rows of own destinations that the peer computes with, since it
+    owns the sources (:attr:`sar.Config.exchange`), and ``sent_home`` bytes of sums and gradients computed here for rows
+    that the peer owns.
+    """
+    session = _session.current()
+    result = abi.session_stats(session.handle)
+    torch_group = None
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch_group = torch.distributed.get_backend()
+    result["layers"] = layer_choices()
+    result["data_plane"] = {"aggregation": "native", "collectives": "native", "torch.distributed": torch_group}
+    return result
+
+
+def memory_stats() -> Dict[str, Any]:
+    """Bytes by purpose, now and at most: ``{"structure": {"live": n, "peak": n}, "features": .., ...}``.
+
+    Of the engine: ``structure`` (edges, degrees, send lists), ``features`` (rows read from files, until the script has
+    them), ``window`` (remote rows, rings, send staging), ``saved`` (kept by the engine for backward), ``scratch``,
+    ``runtime`` (of Go), and their ``total``. Beside it ``tensors``: CPU tensors of 256 KiB and more under the
+    allocator policy ``"pool"``, features, parameters, gradients and what autograd keeps among them; ``kept``: memory of
+    freed ones; ``resident``: the process as a whole, as the kernel counts it.
+
+    At the end of a run rank 0 logs the largest of all workers in one line, at level INFO (:func:`sar.logging_setup`).
+    """
+    allocator.prepare_process()
+    return abi.memory_stats()
