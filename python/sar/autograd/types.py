@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Protocol, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,24 @@ class Agreed:
     """Carries the agreed bits out of forward."""
 
     bits = 0
+
+
+class LayerCost(NamedTuple):
+    """What a fused layer takes: numbers per own row, but for ``parameters`` and ``exchanges``.
+
+    ``parameters``: numbers in all; ``exchanges``: of each in forward, numbers per boundary row, and whether as many
+    return in backward; ``result``: of its output; ``saves_result``: whether that is saved for backward; ``saved``: what
+    is saved besides the input; ``scratch``: what only the computation takes, in either pass; ``scratch_backward``: in
+    backward besides the gradient of the input, ``None`` where that is the same.
+    """
+
+    parameters: int
+    exchanges: List[Tuple[int, bool]]
+    result: int
+    saved: int
+    scratch: int
+    saves_result: bool = False
+    scratch_backward: Optional[int] = None
 
 
 class Expr:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from sar.autograd.fused import gat, sage
+from sar.autograd.types import LayerCost
 
 from .tape import SizedTensor, Tape
 
@@ -57,15 +60,28 @@ class State:
         self._normalized = out, source
         self.done(out, self.width)
 
-    def convolve(self, x: SizedTensor, size: int, **options: Any) -> SizedTensor:
-        """A layer that computes its rows again, of what batch norm keeps, but for the last (``autograd/fused``)."""
-        out, source = self._normalized
-        recomputed = out is x and source is not None
-        if recomputed and self._saved is not None:
+    def fused(self, cost: LayerCost) -> SizedTensor:
+        """A fused layer. Of rows that batch norm made it saves batch norm's input and recomputes them; the last such
+        layer also holds them."""
+        self.parameters += cost.parameters
+        self.moved += cost.exchanges
+        x, (out, source) = self.x, self._normalized
+        recomputed = source if out is x else None
+        if recomputed is not None and self._saved is not None:
             self.tape.drop(*self._saved)
-        saves = [source, x] if recomputed and source is not None else [x]
-        made = self.tape.run([x], size, saves=saves, **options)
-        self._saved = (made, x) if recomputed else self._saved
+        back = cost.scratch_backward
+        made = self.tape.run(
+            [x],
+            self.bytes(cost.result),
+            saves=[x] if recomputed is None else [recomputed, x],
+            saves_out=cost.saves_result,
+            saves_extra=self.bytes(cost.saved),
+            scratch=self.bytes(cost.scratch),
+            scratch_back=None if back is None else self.bytes(back),
+            trains=True,
+        )
+        if recomputed is not None:
+            self._saved = made, x
         return made
 
     def done(self, x: SizedTensor, width: int) -> None:
@@ -74,13 +90,7 @@ class State:
 
 
 def _sage(s: State, width: int) -> None:
-    """The mean in one piece: of A x is kept only what is narrower than the result, or must be."""
-    x, first = s.x, s.width > width
-    s.parameters += 2 * s.width * width + width
-    s.moved.append((min(s.width, width), x.needs_grad or first))
-    mean = 0 if first or (s.width == width and x.needs_grad) else s.bytes(s.width)
-    turned = s.bytes(min(s.width, width)) if x.needs_grad or first else 0
-    s.done(s.convolve(x, s.bytes(width), saves_extra=mean, scratch=turned, trains=True), width)
+    s.done(s.fused(sage.cost(s.width, width, s.x.needs_grad)), width)
 
 
 def _sage_gcn(s: State, width: int) -> None:
@@ -115,20 +125,9 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
     """GAT (one linear map) and GATv2 (two): the engine keeps maximum and sum per row and head, not what is per edge."""
     width = heads * each
     x = s.x
-    if sides == 1:  # in one piece: the result without bias is kept, the linear map computed again
-        s.parameters += s.width * width + 3 * width
-        s.moved += [(width + heads, True), (width + heads, False)]
-        result, gradient = s.bytes(width), s.bytes(s.width) if x.needs_grad else 0
-        out = s.convolve(
-            x,
-            result,
-            saves_out=True,
-            saves_extra=s.bytes(4 * heads),
-            scratch=result,
-            scratch_back=max(2 * result - gradient, result),
-            trains=True,
-        )
-        s.done(s.tape.run([out], result, passes=True), width)
+    if sides == 1:
+        out = s.fused(gat.cost(s.width, heads, each, x.needs_grad))
+        s.done(s.tape.run([out], s.bytes(width), passes=True), width)  # with the bias
         return
     source = s.linear(x, s.width, width, bias=False)
     both = [source, s.linear(x, s.width, width)]
