@@ -1,4 +1,4 @@
-"""What SAR raises, beside Python's own ``ValueError``, ``TypeError`` and ``OSError``."""
+"""Exceptions of SAR, besides Python's own ``ValueError``, ``TypeError`` and ``OSError``."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_arguments_that_make_no_sense(workers: Workers) -> None:
         assert f"fields[0] has shape ({n + 1}, 3)" in found[0] and f"{n} source nodes" in found[0]
         assert "max_edges is 0" in found[2]
         assert found[6].startswith("TypeError: fields[0] is torch.int64")
-        assert "'column'" in found[7] and "home[0]" in found[8]
+        assert "'column'" in found[7] and "return_grads[0]" in found[8]
 
 
 # ---- rows and edges by number ------------------------------------------------

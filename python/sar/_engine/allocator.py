@@ -1,4 +1,4 @@
-"""What becomes of freed memory: the allocator policy of this process."""
+"""Allocator policy of this process: what happens to freed memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed calls into the engine for blocks and for graphs of several types from memory."""
+"""Typed calls into the engine: blocks, and graphs of several types from memory."""
 
 from __future__ import annotations
 

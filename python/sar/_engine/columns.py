@@ -1,4 +1,4 @@
-"""Typed calls for what batch normalization is made of, on own rows: the part "columns" of ``sar.h``.
+"""Typed calls into the engine: column statistics and normalization of own rows, for batch norm.
 
 Rows are ``[n, f]``, contiguous; numbers of columns have their dtype, sums of columns are float64 ``[f]``.
 """

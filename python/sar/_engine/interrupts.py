@@ -1,4 +1,4 @@
-"""Ctrl-C while the engine waits.
+"""Handles Ctrl-C while the engine waits.
 
 Python runs its handler of SIGINT only when the main thread is back from the engine, where it may be waiting for
 another worker. So a thread learns of the signal from :func:`signal.set_wakeup_fd`, and where the main thread stays in

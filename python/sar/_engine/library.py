@@ -1,4 +1,4 @@
-"""The one shared object that holds the engine, and how the package calls it.
+"""Loads the shared object that holds the engine, and calls its functions.
 
 Importing this module starts nothing. The first call loads the extension, both as the Python module that gopy made
 and through ctypes on the same file, so that there is one Go runtime in the process. ctypes releases the GIL during a

@@ -1,4 +1,4 @@
-"""Typed calls into the engine for edge expressions."""
+"""Typed calls into the engine: edge expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one session of this process, and collectives on torch tensors."""
+"""The session of this process, and its collectives on torch tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sar.h`` as ctypes sees it: DLTensor, the error struct and the signature of every function.
+"""ctypes signatures of ``sar.h``: DLTensor, the error struct and every function.
 
 Structs that configure something are passed by whoever fills them (``ctypes.byref``), so their pointers are plain
 addresses here. ``tests/unit/test_abi.py`` holds this table against the header.

@@ -1,4 +1,4 @@
-"""Typed calls into the engine: visits of in-edges (``sar_stream_run``)."""
+"""Typed calls into the engine: streaming of in-edges (``sar_stream_run``)."""
 
 from __future__ import annotations
 

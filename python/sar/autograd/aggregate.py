@@ -1,4 +1,4 @@
-"""Sums and means over in-edges, with rows of other workers fetched on the way.
+"""Sum and mean over in-edges; rows of other workers are fetched meanwhile.
 
 Forward, for every own node i and column c::
 

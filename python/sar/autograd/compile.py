@@ -1,4 +1,4 @@
-"""What torch.compile does not trace.
+"""Keeps functions out of torch.compile's traces.
 
 Exchanges between workers are no tensor operations, so a compiled function breaks its graph around them and runs them as
 they are. This does not load torch's compiler; where a script has loaded it, as torch's optimizers do, a call costs some

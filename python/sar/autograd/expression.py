@@ -1,4 +1,4 @@
-"""Edge expressions: what messages are made of, written down first and computed later.
+"""Edge expressions: messages as lazy expressions, evaluated by the engine.
 
 An :class:`Expr` says how the message of an edge follows from rows of its source ("u"), its destination ("v"), itself
 ("e") and from tensors that all edges share. Nothing is computed until :func:`evaluate`, which runs the whole

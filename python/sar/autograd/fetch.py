@@ -1,7 +1,7 @@
-"""Rows of source nodes by column number, wherever they are.
+"""Fetches rows of source nodes by column number, from any worker.
 
 Columns number the source rows that a worker's edges read: own rows first, then the boundary rows of the peers. A fetch
-asks their owners for as many rows as it likes, in any order; gradients go home to the rows they are of.
+asks their owners for as many rows as it likes, in any order; gradients return to the owners.
 """
 
 from __future__ import annotations

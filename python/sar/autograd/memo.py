@@ -1,4 +1,4 @@
-"""Aggregates of tensors that do not change, computed once.
+"""Caches aggregates of constant tensors.
 
 The first layer of most models aggregates the input features, which are the same in every epoch. A script that says so
 (:func:`memoize`) has the sum or mean computed and exchanged once, at the price of keeping it.

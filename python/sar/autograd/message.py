@@ -1,4 +1,4 @@
-"""Built-in messages on tensors of any number of dimensions: checks, DGL's broadcasting, then :func:`aggregate`."""
+"""Built-in messages on tensors of any rank: checks, DGL's broadcasting, then :func:`aggregate`."""
 
 from __future__ import annotations
 

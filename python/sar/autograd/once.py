@@ -1,4 +1,4 @@
-"""Backward passes that are not recorded themselves, so that they cannot be differentiated again.
+"""Backward passes that cannot be differentiated again, and say so.
 
 A backward pass of the engine is no operation that autograd knows. With ``create_graph=True`` torch records what
 backward does; here it records a node that raises as soon as somebody differentiates it, and names the operation.

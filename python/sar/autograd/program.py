@@ -1,4 +1,4 @@
-"""How edge expressions run: written down as a program of the engine, and one ``autograd.Function`` around it."""
+"""Runs edge expressions: compiles them to programs of the engine, under one ``autograd.Function``."""
 
 from __future__ import annotations
 

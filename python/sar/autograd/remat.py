@@ -1,4 +1,4 @@
-"""Rematerialization of whole modules: what forward computed is dropped and computed again in backward.
+"""Rematerialization of whole modules: activations are dropped in forward and recomputed in backward.
 
 After T. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (arXiv:1604.06174), on torch's
 ``torch.utils.checkpoint``. Here a module may hold collective operations; computing it again runs them again, in

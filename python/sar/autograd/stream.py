@@ -1,7 +1,7 @@
-"""Visits of in-edges in blocks of bounded size, for what is computed in Python.
+"""Streams in-edges in blocks of bounded size to a Python function.
 
 Rows of other workers arrive in the window, are visited and dropped. With gradients, what the visits add for rows of
-another worker goes home, and is added there in the order of peers.
+another worker is returned to it, and added there in the order of peers.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def stream(
         float64) and contiguous, or ``None`` where this worker wants none. ``Block.grad_rows`` is zero before the first
         block of a peer's rows; for own rows it is the tensor given here. Add to it
     :param order: ``"row"``: edges of a block ascend by destination
-    :param return_grads: of which fields gradients go home; the same on every worker. By default those with one in
-        ``grads``
+    :param return_grads: of which fields gradients return to the owners of the rows; the same on every worker. By
+        default those with one in ``grads``
     :param flags: 16 bits to tell every worker, at no cost
     :param edge_ids: whether ``Block.eid`` is wanted; it costs 8 bytes per edge, once
     :returns: the union of all workers' flags
@@ -95,7 +95,7 @@ def stream(
     :raises TypeError: gradients of a field that is neither float32 nor float64
     :raises sar.BudgetError: a row does not fit into a frame of the window
 
-    Wire, per boundary row: its fields, each padded to 8 bytes, and as much back for those whose gradients go home.
+    Wire, per boundary row: its fields, each padded to 8 bytes, and as much back for those whose gradients return.
     Memory: 24 bytes per edge of a block, 8 bytes per own row.
     """
     session = _session.current()
@@ -107,7 +107,8 @@ def stream(
     wanted = list(grads) if grads is not None else [None] * len(own)
     travels = [g is not None for g in wanted] if return_grads is None else [bool(h) for h in return_grads]
     if len(wanted) != len(own) or len(travels) != len(own):
-        raise ValueError(f"{len(own)} fields, {len(wanted)} grads and {len(travels)} home: give one of each per field")
+        counts = f"{len(own)} fields, {len(wanted)} grads and {len(travels)} return_grads"
+        raise ValueError(f"{counts}: give one of each per field")
     for i, (field, grad, goes) in enumerate(zip(own, wanted, travels)):
         _check_grad(i, field, grad, goes)
     session.follow_config()
@@ -162,11 +163,11 @@ def _field(tensor: Tensor, number: int, rows: int) -> Tensor:
 
 def _check_grad(number: int, field: Tensor, grad: Optional[Tensor], goes: bool) -> None:
     if goes and field.dtype not in FLOATS:
-        raise TypeError(f"fields[{number}] is {field.dtype}: gradients go home in float32 or float64")
+        raise TypeError(f"fields[{number}] is {field.dtype}: gradients travel in float32 or float64")
     if grad is None:
         return
     if not goes:
-        raise ValueError(f"grads[{number}] is given, but home[{number}] is false: gradients of this field go nowhere")
+        raise ValueError(f"grads[{number}] is given, but return_grads[{number}] is false: drop one of both")
     if grad.shape != field.shape or grad.dtype != field.dtype or not grad.is_contiguous():
         raise ValueError(
             f"grads[{number}] is {grad.dtype} {tuple(grad.shape)}, fields[{number}] is {field.dtype} "

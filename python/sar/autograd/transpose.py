@@ -1,10 +1,10 @@
-"""Sums over the out-edges of source nodes: what message passing on a reversed graph is made of.
+"""Sums over the out-edges of source nodes, for message passing on reversed graphs.
 
 For every own node j as a source, over the edges of all workers that leave it::
 
     out[j, c] = sum over out-edges (j -> i) of e[ji, head of c] * v[i, c]
 
-That is the backward movement of an aggregation (partial sums of boundary rows go home to their owners), so its own
+That is the backward movement of an aggregation (partial sums of boundary rows return to their owners), so its own
 gradients are forward movements. Wire: w numbers per boundary row, each way, and once more for the gradient of e.
 """
 

@@ -1,4 +1,4 @@
-"""Where the description of a partitioned graph lies, and how files that users name are opened."""
+"""Finds the description of a partitioned graph, and opens files that users name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading partitions that DGL, or ``sar partition``, wrote."""
+"""Loads partitions that DGL or ``sar partition`` wrote."""
 
 from __future__ import annotations
 

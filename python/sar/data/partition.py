@@ -1,4 +1,4 @@
-"""A worker's partition: what is on disk, and the record that scripts hold."""
+"""One worker's partition: the files on disk, and the record that scripts hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition owns which ids, answered as DGL's ``RangePartitionBook`` answers it."""
+"""Partition book: which partition owns which ids, with the interface of DGL's ``RangePartitionBook``."""
 
 from __future__ import annotations
 

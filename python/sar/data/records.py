@@ -1,4 +1,4 @@
-"""Small record types that scripts import."""
+"""Small record types."""
 
 from __future__ import annotations
 

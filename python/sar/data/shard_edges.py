@@ -1,4 +1,4 @@
-"""Edges and their features of partition data made by hand, by relation."""
+"""Edges and edge features, by relation, of partition data built in memory."""
 
 from __future__ import annotations
 

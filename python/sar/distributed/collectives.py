@@ -1,4 +1,4 @@
-"""Collectives on torch tensors: what :mod:`sar.comm` offers of them."""
+"""The collectives of :mod:`sar.comm`, on torch tensors."""
 
 from __future__ import annotations
 

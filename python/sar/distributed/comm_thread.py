@@ -1,4 +1,4 @@
-"""A thread that runs tasks one after another, for scripts that overlap their own communication with computing."""
+"""A thread that runs tasks in order, for scripts that overlap their own communication with computation."""
 
 from __future__ import annotations
 

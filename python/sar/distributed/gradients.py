@@ -1,4 +1,4 @@
-"""Parameters and gradients as a few long vectors: what keeps replicas of a model the same."""
+"""Parameter broadcast and gradient reduction, in flat buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins the workers of a job, and what is known of the job afterwards."""
+"""Starts and describes the session: ``initialize_comms``, rank, world size, backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a script has the log of SAR shown: each line with the time and the worker that wrote it."""
+"""Configures the log of SAR: each line with the time and the worker's rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How workers meet: torch.distributed where the script asks for it, and the port of the native engine.
+"""Rendezvous: torch.distributed where the script asks for it, and the port of the native engine.
 
 Who holds which port: under ``torchrun`` the launcher's store sits on MASTER_PORT; with ``"gloo"`` and the like
 torch.distributed takes the port that the script gives. In both cases the engine needs another port: rank 0 picks a

@@ -1,4 +1,4 @@
-"""Where the token of a job comes from.
+"""Finds the job token.
 
 The workers of a job prove to each other that they know its token, so that nobody else joins and jobs never mix.
 In this order:

@@ -1,4 +1,4 @@
-"""One-shot aggregation: all boundary rows at once, and then DGL on this worker alone.
+"""One-shot aggregation: fetches all boundary rows at once, then runs DGL on this worker alone.
 
 It needs the memory that sequential aggregation saves, and is there for comparison and for operations that only DGL has.
 """
@@ -37,7 +37,7 @@ class DistributedBlock(OneRelation, GraphQueries):
     first, then the boundary rows of other workers.
 
     Setting a column of ``srcdata`` to own rows, ``[num_src_nodes(), ...]``, fetches the rows of the others, which is
-    collective; gradients go home the same way. Everything else is DGL's: ``update_all``, ``apply_edges``, reducers
+    collective; gradients return the same way. Everything else is DGL's: ``update_all``, ``apply_edges``, reducers
     written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
     """
 

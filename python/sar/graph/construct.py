@@ -1,4 +1,4 @@
-"""Making graph objects out of partitions."""
+"""Builds graphs from partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows a graph has: here, and over all workers."""
+"""Row counts of a graph, local and global."""
 
 from __future__ import annotations
 

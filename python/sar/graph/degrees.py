@@ -1,4 +1,4 @@
-"""Whether a graph has nodes without in-edges, answered alike by all workers.
+"""Whether a graph has nodes without in-edges; all workers get the same answer.
 
 ``in_degrees`` and ``out_degrees`` are plain tensors of own rows. A decision that follows from a degree of 0, such as to
 raise, must be the same on all workers: one that raises alone leaves the others waiting. So whether any node of any

@@ -1,4 +1,4 @@
-"""Columns of nodes and edges: what scripts reach as ``srcdata``, ``dstdata``, ``ndata`` and ``edata``.
+"""Columns of nodes and edges: ``srcdata``, ``dstdata``, ``ndata`` and ``edata``.
 
 In a full graph sources and destinations are the same nodes, yet ``is_block`` is true, so layers treat them as two sets.
 The rules below serve both ways of thinking:

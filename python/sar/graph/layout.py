@@ -1,4 +1,4 @@
-"""How the nodes of a graph fall to types and workers."""
+"""Node ids by type and worker."""
 
 from __future__ import annotations
 

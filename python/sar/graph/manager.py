@@ -1,4 +1,4 @@
-"""The graph objects that models see in place of a DGL graph."""
+"""The graph objects that take the place of a DGL graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, means, maxima and softmax over the nodes of a graph that is split over workers: what pooling layers do.
+"""Readout: sum, mean, max and softmax over the nodes of all workers, for pooling layers.
 
 Every worker gets the same result. As with all that is shared, its gradient is the sum of what the workers' losses give:
 a loss on the pooled features belongs on one worker, or is divided by their number.

@@ -1,4 +1,4 @@
-"""Methods of a DGL graph that a graph split over workers cannot have, with what to do in their place."""
+"""Methods of DGL graphs that are not supported, with what to use instead."""
 
 from __future__ import annotations
 

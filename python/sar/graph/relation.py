@@ -1,4 +1,4 @@
-"""The engine's graph and its relations."""
+"""Handles of the engine's graphs and relations."""
 
 from __future__ import annotations
 

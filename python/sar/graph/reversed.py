@@ -1,4 +1,4 @@
-"""A graph with its edges turned round: what ``dgl.reverse`` gives for a graph manager.
+"""Reversed graphs: what ``dgl.reverse`` returns for a graph manager.
 
 Edges stay with the worker that owns their original destination, in the same order, so columns of edges fit both graphs.
 Messages arrive at the original sources, on whatever worker those are. Reductions are sums of edge values that go there,

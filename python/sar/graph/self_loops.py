@@ -1,4 +1,4 @@
-"""Graphs with an edge from each node to itself, or with none."""
+"""Adds and removes self loops."""
 
 from __future__ import annotations
 

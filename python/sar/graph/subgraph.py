@@ -1,4 +1,4 @@
-"""Graphs of the same nodes with some of the edges: ``clone``, ``remove_edges``, ``send_and_recv``, and filters."""
+"""Edge subgraphs: ``clone``, ``remove_edges``, ``send_and_recv``, and filters."""
 
 from __future__ import annotations
 

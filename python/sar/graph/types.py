@@ -1,4 +1,4 @@
-"""Types that the modules of this folder share, so that none imports another for its types alone."""
+"""Types that the modules of this folder share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the layers share: pairs of features, the check for nodes without in-edges, one aggregation."""
+"""Shared parts of the layers: pairs of features, the check for zero in-degrees, one aggregation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that spread features without learning anything: APPNP, and the inputs of SIGN."""
+"""Propagation without parameters: APPNP, and the inputs of SIGN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch norm, activation and dropout in one, keeping one tensor for backward."""
+"""Batch norm, activation and dropout in one module, which saves one tensor for backward."""
 
 from __future__ import annotations
 

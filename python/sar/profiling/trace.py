@@ -1,4 +1,4 @@
-"""Looking at a run: a timeline of its phases, and where the engine's CPU time goes."""
+"""Records a timeline of a run, and profiles the engine's CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which seeds make a batch: agreement of the workers on how many there are, and batches with few edges between them."""
+"""Which seeds make a batch, agreed among workers; batches with few edges between them."""
 
 from __future__ import annotations
 

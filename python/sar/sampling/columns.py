@@ -1,4 +1,4 @@
-"""What batches carry besides edges: features of nodes, columns of edges, and the weights that edges are drawn by."""
+"""Columns of batches: node features, edge columns, and sampling weights."""
 
 from __future__ import annotations
 

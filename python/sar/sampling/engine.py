@@ -1,4 +1,4 @@
-"""The engine's sampler and its batches as torch sees them."""
+"""The engine's sampler and batches, as torch tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on sampled neighbourhoods: a sampler, a loader of batches, and batches with few edges between them."""
+"""Neighbourhood sampler and data loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed nodes as scripts give them, and as the engine counts them."""
+"""Translates seed nodes of scripts to the engine's numbering."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Norm:
         return recompute.apply(x, self.columns, relu)
 
     def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        """Hears of rows that :meth:`apply` made of ``source``, under autograd."""
+        """Notes rows that :meth:`apply` made of ``source``, under autograd."""
         recompute.note(rows, source, self.columns, relu)
 
     def backward(

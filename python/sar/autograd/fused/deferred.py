@@ -1,4 +1,4 @@
-"""The result of batch norm, which is computed only when something reads it.
+"""The lazy result of batch norm: computed when it is first read.
 
 Batch norm returns a :class:`DeferredTensor`: one autograd node, the result of ``_Normalize`` of
 :mod:`sar.autograd.fused.batch_norm`, without memory. That node holds batch norm's collectives, so it is there whether
@@ -36,7 +36,7 @@ class Recipe(Protocol):
         """The values, and ReLU of them where ``relu`` is set, in new memory."""
 
     def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        """Hears of every tensor that was made this way."""
+        """Called with every tensor that was made this way."""
 
 
 class DeferredTensor(Tensor):

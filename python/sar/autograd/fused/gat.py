@@ -1,4 +1,4 @@
-"""GAT's layer with one linear map in one piece.
+"""Fused GAT layer with one linear map.
 
 ``out[i, h] = b[h] + sum over in-edges (j -> i) of a[ji, h] * W[h] x[j]``, with ``a`` the softmax over the in-edges of i
 of ``leaky_relu(attn_l[h] . W[h] x[j] + attn_r[h] . W[h] x[i])``, and dropout of it.

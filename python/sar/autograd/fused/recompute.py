@@ -1,4 +1,4 @@
-"""Rows that layers need again in backward, computed from the input of the batch norm that made them.
+"""Recomputes rows in backward from the input of the batch norm that made them.
 
 Batch norm saves its input for backward anyway, so a layer that reads its result, or ReLU of it, saves that input too in
 place of the rows (:func:`save`), and computes the rows in backward (:func:`rows_of`): one pass. All of it is local.

@@ -1,4 +1,4 @@
-"""GraphSAGE's layer with the mean in one piece: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
+"""Fused GraphSAGE layer with the mean: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
 
 Written as three modules, a step of the layer makes two products and a sum of them, and in backward two gradients of x
 and a sum of those, each of the size of the features. Here the second product of each pair is added to the first by the

@@ -1,4 +1,4 @@
-"""The softmax over the edges of each node, also where its edges are on several workers."""
+"""``edge_softmax`` on graphs split over workers."""
 
 from __future__ import annotations
 

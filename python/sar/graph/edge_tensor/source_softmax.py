@@ -1,4 +1,4 @@
-"""The softmax over the out-edges of source nodes, which lie on any worker.
+"""The softmax over the out-edges of source nodes, which may lie on any worker.
 
 Edge tensors are computed here. The largest logit of a source is not needed to the bit: a softmax does not change when
 all logits of a node move by the same amount, as long as no power leaves the range of double precision. So the shift is

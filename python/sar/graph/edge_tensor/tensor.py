@@ -1,4 +1,4 @@
-"""Edge tensors that are not computed until somebody reads them.
+"""Lazy edge tensors: computed when their values are first read.
 
 What ``apply_edges`` puts into ``edata`` is an :class:`EdgeTensor`: it has the shape and dtype of a tensor with one row
 per edge, but holds an expression (:mod:`sar.autograd.expression`). Arithmetic, activations, dropout,

@@ -1,4 +1,4 @@
-"""Built-in messages and reducers, read off the objects of ``dgl.function`` or ``sar.function``.
+"""Parses the built-in messages and reducers of ``dgl.function`` and ``sar.function``.
 
 They are known by their fields, so DGL need not be there.
 """

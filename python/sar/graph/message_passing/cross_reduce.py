@@ -1,4 +1,4 @@
-"""Messages over several relations, and what becomes of the results that one node type gets from them."""
+"""Combines the results that a node type gets over several relations."""
 
 from __future__ import annotations
 

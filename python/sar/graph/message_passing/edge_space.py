@@ -1,4 +1,4 @@
-"""A relation and the columns at its ends, as message passing sees them."""
+"""A relation with the columns of its sources, destinations and edges."""
 
 from __future__ import annotations
 

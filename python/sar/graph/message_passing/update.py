@@ -1,4 +1,4 @@
-"""Message passing on graph managers: ``update_all`` and its relatives."""
+"""Message passing: ``update_all`` and its relatives."""
 
 from __future__ import annotations
 

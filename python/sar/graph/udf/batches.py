@@ -1,4 +1,4 @@
-"""Python message and reduce functions: the batches that they are given, and what they say about themselves."""
+"""Batches of edges and nodes that Python message and reduce functions get."""
 
 from __future__ import annotations
 

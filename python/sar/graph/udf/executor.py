@@ -1,4 +1,4 @@
-"""Python functions run batch by batch: once in forward, and again in backward, unless what forward computed is kept."""
+"""Runs Python functions batch by batch in forward, and again in backward unless results were saved."""
 
 from __future__ import annotations
 

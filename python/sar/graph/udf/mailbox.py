@@ -1,4 +1,4 @@
-"""Python reduce functions: nodes of equal in-degree at a time, with all messages that each gets.
+"""Python reduce functions: batches of nodes of equal in-degree, with all their messages.
 
 A batch of nodes needs all its in-edges at once, from whatever worker, so its source rows are fetched by column. All
 workers run the same number of batches; one that has fewer takes part with empty ones.

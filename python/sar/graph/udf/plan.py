@@ -1,4 +1,4 @@
-"""What workers have to agree on before they run a Python function together: the rows it reads and what it returns."""
+"""Agrees among workers on what a Python function reads and returns, before it runs."""
 
 from __future__ import annotations
 

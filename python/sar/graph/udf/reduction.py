@@ -1,4 +1,4 @@
-"""Messages reduced as they come, block of edges by block of edges, and what the gradient of each message is."""
+"""Reduces messages block by block, and computes the gradient of each."""
 
 from __future__ import annotations
 

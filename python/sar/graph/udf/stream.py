@@ -1,4 +1,4 @@
-"""Python message functions on all edges, block by block, with the rows of other workers streamed past."""
+"""Python message functions on blocks of edges, as rows of other workers arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trial runs of Python functions on a few rows: what they read and return, and which tensors they use besides.
+"""Traces Python functions on a few rows: which columns they read, what they return, which tensors they use.
 
 What a function reads decides which rows travel, and must be known before. So it is run once on rows picked without
 regard to edges: own rows where there are any, else zeros.

@@ -1,4 +1,4 @@
-"""Sampled blocks as DGL's."""
+"""Converts sampled blocks to DGL's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DGL does by itself, for callers that have no graph of ours at hand."""
+"""DGL's own functions, for graphs that are not split."""
 
 from __future__ import annotations
 

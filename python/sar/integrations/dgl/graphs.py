@@ -1,4 +1,4 @@
-"""DGL graphs of a worker's edges."""
+"""DGL graphs built from a worker's edges."""
 
 from __future__ import annotations
 

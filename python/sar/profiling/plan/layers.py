@@ -1,4 +1,4 @@
-"""What the layers that models are made of keep and move, for a worker of so many rows."""
+"""Memory and traffic of the layers that models are made of."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class State:
         return self.tape.run([x], self.bytes(to_width), saves=[x], trains=True)
 
     def aggregate(self, x: SizedTensor, width: int) -> SizedTensor:
-        """Sum or mean: nothing is kept; the gradient of boundary rows goes home."""
+        """Sum or mean: nothing is saved; the gradient of boundary rows returns to their owners."""
         self.moved.append((width, x.needs_grad))
         return self.tape.run([x], self.bytes(width))
 

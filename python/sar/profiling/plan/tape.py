@@ -1,4 +1,4 @@
-"""The lives of tensors in one training step, in bytes.
+"""Simulates tensor lifetimes of one training step, in bytes.
 
 A model is played as operations on tensors that have a size and nothing else. As in autograd, an operation keeps what
 its backward needs; a tensor lives until its layer has ended and no operation keeps it; gradients live from the

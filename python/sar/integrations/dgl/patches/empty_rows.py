@@ -1,4 +1,4 @@
-"""What layers need where a worker has no rows."""
+"""Lets layers run on workers without rows."""
 
 from __future__ import annotations
 

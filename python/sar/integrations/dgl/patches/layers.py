@@ -1,4 +1,4 @@
-"""DGL's layers on graphs that are split over workers.
+"""Replacements in DGL that let its layers run on graphs split over workers.
 
 Layers are not edited. They work because graph managers answer what they ask of a graph; where a layer goes past the
 graph's methods, the function that it calls is replaced here by one that looks at the graph first. On DGL's own graphs

@@ -1,4 +1,4 @@
-"""When DGL's layers come to understand graph managers: with the first graph, or as soon as DGL is imported after it."""
+"""Patches DGL with the first graph, or when DGL is imported after it."""
 
 from __future__ import annotations
 

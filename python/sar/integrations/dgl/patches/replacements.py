@@ -1,4 +1,4 @@
-"""Replacements in other modules, made all together or not at all, and undone in one go."""
+"""A set of replacements in other modules: all or none, and reversible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has DGL's layers run on graphs split over workers."""
+"""``patch_dgl`` and ``unpatch_dgl``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DGL's functions and transforms of graphs, on graphs that are split over workers."""
+"""Replacements of DGL's graph functions and transforms."""
 
 from __future__ import annotations
 
