@@ -24,6 +24,7 @@ typedef struct {
   void *functions[16];
   int count;
   int allocates, frees;
+  uintptr_t read_only, read_only_end; /* what the linker makes so after it has filled the table in */
 } found_calls;
 
 /* Notes where relocations of a table name the two functions. */
@@ -49,9 +50,16 @@ static int visit(struct dl_phdr_info *info, size_t size, void *user) {
   if (strncmp(file ? file + 1 : info->dlpi_name, "libc10.so", 9) != 0)
     return 0;
   const ElfW(Dyn) *d = NULL;
-  for (int i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  found_calls *found = user;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type == PT_DYNAMIC)
+      d = (const ElfW(Dyn) *)(info->dlpi_addr + segment->p_vaddr);
+    if (segment->p_type == PT_GNU_RELRO) {
+      found->read_only = info->dlpi_addr + segment->p_vaddr;
+      found->read_only_end = found->read_only + segment->p_memsz;
+    }
+  }
   const ElfW(Rela) *plt = NULL, *data = NULL;
   const ElfW(Sym) *symbols = NULL;
   const char *names = NULL;
@@ -77,14 +85,16 @@ static int visit(struct dl_phdr_info *info, size_t size, void *user) {
   return 1;
 }
 
-/* Stores value in slot, which the linker may have made read-only. */
-static int store(uintptr_t *slot, uintptr_t value) {
-  long page = sysconf(_SC_PAGESIZE);
-  void *at = (void *)((uintptr_t)slot & ~((uintptr_t)page - 1));
-  if (mprotect(at, (size_t)page, PROT_READ | PROT_WRITE) != 0)
+/* Stores value in slot. Where the linker made its page read-only, it is so again afterwards. */
+static int store(const found_calls *found, uintptr_t *slot, uintptr_t value) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t at = (uintptr_t)slot & ~(page - 1);
+  /* the linker protects whole pages only, from the one that the segment begins in */
+  int read_only = at >= (found->read_only & ~(page - 1)) && at + page <= found->read_only_end;
+  if (mprotect((void *)at, page, PROT_READ | PROT_WRITE) != 0)
     return 0;
   __atomic_store_n(slot, value, __ATOMIC_RELEASE);
-  return 1;
+  return !read_only || mprotect((void *)at, page, PROT_READ) == 0;
 }
 
 int pool_redirect_torch(void) {
@@ -96,7 +106,7 @@ int pool_redirect_torch(void) {
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < found.count; i++)
       if ((found.functions[i] == (void *)pool_free) == (pass == 0) &&
-          !store(found.slots[i], (uintptr_t)found.functions[i]))
+          !store(&found, found.slots[i], (uintptr_t)found.functions[i]))
         return 0;
   return found.count;
 }

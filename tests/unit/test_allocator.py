@@ -110,6 +110,23 @@ print(len(failed), _allocator.pool_stats()["live"])
     assert run(code).split() == ["0", "0"]
 
 
+def test_pages_of_the_import_table_are_protected_as_before() -> None:
+    code = """
+import torch, sar
+def writable():
+    with open("/proc/self/maps") as maps:
+        lines = [line.split() for line in maps if "libc10.so" in line]
+    assert lines
+    return sum(int(end, 16) - int(start, 16) for start, end in (l[0].split("-") for l in lines if "w" in l[1]))
+before = writable()
+sar.set_allocator("pool")
+print(writable() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "0"
+
+
 def test_policies_may_change_while_tensors_live() -> None:
     """Blocks of one policy are freed under another, and those from before the first choice."""
     code = """
