@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define SAR_ABI_VERSION 2u
+#define SAR_ABI_VERSION 3u
 
 /* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
 #ifndef DLPACK_DLPACK_H_
@@ -268,7 +268,8 @@ typedef struct {
   int32_t relation;
   int32_t message; /* SAR_COPY_U, SAR_U_MUL_E */
   int32_t reduce;  /* SAR_REDUCE_* */
-  uint32_t need_grad; /* SAR_GRAD_*, SAR_FUSED: forward: what this rank will ask for; backward: what was agreed */
+  uint32_t need_grad; /* forward: SAR_GRAD_* that this rank will ask for, and SAR_FUSED where it offers that */
+  uint32_t agreed;    /* backward: what forward agreed on */
 } sar_aggregate;
 /* out[i] = reduce over in-edges (j -> i) of u[j], or u[j] * e[ji]. u [num_src, w]; e [num_edges] or [num_edges, h] in
  * ascending edge id with w = h * d, head k scaling columns k*d..(k+1)*d-1; out [num_dst, w], rows without edges give 0.

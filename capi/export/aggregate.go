@@ -16,10 +16,10 @@ func aggregation(what *C.sar_const_aggregate) (session.Aggregation, error) {
 	if err := copyIn("what", unsafe.Pointer(&a), unsafe.Pointer(what), C.sizeof_sar_aggregate); err != nil {
 		return session.Aggregation{}, err
 	}
-	if a.need_grad&^(C.SAR_GRAD_U|C.SAR_GRAD_E|C.SAR_FUSED) != 0 {
-		return session.Aggregation{}, invalid("need_grad is %#x: there are SAR_GRAD_U (%d), SAR_GRAD_E (%d) and SAR_FUSED (%d)", a.need_grad, C.SAR_GRAD_U, C.SAR_GRAD_E, C.SAR_FUSED)
+	if bits := a.need_grad | a.agreed; bits&^(C.SAR_GRAD_U|C.SAR_GRAD_E|C.SAR_FUSED) != 0 {
+		return session.Aggregation{}, invalid("need_grad and agreed have the bits %#x: there are SAR_GRAD_U (%d), SAR_GRAD_E (%d) and SAR_FUSED (%d)", bits, C.SAR_GRAD_U, C.SAR_GRAD_E, C.SAR_FUSED)
 	}
-	return session.Aggregation{Relation: int(a.relation), Message: int(a.message), Reduce: int(a.reduce), NeedGrad: uint32(a.need_grad)}, nil
+	return session.Aggregation{Relation: int(a.relation), Message: int(a.message), Reduce: int(a.reduce), NeedGrad: uint32(a.need_grad), Agreed: uint32(a.agreed)}, nil
 }
 
 //export sar_aggregate_forward

@@ -22,9 +22,9 @@ const (
 	Fused = 4
 )
 
-// Aggregation describes one aggregation. NeedGrad holds GradU and GradE bits: in
-// forward what this rank will ask for, in backward what was agreed, which is what
-// any rank asked for.
+// Aggregation describes one aggregation. NeedGrad, which forward reads, holds GradU and
+// GradE where this rank will ask for them. Agreed, which backward reads, is what forward
+// returned: what any rank asked for.
 //
 // The Fused bit says what the gradients are that travel in backward. Without it they
 // are those of the result. With it, they are those of what a linear map made of the
@@ -32,7 +32,7 @@ const (
 // offers it; it is agreed if all ranks did.
 type Aggregation struct {
 	Relation, Message, Reduce int
-	NeedGrad                  uint32
+	NeedGrad, Agreed          uint32
 }
 
 // pageBytes is the granularity of rings.
@@ -135,7 +135,7 @@ func Backward[T Float](g *Graph, what Aggregation, t Gradients[T]) error {
 	if err := gradOut.check("grad_out", a.Rel.NumDst, "destination nodes"); err != nil {
 		return err
 	}
-	if what.NeedGrad&GradE != 0 { // before anything travels: peers would wait
+	if what.Agreed&GradE != 0 { // before anything travels: peers would wait
 		if u == nil {
 			return Invalid("the gradient of edge weights needs u")
 		}
@@ -156,9 +156,9 @@ func Backward[T Float](g *Graph, what Aggregation, t Gradients[T]) error {
 		}
 		ge = gradE.Data
 	}
-	if what.NeedGrad&GradU != 0 {
+	if what.Agreed&GradU != 0 {
 		rows := "gradients of the result"
-		if what.NeedGrad&Fused != 0 {
+		if what.Agreed&Fused != 0 {
 			rows = "gradients of the linear map after the result"
 		}
 		err := g.run(comm.KindAggregate, comm.Backward, a.RowBytes(), what.sends(rows, gradOut.Data), func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
@@ -166,7 +166,7 @@ func Backward[T Float](g *Graph, what Aggregation, t Gradients[T]) error {
 			return err
 		}
 	}
-	if what.NeedGrad&GradE == 0 {
+	if what.Agreed&GradE == 0 {
 		return nil
 	}
 	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), what.sends("rows for gradients of edges", gradOut.Data), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })

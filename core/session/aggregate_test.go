@@ -83,7 +83,7 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 	if err != nil {
 		return err
 	}
-	if agreed != what.NeedGrad {
+	if what.Agreed = agreed; agreed != what.NeedGrad {
 		return fmt.Errorf("agreed on %b, want %b", agreed, what.NeedGrad)
 	}
 	if err := closeTo("out", out.Data, own(wantOut), tol); err != nil {

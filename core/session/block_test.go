@@ -126,7 +126,7 @@ func (c blockCase) check(s *Session, g *whole) error {
 		l.u = Rows[float64]{u, int(info.NumSrc), width}
 		l.e = Rows[float64]{e, int(info.NumEdges), 1}
 		l.y = Rows[float64]{make([]float64, int(info.NumDst)*width), int(info.NumDst), width}
-		if _, err := Forward(l.g, what, l.u, &l.e, l.y); err != nil {
+		if what.Agreed, err = Forward(l.g, what, l.u, &l.e, l.y); err != nil {
 			return err
 		}
 		u = l.y.Data

@@ -109,7 +109,7 @@ static double check(sar_handle graph, const sar_aggregate *what, int64_t first, 
   DLTensor du = doubles(grad_u, node_shape), de = doubles(grad_e, edge_shape);
 
   sar_aggregate agreed = *what;
-  must(sar_aggregate_forward(graph, what, &u, weighted ? &e : NULL, &y, &agreed.need_grad), "forward");
+  must(sar_aggregate_forward(graph, what, &u, weighted ? &e : NULL, &y, &agreed.agreed), "forward");
   must(sar_aggregate_backward(graph, &agreed, &u, weighted ? &e : NULL, &g, &du, weighted ? &de : NULL), "backward");
 
   serial(what);

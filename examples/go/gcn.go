@@ -58,10 +58,10 @@ func inverseRoots(g *session.Graph, outgoing bool) ([]float64, error) {
 	return roots, nil
 }
 
-// sum is copy_u and a sum over in-edges. NeedGrad: backward will ask for the
-// gradient of the source rows.
-func sum(needGrad uint32) session.Aggregation {
-	return session.Aggregation{Message: session.CopyU, Reduce: session.ReduceSum, NeedGrad: needGrad}
+// sum is copy_u and a sum over in-edges. grads says whose gradients backward will ask
+// for, and in backward, where every worker asks for the same, that all have agreed on them.
+func sum(grads uint32) session.Aggregation {
+	return session.Aggregation{Message: session.CopyU, Reduce: session.ReduceSum, NeedGrad: grads, Agreed: grads}
 }
 
 // forward is collective: every worker calls it.

@@ -65,6 +65,7 @@ class AggregateStruct(ct.Structure):
         ("message", ct.c_int32),
         ("reduce", ct.c_int32),
         ("need_grad", ct.c_uint32),
+        ("agreed", ct.c_uint32),
     ]
 
 
@@ -358,7 +359,7 @@ def aggregate_forward(
     library.call(
         "sar_aggregate_forward",
         _handle(graph),
-        ct.byref(_struct(spec, need)),
+        ct.byref(_struct(spec, need=need)),
         _ref(u),
         _ref(e),
         _ref(out),
@@ -380,7 +381,7 @@ def aggregate_backward(
     library.call(
         "sar_aggregate_backward",
         _handle(graph),
-        ct.byref(_struct(spec, agreed)),
+        ct.byref(_struct(spec, agreed=agreed)),
         _ref(u),
         _ref(e),
         _ref(grad_out),
@@ -389,7 +390,7 @@ def aggregate_backward(
     )
 
 
-def _struct(spec: AggregateSpec, bits: int) -> AggregateStruct:
+def _struct(spec: AggregateSpec, need: int = 0, agreed: int = 0) -> AggregateStruct:
     return AggregateStruct(
-        ct.sizeof(AggregateStruct), spec.relation, MESSAGES[spec.message], REDUCERS[spec.reduce], bits
+        ct.sizeof(AggregateStruct), spec.relation, MESSAGES[spec.message], REDUCERS[spec.reduce], need, agreed
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as ct
 from typing import Any
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 
 class DLTensor(ct.Structure):
