@@ -100,8 +100,7 @@ class Worker:
         import torch
 
         import sar
-        from sar._engine import abi
-        from sar._engine import session as _session
+        from sar._engine import abi, session as _session
 
         send, receive = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
         sar.comm.barrier()

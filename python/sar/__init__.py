@@ -51,8 +51,7 @@ from .graph.edge_tensor.softmax import edge_softmax
 from .graph.manager import GraphShardManager, HeteroGraphShardManager
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
-from .nn import RelGraphConv
-from .nn import batch_norm as distributed_bn
+from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D, convert_batchnorm
 from .profiling.plan import estimate_memory
 from .profiling.trace import engine_profile, trace

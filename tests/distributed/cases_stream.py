@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 import sar
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd.fetch import fetch
 from sar.autograd.stream import Block, stream
 from sar.graph.relation import NativeGraph, Relation

@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import torch
 
-from sar.autograd import expression as ex
-from sar.autograd import program as programs
+from sar.autograd import expression as ex, program as programs
 from tests.support.worker import build, numpy
 
 Program = List[Any]

@@ -12,8 +12,7 @@ import torch
 
 import sar
 import sar.nn
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from tests.parity.observed_models import Observed, auxiliary, make_spec, observed
 from tests.support.worker import build, numpy
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity import cases_graph_methods as cases
-from tests.parity import cases_transforms
+from tests.parity import cases_graph_methods as cases, cases_transforms
 from tests.support import hetero
 from tests.support.graphs import Graph, close, make
 from tests.support.pool import Pool

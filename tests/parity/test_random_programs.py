@@ -12,8 +12,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.parity import cases_random, random_programs
 from tests.parity.random_graphs import Case

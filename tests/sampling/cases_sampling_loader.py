@@ -122,8 +122,7 @@ def leave_early(part: dict[str, Any], rank: int) -> None:
     loader = sar.DataLoader(graph, own, sampler, 1, precompute_optimized_batches=False)
     for turn, _ in enumerate(loader):
         if turn == 3 and rank == 1:
-            from sar._engine import abi
-            from sar._engine import session as _session
+            from sar._engine import abi, session as _session
 
             with contextlib.suppress(RuntimeError):
                 abi.session_abort(_session.current().handle, "ValueError: a bug of the script")

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import sar
-from sar.distributed import network
-from sar.distributed import tokens as job_tokens
+from sar.distributed import network, tokens as job_tokens
 from tests.support.bad_input import environment, write_script
 
 WITHOUT = {"SAR_JOB_TOKEN": "", "SLURM_JOB_ID": ""}

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sar._engine import abi, signatures, streams
-from sar._engine import library as engine
+from sar._engine import abi, library as engine, signatures, streams
 from tests.support import ROOT
 
 HEADER = ROOT / "capi" / "sar.h"

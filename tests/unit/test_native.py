@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from sar import errors
-from sar._engine import library as native
-from sar._engine import signatures
+from sar._engine import library as native, signatures
 
 
 def ref(t: object) -> object:

@@ -12,8 +12,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session
-from sar._engine import streams
+from sar._engine import session as _session, streams
 
 from .once import calling_layer, differentiable_once
 from .types import Agreed, Relation

@@ -15,8 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 
 from .types import Relation
 

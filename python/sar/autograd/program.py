@@ -10,8 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, cast
 import torch
 from torch import Tensor
 
-from sar._engine import programs as abi
-from sar._engine import session as _session
+from sar._engine import programs as abi, session as _session
 
 from . import message
 from .once import calling_layer, differentiable_once

@@ -16,8 +16,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session
-from sar._engine import streams
+from sar._engine import session as _session, streams
 from sar.distributed.failure import tell_peers
 
 from .types import Relation

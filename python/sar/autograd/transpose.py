@@ -15,8 +15,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 
 from .once import calling_layer, differentiable_once
 from .types import Relation

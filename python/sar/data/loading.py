@@ -9,8 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import allocator
-from sar._engine import session as _session
+from sar._engine import allocator, session as _session
 
 from .directory import description_of
 from .partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition

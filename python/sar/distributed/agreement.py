@@ -8,8 +8,7 @@ from typing import Any, List, Sequence, Tuple
 
 import torch
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 
 
 def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]:

@@ -7,8 +7,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.config import Config
 
 

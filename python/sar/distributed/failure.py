@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar._engine.log import logger
 from sar.errors import PeerLostError, RemoteError, ScheduleError
 

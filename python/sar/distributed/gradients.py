@@ -8,8 +8,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 
 BUCKET_BYTES = 25 << 20
 

@@ -7,8 +7,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from sar._engine import abi, allocator
-from sar._engine import session as _session
+from sar._engine import abi, allocator, session as _session
 from sar._engine.log import logger
 from sar.config import Config
 from sar.errors import RendezvousError

@@ -11,8 +11,7 @@ from typing import Optional, Type
 
 import torch
 
-from sar._engine import abi, interrupts
-from sar._engine import session as _session
+from sar._engine import abi, interrupts, session as _session
 from sar._engine.log import logger
 from sar.autograd import memo
 from sar.profiling import memory

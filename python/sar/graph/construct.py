@@ -8,8 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from sar._engine import abi, allocator, blocks
-from sar._engine import session as _session
+from sar._engine import abi, allocator, blocks, session as _session
 from sar.data.loading import lazy_partition_data
 from sar.data.partition import PartitionData
 from sar.data.partition_book import CanonicalEtype

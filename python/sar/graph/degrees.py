@@ -11,8 +11,7 @@ from typing import Any, Sequence
 
 import torch
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
 

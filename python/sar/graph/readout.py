@@ -11,8 +11,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd.once import differentiable_once
 
 from .counts import Counts

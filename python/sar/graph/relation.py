@@ -9,8 +9,7 @@ from typing import Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from sar._engine import abi, streams
-from sar._engine import session as _session
+from sar._engine import abi, session as _session, streams
 from sar.data.partition_book import CanonicalEtype
 
 

@@ -7,8 +7,7 @@ from typing import Any, Callable, Optional, cast
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 
 from .degrees import agree_on_degrees
 from .frames import EdgeFrame

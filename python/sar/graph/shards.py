@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import blocks
-from sar._engine import session as _session
+from sar._engine import blocks, session as _session
 from sar.data.records import ShardInfo
 
 from .queries import edge_ends

@@ -7,8 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, blocks
-from sar._engine import session as _session
+from sar._engine import abi, blocks, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.data.partition_book import CanonicalEtype

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.batch_norm import Norm, normalized
 from sar.autograd.once import differentiable_once

@@ -6,8 +6,7 @@ from typing import Any, Dict
 
 import torch
 
-from sar._engine import abi, allocator
-from sar._engine import session as _session
+from sar._engine import abi, allocator, session as _session
 from sar.autograd.fused.eligibility import layer_choices
 
 

@@ -9,8 +9,7 @@ import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List
 
-from sar._engine import library
-from sar._engine import session as _session
+from sar._engine import library, session as _session
 from sar._engine.log import logger
 
 _CLOCK = "sar.trace clock"

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, columns
-from sar._engine import session as _session
+from sar._engine import abi, columns, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.config import Config

@@ -15,10 +15,8 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import programs as abi
-from sar._engine import session as _session
-from sar.autograd import expression as ex
-from sar.autograd import program
+from sar._engine import programs as abi, session as _session
+from sar.autograd import expression as ex, program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, LayerCost, Relation

@@ -25,8 +25,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd import memo
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once

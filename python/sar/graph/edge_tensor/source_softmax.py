@@ -13,8 +13,7 @@ from typing import Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd.expression import evaluate, load
 from sar.autograd.transpose import sum_to_sources
 from sar.graph.relation import Relation

@@ -16,8 +16,7 @@ from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
 from sar.graph.queries import GraphQueries
 from sar.graph.types import ALL, Etype
-from sar.graph.udf import mailbox as udf_mailbox
-from sar.graph.udf import stream as udf_stream
+from sar.graph.udf import mailbox as udf_mailbox, stream as udf_stream
 from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
 from sar.graph.udf.executor import execute
 from sar.graph.udf.plan import Task, prepare

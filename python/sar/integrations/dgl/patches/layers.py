@@ -15,8 +15,7 @@ import dgl
 import torch
 from torch import Tensor
 
-from sar._engine import abi
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd.fused import gat, sage
 from sar.autograd.fused.eligibility import as_made
 from sar.graph.counts import Counts
