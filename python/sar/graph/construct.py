@@ -63,7 +63,7 @@ def construct_mfgs(
     :raises TypeError: seed nodes that are not integers
     :raises sar.ScheduleError: workers ask for different numbers of layers, or ``keep_seed_nodes``
     """
-    whole = _kept(partition_data)
+    whole = _full_graph_of(partition_data)
     error, seeds = None, []
     try:
         seeds = whole.seeds(seed_nodes, n_layers)
@@ -104,14 +104,14 @@ def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
     return construct_full_graph(lazy_partition_data(dist_graph))
 
 
-def _kept(data: PartitionData) -> _FullGraph:
+def _full_graph_of(data: PartitionData) -> _FullGraph:
     """The full graph of a partition from a file, made once in a session. One made by hand may change between calls."""
-    session, kept = _session.current(), getattr(data, "_whole", None)
-    if kept is None or kept[0] is not session:
-        kept = session, _FullGraph(data)
+    session, cached = _session.current(), getattr(data, "_whole", None)
+    if cached is None or cached[0] is not session:
+        cached = session, _FullGraph(data)
         if data.stored is not None:
-            data._whole = kept
-    whole: _FullGraph = kept[1]
+            data._whole = cached
+    whole: _FullGraph = cached[1]
     return whole
 
 

@@ -46,9 +46,9 @@ def graph_softmax(rows: Counts, value: Tensor) -> Tensor:
 
 
 def _shared(value: Tensor, most: bool) -> Tensor:
-    wants = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
-    _session.all_reduce(wants, "max", abi.TRAIN)
-    needed = bool(wants)
+    wanted = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
+    _session.all_reduce(wanted, "max", abi.TRAIN)
+    needed = bool(wanted)
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     out: Tensor = (_Most if most else _Sum).apply(anchor, value)
     return out if needed else out.detach()

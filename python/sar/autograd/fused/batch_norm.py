@@ -143,16 +143,16 @@ class _Normalize(torch.autograd.Function):
 # ---- moments -----------------------------------------------------------------
 
 
-def all_moments(x: Tensor, wants: bool, distributed: bool) -> Tuple[Moments, bool]:
+def all_moments(x: Tensor, needs_grad: bool, distributed: bool) -> Tuple[Moments, bool]:
     """Moments over all workers, and whether any of them needs a gradient of its rows. Collective where distributed."""
     rows, features = x.shape
     mean, m2 = columns.moments(x)
     if not distributed:
-        return Moments(rows, mean, m2), wants
+        return Moments(rows, mean, m2), needs_grad
     session = _session.current()
     # every worker fills its own line; adding zeros changes nothing, so all get the same lines to the bit
     lines = torch.zeros(session.world, 2 * features + 2, dtype=torch.float64)
-    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(wants)], dtype=torch.float64), mean, m2])
+    lines[session.rank] = torch.cat([torch.tensor([float(rows), float(needs_grad)], dtype=torch.float64), mean, m2])
     _session.all_reduce(lines, "sum", abi.TRAIN)
     count = 0.0
     mean, m2 = torch.zeros_like(mean), torch.zeros_like(m2)

@@ -138,15 +138,15 @@ class _SageMean(torch.autograd.Function):
         saved = Saved(*rows_saved)
         _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
         grad = grad.contiguous()
-        grad_x = grad_neigh = grad_self = turned = None
+        grad_x = grad_neigh = grad_self = at_grad = None  # at_grad: A' g
         wanted = ctx.agreed & abi.GRAD_U
         if mean is None and wanted:
-            turned = grad.new_empty((saved.source.shape[0], grad.shape[1])) if for_x or for_neigh else None
-            _back(ctx, grad, turned)
+            at_grad = grad.new_empty((saved.source.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            _back(ctx, grad, at_grad)
         # x goes before the gradient of it is made
-        if for_self or (for_neigh and turned is not None):
+        if for_self or (for_neigh and at_grad is not None):
             x = rows_of(saved, ctx.held)
-            grad_neigh = turned.t().mm(x) if for_neigh and turned is not None else None
+            grad_neigh = at_grad.t().mm(x) if for_neigh and at_grad is not None else None
             grad_self = grad.t().mm(x[: grad.shape[0]]) if for_self else None
             del x
         if mean is not None:
@@ -155,9 +155,9 @@ class _SageMean(torch.autograd.Function):
             if wanted:
                 grad_x = saved.source.new_empty(saved.source.shape) if for_x else None
                 _back(ctx, grad.mm(w_neigh), grad_x)
-        elif turned is not None and for_x:
-            grad_x = turned.mm(w_neigh)
-            del turned
+        elif at_grad is not None and for_x:
+            grad_x = at_grad.mm(w_neigh)
+            del at_grad
         if grad_x is not None:
             grad_x[: grad.shape[0]].addmm_(grad, w_self)
         return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None

@@ -189,7 +189,7 @@ def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], 
     """Runs a plan, under autograd. Collective.
 
     :param columns: of every slot
-    :param make: makes the walk; it is told of which columns this worker wants gradients
+    :param make: makes the traversal, given of which columns this worker needs gradients
     :returns: results by name
     """
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())

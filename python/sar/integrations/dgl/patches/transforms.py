@@ -25,15 +25,16 @@ def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = 
             f"{g.canonical_etypes}"
         )
     relation = g._relations[0]
-    turned = ReversedGraph(g._state, relation, square=relation.canonical[0] == relation.canonical[2] and _square(g))
+    square = relation.canonical[0] == relation.canonical[2] and _square(g)
+    reversed_graph = ReversedGraph(g._state, relation, square)
     if copy_ndata:
         for key, value in g.dstdata.items():
-            turned.srcdata[key] = value
+            reversed_graph.srcdata[key] = value
         for key, value in g.srcdata.items():
-            turned.dstdata[key] = value
+            reversed_graph.dstdata[key] = value
     if copy_edata:
-        turned.edata.update(g.edata)
-    return turned
+        reversed_graph.edata.update(g.edata)
+    return reversed_graph
 
 
 def _square(graph: GraphShardManager) -> bool:
