@@ -81,12 +81,18 @@ def arguments(graph: Graph, x: np.ndarray, grad: np.ndarray, needs: Any) -> list
 def check(
     found: list[dict[str, Any]], expected: dict[str, Any], frozen: Collection[str] = (), loose: float = 1.0
 ) -> None:
-    """Holds what the workers found against the whole graph; ``loose``: how much looser for parameters."""
-    graph = expected["graph"]
+    """Holds what the workers found against the whole graph; ``loose``: how much looser for parameters.
+
+    x has a gradient on the ranks of ``expected["needs"]``, of which :func:`arguments` is told too, and on no other.
+    """
+    graph, needs = expected["graph"], expected["needs"]
     for rank, one in enumerate(found):
         close(one["out"], expected["out"][graph.rows(rank)], "out")
-        if one["x"] is not None:
+        if needs if isinstance(needs, bool) else rank in needs:
+            assert one["x"] is not None, f"rank {rank} has no gradient of x"
             close(one["x"], expected["x"][graph.rows(rank)], "gradient of x")
+        else:
+            assert one["x"] is None, f"rank {rank} has a gradient of x that nobody needs"
         for name in expected["state"]:
             if name in frozen:
                 assert one[name] is None, name

@@ -38,6 +38,7 @@ def both(
     if layer.bias is not None:
         torch.nn.init.normal_(layer.bias)
     expected = oracle(layer, graph, x, grad, elu=bool(more.get("after")))
+    expected["needs"] = needs
     given = {"library": library, "options": chosen, "state": expected["state"], **more}
     return workers.run(cases_gat.step, arguments(graph, x, grad, needs), **given), expected
 

@@ -35,6 +35,7 @@ def both(
     torch.manual_seed(5)
     layer = dgl.nn.SAGEConv(*widths, "mean", bias=bias).to(torch.from_numpy(x).dtype)
     expected = oracle(layer, graph, x, grad)
+    expected["needs"] = needs
     given = {"library": library, "out_feats": widths[1], "state": expected["state"], **options}
     return workers.run(cases_sage.step, arguments(graph, x, grad, needs), **given), expected
 

@@ -121,11 +121,10 @@ def test_every_autograd_function_is_decorated() -> None:
     found = {}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and any(ast.unparse(b).endswith("autograd.Function") for b in node.bases):
-                for f in node.body:
-                    if isinstance(f, ast.FunctionDef) and f.name == "backward":
-                        found[node.name] = [ast.unparse(d).split("(")[0] for d in f.decorator_list]
+            for f in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(f, ast.FunctionDef) and f.name == "backward" and f.args.args[0].arg == "ctx":
+                    found[node.name] = [ast.unparse(d).split("(")[0] for d in f.decorator_list]
     assert len(found) >= 10
     assert found.pop("_Refuse") == ["staticmethod"]
     for name, decorators in found.items():
-        assert {"differentiable_once", "once_differentiable"} & set(decorators), f"{name}: {decorators}"
+        assert "differentiable_once" in decorators, f"{name}: {decorators}"
