@@ -111,7 +111,7 @@ var aggregateCases = []aggregateCase{
 }
 
 func TestAggregateAgainstSerial(t *testing.T) {
-	for _, parts := range []int{1, 2, 3, 5, 8} {
+	for _, parts := range worlds(1, 2, 3, 5, 8) {
 		for _, transport := range []string{"shm", "tcp"} {
 			t.Run(fmt.Sprintf("P=%d/%s", parts, transport), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(parts), 3))

@@ -13,7 +13,7 @@ import (
 // the whole graph at the seeds; likewise the gradients of features and weights.
 func TestBlocks(t *testing.T) {
 	const width = 3
-	for _, parts := range []int{1, 2, 3, 5} {
+	for _, parts := range worlds(1, 2, 3, 5) {
 		for _, keep := range []bool{true, false} {
 			for seed := range uint64(4) {
 				rng := rand.New(rand.NewPCG(seed, uint64(parts)))

@@ -73,6 +73,19 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+// worlds gives the numbers of workers to test with: every second one with
+// -short.
+func worlds(all ...int) []int {
+	if !testing.Short() {
+		return all
+	}
+	var some []int
+	for i := 0; i < len(all); i += 2 {
+		some = append(some, all[i])
+	}
+	return some
+}
+
 // workers runs f on P sessions of this process and fails on any error.
 func workers(t testing.TB, parts int, cfg Config, f func(s *Session) error) {
 	t.Helper()

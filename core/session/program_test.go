@@ -202,7 +202,7 @@ func checkCase(rng *rand.Rand, c *programCase, got programRun[float64]) error {
 }
 
 func TestProgramsAgainstOracle(t *testing.T) {
-	for _, parts := range []int{1, 2, 3, 5} {
+	for _, parts := range worlds(3, 1, 2, 5) {
 		t.Run(fmt.Sprintf("P=%d", parts), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(parts), 11))
 			graphs := []whole{randomGraph(rng, 40, 250, parts), randomGraph(rng, 1, 3, parts), randomGraph(rng, 40, 0, parts)}

@@ -20,7 +20,7 @@ func asFloats(b []byte) []float64 {
 // many edges and few.
 func TestStreamAndFetchAgainstSerial(t *testing.T) {
 	const width = 5
-	for _, parts := range []int{1, 2, 3, 4, 6} {
+	for _, parts := range worlds(1, 2, 3, 4, 6) {
 		for _, window := range []int64{1 << 19, 1 << 22} {
 			t.Run(fmt.Sprintf("P=%d/%d", parts, window), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(parts), 9))
