@@ -298,7 +298,7 @@ def test_the_directory_in_place_of_its_json_file(
     assert "part0 holds no JSON file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("method", ["metis", "random", "contiguous"])
+@pytest.mark.parametrize("method", ["metis", "random", pytest.param("contiguous", marks=pytest.mark.full)])
 def test_partition_and_info(graph: Path, tmp_path: Path, method: str) -> None:
     if method == "metis":
         pytest.importorskip("pymetis")

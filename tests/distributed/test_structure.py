@@ -39,22 +39,26 @@ def measure(pool: Pool, graph: Path, parts: int, method: str) -> list[dict[str, 
     return pool.run(parts, "shm", cases_structure.of_parts, [{"path": str(folder / "bench.json")}] * parts)
 
 
-def test_bytes_an_edge(pool: Pool, bench_graph: Path) -> None:
+@pytest.fixture(scope="module")
+def alone(pool: Pool, bench_graph: Path) -> dict[str, Any]:
+    return measure(pool, bench_graph, 1, "metis")[0]
+
+
+@pytest.mark.parametrize("method", ["random", pytest.param("metis", marks=pytest.mark.full)])
+def test_bytes_an_edge(pool: Pool, bench_graph: Path, alone: dict[str, Any], method: str) -> None:
     """At most 12 with 8 workers, at most 1.3 times those of one worker, and none once the graph is gone."""
-    alone = measure(pool, bench_graph, 1, "metis")[0]
     one = alone["structure"] / alone["edges"]
     print(f"\nP=1: {one:.2f} bytes an edge")
     assert one <= MOST
     # what goes back to the system is what was counted, but for a little that glibc keeps
     assert alone["given_back"] >= 0.9 * alone["structure"]
-    for method in ("metis", "random"):
-        workers = measure(pool, bench_graph, 8, method)
-        assert sum(w["edges"] for w in workers) == alone["edges"]
-        each = [w["structure"] / w["edges"] for w in workers]
-        print(f"P=8, {method}: {min(each):.2f} to {max(each):.2f} bytes an edge")
-        assert max(each) <= MOST
-        assert max(each) <= GROWTH * one
-        assert [w["left"] for w in workers] == [0] * 8
+    workers = measure(pool, bench_graph, 8, method)
+    assert sum(w["edges"] for w in workers) == alone["edges"]
+    each = [w["structure"] / w["edges"] for w in workers]
+    print(f"P=8, {method}: {min(each):.2f} to {max(each):.2f} bytes an edge")
+    assert max(each) <= MOST
+    assert max(each) <= GROWTH * one
+    assert [w["left"] for w in workers] == [0] * 8
     assert alone["left"] == 0
 
 

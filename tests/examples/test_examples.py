@@ -52,6 +52,7 @@ def train(script: str, path: Path, workers: int, *words: object) -> dict:
     return json.loads(results.read_text())
 
 
+@pytest.mark.full  # the model and the seeds of tests/parity/test_curves.py
 def test_gcn_on_cora_reaches_the_known_accuracy(parts) -> None:
     accuracy = [train("gcn_cora.py", parts("cora", 2), 2, "--seed", seed)["accuracy"]["test"] for seed in range(5)]
     assert sum(accuracy) / len(accuracy) >= 0.805, accuracy

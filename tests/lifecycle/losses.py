@@ -177,9 +177,3 @@ def leaves(rank: int, world: int) -> None:
         return
     began = time.time()
     observe(lambda: (step(), step()), lambda: began)
-
-
-def same_rank(rank: int, world: int) -> None:
-    """Two workers say that they are rank 1."""
-    began = time.time()
-    observe(lambda: join(min(rank, 1), world), lambda: began)

@@ -14,6 +14,7 @@ from tests.support.pool import Pool
 from tests.support.sessions import Workers
 
 DATA = ROOT / "examples" / "data"
+full = pytest.mark.full
 MOST_FEATURES = 1433
 """Of more columns the fullest are kept, so that the dense layers do not take all the time."""
 
@@ -63,7 +64,7 @@ def check(losses: dict[int, np.ndarray], tolerance: float) -> None:
         np.testing.assert_allclose(values, losses[1], rtol=tolerance, err_msg=f"{world} workers against 1")
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-4)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), pytest.param("float32", 1e-4, marks=full)])
 def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float) -> None:
     losses = {}
     for world in (1, 2, 4, 8):
@@ -75,7 +76,7 @@ def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float) -> None:
     check(losses, tolerance)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), ("float32", 1e-3)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [pytest.param("float64", 1e-8, marks=full), ("float32", 1e-3)])
 def test_sage_with_batch_norm_on_cornell5(pool: Pool, dtype: str, tolerance: float) -> None:
     worlds = (1, 2, 4, 8)
     losses = {w: np.array(curve(pool, w, "cornell5", "sage", dtype, epochs=20)[0]["losses"]) for w in worlds}

@@ -24,7 +24,7 @@ MANY = int(os.environ.get("SAR_RANDOM_PROGRAMS", "0"))
 SHARES = {(1, "shm"): 0.15, (2, "shm"): 0.25, (2, "tcp"): 0.1, (3, "shm"): 0.25, (4, "shm"): 0.25}
 if MANY:
     SHARES[8, "shm"] = 0.1
-COUNT = MANY or 540
+COUNTS = [MANY] if MANY else [180, pytest.param(540, marks=pytest.mark.full)]
 BATCH = 18
 """Programs of an example, which go to the workers in one message."""
 
@@ -159,12 +159,13 @@ def check(case: Case, results: list[dict[str, Any]]) -> None:
                 close(np.zeros_like(mine) if got is None else got, mine, f"gradient of {name}, rank {rank}", loose)
 
 
+@pytest.mark.parametrize("programs", COUNTS)
 @pytest.mark.parametrize("session", SHARES, ids=lambda s: f"{s[1]}{s[0]}")
-def test_random_programs(pool: Pool, session: tuple[int, str]) -> None:
+def test_random_programs(pool: Pool, session: tuple[int, str], programs: int) -> None:
     world, transport = session
     workers = Workers(pool, world, transport)
     done = 0
-    wanted = int(COUNT * SHARES[session])
+    wanted = int(programs * SHARES[session])
 
     @settings(
         max_examples=max(1, wanted // BATCH),

@@ -174,7 +174,9 @@ print("fine")
     assert run(code).split() == ["fine"]
 
 
-@pytest.mark.parametrize("policy", ["", "pool", "compact", "default"])
+@pytest.mark.parametrize(
+    "policy", ["", "compact", *(pytest.param(p, marks=pytest.mark.full) for p in ("pool", "default"))]
+)
 def test_environment(policy: str) -> None:
     code = "import sar\nfrom sar._engine import allocator as _allocator\nsar.memory_stats()\nprint(_allocator.policy())"
     done = subprocess.run(
@@ -214,7 +216,7 @@ def test_limited_addresses() -> None:
     assert limited(3)[:3] == ["compact", "True", "True"]
 
 
-@pytest.mark.parametrize("gigabytes", [17, 33])
+@pytest.mark.parametrize("gigabytes", [17, pytest.param(33, marks=pytest.mark.full)])
 def test_limited_addresses_are_left_to_others(gigabytes: int) -> None:
     """Half of what there is stays, at least, also where a range of a power of two would just fit."""
     assert limited(gigabytes) == ["pool", "set up", "True", "True"]
