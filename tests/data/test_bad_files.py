@@ -17,7 +17,7 @@ import sar
 from sar.cli.dataset import Dataset
 from sar.distributed.network import free_port
 from tests.data import cases_files
-from tests.support.bad_input import PARTS, E, N, graph_file, partition
+from tests.support.partitions import PARTS, E, N, graph_file, partition
 from tests.support.sessions import Workers
 
 FILES = ["graph.dgl", "node_feat.dgl", "edge_feat.dgl"]

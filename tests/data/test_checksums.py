@@ -14,7 +14,7 @@ import torch
 import sar
 from sar import cli
 from sar.distributed.network import free_port
-from tests.support.bad_input import PARTS, partition
+from tests.support.partitions import PARTS, partition
 
 FILES = ["graph.dgl", "node_feat.dgl", "edge_feat.dgl"]
 

@@ -18,8 +18,9 @@ import sar
 import sar.function as fn
 from sar._engine import library
 from sar.distributed.network import free_port
-from tests.support.bad_input import E, N, partition, together
 from tests.support.graphs import make
+from tests.support.partitions import E, N, partition
+from tests.support.scripts import together
 from tests.support.sessions import Workers
 from tests.support.worker import build
 

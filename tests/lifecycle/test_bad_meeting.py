@@ -17,7 +17,7 @@ import pytest
 
 import sar
 from sar.distributed.network import free_port
-from tests.support.bad_input import environment, together, write_script
+from tests.support.scripts import environment, together, write_script
 
 # ---- workers that cannot meet --------------------------------------------------
 

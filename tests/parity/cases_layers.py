@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import sar
+from tests.support.graphs import Graph
 from tests.support.worker import build, numpy
 
 WIDER = int(os.environ.get("SAR_LAYERS_WIDER", "1"))
@@ -247,3 +248,25 @@ def refused(part: dict[str, Any], name: str, x: np.ndarray) -> str:
     except NotImplementedError as error:
         return str(error)
     return "it ran"
+
+
+def draw(graph: Graph, name: str, dtype: str) -> list[Any]:
+    """Inputs on the whole graph."""
+    rng = np.random.default_rng(31)
+    made: list[Any] = []
+    for given in SPECS[name].inputs:
+        if not isinstance(given, tuple):
+            made.append(given)
+            continue
+        kind, shape = given[0], given[1:]
+        if kind == "n":
+            made.append(rng.standard_normal((graph.num_nodes, *shape)).astype(dtype))
+        elif kind in "e+":
+            values = rng.standard_normal((len(graph.src), *shape))
+            made.append((np.abs(values) + 0.2 if kind == "+" else values).astype(dtype))
+        elif kind == "nt":
+            made.append(rng.integers(0, 2, graph.num_nodes))
+        else:
+            types = rng.integers(0, TYPES, len(graph.src))
+            made.append(np.sort(types) if kind == "set" else types)
+    return made

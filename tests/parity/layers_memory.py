@@ -19,7 +19,7 @@ import torch  # noqa: E402
 import sar  # noqa: E402
 from sar.distributed.network import free_port  # noqa: E402
 from tests.parity import cases_layers  # noqa: E402
-from tests.parity.test_layers_dgl import draw  # noqa: E402
+from tests.parity.cases_layers import draw  # noqa: E402
 from tests.support.graphs import Graph  # noqa: E402
 
 NODES, EDGES = 4_000, 46_000

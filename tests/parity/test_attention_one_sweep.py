@@ -8,9 +8,9 @@ from typing import List, Tuple
 import numpy as np
 import pytest
 
+from tests.parity.attention_forms import form
 from tests.parity.cases_expression import Program
 from tests.parity.expressions import E, Leaf, P, U, V, compare, draw, mask
-from tests.parity.test_attention_forms import form
 from tests.support.graphs import make
 from tests.support.pool import Pool
 from tests.support.sessions import Workers

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.parity import cases_exchange, cases_expression
+from tests.parity.attention_forms import FORMS, form
 from tests.parity.expressions import E, Leaf, P, U, V, compare
-from tests.parity.test_attention_forms import FORMS, form
 from tests.support.graphs import Graph, close, make
 from tests.support.pool import Failure, Pool
 from tests.support.sessions import Workers

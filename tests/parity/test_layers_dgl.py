@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.parity import cases_layers
-from tests.parity.cases_layers import IN, REFUSED, SPECS, call, tensors
+from tests.parity.cases_layers import IN, REFUSED, SPECS, call, draw, tensors
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers
 
@@ -27,28 +27,6 @@ def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
     order = np.random.default_rng(seed).permutation(len(graph.src) + len(nodes))
     src, dst = (np.concatenate([ends, nodes])[order] for ends in (graph.src, graph.dst))
     return graph._replace(src=src, dst=dst)
-
-
-def draw(graph: Graph, name: str, dtype: str) -> list[Any]:
-    """Inputs on the whole graph."""
-    rng = np.random.default_rng(31)
-    made: list[Any] = []
-    for given in SPECS[name].inputs:
-        if not isinstance(given, tuple):
-            made.append(given)
-            continue
-        kind, shape = given[0], given[1:]
-        if kind == "n":
-            made.append(rng.standard_normal((graph.num_nodes, *shape)).astype(dtype))
-        elif kind in "e+":
-            values = rng.standard_normal((len(graph.src), *shape))
-            made.append((np.abs(values) + 0.2 if kind == "+" else values).astype(dtype))
-        elif kind == "nt":
-            made.append(rng.integers(0, 2, graph.num_nodes))
-        else:
-            types = rng.integers(0, cases_layers.TYPES, len(graph.src))
-            made.append(np.sort(types) if kind == "set" else types)
-    return made
 
 
 def side(name: str, position: int) -> str:

@@ -11,7 +11,7 @@ import torch
 
 from tests.parity import cases_message, message_functions
 from tests.parity.message_functions import WIDTH
-from tests.parity.test_message_passing import same, shares, whole
+from tests.parity.message_oracle import same, shares, whole
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sar.distributed.network import free_port
-from tests.support.bad_input import environment
+from tests.support.scripts import environment
 
 HERE = Path(__file__).parent
 TOKEN = "the token of the job that is attacked"

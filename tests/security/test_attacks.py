@@ -20,8 +20,8 @@ from sar.distributed import network
 from sar.errors import RendezvousError
 from tests.security.attacked_job import TOKEN, Attackers, Job
 from tests.security.attacks import CALLS, HOST, INSIDERS, KINDS, TCP_LINK, Kit, genuine, read
-from tests.security.test_job_token import SUM, WITHOUT
-from tests.support.bad_input import environment, write_script
+from tests.security.jobs import SUM, WITHOUT
+from tests.support.scripts import environment, write_script
 
 ALL = bool(os.environ.get("SAR_ATTACKS"))
 COUNT = 2000 if ALL else 150

@@ -13,21 +13,8 @@ import pytest
 
 import sar
 from sar.distributed import network, tokens as job_tokens
-from tests.support.bad_input import environment, write_script
-
-WITHOUT = {"SAR_JOB_TOKEN": "", "SLURM_JOB_ID": ""}
-
-SUM = """
-    torch.set_num_threads(1)
-    value = torch.tensor([float(os.environ["SAR_TEST_VALUE"])])
-    try:
-        join(rank, world)
-        sar.comm.all_reduce(value, "sum")
-        print("SUM", value.item(), flush=True)
-    except sar.RendezvousError as error:
-        print("REFUSED", error, flush=True)
-        sys.exit(3)
-"""
+from tests.security.jobs import SUM, WITHOUT
+from tests.support.scripts import environment, finish, write_script
 
 
 def start(path: Path, rank: int, world: int, address: str, port: int, **more: object) -> subprocess.Popen[str]:
@@ -39,17 +26,6 @@ def start(path: Path, rank: int, world: int, address: str, port: int, **more: ob
         text=True,
         env=environment(**{**WITHOUT, **place, **more}),
     )
-
-
-def finish(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
-    try:
-        outputs = [p.communicate(timeout=90) for p in processes]
-    finally:
-        for p in processes:
-            if p.poll() is None:
-                p.kill()
-                p.wait()
-    return [(p.returncode, *output) for p, output in zip(processes, outputs)]
 
 
 # ---- two jobs ------------------------------------------------------------------
