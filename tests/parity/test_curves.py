@@ -64,30 +64,36 @@ def check(losses: dict[int, np.ndarray], tolerance: float) -> None:
         np.testing.assert_allclose(values, losses[1], rtol=tolerance, err_msg=f"{world} workers against 1")
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-8), pytest.param("float32", 1e-4, marks=full)])
-def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float) -> None:
+GCN = [("float64", 1e-8, 8), *(pytest.param(*c, marks=full) for c in (("float64", 1e-8, 20), ("float32", 1e-4, 20)))]
+SAGE = [("float32", 1e-3, 8), *(pytest.param(*c, marks=full) for c in (("float64", 1e-8, 20), ("float32", 1e-3, 20)))]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance", "epochs"), GCN)
+def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float, epochs: int) -> None:
     losses = {}
     for world in (1, 2, 4, 8):
-        first = curve(pool, world, "cora", "gcn", dtype, epochs=20)
-        again = curve(pool, world, "cora", "gcn", dtype, epochs=20)
+        first = curve(pool, world, "cora", "gcn", dtype, epochs=epochs)
+        again = curve(pool, world, "cora", "gcn", dtype, epochs=epochs)
         assert all(r["losses"] == first[0]["losses"] for r in first + again), "not the same to the bit"
         losses[world] = np.array(first[0]["losses"])
-    assert losses[1][-1] < 0.9 * losses[1][0]
+    assert losses[1][-1] < (0.9 if epochs == 20 else 1.0) * losses[1][0]
     check(losses, tolerance)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [pytest.param("float64", 1e-8, marks=full), ("float32", 1e-3)])
-def test_sage_with_batch_norm_on_cornell5(pool: Pool, dtype: str, tolerance: float) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance", "epochs"), SAGE)
+def test_sage_with_batch_norm_on_cornell5(pool: Pool, dtype: str, tolerance: float, epochs: int) -> None:
     worlds = (1, 2, 4, 8)
-    losses = {w: np.array(curve(pool, w, "cornell5", "sage", dtype, epochs=20)[0]["losses"]) for w in worlds}
+    losses = {w: np.array(curve(pool, w, "cornell5", "sage", dtype, epochs=epochs)[0]["losses"]) for w in worlds}
     assert losses[1][-1] < losses[1][0]
     check(losses, tolerance)
 
 
-def test_accuracy_on_cora(pool: Pool) -> None:
-    """Dropout and weight decay as in the paper, 100 epochs, 2 workers, 5 seeds."""
+@pytest.mark.parametrize(("seeds", "least"), [(1, 0.79), pytest.param(5, 0.805, marks=full)])
+def test_accuracy_on_cora(pool: Pool, seeds: int, least: float) -> None:
+    """Dropout and weight decay as in the paper, 100 epochs, 2 workers."""
     found = [
         curve(pool, 2, "cora", "gcn", "float32", epochs=100, dropout=0.5, weight_decay=5e-4, seed=seed)[0]["accuracy"]
-        for seed in range(5)
+        for seed in range(seeds)
     ]
-    assert np.mean(found) >= 0.805, found
+    print(found)
+    assert np.mean(found) >= least, found
