@@ -6,6 +6,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 	"sar/core/mem"
 )
@@ -57,7 +58,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
 		begin := rel.Halo[r].Begin + int32(first)
-		x := view[T](src)
+		x := view.Numbers[T](src)
 		if scatter {
 			kernel.SpMMScatter(a.Pool, out, a.product(csr, x, nil, nil),
 				kernel.Columns{Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: begin + int32(n)})
@@ -113,14 +114,14 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
-			kernel.SpMMRows(a.Pool, view[T](dst), a.product(csc, gradOut, scale.Data, nil), begin, begin+n)
+			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), a.product(csc, gradOut, scale.Data, nil), begin, begin+n)
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
 			if gradU != nil {
 				adding.Lock()
 				defer adding.Unlock()
-				kernel.ScatterAddRows(a.Pool, gradU, a.Width, rel.Send[r].Data[first:first+n], view[T](src))
+				kernel.ScatterAddRows(a.Pool, gradU, a.Width, rel.Send[r].Data[first:first+n], view.Numbers[T](src))
 			}
 			return nil
 		},
@@ -190,7 +191,7 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 	m.Local = func() error { return sddmm(u, csr, 0, int32(rel.NumSrc)) }
 	m.Consume = func(r, first, n int, src []byte) error {
 		begin := rel.Halo[r].Begin + int32(first)
-		return sddmm(view[T](src), inSequence(csr), begin, begin+int32(n))
+		return sddmm(view.Numbers[T](src), inSequence(csr), begin, begin+int32(n))
 	}
 	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.Mean {
 		return err
@@ -206,7 +207,7 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 		Op: op, Flags: flags, RowBytes: a.RowBytes(),
 		Send: sendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			kernel.GatherRows(a.Pool, dst, bytesOf(u), a.RowBytes(), rel.Send[r].Data[first:first+n])
+			kernel.GatherRows(a.Pool, dst, view.Bytes(u), a.RowBytes(), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
@@ -327,13 +328,4 @@ func sendRows(rel *graph.Relation) []int {
 func sizeOf[T any]() int {
 	var zero T
 	return int(unsafe.Sizeof(zero))
-}
-
-// view reads a frame's payload, which links align to 64 bytes, as numbers.
-func view[T any](b []byte) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
-}
-
-func bytesOf[T any](x []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*sizeOf[T]())
 }

@@ -6,6 +6,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 	"sar/core/mem"
 )
@@ -104,7 +105,7 @@ func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error
 	}
 	rows := make([]int32, min(m.RowsPerFrame(), largest(m.Recv)))
 	m.Produce = func(r, first, n int, dst []byte) error {
-		f.ask(rel.Parts-r, first, n, view[int32](dst))
+		f.ask(rel.Parts-r, first, n, view.Numbers[int32](dst))
 		return nil
 	}
 	m.Local = func() error {
@@ -112,7 +113,7 @@ func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error
 		return nil
 	}
 	m.Reply.Compute = func(r, first, n int, src, reply []byte) error {
-		if err := f.asked(rel.Parts-r, view[int32](src), rows); err != nil {
+		if err := f.asked(rel.Parts-r, view.Numbers[int32](src), rows); err != nil {
 			return err
 		}
 		kernel.GatherRows(f.Pool, reply, x, f.Bytes, rows[:n])
@@ -157,7 +158,7 @@ func (f *Fetch) Backward(op *comm.Op, float int, gradOut, gradX []byte) error {
 	}
 	rows := make([]int32, min(m.RowsPerFrame(), largest(m.Recv)))
 	m.Produce = func(r, first, n int, dst []byte) error {
-		f.ask(r, first, n, view[int32](dst[:n*askBytes]))
+		f.ask(r, first, n, view.Numbers[int32](dst[:n*askBytes]))
 		kernel.GatherRows(f.Pool, dst[n*offsets[1]:], gradOut, f.Bytes, f.places(r, first, n))
 		return nil
 	}
@@ -168,7 +169,7 @@ func (f *Fetch) Backward(op *comm.Op, float int, gradOut, gradX []byte) error {
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
-		if err := f.asked(r, view[int32](src[:n*askBytes]), rows); err != nil {
+		if err := f.asked(r, view.Numbers[int32](src[:n*askBytes]), rows); err != nil {
 			return err
 		}
 		f.add(float, gradX, n, func(i int) int { return int(rows[i]) },
@@ -192,9 +193,9 @@ func (f *Fetch) add(float int, y []byte, n int, to func(i int) int, from func(i 
 			if k := to(i); k < low || k >= high {
 				continue
 			} else if float == 4 {
-				addRow(view[float32](row(y, f.Bytes, k)), view[float32](from(i)))
+				addRow(view.Numbers[float32](row(y, f.Bytes, k)), view.Numbers[float32](from(i)))
 			} else {
-				addRow(view[float64](row(y, f.Bytes, k)), view[float64](from(i)))
+				addRow(view.Numbers[float64](row(y, f.Bytes, k)), view.Numbers[float64](from(i)))
 			}
 		}
 	})
@@ -215,11 +216,11 @@ func OwnerRows(op *comm.Op, rel *graph.Relation, out []int64) error {
 	m := &Movement{
 		Op: op, RowBytes: askBytes, Send: sendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			copy(view[int32](dst), rel.Send[r].Data[first:first+n])
+			copy(view.Numbers[int32](dst), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
-			for i, row := range view[int32](src) {
+			for i, row := range view.Numbers[int32](src) {
 				out[int(rel.Halo[r].Begin)+first+i] = int64(row)
 			}
 			return nil

@@ -6,6 +6,7 @@ import (
 	"sar/core/comm"
 	"sar/core/expr"
 	"sar/core/graph"
+	"sar/core/internal/view"
 )
 
 // Start runs f as an operation of the schedule, in which rows of up to rowBytes travel. rows
@@ -108,7 +109,7 @@ func (x program[T]) pull(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *curs
 		Op: op, RowBytes: x.rowBytes(set),
 		Send: sendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			x.pack(set, view[T](dst), rel.Send[r].Data[first:first+n])
+			x.pack(set, view.Numbers[T](dst), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 		Local: func() error {
@@ -119,7 +120,7 @@ func (x program[T]) pull(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *curs
 		},
 		Consume: func(r, first, n int, src []byte) error {
 			if s != nil {
-				x.bind(s, set, view[T](src), column(rel, r, first))
+				x.bind(s, set, view.Numbers[T](src), column(rel, r, first))
 				window(s, cursor, scatter, column(rel, r, first), n)
 			}
 			return nil
@@ -197,7 +198,7 @@ func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *exp
 		Op: op, ToOwner: true, RowBytes: plan.ReturnBytes,
 		Send: HaloRows(rel), Recv: sendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			x.boundary(b.Peers, plan.Return, view[T](dst), column(rel, r, first), n)
+			x.boundary(b.Peers, plan.Return, view.Numbers[T](dst), column(rel, r, first), n)
 			return nil
 		},
 		Local: func() error {
@@ -205,7 +206,7 @@ func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *exp
 			return nil
 		},
 		Consume: func(r, first, n int, src []byte) error {
-			x.addReturned(plan.Return, view[T](src), rel.Send[r].Data[first:first+n])
+			x.addReturned(plan.Return, view.Numbers[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
@@ -252,12 +253,12 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		RowBytes: plan.ReturnBytes,
 		Compute: func(r, first, n int, src, reply []byte) error {
 			begin := column(rel, r, first)
-			x.bind(b.Peers, plan.Fetch, view[T](src), begin)
-			x.boundary(b.Peers, plan.Return, view[T](reply), begin, n)
+			x.bind(b.Peers, plan.Fetch, view.Numbers[T](src), begin)
+			x.boundary(b.Peers, plan.Return, view.Numbers[T](reply), begin, n)
 			return consume(r, first, n, src)
 		},
 		Take: func(r, first, n int, src []byte) error {
-			add(view[T](src), rel.Send[r].Data[first:first+n])
+			add(view.Numbers[T](src), rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}

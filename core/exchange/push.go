@@ -4,6 +4,7 @@ import (
 	"sar/core/comm"
 	"sar/core/expr"
 	"sar/core/graph"
+	"sar/core/internal/view"
 )
 
 // PushPlan says which pairs of workers compute gradients at the owner of the sources, by
@@ -60,7 +61,7 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	sweep := b.Pushed(plan)
 	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
 	m.Produce = func(r, first, n int, dst []byte) error {
-		b.PackPushed(layout, view[T](dst), mine(r, first, n))
+		b.PackPushed(layout, view.Numbers[T](dst), mine(r, first, n))
 		return nil
 	}
 	m.Reply = &Reply{
@@ -71,11 +72,11 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 				frames.Begin(f.Edges)
 			}
 			clear(reply)
-			sweep.Outgoing(layout, f, view[T](src), view[T](reply))
+			sweep.Outgoing(layout, f, view.Numbers[T](src), view.Numbers[T](reply))
 			return nil
 		},
 		Take: func(r, first, n int, src []byte) error {
-			b.AddReturned(layout, view[T](src), mine(r, first, n))
+			b.AddReturned(layout, view.Numbers[T](src), mine(r, first, n))
 			return nil
 		},
 	}

@@ -5,6 +5,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 )
 
@@ -146,9 +147,9 @@ func (s *Stream) addReturned(idx []int32, src []byte) {
 // addRows adds rows of numbers of a size: y[idx[i],:] += x[i,:].
 func addRows(p *kernel.Pool, float int, y []byte, rowBytes int, idx []int32, x []byte) {
 	if float == 4 {
-		kernel.ScatterAddRows(p, view[float32](y), rowBytes/4, idx, view[float32](x))
+		kernel.ScatterAddRows(p, view.Numbers[float32](y), rowBytes/4, idx, view.Numbers[float32](x))
 	} else {
-		kernel.ScatterAddRows(p, view[float64](y), rowBytes/8, idx, view[float64](x))
+		kernel.ScatterAddRows(p, view.Numbers[float64](y), rowBytes/8, idx, view.Numbers[float64](x))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/internal/view"
 )
 
 // hugeBytes is the size of a huge page, and hugeLeast the least result that is
@@ -17,8 +19,7 @@ const hugeBytes, hugeLeast = 2 << 20, 4 << 20
 // so no memory is used that y does not fill. It is advice: a refusal changes
 // nothing, so its error is of no interest.
 func adviseHuge[T Float](y []T) {
-	var t T
-	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(y))), len(y)*int(unsafe.Sizeof(t)))
+	b := view.Bytes(y)
 	if len(b) < hugeLeast {
 		return
 	}

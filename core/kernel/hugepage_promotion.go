@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/internal/view"
 )
 
 // A product that reads its source rows at random from memory beyond the caches
@@ -38,7 +40,7 @@ type reread struct {
 func willRead[T Float](p *Pool, x []T, slots int64, width int) {
 	var t T
 	size := int(unsafe.Sizeof(t))
-	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*size)
+	b := view.Bytes(x)
 	if len(b) < rereadLeast {
 		return
 	}

@@ -2,8 +2,8 @@ package sample
 
 import (
 	"sync"
-	"unsafe"
 
+	"sar/core/internal/view"
 	"sar/core/mem"
 )
 
@@ -97,7 +97,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 
 func (a *arena) ints(n int) ([]int64, error) {
 	b, err := a.bytes(8 * n)
-	return view[int64](b), err
+	return view.Numbers[int64](b), err
 }
 
 func (a *arena) free() {
@@ -105,17 +105,5 @@ func (a *arena) free() {
 	a.slabs, a.used = nil, 0
 }
 
-// view reads bytes, which frames and arenas align, as numbers.
-func view[T any](b []byte) []T {
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
-}
-
-// bytesOf is the memory of numbers.
-func bytesOf[T any](x []T) []byte {
-	var zero T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
-}
-
 // Bytes is the memory of ids.
-func Bytes(ids []int64) []byte { return bytesOf(ids) }
+func Bytes(ids []int64) []byte { return view.Bytes(ids) }

@@ -18,6 +18,7 @@ import (
 	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/graph"
+	"sar/core/internal/view"
 	"sar/core/mem"
 )
 
@@ -129,7 +130,7 @@ func (g *Graph) learn(c *comm.Communicator, i int, rel *graph.Relation) (err err
 		},
 		Consume: func(r, from, n int, src []byte) error {
 			at := int(rel.Halo[r].Begin) - rel.NumSrc + from
-			copy(g.halo[i].Data[at:at+n], view[int64](src))
+			copy(g.halo[i].Data[at:at+n], view.Numbers[int64](src))
 			return nil
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"sar/core/comm"
+	"sar/core/internal/view"
 )
 
 // route sorts the nodes that tables hold since the last call by owner.
@@ -79,7 +80,7 @@ func (s *Sampler) serveLayer(t *rpc, l int) error {
 		}
 		a := &s.serve[q]
 		s.count(l, s.asked[q].rows, a)
-		return t.send(q, len(a.counts), 4, func(first, n int, dst []byte) { copy(dst, bytesOf(a.counts[first:first+n])) })
+		return t.send(q, len(a.counts), 4, func(first, n int, dst []byte) { copy(dst, view.Bytes(a.counts[first:first+n])) })
 	})
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func edgeSize(s *Sampler) int {
 
 // ends are the sources and the edges of a frame of n edges.
 func ends[T wireID](s *Sampler, frame []byte, n int) (src, id []T) {
-	all := view[T](frame)
+	all := view.Numbers[T](frame)
 	if s.named() {
 		id = all[n:]
 	}
@@ -153,7 +154,7 @@ func (s *Sampler) takeLayer(t *rpc, b *Batch, l int) error {
 		a := &s.got[q]
 		s.layout(a, s.ask[q].rows)
 		err := t.receive(q, len(a.counts), 4, func(first, n int, src []byte) error {
-			copy(a.counts[first:], view[uint32](src))
+			copy(a.counts[first:], view.Numbers[uint32](src))
 			return nil
 		})
 		a.sum()

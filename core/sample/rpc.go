@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"sar/core/comm"
+	"sar/core/internal/view"
 )
 
 // rpc is one operation in which every rank asks every other for something: a request,
@@ -174,7 +175,7 @@ func (t *rpc) sendRequest(q int, a *request) error {
 	}
 	for i, n := range a.new {
 		rows := a.rows[i][len(a.rows[i])-n:]
-		if err := t.send(q, n, 4, func(first, n int, dst []byte) { copy(dst, bytesOf(rows[first:first+n])) }); err != nil {
+		if err := t.send(q, n, 4, func(first, n int, dst []byte) { copy(dst, view.Bytes(rows[first:first+n])) }); err != nil {
 			return err
 		}
 	}
@@ -185,7 +186,7 @@ func (t *rpc) sendRequest(q int, a *request) error {
 func (t *rpc) recvRequest(q int, a *request) error {
 	s := t.s
 	err := t.receive(q, 1, headBytes(len(a.new)), func(_, _ int, src []byte) error {
-		head := view[uint64](src)
+		head := view.Numbers[uint64](src)
 		a.key = head[headKey]
 		if err := t.alike(q, head[headStep], head[headCheck]); err != nil {
 			return err
@@ -205,7 +206,7 @@ func (t *rpc) recvRequest(q int, a *request) error {
 	for i, n := range a.new {
 		own := uint32(s.g.Own(i))
 		err := t.receive(q, n, 4, func(_, _ int, src []byte) error {
-			rows := view[int32](src)
+			rows := view.Numbers[int32](src)
 			for _, row := range rows {
 				if uint32(row) >= own {
 					return fmt.Errorf("rank %d asks for row %d of this rank's %d", q, row, own)

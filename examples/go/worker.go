@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"unsafe"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -20,7 +19,7 @@ import (
 type nodes struct {
 	features         *mat.Dense
 	labels           []int64
-	train, val, test []byte
+	train, val, test []uint8
 }
 
 // work is one worker: it joins the others, loads its part and trains.
@@ -61,33 +60,20 @@ func work(o options) (err error) {
 }
 
 // load reads the worker's own rows of the node features.
-func load(p *session.Partition) (nodes, error) {
-	var own nodes
-	var x []byte
-	width := 0
-	for _, f := range p.Info().NodeFeatures {
-		n := int(f.Shape[0])
-		var err error
-		switch f.Name {
-		case "_N/features":
-			width = int(f.Shape[1])
-			x = make([]byte, n*width) // Cora's are uint8
-			err = p.Read(false, f.Name, x, f.DType, f.Shape)
-		case "_N/labels":
-			own.labels = make([]int64, n)
-			err = p.Read(false, f.Name, bytes(own.labels), f.DType, f.Shape)
-		case "_N/train_mask", "_N/val_mask", "_N/test_mask":
-			mask := make([]byte, n)
-			err = p.Read(false, f.Name, mask, f.DType, f.Shape)
-			*map[string]*[]byte{"_N/train_mask": &own.train, "_N/val_mask": &own.val, "_N/test_mask": &own.test}[f.Name] = mask
-		}
-		if err != nil {
+func load(p *session.Partition) (own nodes, err error) {
+	x, shape, err := session.NodeFeature[uint8](p, "_N/features")
+	if err != nil {
+		return own, err
+	}
+	if own.labels, _, err = session.NodeFeature[int64](p, "_N/labels"); err != nil {
+		return own, err
+	}
+	for name, mask := range map[string]*[]uint8{"train": &own.train, "val": &own.val, "test": &own.test} {
+		if *mask, _, err = session.NodeFeature[uint8](p, "_N/"+name+"_mask"); err != nil {
 			return own, err
 		}
 	}
-	if x == nil || own.labels == nil || own.train == nil || own.val == nil || own.test == nil {
-		return own, errors.New("the partition lacks features, labels or one of the masks train_mask, val_mask, test_mask")
-	}
+	width := int(shape[1])
 	own.features = mat.NewDense(len(own.labels), width, nil)
 	for i := range own.labels { // rows add up to 1
 		row := own.features.RawRowView(i)
@@ -102,10 +88,10 @@ func load(p *session.Partition) (nodes, error) {
 // fit trains the network and prints its accuracy.
 func fit(o options, s *session.Session, g *session.Graph, own nodes) error {
 	totals := []float64{count(own.train), float64(slices.Max(append(own.labels, -1)))}
-	if err := allReduce(s, totals[:1], "sum"); err != nil {
+	if err := session.AllReduce(s, session.Reduce, totals[:1], session.Sum); err != nil {
 		return err
 	}
-	if err := allReduce(s, totals[1:], "max"); err != nil {
+	if err := session.AllReduce(s, session.Reduce, totals[1:], session.Max); err != nil {
 		return err
 	}
 	nTrain, classes := totals[0], int(totals[1])+1
@@ -172,7 +158,7 @@ func report(s *session.Session, epoch int, loss float64, own nodes, first, secon
 		return err
 	}
 	sums := make([]float64, 6) // right and all, of each mask
-	for m, mask := range [][]byte{own.train, own.val, own.test} {
+	for m, mask := range [][]uint8{own.train, own.val, own.test} {
 		for i := range mask {
 			if mask[i] != 0 && floats.MaxIdx(logits.RawRowView(i)) == int(own.labels[i]) {
 				sums[2*m]++
@@ -180,7 +166,7 @@ func report(s *session.Session, epoch int, loss float64, own nodes, first, secon
 		}
 		sums[2*m+1] = count(mask)
 	}
-	if err := allReduce(s, sums, "sum"); err != nil {
+	if err := session.AllReduce(s, session.Reduce, sums, session.Sum); err != nil {
 		return err
 	}
 	if s.Rank() == 0 {
@@ -190,7 +176,7 @@ func report(s *session.Session, epoch int, loss float64, own nodes, first, secon
 	return nil
 }
 
-func count(mask []byte) (n float64) {
+func count(mask []uint8) (n float64) {
 	for _, m := range mask {
 		n += float64(m)
 	}
@@ -226,7 +212,7 @@ func (a *adam) step(s *session.Session, loss *float64) error {
 	for _, g := range a.grads {
 		flat = append(flat, g.RawMatrix().Data...)
 	}
-	if err := allReduce(s, flat, "sum"); err != nil {
+	if err := session.AllReduce(s, session.Reduce, flat, session.Sum); err != nil {
 		return err
 	}
 	*loss, flat = flat[0], flat[1:]
@@ -244,22 +230,4 @@ func (a *adam) step(s *session.Session, loss *float64) error {
 		flat = flat[len(values):]
 	}
 	return nil
-}
-
-// allReduce adds up x over the workers, or takes the largest. Collective.
-func allReduce(s *session.Session, x []float64, how string) error {
-	op, err := session.ParseReduceOp(map[string]int{"sum": 0, "max": 2}[how])
-	if err != nil {
-		return err
-	}
-	dtype, err := session.ParseDType("float64")
-	if err != nil {
-		return err
-	}
-	return s.AllReduce(session.Reduce, bytes(x), dtype, op)
-}
-
-// bytes is the memory of x, for the calls of the engine that take any type.
-func bytes[T int64 | float64](x []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))
 }

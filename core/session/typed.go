@@ -1,0 +1,71 @@
+package session
+
+import (
+	"slices"
+
+	"sar/core/comm"
+	"sar/core/internal/view"
+)
+
+// What an all-reduce does.
+const (
+	Sum  = comm.Sum
+	Min  = comm.Min
+	Max  = comm.Max
+	Prod = comm.Prod
+	Avg  = comm.Avg
+)
+
+// Number lists the Go types of tensors.
+type Number interface {
+	float64 | float32 | int64 | int32 | uint8
+}
+
+func dtypeOf[T Number]() DType {
+	var zero T
+	switch any(zero).(type) {
+	case float64:
+		return comm.Float64
+	case float32:
+		return comm.Float32
+	case int64:
+		return comm.Int64
+	case int32:
+		return comm.Int32
+	}
+	return comm.Uint8
+}
+
+// AllReduce reduces x over all ranks in place, the same bits everywhere. Collective.
+func AllReduce[T Number](s *Session, id int, x []T, op ReduceOp) error {
+	return s.AllReduce(id, view.Bytes(x), dtypeOf[T](), op)
+}
+
+// Broadcast overwrites x with the root's. Collective.
+func Broadcast[T Number](s *Session, id int, x []T, root int) error {
+	return s.Broadcast(id, view.Bytes(x), root)
+}
+
+// NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node
+// type before it, as in "_N/features".
+func NodeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
+	return readFeature[T](p, false, name, p.Info().NodeFeatures)
+}
+
+// EdgeFeature reads a feature of the in-edges of the worker's own nodes, and its shape.
+func EdgeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
+	return readFeature[T](p, true, name, p.Info().EdgeFeatures)
+}
+
+func readFeature[T Number](p *Partition, edge bool, name string, list []FeatureInfo) ([]T, []int64, error) {
+	var shape []int64
+	if i := slices.IndexFunc(list, func(f FeatureInfo) bool { return f.Name == name }); i >= 0 {
+		shape = list[i].Shape
+	}
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	x := make([]T, n)
+	return x, shape, p.Read(edge, name, view.Bytes(x), dtypeOf[T]().String(), shape)
+}
