@@ -33,7 +33,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("parts")
 
     def get(graph: str, count: int) -> Path:
-        path = folder / str(count) / f"{graph}.json"
+        path = folder / f"{graph}-{count}" / f"{graph}.json"
         if not path.exists():
             loops = ["--self-loops"] if graph == "cora" else []
             sar("partition", EXAMPLES / "data" / f"{graph}.npz", "--parts", count, "--out", path.parent, *loops)

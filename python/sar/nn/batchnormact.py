@@ -109,7 +109,7 @@ class _NormAct(torch.autograd.Function):
                     y = ctx.norm.apply(x[rows], False).requires_grad_()
                     (part,) = torch.autograd.grad(function(y), y, part)
             inner[rows] = part
-        found = ctx.norm.backward(ctx.needs_input_grad[1:4], inner, x, False, into=inner)
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], inner, x, False, out=inner)
         return None, *found, None, None, None, None
 
 
