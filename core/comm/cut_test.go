@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sar/core/internal/freeport"
 )
 
 // line forwards connections until it is cut; then it keeps them open and
@@ -63,7 +65,7 @@ func (p *line) carry(dst, src net.Conn) {
 
 // The network between two workers stops carrying anything.
 func TestCutOff(t *testing.T) {
-	port := freePort(t)
+	port := freeport.Find()
 	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
 	var listener atomic.Value
 	data := newLine(t, func() string { return listener.Load().(string) })
@@ -121,7 +123,7 @@ func TestCutOff(t *testing.T) {
 // before: it cannot know who has come since.
 func TestCutOffInTheRendezvous(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := freeport.Find()
 	control := newLine(t, func() string { return fmt.Sprintf("127.0.0.1:%d", port) })
 	cfgs := configs(port, 3, func(c *Config) { c.Start = 5 * time.Second })[:2] // rank 2 never comes
 	cfgs[1].MasterPort = control.Addr().(*net.TCPAddr).Port

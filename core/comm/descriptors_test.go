@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/internal/freeport"
 )
 
 // joinStarved joins with one descriptor left: that of the first socket, after
@@ -27,7 +29,7 @@ func joinStarved(cfg Config) error {
 }
 
 func TestNoDescriptorsToJoinWith(t *testing.T) {
-	text, _ := json.Marshal(job{Config: configs(freePort(t), 3, nil)[1], Do: "starved"})
+	text, _ := json.Marshal(job{Config: configs(freeport.Find(), 3, nil)[1], Do: "starved"})
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	b, err := cmd.CombinedOutput()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sar/core/internal/freeport"
 	"sar/core/transport/node"
 	"sar/core/trust"
 )
@@ -57,7 +58,7 @@ func TestLocate(t *testing.T) {
 func TestListenByAName(t *testing.T) {
 	own := node.OwnAddr()
 	names(t, map[string][]string{"thishost": {"127.0.0.1"}})
-	port := freePort(t)
+	port := freeport.Find()
 	ls, err := listenMaster(Config{MasterAddr: "thishost", MasterPort: port}, place{master: []string{"127.0.0.1", own}, data: own}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -11,19 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"sar/core/internal/freeport"
 	"sar/core/trust"
 )
-
-// freePort is a port that nobody listens on now.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
 
 // joinAll joins with each config at once, sockets and all, and runs f where
 // joining worked.
@@ -73,7 +63,7 @@ func TestJoinOverTheNetwork(t *testing.T) {
 		for _, p := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%s/P%d", name, p), func(t *testing.T) {
 				transport := strings.Replace(name, "tls", "tcp", 1)
-				cfgs := configs(freePort(t), p, func(c *Config) { c.Transport, c.TLS = transport, name == "tls" })
+				cfgs := configs(freeport.Find(), p, func(c *Config) { c.Transport, c.TLS = transport, name == "tls" })
 				noErrors(t, joinAll(t, cfgs, func(g *Group) error {
 					c, err := g.NewCommunicator("net", 1<<20)
 					if err != nil {
@@ -158,11 +148,11 @@ func alone(t *testing.T, cfgs []Config, bad Config, words ...string) {
 
 func TestRendezvousErrors(t *testing.T) {
 	t.Run("two workers with one rank", func(t *testing.T) {
-		cfgs := configs(freePort(t), 3, nil)
+		cfgs := configs(freeport.Find(), 3, nil)
 		alone(t, cfgs, Config{Rank: 1, World: 3}, "two workers have rank 1", "process", " on ")
 	})
 	t.Run("two workers with one rank, one of them late", func(t *testing.T) {
-		cfgs := configs(freePort(t), 2, nil)
+		cfgs := configs(freeport.Find(), 2, nil)
 		begin := time.Now()
 		met, over := make(chan struct{}, 2), make(chan struct{})
 		late := make(chan error)
@@ -184,25 +174,25 @@ func TestRendezvousErrors(t *testing.T) {
 		}
 	})
 	t.Run("world sizes that differ", func(t *testing.T) {
-		cfgs := configs(freePort(t), 3, nil)
+		cfgs := configs(freeport.Find(), 3, nil)
 		alone(t, cfgs, Config{Rank: 1, World: 4}, "rank 1", "world size of 4", "rank 0 with 3")
-		alone(t, configs(freePort(t), 3, nil), Config{Rank: 3, World: 4}, "rank 3", "world size of 4", "rank 0 with 3")
+		alone(t, configs(freeport.Find(), 3, nil), Config{Rank: 3, World: 4}, "rank 3", "world size of 4", "rank 0 with 3")
 	})
 	t.Run("who was turned away is what all others hear of", func(t *testing.T) {
-		cfgs := configs(freePort(t), 3, func(c *Config) { c.Start = time.Second })
+		cfgs := configs(freeport.Find(), 3, func(c *Config) { c.Start = time.Second })
 		cfgs[2].World = 4
 		errs := joinAll(t, cfgs, nil)
 		every(t, errs[:2], "rank 2 of 3 did not come", "turned away: rank 2", "world size of 4")
 		every(t, errs[2:], "world size of 4", "rank 0 with 3")
 	})
 	t.Run("TLS on one side", func(t *testing.T) {
-		cfgs := configs(freePort(t), 2, nil)
+		cfgs := configs(freeport.Find(), 2, nil)
 		cfgs[1].TLS = true
 		cfgs[0].Start = time.Second
 		every(t, joinAll(t, cfgs, nil)[1:], "rank 1 was refused", "without TLS and this rank with", "SAR_TLS")
 	})
 	t.Run("another job", func(t *testing.T) {
-		port := freePort(t)
+		port := freeport.Find()
 		first := configs(port, 2, nil)
 		second := configs(port, 2, func(c *Config) { c.JobToken += ", but one"; c.Start = 10 * time.Second })
 		early := make(chan []error)
@@ -223,7 +213,7 @@ func TestRendezvousErrors(t *testing.T) {
 		every(t, []error{err}, "rank 2 with world size 2")
 	})
 	t.Run("missing ranks", func(t *testing.T) {
-		cfgs := configs(freePort(t), 4, func(c *Config) { c.Start = time.Second })
+		cfgs := configs(freeport.Find(), 4, func(c *Config) { c.Start = time.Second })
 		every(t, joinAll(t, []Config{cfgs[0], cfgs[2]}, nil), "ranks 1, 3 of 4", "within 1 s")
 	})
 	t.Run("port in use", func(t *testing.T) {
@@ -237,7 +227,7 @@ func TestRendezvousErrors(t *testing.T) {
 		every(t, []error{err}, fmt.Sprintf("port %d", port), "in use", "another master port")
 	})
 	t.Run("unreachable master", func(t *testing.T) {
-		port := freePort(t)
+		port := freeport.Find()
 		begin := time.Now()
 		_, err := Join(configs(port, 2, func(c *Config) { c.Start = 500 * time.Millisecond })[1])
 		every(t, []error{err}, fmt.Sprintf("127.0.0.1:%d", port), "0.5 s", "refused")
@@ -265,7 +255,7 @@ func TestRendezvousErrors(t *testing.T) {
 	})
 	nothingLeft(t)
 	t.Run("another version", func(t *testing.T) {
-		cfg := configs(freePort(t), 2, nil)[0]
+		cfg := configs(freeport.Find(), 2, nil)[0]
 		cfg.Start = time.Second
 		m := openMaster(t, cfg)
 		c := connect(fmt.Sprintf("127.0.0.1:%d", cfg.MasterPort), identity(t, cfg, 1), time.Second)
@@ -307,7 +297,7 @@ func openMaster(t *testing.T, cfg Config) *master {
 
 // Whatever knocks at the rendezvous does not disturb it.
 func TestStrangersAtTheRendezvous(t *testing.T) {
-	cfgs := configs(freePort(t), 2, nil)
+	cfgs := configs(freeport.Find(), 2, nil)
 	knocked := make(chan struct{})
 	go func() {
 		defer close(knocked)

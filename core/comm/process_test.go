@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/internal/freeport"
 )
 
 // These tests run workers as processes of their own: this test binary, started
@@ -105,7 +107,7 @@ type worker struct {
 func startWorkers(t *testing.T, world int, what string, change func(c *Config)) []*worker {
 	t.Helper()
 	workers := make([]*worker, world)
-	for r, cfg := range configs(freePort(t), world, change) {
+	for r, cfg := range configs(freeport.Find(), world, change) {
 		text, _ := json.Marshal(job{Config: cfg, Do: what, Window: 1 << 20})
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), workerEnv+"="+string(text))

@@ -3,16 +3,16 @@ package session_test
 import (
 	"fmt"
 	"log"
-	"net"
 	"sync"
 
+	"sar/core/internal/freeport"
 	"sar/core/session"
 )
 
 // A ring of four nodes on two workers: each node gets the feature of the one
 // before it. Workers are goroutines here; examples/go has processes.
 func ExampleForward() {
-	port := freePort()
+	port := freeport.Find()
 	sums := make([][]float32, 2)
 	var workers sync.WaitGroup
 	for rank := range 2 {
@@ -54,13 +54,4 @@ func worker(rank, port int) ([]float32, error) {
 		return nil, err
 	}
 	return out.Data, s.Barrier(session.Reduce) // no worker leaves while another still reads from it
-}
-
-func freePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"sar/core/internal/freeport"
 	"sar/core/kernel"
 )
 
@@ -62,17 +62,6 @@ func (g *whole) of(p int) (src, dst []int64, at []int) {
 	return src, dst, at
 }
 
-// freePort finds a port for a rendezvous.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // worlds gives the numbers of workers to test with: every second one with
 // -short.
 func worlds(all ...int) []int {
@@ -97,7 +86,7 @@ func workers(t testing.TB, parts int, cfg Config, f func(s *Session) error) {
 }
 
 func tryWorkers(t testing.TB, parts int, cfg Config, f func(s *Session) error) []error {
-	cfg.World, cfg.MasterAddr, cfg.MasterPort = parts, "127.0.0.1", freePort(t)
+	cfg.World, cfg.MasterAddr, cfg.MasterPort = parts, "127.0.0.1", freeport.Find()
 	cfg.Start, cfg.Operation = 20*time.Second, 20*time.Second
 	errs := make([]error, parts)
 	var wg sync.WaitGroup

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import random
 import socket
 import struct
 import time
@@ -164,11 +166,13 @@ def flag(variable: str) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port that nothing listened on a moment ago."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that nothing listened on a moment ago. It is below those that Linux gives to outgoing connections
+    (from 32768 on), one of which might take it before it is used."""
+    for port in [*random.SystemRandom().sample(range(20_000, 30_000), 100), 0]:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return int(probe.getsockname()[1])
+    raise OSError("no TCP port is free")
 
 
 def seconds(variable: str, default: float) -> float:
