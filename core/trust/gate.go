@@ -32,7 +32,8 @@ type Gate struct {
 	limit     int
 	closed    bool
 	otherJobs int   // workers of other jobs that were refused
-	trouble   error // why a connection could not be accepted, nil after one was
+	trouble   error // why a connection could not be accepted, the last time
+	troubled  time.Time
 	wg        sync.WaitGroup
 }
 
@@ -71,10 +72,17 @@ func (g *Gate) OtherJobs() int {
 	return g.otherJobs
 }
 
-// Trouble is why connections cannot be accepted at the moment, nil if they can.
+// recentTime is how long trouble is told of after it was seen: connections may be accepted
+// and evicted in turn.
+const recentTime = 10 * time.Second
+
+// Trouble is why a connection could not be accepted a moment ago, nil if all could.
 func (g *Gate) Trouble() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if time.Since(g.troubled) > recentTime {
+		return nil
+	}
 	return limits.Explain(g.trouble)
 }
 
@@ -116,14 +124,13 @@ func (g *Gate) accept(l net.Listener) {
 		}
 		if err != nil { // no descriptors, or the other side gave up: neither has to last
 			if limits.Exhausted(err) {
-				g.trouble = err
+				g.trouble, g.troubled = err, time.Now()
 				g.evictLocked()
 			}
 			g.mu.Unlock()
 			time.Sleep(troubleTime)
 			continue
 		}
-		g.trouble = nil
 		if len(g.unproven) >= g.limit {
 			g.evictLocked()
 		}

@@ -123,7 +123,7 @@ func (n *Node) explain(ctx context.Context, peer transport.Endpoint, err error) 
 	return fmt.Errorf("connecting to rank %d on %s: %w", peer.Rank, peer.Host, err)
 }
 
-// trouble is why connections cannot be accepted, nil where they can.
+// trouble is why connections could not be accepted a moment ago, nil where all could.
 func (n *Node) trouble() error {
 	if err := n.tcp.Trouble(); err != nil || n.unix == nil {
 		return err
