@@ -86,9 +86,10 @@ func passedOver(rel, name string) bool {
 	return rel != "." && strings.ContainsAny(name[:1], "._") || name == "testdata" || rel == "build"
 }
 
-// violations reads every Go file below root, whatever its build tags.
-func violations(root string) (found []string, files int, err error) {
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+// goFiles calls visit with every Go file below root, whatever its build tags: its path, and
+// the path from root with slashes.
+func goFiles(root string, visit func(path, rel string) error) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -106,6 +107,13 @@ func violations(root string) (found []string, files int, err error) {
 		if !strings.HasSuffix(rel, ".go") {
 			return nil
 		}
+		return visit(path, rel)
+	})
+}
+
+// violations checks the imports of every Go file below root.
+func violations(root string) (found []string, files int, err error) {
+	err = goFiles(root, func(path, rel string) error {
 		files++
 		bad, err := check(path, rel)
 		found = append(found, bad...)
