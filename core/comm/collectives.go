@@ -2,6 +2,7 @@ package comm
 
 import (
 	"fmt"
+
 	"sar/core/internal/argument"
 )
 

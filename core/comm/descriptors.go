@@ -1,9 +1,9 @@
 package comm
 
 import (
-	"sar/core/internal/limits"
-
 	"golang.org/x/sys/unix"
+
+	"sar/core/internal/limits"
 )
 
 // ownDescriptors are those that a rank needs beside its connections: Go's

@@ -182,7 +182,7 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			continue
 		}
 		if err == nil || len(missing) > 0 && time.Since(heard) < silentTime {
-			return reply, rendezvousf("%v%s", missingError(missing, cfg), seen)
+			return reply, missingError(missing, seen, cfg)
 		}
 		if why := c.why(); why != nil {
 			err = why

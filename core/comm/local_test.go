@@ -3,11 +3,12 @@ package comm
 import (
 	"errors"
 	"fmt"
-	"sar/core/internal/argument"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"sar/core/internal/argument"
 )
 
 // worlds are the sizes that tests run with.

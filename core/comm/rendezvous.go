@@ -158,7 +158,7 @@ func (m *master) join(r *joinRequest) joinReply {
 	if r.Rank >= 0 && r.Rank < m.world {
 		own = m.joined[r.Rank]
 	}
-	reply := joinReply{Missing: m.missingLocked(), Seen: m.seenLocked()}
+	reply := joinReply{Missing: m.missingLocked()}
 	switch {
 	case wrong != "": // it concerns this worker alone
 		reply.Error = wrong
@@ -170,6 +170,7 @@ func (m *master) join(r *joinRequest) joinReply {
 			reply.Peers = append(reply.Peers, j.Endpoint)
 		}
 	default:
+		reply.Seen = m.seenLocked()
 		return reply
 	}
 	if own != nil && own.Nonce == r.Nonce {
@@ -255,7 +256,7 @@ func (m *master) wait(cfg Config) (joinReply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.count < m.world {
-		m.endLocked(&RendezvousError{missingError(m.missingLocked(), cfg).Error() + m.seenLocked()})
+		m.endLocked(missingError(m.missingLocked(), m.seenLocked(), cfg))
 		return joinReply{}, m.err
 	}
 	reply := joinReply{Done: true, Session: m.session}
@@ -283,9 +284,9 @@ func (m *master) seenLocked() string {
 	return text
 }
 
-func missingError(missing []int, cfg Config) error {
-	return rendezvousf("%s of %d did not come to %s port %d within %g s: were all workers started, and did one end with an error?",
-		listRanks(missing), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds())
+func missingError(missing []int, seen string, cfg Config) error {
+	return rendezvousf("%s of %d did not come to %s port %d within %g s: were all workers started, and did one end with an error?%s",
+		listRanks(missing), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds(), seen)
 }
 
 // listRanks says "rank 1", or "ranks 1, 2".
