@@ -192,10 +192,10 @@ func (s *moving) receive(sender *sendScheduler) (err error) {
 		peer := s.peer(r, false)
 		for first, k := 0, 0; first < s.Recv[r] || k == 0; k++ {
 			n := min(s.rows, s.Recv[r]-first)
+			a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.RowBytes, all: n == s.Recv[r], what: "consume"}
 			if s.Reply != nil {
-				err = s.reply(peer, r, k, first, n)
+				err = s.reply(a, first)
 			} else if err = s.awaitParts(r, first, n); err == nil {
-				a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.RowBytes, all: n == s.Recv[r], what: "consume"}
 				err = s.take(a, func(src []byte) error {
 					if s.Consume == nil {
 						return nil
@@ -224,8 +224,9 @@ func (s *moving) runParts() error {
 	return err
 }
 
-// reply takes n rows and sends back what is computed from them.
-func (s *moving) reply(peer, r, k, first, n int) error {
+// reply takes the rows of a frame, from first on, and sends back what is computed from them.
+func (s *moving) reply(a arrival, first int) error {
+	peer, r, k, n := a.peer, a.round, a.chunk, a.n
 	order := &s.sending[peer]
 	// Where both ends reply in one round, the room comes last, and what was computed is
 	// copied. Else the room comes first: what is computed straight into the link must
@@ -238,7 +239,6 @@ func (s *moving) reply(peer, r, k, first, n int) error {
 			return err
 		}
 	}
-	a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.RowBytes, all: n == s.Recv[r], what: "consume"}
 	err = s.take(a, func(src []byte) error { return s.Reply.Compute(r, first, n, src, to[:n*s.Reply.RowBytes]) })
 	if err != nil || n == 0 {
 		return err

@@ -118,21 +118,28 @@ func features(list []store.TensorInfo) []FeatureInfo {
 	return out
 }
 
-// Read copies a feature into dst, a tensor of the given dtype and shape.
-func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape []int64) error {
+// feature finds a feature by its name, and says what has it: nodes or edges.
+func (p *Partition) feature(edge bool, name string) (have store.TensorInfo, kind string, err error) {
 	list, kind := p.NodeFeatures(), "node"
 	if edge {
 		list, kind = p.EdgeFeatures(), "edge"
 	}
-	i := slices.IndexFunc(list, func(t store.TensorInfo) bool { return t.Name == name })
-	if i < 0 {
-		names := make([]string, len(list))
-		for k, t := range list {
-			names[k] = t.Name
+	names := make([]string, len(list))
+	for k, t := range list {
+		if t.Name == name {
+			return t, kind, nil
 		}
-		return Invalid("there is no %s feature %q (there are %q)", kind, name, names)
+		names[k] = t.Name
 	}
-	have := list[i]
+	return have, kind, Invalid("there is no %s feature %q (there are %q)", kind, name, names)
+}
+
+// Read copies a feature into dst, a tensor of the given dtype and shape.
+func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape []int64) error {
+	have, kind, err := p.feature(edge, name)
+	if err != nil {
+		return err
+	}
 	// torch.bool is stored as uint8: DGL's files know no other way.
 	if have.DType.String() != dtype && !(have.DType == store.Uint8 && dtype == "bool") {
 		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)

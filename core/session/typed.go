@@ -1,8 +1,6 @@
 package session
 
 import (
-	"slices"
-
 	"sar/core/comm"
 	"sar/core/internal/view"
 )
@@ -49,23 +47,23 @@ func Broadcast[T Number](s *Session, id int, x []T, root int) error {
 // NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node
 // type before it, as in "_N/features".
 func NodeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
-	return readFeature[T](p, false, name, p.Info().NodeFeatures)
+	return readFeature[T](p, false, name)
 }
 
 // EdgeFeature reads a feature of the in-edges of the worker's own nodes, and its shape.
 func EdgeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
-	return readFeature[T](p, true, name, p.Info().EdgeFeatures)
+	return readFeature[T](p, true, name)
 }
 
-func readFeature[T Number](p *Partition, edge bool, name string, list []FeatureInfo) ([]T, []int64, error) {
-	var shape []int64
-	if i := slices.IndexFunc(list, func(f FeatureInfo) bool { return f.Name == name }); i >= 0 {
-		shape = list[i].Shape
+func readFeature[T Number](p *Partition, edge bool, name string) ([]T, []int64, error) {
+	have, _, err := p.feature(edge, name)
+	if err != nil {
+		return nil, nil, err
 	}
 	n := int64(1)
-	for _, d := range shape {
+	for _, d := range have.Shape {
 		n *= d
 	}
 	x := make([]T, n)
-	return x, shape, p.Read(edge, name, view.Bytes(x), dtypeOf[T]().String(), shape)
+	return x, have.Shape, p.Read(edge, name, view.Bytes(x), dtypeOf[T]().String(), have.Shape)
 }
