@@ -38,10 +38,10 @@ def memory_stats() -> Dict[str, Any]:
     """Bytes by purpose, now and at most: ``{"structure": {"live": n, "peak": n}, "features": .., ...}``.
 
     Of the engine: ``structure`` (edges, degrees, send lists), ``features`` (rows read from files, until the script has
-    them), ``window`` (remote rows, rings, send staging), ``saved`` (kept by the engine for backward), ``scratch``,
-    ``runtime`` (of Go), and their ``total``. Beside it ``tensors``: CPU tensors of 256 KiB and more under the
-    allocator policy ``"pool"``, features, parameters, gradients and what autograd keeps among them; ``kept``: memory of
-    freed ones; ``resident``: the process as a whole, as the kernel counts it.
+    them), ``window`` (remote rows, rings, send staging), ``scratch``, ``runtime`` (of Go), and their ``total``. Beside
+    it ``tensors``: CPU tensors of 256 KiB and more under the allocator policy ``"pool"``, features, parameters,
+    gradients and what autograd keeps among them; ``kept``: memory of freed ones; ``resident``: the process as a whole,
+    as the kernel counts it.
 
     At the end of a run rank 0 logs the largest of all workers in one line, at level INFO (:func:`sar.logging_setup`).
     """
