@@ -192,7 +192,8 @@ sar_status sar_partition_count_edges(sar_handle partition, int32_t relation, int
 sar_status sar_partition_edges(sar_handle partition, int32_t relation, DLTensor *src, DLTensor *dst, DLTensor *id);
 
 /* ---- making partitions -------------------------------------------------- */
-sar_status sar_dataset_open(const char *npz_path, sar_handle *dataset);
+/* A graph directory (graph.json and .npy files), or an .npz file. */
+sar_status sar_dataset_open(const char *path, sar_handle *dataset);
 sar_status sar_dataset_close(sar_handle dataset);
 /* Gives every node that lacks one an edge to itself; they come after the edges of the file. For graphs of one type without
  * edge arrays, before any other call that reads the data set; not while another thread uses it. */

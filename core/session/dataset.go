@@ -11,7 +11,7 @@ type Dataset struct {
 	adjacency *partition.Undirected // between the two calls of Adjacency
 }
 
-// OpenDataset opens an .npz graph.
+// OpenDataset opens a graph directory or an .npz graph.
 func OpenDataset(path string) (*Dataset, error) {
 	d, err := store.OpenGraph(path)
 	if err != nil {

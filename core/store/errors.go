@@ -41,6 +41,9 @@ func (e *FormatError) mend() string {
 	if e.Remedy != "" {
 		return "; " + e.Remedy
 	}
+	if filepath.Base(e.File) == GraphDescription {
+		return "; the graph directory is damaged or incomplete: copy it again, or make it again"
+	}
 	switch filepath.Ext(e.File) {
 	case ".dgl", ".json", ".crc":
 		return "; the file is damaged or incomplete: copy it again, or partition the graph again"

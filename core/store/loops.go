@@ -10,7 +10,7 @@ import (
 // looped is a graph of one type with an edge from every node to itself: the
 // edges of the file, then one for each node that has none, in ascending id.
 type looped struct {
-	homogeneous
+	WholeGraph
 	has     mem.Array[uint64] // a bit for each node with a loop of its own
 	lacking int64
 }
@@ -19,19 +19,18 @@ type looped struct {
 // edges once, and holds a bit a node until the graph is closed. The graph given
 // belongs to what is returned.
 func AddSelfLoops(g WholeGraph) (WholeGraph, error) {
-	h, ok := g.(homogeneous)
-	if !ok {
+	if _, twice := g.(*looped); twice || len(g.NodeTypes()) != 1 || len(g.EdgeTypes()) != 1 {
 		return nil, argument.Errorf("self loops are added to graphs of one type, and this one has several, or has them already")
 	}
-	if list := h.EdgeArrays(); len(list) > 0 {
+	if list := g.EdgeTypes()[0].Arrays; len(list) > 0 {
 		return nil, argument.Errorf("self loops would have no values of edge feature %q", list[0].Name)
 	}
-	has, err := mem.Make[uint64](mem.Scratch, int((h.NumNodes()+63)/64))
+	has, err := mem.Make[uint64](mem.Scratch, int((g.NumNodes()+63)/64))
 	if err != nil {
 		return nil, err
 	}
-	l := &looped{homogeneous: h, has: has, lacking: h.NumNodes()}
-	err = h.EdgesBatch(func(_ int64, src, dst []int64) error {
+	l := &looped{WholeGraph: g, has: has, lacking: g.NumNodes()}
+	err = g.EdgesBatch(func(_ int64, src, dst []int64) error {
 		for i, u := range src {
 			if u == dst[i] {
 				has.Data[u>>6] |= 1 << (u & 63)
@@ -49,18 +48,18 @@ func AddSelfLoops(g WholeGraph) (WholeGraph, error) {
 	return l, nil
 }
 
-func (l *looped) NumEdges() int64 { return l.homogeneous.NumEdges() + l.lacking }
+func (l *looped) NumEdges() int64 { return l.WholeGraph.NumEdges() + l.lacking }
 
 func (l *looped) EdgeTypes() []TypeRows {
-	return []TypeRows{{Name: defaultEdgeType.String(), Rows: l.NumEdges()}}
+	return []TypeRows{{Name: l.WholeGraph.EdgeTypes()[0].Name, Rows: l.NumEdges()}}
 }
 
 // EdgesBatch implements Source.
 func (l *looped) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	if err := l.homogeneous.EdgesBatch(yield); err != nil {
+	if err := l.WholeGraph.EdgesBatch(yield); err != nil {
 		return err
 	}
-	first, nodes := l.homogeneous.NumEdges(), l.NumNodes()
+	first, nodes := l.WholeGraph.NumEdges(), l.NumNodes()
 	ids := make([]int64, 0, min(batch, l.lacking))
 	flush := func() error {
 		if len(ids) == 0 {
@@ -87,5 +86,5 @@ func (l *looped) EdgesBatch(yield func(first int64, src, dst []int64) error) err
 // Close closes the file.
 func (l *looped) Close() error {
 	l.has.Free()
-	return l.homogeneous.Close()
+	return l.WholeGraph.Close()
 }

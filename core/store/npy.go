@@ -234,3 +234,22 @@ func (l *literal) header() (descr string, fortran bool, shape []int64, err error
 	}
 	return
 }
+
+// openNpy opens an .npy file: reads its header, which has to fit the file's size.
+func openNpy(what, path string) (*array, error) {
+	f, err := openFile(what, path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, min(f.size, maxNpyHeader+12))
+	h, err := npyHeader{}, f.readRaw(head, 0, "the header")
+	if err == nil {
+		h, err = parseNpy(path, head, f.size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	n, _ := elements(h.shape, 1, f.size)
+	return &array{f: f, what: what, off: h.start, dtype: h.dtype, shape: h.shape, n: n, fortran: h.fortran}, nil
+}

@@ -2,12 +2,12 @@ package store
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"strings"
 
 	"sar/core/graph"
-	"sar/core/internal/argument"
 )
 
 // WholeGraph is a graph on disk that is to be partitioned.
@@ -19,7 +19,8 @@ type WholeGraph interface {
 	Close() error
 }
 
-// OpenGraph opens an .npz graph: one of OpenNPZ, or one of several types:
+// OpenGraph opens a graph directory (see graphDir) or an .npz graph: one of OpenNPZ, or
+// one of several types:
 //
 //	author:writes:paper/edge_index  [2, E]: authors in row 0, papers in row 1
 //	author:writes:paper/since       [E, ...], feature "since" of that relation
@@ -28,6 +29,9 @@ type WholeGraph interface {
 //
 // Node types and relations are numbered by name, as DGL numbers them.
 func OpenGraph(path string) (WholeGraph, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return openGraphDir(path)
+	}
 	f, err := openFile("the graph", path)
 	if err != nil {
 		return nil, err
@@ -46,7 +50,7 @@ func OpenGraph(path string) (WholeGraph, error) {
 		}
 		return homogeneous{d}, nil
 	}
-	g := &typedGraph{z: z}
+	g := &typedGraph{z: z, typedTables: typedTables{name: f.name}}
 	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
 		if err := step(); err != nil {
 			z.Close()
@@ -73,18 +77,9 @@ func (h homogeneous) ReadRows(edge bool, _ int, name string, first int64, dst []
 
 // typedGraph is an .npz graph of several types.
 type typedGraph struct {
-	z          *npz
-	node, edge []typedRows
-	ignored    []string
-}
-
-// typedRows is a node type or a relation. index and the ends are of relations.
-type typedRows struct {
-	name     string
-	rows     int64
-	arrays   map[string]array
-	index    *array
-	src, dst int // node types
+	typedTables
+	z       *npz
+	ignored []string
 }
 
 // relations finds the edges, and node types by the names that they have in them.
@@ -123,7 +118,7 @@ func (g *typedGraph) relations() error {
 		a := g.z.arrays[t.String()+"/edge_index"]
 		src, _ := slices.BinarySearch(names, t.Src)
 		dst, _ := slices.BinarySearch(names, t.Dst)
-		g.edge = append(g.edge, typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, index: a, src: src, dst: dst})
+		g.edge = append(g.edge, typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, edges: a, src: src, dst: dst})
 	}
 	return nil
 }
@@ -176,7 +171,7 @@ func (g *typedGraph) countNodes() error {
 func (g *typedGraph) largest(kind int) error {
 	last := int64(-1)
 	for _, r := range g.edge {
-		err := r.index.edgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
+		err := r.edges.edgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
 			for i := range src {
 				if r.src == kind {
 					last = max(last, src[i])
@@ -216,7 +211,7 @@ func (g *typedGraph) sortArrays() error {
 		if strings.ContainsAny(short, "/\\") || short == origID {
 			return a.f.bad(-1, fmt.Sprintf("a feature without slashes and not called %q", origID), "%q: rename it", name)
 		}
-		if of.index == nil {
+		if of.edges == nil {
 			switch short {
 			case "x":
 				short = "features"
@@ -232,61 +227,8 @@ func (g *typedGraph) sortArrays() error {
 	return nil
 }
 
-func typeRows(list []typedRows) []TypeRows {
-	out := make([]TypeRows, len(list))
-	for i, of := range list {
-		out[i] = TypeRows{of.name, of.rows, infos(of.arrays)}
-	}
-	return out
-}
+// Ignored names arrays that are no features.
+func (g *typedGraph) Ignored() []string { return g.ignored }
 
-func total(list []typedRows) (n int64) {
-	for _, of := range list {
-		n += of.rows
-	}
-	return n
-}
-
-func (g *typedGraph) NodeTypes() []TypeRows { return typeRows(g.node) }
-func (g *typedGraph) EdgeTypes() []TypeRows { return typeRows(g.edge) }
-func (g *typedGraph) NumNodes() int64       { return total(g.node) }
-func (g *typedGraph) NumEdges() int64       { return total(g.edge) }
-func (g *typedGraph) Ignored() []string     { return g.ignored }
-func (g *typedGraph) Close() error          { return g.z.Close() }
-
-// EdgesBatch numbers nodes and edges over all types.
-func (g *typedGraph) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	start := func(kind int) int64 { return total(g.node[:kind]) }
-	var before int64
-	for _, r := range g.edge {
-		from, to := start(r.src), start(r.dst)
-		err := r.index.edgeRuns(g.node[r.src].rows, g.node[r.dst].rows, func(first int64, src, dst []int64) error {
-			for i := range src {
-				src[i] += from
-				dst[i] += to
-			}
-			return yield(before+first, src, dst)
-		})
-		if err != nil {
-			return err
-		}
-		before += r.rows
-	}
-	return nil
-}
-
-// ReadRows reads whole rows of a feature of one type.
-func (g *typedGraph) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
-	list, what := g.node, "node type"
-	if edge {
-		list, what = g.edge, "relation"
-	}
-	if kind < 0 || kind >= len(list) {
-		return argument.Errorf("%s has no %s %d", g.z.f.name, what, kind)
-	}
-	a, ok := list[kind].arrays[name]
-	if !ok {
-		return argument.Errorf("%s has no feature %q of %s %q", g.z.f.name, name, what, list[kind].name)
-	}
-	return a.rows(first, dst)
-}
+// Close closes the file.
+func (g *typedGraph) Close() error { return g.z.Close() }

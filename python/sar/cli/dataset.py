@@ -1,4 +1,4 @@
-"""A graph file that is to be partitioned, as numpy arrays."""
+"""A graph on disk that is to be partitioned, as numpy arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sar._engine.signatures import Progress
 
 
 class Dataset:
-    """A graph in an ``.npz`` file. Close it, or use it in a ``with`` statement."""
+    """A graph directory, or a graph in an ``.npz`` file. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, path: str) -> None:
         handle = ct.c_uint64()

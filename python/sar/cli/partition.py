@@ -1,4 +1,4 @@
-"""``sar partition``: cuts an ``.npz`` graph into parts and writes them in DGL's partition format."""
+"""``sar partition``: cuts a graph into parts and writes them in DGL's partition format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
 Beside DGL's files, each part has checksums of them, which loading and `sar info --verify` hold the files against.
 
-GRAPH is an .npz file with edge_index, integers [2, edges]: edge k goes from node edge_index[0, k] to edge_index[1, k].
+GRAPH is a graph directory, graph.json and the .npy files that it names, or an .npz file.
+
+An .npz file has edge_index, integers [2, edges]: edge k goes from node edge_index[0, k] to edge_index[1, k].
 Its other arrays are features: those with one row per node become node features (x is called "features" and y "labels"),
 those with one row per edge, edge features. Any dtype is kept; bool is stored as uint8. The node's and the edge's number
 in GRAPH is kept as the feature "orig_id".
@@ -33,14 +35,14 @@ count the nodes of a type, and features under type/name or source:relation:desti
 def add(commands: Any) -> None:
     p = commands.add_parser(
         "partition",
-        help="cut an .npz graph into parts",
+        help="cut a graph into parts",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("graph", metavar="GRAPH", help="the graph, an .npz file")
+    p.add_argument("graph", metavar="GRAPH", help="the graph, a directory or an .npz file")
     p.add_argument("--parts", "-n", type=_positive, required=True, metavar="P", help="number of parts: one per worker")
     p.add_argument("--out", "-o", required=True, metavar="DIR", help="directory to write to; made if missing")
-    p.add_argument("--name", metavar="NAME", help="name of the graph (default: name of the file)")
+    p.add_argument("--name", metavar="NAME", help="name of the graph (default: name of the directory or file)")
     p.add_argument(
         "--method",
         choices=("metis", "random", "contiguous"),
@@ -63,11 +65,11 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     method = arguments.method or _default_method()
     pymetis = _import_pymetis() if method == "metis" else None
-    name = arguments.name or os.path.splitext(os.path.basename(arguments.graph))[0]
+    name = arguments.name or _name_of(arguments.graph)
     if os.sep in name or not name:
         raise Failure(f"--name {name!r} must be a plain file name", 2)
     if not os.path.exists(arguments.graph):
-        raise Failure(f"there is no file {arguments.graph}")
+        raise Failure(f"there is no file or directory {arguments.graph}")
     _refuse_to_overwrite(arguments.out, name)
 
     from .dataset import Dataset
@@ -104,6 +106,13 @@ def run(arguments: argparse.Namespace) -> int:
     print(report(quality, method))
     print(f"\nwrote {os.path.join(arguments.out, name + '.json')}")
     return 0
+
+
+def _name_of(graph: str) -> str:
+    """The name of a graph directory, or of an ``.npz`` file without its ending."""
+    if os.path.isdir(graph):
+        return os.path.basename(os.path.abspath(graph))
+    return os.path.splitext(os.path.basename(graph))[0]
 
 
 def _refuse_to_overwrite(out: str, name: str) -> None:

@@ -1,0 +1,298 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sar/core/graph"
+)
+
+// GraphDescription is the file of a graph directory that describes it.
+const GraphDescription = "graph.json"
+
+// graphFormat is what a graph directory calls its format.
+const graphFormat = "SAR graph 1"
+
+// graphDir is a directory of .npy files:
+//
+//	graph.json
+//	nodes/<type>/<feature>.npy           [N, ...]
+//	edges/<relation>/indptr.npy          [N of the destination type + 1]: in-edges by destination
+//	edges/<relation>/source.npy          [E]
+//	edges/<relation>/<feature>.npy       [E, ...]
+//
+// The description names each file with its dtype and shape. Keys that are not known are
+// passed over. Node types and relations are numbered in its order. Edge k of a relation is
+// the one whose source is source[k].
+type graphDir struct {
+	typedTables
+	files []*file
+}
+
+// graphJSON is the description of a graph directory.
+type graphJSON struct {
+	Format    string                `json:"format"`
+	NodeTypes ordered[nodeTypeJSON] `json:"node_types"`
+	EdgeTypes []edgeTypeJSON        `json:"edge_types"`
+}
+
+type nodeTypeJSON struct {
+	Count    int64             `json:"count"`
+	IDs      *fileJSON         `json:"ids"`
+	Features ordered[fileJSON] `json:"features"`
+}
+
+type edgeTypeJSON struct {
+	Type     []string          `json:"type"`
+	Count    int64             `json:"count"`
+	Indptr   *fileJSON         `json:"indptr"`
+	Source   *fileJSON         `json:"source"`
+	Features ordered[fileJSON] `json:"features"`
+}
+
+// fileJSON is a file of the directory. What an .npy file says of itself has to agree.
+type fileJSON struct {
+	File  string  `json:"file"`
+	DType string  `json:"dtype,omitempty"`
+	Shape []int64 `json:"shape,omitempty"`
+}
+
+// ordered is a JSON object whose keys keep their order, each there once.
+type ordered[T any] []named[T]
+
+type named[T any] struct {
+	name  string
+	value T
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *ordered[T]) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return errors.Join(fmt.Errorf("%v in place of an object", open), err)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name := key.(string) // the keys of an object are strings, or the decoder complains
+		if seen[name] {
+			return fmt.Errorf("the key %q twice", name)
+		}
+		seen[name] = true
+		var v T
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		*o = append(*o, named[T]{name, v})
+	}
+	return nil
+}
+
+// maxCount bounds numbers of nodes and edges, so that sums of them do not overflow.
+const maxCount = 1 << 48
+
+// openGraphDir opens a graph directory: reads its description and the headers of its files.
+func openGraphDir(dir string) (WholeGraph, error) {
+	path := filepath.Join(dir, GraphDescription)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil, &FormatError{File: dir, Offset: -1, Want: fmt.Sprintf("a graph: a directory with a %s, or an .npz file", GraphDescription),
+			Got: "a directory without one", Remedy: "sar ingest makes one out of tables of nodes and edges"}
+	}
+	data, err := readJSON("the description of the graph", path)
+	if err != nil {
+		return nil, err
+	}
+	var top graphJSON
+	if err := json.Unmarshal(data, &top); err != nil {
+		return nil, jsonError(path, 0, "the description of a graph", err)
+	}
+	if top.Format != graphFormat {
+		return nil, &FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat), Got: fmt.Sprintf("%q", top.Format)}
+	}
+	g := &graphDir{typedTables: typedTables{name: path}}
+	err = g.nodeTypes(top.NodeTypes)
+	if err == nil {
+		err = g.edgeTypes(top.EdgeTypes)
+	}
+	if err == nil {
+		err = g.plausible()
+	}
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *graphDir) bad(want, got string, args ...any) error {
+	return &FormatError{File: g.name, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+}
+
+func (g *graphDir) nodeTypes(list ordered[nodeTypeJSON]) error {
+	if len(list) == 0 {
+		return g.bad(`"node_types" to name at least one`, "none")
+	}
+	for _, t := range list {
+		if t.name == "" || len(t.name) > maxName || strings.ContainsAny(t.name, ":/\\\x00") {
+			return g.bad("names of node types without colons and slashes", "%q", t.name)
+		}
+		of, err := g.rows(t.name, t.value.Count, t.value.Features)
+		if err != nil {
+			return err
+		}
+		g.node = append(g.node, of)
+	}
+	return nil
+}
+
+func (g *graphDir) edgeTypes(list []edgeTypeJSON) error {
+	if len(list) == 0 {
+		return g.bad(`"edge_types" to have at least one relation`, "none")
+	}
+	seen := map[string]bool{}
+	for _, t := range list {
+		name := strings.Join(t.Type, ":")
+		triple, err := parseEdgeType(name)
+		if err != nil || len(t.Type) != 3 || len(name) > maxName || strings.ContainsAny(name, "/\\\x00") {
+			return g.bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q", t.Type)
+		}
+		if seen[name] {
+			return g.bad("each relation once", "%s again", name)
+		}
+		seen[name] = true
+		of, err := g.rows(name, t.Count, t.Features)
+		if err != nil {
+			return err
+		}
+		if of.src, err = g.nodeType(triple, triple.Src); err != nil {
+			return err
+		}
+		if of.dst, err = g.nodeType(triple, triple.Dst); err != nil {
+			return err
+		}
+		if of.edges, err = g.inEdges(name, t, g.node[of.dst].rows); err != nil {
+			return err
+		}
+		g.edge = append(g.edge, of)
+	}
+	return nil
+}
+
+func (g *graphDir) nodeType(t graph.EdgeType, name string) (int, error) {
+	for i, of := range g.node {
+		if of.name == name {
+			return i, nil
+		}
+	}
+	return 0, g.bad(fmt.Sprintf(`the node types of relation %s among "node_types"`, t), "%q", name)
+}
+
+// rows opens the features of a type.
+func (g *graphDir) rows(name string, count int64, features ordered[fileJSON]) (of typedRows, err error) {
+	of = typedRows{name: name, rows: count, arrays: map[string]array{}}
+	if count < 0 || count > maxCount {
+		return of, g.bad(fmt.Sprintf(`"count" of %q to be from 0 to %d`, name, int64(maxCount)), "%d", count)
+	}
+	for _, f := range features {
+		if f.name == "" || len(f.name) > maxName || strings.ContainsAny(f.name, "/\\\x00") || f.name == origID {
+			return of, g.bad(fmt.Sprintf("names of features without slashes and not %q", origID), "%q of %q", f.name, name)
+		}
+		a, err := g.open(fmt.Sprintf("feature %q of %s", f.name, name), f.value)
+		if err != nil {
+			return of, err
+		}
+		if len(a.shape) == 0 || a.shape[0] != count {
+			return of, a.f.bad(-1, fmt.Sprintf("%d rows of %s", count, a.what), "shape %v", a.shape)
+		}
+		of.arrays[f.name] = *a
+	}
+	return of, nil
+}
+
+// inEdges opens the CSR of a relation into so many destinations.
+func (g *graphDir) inEdges(name string, t edgeTypeJSON, rows int64) (*inEdges, error) {
+	c := &inEdges{relation: name}
+	for _, of := range []struct {
+		into *array
+		what string
+		from *fileJSON
+		n    int64
+	}{{&c.ptr, "indptr", t.Indptr, rows + 1}, {&c.source, "source", t.Source, t.Count}} {
+		if of.from == nil {
+			return nil, g.bad(fmt.Sprintf("%q of relation %s", of.what, name), "no such key")
+		}
+		a, err := g.open(fmt.Sprintf("%q of %s", of.what, name), *of.from)
+		if err == nil {
+			err = a.wantIDs(of.n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		*of.into = *a
+	}
+	return c, c.checkEnds()
+}
+
+// open opens an array of the directory, whose header has to be what the description says.
+func (g *graphDir) open(what string, of fileJSON) (*array, error) {
+	if of.File == "" || filepath.IsAbs(of.File) || strings.ContainsRune(of.File, 0) {
+		return nil, g.bad(fmt.Sprintf("%q of %s, a path inside the directory", "file", what), "%q", of.File)
+	}
+	path := filepath.Join(filepath.Dir(g.name), filepath.FromSlash(of.File))
+	if err := checkInside(g.name, of.File, path); err != nil {
+		return nil, err
+	}
+	a, err := openNpy(what, path)
+	if err != nil {
+		return nil, err
+	}
+	g.files = append(g.files, a.f)
+	if err := of.agrees(g.name, a); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// agrees holds what the description in jsonPath says of an array against the array.
+func (j fileJSON) agrees(jsonPath string, a *array) error {
+	if j.DType != "" && j.DType != a.dtype.String() || j.Shape != nil && fmt.Sprint(j.Shape) != fmt.Sprint(a.shape) {
+		return a.f.bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.what, j.DType, j.Shape, filepath.Base(jsonPath)), "%s of shape %v", a.dtype, a.shape)
+	}
+	return nil
+}
+
+// plausible refuses numbers of nodes that no data stand behind: what works on the graph
+// takes memory for every node.
+func (g *graphDir) plausible() error {
+	limit := 2 * g.NumEdges()
+	for _, f := range g.files {
+		limit += 16 * f.size
+	}
+	if g.NumNodes() > limit {
+		return g.bad(fmt.Sprintf("at most %d nodes in files of this size", limit), "%d", g.NumNodes())
+	}
+	return nil
+}
+
+// Ignored implements WholeGraph: what the description does not name is not looked at.
+func (g *graphDir) Ignored() []string { return nil }
+
+// Close closes the files.
+func (g *graphDir) Close() error {
+	var err error
+	for _, f := range g.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
