@@ -51,7 +51,7 @@ def reordered_graph(clusters: int = 8) -> str:
         return path
     import pymetis
 
-    from sar.cli.dataset import Dataset
+    from sar.partitioning.dataset import Dataset
 
     with Dataset(bench_graph()) as dataset:
         order = np.argsort(metis(dataset, clusters, 0, pymetis), kind="stable")

@@ -20,9 +20,9 @@ import numpy as np
 
 import sar
 from sar._engine import abi
-from sar.cli.dataset import Dataset
 from sar.cli.launch import free_port
 from sar.cli.output import size, table
+from sar.partitioning.dataset import Dataset
 
 
 def make(folder: str, nodes: int, edges: int, features: int) -> tuple[str, str]:

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import sar
-from sar.cli.dataset import Dataset
 from sar.distributed.network import free_port
+from sar.partitioning.dataset import Dataset
 from tests.data import cases_files
 from tests.support.partitions import PARTS, E, N, graph_file, partition
 from tests.support.sessions import Workers

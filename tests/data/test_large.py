@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from sar.cli.dataset import Dataset
+from sar.partitioning.dataset import Dataset
 from tests.data import cases_large
 from tests.support import ROOT
 from tests.support.graphs import close
@@ -49,7 +49,7 @@ def test_generated_graphs(tmp_path: Path, nodes: int, edges: int, hub: int) -> N
 MEASURE = """
 import sys
 import numpy as np
-from sar.cli.dataset import Dataset
+from sar.partitioning.dataset import Dataset
 from sar.cli.resident import reset_peak, resident
 with Dataset(sys.argv[1]) as dataset:
     reset_peak()

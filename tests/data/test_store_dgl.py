@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import sar
-from sar.cli.dataset import Dataset
+from sar.partitioning.dataset import Dataset
 from tests.support import ROOT
 
 CORA = ROOT / "examples" / "data" / "cora.npz"

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import sar
-from sar.cli.dataset import Dataset
+from sar.partitioning.dataset import Dataset
 from tests.parity import cases_blocks
 from tests.parity.cases_blocks import RGCN
 from tests.support import hetero

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sar.cli.dataset import Dataset
+from sar.partitioning.dataset import Dataset
 
 N, E, PARTS = 30, 100, 2
 

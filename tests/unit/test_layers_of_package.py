@@ -34,7 +34,7 @@ LAYERS = [
     ["sar.integrations.dgl.patches"],
     ["sar.graph.layout", "sar.graph.construct"],
     # where scripts begin
-    ["sar.profiling.plan", "sar.profiling.stats"],
+    ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
     ["sar.comm"],
     ["sar.compat"],
     ["sar"],

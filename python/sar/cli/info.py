@@ -39,8 +39,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sar.config import Config
     from sar.data.directory import description_of
-
-    from .dataset import partition_info
+    from sar.partitioning.dataset import partition_info
 
     Config.allow_outside_paths = arguments.allow_outside_paths
     path = description_of(arguments.json)

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"there is no file or directory {arguments.graph}")
     _refuse_to_overwrite(arguments.out, name)
 
-    from .dataset import Dataset
+    from sar.partitioning.dataset import Dataset
 
     with contextlib.ExitStack() as cleanup:
         with stage(f"reading {arguments.graph}") as step:
