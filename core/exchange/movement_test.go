@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"sar/core/comm"
@@ -27,23 +26,14 @@ func rows(p, q int) int {
 // transcript runs a movement and returns what each rank did, senders and
 // receivers apart, since the two run side by side.
 func transcript(t *testing.T, world int, home bool) string {
-	groups, err := comm.Local(comm.Config{World: world})
-	if err != nil {
-		t.Fatal(err)
-	}
 	sent, got := make([]strings.Builder, world), make([]strings.Builder, world)
-	var wg sync.WaitGroup
-	for p, g := range groups {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			defer g.Close()
-			if err := move(g, p, world, home, &sent[p], &got[p]); err != nil {
-				t.Errorf("rank %d: %v", p, err)
-			}
-		}()
+	// small frames, so that rounds have several
+	errs := everyRank(t, world, 1<<14*(world-1), func(p int, c *comm.Communicator) error {
+		return move(c, p, world, home, &sent[p], &got[p])
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
 	}
-	wg.Wait()
 	var all strings.Builder
 	for p := range world {
 		fmt.Fprintf(&all, "rank %d\n%s%s", p, byRound(sent[p].String()), got[p].String())
@@ -68,11 +58,7 @@ func round(line string) (r int) {
 
 const rowBytes = 1000
 
-func move(g *comm.Group, p, world int, home bool, sent, got *strings.Builder) error {
-	c, err := g.NewCommunicator("test", 1<<14*(world-1)) // small frames, so that rounds have several
-	if err != nil {
-		return err
-	}
+func move(c *comm.Communicator, p, world int, home bool, sent, got *strings.Builder) error {
 	op, err := c.Begin(comm.KindAggregate, comm.Forward)
 	if err != nil {
 		return err
@@ -139,34 +125,16 @@ func TestRounds(t *testing.T) {
 
 // Ranks that expect different rows end with an error, all of them.
 func TestSizesThatDiffer(t *testing.T) {
-	groups, err := comm.Local(comm.Config{World: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, 2)
-	for p, g := range groups {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			defer g.Close()
-			c, err := g.NewCommunicator("test", 1<<16)
-			if err != nil {
-				errs[p] = err
-				return
-			}
-			op, err := c.Begin(comm.KindAggregate, comm.Forward)
-			if err != nil {
-				errs[p] = err
-				return
-			}
-			m := &Movement{Op: op, RowBytes: 8 + 8*p, Send: []int{0, 5}, Recv: []int{0, 5},
-				Produce: func(r, first, n int, dst []byte) error { return nil }}
-			_, err = m.Move(p, 2)
-			errs[p] = op.End(err)
-		}()
-	}
-	wg.Wait()
+	errs := everyRank(t, 2, 1<<16, func(p int, c *comm.Communicator) error {
+		op, err := c.Begin(comm.KindAggregate, comm.Forward)
+		if err != nil {
+			return err
+		}
+		m := &Movement{Op: op, RowBytes: 8 + 8*p, Send: []int{0, 5}, Recv: []int{0, 5},
+			Produce: func(r, first, n int, dst []byte) error { return nil }}
+		_, err = m.Move(p, 2)
+		return op.End(err)
+	})
 	for p, err := range errs {
 		var differs *comm.ScheduleError
 		if !errors.As(err, &differs) || !strings.Contains(err.Error(), "feature widths") ||

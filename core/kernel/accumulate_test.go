@@ -8,7 +8,7 @@ import (
 
 // Parts of a product that are added to rows, or written over them, give the bits
 // of the whole product and an addition, also of hub rows.
-func TestOnto(t *testing.T) {
+func TestSpMMAccumulate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, threads := range []int{1, 3} {
 		for _, width := range []int{1, 47, 256} {
