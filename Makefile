@@ -40,7 +40,7 @@ $(BUILD_STAMP): $(VENV_STAMP) $(GO_SOURCES) setup.py pyproject.toml
 test: test-go test-py ## Go and Python tests: every kind of case, of the product of cases and sessions a part
 
 test-all: test-go $(BUILD_STAMP) libsar ## Go and Python tests, every case on every session
-	$(PY) -m pytest $(EVERY_CASE) --durations=25
+	$(PY) $(PYTEST) $(EVERY_CASE) --durations=25
 
 test-go: # with the SIMD kernels, and those that a build without them uses
 	$(GO) vet $(GO_PACKAGES)
@@ -57,9 +57,12 @@ test-debug: ## core under the race detector, and with freed buffers overwritten
 
 # docs/testing.md says what has the mark `full` and is left out otherwise.
 EVERY_CASE := -m ''
+# So many tests run beside each other. A stream that dies ends the run.
+STREAMS ?= 2
+PYTEST  := -m pytest -n $(STREAMS) --max-worker-restart=0
 
 test-py: $(BUILD_STAMP) libsar
-	$(PY) -m pytest --durations=25
+	$(PY) $(PYTEST) --durations=25
 
 MATRIX_VENV ?= .venv-dgl2
 MATRIX_TESTS ?=
@@ -67,11 +70,11 @@ test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .ve
 	test -x $(MATRIX_VENV)/bin/python || $(PYTHON) -m venv $(MATRIX_VENV)
 	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --requirement requirements-dgl2.txt
 	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar-*.whl
-	PATH="$(abspath $(MATRIX_VENV))/bin:$$PATH" $(MATRIX_VENV)/bin/python -m pytest $(MATRIX_TESTS)
+	PATH="$(abspath $(MATRIX_VENV))/bin:$$PATH" $(MATRIX_VENV)/bin/python $(PYTEST) $(MATRIX_TESTS)
 	@$(MATRIX_VENV)/bin/python -c 'import dgl, sys, torch; print(f"test-matrix: all passed with Python {sys.version.split()[0]}, torch {torch.__version__}, DGL {dgl.__version__}")'
 
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
-	$(PY) -m pytest $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
+	$(PY) $(PYTEST) $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 
 DOCS_STAMP := $(VENV)/.requirements-docs
 $(DOCS_STAMP): requirements-docs.txt $(VENV_STAMP)

@@ -5,33 +5,48 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import defaultdict
-from typing import Iterator
+from pathlib import Path
+from typing import Any, Generator, Iterator
 from zlib import crc32
 
 import pytest
 
-# the secret of this user, which jobs without a token of their own use: one for the tests
-if "SAR_SECRET_FILE" not in os.environ:
+# A folder of the run, which its streams inherit.
+if "SAR_TEST_RUN" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="sar-tests-")
-    os.environ["SAR_SECRET_FILE"] = os.path.join(_folder.name, "secret")
+    os.environ["SAR_TEST_RUN"] = _folder.name
+RUN = Path(os.environ["SAR_TEST_RUN"])
+# the secret of this user, which jobs without a token of their own use: one for the tests
+os.environ.setdefault("SAR_SECRET_FILE", str(RUN / "secret"))
 
 # what fails there is said in full
 pytest.register_assert_rewrite("tests.parity", "tests.sampling", "tests.support")
 
+from tests.support import streams  # noqa: E402
 from tests.support.pool import Pool  # noqa: E402
 from tests.support.sessions import SESSIONS, Session, Workers  # noqa: E402
 
-ALWAYS = Session(2, "shm")
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return streams.scheduler(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    with streams.turn(RUN, alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)  # before those with the mark are deselected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks as ``full`` what a run leaves out of the product of cases and sessions.
+    """Orders tests for the streams, and marks as ``full`` what a run leaves out of the product of cases and sessions.
 
-    Every case runs on ``ALWAYS``. A function's cases are dealt to its other sessions, so that each session has a case
-    of each function, and each case at least one more session. Which one depends on the names of the parameters'
+    Every case runs on ``streams.ALWAYS``. A function's cases are dealt to its other sessions, so that each session has
+    a case of each function, and each case at least one more session. Which one depends on the names of the parameters'
     values alone. Tests named by their ids are never left out.
     """
+    items.sort(key=lambda item: streams.order(item.nodeid))
     if any("[" in argument for argument in config.args):
         return
     functions: dict[str, dict[int, dict[Session, pytest.Item]]] = defaultdict(lambda: defaultdict(dict))
@@ -44,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 functions[function][crc32(case.encode())][session] = item
     for cases in functions.values():
         for turn, (_, by_session) in enumerate(sorted(cases.items())):
-            others = [session for session in by_session if session != ALWAYS]
+            others = [session for session in by_session if session != streams.ALWAYS]
             for place, session in enumerate(others):
                 if (place - turn) % min(len(cases), len(others)):
                     by_session[session].add_marker("full")
