@@ -165,13 +165,25 @@ def flag(variable: str) -> bool:
     return text == "1"
 
 
+_claims: List[socket.socket] = []
+_MOST_CLAIMS = 100
+
+
 def free_port() -> int:
-    """A TCP port that nothing listened on a moment ago. It is below those that Linux gives to outgoing connections
-    (from 32768 on), one of which might take it before it is used."""
+    """A TCP port that nothing listened on a moment ago, and that no other process of this host has got lately from
+    this function. It is below those that Linux gives to outgoing connections (from 32768 on), one of which might take
+    it before it is used."""
     for port in [*random.SystemRandom().sample(range(20_000, 30_000), 100), 0]:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
-            return int(probe.getsockname()[1])
+            found = int(probe.getsockname()[1])
+            claim.bind(f"\0sar-port-{found}")  # fails where another process has claimed it
+            _claims.append(claim)
+            if len(_claims) > _MOST_CLAIMS:
+                _claims.pop(0).close()
+            return found
+        claim.close()
     raise OSError("no TCP port is free")
 
 
