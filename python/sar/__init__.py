@@ -32,6 +32,7 @@ from .comm import (
 from .compat import common_tuples, core
 from .config import Config
 from .data import loading as data_loading
+from .data.ingest import ingest
 from .data.loading import load_dgl_partition_data, suffix_key_lookup
 from .distributed.logging_setup import logger, logging_setup
 from .distributed.overlap_grads import overlap_grads
@@ -94,6 +95,7 @@ __all__ = [
     "forget",
     "function",
     "gather_grads",
+    "ingest",
     "initialize_comms",
     "load_dgl_partition_data",
     "logger",

@@ -44,6 +44,8 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 # the only users of libraries that not everybody has
 LIBRARIES = {
+    "duckdb": ["sar.data.ingest"],
+    "yaml": ["sar.data.ingest"],
     "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
     "pymetis": ["sar.cli.partition", "sar.sampling.batches"],
     "torch_geometric": [],

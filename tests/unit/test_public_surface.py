@@ -47,6 +47,8 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "memory_stats": "",
         "stats": "",
         "set_num_threads": "n",
+        "ingest": "source, out, *, symmetrize=False, deduplicate=False, self_loops=False, skip_bad_rows=False, "
+        "memory='4GiB', scratch=None, threads=None, name=None",
         "set_allocator": "policy",
     },
     "sar.comm": {

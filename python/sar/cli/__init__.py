@@ -1,4 +1,4 @@
-"""The ``sar`` command: partition a graph, look at partitions, start workers, examine an installation.
+"""The ``sar`` command: make a graph, partition a graph, look at partitions, start workers, examine an installation.
 
 Every subcommand lives in a module of its own with two functions: ``add(subparsers)`` declares its arguments and
 ``run(arguments)`` does the work and returns the exit code.
@@ -12,11 +12,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import doctor, info, launch, partition, plan, trace
+from . import doctor, info, ingest, launch, partition, plan, trace
 from .output import Failure
 
 _EPILOG = """\
 examples:
+  sar ingest --edges edges.parquet --out graph      make a graph out of a table of edges
   sar partition graph.npz --parts 4 --out parts     cut a graph into 4 parts, in DGL's format
   sar info parts/graph.json                         what a partition directory holds
   sar plan parts/graph.json --layers gcn:16,relu,gcn:7
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (partition, info, plan, launch, trace, doctor):
+    for module in (ingest, partition, info, plan, launch, trace, doctor):
         module.add(commands)
     return top
 

@@ -82,14 +82,23 @@ class Stage:
         self._over.set()
         self._beating.join()
 
-    def progress(self, done: int, total: int) -> None:
-        """Says how far the step is. Cheap enough to be called often."""
+    def progress(self, done: int, total: int, unit: str = "") -> None:
+        """Says how far the step is, and how long it will take at this rate. Cheap enough to be called often.
+
+        :param total: 0 where it is not known
+        :param unit: what is counted, to show the rate: ``"rows"``
+        """
         now = time.monotonic()
         if now - self._shown < (self._TERMINAL_EVERY if self._terminal else self._LOG_EVERY):
             return
         self._shown = now
-        share = f"{100 * done // total}%" if total > 0 else str(done)
-        self._write(f"{self.what} … {share}", end="" if self._terminal else "\n")
+        passed = now - self._begin
+        told = f"{100 * done // total}%" if total > 0 else f"{done:,}"
+        if unit and passed > 0:
+            told += f", {done / passed:,.0f} {unit}/s"
+        if total > 0 and done > 0 and passed > 2:
+            told += f", {passed * (total - done) / done:.0f} s left"
+        self._write(f"{self.what} … {told}", end="" if self._terminal else "\n")
 
     def _write(self, text: str, end: str) -> None:
         sys.stderr.write((f"\r{text}\x1b[K" if self._terminal else text) + end)

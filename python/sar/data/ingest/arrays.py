@@ -1,0 +1,206 @@
+"""Arrays that are read and written in blocks of rows, so that none of them is ever in memory as a whole."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from sar.errors import FormatError
+
+BLOCK_BYTES = 16 << 20
+_HEADER = 128  # bytes: room for any number of rows, which is written last
+
+
+class Rows:
+    """An array ``[rows, ...]`` that is read in blocks.
+
+    :param name: what messages call it
+    :param open_array: gives the array, or a map of its file. It is called again for each block, so that no block stays
+        mapped after it was read.
+    """
+
+    def __init__(self, name: str, open_array: Callable[[], np.ndarray]) -> None:
+        self.name = name
+        self._open = open_array
+        now = open_array()
+        self.shape: tuple[int, ...] = now.shape
+        self.dtype: np.dtype[Any] = now.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def block(self, begin: int, end: int) -> np.ndarray:
+        """A copy of rows ``begin`` to ``end - 1``."""
+        return np.array(self._open()[begin:end])
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All rows, in order."""
+        step = block_rows(self.dtype, self.shape[1:])
+        for begin in range(0, len(self), step):
+            yield self.block(begin, min(begin + step, len(self)))
+
+    def view(self, change: Callable[[np.ndarray], np.ndarray], name: Optional[str] = None) -> Rows:
+        """The same data seen otherwise: ``change`` makes a view of the whole array, such as a column of it."""
+        return Rows(name or self.name, lambda: change(self._open()))
+
+
+class JoinedRows(Rows):
+    """Arrays one below the other. Their rows have the same shape and dtype.
+
+    :raises ValueError: they do not
+    """
+
+    def __init__(self, pieces: list[Rows]) -> None:
+        first = pieces[0]
+        for piece in pieces:
+            if piece.shape[1:] != first.shape[1:] or piece.dtype != first.dtype:
+                raise ValueError(
+                    f"{piece.name} has {piece.dtype} {list(piece.shape)}, but {first.name} has {first.dtype} "
+                    f"{list(first.shape)}: pieces of one array differ in their number of rows alone"
+                )
+        self.name = first.name
+        self._pieces = pieces
+        self._starts = np.cumsum([0, *map(len, pieces)])
+        self.shape = (int(self._starts[-1]), *first.shape[1:])
+        self.dtype = first.dtype
+
+    def block(self, begin: int, end: int) -> np.ndarray:
+        found = [
+            piece.block(max(begin - start, 0), min(end - start, len(piece)))
+            for start, piece in zip(self._starts.tolist(), self._pieces)
+            if begin < start + len(piece) and end > start
+        ]
+        return np.concatenate(found) if found else self._pieces[0].block(0, 0)
+
+    def view(self, change: Callable[[np.ndarray], np.ndarray], name: Optional[str] = None) -> Rows:
+        return JoinedRows([piece.view(change, name) for piece in self._pieces])
+
+
+class ConvertedRows(Rows):
+    """Rows whose blocks are converted as they are read.
+
+    :param convert: from a block to a block with the same number of rows
+    """
+
+    def __init__(self, rows: Rows, convert: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.name = rows.name
+        self._rows = rows
+        self._convert = convert
+        sample = convert(rows.block(0, 1))
+        self.shape = (len(rows), *sample.shape[1:])
+        self.dtype = sample.dtype
+
+    def block(self, begin: int, end: int) -> np.ndarray:
+        return self._convert(self._rows.block(begin, end))
+
+
+def joined(files: list[str]) -> Rows:
+    """``.npy`` files, one below the other."""
+    pieces = [npy_rows(path) for path in files]
+    return pieces[0] if len(pieces) == 1 else JoinedRows(pieces)
+
+
+def block_rows(dtype: Any, shape: tuple[int, ...]) -> int:
+    """Rows of a block of about ``BLOCK_BYTES``."""
+    return max(1, BLOCK_BYTES // max(1, np.dtype(dtype).itemsize * int(np.prod(shape))))
+
+
+def memory_rows(name: str, values: Any) -> Rows:
+    """An array or a tensor that is in memory."""
+    array = values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+    _check_dtype(name, array.dtype)
+    return Rows(name, lambda: array)
+
+
+def npy_rows(path: Union[str, os.PathLike[str]]) -> Rows:
+    """A ``.npy`` file.
+
+    :raises sar.FormatError: it is not one, is cut short, or holds Python objects
+    """
+    name = os.fspath(path)
+    try:
+        rows = Rows(name, lambda: np.load(name, mmap_mode="r", allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise FormatError(f"{name}: not an array in numpy's format ({error})", name) from None
+    _check_dtype(name, rows.dtype)
+    if not rows.shape:
+        raise FormatError(f"{name}: expected an array with rows, found a single number", name)
+    return rows
+
+
+def unpack_npz(path: Union[str, os.PathLike[str]], folder: Path) -> dict[str, Rows]:
+    """The arrays of an ``.npz`` file, each unpacked into a file of its own in ``folder``.
+
+    :raises sar.FormatError: it is not a zip file, or a member is damaged
+    """
+    name = os.fspath(path)
+    found: dict[str, Rows] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with zipfile.ZipFile(name) as archive:
+            for number, member in enumerate(archive.infolist()):
+                if not member.filename.endswith(".npy"):
+                    continue
+                target = folder / f"{number}.npy"
+                with archive.open(member) as packed, open(target, "wb") as unpacked:
+                    while piece := packed.read(1 << 20):
+                        unpacked.write(piece)
+                key = member.filename[: -len(".npy")]
+                if np.load(target, mmap_mode="r", allow_pickle=False).shape:
+                    found[key] = npy_rows(target)
+                    found[key].name = f"{name}:{key}"
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise FormatError(f"{name}: not a whole .npz file ({error})", name) from None
+    return found
+
+
+def _check_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise FormatError(f"{name}: expected numbers of at most 64 bits, found {dtype}", name)
+
+
+class NpyWriter:
+    """Writes a ``.npy`` file block by block. The number of rows may become known last."""
+
+    def __init__(self, path: Path, dtype: Any, row_shape: tuple[int, ...] = ()) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.dtype = np.dtype(np.uint8 if np.dtype(dtype) == bool else dtype)
+        self.row_shape = row_shape
+        self.rows = 0
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by close
+        self._file.write(bytes(_HEADER))
+
+    def write(self, block: np.ndarray) -> None:
+        """Appends rows ``[rows, *row_shape]``."""
+        if block.shape[1:] != self.row_shape:
+            raise ValueError(f"{self.path.name}: rows of {self.row_shape} and of {block.shape[1:]}")
+        data = memoryview(np.ascontiguousarray(block, dtype=self.dtype).reshape(-1).view(np.uint8).data)
+        while len(data):
+            data = data[self._file.write(data) :]
+        self.rows += len(block)
+
+    def close(self) -> None:
+        """Writes the header."""
+        words = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.row_shape)}
+        text = repr(words).encode()
+        room = _HEADER - 10
+        if len(text) >= room:
+            raise ValueError(f"{self.path.name}: the shape {self.row_shape} does not fit the header")
+        self._file.seek(0)
+        self._file.write(b"\x93NUMPY\x01\x00" + room.to_bytes(2, "little") + text.ljust(room - 1) + b"\n")
+        self._file.close()
+
+
+def copy_rows(rows: Rows, path: Path) -> NpyWriter:
+    """Writes an array to a file, and gives the closed writer."""
+    writer = NpyWriter(path, rows.dtype, rows.shape[1:])
+    for block in rows.blocks():
+        writer.write(block)
+    writer.close()
+    return writer

@@ -1,0 +1,299 @@
+"""Nodes: their numbers, the dictionary of their ids, and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+
+from .arrays import BLOCK_BYTES, NpyWriter, copy_rows
+from .bad_rows import Check, refuse_or_count
+from .description import array_entry, file_name, ids_entry, node_folder
+from .engine import Engine, import_extra, literal, quoted
+from .labels import Labels, Splits, labels_of, splits_of
+from .progress import Step
+from .schema import NODE, Nodes
+from .values import Feature, features_of, id_sql
+
+ID = "sar id"  # columns of a dictionary in SQL
+NUMBER = "sar number"
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How ids of a node type become numbers. ``dictionary`` is a view with the columns ``ID`` and ``NUMBER``; None
+    where ids are the numbers 0 to ``count`` - 1."""
+
+    name: str
+    count: int
+    sql_type: str
+    dictionary: Optional[str] = None
+
+    @property
+    def wide(self) -> bool:
+        """Whether numbers need 64 bits."""
+        return self.count > 2**31 - 1
+
+
+class NodeWriter:
+    """Writes the nodes of a type into the directory of a graph."""
+
+    def __init__(self, engine: Engine, root: Path, skip_bad_rows: bool) -> None:
+        self._engine = engine
+        self._root = root
+        self._skip = skip_bad_rows
+        self.skipped = 0  # bad rows of the nodes that were written last
+
+    def write(self, nodes: Nodes, sql_type: str, step: Step) -> tuple[Numbering, dict[str, Any]]:
+        """Writes nodes that have a table, arrays or a count, and gives their entry of graph.json.
+
+        :param sql_type: of the ids
+        """
+        self.skipped = 0
+        folder = node_folder(self._root, nodes.name)
+        entry: dict[str, Any] = {"count": nodes.count, "ids": None, "features": {}}
+        if nodes.table is not None:
+            self._write_table(nodes, sql_type, folder, entry, step)
+        for name, rows in nodes.arrays.items():
+            if entry["count"] is None:
+                entry["count"] = len(rows)
+            if len(rows) != entry["count"]:
+                raise _rows_differ(rows.name, len(rows), nodes, entry["count"])
+            entry["features"][name] = array_entry(self._root, copy_rows(rows, folder / f"{file_name(name)}.npy"))
+        dictionary = self._dictionary(folder / "ids.parquet") if entry["ids"] and nodes.known_ids is None else None
+        return Numbering(nodes.name, entry["count"], sql_type, dictionary), entry
+
+    def write_ids(self, nodes: Nodes, sql_type: str, ids: str, step: Step) -> tuple[Numbering, dict[str, Any]]:
+        """Writes nodes that are known by the edges alone: they are the ids there, in ascending order.
+
+        :param ids: a table in SQL with the distinct ids in the column ``ID``
+        """
+        engine, key = self._engine, quoted(ID)
+        count, low, high = engine.row(f"SELECT count(*), min({key}), max({key}) FROM {ids}")
+        entry: dict[str, Any] = {"count": count, "ids": None, "features": {}}
+        if sql_type != "VARCHAR" and low == 0 and high == count - 1:
+            return Numbering(nodes.name, count, sql_type), entry
+        path = node_folder(self._root, nodes.name) / "ids.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _parquet(path) as write:
+            for batch in engine.batches(f"SELECT {key} AS id FROM {ids} ORDER BY {key}", 1 << 18, step):
+                write(batch)
+        entry["ids"] = ids_entry(self._root, path, sql_type)
+        return Numbering(nodes.name, count, sql_type, self._dictionary(path)), entry
+
+    def _dictionary(self, path: Path) -> str:
+        view = self._engine.new_name("ids")
+        self._engine.run(
+            f"CREATE VIEW {view} AS SELECT id AS {quoted(ID)}, file_row_number AS {quoted(NUMBER)} "
+            f"FROM read_parquet({literal(str(path))}, file_row_number = true)"
+        )
+        return view
+
+    def _write_table(self, nodes: Nodes, sql_type: str, folder: Path, entry: dict[str, Any], step: Step) -> None:
+        table = _NodeTable(self._engine, nodes, sql_type)
+        twice = table.find_twice()
+        if twice and not self._skip:
+            refuse_or_count(self._engine, table.table, table.title, twice, table.check(), False)
+        written, ids_path, bad = table.write(folder, twice > 0, step)
+        self.skipped = refuse_or_count(self._engine, table.table, table.title, bad, table.check(), self._skip)
+        if nodes.count is not None and nodes.count != table.count:
+            raise _rows_differ(table.table.name, table.count, nodes, nodes.count)
+        if bad and nodes.arrays:
+            raise ValueError(
+                f"{table.table.name}: {bad:,} rows cannot be left out, because the rows of "
+                f"{next(iter(nodes.arrays.values())).name} belong to them"
+            )
+        entry["count"] = table.count
+        entry["features"] = {name: array_entry(self._root, w) for name, w in written.items()}
+        if table.classes is not None:
+            entry["classes"] = table.classes
+        if ids_path is not None:
+            entry["ids"] = ids_entry(self._root, ids_path, sql_type)
+
+
+class _NodeTable:
+    """The table of the nodes of a type while it is written."""
+
+    def __init__(self, engine: Engine, nodes: Nodes, sql_type: str) -> None:
+        assert nodes.table is not None
+        self._engine = engine
+        self._nodes = nodes
+        self.table = nodes.table
+        self.title = f"nodes of type {nodes.name}" if nodes.name != NODE else "nodes"
+        self.count = 0
+        self._id = id_sql(nodes.id, self.table.columns[nodes.id], sql_type) if nodes.id is not None else None
+        self._features: list[Feature] = features_of(engine, self.table, nodes.matrices, nodes.columns)
+        self._labels: Optional[Labels] = None
+        if len(nodes.label) == 1:
+            self._labels = labels_of(engine, self.table, nodes.label[0], nodes.unlabelled)
+        elif nodes.label:
+            self._features += features_of(engine, self.table, {"labels": nodes.label}, {})
+        self._splits: Optional[Splits] = splits_of(nodes.split) if nodes.split is not None else None
+        self._twice: Optional[str] = None  # a table of ids that occur more than once
+        names = [f.name for f in self._features] + ["labels"] * (self._labels is not None)
+        names += ["train_mask", "val_mask", "test_mask"] * (self._splits is not None) + list(nodes.arrays)
+        again = next((name for name in names if names.count(name) > 1), None)
+        if again:
+            raise ValueError(f"{self.title}: there are two features of the name {again!r}")
+
+    @property
+    def classes(self) -> Optional[list[str]]:
+        """The names of classes, where labels are names."""
+        return self._labels.classes if self._labels is not None else None
+
+    def find_twice(self) -> int:
+        """Counts rows whose id another row before them has."""
+        if self._id is None:
+            return 0
+        self._twice = self._engine.new_name("twice")
+        listed = f"SELECT {self._id} AS {quoted(ID)} FROM {self.table.sql()}"
+        self._engine.run(
+            f"CREATE TEMP TABLE {self._twice} AS SELECT {quoted(ID)}, count(*) AS n FROM ({listed}) "
+            f"WHERE {quoted(ID)} IS NOT NULL GROUP BY ALL HAVING count(*) > 1"
+        )
+        return int(self._engine.row(f"SELECT coalesce(sum(n - 1), 0) FROM {self._twice}")[0])
+
+    def check(self) -> Check:
+        """Everything that may be wrong with a row."""
+        cases, joins = self._cases(), ""
+        if self._twice is not None:
+            joins = f"LEFT JOIN {self._twice} d ON d.{quoted(ID)} = {self._id}"
+            cases.append(("d.n IS NOT NULL", f"'the id ' || {self._id} || ' is in ' || d.n || ' rows'"))
+        return Check(_case(cases), joins)
+
+    def _cases(self) -> list[tuple[str, str]]:
+        cases: list[tuple[str, str]] = []
+        if self._id is not None:
+            column = quoted(self._nodes.id or "")
+            cases.append((f"{column} IS NULL", "'there is no id'"))
+            cases.append((f"{self._id} IS NULL", f"'the id is not an integer, as others are: ' || {column}"))
+        cases += [(value.bad, value.message) for feature in self._features for value in feature.values]
+        if self._labels is not None:
+            cases.append((self._labels.bad, self._labels.message))
+        if self._splits is not None:
+            message = f"'the split is not train, val or test: ' || left({self._splits.sql}, 40)"
+            cases.append((self._splits.bad, message))
+        return cases
+
+    def write(self, folder: Path, drop_twice: bool, step: Step) -> tuple[dict[str, NpyWriter], Optional[Path], int]:
+        """Writes ids, features, labels and masks of the rows that are not bad: the files, that of ids, and the number
+        of bad rows."""
+        dropped = self._later_rows() if drop_twice else np.empty(0, np.int64)
+        values = [value for feature in self._features for value in feature.values]
+        columns = [f"{value.sql} AS v{k}" for k, value in enumerate(values)]
+        if self._id is not None:
+            columns.append(f"{self._id} AS id")
+        if self._labels is not None:
+            columns.append(f"{self._labels.sql} AS label")
+        if self._splits is not None:
+            columns.append(f"{self._splits.sql} AS split")
+        columns.append(f"{_any([bad for bad, _ in self._cases()])} AS bad")
+        columns.append(f"{self.table.position} AS position")
+        width = 64 + sum((value.width or 1) * np.dtype(value.dtype).itemsize for value in values)
+        sql = f"SELECT {', '.join(columns)} FROM {self.table.sql()}"
+        writers: dict[str, NpyWriter] = {}
+        ids_path = folder / "ids.parquet" if self._id is not None else None
+        folder.mkdir(parents=True, exist_ok=True)
+        begin = bad = 0
+        with _parquet(ids_path) as write_ids:
+            for batch in self._engine.batches(sql, max(1, BLOCK_BYTES // width), step, in_order=True):
+                rows = batch.num_rows
+                _check_order(batch)
+                batch, lost = _without(batch, begin, dropped)
+                begin, bad = begin + rows, bad + lost
+                self.count += batch.num_rows
+                if self._id is not None:
+                    write_ids(batch.select(["id"]))
+                for name, block in self._arrays(batch).items():
+                    if name not in writers:
+                        writers[name] = NpyWriter(folder / f"{file_name(name)}.npy", block.dtype, block.shape[1:])
+                    writers[name].write(block)
+                step.progress(begin, 0, "rows")
+        for writer in writers.values():
+            writer.close()
+        if begin == 0:
+            raise ValueError(f"{self.title}: {self.table.name} has no rows")
+        return writers, ids_path, bad
+
+    def _later_rows(self) -> np.ndarray:
+        """Positions of rows whose id a row before them has, ascending."""
+        numbered = f"SELECT {self._id} AS id, row_number() OVER () - 1 AS position FROM {self.table.sql()}"
+        sql = (
+            f"SELECT position FROM ({numbered}) r SEMI JOIN {self._twice} d ON d.{quoted(ID)} = r.id "
+            "QUALIFY row_number() OVER (PARTITION BY id ORDER BY position) > 1 ORDER BY position"
+        )
+        found = [batch.column(0).to_numpy() for batch in self._engine.batches(sql, 1 << 20, in_order=True)]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _arrays(self, batch: Any) -> dict[str, np.ndarray]:
+        """The block of each feature."""
+        found: dict[str, np.ndarray] = {}
+        k = 0
+        for feature in self._features:
+            columns = []
+            for value in feature.values:
+                columns.append(value.array(batch.column(f"v{k}")))
+                k += 1
+            found[feature.name] = feature.array(columns)
+        if self._labels is not None:
+            found["labels"] = self._labels.array(batch.column("label"))
+        if self._splits is not None:
+            found.update(self._splits.masks(batch.column("split")))
+        return found
+
+
+def _check_order(batch: Any) -> None:
+    """Fails where the rows of a file do not follow one another, in case DuckDB does not keep the order it promises."""
+    position = batch.column("position").to_numpy(zero_copy_only=False)
+    if not ((np.diff(position) == 1) | (position[1:] == 0)).all():
+        raise RuntimeError("DuckDB gave rows in another order than that of the file")
+
+
+def _rows_differ(name: str, rows: int, nodes: Nodes, count: int) -> ValueError:
+    of_type = "" if nodes.name == NODE else f" of type {nodes.name}"
+    return ValueError(f"{name} has {rows:,} rows, but there are {count:,} nodes{of_type}")
+
+
+def _without(batch: Any, begin: int, dropped: np.ndarray) -> tuple[Any, int]:
+    """A batch that begins with row ``begin`` without its bad and its dropped rows, and how many these were."""
+    keep = ~batch.column("bad").to_numpy(zero_copy_only=False).astype(bool)
+    low, high = np.searchsorted(dropped, [begin, begin + batch.num_rows])
+    keep[dropped[low:high] - begin] = False
+    lost = int(len(keep) - np.count_nonzero(keep))
+    if lost == 0:
+        return batch, 0
+    return batch.filter(import_extra("pyarrow").array(keep)), lost
+
+
+def _case(cases: list[tuple[str, str]]) -> str:
+    return "CASE " + " ".join(f"WHEN {bad} THEN {message}" for bad, message in cases) + " END" if cases else "NULL"
+
+
+def _any(conditions: list[str]) -> str:
+    return f"coalesce({' OR '.join(conditions)}, false)" if conditions else "false"
+
+
+@contextmanager
+def _parquet(path: Optional[Path]) -> Iterator[Any]:
+    """A function that appends record batches to a Parquet file."""
+    if path is None:
+        yield None
+        return
+    parquet = import_extra("pyarrow.parquet")
+    writer: Any = None
+
+    def write(batch: Any) -> None:
+        nonlocal writer
+        if writer is None:
+            writer = parquet.ParquetWriter(str(path), batch.schema, compression="zstd")
+        writer.write_batch(batch)
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,321 @@
+"""Tables that DuckDB reads: files of Parquet, CSV and TSV, and arrays."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Optional, Protocol
+
+from sar.errors import FormatError
+
+from .arrays import BLOCK_BYTES, Rows
+from .engine import Engine, import_extra, literal, quoted
+
+POSITION = "sar position"  # a column: the row of a file, from 1, or the line of a text file
+
+_TEXT = (".csv", ".tsv", ".txt")
+_DELIMITERS = ",\t;| "
+_TYPES = {
+    **{"b1": "UTINYINT", "i1": "TINYINT", "i2": "SMALLINT", "i4": "INTEGER", "i8": "BIGINT"},
+    **{"u1": "UTINYINT", "u2": "USMALLINT", "u4": "UINTEGER", "u8": "UBIGINT"},
+    **{"f2": "FLOAT", "f4": "FLOAT", "f8": "DOUBLE"},
+}
+
+
+class Table(Protocol):
+    """Rows with columns. ``columns`` has their types as DuckDB calls them."""
+
+    name: str
+    columns: dict[str, str]
+    is_text: bool  # all columns are VARCHAR, whatever they hold
+    position: str  # SQL of the number of a row in its file, from 0; 0 for all rows where that is not known
+
+    def sql(self) -> str:
+        """What stands after FROM, for one query."""
+
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        """For messages: the name of each file, and SQL for its rows with the column ``POSITION``."""
+
+    def line(self, file: str, position: int) -> int:
+        """The line of a row of a piece, after the piece was read."""
+
+    def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
+        """Of the queries that ran so far: how many lines have no such columns, and the first: file, line, why."""
+
+
+def find_files(patterns: list[str], base: Path) -> list[str]:
+    """The files that patterns name, sorted; those of a directory where one is named.
+
+    :raises FileNotFoundError: a pattern without a file
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        path = str(base / os.path.expanduser(pattern))
+        names = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        if os.path.isdir(path):
+            names = [
+                name
+                for name in sorted(glob.glob(os.path.join(glob.escape(path), "**", "*"), recursive=True))
+                if _kind(name) is not None
+            ]
+        if not names:
+            raise FileNotFoundError(f"there is no file {path}")
+        found += [name for name in names if not os.path.isdir(name)]
+    return found
+
+
+def _kind(name: str) -> Optional[str]:
+    """``parquet``, ``text`` or ``npy``, by the end of a name."""
+    stem = name[:-3] if name.endswith(".gz") else name
+    if stem.endswith(_TEXT):
+        return "text"
+    if name.endswith((".parquet", ".pq")):
+        return "parquet"
+    return "npy" if name.endswith(".npy") else None
+
+
+class FileTable:
+    """Files of Parquet, CSV or TSV (also ``.gz``), all with the same columns. Columns of text files are VARCHAR.
+
+    :param header: whether the first line of a text file has the names of the columns; without it they are column0,
+        column1, …
+    :param delimiter: between the fields of a text file; None to look at its first line
+    :raises sar.FormatError: a file is empty, or its columns are not those of the first
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        files: list[str],
+        *,
+        header: bool = True,
+        delimiter: Optional[str] = None,
+    ) -> None:
+        self._engine = engine
+        self._files = files
+        self.name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+        kinds = {name: _kind(name) for name in files}
+        odd = next((name for name, kind in kinds.items() if kind not in ("text", "parquet")), None)
+        if odd:
+            raise FormatError(
+                f"{odd}: expected a name that ends in .parquet, .csv, .tsv or .txt (or these and .gz)", odd
+            )
+        if len(set(kinds.values())) > 1:
+            raise FormatError(f"{self.name}: Parquet and text files cannot be parts of one table", files[0])
+        self.is_text = kinds[files[0]] == "text"
+        self.position = "0" if self.is_text else "file_row_number"
+        self._header = header
+        self._rejects = engine.new_name("rejects")
+        self._rejects_of_pieces = engine.new_name("rejects")
+        if self.is_text:
+            self._read_dialect(delimiter)
+        else:
+            described = engine.rows(f"DESCRIBE SELECT * FROM {self.sql()}")
+            self.columns = {str(row[0]): str(row[1]) for row in described}
+
+    def _read_dialect(self, delimiter: Optional[str]) -> None:
+        first: Optional[list[str]] = None
+        self._delimiter = delimiter or ""
+        self._comments: dict[str, int] = {}
+        for name in self._files:
+            line, self._comments[name] = _first_line(name)
+            if not self._delimiter:
+                tab = name.removesuffix(".gz").endswith(".tsv")
+                self._delimiter = "\t" if tab else max(_DELIMITERS, key=line.count)
+            fields = next(csv.reader([line], delimiter=self._delimiter))
+            if first is None:
+                first = fields
+                if self._header and all(map(_is_number, fields)):
+                    raise FormatError(
+                        f"{name}: the first line, {line!r}, has numbers in place of names of columns: give --no-header "
+                        "(in a schema: header: false), and the columns are column0, column1, …",
+                        name,
+                    )
+                if self._header and len(set(fields)) < len(fields):
+                    raise FormatError(f"{name}: two columns have one name in the first line, {line!r}", name)
+            elif len(fields) != len(first) or (self._header and fields != first):
+                raise FormatError(f"{name}: expected the columns {first} of {self._files[0]}, found {fields}", name)
+        assert first is not None
+        names = first if self._header else [f"column{i}" for i in range(len(first))]
+        self.columns = dict.fromkeys(names, "VARCHAR")
+
+    def sql(self) -> str:
+        return self._read(self._files, self._rejects)
+
+    def _read(self, files: list[str], rejects: str) -> str:
+        listed = "[" + ", ".join(map(literal, files)) + "]"
+        if not self.is_text:
+            return f"read_parquet({listed}, file_row_number = true)"
+        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self.columns)
+        comment = ", comment = '#'" if any(self._comments.values()) else ""
+        return (
+            f"read_csv({listed}, auto_detect = false, header = {str(self._header).lower()}, columns = {{{columns}}}, "
+            f"delim = {literal(self._delimiter)}, quote = '\"', escape = '\"'{comment}, store_rejects = true, "
+            f"rejects_table = '{rejects}', rejects_scan = '{rejects}_scans')"
+        )
+
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        for name in self._files:
+            position = "file_row_number + 1"
+            if self.is_text:
+                position = f"row_number() OVER () + {int(self._header) + self._comments[name]}"
+            yield name, f"SELECT *, {position} AS {quoted(POSITION)} FROM {self._read([name], self._rejects_of_pieces)}"
+
+    def line(self, file: str, position: int) -> int:
+        if self.is_text:
+            # lines that have no such columns are not among the rows that were counted
+            lines = f"SELECT DISTINCT line {{rejects}} WHERE file_path = {literal(file)} ORDER BY line"
+            for (line,) in self._rejected(self._rejects_of_pieces, lines):
+                if line > position:
+                    break
+                position += 1
+        return position
+
+    def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
+        if not self.is_text:
+            return 0, []
+        count = self._rejected(self._rejects, "SELECT count(DISTINCT (file_path, line)) {rejects}")
+        first = self._rejected(
+            self._rejects,
+            "SELECT file_path, line, any_value(error_message) {rejects} GROUP BY ALL ORDER BY ALL LIMIT 10",
+        )
+        listed = [(file, line, str(why).strip().splitlines()[0]) for file, line, why in first]
+        return (count[0][0] if count else 0), listed
+
+    def _rejected(self, rejects: str, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query of the lines that were rejected, which DuckDB keeps once it has met such a line."""
+        known = f"SELECT count(*) FROM duckdb_tables() WHERE table_name = '{rejects}'"
+        if not self._engine.row(known)[0]:
+            return []
+        joined = f"FROM {rejects} JOIN {rejects}_scans USING (scan_id, file_id)"
+        return self._engine.rows(sql.format(rejects=joined))
+
+
+def _first_line(name: str) -> tuple[str, int]:
+    """The first line of a text file that is no comment, and how many come before it."""
+    opener: Any = gzip.open if name.endswith(".gz") else open
+    try:
+        with opener(name, "rt", encoding="utf-8-sig", newline="") as file:
+            comments = 0
+            while line := file.readline(1 << 20):
+                if not line.startswith("#"):
+                    return line.rstrip("\r\n"), comments
+                comments += 1
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise FormatError(f"{name}: expected text in UTF-8, found otherwise ({error})", name) from None
+    raise FormatError(f"{name}: the file is empty", name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class ArrayTable:
+    """Arrays side by side, as columns. An array ``[rows, n]`` is a column of fixed-size lists.
+
+    :raises ValueError: arrays with different numbers of rows
+    """
+
+    is_text = False
+    position = "0"
+
+    def __init__(self, engine: Engine, name: str, columns: Mapping[str, Rows]) -> None:
+        self._engine = engine
+        self.name = name
+        self._rows = dict(columns)
+        lengths = {rows.name: len(rows) for rows in self._rows.values()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {n:,}" for name, n in lengths.items())
+            raise ValueError(f"{self.name}: arrays of one table have the same number of rows, but {told}")
+        self.length = next(iter(lengths.values()))
+        self.columns = {key: _sql_type(rows) for key, rows in self._rows.items()}
+
+    def sql(self) -> str:
+        return self._engine.register("arrays", self._reader(list(self.columns)))
+
+    def _reader(self, names: list[str]) -> Any:
+        pa = import_extra("pyarrow")
+        width = sum(r.dtype.itemsize * (r.shape[1] if len(r.shape) > 1 else 1) for r in self._rows.values())
+        step = max(1, BLOCK_BYTES // width)
+
+        def batch(begin: int) -> Any:
+            end = min(begin + step, self.length)
+            return pa.RecordBatch.from_arrays([_arrow(pa, self._rows[n].block(begin, end)) for n in names], names)
+
+        return pa.RecordBatchReader.from_batches(batch(0).schema, (batch(b) for b in range(0, self.length, step)))
+
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        yield self.name, f"SELECT *, row_number() OVER () AS {quoted(POSITION)} FROM {self.sql()}"
+
+    def line(self, file: str, position: int) -> int:
+        return position
+
+    def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
+        return 0, []
+
+
+def _sql_type(rows: Rows) -> str:
+    base = _TYPES[f"{rows.dtype.kind}{rows.dtype.itemsize}"]
+    return base if len(rows.shape) == 1 else f"{base}[{rows.shape[1]}]"
+
+
+def _arrow(pa: Any, block: Any) -> Any:
+    if block.dtype.kind == "b":
+        block = block.view("uint8")
+    if block.dtype.itemsize == 2 and block.dtype.kind == "f":
+        block = block.astype("float32")  # DuckDB has no half precision
+    if block.ndim == 1:
+        return pa.array(block)
+    flat = pa.array(block.reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, block.shape[1])
+
+
+def pair_table(engine: Engine, name: str, pairs: Rows, more: Optional[Mapping[str, Rows]] = None) -> ArrayTable:
+    """Edges as an array: the columns source and target of ``[2, edges]`` or ``[edges, 2]``, and those of ``more``.
+
+    :raises ValueError: another shape, or numbers that are no integers
+    """
+    if len(pairs.shape) != 2 or 2 not in pairs.shape or pairs.dtype.kind not in "iu":
+        raise ValueError(
+            f"{pairs.name}: expected edges as integers [2, edges] or [edges, 2], found {pairs.dtype} "
+            f"{list(pairs.shape)}"
+        )
+    if pairs.shape[0] == 2:
+        ends = [pairs.view(lambda a: a[0]), pairs.view(lambda a: a[1])]
+    else:
+        ends = [pairs.view(lambda a: a[:, 0]), pairs.view(lambda a: a[:, 1])]
+    return ArrayTable(engine, name, {"source": ends[0], "target": ends[1], **(more or {})})
+
+
+class SideBySide:
+    """Two tables whose rows belong together, the first with the first. Where one is shorter, its columns are NULL."""
+
+    def __init__(self, engine: Engine, left: Table, right: Table) -> None:
+        self._left, self._right = left, right
+        self.name = left.name
+        self.columns = {**left.columns, **right.columns}
+        if len(self.columns) < len(left.columns) + len(right.columns):
+            raise ValueError(f"{left.name} and {right.name} have columns of the same name")
+        self.is_text = True  # is read once, in order
+        self.position = "0"
+
+    def sql(self) -> str:
+        return f"(SELECT * FROM {self._left.sql()} POSITIONAL JOIN {self._right.sql()})"
+
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        yield self.name, f"SELECT *, row_number() OVER () AS {quoted(POSITION)} FROM {self.sql()}"
+
+    def line(self, file: str, position: int) -> int:
+        return position
+
+    def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
+        (left, first), (right, others) = self._left.rejected(), self._right.rejected()
+        return left + right, first + others
