@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +18,10 @@ import torch
 
 import sar
 from sar import cli
-from sar.cli import launch
+from sar.cli import doctor, launch
+from tests.support.command import run_sar
 
 DEADLINE = 120.0
-
-
-def run_sar(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sar", *map(str, words)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
 
 
 def in_process(*words: str) -> int:
@@ -246,7 +237,7 @@ def test_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version() -> None:
-    done = run_sar("--version")
+    done = subprocess.run([sys.executable, "-m", "sar", "--version"], capture_output=True, text=True, timeout=DEADLINE)
     assert done.stdout.startswith(f"sar {sar.__version__}, engine ")
 
 
@@ -351,19 +342,12 @@ def test_self_loops(graph: Path, tmp_path: Path) -> None:
     assert info["description"]["num_edges"] == expected
 
 
-@pytest.fixture
-def without_pymetis(tmp_path: Path) -> dict[str, str]:
-    folder = tmp_path / "shadow"
-    folder.mkdir()
-    (folder / "pymetis.py").write_text("raise ImportError('not here')")
-    return {"PYTHONPATH": str(folder)}
-
-
-def test_missing_metis_names_the_fix(graph: Path, tmp_path: Path, without_pymetis: dict[str, str]) -> None:
+def test_missing_metis_names_the_fix(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymetis", None)  # an import of it fails
     words = ["partition", graph, "--parts", 2, "--out", tmp_path / "p"]
-    asked = run_sar(*words, "--method", "metis", **without_pymetis)
+    asked = run_sar(*words, "--method", "metis")
     assert asked.returncode == 1 and "pip install 'pymetis==" in asked.stderr and "--method random" in asked.stderr
-    unasked = run_sar(*words, **without_pymetis)
+    unasked = run_sar(*words)
     assert unasked.returncode == 0 and "pip install" in unasked.stderr and "contiguous: edge cut" in unasked.stdout
 
 
@@ -394,7 +378,20 @@ def test_doctor_finds_no_trouble() -> None:
         assert line in done.stdout
 
 
-def test_doctor_finds_trouble() -> None:
+@pytest.mark.full  # the same as the next, with the workers that are really there
+def test_doctor_finds_a_bad_setting() -> None:
     done = run_sar("doctor", SAR_ALLOCATOR="nonsense")
     assert done.returncode == 1
     assert "FAIL  shm" in done.stdout and "nonsense" in done.stdout
+
+
+def test_doctor_finds_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that end at once."""
+    command = [sys.executable, "-c", "raise SystemExit('it does not start')"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    monkeypatch.setattr(doctor, "_start", lambda what, environment=None: subprocess.Popen(command, **pipes))
+    done = run_sar("doctor")
+    assert done.returncode == 1
+    for name in ("packages", "engine", "together", "allocator", "shm", "tcp"):
+        assert re.search(f"^FAIL  {name} .*it does not start .exit code 1.$", done.stdout, re.MULTILINE), done.stdout
+    assert done.stdout.endswith("6 trouble(s) found\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ import torch
 import sar
 from sar.partitioning.dataset import Dataset
 from tests.support import ROOT
+from tests.support.command import run_sar
 
 CORA = ROOT / "examples" / "data" / "cora.npz"
 
@@ -110,7 +109,7 @@ def as_stored(feature: np.ndarray) -> np.ndarray:
 
 def test_dgl_loads_what_sar_partition_writes(tmp_path: Path) -> None:
     words = ["partition", CORA, "--parts", 3, "--out", tmp_path, "--method", "random", "--seed", 4]
-    subprocess.run([sys.executable, "-m", "sar", *map(str, words)], check=True, capture_output=True, timeout=120)
+    assert run_sar(*words).returncode == 0
     arrays = np.load(CORA)
     src, dst = arrays["edge_index"].astype(np.int64)
     masks = {k: arrays[k] for k in ("train_mask", "val_mask", "test_mask")}

@@ -12,6 +12,7 @@ import pytest
 
 from tests.distributed import cases_structure
 from tests.support import ROOT
+from tests.support.command import run_sar
 from tests.support.pool import Pool
 
 MOST = 12.0
@@ -35,7 +36,7 @@ def run(*words: str) -> None:
 def measure(pool: Pool, graph: Path, parts: int, method: str) -> list[dict[str, Any]]:
     folder = graph.parent / f"{method}-{parts}"
     words = ["--parts", str(parts), "--method", method, "--name", "bench", "--out", str(folder)]
-    run("-m", "sar", "partition", str(graph), *words)
+    assert run_sar("partition", graph, *words).returncode == 0
     return pool.run(parts, "shm", cases_structure.of_parts, [{"path": str(folder / "bench.json")}] * parts)
 
 

@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
@@ -25,6 +24,7 @@ import torch
 
 from sar.distributed.network import free_port
 from tests.support import ROOT, hetero
+from tests.support.command import run_sar
 from tests.support.graphs import close
 from tests.support.machines import Machine, NoMachines, machines
 
@@ -32,45 +32,20 @@ SCRIPT = Path(__file__).with_name("dist_graph.py")
 EXAMPLES = ROOT / "examples"
 
 
+Place = Callable[[], AbstractContextManager[list[Machine]]]
+
+
 class Run(NamedTuple):
-    """A script that trains on a graph, of which partitioning made ``nodes`` and ``edges``, and what trainers print."""
+    """A script that trained on a graph, of which partitioning made ``nodes`` and ``edges``; what trainers printed."""
 
     graph: Any
     nodes: Any
     edges: Any
-    texts: Future[list[str]]
+    texts: list[str]
 
     def results(self) -> list[dict[str, Any]]:
         """What ``dist_graph.py`` found on each partition."""
-        return [json.loads(re.findall("^RESULT (.*)$", text, re.MULTILINE)[-1]) for text in self.texts.result()]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run | str]]:
-    """Scripts on two machines, or on this one where there are no two, for the ``reason`` given; and one without a
-    server. All at once on machines of their own: most of their time they wait for each other."""
-    made: dict[str, Run | str] = {}
-    place: Place = machines
-    try:
-        with machines():
-            pass
-    except NoMachines as reason:
-        made["reason"], place = str(reason), here
-    with ThreadPoolExecutor(1 if place is here else 4) as pool:
-        for name, graph, where in (("little", whole(), place), ("typed", typed(), place), ("alone", whole(), None)):
-            folder = tmp_path_factory.mktemp(name)
-            nodes, edges = dgl.distributed.partition_graph(
-                graph, name, 2 if where is machines else 1, str(folder), part_method="random", return_mapping=True
-            )
-            json_file = folder / f"{name}.json"
-            words = [SCRIPT, json_file, "IP_CONFIG", free_port()]
-            made[name] = Run(graph, nodes, edges, pool.submit(train, where, json_file, words))
-        if place is machines:
-            made["example"] = Run(None, None, None, pool.submit(example, tmp_path_factory.mktemp("cora")))
-        yield made
-
-
-Place = Callable[[], AbstractContextManager[list[Machine]]]
+        return [json.loads(re.findall("^RESULT (.*)$", text, re.MULTILINE)[-1]) for text in self.texts]
 
 
 @contextlib.contextmanager
@@ -78,13 +53,26 @@ def here() -> Iterator[list[Machine]]:
     yield [Machine("127.0.0.1", [], os.getpid(), "", [])]
 
 
-def example(folder: Path) -> list[str]:
-    """The script of ``examples/`` on two machines, on two parts of Cora."""
-    output(start(["-m", "sar", "partition", EXAMPLES / "data" / "cora.npz", "--parts", 2, "--out", folder], [], {}))
-    script = EXAMPLES / "more" / "distdgl_sar_inference.py"
-    words = [script, "--graph-name", "cora", "--part-config", folder / "cora.json"]
-    words += ["--ip-config", "IP_CONFIG", "--num-epochs", 8, "--batch-size", 16]
-    return train(machines, folder / "cora.json", words)
+def why_not_two() -> str:
+    """Why there are no two machines here; "" where there are."""
+    try:
+        with machines():
+            return ""
+    except NoMachines as reason:
+        return str(reason)
+
+
+def run(graph: Any, folder: Path, servers: bool) -> Run:
+    """Runs ``dist_graph.py`` without servers, or with them on two machines; on this one where there are no two."""
+    place: Place | None = None
+    if servers:
+        place = here if why_not_two() else machines
+    name = f"graph{os.getpid()}"  # DGL's names in shared memory begin with it
+    nodes, edges = dgl.distributed.partition_graph(
+        graph, name, 2 if place is machines else 1, str(folder), part_method="random", return_mapping=True
+    )
+    json_file = folder / f"{name}.json"
+    return Run(graph, nodes, edges, train(place, json_file, [SCRIPT, json_file, "IP_CONFIG", free_port()]))
 
 
 def whole() -> Any:
@@ -174,9 +162,11 @@ def train_on(where: list[Machine], serve: bool, json_file: Path, words: list[obj
     return texts
 
 
-@pytest.mark.parametrize("name", ["alone", "little"])
-def test_train_in_distdgl_and_infer_with_sar(runs: dict[str, Any], name: str) -> None:
-    graph, nodes, found = runs[name].graph, runs[name].nodes, runs[name].results()
+@pytest.mark.parametrize("servers", [False, True])
+def test_train_in_distdgl_and_infer_with_sar(tmp_path: Path, servers: bool) -> None:
+    graph, nodes, _, _ = done = run(whole(), tmp_path, servers)
+    found = done.results()
+    assert len(found) == 2 or not servers or why_not_two()
     counts = np.array([one["counts"] for one in found])
     assert counts[:, :2].sum(0).tolist() == [60, 300] and counts[:, 2:].tolist() == [[60, 300]] * len(found)
     assert all(all(one["types"]) and one["shards"] == len(found) for one in found)
@@ -194,9 +184,10 @@ def test_train_in_distdgl_and_infer_with_sar(runs: dict[str, Any], name: str) ->
     close(joined["weighted"], graph.ndata["n"][nodes].numpy(), "edge features", loose=5)
 
 
-def test_a_heterograph(runs: dict[str, Any]) -> None:
-    graph, nodes, edges, _ = runs["typed"]
-    found = runs["typed"].results()
+@pytest.mark.parametrize("servers", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_heterograph(tmp_path: Path, servers: bool) -> None:
+    graph, nodes, edges, _ = done = run(typed(), tmp_path, servers)
+    found = done.results()
     assert all(all(one["types"]) for one in found)
     assert sum(one["counts"][0] for one in found) == graph.num_nodes()
     assert sum(one["counts"][1] for one in found) == graph.num_edges()
@@ -207,11 +198,16 @@ def test_a_heterograph(runs: dict[str, Any]) -> None:
     assert joined["cited"] == graph.nodes["paper"].data["n"][nodes["paper"]].tolist()
 
 
-def test_two_machines(runs: dict[str, Any]) -> None:
-    """That the tests above ran on two, and the script of ``examples/`` there."""
-    if "reason" in runs:
-        pytest.skip(f"no network namespaces here, which two machines need: {runs['reason']}")
-    assert len(runs["little"].results()) == len(runs["typed"].results()) == 2
-    (line,) = [line for text in runs["example"].texts.result() for line in text.splitlines() if "inference" in line]
+@pytest.mark.full  # its two halves: the test above on two machines, and test_distdgl_then_sar
+def test_the_script_of_examples_on_two_machines(tmp_path: Path) -> None:
+    reason = why_not_two()
+    if reason:
+        pytest.skip(f"no network namespaces here, which two machines need: {reason}")
+    partition = ["partition", EXAMPLES / "data" / "cora.npz", "--parts", 2, "--out", tmp_path]
+    assert run_sar(*partition).returncode == 0
+    words = [EXAMPLES / "more" / "distdgl_sar_inference.py", "--graph-name", "cora", "--num-epochs", 8]
+    words += ["--part-config", tmp_path / "cora.json", "--ip-config", "IP_CONFIG", "--batch-size", 16]
+    texts = train(machines, tmp_path / "cora.json", words)
+    (line,) = [line for text in texts for line in text.splitlines() if "inference" in line]
     shown = re.search(r"test ([\d.]+) %", line)
     assert shown is not None and float(shown.group(1)) > 70, line

@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.command import run_sar
 
 EXAMPLES = ROOT / "examples"
-DEADLINE = 300.0
+DEADLINE = 300
 
 
 def sar(*words: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "sar", *map(str, words)], capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
+    done = run_sar(*words, deadline=DEADLINE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -58,6 +57,7 @@ def test_gcn_on_cora_reaches_the_known_accuracy(parts) -> None:
     assert sum(accuracy) / len(accuracy) >= 0.805, accuracy
 
 
+@pytest.mark.full  # the model and the graph of tests/parity/test_curves.py
 def test_sage_on_cornell5_does_not_depend_on_the_number_of_workers(parts) -> None:
     words = ["--train-iters", 6, "--every", 3]
     one, three = (train("sage_cornell5.py", parts("cornell5", n), n, *words) for n in (1, 3))
@@ -67,6 +67,7 @@ def test_sage_on_cornell5_does_not_depend_on_the_number_of_workers(parts) -> Non
     assert three["memory_per_worker"] < 0.6 * one["memory_per_worker"]
 
 
+@pytest.mark.full  # one of the ways to start in test_examples_scripts.py
 def test_gcn_through_torch_distributed_and_an_address_file(parts, tmp_path: Path) -> None:
     words = ["--train-iters", 2, "--every", 2, "--backend", "gloo", "--ip-file", tmp_path / "ip"]
     assert len(train("gcn_cora.py", parts("cora", 2), 2, *words)["losses"]) == 2
@@ -109,7 +110,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # script, graph, the least test accuracy in percent; chance and the largest class are well below
 COPIED = [
-    ("gcn.py", "cora", 79.0),
+    pytest.param("gcn.py", "cora", 79.0, marks=pytest.mark.full),  # test_documentation.py runs it
     ("gat.py", "cora", 78.0),
     ("custom_message.py", "cora", 72.0),
     ("graphsage.py", "cornell5", 60.0),

@@ -15,6 +15,7 @@ import pytest
 
 from sar.distributed.network import free_port
 from tests.support import ROOT
+from tests.support.command import run_sar
 
 EXAMPLES = ROOT / "examples" / "more"
 DEADLINE = 120.0
@@ -33,6 +34,12 @@ def run(*words: object, env: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
+def sar(*words: object) -> str:
+    done = run_sar(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A function (graph, parts) that gives the path of the description, and partitions where that was not done."""
@@ -46,7 +53,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Any:
             source, loops = folder / "papers.npz", []
             run(EXAMPLES / "generate_hetero.py", source)
         if not path.exists():
-            run("-m", "sar", "partition", source, "--parts", count, "--out", path.parent, *loops)
+            sar("partition", source, "--parts", count, "--out", path.parent, *loops)
         return path
 
     return get
@@ -56,9 +63,72 @@ def train(script: str, path: Path, workers: int, *words: object) -> dict[str, An
     results = path.parent / "results.json"
     results.unlink(missing_ok=True)
     given = ["--partitioning-json-file", path, "--results", results, *words]
-    text = run("-m", "sar", "launch", "-n", workers, EXAMPLES / script, *given)
+    text = sar("launch", "-n", workers, EXAMPLES / script, *given)
     assert "accuracy: train" in text
     return json.loads(results.read_text())
+
+
+# Run one after the other by the same two workers: script, graph, arguments. The first says whether it imported DGL.
+ADVANCED = ["--gnn-layer", "gat", "--train-iters", 4, "--layer-dim", 8, "--n-layers", 2]
+SIGN = ["--train-iters", 3, "--hidden-layer-dim", 16]
+TYPED = ["--train-iters", 5, "--dropout", 0]
+ONE_SHOT = ["--train-mode", "one_shot_aggregation", "--construct-mfgs", "--max-collective-size", 100]
+SEVERAL: dict[str, tuple[str, str, list[Any]]] = {
+    "gat_without_dgl": ("gat_without_dgl.py", "cora", ["--train-iters", 3]),
+    "gcn": ("gcn_cora.py", "cora", ["--train-iters", 3]),
+    "sage": ("sage_cornell5.py", "cora", ["--train-iters", 3]),
+    "appnp": ("appnp.py", "cora", ["--train-iters", 3]),
+    "sign": ("sign.py", "cora", SIGN),
+    "correct_and_smooth": ("correct_and_smooth.py", "cora", ["--train-iters", 3]),
+    "sampling": ("sampling_cornell5.py", "cora", ["--train-iters", 3]),
+    "advanced": ("homogeneous_advanced.py", "cora", ADVANCED),
+    "advanced, blocks": ("homogeneous_advanced.py", "cora", [*ADVANCED, "--train-mode", "SAR", "--construct-mfgs"]),
+    "advanced, SA": ("homogeneous_advanced.py", "cora", [*ADVANCED, "--train-mode", "SA"]),
+    "advanced, one shot": ("homogeneous_advanced.py", "cora", [*ADVANCED, *ONE_SHOT]),
+    "rgcn": ("rgcn_hetero.py", "papers", TYPED),
+    "rgcn, blocks": ("rgcn_hetero.py", "papers", [*TYPED, "--construct-mfgs"]),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(parts: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The results of each."""
+    folder = tmp_path_factory.mktemp("results")
+    jobs = []
+    for name, (script, graph, words) in SEVERAL.items():
+        place = ["--partitioning-json-file", parts(graph, 2), "--master-port", free_port()]
+        jobs.append([EXAMPLES / script, *place, "--results", folder / f"{name}.json", "--every", 3, *words])
+    given = json.dumps([list(map(str, job)) for job in jobs])
+    sar("launch", "-n", 2, Path(__file__).with_name("several.py"), given)
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in SEVERAL}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_script_trains(trained: dict[str, dict[str, Any]], name: str) -> None:
+    results = trained[name]
+    assert results["losses"][-1] < results["losses"][0]
+    assert set(results["accuracy"]) == {"train", "val", "test"} and results["sent_bytes"] > 0
+    if name == "gat_without_dgl":
+        assert results["dgl_imported"] is False
+
+
+def test_every_script_is_run() -> None:
+    elsewhere = {"common.py", "generate_hetero.py", "partition_dataset.py", "homogeneous_basic.py"}
+    elsewhere |= {"distdgl_sar_inference.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} - elsewhere == {script for script, *_ in SEVERAL.values()}
+
+
+def test_modes_agree(trained: dict[str, dict[str, Any]]) -> None:
+    """Losses of attention in every mode, on the full graph and on blocks."""
+    for mode in ("blocks", "SA", "one shot"):
+        again = trained[f"advanced, {mode}"]["losses"]
+        assert again == pytest.approx(trained["advanced"]["losses"], rel=1e-4), mode
+
+
+def test_rgcn_on_blocks_agrees_with_the_full_graph(trained: dict[str, dict[str, Any]]) -> None:
+    full, blocks = trained["rgcn"], trained["rgcn, blocks"]
+    assert blocks["losses"] == pytest.approx(full["losses"], rel=1e-4)
+    assert blocks["sent_bytes"] < full["sent_bytes"]
 
 
 # script, graph, iterations, the least test accuracy; chance and the largest class are well below
@@ -71,40 +141,20 @@ LEARNED = [
 ]
 
 
+@pytest.mark.full  # that scripts learn, those of test_examples.py show
 @pytest.mark.parametrize(
     ("script", "graph", "iterations", "least"), LEARNED, ids=lambda v: v if ".py" in str(v) else ""
 )
 def test_script_learns(parts: Any, script: str, graph: str, iterations: int, least: float) -> None:
     results = train(script, parts(graph, 2), 2, "--train-iters", iterations, "--every", iterations)
     assert results["accuracy"]["test"] >= least
-    assert results["sent_bytes"] > 0
-    if script == "gat_without_dgl.py":
-        assert results["dgl_imported"] is False
 
 
+@pytest.mark.full
 def test_correct_and_smooth_gains(parts: Any) -> None:
     results = train("correct_and_smooth.py", parts("cora", 2), 2, "--train-iters", 40, "--every", 40)
     assert results["test_accuracy_before"] < 0.65
     assert results["accuracy"]["test"] > results["test_accuracy_before"] + 0.1
-
-
-def test_modes_agree(parts: Any) -> None:
-    """Losses of attention in every mode, on the full graph and on blocks."""
-    words = ["--gnn-layer", "gat", "--train-iters", 4, "--every", 4, "--layer-dim", 8, "--n-layers", 2]
-    first = train("homogeneous_advanced.py", parts("cora", 2), 2, *words)["losses"]
-    assert first[-1] < first[0]
-    blocks = "--construct-mfgs"
-    for mode, *more in [("SAR", blocks), ("SA",), ("one_shot_aggregation", blocks, "--max-collective-size", 100)]:
-        again = train("homogeneous_advanced.py", parts("cora", 2), 2, *words, "--train-mode", mode, *more)["losses"]
-        assert again == pytest.approx(first, rel=1e-4), (mode, more)
-
-
-def test_rgcn_on_blocks_agrees_with_the_full_graph(parts: Any) -> None:
-    words = ["--train-iters", 5, "--every", 5, "--dropout", 0]
-    full = train("rgcn_hetero.py", parts("papers", 2), 2, *words)
-    blocks = train("rgcn_hetero.py", parts("papers", 2), 2, *words, "--construct-mfgs")
-    assert blocks["losses"] == pytest.approx(full["losses"], rel=1e-4)
-    assert blocks["sent_bytes"] < full["sent_bytes"]
 
 
 def losses(text: str) -> list[str]:
@@ -125,25 +175,24 @@ def by_hand(script: Path, words: list[str], names: tuple[str, str], env: dict[st
     return texts[0]
 
 
-def test_ways_to_start(parts: Any, tmp_path: Path) -> None:
+def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     """sar launch, torchrun, RANK and WORLD_SIZE, PMI_RANK and PMI_SIZE with an address file: the same losses."""
     words = ["--partitioning-json-file", str(parts("cora", 2)), "--train-iters", "3", "--hidden-layer-dim", "16"]
-    basic, framed = EXAMPLES / "homogeneous_basic.py", EXAMPLES / "sign.py"
+    basic = EXAMPLES / "homogeneous_basic.py"
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port"]
 
     def port() -> dict[str, str]:
         return {"MASTER_PORT": str(free_port())}
 
-    first = losses(run("-m", "sar", "launch", "-n", 2, basic, *words))
+    first = losses(sar("launch", "-n", 2, basic, *words))
     assert len(first) == 3
     assert losses(run(*torchrun, free_port(), basic, *words)) == first
     assert losses(by_hand(basic, words, ("RANK", "WORLD_SIZE"), port())) == first
 
-    words += ["--every", "3"]
-    second = losses(run(*torchrun, free_port(), framed, *words))
-    assert len(second) == 1
+    words = ["--partitioning-json-file", str(parts("cora", 2)), "--every", "3", *map(str, SIGN)]
     address = ["--ip-file", str(tmp_path / "ip"), "--backend", "gloo", "--cpu-run"]
-    assert losses(by_hand(framed, [*words, *address], ("PMI_RANK", "PMI_SIZE"), port())) == second
+    second = losses(by_hand(EXAMPLES / "sign.py", [*words, *address], ("PMI_RANK", "PMI_SIZE"), port()))
+    assert second == [f"{trained['sign']['losses'][-1]:.4f}"]
 
 
 def test_partitioning_a_dataset(tmp_path: Path) -> None:
@@ -162,7 +211,7 @@ def test_partitioning_a_dataset(tmp_path: Path) -> None:
         out = tmp_path / name.suffix[1:]
         words = ["--num-partitions", 2, "--partition-out-path", out, "--self-loops"]
         run(EXAMPLES / "partition_dataset.py", "--dataset-name", name, *words)
-        shown = run("-m", "sar", "info", out / "citeseer.json")
+        shown = sar("info", out / "citeseer.json")
         assert f"{n:,}" in shown and "labels" in shown
     failed = subprocess.run(
         [sys.executable, str(EXAMPLES / "partition_dataset.py"), "--dataset-name", "nothing", *map(str, words)],

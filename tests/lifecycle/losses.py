@@ -1,4 +1,7 @@
-"""Scenarios in which workers are lost, fail, diverge or are interrupted (see :mod:`lifecycle`)."""
+"""Scenarios in which workers are lost, fail, diverge or are interrupted.
+
+Those that take no rank run on the pool's processes, the others as plain ones (see :mod:`tests.lifecycle.scenarios`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 from tests.lifecycle.steps import join, last, observe, report, ring, steps
 
@@ -65,42 +69,31 @@ def slow(rank: int, world: int) -> None:
     report(kind="none", total=total.item())
 
 
-def diverges(rank: int, world: int) -> None:
+def diverges() -> None:
     """Rank 1 runs a layer more than the others, who go on to sum gradients."""
     import torch
 
     import sar
 
-    join(rank, world)
-    forward = steps("forward", rank, world)
-    began = time.time()
-
-    def epoch() -> None:
+    forward = steps("forward", sar.rank(), sar.world_size())
+    forward()
+    if sar.rank() == 1:
         forward()
-        if rank == 1:
-            forward()
-        sar.comm.all_reduce(torch.ones(5), "sum")
-        for _ in range(3):
-            forward()
-
-    observe(epoch, lambda: began)
+    sar.comm.all_reduce(torch.ones(5), "sum")
+    for _ in range(3):
+        forward()
 
 
-def differs(rank: int, world: int) -> None:
+def differs() -> None:
     """Everyone aggregates, but rank 1 with another width."""
     import torch
 
+    import sar
     import sar.function as fn
 
-    join(rank, world)
-    graph = ring(rank, world)
-    began = time.time()
-
-    def epoch() -> None:
-        graph.srcdata["h"] = torch.ones(graph.num_nodes(), 8 + rank % 2)
-        graph.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
-
-    observe(epoch, lambda: began)
+    graph = ring(sar.rank(), sar.world_size())
+    graph.srcdata["h"] = torch.ones(graph.num_nodes(), 8 + sar.rank() % 2)
+    graph.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
 
 
 def fails(rank: int, world: int) -> None:
@@ -144,15 +137,14 @@ def children(rank: int, world: int) -> None:
         process.join(100)
 
 
-def interrupted(rank: int, world: int) -> None:
-    """Rank 0 gets SIGINT while it waits in the engine for rank 1, who is busy; so does rank 2."""
+def interrupted(phase: str) -> dict[str, Any]:
+    """Rank 0 gets SIGINT while it waits in the engine for rank 1, who is busy; rank 2 waits too."""
     import torch
 
     import sar
 
-    join(rank, world)
-    phase = os.environ["SAR_TEST_PHASE"]
-    step = steps(phase, rank, world)
+    rank = sar.rank()
+    step = steps(phase, rank, sar.world_size())
     sar.comm.barrier()
     if rank == 1:
         time.sleep(4)
@@ -163,9 +155,10 @@ def interrupted(rank: int, world: int) -> None:
         step()
         sar.comm.all_reduce(torch.ones(3), "sum")
     except KeyboardInterrupt:
-        report(kind="KeyboardInterrupt", seconds=time.time() - sent)
+        return {"kind": "KeyboardInterrupt", "seconds": time.time() - sent}
     except sar.RemoteError as error:
-        report(kind="RemoteError", message=str(error), rank=error.rank, seconds=time.time() - sent)
+        return {"kind": "RemoteError", "message": str(error), "rank": error.rank, "seconds": time.time() - sent}
+    return {"kind": "none"}
 
 
 def leaves(rank: int, world: int) -> None:

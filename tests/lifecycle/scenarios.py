@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.lifecycle import losses as lifecycle_losses
 from tests.lifecycle.steps import join, report, steps
-from tests.support import ROOT
+from tests.support import ROOT, warm
 
 COMMAND = ["-m", "tests.lifecycle.scenarios"]
 """What Python is told, in ``ROOT``."""
@@ -37,8 +37,8 @@ class Group:
             **environment,
         }
         self.processes = [
-            subprocess.Popen(
-                [sys.executable, *COMMAND, scenario, str(rank), str(world)],
+            warm.Popen(
+                [*COMMAND, scenario, str(rank), str(world)],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -76,15 +76,16 @@ class Group:
 # ---- scenarios in which nobody is lost ----------------------------------------
 
 
-def zero_degree(rank: int, world: int) -> None:
-    """A node of rank 1 has no in-edge, which a layer of DGL would refuse on one machine."""
+def zero_degree() -> dict[str, Any]:
+    """On the pool's processes: a node of rank 1 has no in-edge, which a layer of DGL would refuse on one machine."""
     import dgl.nn
     import numpy as np
     import torch
 
+    import sar
     from tests.support.worker import build
 
-    join(rank, world)
+    rank, world = sar.rank(), sar.world_size()
     own = np.arange(4 * rank, 4 * rank + 4)
     graph = build({"start": 4 * np.arange(world + 1), "src": own, "dst": own if rank != 1 else own[[0, 0, 1, 2]]})
     same = {}
@@ -94,12 +95,7 @@ def zero_degree(rank: int, world: int) -> None:
         layer.set_allow_zero_in_degree(True)
         same[name] = bool(torch.equal(out, layer(graph, torch.ones(4, 3))) and out.isfinite().all())
     degrees = graph.in_degrees()
-    report(
-        kind="none",
-        same=same,
-        degrees=degrees.tolist(),
-        more=(degrees + 1).tolist(),
-    )
+    return {"same": same, "degrees": degrees.tolist(), "more": (degrees + 1).tolist()}
 
 
 def ends(rank: int, world: int) -> None:

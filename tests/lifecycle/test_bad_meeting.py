@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 import sar
 from sar.distributed.network import free_port
+from tests.support.command import run_sar
 from tests.support.scripts import environment, together, write_script
 
 # ---- workers that cannot meet --------------------------------------------------
@@ -49,6 +49,7 @@ def test_an_unreachable_master(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(sar.RendezvousError, match=f"{address}:{port} after 1.5 s.*is rank 0 running, are address"):
             sar.initialize_comms(1, 2, address, "sar", master_port_number=port)
         assert time.monotonic() - began < 8
+    assert not sar.comm.is_initialized()
 
 
 def test_workers_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,15 +132,14 @@ def test_an_exception_among_plain_processes(tmp_path: Path) -> None:
     for rank in (0, 2):
         _, out, err = reports[rank]
         told, culprit = out.split("TOLD ")[1].split()[:2]
-        assert culprit == "1" and float(told) - failed < 2.0
+        assert culprit == "1" and float(told) - failed < 6.0  # the deadline of an operation is 90 s
         assert re.search(r"RemoteError: rank 1 on \S+ failed: Traceback", err), err
         assert "LookupError: the labels of rank 1 are gone" in err and "script.py" in err
 
 
 def launched(folder: Path, body: str, world: int, *words: str) -> tuple[subprocess.CompletedProcess[str], float]:
-    command = [sys.executable, "-m", "sar", "launch", "-n", str(world), *words, str(write_script(folder, body))]
     began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(), check=False)
+    done = run_sar("launch", "-n", world, *words, write_script(folder, body), **environment())
     return done, time.monotonic() - began
 
 

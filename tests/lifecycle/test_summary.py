@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.command import run_sar
 
 SCRIPT = """
 import os, sys, time
@@ -34,12 +34,7 @@ def test_one_line(tmp_path: Path, case: str, lines: int) -> None:
     """Once, by rank 0, of the worker that held most; not after a failure."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "-m", "sar", "launch", "-n", "2", "--allocator", "pool", str(script), case],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_sar("launch", "-n", 2, "--allocator", "pool", script, case)
     assert (done.returncode == 0) == (case != "fails"), done.stderr
     found = re.findall(r"^\[(\d)\].* memory in MiB, (.*)$", done.stdout + done.stderr, re.MULTILINE)
     assert len(found) == lines, done.stdout + done.stderr

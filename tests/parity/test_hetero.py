@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from sar.partitioning.dataset import Dataset
 from tests.parity import cases_blocks
 from tests.parity.cases_blocks import RGCN
 from tests.support import hetero
+from tests.support.command import run_sar
 from tests.support.graphs import close
 from tests.support.pool import Pool
 from tests.support.sessions import Workers
@@ -265,12 +264,10 @@ def test_dgl_loads_ours(tmp_path: Path, world: int) -> None:
 def test_the_command(tmp_path: Path) -> None:
     hetero.save(tmp_path / "typed.npz", hetero.edges(), hetero.features(1), np.ones((150, 1)))
     words = ["partition", tmp_path / "typed.npz", "--parts", 2, "--out", tmp_path / "out", "--method", "random"]
-    subprocess.run([sys.executable, "-m", "sar", *map(str, words)], check=True, capture_output=True, timeout=120)
+    assert run_sar(*words).returncode == 0
     book = dgl.distributed.load_partition_book(str(tmp_path / "out" / "typed.json"), 1)[0]
     assert {kind: book._num_nodes(kind) for kind in book.ntypes} == hetero.KINDS
-    loops = subprocess.run(
-        [sys.executable, "-m", "sar", *map(str, words), "--self-loops"], capture_output=True, text=True, timeout=120
-    )
+    loops = run_sar(*words, "--self-loops")
     assert loops.returncode == 2 and "graphs of one type" in loops.stderr
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import sar.nn
 from tests.parity import cases_nn, layer_oracle
 from tests.parity.cases_nn import over_relations
 from tests.support import hetero
+from tests.support.command import run_sar
 from tests.support.graphs import Graph, close, make
 from tests.support.pool import Pool
 from tests.support.sessions import Workers
@@ -213,12 +212,6 @@ def test_arguments() -> None:
 def test_layers_where_dgl_cannot_be_imported(workers: int) -> None:
     """The same layers against dense matrices, under `sar launch`, where an import of DGL fails."""
     script = Path(__file__).parent / "without_dgl.py"
-    done = subprocess.run(
-        [sys.executable, "-m", "sar", "launch", "-n", str(workers), str(script)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_sar("launch", "-n", workers, script)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all layers agree" in done.stdout

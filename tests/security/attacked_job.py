@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sar.distributed.network import free_port
+from tests.support import warm
 from tests.support.scripts import environment
 
 HERE = Path(__file__).parent
@@ -66,8 +67,8 @@ class Job:
 
     def start(self, rank: int) -> None:
         self.workers.append(
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER],
+            warm.Popen(
+                ["-c", WORKER],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -14,13 +14,14 @@ import pytest
 import sar
 from sar.distributed import network, tokens as job_tokens
 from tests.security.jobs import SUM, WITHOUT
+from tests.support import warm
 from tests.support.scripts import environment, finish, write_script
 
 
 def start(path: Path, rank: int, world: int, address: str, port: int, **more: object) -> subprocess.Popen[str]:
     place = {"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": address, "MASTER_PORT": port, "SAR_TEST_VALUE": 10**rank}
-    return subprocess.Popen(
-        [sys.executable, str(path)],
+    return warm.Popen(
+        [str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

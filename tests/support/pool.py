@@ -61,8 +61,12 @@ class Pool:
         per_rank = arguments if arguments is not None else [{}] * world
         results = self._everywhere(world, [(case, {**common, **own}) for own in per_rank])
         if any(isinstance(r, Failure) for r in results):
-            self._session = None  # ranks may be out of step now
+            self.leave()  # ranks may be out of step now
         return results
+
+    def leave(self) -> None:
+        """The next case forms a session of its own, because this one is no longer whole."""
+        self._session = None
 
     def stop(self) -> None:
         """Ends the processes."""

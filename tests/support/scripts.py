@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from sar.distributed.network import free_port
+from tests.support import warm
 
 PREAMBLE = """\
 import atexit, os, sys, time
@@ -41,8 +41,8 @@ def together(folder: Path, body: str, world: int) -> list[tuple[int, str, str]]:
     path = write_script(folder, body)
     place = {"WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     processes = [
-        subprocess.Popen(
-            [sys.executable, str(path)],
+        warm.Popen(
+            [str(path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

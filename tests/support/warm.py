@@ -1,0 +1,104 @@
+"""Python processes that begin with torch and SAR imported: forks of one process, which imported them once.
+
+Otherwise they are what ``subprocess.Popen([sys.executable, ...])`` gives, children of this process that end as Python
+ends. Not for tests of what importing does, nor of how much memory a process takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """A process with ``words`` after the name of Python: a script, ``-c`` or ``-m``, and arguments."""
+
+    def __init__(self, words: list[str], **options: Any) -> None:
+        super().__init__(words, stdin=subprocess.DEVNULL, **options)
+
+    def _execute_child(self, words: list[str], *given: Any) -> None:
+        cwd, env = given[4:6]
+        pipes = given[9:15]  # the two ends of input, of output, of errors; -1: this process's
+        out, err = (end if end >= 0 else own for end, own in ((pipes[3], 1), (pipes[5], 2)))
+        message = {"words": words, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
+        try:
+            socket.send_fds(parent(), [json.dumps(message).encode()], [pipes[0], out, err])
+            self.pid = int(parent().recv(100))
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+@functools.lru_cache(None)
+def parent() -> socket.socket:
+    """The process that forks, at its first use. It ends with this one."""
+    # its forks' own forks become children of this process when what made them ends
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    subprocess.Popen(
+        [sys.executable, "-m", __name__, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # OpenMP starts no thread, which a fork would lack
+    )
+    theirs.close()
+    return ours
+
+
+def serve(channel: socket.socket) -> list[str]:
+    """Forks a process for each message. Returns in those processes, with their words."""
+    while True:
+        message, files, _, _ = socket.recv_fds(channel, 1 << 20, 3)
+        if not message:
+            os._exit(0)
+        child = os.fork()
+        if not child:
+            break
+        os.waitpid(child, 0)
+        for file in files:
+            os.close(file)
+    between = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == between:  # until then nobody can wait for this process
+        time.sleep(0.001)
+    given = json.loads(message)
+    channel.send(str(os.getpid()).encode())
+    channel.close()
+    for own, file in enumerate(files):
+        os.dup2(file, own)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(given["env"])
+    os.chdir(given["cwd"])
+    return list(given["words"])
+
+
+if __name__ == "__main__":
+    import sar.function  # noqa: F401
+
+    gc.freeze()  # or forks would copy all pages of what was imported when they collect garbage
+    sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
+    if sys.argv[0] == "-c":
+        code = sys.argv.pop(1)
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    elif sys.argv[0] == "-m":
+        sys.argv.pop(0)
+        sys.path[0] = os.getcwd()
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(sys.argv[0]).parent)
+        runpy.run_path(sys.argv[0], run_name="__main__")
