@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import sar.cli
+from sar.cli.output import Failure
+from sar.cli.plan import rate_of
 from sar.profiling.plan import estimate_memory
 from sar.profiling.plan.layers import State, Worker, play
 from sar.profiling.plan.tape import Tape
 from tests.distributed import cases_plan
-from tests.support import ROOT
+from tests.support import ROOT, graph_dirs
 from tests.support.graphs import make
 from tests.support.sessions import Workers
 
@@ -103,6 +105,104 @@ def test_from_a_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert all(e["features"] >= 900 * width * 4 and e["peak"] > e["features"] for e in found)
     assert sar.cli.main(words) == 0
     assert "heaviest worker" in capsys.readouterr().out
+
+
+LAYERS = ["--layers", "sage:256,bn,relu,sage:9"]
+SIZES = ["plan", "--nodes", "1000000", "--edges", "20000000", "--features", "128", *LAYERS]
+
+
+def plan(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert sar.cli.main(list(words)) == code
+    found = capsys.readouterr()
+    return found.out if code == 0 else found.err
+
+
+def test_equal_workers_have_one_row(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = plan(capsys, *SIZES, "--parts", "8").splitlines()
+    assert [row.split("  ")[0] for row in rows[2:3]] == ["each of 8"] and rows[3].startswith("The heaviest worker")
+
+
+def test_from_a_graph_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same as from its sizes."""
+    rng = np.random.default_rng(5)
+    features = {"features": rng.random((300, 12), dtype=np.float32), "labels": np.arange(300)}
+    edges = {("_N", "_E", "_N"): (rng.integers(0, 300, 900), rng.integers(0, 300, 900), {})}
+    graph_dirs.write(tmp_path / "g", {"_N": (300, features)}, edges)
+    words = ["--parts", "8", "--json-output"]
+    sizes = ["--nodes", "300", "--edges", "900", "--features", "12"]
+    expected = json.loads(plan(capsys, "plan", *sizes, *LAYERS, *words))
+    for path in (tmp_path / "g", tmp_path / "g" / "graph.json"):
+        found = json.loads(plan(capsys, "plan", str(path), *LAYERS, *words))
+        assert found == expected and len(found) == 8
+    assert "--nodes and --edges are for a graph without files" in plan(capsys, *SIZES, str(tmp_path / "g"), code=2)
+    (tmp_path / "g" / "graph.json").write_text('{"format": "DGL"}')
+    assert "found 'DGL'" in plan(capsys, "plan", str(tmp_path / "g"), *LAYERS, code=1)
+
+
+def test_seconds_of_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand: a layer of 128 to 256 aggregates its input, which needs no gradient; one of 256 to 9 its product, in
+    both passes. Each of 4 workers has a quarter of nodes and edges."""
+    words = [*SIZES, "--parts", "4", "--json-output", "--kernel-rate", "2"]
+    (one, *_) = json.loads(plan(capsys, *words))
+    assert one["aggregated"] == (128 + 9 * 2) * 5_000_000
+    weights = (2 * 128 * 256 + 256) + 2 * 256 + (2 * 256 * 9 + 9)
+    assert one["multiplied"] == 3 * weights * 250_000
+    products = one["multiplied"] / 16e9
+    assert one["epoch_seconds"] == pytest.approx(one["aggregated"] / 2e9 + products)
+    (slow, *_) = json.loads(plan(capsys, *words, "--bandwidth", "1Mbit"))
+    assert slow["epoch_seconds"] == pytest.approx(one["sent_per_epoch"] * 8 / 1e6 + products)
+    assert "epoch" in plan(capsys, *SIZES, "--kernel-rate", "2").splitlines()[0]
+    for rate in ("0", "fast", "nan"):
+        assert "give a number above 0" in plan(capsys, *SIZES, "--kernel-rate", rate, code=2)
+
+
+def test_rates_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    (one,) = json.loads(plan(capsys, *SIZES, "--bandwidth", "10Gbit", "--json-output"))
+    assert 0 < one["epoch_seconds"] < 3600
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("10Gbit", 1.25e9), ("10Gbit/s", 1.25e9), ("8 Mbps", 8e6), ("1GB", 1e9), ("2MiB/s", 2 << 20), ("100", 100.0)],
+)
+def test_rates_as_people_write_them(text: str, expected: float) -> None:
+    assert rate_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["fast", "-1GB", "0Gbit", "10 parsecs", ""])
+def test_rates_that_are_none(text: str) -> None:
+    with pytest.raises(Failure, match="no size|above 0"):
+        rate_of(text)
+
+
+def test_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "That fits into 64.0 GiB." in plan(capsys, *SIZES, "--parts", "2", "--memory", "64GiB")
+    text = plan(capsys, *SIZES, "--parts", "2", "--memory", "600MiB")
+    assert "does not fit into 600.0 MiB" in text
+    fits = [line for line in text.splitlines() if "  fits  " in line]
+    (parts,) = [int(line.split()[-1]) for line in fits if "--parts" in line]
+    for count, good in ((parts, True), (parts - 1, False)):
+        again = plan(capsys, *SIZES, "--parts", str(count), "--memory", "600MiB")
+        assert ("That fits" in again) == good
+    assert "None of them is enough" in plan(capsys, *SIZES, "--memory", "20MiB")
+
+
+def test_another_number_of_parts_than_a_partition_has(tmp_path: Path) -> None:
+    """About what a partition into that number would take."""
+    data = ROOT / "examples" / "data" / "cora.npz"
+    found = {}
+    for count in (2, 4):
+        folder = tmp_path / str(count)
+        words = ["--parts", str(count), "--method", "random", "--out", str(folder)]
+        assert sar.cli.main(["partition", str(data), *words]) == 0
+        path = str(folder / "cora.json")
+        found[count] = estimate_memory(path, ["gcn:16"])
+        assert estimate_memory(path, ["gcn:16"], parts=count) == found[count]
+    guessed = estimate_memory(str(tmp_path / "2" / "cora.json"), ["gcn:16"], parts=4)
+    assert len(guessed) == 4
+    real = sum(e.sent_per_epoch for e in found[4]) / 4
+    assert guessed[0].sent_per_epoch == pytest.approx(real, rel=0.2)
+    assert guessed[0].activations == pytest.approx(found[4][0].activations, rel=0.05)
 
 
 @pytest.mark.parametrize(

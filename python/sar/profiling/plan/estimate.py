@@ -37,6 +37,10 @@ class Estimate(NamedTuple):
     sent_per_epoch: int
     """Bytes that this worker sends, without frame headers, where all is pulled: attention sends less where
     :attr:`sar.Config.exchange` has gradients pushed."""
+    aggregated: int = 0
+    """Numbers that it adds along edges in an epoch, in both passes."""
+    multiplied: int = 0
+    """Multiplications of an epoch's dense products."""
 
 
 class _Part(NamedTuple):
@@ -54,7 +58,7 @@ def estimate_memory(
     in_features: Optional[int] = None,
     num_nodes: int = 0,
     num_edges: int = 0,
-    parts: int = 1,
+    parts: Optional[int] = None,
     edge_cut: float = 0.0,
     itemsize: int = 4,
     window_bytes: Optional[int] = None,
@@ -68,6 +72,8 @@ def estimate_memory(
     :param partition_json: description that ``sar partition`` or DGL wrote
     :param layers: the model, for instance ``["sage:256", "bn", "relu", "sage:47"]``
     :param in_features: width of the input; by default that of the widest node feature of the partition
+    :param parts: workers; by default as many as the partition has, and 1 without one. Another number than that of a
+        partition: as if the graph were cut evenly into so many, of which as large a share of edges is cut
     :param edge_cut: share of edges between parts, where there is no partition
     :param itemsize: bytes of a number
     :param window_bytes: ``Config.window_bytes``; by default what the engine would take
@@ -83,7 +89,10 @@ def estimate_memory(
     if partition_json is not None:
         workers, width = _from_files(partition_json, itemsize)
         width = in_features or width
+        if parts is not None and parts != len(workers):
+            workers = _cut_again(workers, parts, width * itemsize)
     else:
+        parts = 1 if parts is None else parts
         width = in_features or 0
         workers = _from_numbers(num_nodes, num_edges, parts, edge_cut, width * itemsize)
     if width < 1:
@@ -132,7 +141,20 @@ def _worker(
         scratch=tape.peak - tape.saved,
         peak=structure + part.features + window + RUNTIME + parameters + tape.peak,
         sent_per_epoch=int(wire),
+        aggregated=sum(numbers * (2 if back else 1) for numbers, back in state.moved) * part.edges,
+        multiplied=3 * state.parameters * part.nodes,  # forward, and the gradients of input and weights
     )
+
+
+def _cut_again(workers: Sequence[_Part], parts: int, row_bytes: int) -> List[_Part]:
+    """An even cut into another number of parts, with the share of cut edges that the rows read of others speak of."""
+    nodes, edges = sum(w.nodes for w in workers), sum(w.edges for w in workers)
+    others, into = nodes - nodes / len(workers), edges / len(workers)
+    boundary = sum(w.boundary for w in workers) / len(workers)
+    cut = 0.0
+    if others and into:
+        cut = min(1.0, -math.log1p(-min(boundary / others, 0.999999)) * others / into)
+    return _from_numbers(nodes, edges, parts, cut, row_bytes)
 
 
 def _structure(part: _Part, sends: float) -> int:
