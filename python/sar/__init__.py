@@ -56,6 +56,7 @@ from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D, convert_batchnorm
 from .profiling.plan import estimate_memory
 from .profiling.trace import engine_profile, trace
+from .results.write import write_rows
 from .sampling.loader import DataLoader, DistNeighborSampler
 
 __version__ = "0.1.0"
@@ -118,4 +119,5 @@ __all__ = [
     "trace",
     "unpatch_dgl",
     "world_size",
+    "write_rows",
 ]

@@ -33,6 +33,7 @@ LAYERS = [
     ["sar.nn"],
     ["sar.integrations.dgl.patches"],
     ["sar.graph.layout", "sar.graph.construct"],
+    ["sar.results"],
     # where scripts begin
     ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
     ["sar.comm"],
@@ -47,6 +48,7 @@ LIBRARIES = {
     "duckdb": ["sar.data.ingest"],
     "yaml": ["sar.data.ingest"],
     "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
+    "pyarrow": ["sar.results", "sar.data.ingest"],
     "pymetis": ["sar.cli.partition", "sar.sampling.batches"],
     "torch_geometric": [],
 }

@@ -50,6 +50,7 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "ingest": "source, out, *, symmetrize=False, deduplicate=False, self_loops=False, skip_bad_rows=False, "
         "memory='4GiB', scratch=None, threads=None, name=None",
         "set_allocator": "policy",
+        "write_rows": "path, tensor, graph, ntype=None, *, ids=None, columns=None",
     },
     "sar.comm": {
         "all_reduce": "red_tensor, op='sum', move_to_comm_device=False",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,14 @@ from .records import ShardEdgesAndFeatures
 
 TYPE_KEY = "_TYPE"
 """Feature name of the type number of each row: what DGL calls ``dgl.NTYPE`` and ``dgl.ETYPE``."""
+
+
+class Reader(NamedTuple):
+    """A feature that is still in its file."""
+
+    shape: List[int]
+    dtype: torch.dtype
+    read: Callable[[], Tensor]
 
 
 class StoredPartition:
@@ -76,6 +85,20 @@ class StoredPartition:
         cpu = torch.device("cpu")
         return {kind: _reader(self.json_path, self.part, False, f, cpu) for kind, f in found.items()}
 
+    def node_readers(self) -> Dict[str, Reader]:
+        """By name of a node feature, its shape and dtype, and what opens the files again and reads it."""
+        cpu = torch.device("cpu")
+        return {
+            f["name"]: Reader(f["shape"], _dtype(f, self.json_path), _reader(self.json_path, self.part, False, f, cpu))
+            for f in self._node_features
+        }
+
+    def node_id_files(self) -> Dict[str, str]:
+        """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one."""
+        folder = os.path.join(os.path.dirname(self.json_path), f"part{self.part}")
+        files = {kind: os.path.join(folder, f"ids_{kind}.parquet") for kind in self.node_types}
+        return {kind: path for kind, path in files.items() if os.path.isfile(path)}
+
     def edge_features(self, device: torch.device) -> Dict[str, Tensor]:
         """All edge features, by relation in ascending edge id."""
         return {f["name"]: self._read(True, f).to(device) for f in self._edge_features}
@@ -88,14 +111,16 @@ class StoredPartition:
         return src, dst, ids
 
     def _read(self, edge: bool, feature: Dict[str, Any]) -> Tensor:
-        dtype = getattr(torch, feature["dtype"], None)
-        if not isinstance(dtype, torch.dtype):
-            raise TypeError(
-                f"feature {feature['name']!r} of {self.json_path} is {feature['dtype']}: torch has no such dtype"
-            )
-        out = torch.empty(feature["shape"], dtype=dtype)
+        out = torch.empty(feature["shape"], dtype=_dtype(feature, self.json_path))
         abi.partition_read(self.handle, edge, feature["name"], out)
         return out
+
+
+def _dtype(feature: Dict[str, Any], path: str) -> torch.dtype:
+    dtype = getattr(torch, feature["dtype"], None)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"feature {feature['name']!r} of {path} is {feature['dtype']}: torch has no such dtype")
+    return dtype
 
 
 def _given(tensor: Tensor) -> Callable[[], Tensor]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
 from sar._engine import abi, session as _session
+from sar.errors import RemoteError
+
+T = TypeVar("T")
+_LONGEST_ERROR = 4000
+"""Characters of an error that other ranks are told."""
 
 
 def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]:
@@ -36,6 +41,41 @@ def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     _session.all_to_all(said, [own] * session.world, abi.TRAIN)
     return [json.loads(bytes(t.numpy())) for t in said], largest
+
+
+def said_by_all(mine: Any) -> List[Any]:
+    """What every rank says, by rank. Collective. See :func:`agree`."""
+    said, _ = agree(mine)
+    return said if len(said) > 1 else said * _session.current().world
+
+
+def all_or_none(name: str, act: Callable[[], T]) -> T:
+    """Runs ``act`` on every rank, and raises on every rank where it failed on any. Collective; ``act`` must not be.
+
+    :param name: what is being done, for the message on other ranks
+    :returns: what ``act`` returned here
+    :raises RemoteError: ``act`` failed on another rank, and not here
+    """
+    error, result = None, None
+    try:
+        result = act()
+    except Exception as caught:
+        error = caught
+    raise_everywhere(name, error)
+    return result  # type: ignore[return-value]
+
+
+def raise_everywhere(name: str, error: Optional[Exception]) -> None:
+    """Raises on every rank where any of them has an error: its own there, elsewhere one that carries it. Collective.
+
+    :raises RemoteError: another rank has an error, and this one has none
+    """
+    said = said_by_all("" if error is None else f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
+    if error is not None:
+        raise error
+    for rank, text in enumerate(said):
+        if text:
+            raise RemoteError(f"{name} failed on rank {rank}, so no rank goes on: {text}", rank)
 
 
 def agreed_seed() -> int:

@@ -176,6 +176,7 @@ class _FullGraph:
         self.readers = data.edge_readers()
         self.book = data._book
         self.node_keys = {} if stored is None else stored.node_keys()
+        self.node_ids = {} if stored is None else stored.node_id_files()
         self.edges_global = {
             triple: abi.graph_relation_info(self.graph.handle, n).num_edges_global
             for n, triple in enumerate(self.triples)
@@ -211,6 +212,7 @@ class _FullGraph:
             self.edges_global,
             keep_seeds,
             self.node_keys,
+            self.node_ids,
         )
         adapt_layers()
         if len(relations) == 1 and len(nodes) == 1:

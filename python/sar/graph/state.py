@@ -61,6 +61,7 @@ class GraphState:
     :param edges_global: edges of each relation of the whole graph, where the relations hold fewer
     :param keep_seeds: of a block, whether destination rows are the first source rows; ``None``: no block
     :param node_keys: by node type, what reads the original ids of own nodes, where the partition has them
+    :param node_ids: by node type, the Parquet file that holds the users' ids of own nodes, where there is one
     """
 
     relations: List[Relation]
@@ -72,6 +73,7 @@ class GraphState:
     edges_global: Dict[CanonicalEtype, int] = field(default_factory=dict)
     keep_seeds: Optional[bool] = None
     node_keys: Dict[str, Callable[[], Tensor]] = field(default_factory=dict)
+    node_ids: Dict[str, str] = field(default_factory=dict)
     sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
