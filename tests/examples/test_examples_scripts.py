@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from sar.distributed.network import free_port
-from tests.support import ROOT
+from tests.examples import several
+from tests.support import ROOT, warm
 from tests.support.command import run_sar
 
 EXAMPLES = ROOT / "examples" / "more"
@@ -96,10 +97,9 @@ def trained(parts: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
     folder = tmp_path_factory.mktemp("results")
     jobs = []
     for name, (script, graph, words) in SEVERAL.items():
-        place = ["--partitioning-json-file", parts(graph, 2), "--master-port", free_port()]
-        jobs.append([EXAMPLES / script, *place, "--results", folder / f"{name}.json", "--every", 3, *words])
-    given = json.dumps([list(map(str, job)) for job in jobs])
-    sar("launch", "-n", 2, Path(__file__).with_name("several.py"), given)
+        given = ["--partitioning-json-file", parts(graph, 2), "--results", folder / f"{name}.json", "--every", 3]
+        jobs.append((EXAMPLES / script, [*given, *words]))
+    sar("launch", "-n", 2, *several.command(*jobs))
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in SEVERAL}
 
 
@@ -163,13 +163,11 @@ def losses(text: str) -> list[str]:
 
 def by_hand(script: Path, words: list[str], names: tuple[str, str], env: dict[str, str]) -> str:
     """Two workers, each started by hand."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = []
     for rank in range(2):
-        own = {**os.environ, "OMP_NUM_THREADS": "1", names[0]: str(rank), names[1]: "2", **env}
-        command = [sys.executable, str(script), *words]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=own)
-        )
+        own = {**os.environ, names[0]: str(rank), names[1]: "2", **env}
+        processes.append(warm.Popen([str(script), *words], env=own, **pipes))
     texts = [process.communicate(timeout=DEADLINE)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], texts
     return texts[0]

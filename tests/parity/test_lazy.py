@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -143,28 +141,6 @@ def test_gradient_past_the_overrides(two: Workers) -> None:
         assert shown.startswith("EdgeTensor(shape=(") and "sub(load(u), load(v))" in shown
 
 
-IMPORTS = [
-    "import sar, sar.edge_softmax, sar.patch_dgl, sar.logging_setup",
-    "from sar.edge_softmax import edge_softmax; import sar",
-    "import sar.patch_dgl; from sar.patch_dgl import patch_dgl, patched_edge_softmax; import sar",
-    "import sar; import importlib; importlib.import_module('sar.edge_softmax'); import sar.logging_setup",
-    "from sar.logging_setup import logging_setup; import sar.edge_softmax; import sar",
-]
-
-
-@pytest.mark.parametrize("lines", IMPORTS)
-def test_functions_and_modules_of_one_name(lines: str) -> None:
-    check = """
-import types
-for name in ("edge_softmax", "patch_dgl", "logging_setup"):
-    assert isinstance(getattr(sar, name), types.FunctionType), name
-    import sys
-    assert getattr(sys.modules["sar." + name], name) is getattr(sar, name)
-assert sar.patched_edge_softmax is sar.edge_softmax
-"""
-    subprocess.run([sys.executable, "-c", lines + check], check=True, timeout=60)
-
-
 def test_patch_dgl_is_idempotent() -> None:
     dgl = pytest.importorskip("dgl")
     import sar
@@ -178,21 +154,6 @@ def test_patch_dgl_is_idempotent() -> None:
     logits = torch.randn(3, 2)
     torch.testing.assert_close(sar.edge_softmax(graph, logits), torch.ones(3, 2))
     assert dgl.reverse(graph).edges()[0].tolist() == [1, 2, 0]
-
-
-def test_layers_are_adapted_when_dgl_comes_later() -> None:
-    pytest.importorskip("dgl")
-    program = """
-import sys
-from sar.integrations.dgl.patches.on_import import adapt_layers
-adapt_layers()
-assert "dgl" not in sys.modules
-import dgl
-import importlib
-assert importlib.import_module("dgl.ops.edge_softmax").edge_softmax_internal.__name__ == "edge_softmax"
-assert hasattr(dgl.reverse, "__wrapped__")
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_bad_arguments() -> None:

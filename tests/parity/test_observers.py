@@ -24,7 +24,7 @@ from tests.support.sessions import Workers
 
 MANY = int(os.environ.get("SAR_OBSERVED_MODELS", "0"))
 FIRST = random.SystemRandom().randrange(1 << 40) if MANY else 0
-COUNT = MANY or 360
+COUNTS = [MANY] if MANY else [180, pytest.param(360, marks=pytest.mark.full)]
 BATCH = 15
 """Models that go to the workers in one message."""
 SESSIONS = [(2, "shm"), (3, "shm"), (2, "tcp")] + ([(4, "shm")] if MANY else [])
@@ -127,9 +127,10 @@ def check(pool: Pool, world: int, transport: str, seeds: list[int]) -> None:
         case.compare([one[n] for one in found])
 
 
+@pytest.mark.parametrize("cases", COUNTS)
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda s: f"{s[1]}{s[0]}")
-def test_observers(pool: Pool, session: tuple[int, str]) -> None:
-    count = COUNT // len(SESSIONS)
+def test_observers(pool: Pool, session: tuple[int, str], cases: int) -> None:
+    count = cases // len(SESSIONS)
     first = FIRST + 1_000_003 * SESSIONS.index(session)
     for begin in range(0, count, BATCH):
         check(pool, *session, list(range(first + begin, first + min(begin + BATCH, count))))

@@ -35,11 +35,11 @@ def start(path: Path, rank: int, world: int, address: str, port: int, **more: ob
 def test_two_launches_on_one_port(tmp_path: Path) -> None:
     """The one that was there first goes on; every worker of the other is refused, by name."""
     path, port = write_script(tmp_path, SUM), str(network.free_port())
-    command = [sys.executable, "-m", "sar", "launch", "-n", "2", "--master-port", port, str(path)]
+    words = ["-m", "sar", "launch", "-n", "2", "--master-port", port, str(path)]
     jobs = []
     for value in (1, 100):
         env = environment(SAR_TEST_VALUE=value, SAR_START_TIMEOUT=30, **WITHOUT)
-        jobs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+        jobs.append(warm.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
     reports = finish(jobs)
     sums = [re.findall(r"SUM (\S+)", out) for _, out, _ in reports]
     for value, (code, out, err), found in zip((1, 100), reports, sums):

@@ -196,7 +196,10 @@ for _ in range(2):
 {check}
 """
 MISSING = 'assert len(said) == 2 and said[0] == said[1] and "no dgl.readout._topk_on" in said[0], said'
-PATCHED = 'assert not said and hasattr(dgl.reverse, "__wrapped__")'
+PATCHED = """
+assert not said and hasattr(dgl.reverse, "__wrapped__")
+assert importlib.import_module("dgl.ops.edge_softmax").edge_softmax_internal.__name__ == "edge_softmax"
+"""
 SWITCHED_OFF = """
 assert not said and not hasattr(dgl.reverse, "__wrapped__")
 sar.patch_dgl()

@@ -250,6 +250,7 @@ import sys
 for name in ("edge_softmax", "patch_dgl", "logging_setup"):
     assert isinstance(sys.modules["sar." + name], types.ModuleType)
     assert getattr(sys.modules["sar." + name], name) is getattr(sar, name)
+assert sar.patched_edge_softmax is sar.edge_softmax
 """
     program = f"""
 import sys

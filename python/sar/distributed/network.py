@@ -165,7 +165,7 @@ def flag(variable: str) -> bool:
     return text == "1"
 
 
-_claims: List[socket.socket] = []
+_claims: List[int] = []  # descriptors of sockets, oldest first
 _MOST_CLAIMS = 100
 
 
@@ -179,9 +179,9 @@ def free_port() -> int:
             probe.bind(("", port))
             found = int(probe.getsockname()[1])
             claim.bind(f"\0sar-port-{found}")  # fails where another process has claimed it
-            _claims.append(claim)
+            _claims.append(claim.detach())
             if len(_claims) > _MOST_CLAIMS:
-                _claims.pop(0).close()
+                os.close(_claims.pop(0))
             return found
         claim.close()
     raise OSError("no TCP port is free")
