@@ -20,7 +20,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.config import Config
 
-from . import recompute
+from . import lean, recompute
 from .deferred import DeferredTensor, MaskedGradient
 
 
@@ -104,7 +104,8 @@ def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm
     where ReLU does; at once where ``Config.fuse`` is off. One autograd node, whatever reads them. Collective in
     backward."""
     if not norm.needs_backward:
-        return norm.apply(x, False)
+        later = lean.defer(x, lambda rows: norm.apply(rows, False)) if lean.active() else None
+        return norm.apply(x, False) if later is None else later
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=True)
     made = DeferredTensor(x, norm) if Config.fuse else norm.apply(x, False)

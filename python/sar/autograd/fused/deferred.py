@@ -26,7 +26,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.graph.edge_tensor.tensor import METADATA, OF_AUTOGRAD, changes
 
-__all__ = ["DeferredTensor", "MaskedGradient", "computed"]
+__all__ = ["DeferredTensor", "MaskedGradient", "State", "computed"]
 
 
 class Recipe(Protocol):
@@ -45,14 +45,14 @@ class DeferredTensor(Tensor):
     :param source: must not be changed in place before it is read
     """
 
-    _state: _State
+    _state: State
 
     @staticmethod
     def __new__(cls, source: Tensor, recipe: Recipe) -> DeferredTensor:
         self: DeferredTensor = Tensor._make_wrapper_subclass(
             cls, source.shape, dtype=source.dtype, device=source.device
         )
-        self._state = _State(source, recipe)
+        self._state = State(source, recipe)
         return self
 
     def __init__(self, source: Tensor, recipe: Recipe) -> None:
@@ -93,7 +93,7 @@ class DeferredTensor(Tensor):
         return func(*(_values(a) for a in args), **{k: _values(v) for k, v in (kwargs or {}).items()})
 
 
-class _State:
+class State:
     """What is known of a deferred tensor."""
 
     def __init__(self, source: Tensor, recipe: Recipe) -> None:
@@ -184,7 +184,7 @@ class _Read(torch.autograd.Function):
     """An ordinary tensor with the values of a deferred one, or with ReLU of them. Local in both passes."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, state: _State, relu: bool, given: Tuple[Optional[Tensor]]) -> Tensor:
+    def forward(ctx: Any, tensor: Tensor, state: State, relu: bool, given: Tuple[Optional[Tensor]]) -> Tensor:
         ctx.recipe, ctx.relu, ctx.gradients = state.recipe, relu, state.gradients
         ctx.save_for_backward(state.source)  # which recipe.note may refer to, so it has to last as long as the node
         (values,) = given  # in a tuple, as it is no input to autograd

@@ -22,6 +22,7 @@ from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, LayerCost, Relation
 from sar.distributed.agreement import agreed_seed
 
+from . import lean
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
@@ -40,7 +41,10 @@ def convolve(
     has not one linear map, or something looks at the attention. ``slope`` and ``dropout_p`` as in :func:`attend`."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
-    if not note_choice(layer, graph, plain and fits(graph, feat, getattr(layer, "fc", None), *vectors)):
+    fused = plain and fits(graph, feat, getattr(layer, "fc", None), *vectors)
+    if plain and lean.active():
+        fused = lean.all_fit(fused)
+    if not note_choice(layer, graph, fused):
         return None
     out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, dropout_p)
     return out if layer.activation is None else layer.activation(out)
@@ -82,6 +86,8 @@ def attend(
     :returns: ``[n, heads, each]``
     """
     _session.current().follow_config()
+    if lean.active() and dropout_p == 0:
+        return _by_columns(relation, x.contiguous(), fc.weight, torch.cat([attn_l, attn_r]), bias, slope)
     seed = agreed_seed() if dropout_p > 0 else 0
     settings = (relation, slope, dropout_p, seed)
     agreed = Agreed()
@@ -96,6 +102,27 @@ def _scores(x: Tensor, weight: Tensor, attn: Tensor) -> Tuple[Tensor, Tensor]:
     """W' times the attention vectors of both sides, ``[2 * heads, i]``, and their products with x."""
     folded = torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
     return folded, x.mm(folded.t())
+
+
+def _by_columns(
+    relation: Relation, x: Tensor, weight: Tensor, attn: Tensor, bias: Optional[Tensor], slope: float
+) -> Tensor:
+    """The same without gradients and dropout, beside x and the result in the memory of some columns. The softmax is
+    computed again for each block of them."""
+    _, heads, each = attn.shape
+    _, scores = _scores(x, weight, attn)
+    out = x.new_empty((relation.num_dst, heads, each))
+    step = lean.columns(x.shape[1], heads * each)
+    for head in range(heads):
+        el, er = (scores[:, side + head].reshape(-1, 1, 1).contiguous() for side in (0, heads))
+        logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope)
+        for begin in range(0, each, step):
+            at = slice(begin, min(begin + step, each))
+            ft = x.mm(weight[head * each + at.start : head * each + at.stop].t()).unsqueeze(1)
+            messages = ex.binary("mul", ex.load("u", ft), ex.softmax(logits))
+            out[:, head, at] = program.run(relation, messages, "sum").squeeze(1)
+            del ft, messages  # before the next are made
+    return out if bias is None else out.add_(bias.view(out.shape[1:]))
 
 
 class _Attend(torch.autograd.Function):

@@ -31,6 +31,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, LayerCost, Relation
 
+from . import lean
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
@@ -46,7 +47,10 @@ def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: st
     """The result of a SAGEConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps."""
     feat = computed(feat)
     plain = aggregator == "mean" and edge_weight is None
-    if not note_choice(layer, graph, plain and fits(graph, feat, layer.fc_self, layer.fc_neigh)):
+    fused = plain and fits(graph, feat, layer.fc_self, layer.fc_neigh)
+    if plain and lean.active():
+        fused = lean.all_fit(fused)
+    if not note_choice(layer, graph, fused):
         return None
     out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
     if layer.activation is not None:
@@ -85,6 +89,8 @@ def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Li
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
+    if lean.active():
+        return _by_columns(relation, x.contiguous(), fc_self, fc_neigh.weight)
     agreed = Agreed()
     # the anchor makes torch call backward here also where nothing of this worker needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
@@ -92,6 +98,26 @@ def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Li
     out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, save(x))
     own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
+
+
+def _by_columns(relation: Relation, x: Tensor, fc_self: nn.Linear, w_neigh: Tensor) -> Tensor:
+    """The same without gradients, beside x and the result in the memory of some columns."""
+    (in_features, out_features), rows = (x.shape[1], w_neigh.shape[0]), relation.num_dst
+    spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
+    out = fc_self(x[:rows])
+    first = _product_first(in_features, out_features)
+    step = lean.columns(in_features, out_features)
+    for begin in range(0, out_features if first else in_features, step):
+        at = slice(begin, begin + step)
+        u = x.mm(w_neigh[at].t()) if first else x[:, at].contiguous()
+        mean = u.new_empty((rows, u.shape[1]))
+        abi.aggregate_forward(relation.handle, spec, 0, u, None, mean)
+        if first:
+            out[:, at] += mean
+        else:
+            out.addmm_(mean, w_neigh[:, at].t())
+        del u, mean  # before the next are made
+    return out
 
 
 class _SageMean(torch.autograd.Function):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
-from sar.autograd.fused import gat, sage
+from sar.autograd.fused import gat, gcn, sage
 from sar.autograd.fused.eligibility import as_made
 from sar.graph.counts import Counts
 from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
@@ -73,6 +73,7 @@ def _layer_patches() -> Patches:
     special: Dict[str, Callable[..., Any]] = {
         "SAGEConv": _sage_conv,
         "GATConv": _gat_conv,
+        "GraphConv": _graph_conv,
         "GatedGraphConv": _gated_graph_conv,
         "TypedLinear": _typed_linear,
         "LabelPropagation": _label_propagation,
@@ -206,6 +207,12 @@ def _gat_conv(
         slope, dropout_p = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
         out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, dropout_p)
     return original(layer, graph, feat, edge_weight, get_attention) if out is None else out
+
+
+def _graph_conv(original: Any, layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
+    """In inference, by blocks of columns."""
+    out = gcn.convolve(graph, layer, feat, layer._norm) if weight is None and edge_weight is None else None
+    return original(layer, graph, feat, weight, edge_weight) if out is None else out
 
 
 def _gated_graph_conv(original: Any, layer: Any, graph: Any, feat: Tensor, etypes: Any = None) -> Any:

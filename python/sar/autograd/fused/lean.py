@@ -1,0 +1,156 @@
+"""Inference in little memory.
+
+Inside :func:`lean`, and without gradients:
+
+- fused SAGE and GAT layers are computed by blocks of columns, so that beside input and output a layer holds some
+  columns alone. As many bytes travel as otherwise, in more and smaller exchanges;
+- features may be read from their file for each layer that wants them (:func:`reread`);
+- what follows row by row (batch norm, activations) is computed in place where nobody else holds the rows, when
+  something reads it (:func:`defer`).
+
+All workers enter it together. Whether a layer is computed so is agreed, since it decides what is sent.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Callable, Iterator, List, Optional, Sequence
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor
+
+from sar.distributed.agreement import agree
+
+from .deferred import DeferredTensor, State
+
+Step = Callable[[Tensor], Tensor]
+"""Rows to rows of the same shape and dtype, each row by itself."""
+BLOCK_BYTES = 1 << 19
+"""Bytes of rows that steps are applied to at once."""
+MIN_BYTES = 1 << 20
+"""Smaller tensors are not worth it."""
+_on = False
+
+
+@contextmanager
+def lean() -> Iterator[None]:
+    """Has layers that run inside take little memory, where gradients are off."""
+    global _on
+    before, _on = _on, True
+    try:
+        yield
+    finally:
+        _on = before
+
+
+def active() -> bool:
+    return _on and not torch.is_grad_enabled()
+
+
+def all_fit(fits: bool) -> bool:
+    """Whether a layer fits on every worker. Collective."""
+    _, (unfit,) = agree(0, [int(not fits)])
+    return not unfit
+
+
+def columns(in_features: int, out_features: int) -> int:
+    """Columns of a block: two such blocks are a sixteenth of input and output together."""
+    return max(16, (in_features + out_features) // 32)
+
+
+def defer(x: Tensor, step: Step) -> Optional[Tensor]:
+    """``step`` of the rows of x, computed when something reads it; None where that would gain nothing.
+
+    :param x: ``[n, ...]``, or a result of this function that nobody has read yet
+    """
+    if isinstance(x, DeferredTensor):
+        chain = x._state.recipe
+        if isinstance(chain, _Chain) and x._state._values is None:
+            return DeferredTensor(x._state.source, _Chain([*chain.steps, step]))
+        return None
+    if type(x) is not Tensor or x.dim() < 2 or not x.is_contiguous() or not x.is_floating_point():
+        return None
+    if x.device.type != "cpu" or x.numel() * x.element_size() < MIN_BYTES:
+        return None
+    return DeferredTensor(x, _Chain([step]))
+
+
+def reread(shape: Sequence[int], dtype: torch.dtype, read: Callable[[], Tensor]) -> Tensor:
+    """A tensor whose values are read when something wants them, and dropped when nobody holds them any longer; read
+    again the next time. Without gradients.
+
+    :param read: gives the values, of that shape and dtype
+    """
+    nothing = torch.empty((), dtype=dtype).expand(*shape)  # the shape alone
+    made = DeferredTensor(nothing, _File(read))
+    made._state = _Dropped(nothing, _File(read))
+    return made
+
+
+class _File:
+    """Values that come from elsewhere."""
+
+    def __init__(self, read: Callable[[], Tensor]) -> None:
+        self._read = read
+
+    def apply(self, source: Tensor, relu: bool) -> Tensor:
+        with torch._C.DisableTorchFunction():
+            values = self._read()
+            return values.relu() if relu else values
+
+    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
+        pass
+
+
+class _Dropped(State):
+    """Holds the values as long as somebody else does."""
+
+    _last: Optional[ReferenceType[Tensor]] = None
+
+    def plain(self, tensor: DeferredTensor) -> Tensor:
+        return self.values()
+
+    def values(self) -> Tensor:
+        found = self._values
+        if found is None and self._last is not None:
+            found = self._last()
+        if found is None:
+            found = self.compute(False)
+            self._last = ref(found)
+        return found
+
+    def changed(self, tensor: DeferredTensor) -> None:
+        self._values = self.values()  # from now on it is another tensor than the file's
+        super().changed(tensor)
+
+
+class _Chain:
+    """Steps one after the other."""
+
+    def __init__(self, steps: List[Step]) -> None:
+        self.steps = steps
+
+    def apply(self, source: Tensor, relu: bool) -> Tensor:
+        with torch._C.DisableTorchFunction():  # what runs here is not deferred again
+            out = source if _held_once(source) else torch.empty_like(source)
+            size = max(1, BLOCK_BYTES // max(1, source[:1].numel() * source.element_size()))
+            for begin in range(0, len(source), size):
+                rows = source[begin : begin + size]
+                for step in self.steps:
+                    rows = step(rows)
+                out[begin : begin + size] = rows
+            return out.relu_() if relu else out
+
+    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
+        pass
+
+
+def _held_once(tensor: Tensor) -> bool:
+    """Whether nothing but this tensor refers to its memory, and the memory is torch's own."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    storage, other = tensor.untyped_storage(), torch.empty(1)
+    if count is None or not storage.resizable():
+        return False
+    alone = other.untyped_storage()
+    return bool(count(storage._cdata) == count(alone._cdata))
