@@ -37,6 +37,7 @@ LAYERS = [
     # where scripts begin
     ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
     ["sar.comm"],
+    ["sar.inference"],
     ["sar.compat"],
     ["sar"],
     ["sar.cli", "sar.__main__"],
@@ -50,6 +51,7 @@ LIBRARIES = {
     "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
     "pyarrow": ["sar.results", "sar.data.ingest"],
     "pymetis": ["sar.cli.partition", "sar.sampling.batches"],
+    "torchmetrics": ["sar.inference.metrics"],
     "torch_geometric": [],
 }
 

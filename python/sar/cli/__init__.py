@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import doctor, gather, info, ingest, launch, partition, plan, trace
+from . import doctor, evaluate, gather, infer, info, ingest, launch, partition, plan, trace
 from .output import Failure
 
 _EPILOG = """\
@@ -23,6 +23,8 @@ examples:
   sar plan parts/graph.json --layers gcn:16,relu,gcn:7
                                                     memory and traffic that a run will take
   sar launch -n 4 train.py --lr 0.01                run train.py as 4 workers on this machine
+  sar infer model:build --checkpoint model.pt --data parts --out pred.parquet
+                                                    a trained model's output for every node, at its original id
   sar doctor                                        is everything installed, and does it work together?
 """
 
@@ -37,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (ingest, partition, info, plan, launch, gather, trace, doctor):
+    for module in (ingest, partition, info, plan, launch, infer, evaluate, gather, trace, doctor):
         module.add(commands)
     return top
 

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = description_of(arguments.json)
     if arguments.verify:
         return verify(path, arguments.as_json)
-    description, count = _description(path)
+    description, count = read_description(path)
     parts = [partition_info(path, part) for part in range(count)]
     if arguments.as_json:
         print(json.dumps({"description": description, "parts": parts}))
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _description(path: str) -> tuple[dict[str, Any], int]:
+def read_description(path: str) -> tuple[dict[str, Any], int]:
     """The description of a partitioned graph, and its number of parts."""
     from sar.data.directory import open_regular
 
@@ -80,7 +80,7 @@ def verify(path: str, as_json: bool) -> int:
         begin = time.perf_counter()
         files = abi.partition_verify(path, 0)
         if not files[0]["damage"]:  # else nobody knows which parts there are
-            for part in range(1, _description(path)[1]):
+            for part in range(1, read_description(path)[1]):
                 files += abi.partition_verify(path, part)[1:]  # the first is of the description each time
         total = sum(file["bytes"] for file in files)
         step.note = f"{size(total)}, {total / (time.perf_counter() - begin) / 1e9:.1f} GB/s"

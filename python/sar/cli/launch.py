@@ -39,8 +39,14 @@ def add(commands: Any) -> None:
 
 def _options(p: argparse.ArgumentParser) -> None:
     p.add_argument("-n", "--workers", type=int, required=True, metavar="N", help="workers on this machine")
-    p.add_argument("--threads", type=int, metavar="T", help="threads of each worker (default: cores / N, at least 1)")
     p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
+    p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
+    add_worker_options(p)
+
+
+def add_worker_options(p: argparse._ActionsContainer) -> None:
+    """What every command that starts workers takes, beside their number."""
+    p.add_argument("--threads", type=int, metavar="T", help="threads of each worker (default: cores / N, at least 1)")
     p.add_argument(
         "--allocator",
         choices=("pool", "compact", "default"),
@@ -59,7 +65,6 @@ def _options(p: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds in which workers may report after another failed (default: 10)",
     )
-    p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
     p.add_argument(
         "--master-addr", default="127.0.0.1", metavar="A", help="address where rank 0 listens (default: 127.0.0.1)"
     )
@@ -95,9 +100,25 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from .workers import run_workers
+    rest = list(arguments.rest)
+    check_places(arguments)
+    if arguments.module is not None:
+        command = ["-m", arguments.module, *rest]
+    elif not rest:
+        raise Failure("no script given: sar launch -n N SCRIPT [argument ...]", 2)
+    elif not os.path.isfile(rest[0]):
+        raise Failure(f"there is no script {rest[0]}", 2)
+    else:
+        command = rest
+    return start(command, arguments, prefix=not arguments.no_prefix)
 
-    n, rest = arguments.workers, list(arguments.rest)
+
+def check_places(arguments: argparse.Namespace) -> None:
+    """Refuses numbers of workers, threads and machines that make no sense.
+
+    :raises Failure: which
+    """
+    n = arguments.workers
     if n < 1:
         raise Failure(f"-n {n}: at least one worker is needed", 2)
     if arguments.threads is not None and arguments.threads < 1:
@@ -108,14 +129,13 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.nodes > 1 and arguments.master_port is None:
         raise Failure("with several machines, give all of them the same --master-addr and --master-port", 2)
-    if arguments.module is not None:
-        command = [sys.executable, "-u", "-m", arguments.module, *rest]
-    elif not rest:
-        raise Failure("no script given: sar launch -n N SCRIPT [argument ...]", 2)
-    elif not os.path.isfile(rest[0]):
-        raise Failure(f"there is no script {rest[0]}", 2)
-    else:
-        command = [sys.executable, "-u", *rest]
+
+
+def start(words: Sequence[str], arguments: argparse.Namespace, *, prefix: bool) -> int:
+    """Runs Python with ``words`` as the workers that :func:`check_places` has accepted, and returns the exit code."""
+    from .workers import run_workers
+
+    n = arguments.workers
     try:
         token = tokens.for_launch(arguments.nodes)
     except ValueError as error:
@@ -132,7 +152,8 @@ def run(arguments: argparse.Namespace) -> int:
         if chosen is not None:
             for e in environments:
                 e[variable] = chosen
-    return run_workers(command, environments, grace=arguments.grace, prefix=not arguments.no_prefix)
+    command = [sys.executable, "-u", *words]
+    return run_workers(command, environments, grace=arguments.grace, prefix=prefix)
 
 
 def environment(

@@ -1,0 +1,148 @@
+"""What a worker of ``sar infer`` and ``sar evaluate`` does, from its environment to the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from sar import comm
+from sar.autograd.fused import lean
+from sar.config import Config
+from sar.data.loading import load_dgl_partition_data
+from sar.data.partition import TYPE_KEY
+from sar.distributed.agreement import all_or_none, said_by_all
+from sar.graph.construct import construct_full_graph
+from sar.results.rows import own_rows
+from sar.results.write import write_rows
+
+from . import forward, metrics, model as models
+
+
+class Job(NamedTuple):
+    """The command line, as workers get it."""
+
+    model: str
+    checkpoint: str
+    data: str
+    features: str = "features"
+    model_args: Dict[str, Any] = {}
+    ntype: Optional[str] = None
+    allow_outside_paths: bool = False
+    # of sar infer
+    out: Optional[str] = None
+    embeddings: Optional[str] = None
+    argmax: bool = False
+    # of sar evaluate
+    labels: str = "labels"
+    metrics: List[str] = []
+    json_output: bool = False
+
+
+class Ready(NamedTuple):
+    """Everything is loaded."""
+
+    built: models.Built
+    graph: Any
+    columns: Dict[str, Tensor]
+    kinds: List[str]
+
+
+def main(text: str) -> None:
+    """Runs a job, given as JSON, as the worker that the environment describes."""
+    job = Job(**json.loads(text))
+    Config.allow_outside_paths = job.allow_outside_paths
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    port = int(os.environ["MASTER_PORT"])
+    comm.initialize_comms(rank, world, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+    ready = prepare(job)
+    if job.out is None:
+        found = evaluated(job, ready)
+        if rank == 0:
+            print(json.dumps(found) if job.json_output else metrics.table_of(found))
+    else:
+        infer(job, ready)
+    comm.barrier()
+    comm.shutdown()
+
+
+def prepare(job: Job) -> Ready:
+    """Loads this worker's part and the model, and makes the graph. Collective."""
+    built = all_or_none("loading the model", lambda: _model(job))
+    same = said_by_all(models.fingerprint(built.model))
+    if len(set(same)) > 1:
+        other = next(rank for rank, one in enumerate(same) if one != same[0])
+        raise ValueError(f"the models of rank 0 and rank {other} differ: give all hosts the same checkpoint")
+    rank = comm.rank()
+    data = all_or_none("loading the partition", lambda: load_dgl_partition_data(job.data, rank, torch.device("cpu")))
+    graph = construct_full_graph(data)
+    readers = data.stored.node_readers() if data.stored is not None else {}
+    columns = {name: column for name, column in data.node_features.items() if name != TYPE_KEY}
+    for name, (shape, dtype, read) in readers.items():
+        if len(shape) > 1:
+            columns[name] = lean.reread(shape, dtype, read)
+    return Ready(built, graph, columns, list(data.node_type_names))
+
+
+def _model(job: Job) -> models.Built:
+    built = models.build(job.model, job.model_args)
+    models.load(built.model, job.checkpoint)
+    return built
+
+
+def infer(job: Job, ready: Ready) -> None:
+    """Computes the output for all nodes and writes it. Collective."""
+    out = job.out or ""
+    all_or_none("sar infer", lambda: own_rows(ready.graph, job.ntype if job.ntype else _kind(ready)))
+    begin = time.perf_counter()
+    found = [forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, job.embeddings)]
+    kind, rows = all_or_none("sar infer", lambda: forward.rows_of(found.pop(), job.ntype))
+    computed = time.perf_counter()
+    if job.argmax:
+        rows = rows.argmax(1)
+    elif out.endswith(".parquet") and rows.dim() > 2:
+        rows = rows.flatten(1)
+    name = "prediction" if job.argmax else "value"
+    write_rows(out, {name: rows} if out.endswith(".parquet") else rows, ready.graph, kind)
+    memory = _largest_memory()
+    if comm.rank() == 0:
+        parts = ", ".join(f"{purpose} {size / (1 << 20):.0f} MiB" for purpose, size in memory.items())
+        print(f"computed in {computed - begin:.1f} s, written in {time.perf_counter() - computed:.1f} s: {out}")
+        print(f"the most that a worker held: {parts}")
+
+
+def _kind(ready: Ready) -> Optional[str]:
+    return None if len(ready.kinds) == 1 else ready.kinds[0]
+
+
+def _largest_memory() -> Dict[str, int]:
+    """The largest peak of any worker, by purpose. Collective."""
+    names = ("tensors", "structure", "features", "window", "scratch", "resident")
+    stats = comm.memory_stats()
+    peaks = torch.tensor([stats[name]["peak"] for name in names], dtype=torch.int64)
+    comm.all_reduce(peaks, "max")
+    return dict(zip(names, peaks.tolist()))
+
+
+def evaluated(job: Job, ready: Ready) -> Dict[str, Dict[str, Any]]:
+    """Metrics by split. Collective; the values are those of rank 0."""
+    kind = job.ntype or ready.kinds[0]
+    if job.ntype is None and len(ready.kinds) > 1:
+        having = [k for k in ready.kinds if f"{k}/{job.labels}" in ready.columns]
+        if len(having) != 1:
+            raise ValueError(f"node types {', '.join(having) or 'none'} have {job.labels!r}: name one with --ntype")
+        kind = having[0]
+    labels, splits = all_or_none("sar evaluate", lambda: metrics.targets_of(ready.columns, kind, job.labels))
+    found = forward.run(ready.built, ready.graph, ready.columns, ready.kinds, job.features, None)
+    _, logits = all_or_none("sar evaluate", lambda: forward.rows_of(found, kind))
+    return metrics.evaluate(logits, labels, splits, job.metrics)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])
