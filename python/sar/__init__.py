@@ -55,6 +55,7 @@ from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, un
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D, convert_batchnorm
 from .profiling.plan import estimate_memory
+from .profiling.run_log import RunLog
 from .profiling.trace import engine_profile, trace
 from .results.write import write_rows
 from .sampling.loader import DataLoader, DistNeighborSampler
@@ -76,6 +77,7 @@ __all__ = [
     "RelGraphConv",
     "RemoteError",
     "RendezvousError",
+    "RunLog",
     "ScheduleError",
     "comm",
     "comm_device",

@@ -226,3 +226,25 @@ def test_distdgl_then_sar(parts: Any) -> None:
     text = run(EXAMPLES / "distdgl_sar_inference.py", *words, env={"MASTER_PORT": str(free_port())})
     found = re.search(r"accuracy: val ([\d.]+) %, test ([\d.]+) %", text)
     assert found and float(found.group(2)) > 65, text
+
+
+def test_predictions_by_id(parts: Any, tmp_path: Path) -> None:
+    """From training to a table of predictions, a page about the run, and metrics of the checkpoint."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("torchmetrics")
+    path, script = parts("cora", 2), EXAMPLES / "predictions.py"
+    words = ["--partitioning-json-file", path, "--train-iters", 8, "--every", 8, "--lr", 0.02, "--out", tmp_path]
+    shown = sar("launch", "-n", 2, script, *words)
+    sar("gather", tmp_path / "predictions.parquet", "-o", tmp_path / "all.parquet")
+    table = pq.read_table(tmp_path / "all.parquet")
+    assert table.column_names == ["id", "prediction", "probability"]
+    assert table.column("id").to_pylist() == list(range(2708))
+    arrays = np.load(ROOT / "examples" / "data" / "cora.npz")
+    right = np.mean((table.column("prediction").to_numpy() == arrays["y"])[arrays["test_mask"]])
+    assert right > 0.3, shown
+    sar("report", tmp_path / "run", "-o", tmp_path / "report.html")
+    assert "accuracy" in (tmp_path / "report.html").read_text()
+    model = ["--checkpoint", tmp_path / "model.pt", "--data", path, "--features", "features"]
+    sizes = json.dumps({"n_features": arrays["x"].shape[1], "n_classes": 7})
+    found = json.loads(sar("evaluate", f"{script}:build", *model, "--model-args", sizes, "--json"))
+    assert found["test"]["accuracy"] == pytest.approx(right, abs=0.01)

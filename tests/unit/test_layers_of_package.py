@@ -36,6 +36,8 @@ LAYERS = [
     ["sar.results"],
     # where scripts begin
     ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
+    ["sar.profiling.run_log"],
+    ["sar.report"],
     ["sar.comm"],
     ["sar.inference"],
     ["sar.compat"],

@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import doctor, evaluate, gather, infer, info, ingest, launch, partition, plan, trace
+from . import doctor, evaluate, gather, infer, info, ingest, launch, partition, plan, report, trace
 from .output import Failure
 
 _EPILOG = """\
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the versions of the package and of its engine")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in (ingest, partition, info, plan, launch, infer, evaluate, gather, trace, doctor):
+    for module in (ingest, partition, info, plan, launch, infer, evaluate, gather, report, trace, doctor):
         module.add(commands)
     return top
 

@@ -1,0 +1,1 @@
+"""Pages about runs, made of the logs that :class:`sar.RunLog` keeps."""
