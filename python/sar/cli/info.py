@@ -1,4 +1,4 @@
-"""``sar info``: shows what a partition directory holds."""
+"""``sar info``: shows what the directory of a graph or of its parts holds."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from typing import Any
 
 from sar.errors import FormatError
 
+from . import graph_info
 from .output import Failure, add_outside_paths, size, stage, table
 
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
         "info",
-        help="show what a partition directory holds",
-        description="Shows the types, parts, features and sizes of a graph in DGL's partition format. "
-        "Opens every part, so files that are not what they should be show. Exit code 1 where a file is damaged.",
+        help="show what the directory of a graph or of its parts holds",
+        description="Shows the types, parts, features and sizes of a partitioned graph. Opens every part, so files "
+        "that are not what they should be show. Of a directory that `sar ingest` made: counts, features, degrees, "
+        "isolated nodes, duplicate edges, symmetry. Exit code 1 where a file is damaged.",
     )
     p.add_argument(
         "json",
         metavar="DIR/NAME.json",
-        help="the description that `sar partition` or DGL wrote, or the directory it lies in",
+        help="the description that `sar partition`, DGL or `sar ingest` wrote, or the directory it lies in",
     )
     p.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object in place of tables")
     p.add_argument(
         "--verify",
         action="store_true",
-        help="read every byte of every file, hold it against the checksums that `sar partition` wrote, and list what "
+        help="read every byte of every file, hold it against the checksums that SAR wrote, and list what "
         "is damaged; without checksums (DGL writes none), hold the files against each other",
     )
     add_outside_paths(p)
@@ -39,8 +41,11 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sar.config import Config
     from sar.data.directory import description_of
+    from sar.data.graph_directory import is_graph_directory
     from sar.partitioning.dataset import partition_info
 
+    if is_graph_directory(arguments.json):
+        return graph_info.run(arguments.json, as_json=arguments.as_json, verify=arguments.verify)
     Config.allow_outside_paths = arguments.allow_outside_paths
     path = description_of(arguments.json)
     if arguments.verify:

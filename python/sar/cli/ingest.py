@@ -13,7 +13,8 @@ Makes the directory of a graph, which `sar partition` cuts and `sar info` descri
 destination, features as .npy files, and the users' ids in Parquet. Works in bounded memory, with DuckDB.
 
 A graph of one type of node and of edge is given by options: --edges and, where there is one, --nodes. SOURCE is for all
-other graphs: a schema file in YAML, which names the tables of each type.
+other graphs: a schema file in YAML, which names the tables of each type; an .npz file or a directory of .npy files with
+edge_index, as `sar partition` reads them; a folder of OGB's raw files; or the metadata.json of DGL's chunked format.
 
 Tables are Parquet, CSV or TSV files (text also as .gz), by name, pattern or directory. Ids may be integers or text.
 Without --nodes, the nodes are the ids in the edges, in ascending order. With --nodes but no --id, ids are row numbers,
@@ -43,7 +44,7 @@ def add(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("schema", metavar="SOURCE", nargs="?", help="a schema file (YAML)")
+    p.add_argument("schema", metavar="SOURCE", nargs="?", help="a schema file (YAML), arrays, OGB's or DGL's files")
     p.add_argument("--out", "-o", required=True, metavar="DIR", help="directory to make; must not exist, or be empty")
     p.add_argument("--name", metavar="NAME", help="name of the graph (default: that of the directory)")
 

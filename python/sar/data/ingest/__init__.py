@@ -10,10 +10,14 @@ from typing import Any, Optional, Union
 
 from sar.data.graph_directory import GraphDirectory
 
+from .array_graphs import from_arrays, from_object, npy_directory
+from .arrays import unpack_npz
+from .chunked import METADATA, from_chunks
 from .description import write_description
 from .edges import EdgeWriter, LoadedEdges
 from .engine import Engine, quoted
 from .nodes import ID, NodeWriter, Numbering
+from .ogb import from_ogb, raw_folder
 from .progress import Stages, silent
 from .schema import Graph, load_schema, parse
 from .tables import Table
@@ -42,7 +46,10 @@ def ingest(
     The edges of each type are sorted by destination and source. Nodes are numbered in the order of their table, or
     where there is none, in ascending order of their ids; ids that are not these numbers are kept in a Parquet file.
 
-    :param source: a mapping with the content of a schema file, or the path of a schema file
+    :param source: a DGL graph; a ``Data`` or ``HeteroData`` of PyG; a mapping with the content of a schema file; or the
+        path of a schema file (.yaml), of an .npz file, or of a directory of .npy files, of OGB's raw files, or of
+        DGL's chunked format. Features of DGL and PyG keep their names, but x becomes features, y labels and
+        edge_weight weight
     :param out: the directory to make; must not exist, or be empty. It appears when it is complete
     :param symmetrize: add the reverse of each edge, self loops apart. The reverse has the weight and the features of
         its edge
@@ -66,7 +73,7 @@ def ingest(
             with stages(workspace.left_over):
                 pass
         with Engine(workspace.tables, parse_bytes(memory), threads) as engine:
-            graph = _read(source, engine, switches)
+            graph = _read(source, engine, switches, workspace.tables / "arrays")
             graph.name = name or graph.name or workspace.out.name
             _write(graph, engine, workspace.graph, skip_bad_rows, stages)
         GraphDirectory(workspace.graph)  # what was written reads as what it should be
@@ -74,14 +81,41 @@ def ingest(
     return GraphDirectory(workspace.out)
 
 
-def _read(source: Any, engine: Engine, switches: Mapping[str, bool]) -> Graph:
+def _read(source: Any, engine: Engine, switches: Mapping[str, bool], scratch: Path) -> Graph:
     """What a source consists of."""
     if isinstance(source, Mapping):
         return parse(source, engine, Path(), "", switches)
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        return parse(load_schema(path), engine, path.parent, str(path), switches)
-    raise TypeError(f"cannot make a graph of {type(source).__name__}")
+    if isinstance(source, (str, os.PathLike)) and Path(source).suffix in (".yaml", ".yml"):
+        return parse(load_schema(Path(source)), engine, Path(source).parent, str(source), switches)
+    graph = _read_path(Path(source), engine, scratch) if isinstance(source, (str, os.PathLike)) else None
+    graph = graph or from_object(source, engine)
+    for edges in graph.edges:
+        edges.deduplicate = switches["deduplicate"]
+        if edges.type[0] == edges.type[2]:
+            edges.symmetrize, edges.self_loops = switches["symmetrize"], switches["self_loops"]
+    return graph
+
+
+def _read_path(path: Path, engine: Engine, scratch: Path) -> Graph:
+    """What a file or a directory holds that is no schema."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    metadata = path / METADATA if path.is_dir() else path
+    if metadata.name == METADATA and metadata.is_file():
+        return from_chunks(metadata, engine)
+    if path.suffix == ".npz":
+        return from_arrays(unpack_npz(path, scratch), str(path), engine)
+    if path.is_dir():
+        raw = raw_folder(path)
+        if raw is not None:
+            return from_ogb(raw, engine, scratch)
+        arrays = npy_directory(path)
+        if arrays:
+            return from_arrays(arrays, str(path), engine)
+    raise ValueError(
+        f"{path}: expected a schema (.yaml), a graph in an .npz file, or a directory of .npy files, of OGB's raw files "
+        f"or of DGL's chunks ({METADATA}). Tables of edges are given with --edges"
+    )
 
 
 def _write(graph: Graph, engine: Engine, root: Path, skip_bad_rows: bool, stages: Stages) -> None:

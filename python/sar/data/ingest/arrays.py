@@ -38,6 +38,10 @@ class Rows:
         """A copy of rows ``begin`` to ``end - 1``."""
         return np.array(self._open()[begin:end])
 
+    def whole(self) -> np.ndarray:
+        """A copy of all of it: for small arrays."""
+        return np.array(self._open())
+
     def blocks(self) -> Iterator[np.ndarray]:
         """All rows, in order."""
         step = block_rows(self.dtype, self.shape[1:])
@@ -117,19 +121,19 @@ def memory_rows(name: str, values: Any) -> Rows:
     return Rows(name, lambda: array)
 
 
-def npy_rows(path: Union[str, os.PathLike[str]]) -> Rows:
+def npy_rows(path: Union[str, os.PathLike[str]], title: str = "") -> Rows:
     """A ``.npy`` file.
+
+    :param title: what messages call it; empty for its path
 
     :raises sar.FormatError: it is not one, is cut short, or holds Python objects
     """
     name = os.fspath(path)
     try:
-        rows = Rows(name, lambda: np.load(name, mmap_mode="r", allow_pickle=False))
+        rows = Rows(title or name, lambda: np.load(name, mmap_mode="r", allow_pickle=False))
     except (ValueError, EOFError) as error:
         raise FormatError(f"{name}: not an array in numpy's format ({error})", name) from None
-    _check_dtype(name, rows.dtype)
-    if not rows.shape:
-        raise FormatError(f"{name}: expected an array with rows, found a single number", name)
+    _check_dtype(rows.name, rows.dtype)
     return rows
 
 
@@ -151,9 +155,7 @@ def unpack_npz(path: Union[str, os.PathLike[str]], folder: Path) -> dict[str, Ro
                     while piece := packed.read(1 << 20):
                         unpacked.write(piece)
                 key = member.filename[: -len(".npy")]
-                if np.load(target, mmap_mode="r", allow_pickle=False).shape:
-                    found[key] = npy_rows(target)
-                    found[key].name = f"{name}:{key}"
+                found[key] = npy_rows(target, f"{name}:{key}")
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
         raise FormatError(f"{name}: not a whole .npz file ({error})", name) from None
     return found

@@ -40,8 +40,8 @@ def refuse_or_count(engine: Engine, table: Table, title: str, bad: int, check: C
     if total == 0 or skip:
         return total
     shown = {(file, line): why for file, line, why in listed}
-    if bad:
-        shown.update({(file, line): why for file, line, why in _first(engine, table, check)})
+    # also for lines that are torn: DuckDB counts those whose numbers it cannot read among them
+    shown.update({(file, line): why for file, line, why in _first(engine, table, check)})
     unit = "line" if table.is_text else "row"
     lines = [f"  {file}, {unit} {line}: {why}" for (file, line), why in sorted(shown.items())[:_SHOWN]]
     if total > len(lines):

@@ -13,8 +13,8 @@ from sar.errors import BudgetError
 from .progress import Step
 
 _ASK_EVERY = 0.5  # seconds between two looks at DuckDB's progress
-_OWN_BYTES = 128 << 20  # of the budget: record batches on their way, numpy's blocks
-_LEAST_BYTES = 256 << 20
+_OWN_BYTES = 256 << 20  # of the budget: record batches on their way, and what DuckDB does not count
+_LEAST_BYTES = 384 << 20
 
 
 def import_extra(name: str) -> Any:
@@ -143,9 +143,11 @@ class Engine:
         except (self._duckdb.IOException, self._duckdb.HTTPException) as error:
             raise OSError(_first_line(error)) from None
         except self._duckdb.Error as error:
-            if isinstance(error.__cause__, KeyboardInterrupt) or "INTERRUPT" in str(error):
-                raise KeyboardInterrupt from None
             raise ValueError(_first_line(error)) from None
+        except RuntimeError as error:
+            if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+                raise KeyboardInterrupt from None
+            raise
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from .engine import Engine, import_extra, literal, quoted
 from .labels import Labels, Splits, labels_of, splits_of
 from .progress import Step
 from .schema import NODE, Nodes
-from .values import Feature, features_of, id_sql
+from .values import Feature, features_of, holds_integers, id_sql
 
 ID = "sar id"  # columns of a dictionary in SQL
 NUMBER = "sar number"
@@ -64,7 +64,9 @@ class NodeWriter:
             if len(rows) != entry["count"]:
                 raise _rows_differ(rows.name, len(rows), nodes, entry["count"])
             entry["features"][name] = array_entry(self._root, copy_rows(rows, folder / f"{file_name(name)}.npy"))
-        dictionary = self._dictionary(folder / "ids.parquet") if entry["ids"] and nodes.known_ids is None else None
+        dictionary = self._dictionary(folder / "ids.parquet") if entry["ids"] else None
+        if nodes.known_ids is not None:
+            entry["ids"] = self._known_ids(nodes, entry["count"], folder / "ids.parquet")
         return Numbering(nodes.name, entry["count"], sql_type, dictionary), entry
 
     def write_ids(self, nodes: Nodes, sql_type: str, ids: str, step: Step) -> tuple[Numbering, dict[str, Any]]:
@@ -72,18 +74,36 @@ class NodeWriter:
 
         :param ids: a table in SQL with the distinct ids in the column ``ID``
         """
-        engine, key = self._engine, quoted(ID)
-        count, low, high = engine.row(f"SELECT count(*), min({key}), max({key}) FROM {ids}")
+        key = quoted(ID)
+        count, low, high = self._engine.row(f"SELECT count(*), min({key}), max({key}) FROM {ids}")
         entry: dict[str, Any] = {"count": count, "ids": None, "features": {}}
         if sql_type != "VARCHAR" and low == 0 and high == count - 1:
             return Numbering(nodes.name, count, sql_type), entry
         path = node_folder(self._root, nodes.name) / "ids.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _parquet(path) as write:
-            for batch in engine.batches(f"SELECT {key} AS id FROM {ids} ORDER BY {key}", 1 << 18, step):
-                write(batch)
+        self._write_ids(f"SELECT {key} AS id FROM {ids} ORDER BY {key}", path, step)
         entry["ids"] = ids_entry(self._root, path, sql_type)
         return Numbering(nodes.name, count, sql_type, self._dictionary(path)), entry
+
+    def _write_ids(self, sql: str, path: Path, step: Optional[Step] = None) -> int:
+        rows = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _parquet(path) as write:
+            for batch in self._engine.batches(sql, 1 << 18, step):
+                write(batch)
+                rows += batch.num_rows
+        return rows
+
+    def _known_ids(self, nodes: Nodes, count: int, path: Path) -> dict[str, Any]:
+        """Writes the ids of nodes that edges name by their numbers."""
+        assert nodes.known_ids is not None
+        table, number, key = nodes.known_ids
+        sql_type = "BIGINT" if holds_integers(self._engine, table, key) else "VARCHAR"
+        made = id_sql(key, table.columns[key], sql_type)
+        order = f"TRY_CAST({quoted(number)} AS BIGINT)"
+        rows = self._write_ids(f"SELECT {made} AS id FROM {table.sql()} ORDER BY {order}", path)
+        if rows != count:
+            raise _rows_differ(table.name, rows, nodes, count)
+        return ids_entry(self._root, path, sql_type)
 
     def _dictionary(self, path: Path) -> str:
         view = self._engine.new_name("ids")

@@ -44,7 +44,7 @@ class Nodes:
     label: list[str] = field(default_factory=list)
     unlabelled: Optional[str] = None  # the text of labels that stand for no label, besides an empty one
     split: Optional[str] = None
-    known_ids: Optional[tuple[Table, str]] = None  # ids of nodes whose edges use numbers: a table and its column
+    known_ids: Optional[tuple[Table, str, str]] = None  # of nodes that edges name by number: columns number and id
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Edges:
 
     @property
     def title(self) -> str:
-        """``source:relation:target``; "edges" where there is one type."""
+        """``source:relation:destination``; "edges" where there is one type."""
         return "edges" if self.type == (NODE, EDGE, NODE) else ":".join(self.type)
 
 
@@ -113,7 +113,7 @@ def parse(content: Mapping[str, Any], engine: Engine, base: Path, where: str, sw
         place = _place(where, "edges", str(name))
         triple = tuple(str(name).split(":"))
         if len(triple) != 3 or not all(triple):
-            raise ValueError(f"{place}: expected the name source:relation:target, two node types and a relation")
+            raise ValueError(f"{place}: expected a name source:relation:destination")
         for end in (triple[0], triple[2]):
             if nodes and end not in nodes:
                 raise ValueError(f"{place}: there is no node type {end!r}, but {', '.join(nodes)}")

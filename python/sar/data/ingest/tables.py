@@ -31,7 +31,7 @@ class Table(Protocol):
 
     name: str
     columns: dict[str, str]
-    is_text: bool  # all columns are VARCHAR, whatever they hold
+    is_text: bool  # is to be read once, and columns of VARCHAR may hold numbers
     position: str  # SQL of the number of a row in its file, from 0; 0 for all rows where that is not known
 
     def sql(self) -> str:
@@ -84,6 +84,7 @@ class FileTable:
     :param header: whether the first line of a text file has the names of the columns; without it they are column0,
         column1, …
     :param delimiter: between the fields of a text file; None to look at its first line
+    :param prefix: put before the names of columns
     :raises sar.FormatError: a file is empty, or its columns are not those of the first
     """
 
@@ -94,6 +95,7 @@ class FileTable:
         *,
         header: bool = True,
         delimiter: Optional[str] = None,
+        prefix: str = "",
     ) -> None:
         self._engine = engine
         self._files = files
@@ -107,15 +109,17 @@ class FileTable:
         if len(set(kinds.values())) > 1:
             raise FormatError(f"{self.name}: Parquet and text files cannot be parts of one table", files[0])
         self.is_text = kinds[files[0]] == "text"
-        self.position = "0" if self.is_text else "file_row_number"
+        self.position = "0" if self.is_text or prefix else "file_row_number"
         self._header = header
         self._rejects = engine.new_name("rejects")
         self._rejects_of_pieces = engine.new_name("rejects")
         if self.is_text:
             self._read_dialect(delimiter)
         else:
-            described = engine.rows(f"DESCRIBE SELECT * FROM {self.sql()}")
-            self.columns = {str(row[0]): str(row[1]) for row in described}
+            described = engine.rows(f"DESCRIBE SELECT * EXCLUDE (file_row_number) FROM {self._read(files, '')}")
+            self._read_columns = {str(row[0]): str(row[1]) for row in described}
+        self.columns = {prefix + name: given for name, given in self._read_columns.items()}
+        self._prefix = prefix
 
     def _read_dialect(self, delimiter: Optional[str]) -> None:
         first: Optional[list[str]] = None
@@ -141,16 +145,19 @@ class FileTable:
                 raise FormatError(f"{name}: expected the columns {first} of {self._files[0]}, found {fields}", name)
         assert first is not None
         names = first if self._header else [f"column{i}" for i in range(len(first))]
-        self.columns = dict.fromkeys(names, "VARCHAR")
+        self._read_columns = dict.fromkeys(names, "VARCHAR")
 
     def sql(self) -> str:
-        return self._read(self._files, self._rejects)
+        if not self._prefix:
+            return self._read(self._files, self._rejects)
+        columns = ", ".join(f"{quoted(name)} AS {quoted(self._prefix + name)}" for name in self._read_columns)
+        return f"(SELECT {columns} FROM {self._read(self._files, self._rejects)})"
 
     def _read(self, files: list[str], rejects: str) -> str:
         listed = "[" + ", ".join(map(literal, files)) + "]"
         if not self.is_text:
             return f"read_parquet({listed}, file_row_number = true)"
-        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self.columns)
+        columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in self._read_columns)
         comment = ", comment = '#'" if any(self._comments.values()) else ""
         return (
             f"read_csv({listed}, auto_detect = false, header = {str(self._header).lower()}, columns = {{{columns}}}, "

@@ -1,0 +1,96 @@
+"""What ``sar info`` prints of the directory of a graph."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from .output import size, stage, table
+
+_BAR = 40  # characters of the longest bar of a histogram
+
+
+def run(path: str, *, as_json: bool, verify: bool) -> int:
+    """Describes a graph directory, or verifies its files, and gives the exit code."""
+    from sar.data import graph_statistics
+    from sar.data.graph_directory import GraphDirectory
+
+    graph = GraphDirectory(path)
+    if verify:
+        return _verify(graph, as_json)
+    with stage(f"reading the edges of {path}") as step:
+        statistics = graph_statistics.describe(graph, lambda done, total: step.progress(done, total, "edges"))
+    if as_json:
+        with open(graph.file, encoding="utf-8") as file:
+            description = json.load(file)
+        print(json.dumps({"description": description, "statistics": graph_statistics.as_dict(statistics, graph)}))
+    else:
+        print(_render(graph, statistics))
+    return 0
+
+
+def _verify(graph: Any, as_json: bool) -> int:
+    from sar.data.graph_directory import checksum
+
+    with stage(f"verifying {graph.path}"):
+        files = [
+            {
+                "file": name,
+                "bytes": os.path.getsize(graph.path / name),
+                "state": "no checksum" if not wanted else "ok" if checksum(graph.path / name) == wanted else "damaged",
+            }
+            for name, wanted in graph.files().items()
+        ]
+    damaged = any(file["state"] == "damaged" for file in files)
+    if as_json:
+        print(json.dumps({"files": files}))
+    else:
+        print(table(["file", "on disk", "state"], [[f["file"], size(f["bytes"]), f["state"]] for f in files]))
+    return 1 if damaged else 0
+
+
+def _render(graph: Any, statistics: Any) -> str:
+    nodes = sum(one.count for one in graph.node_types.values())
+    edges = sum(one.count for one in graph.edge_types)
+    lines = [f"{graph.name}: {nodes:,} nodes, {edges:,} edges", ""]
+    rows = [
+        [name, f"{one.count:,}", one.ids.type if one.ids else "0 to N - 1", f"{statistics.isolated[name]:,}"]
+        for name, one in graph.node_types.items()
+    ]
+    lines += [table(["node type", "nodes", "ids", "isolated"], rows), ""]
+    names = [":".join(one.type) for one in graph.edge_types]
+    found = statistics.edges
+    say = {True: "yes", False: "no", None: "-"}
+    rows = [
+        [name, f"{one.count:,}", say[s.symmetric], f"{s.self_loops:,}", f"{s.duplicates:,}"]
+        for name, one, s in zip(names, graph.edge_types, found)
+    ]
+    lines += [table(["edge type", "edges", "symmetric", "self loops", "duplicates"], rows), ""]
+    degrees = [
+        [f"{name} {way}", f"{d.pop('mean'):.1f}", *(f"{value:,}" for value in d.values())]
+        for name, s in zip(names, found)
+        for way, d in (("in", s.in_degrees.describe()), ("out", s.out_degrees.describe()))
+        if d
+    ]
+    quantiles = [key for key in found[0].in_degrees.describe() if key != "mean"] if found else []
+    lines += [table(["degrees", "mean", *quantiles], degrees)]
+    features = [
+        [owner, name, a.dtype, "x".join(map(str, a.shape)), size(os.path.getsize(graph.path / a.file)), a.file]
+        for owner, one in [*graph.node_types.items(), *zip(names, graph.edge_types)]
+        for name, a in one.features.items()
+    ]
+    if features:
+        lines += ["", table(["features of", "name", "dtype", "shape", "on disk", "file"], features, left=3)]
+    for name, s in zip(names, found):
+        bars = s.in_degrees.histogram()
+        most = max((count for _, count in bars), default=1)
+        drawn = [[degree, f"{count:,}", "#" * -(-_BAR * count // most)] for degree, count in bars]
+        lines += ["", _histogram(name, drawn)]
+    return "\n".join(lines)
+
+
+def _histogram(name: str, bars: list[list[str]]) -> str:
+    left, right = max([9, *(len(b[0]) for b in bars)]), max([5, *(len(b[1]) for b in bars)])
+    head = f"{'in-degree'.rjust(left)}  {'nodes'.rjust(right)}  {name}"
+    return "\n".join([head, *(f"{d.rjust(left)}  {n.rjust(right)}  {bar}" for d, n, bar in bars)])

@@ -1,0 +1,180 @@
+"""Graphs that come as arrays: ``.npz`` files, directories of ``.npy`` files, and graphs of DGL and PyG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+
+from .arrays import Rows, memory_rows, npy_rows
+from .engine import Engine
+from .schema import EDGE, NODE, Edges, Graph, Nodes
+from .tables import ArrayTable, pair_table
+
+_NAMES = {"x": "features", "y": "labels", "edge_weight": "weight"}
+_EDGES, _COUNT = "edge_index", "num_nodes"
+
+Triple = tuple[str, str, str]
+
+
+def npy_directory(path: Path) -> dict[str, Rows]:
+    """The ``.npy`` files of a directory by name; those of directories in it as ``directory/name``."""
+    return {p.relative_to(path).with_suffix("").as_posix(): npy_rows(p) for p in sorted(path.rglob("*.npy"))}
+
+
+def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
+    """A graph out of ``edge_index`` and arrays of features, as ``.npz`` files have them. With several types,
+    ``source:relation:destination/edge_index`` and ``type/x``.
+
+    The number of nodes is that of the rows of ``x``, ``y`` or a mask; else ``num_nodes``; else the largest id + 1.
+
+    :raises ValueError: there are no edges, or an array belongs to nothing
+    """
+    if _EDGES in arrays:
+        arrays = {f"{NODE}:{EDGE}:{NODE}/{key}" if key == _EDGES else f"{NODE}/{key}": a for key, a in arrays.items()}
+        # what has a row for each edge, and not for each node, is of the edges
+        edges = max(arrays[f"{NODE}:{EDGE}:{NODE}/{_EDGES}"].shape)
+        nodes = _count(NODE, arrays)
+        of_edges = {key for key, a in arrays.items() if a.shape[:1] == (edges,) and nodes != edges and ":" not in key}
+        arrays = {
+            key.replace(NODE, f"{NODE}:{EDGE}:{NODE}", 1) if key in of_edges else key: a for key, a in arrays.items()
+        }
+    triples = [_triple(key[: -len(_EDGES) - 1], name) for key in arrays if key.endswith(f"/{_EDGES}")]
+    if not triples:
+        raise ValueError(
+            f"{name}: expected an array {_EDGES!r}, or one for each type of edge, found {', '.join(arrays)}"
+        )
+    types = list(dict.fromkeys(end for triple in triples for end in (triple[0], triple[2])))
+    graph = Graph("", {}, [])
+    used = set()
+    for triple in triples:
+        prefix = ":".join(triple) + "/"
+        own = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
+        used |= {prefix + key for key in own}
+        graph.edges.append(_edges(triple, own.pop(_EDGES), own, engine))
+    for one in types:
+        own = {key[len(one) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{one}/")}
+        used |= {f"{one}/{key}" for key in own}
+        count = _count(one, arrays)
+        if count is None:
+            count = _largest(one, graph.edges, engine) + 1
+        own.pop(_COUNT, None)
+        graph.nodes[one] = _nodes(one, count, own)
+    unused = sorted(set(arrays) - used)
+    if unused:
+        raise ValueError(f"{name}: {unused[0]!r} belongs to no type of node or edge")
+    return graph
+
+
+def _triple(text: str, name: str) -> Triple:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"{name}: expected edges under source:relation:destination/{_EDGES}, found {text}/{_EDGES}")
+    return parts[0], parts[1], parts[2]
+
+
+def _count(node_type: str, arrays: Mapping[str, Rows]) -> Optional[int]:
+    own = {key[len(node_type) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{node_type}/")}
+    for key, rows in own.items():
+        if rows.shape and (key in ("x", "y") or key.endswith("mask")):
+            return len(rows)
+    return int(own[_COUNT].whole().reshape(-1)[0]) if _COUNT in own else None
+
+
+def _largest(node_type: str, edges: list[Edges], engine: Engine) -> int:
+    found = [-1]
+    for one in edges:
+        ends = [one.source] * (one.type[0] == node_type) + [one.target] * (one.type[2] == node_type)
+        found += [engine.row(f"SELECT coalesce(max({end}), -1) FROM {one.table.sql()}")[0] for end in ends]
+    return int(max(found))
+
+
+def _nodes(name: str, count: int, arrays: Mapping[str, Rows]) -> Nodes:
+    for key, rows in arrays.items():
+        if rows.shape[:1] != (count,):
+            raise ValueError(f"{rows.name} has the shape {list(rows.shape)}; there are {count:,} nodes (feature {key})")
+    return Nodes(name, count=count, arrays={_NAMES.get(key, key): rows for key, rows in arrays.items()})
+
+
+def _edges(triple: Triple, pairs: Rows, arrays: Mapping[str, Rows], engine: Engine) -> Edges:
+    return edges_beside(triple, pair_table(engine, pairs.name, pairs, _feature_columns(arrays)), list(arrays))
+
+
+def edges_beside(triple: Triple, table: Any, names: list[str]) -> Edges:
+    """Edges whose table has the columns source and target, and a column for each feature."""
+    columns = {_NAMES.get(key, key): f"feature {key}" for key in names}
+    return Edges(triple, table, "source", "target", columns=columns)
+
+
+def _feature_columns(arrays: Mapping[str, Rows]) -> dict[str, Rows]:
+    for rows in arrays.values():
+        if len(rows.shape) > 2:
+            raise ValueError(f"{rows.name}: features of edges have one or two dimensions, not {len(rows.shape)}")
+    return {f"feature {key}": rows for key, rows in arrays.items()}
+
+
+def from_object(source: Any, engine: Engine) -> Graph:
+    """A graph of DGL, or a ``Data`` or ``HeteroData`` of PyG.
+
+    :raises TypeError: it is none
+    """
+    library = type(source).__module__.partition(".")[0]
+    if library == "dgl" and hasattr(source, "canonical_etypes"):
+        return _from_dgl(source, engine)
+    if library == "torch_geometric" and hasattr(source, "edge_types"):
+        return _from_heterodata(source, engine)
+    if library == "torch_geometric" and hasattr(source, "is_edge_attr"):
+        return _from_data(source, engine)
+    raise TypeError(
+        f"cannot make a graph of {type(source).__name__}: expected a path, the content of a schema, a DGL graph, or a "
+        "Data or HeteroData of PyG"
+    )
+
+
+def _from_dgl(source: Any, engine: Engine) -> Graph:
+    graph = Graph("", {}, [])
+    for one in source.ntypes:
+        graph.nodes[one] = _nodes(one, source.num_nodes(one), _tensors(source.nodes[one].data, f"nodes[{one!r}]"))
+    for triple in source.canonical_etypes:
+        ends = source.edges(etype=triple)
+        arrays = _tensors(source.edges[triple].data, f"edges[{triple}]")
+        columns = {key: memory_rows(f"the {key}s of {triple}", end) for key, end in zip(("source", "target"), ends)}
+        table = ArrayTable(engine, f"edges[{triple}]", {**columns, **_feature_columns(arrays)})
+        graph.edges.append(edges_beside(triple, table, list(arrays)))
+    return graph
+
+
+def _from_data(source: Any, engine: Engine) -> Graph:
+    if source.edge_index is None:
+        raise ValueError("the PyG graph has no edge_index")
+    arrays = _tensors({key: source[key] for key in list(source.keys()) if key != _EDGES}, "data")
+    of_edges = {key: rows for key, rows in arrays.items() if source.is_edge_attr(key)}
+    of_nodes = {key: rows for key, rows in arrays.items() if key not in of_edges and source.is_node_attr(key)}
+    triple = (NODE, EDGE, NODE)
+    edges = _edges(triple, memory_rows("data.edge_index", source.edge_index), of_edges, engine)
+    return Graph("", {NODE: _nodes(NODE, int(source.num_nodes), of_nodes)}, [edges])
+
+
+def _from_heterodata(source: Any, engine: Engine) -> Graph:
+    graph = Graph("", {}, [])
+    for one in source.node_types:
+        arrays = _tensors(dict(source[one].items()), f"data[{one!r}]")
+        graph.nodes[one] = _nodes(one, int(source[one].num_nodes), arrays)
+    for triple in source.edge_types:
+        given = dict(source[triple].items())
+        if given.get(_EDGES) is None:
+            raise ValueError(f"the PyG graph has no edge_index of {triple}")
+        pairs = memory_rows(f"data[{triple}].edge_index", given.pop(_EDGES))
+        graph.edges.append(_edges(triple, pairs, _tensors(given, f"data[{triple}]"), engine))
+    return graph
+
+
+def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Rows]:
+    """The tensors and arrays among the attributes of a graph."""
+    return {
+        key: memory_rows(f"{where}.{key}", value)
+        for key, value in given.items()
+        if (hasattr(value, "detach") or isinstance(value, np.ndarray)) and value.ndim > 0
+    }

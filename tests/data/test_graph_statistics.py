@@ -1,0 +1,117 @@
+"""What `sar info` says of a graph directory, against numpy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import sar
+from sar import cli
+from sar.data import graph_statistics
+from tests.data.graphs import one_type, write_table
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60),
+    symmetrize=st.booleans(),
+    block=st.sampled_from([1, 7, 1 << 20]),
+)
+def test_against_numpy(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[int, int]], symmetrize: bool, block: int
+) -> None:
+    folder = tmp_path_factory.mktemp("graph")
+    source, target = np.array(pairs).T
+    table = write_table(folder / "e.parquet", source=source, target=target)
+    graph = sar.ingest(one_type(str(table), {"count": 12}), folder / "out", symmetrize=symmetrize)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_statistics, "_EDGES", block)
+        patch.setattr(graph_statistics, "_NODES", 5 * block)
+        told: list[tuple[int, int]] = []
+        found = graph_statistics.describe(graph, lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1]
+    if symmetrize:
+        other = source != target
+        source, target = np.append(source, target[other]), np.append(target, source[other])
+    edges = list(zip(source.tolist(), target.tolist()))
+    one = found.edges[0]
+    assert one.self_loops == sum(s == t for s, t in edges)
+    assert one.duplicates == len(edges) - len(set(edges))
+    assert one.symmetric == (sorted(edges) == sorted((t, s) for s, t in edges))
+    for degrees, ends in ((one.in_degrees, target), (one.out_degrees, source)):
+        count = np.bincount(ends, minlength=12)
+        assert degrees.counts == dict(zip(*map(np.ndarray.tolist, np.unique(count, return_counts=True))))
+        said = degrees.describe()
+        assert said["max"] == count.max() and said["mean"] == pytest.approx(count.mean())
+        for q in graph_statistics.QUANTILES:
+            assert said[f"{100 * q:g}%"] == np.quantile(count, q, method="inverted_cdf")
+        assert sum(n for _, n in degrees.histogram()) == 12
+    assert found.isolated == {"_N": 12 - len({*source.tolist(), *target.tolist()})}
+
+
+def test_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_table(tmp_path / "e.csv", a=["x", "y", "y", "z"], b=["y", "x", "x", "z"], w=[1, 2, 3, 4])
+    sar.ingest(one_type(str(table), source="a", target="b", weight="w"), tmp_path / "out", name="small")
+    assert cli.main(["info", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert "small: 3 nodes, 4 edges" in text
+    assert ["_N:_E:_N", "4", "no", "1", "1"] in [line.split() for line in text.splitlines()]
+    assert ["2-3", "1", "####################"] in [line.split() for line in text.splitlines()]
+    assert "edges/_N___E___N/weight.npy" in text and "VARCHAR" in text
+    assert cli.main(["info", str(tmp_path / "out" / "graph.json"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["statistics"]["edge_types"][0]["duplicates"] == 1 and found["description"]["name"] == "small"
+
+
+def test_damage_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_table(tmp_path / "e.csv", a=[0, 1, 2], b=[1, 2, 0], w=[1, 2, 3])
+    graph = sar.ingest(one_type(str(table), source="a", target="b", weight="w"), tmp_path / "out")
+    assert cli.main(["info", str(graph.path), "--verify"]) == 0 and "damaged" not in capsys.readouterr().out
+    weight = graph.path / graph.edge_types[0].features["weight"].file
+    data = bytearray(weight.read_bytes())
+    data[-1] ^= 1
+    weight.write_bytes(data)
+    assert cli.main(["info", str(graph.path), "--verify"]) == 1
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "weight" in line] == ["damaged"]
+    weight.write_bytes(data[:-1])
+    with pytest.raises(sar.FormatError, match=r"weight.npy: expected a whole array"):
+        sar.data.graph_directory.GraphDirectory(graph.path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(format="SAR graph 9"), "expected the format \"SAR graph 1\", found 'SAR graph 9'"),
+        (lambda d: d.pop("node_types"), "expected the description of a graph, found KeyError"),
+        (lambda d: d["node_types"]["_N"].update(count=7), "expected 8 rows in edges/_N___E___N/indptr.npy"),
+        (lambda d: d["edge_types"][0].update(count=2), "expected 2 rows in edges/_N___E___N/source.npy"),
+        (
+            lambda d: d["edge_types"][0]["source"].update(file="../x.npy"),
+            "files within the directory, found '../x.npy'",
+        ),
+        (lambda d: d["edge_types"][0]["source"].update(file="no.npy"), "no.npy: expected a file, found none"),
+        (
+            lambda d: d["edge_types"][0]["source"].update(dtype="int64"),
+            "expected int64 [3] in C order, found int32 [3]",
+        ),
+    ],
+)
+def test_refused_directories(tmp_path: Path, change, message: str) -> None:
+    table = write_table(tmp_path / "e.csv", a=[0, 1, 2], b=[1, 2, 0])
+    graph = sar.ingest(one_type(str(table)), tmp_path / "out")
+    description = json.loads(Path(graph.file).read_text())
+    change(description)
+    Path(graph.file).write_text(json.dumps(description))
+    with pytest.raises(sar.FormatError) as caught:
+        sar.data.graph_directory.GraphDirectory(graph.path)
+    assert message in str(caught.value)
+    for other, said in (
+        (tmp_path, "holds no graph.json. `sar ingest` makes one"),
+        (table, "expected the directory of"),
+    ):
+        with pytest.raises(sar.FormatError, match=said):
+            sar.data.graph_directory.GraphDirectory(other)
