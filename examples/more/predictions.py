@@ -23,8 +23,9 @@ class SAGE(nn.Module):
         super().__init__()
         self.first = dgl.nn.SAGEConv(n_features, n_hidden, "mean")
         self.second = dgl.nn.SAGEConv(n_hidden, n_classes, "mean")
-        # running statistics, so that the model computes the same in evaluation mode, whatever the graph
-        self.norm = sar.DistributedBN1D(n_hidden, track_running_stats=True)
+        # statistics of the whole graph, in evaluation mode too. With track_running_stats=True they would be those of
+        # the epochs before, which suits other graphs
+        self.norm = sar.DistributedBN1D(n_hidden)
 
     def forward(self, graph, x):
         x = F.relu(self.norm(self.first(graph, x)))
