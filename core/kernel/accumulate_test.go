@@ -6,6 +6,24 @@ import (
 	"testing"
 )
 
+// withHub is a matrix of n rows and m columns with fewer than most entries in a
+// row, but for row 17, which has hub entries.
+func withHub(rng *rand.Rand, n, m, most, hub int) CSR {
+	a := CSR{Ptr: make([]int64, n+1)}
+	for i := range n {
+		degree := rng.IntN(most)
+		if i == 17 {
+			degree = hub
+		}
+		for range degree {
+			a.Col = append(a.Col, int32(rng.IntN(m)))
+		}
+		slices.Sort(a.Col[a.Ptr[i]:])
+		a.Ptr[i+1] = int64(len(a.Col))
+	}
+	return a
+}
+
 // Parts of a product that are added to rows, or written over them, give the bits
 // of the whole product and an addition, also of hub rows.
 func TestSpMMAccumulate(t *testing.T) {
@@ -13,18 +31,7 @@ func TestSpMMAccumulate(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		for _, width := range []int{1, 47, 256} {
 			const n, m = 300, 200
-			a := CSR{Ptr: make([]int64, n+1)}
-			for i := range n {
-				degree := rng.IntN(12)
-				if i == 17 {
-					degree = 20000
-				}
-				for range degree {
-					a.Col = append(a.Col, int32(rng.IntN(m)))
-				}
-				slices.Sort(a.Col[a.Ptr[i]:])
-				a.Ptr[i+1] = int64(len(a.Col))
-			}
+			a := withHub(rng, n, m, 12, 20000)
 			x, scale, before := make([]float32, m*width), make([]float32, m), make([]float32, n*width)
 			for _, v := range [][]float32{x, scale, before} {
 				for i := range v {

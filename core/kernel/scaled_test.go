@@ -12,18 +12,7 @@ import (
 func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const n, width = 300, 96
-	a := CSR{Ptr: make([]int64, n+1)}
-	for i := range n {
-		slots := rng.IntN(9)
-		if i == 17 {
-			slots = 200000
-		}
-		for range slots {
-			a.Col = append(a.Col, int32(rng.IntN(n)))
-		}
-		slices.Sort(a.Col[a.Ptr[i]:])
-		a.Ptr[i+1] = int64(len(a.Col))
-	}
+	a := withHub(rng, n, n, 9, 200000)
 	x, post := make([]float32, n*width), make([]float32, n)
 	for i := range x {
 		x[i] = rng.Float32() - 0.5
