@@ -37,17 +37,19 @@ type control struct {
 	mu   sync.Mutex // one writer at a time
 }
 
-func (c *control) send(m message) error {
+// encoded is m as it travels.
+func (m message) encoded() ([]byte, error) {
 	body, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...), err
+}
+
+func (c *control) send(encoded []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.conn.SetWriteDeadline(time.Now().Add(tellTime)); err != nil {
 		return err
 	}
-	_, err = c.conn.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
+	_, err := c.conn.Write(encoded)
 	return err
 }
 
@@ -85,12 +87,19 @@ func (g *Group) attach(conns []net.Conn) {
 	}
 }
 
-// tell sends m to every peer. One that cannot be reached is dead or about to be
-// found dead, so errors do not matter here.
-func (g *Group) tell(m message) {
+// tell sends m to every peer.
+func (g *Group) tell(m message) { g.send(m, func(*peer) bool { return true }) }
+
+// send sends m to some peers. One that cannot be reached is dead or about to be found
+// dead, so errors do not matter here.
+func (g *Group) send(m message, to func(*peer) bool) {
+	encoded, err := m.encoded()
+	if err != nil {
+		return // never: a message holds text and numbers
+	}
 	for _, p := range g.peers {
-		if p != nil && p.control != nil {
-			_ = p.control.send(m)
+		if p != nil && p.control != nil && to(p) {
+			_ = p.control.send(encoded)
 		}
 	}
 }

@@ -56,6 +56,7 @@ type Group struct {
 type peer struct {
 	transport.Endpoint
 	control *control
+	inside  bool                             // in this process: it lives as long as this rank
 	heard   atomic.Int64                     // last sign of life, nanoseconds since start
 	bye     chan struct{}                    // closed when it says goodbye
 	byeOnce sync.Once                        //
@@ -83,7 +84,8 @@ func newGroup(cfg Config, session [16]byte, ends []transport.Endpoint, f fabric,
 	}
 	for r := range g.peers {
 		if r != cfg.Rank {
-			g.peers[r] = &peer{Endpoint: ends[r], bye: make(chan struct{})}
+			_, inside := listening.Load(ends[r].TCP)
+			g.peers[r] = &peer{Endpoint: ends[r], inside: inside, bye: make(chan struct{})}
 			g.peers[r].heard.Store(int64(now()))
 		}
 	}

@@ -39,11 +39,15 @@ func Join(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
 	}
-	g, err := join(cfg, at, id, n, n.Endpoint())
+	end := n.Endpoint()
+	listening.Store(end.TCP, true)
+	g, err := join(cfg, at, id, n, end)
 	if err != nil {
+		listening.Delete(end.TCP)
 		_ = n.Close()
 		return nil, err
 	}
+	g.onClose = append(g.onClose, func() { listening.Delete(end.TCP) })
 	return g, nil
 }
 

@@ -58,6 +58,20 @@ func configs(port, world int, change func(c *Config)) []Config {
 	return cfgs
 }
 
+// Ranks of one process tell each other no signs of life.
+func TestRanksOfOneProcess(t *testing.T) {
+	noErrors(t, joinAll(t, configs(freeport.Find(), 2, nil), func(g *Group) error {
+		if peer := g.peers[1-g.Rank()]; !peer.inside {
+			return fmt.Errorf("the peer at %s is not known to be in this process", peer.TCP)
+		}
+		return nil
+	}))
+	listening.Range(func(address, _ any) bool {
+		t.Errorf("%s is listed still", address)
+		return true
+	})
+}
+
 func TestJoinOverTheNetwork(t *testing.T) {
 	for _, name := range []string{"tcp", "shm", "tls"} {
 		for _, p := range []int{1, 2, 4} {

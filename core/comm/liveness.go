@@ -1,10 +1,14 @@
 package comm
 
 import (
+	"sync"
 	"time"
 )
 
-// watch sends signs of life to every peer and notices whose stop.
+// listening has the addresses at which ranks of this process are reached.
+var listening sync.Map
+
+// watch sends signs of life to every peer of another process and notices whose stop.
 func (g *Group) watch() {
 	every := g.cfg.beatEvery()
 	tick := time.NewTicker(every)
@@ -18,13 +22,13 @@ func (g *Group) watch() {
 			return
 		case <-tick.C:
 		}
-		g.tell(message{Type: msgPing, Memory: g.ownMemory()})
+		g.send(message{Type: msgPing, Memory: g.ownMemory()}, func(p *peer) bool { return !p.inside })
 		t := now()
 		// Where this process itself was stopped, the others' silence is ours.
 		asleep := t-last > every+g.cfg.Liveness/3
 		last = t
 		for r, p := range g.peers {
-			if p == nil || p.gone() {
+			if p == nil || p.inside || p.gone() {
 				continue
 			}
 			silent := t - time.Duration(p.heard.Load())
