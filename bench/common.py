@@ -122,9 +122,12 @@ class Group:
         extra: dict[str, str],
         master: str = "127.0.0.1",
         inside: list[list[str]] | None = None,
+        ranks: range | None = None,
     ) -> None:
-        """``inside`` gives the words that run each worker's command elsewhere, as in a network namespace."""
+        """``inside`` gives the words that run each worker's command elsewhere, as in a network namespace; ``ranks``
+        those to start, where somebody else starts the others."""
         port, token = free_port(), tokens.fresh()
+        self.job = {**environment(0, workers, threads, master, port), tokens.VARIABLE: token, **extra}
         self.processes = [
             subprocess.Popen(
                 [*(inside[rank] if inside else []), sys.executable, os.path.join(HERE, script), *words],
@@ -133,7 +136,7 @@ class Group:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for rank in range(workers)
+            for rank in ranks or range(workers)
         ]
 
     def __enter__(self) -> Group:

@@ -1,11 +1,13 @@
 """One process of the epoch benchmark. Reads commands from stdin, one per line, and answers each with a line of JSON:
 ``epochs K`` trains K epochs and tells their seconds, page faults and processor time, ``trace FILE`` writes the timeline
-of one, ``memory`` tells what they took. The first answer comes by itself when it is ready.
+of one, ``memory`` tells what they took, ``links`` what has travelled. The first answer comes by itself when it is
+ready.
 
     python bench/worker.py dgl GRAPH.npz ALLOCATOR MODEL        the whole graph, DGL alone
     python bench/worker.py pyg GRAPH.npz ALLOCATOR MODEL        the same by PyG
     python bench/worker.py sar PARTS/NAME.json ALLOCATOR MODEL  one worker; rank and the others from the environment,
-                                                                and BENCH_WAY, one of model.WAYS
+                                                                and BENCH_WAY, one of model.WAYS; with BENCH_RECORD,
+                                                                rank 1 writes its calls to that file
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from torch import nn
 
 import sar
 from model import Training, on_edges, on_graph, warm_up
+from record import Recorder
 from sar.cli.resident import reset_peak, resident
 
 
@@ -42,9 +45,11 @@ class Memory:
         give_back()
         self.after_imports = resident()["now"]
         self.before_training = 0
+        self.loading = 0
         self.engine_before = 0
 
     def training_begins(self) -> None:
+        self.loading = resident()["peak"] - self.after_imports
         give_back()
         reset_peak()
         self.before_training = resident()["now"]
@@ -59,6 +64,8 @@ class Memory:
         out = {
             "growth": now["peak"] - self.before_training,
             "total": now["peak"] - self.after_imports,
+            "loading": self.loading,
+            "resident": now["peak"],
             "shared": now["shared"],
         }
         if self.engine is not None:
@@ -78,6 +85,7 @@ def held() -> int:
 def whole_training(path: str, model: str, library: str) -> tuple[Training, Memory, dict]:
     """DGL or PyG alone."""
     warm_up(model)
+    reset_peak()
     memory = Memory()
     with np.load(path) as arrays:
         ends = torch.from_numpy(arrays["edge_index"])  # int32, as the file is
@@ -108,6 +116,7 @@ def pyg_edges(ends: torch.Tensor, nodes: int, model: str):
 
 def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     warm_up(model)
+    reset_peak()
     memory = Memory(sar.memory_stats)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     port = int(os.environ["MASTER_PORT"])
@@ -162,7 +171,10 @@ def main() -> None:
     os.environ["SAR_ALLOCATOR"] = allocator
     if allocator != "default":
         sar.set_allocator(allocator)  # before the first tensor, and for DGL and PyG as for SAR
+    recorder = None
     if kind == "sar":
+        if "BENCH_RECORD" in os.environ and os.environ["RANK"] == "1":
+            recorder = Recorder(os.environ["BENCH_RECORD"])
         training, memory, ready = sar_training(path, model)
     else:
         training, memory, ready = whole_training(path, model, kind)
@@ -192,11 +204,26 @@ def main() -> None:
             answer({})
         elif word == "memory":
             answer(memory.report())
+        elif word == "links":
+            answer(travelled())
         elif word == "end":
             break
     if kind == "sar":
         sar.comm.barrier()
+        if recorder is not None:
+            recorder.save()
         sar.comm.shutdown()
+
+
+def travelled() -> dict:
+    """Payload, bytes and frames of this worker so far, each way, by communicator."""
+    total: dict[str, dict[str, int]] = {}
+    for link in sar.stats()["links"]:
+        found = total.setdefault(link["communicator"], {})
+        for way in ("sent", "recv"):
+            for what in ("payload", "bytes", "frames"):
+                found[f"{way}_{what}"] = found.get(f"{way}_{what}", 0) + link[f"{way}_{what}"]
+    return total
 
 
 def bytes_sent(kind: str) -> int:

@@ -1,0 +1,191 @@
+"""The paper's graph: one real worker of 64 or 128, its peers replayed. See paper_graph.py and replay.py.
+
+    python bench/paper.py check                       4 real workers against one real and three replayed ones, small
+    python bench/paper.py run --parts 64 --models sage --cut 0.2 --epochs 1 [--shrink 16] [--random]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+from typing import Any
+
+import common
+import paper_graph
+import scale
+from record import joined
+from sar._engine import abi
+from sar.cli.output import Failure, size, stage, table
+from sar.profiling.plan import estimate
+
+RANKS = 63
+"""Replayed ranks in one process: with 128 workers each takes some 400 file descriptors."""
+LAYERS = {
+    "sage": ["sage:256", "bn", "relu", "sage:256", "bn", "relu", f"sage:{paper_graph.CLASSES}"],
+    "gat128": ["gat:4x128", "elu", "gat:4x128", "elu", f"gat:4x{paper_graph.CLASSES}", "mean:4"],
+}
+# GB a worker of the paper's package, by model and workers: figures 6 and 7 of the paper
+PAPER = {("sage", 64): 47, ("sage", 128): 25, ("gat128", 64): 35, ("gat128", 128): 19.5}
+
+
+def small(folder: str, parts: int, nodes: int, edges: int) -> str:
+    """A small graph in parts, cut by numbers of nodes: the path of the description."""
+    path = os.path.join(folder, f"small-{nodes}-{edges}.npz")
+    paper_graph.whole(path, nodes, edges)
+    out = os.path.join(folder, f"small-{nodes}-{edges}-{parts}")
+    words = ["--parts", str(parts), "--method", "random", "--name", "small", "--out", out]
+    subprocess.run([sys.executable, "-m", "sar", "partition", path, *words], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(out, "small.json")
+
+
+def record(folder: str, model: str, epochs: int) -> str:
+    """The calls of a worker that trains so many epochs, by two workers and by three on a small graph: the path of the
+    record."""
+    paths = [os.path.join(folder, f"{model}-{workers}.json") for workers in (2, 3)]
+    for workers, path in zip((2, 3), paths):
+        parts = small(folder, workers, 3001, 30_001)
+        with common.Group("worker.py", ["sar", parts, "pool", model], workers, 1, {"BENCH_RECORD": path}) as group:
+            train(group, epochs)
+    joined(*paths)
+    return paths[0]
+
+
+def train(group: common.Group, epochs: int) -> dict[str, Any]:
+    """What rank 0 tells of an epoch to begin with and ``epochs`` more."""
+    group.answers()
+    group.ask("links")
+    first = group.ask("epochs 1")[0]
+    more = group.ask(f"epochs {epochs}")[0] if epochs else first
+    return {"first": first, **more, "memory": group.ask("memory")[0], "links": group.ask("links")[0]}
+
+
+def replayed(parts: str, world: int, model: str, epochs: int, script: str, threads: int) -> dict[str, Any]:
+    """Rank 0 trains, the others are replayed."""
+    words, ranks = ["sar", parts, "pool", model], range(1)
+    per_process = RANKS if world <= RANKS + 1 else (world + 2) // 3
+    with common.Group("worker.py", words, world, threads, {}, ranks=ranks) as group:
+        others = [
+            subprocess.Popen(
+                [sys.executable, os.path.join(common.HERE, "replay.py"), parts, script]
+                + [str(first), str(min(world, first + per_process) - 1)],
+                env=group.job,
+            )
+            for first in range(1, world, per_process)
+        ]
+        try:
+            found = train(group, epochs)
+            group.send("end")
+            if any([process.wait(120) for process in others]):
+                raise Failure("a replayed rank ended with an error; it is above")
+        finally:
+            for process in others:
+                process.kill()
+    found["replay_peak"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    return found
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Four real workers against one."""
+    rows = []
+    with scale.scratch(arguments.scratch, 1 << 30) as folder:
+        parts = small(folder, 4, arguments.nodes, arguments.nodes * 29)
+        for model in arguments.models:
+            script = record(folder, model, 1)
+            with common.Group("worker.py", ["sar", parts, "pool", model], 4, 1, {}) as group:
+                real = train(group, 1)
+            found = replayed(parts, 4, model, 1, script, 1)
+            for word in ("growth", "total"):
+                rows.append([model, word, *(size(x["memory"][word]) for x in (real, found))])
+            for name, counts in real["links"].items():
+                rows += [[model, f"{name} {k}", n, found["links"][name][k]] for k, n in counts.items()]
+    print(table(["model", "", "4 real workers", "3 replayed"], rows))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """One worker of the paper's graph, for each model."""
+    world, cut = arguments.parts, None if arguments.random else arguments.cut
+    with scale.scratch(arguments.scratch, 10 << 30) as folder:
+        scripts = {model: record(folder, model, arguments.epochs) for model in arguments.models}
+        with stage("generating the part"):
+            words = [folder, world, cut, arguments.shrink]
+            made = json.loads(_apart(f"import json, paper_graph; print(json.dumps(paper_graph.part(*{words!r})))"))
+        for model, script in scripts.items():
+            plan = planned(made, world, model)
+            if plan["peak"] + scale.IDLE > scale.available():
+                raise Failure(f"this takes about {size(plan['peak'])}, and {size(scale.available())} are available")
+            with stage(f"{model}, one worker of {world}"):
+                parts = os.path.join(folder, "paper.json")
+                found = replayed(parts, world, model, arguments.epochs, script, arguments.threads)
+            report(arguments, model, found | {"part": made, "plan": plan, "machine": common.machine()})
+
+
+def _apart(code: str) -> str:
+    """Runs code in a process of its own, whose memory is then gone."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=common.HERE, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def planned(made: dict, world: int, model: str) -> dict[str, int]:
+    """What ``sar plan`` says of the worker, whose peers' files are not there."""
+    features = made["nodes"] * (4 * paper_graph.FEATURES + 8 + 1)
+    part = estimate._Part(made["nodes"], made["edges"], made["halo"], features)
+    window = abi.default_window(world, made["nodes"])
+    return estimate._worker(0, part, made["halo"], world, paper_graph.FEATURES, LAYERS[model], 4, window, 2)._asdict()
+
+
+def report(arguments: argparse.Namespace, model: str, found: dict[str, Any]) -> None:
+    """The figures as a table, and all of them as JSON."""
+    made, memory, plan, world = found["part"], found["memory"], found["plan"], arguments.parts
+    parts = "random parts" if arguments.random else f"{made['cut']:.0%} of edges cut"
+    rows = [
+        ["workers", world],
+        ["nodes, in-edges of the worker", f"{made['nodes']:,}, {made['edges']:,}"],
+        ["halo rows", f"{made['halo']:,} ({parts})"],
+        ["memory in an epoch, beside an idle worker's", size(memory["total"])],
+        ["resident, all", size(memory["resident"])],
+        ["while loading and constructing", size(memory["loading"])],
+        ["sar plan", f"{size(plan['peak'])} (measured {memory['total'] / plan['peak']:.2f} of it)"],
+        ["sent in an epoch", f"{size(found['sent'])} ({found['sent'] / plan['sent_per_epoch']:.2f} of sar plan's)"],
+        ["epoch, wall clock on all cores with the replay", f"{min(found['seconds']):.1f} s"],
+        ["epoch, the worker's processor time", f"{found['processor']:.1f} s"],
+        ["memory of the replay, its largest process", size(found["replay_peak"])],
+    ]
+    theirs = PAPER.get((model, world))
+    if theirs and arguments.shrink == 1:
+        share = memory["resident"] / theirs / 1e9
+        rows.append(["the paper's package", f"{theirs} GB (resident here {share:.2f} of it)"])
+    print(table([model, ""], rows))
+    kind = "random" if arguments.random else "cut"
+    common.save(f"paper-{model}-{world}-{kind}" + (f"-{arguments.shrink}" if arguments.shrink > 1 else ""), found)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--scratch", help="directory for the graph (default: the system's for temporary files)")
+    commands = p.add_subparsers(required=True)
+    c = commands.add_parser("check", help="4 real workers against one real and three replayed ones")
+    c.add_argument("--nodes", type=int, default=40_000)
+    c.add_argument("--models", nargs="+", choices=LAYERS, default=list(LAYERS))
+    c.set_defaults(run=check)
+    r = commands.add_parser("run", help="one worker of the paper's graph")
+    r.add_argument("--parts", type=int, default=64)
+    r.add_argument("--models", nargs="+", choices=LAYERS, default=list(LAYERS))
+    r.add_argument("--cut", type=float, default=0.2, help="share of in-edges that begin in other parts (0.2)")
+    r.add_argument("--random", action="store_true", help="parts at random")
+    r.add_argument("--shrink", type=int, default=1, help="a graph with so many times fewer nodes and edges")
+    r.add_argument("--epochs", type=int, default=1, help="after the first one")
+    r.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="of worker and of replay")
+    r.set_defaults(run=run)
+    arguments = p.parse_args()
+    try:
+        arguments.run(arguments)
+    except Failure as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
