@@ -1,4 +1,4 @@
-"""The paper's graph: one real worker of 64 or 128, its peers replayed. See paper_graph.py and replay.py.
+"""The paper's graph (ogbn-papers100M): one real worker of 64 or 128, its peers replayed. See paper_graph.py, replay.py.
 
     python bench/paper.py check                       4 real workers against one real and three replayed ones, small
     python bench/paper.py run --parts 64 --models sage --cut 0.2 --epochs 1 [--shrink 16] [--random]
@@ -28,7 +28,7 @@ LAYERS = {
     "sage": ["sage:256", "bn", "relu", "sage:256", "bn", "relu", f"sage:{paper_graph.CLASSES}"],
     "gat128": ["gat:4x128", "elu", "gat:4x128", "elu", f"gat:4x{paper_graph.CLASSES}", "mean:4"],
 }
-# GB a worker of the paper's package, by model and workers: figures 6 and 7 of the paper
+# GB that the paper reports for a worker of its own package, by model and workers
 PAPER = {("sage", 64): 47, ("sage", 128): 25, ("gat128", 64): 35, ("gat128", 128): 19.5}
 
 

@@ -28,14 +28,15 @@ CALLS = {
 def test_replayed_peers(tmp_path: Path, model: str) -> None:
     """Rank 0 of 3 sends and receives, to the byte and the frame, what it does among real workers, and takes the memory
     that it does there."""
-    parts = paper.small(str(tmp_path), 3, 3001, 60_001)
-    words, record = ["sar", parts, "pool", model], str(tmp_path / "3.json")
-    with common.Group("worker.py", words, 3, 1, {"BENCH_RECORD": record}) as group:
-        real = paper.train(group, 1)
-    script = paper.record(str(tmp_path), model, 1)
-    text = Path(script).read_text(encoding="utf-8")
+    records = [str(tmp_path / f"{workers}.json") for workers in (2, 3)]
+    for workers, record in zip((2, 3), records):
+        parts = paper.small(str(tmp_path), workers, 3001, 60_001)
+        with common.Group("worker.py", ["sar", parts, "pool", model], workers, 1, {"BENCH_RECORD": record}) as group:
+            real = paper.train(group, 1)
+    joined(*records)
+    text = Path(records[0]).read_text(encoding="utf-8")
     assert all(f'"{name}"' in text for name in CALLS[model])
-    found = paper.replayed(parts, 3, model, 1, script, 1)
+    found = paper.replayed(parts, 3, model, 1, records[0], 1)
     assert found["links"] == real["links"]
     assert found["links"]["train"]["recv_payload"] > 1 << 20
     assert found["memory"]["growth"] == pytest.approx(real["memory"]["growth"], rel=0.1, abs=2 << 20)
