@@ -1,12 +1,13 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
 	"slices"
-	"sort"
 	"sync"
+	"sync/atomic"
 
 	"sar/core/mem"
 )
@@ -17,6 +18,8 @@ type Undirected struct {
 	ptr   mem.Array[int64] // [n + 1]
 	upper mem.Array[int32] // neighbours above the node, ascending
 }
+
+var errChanged = errors.New("the graph gave other edges when it was read again")
 
 // NewUndirected reads the edges twice. While it works, and until Free, it
 // holds 4 bytes an edge and 8 a node.
@@ -61,7 +64,7 @@ func NewUndirected(edges Edges) (u *Undirected, err error) {
 			if b := dst[i]; a != b {
 				k := ptr[min(a, b)+1]
 				if k >= at {
-					return fmt.Errorf("the graph gave other edges when it was read again")
+					return errChanged
 				}
 				upper[k] = int32(max(a, b))
 				ptr[min(a, b)+1]++
@@ -73,45 +76,43 @@ func NewUndirected(edges Edges) (u *Undirected, err error) {
 		return u, err
 	}
 	if n > 0 && ptr[n] != at {
-		return u, fmt.Errorf("the graph gave other edges when it was read again")
+		return u, errChanged
 	}
-	u.dedup()
+	u.upper.Data = sortedSets(ptr, upper)
 	return u, nil
 }
 
-// dedup sorts the neighbours of each node, in parallel, and drops repetitions.
-func (u *Undirected) dedup() {
-	ptr, upper := u.ptr.Data, u.upper.Data
-	threads := runtime.GOMAXPROCS(0)
+// sortedSets sorts each row, on all threads, and drops repetitions. It moves the ends of
+// rows in ptr, and returns what is left of columns.
+func sortedSets(ptr []int64, columns []int32) []int32 {
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for t := range threads {
-		// nodes whose last slots are in the t-th part of the slots
-		node := func(t int) int {
-			if t == threads {
-				return len(ptr) - 1
-			}
-			return max(0, sort.Search(len(ptr), func(i int) bool { return ptr[i] > int64(len(upper)*t/threads) })-1)
-		}
-		lo, hi := node(t), node(t+1)
+	rows := int64(len(ptr) - 1)
+	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for a := lo; a < hi; a++ {
-				slices.Sort(upper[ptr[a]:ptr[a+1]])
+			for {
+				lo := next.Add(chunkNodes) - chunkNodes
+				if lo >= rows {
+					return
+				}
+				for i := lo; i < min(rows, lo+chunkNodes); i++ {
+					slices.Sort(columns[ptr[i]:ptr[i+1]])
+				}
 			}
 		})
 	}
 	wg.Wait()
 	var kept, begin int64
-	for a := range len(ptr) - 1 {
-		end := ptr[a+1]
+	for i, end := range ptr[1:] {
 		for k := begin; k < end; k++ {
-			if k == begin || upper[k] != upper[k-1] {
-				upper[kept] = upper[k]
+			if k == begin || columns[k] != columns[k-1] {
+				columns[kept] = columns[k]
 				kept++
 			}
 		}
-		begin, ptr[a+1] = end, kept
+		begin, ptr[i+1] = end, kept
 	}
-	u.upper.Data = upper[:kept]
+	return columns[:kept]
 }
 
 // NumNodes is the number of nodes.

@@ -208,9 +208,9 @@ func TestQuality(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Report{Parts: parts, Nodes: make([]int64, parts), Edges: make([]int64, parts), Boundary: make([][]int64, parts), NodeBalance: 1, EdgeBalance: 1}
+			want := Report{Parts: parts, Nodes: make([]int64, parts), Edges: make([]int64, parts), Boundary: make([][]int64, parts), Between: make([][]int64, parts), NodeBalance: 1, EdgeBalance: 1}
 			for p := range parts {
-				want.Boundary[p] = make([]int64, parts)
+				want.Boundary[p], want.Between[p] = make([]int64, parts), make([]int64, parts)
 			}
 			for _, p := range a {
 				want.Nodes[p]++
@@ -219,6 +219,7 @@ func TestQuality(t *testing.T) {
 			for i, u := range l.src {
 				p, q := a[l.dst[i]], a[u]
 				want.Edges[p]++
+				want.Between[p][q]++
 				if p == q {
 					continue
 				}
@@ -250,7 +251,7 @@ func TestReportForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"parts":2,"edge_cut":3,"edge_cut_fraction":0.6,"nodes":[2,2],"edges":[2,3],"node_balance":1,"edge_balance":1.2,"boundary":[[0,1],[1,0]]}`
+	const want = `{"parts":2,"edge_cut":3,"edge_cut_fraction":0.6,"nodes":[2,2],"edges":[2,3],"node_balance":1,"edge_balance":1.2,"boundary":[[0,1],[1,0]],"between":[[1,1],[2,1]]}`
 	if string(text) != want {
 		t.Fatalf("%s\nexpected %s", text, want)
 	}

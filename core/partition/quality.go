@@ -21,6 +21,8 @@ type Report struct {
 	// Boundary[p][q] is the number of distinct nodes of q that p reads: the rows
 	// that travel from q to p whenever p aggregates. Boundary[p][p] is 0.
 	Boundary [][]int64 `json:"boundary"`
+	// Between[p][q] is the number of edges from nodes of q to nodes of p.
+	Between [][]int64 `json:"between"`
 }
 
 // Quality measures an assignment, one part of 0..parts-1 for each node. It
@@ -34,9 +36,10 @@ func Quality(edges Edges, assignment []int32, parts int) (Report, error) {
 	if int64(len(assignment)) != n {
 		return r, fmt.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), n)
 	}
-	r.Nodes, r.Edges, r.Boundary = make([]int64, parts), make([]int64, parts), make([][]int64, parts)
+	r.Nodes, r.Edges = make([]int64, parts), make([]int64, parts)
+	r.Boundary, r.Between = make([][]int64, parts), make([][]int64, parts)
 	for p := range parts {
-		r.Boundary[p] = make([]int64, parts)
+		r.Boundary[p], r.Between[p] = make([]int64, parts), make([]int64, parts)
 	}
 	for i, p := range assignment {
 		if p < 0 || int(p) >= parts {
@@ -58,10 +61,7 @@ func Quality(edges Edges, assignment []int32, parts int) (Report, error) {
 			for i, u := range src {
 				q, p := assignment[u], assignment[dst[i]]
 				if first == 0 {
-					r.Edges[p]++
-					if p != q {
-						r.EdgeCut++
-					}
+					r.Between[p][q]++
 				}
 				// a part below first wraps around to a large number
 				if bit := uint(int(p) - first); p != q && bit < 64 && readers.Data[u]>>bit&1 == 0 {
@@ -73,6 +73,14 @@ func Quality(edges Edges, assignment []int32, parts int) (Report, error) {
 		})
 		if err != nil {
 			return r, err
+		}
+	}
+	for p, row := range r.Between {
+		for q, n := range row {
+			r.Edges[p] += n
+			if p != q {
+				r.EdgeCut += n
+			}
 		}
 	}
 	if m := edges.NumEdges(); m > 0 {
