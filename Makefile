@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-paper bench-growth profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -177,6 +177,10 @@ bench-large: $(BUILD_STAMP) ## 4 M nodes, 100 M edges, 4 workers: partition, con
 PAPER ?= check
 bench-paper: $(BUILD_STAMP) ## one worker of the paper's graph, its peers replayed; without PAPER a small check of that; PAPER="run --parts 64 --models sage"
 	$(PY) bench/paper.py $(PAPER)
+
+CUT ?=
+bench-partition: $(BUILD_STAMP) ## sar partition of 4 M nodes, 100 M edges into 16 parts, by method: time, memory, cut; CUT="--methods fennel"
+	$(PY) bench/partition.py $(CUT)
 
 GROWTH ?=
 bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 to 30 M; GROWTH="--big --scratch DIR": 100 M too

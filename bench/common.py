@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 import numpy as np
 
 from sar.cli.launch import environment, free_port
-from sar.cli.partition import metis
+from sar.cli.output import stage
 from sar.distributed import tokens
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -49,12 +49,12 @@ def reordered_graph(clusters: int = 8) -> str:
     path = os.path.join(WORK, f"reordered-{clusters}.npz")
     if os.path.exists(path):
         return path
-    import pymetis
-
     from sar.partitioning.dataset import Dataset
+    from sar.partitioning.metis import metis
+    from sar.partitioning.options import Options
 
     with Dataset(bench_graph()) as dataset:
-        order = np.argsort(metis(dataset, clusters, 0, pymetis), kind="stable")
+        order = np.argsort(metis(dataset, Options(clusters), stage), kind="stable")
     new = np.empty(len(order), np.int32)
     new[order] = np.arange(len(order), dtype=np.int32)
     with np.load(bench_graph()) as arrays:

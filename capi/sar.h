@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define SAR_ABI_VERSION 3u
+#define SAR_ABI_VERSION 4u
 
 /* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
 #ifndef DLPACK_DLPACK_H_
@@ -63,7 +63,8 @@ enum {
   SAR_ERR_CLOSED = 9,    /* the handle is closed or the session is shut down (RuntimeError) */
   SAR_ERR_IO = 10,       /* the operating system refused (OSError) */
   SAR_ERR_INTERNAL = 11, /* a bug in the engine (RuntimeError) */
-  SAR_ERR_RENDEZVOUS = 12/* workers could not meet: unreachable master, port in use, two workers with one rank (sar.RendezvousError) */
+  SAR_ERR_RENDEZVOUS = 12, /* workers could not meet: unreachable master, port in use, two workers with one rank (sar.RendezvousError) */
+  SAR_ERR_STOPPED = 13   /* a callback of the caller asked for it (Python: the callback's exception) */
 };
 
 typedef struct {
@@ -205,10 +206,26 @@ sar_status sar_dataset_info(sar_handle dataset, char **json);
 sar_status sar_dataset_adjacency(sar_handle dataset, DLTensor *xadj, DLTensor *adjncy, int64_t *length);
 /* method "random" (equal sizes) or "contiguous" (equal in-edges); assignment int32 [num_nodes]. */
 sar_status sar_dataset_assign(sar_handle dataset, const char *method, int32_t parts, uint64_t seed, DLTensor *assignment);
-/* JSON: {"edge_cut", "edge_cut_fraction", "nodes": [..], "edges": [..], "node_balance", "edge_balance", "boundary": [[rows that p reads of q]]} */
+/* JSON: {"edge_cut", "edge_cut_fraction", "nodes": [..], "edges": [..], "node_balance", "edge_balance", "boundary": [[rows that p reads of q]], "between": [[edges from q to p]]} */
 sar_status sar_dataset_quality(sar_handle dataset, const DLTensor *assignment, int32_t parts, char **json);
-/* Writes DGL's format: <dir>/<name>.json and part<i>/. done/total go to progress where it is not NULL. */
-typedef void (*sar_progress)(void *user, int64_t done, int64_t total);
+/* Hears how far a step is, now and then. It may be NULL. What it returns other than 0 ends the step, as SAR_ERR_STOPPED. */
+typedef int32_t (*sar_progress)(void *user, int64_t done, int64_t total);
+/* Weights of nodes: what "edges" is its in-edges, "train" 1 where its feature train_mask is not 0. weights int32 [num_nodes]. */
+sar_status sar_dataset_weights(sar_handle dataset, const char *what, DLTensor *weights);
+/* Prepares the next two: the graph without directions, loops and repetitions. A graph of one type on disk whose edges all
+ * go both ways serves as it is. Any other is sorted into files without names in the directory scratch, with memory bytes
+ * and 8 a node. */
+sar_status sar_dataset_undirect(sar_handle dataset, const char *scratch, int64_t memory, sar_progress progress, void *user);
+/* Streaming partitioner. assignment int32 [num_nodes] is -1 - g before for a node of group g, of groups with parts/groups
+ * parts each; after, its part. No part is heavier than the mean by more than imbalance (a share) where that can be, by any
+ * of the weights: int32 [kinds, num_nodes], or NULL: each node weighs 1. */
+sar_status sar_dataset_fennel(sar_handle dataset, int32_t parts, int32_t groups, double imbalance, uint64_t seed,
+                              const DLTensor *weights, DLTensor *assignment, sar_progress progress, void *user);
+/* Writes the graph to an existing file in ParHIP's binary format, with weights (int32 [num_nodes]) where they are not NULL;
+ * of an assignment that is not NULL, the nodes of one part. Gives the numbers of nodes and of neighbours in the file. */
+sar_status sar_dataset_parhip(sar_handle dataset, const char *path, const DLTensor *weights, const DLTensor *assignment,
+                              int32_t part, int64_t *nodes, int64_t *neighbours);
+/* Writes DGL's format: <dir>/<name>.json and part<i>/. */
 sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
                              const char *name, const char *method, sar_progress progress, void *user);
 

@@ -25,9 +25,8 @@ SAR_HIDDEN void lasterror_set(const sar_error_info *info);
 SAR_HIDDEN const sar_error_info *lasterror_get(void); /* never NULL */
 
 /* Calls progress, which Go cannot (progress may be NULL). */
-static inline void call_progress(sar_progress progress, void *user, int64_t done, int64_t total) {
-  if (progress)
-    progress(user, done, total);
+static inline int32_t call_progress(sar_progress progress, void *user, int64_t done, int64_t total) {
+  return progress ? progress(user, done, total) : 0;
 }
 
 /* Calls visit, which Go cannot. */

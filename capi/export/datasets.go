@@ -128,6 +128,91 @@ func sar_dataset_quality(h C.sar_handle, assignment *C.sar_const_tensor, parts C
 	})
 }
 
+//export sar_dataset_weights
+func sar_dataset_weights(h C.sar_handle, what *C.sar_const_char, weights *C.DLTensor) C.sar_status {
+	return guard("sar_dataset_weights", func(c *call) error {
+		d, err := useDataset(c, h)
+		if err != nil {
+			return err
+		}
+		w, err := vector[int32]("weights", constant(weights), int32Type)
+		if err != nil {
+			return err
+		}
+		return d.Weigh(text(what), w)
+	})
+}
+
+//export sar_dataset_undirect
+func sar_dataset_undirect(h C.sar_handle, scratch *C.sar_const_char, memory C.int64_t, progress C.sar_progress, user unsafe.Pointer) C.sar_status {
+	return guard("sar_dataset_undirect", func(c *call) error {
+		d, err := useDataset(c, h)
+		if err != nil {
+			return err
+		}
+		return d.Undirect(text(scratch), int64(memory), teller(progress, user))
+	})
+}
+
+//export sar_dataset_fennel
+func sar_dataset_fennel(h C.sar_handle, parts, groups C.int32_t, imbalance C.double, seed C.uint64_t,
+	weights *C.sar_const_tensor, assignment *C.DLTensor, progress C.sar_progress, user unsafe.Pointer) C.sar_status {
+	return guard("sar_dataset_fennel", func(c *call) error {
+		d, a, err := datasetAndAssignment(c, h, constant(assignment))
+		if err != nil {
+			return err
+		}
+		f := session.Fennel{Parts: int(parts), Groups: int(groups), Imbalance: float64(imbalance), Seed: uint64(seed), Progress: teller(progress, user)}
+		if weights != nil {
+			v, err := view("weights", weights)
+			if err == nil {
+				err = v.must(int32Type)
+			}
+			if err != nil {
+				return err
+			}
+			if len(v.shape) != 2 || v.shape[1] != int64(len(a)) {
+				return invalid("tensor weights has shape %s, and must have a row of %d numbers for each kind", v.shapeString(), len(a))
+			}
+			for all := elements[int32](v); len(all) > 0; all = all[len(a):] {
+				f.Weights = append(f.Weights, all[:len(a)])
+			}
+		}
+		return d.Fennel(f, a)
+	})
+}
+
+//export sar_dataset_parhip
+func sar_dataset_parhip(h C.sar_handle, path *C.sar_const_char, weights, assignment *C.sar_const_tensor, part C.int32_t,
+	nodes, neighbours *C.int64_t) C.sar_status {
+	return guard("sar_dataset_parhip", func(c *call) error {
+		d, err := useDataset(c, h)
+		if err != nil {
+			return err
+		}
+		w, err := optionalVector[int32]("weights", weights, int32Type)
+		if err != nil {
+			return err
+		}
+		a, err := optionalVector[int32]("assignment", assignment, int32Type)
+		if err != nil {
+			return err
+		}
+		var of *session.Subgraph
+		if assignment != nil {
+			of = &session.Subgraph{Assignment: a, Part: int32(part)}
+		}
+		n, m, err := d.WriteParHIP(text(path), w, of)
+		if err == nil {
+			err = give("nodes", nodes, C.int64_t(n))
+		}
+		if err == nil {
+			err = give("neighbours", neighbours, C.int64_t(m))
+		}
+		return err
+	})
+}
+
 //export sar_dataset_write
 func sar_dataset_write(h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, name, method *C.sar_const_char,
 	progress C.sar_progress, user unsafe.Pointer) C.sar_status {
@@ -136,9 +221,18 @@ func sar_dataset_write(h C.sar_handle, assignment *C.sar_const_tensor, parts C.i
 		if err != nil {
 			return err
 		}
-		tell := func(done, total int64) { C.call_progress(progress, user, C.int64_t(done), C.int64_t(total)) }
-		return d.Write(a, int(parts), text(dir), text(name), text(method), tell)
+		return d.Write(a, int(parts), text(dir), text(name), text(method), teller(progress, user))
 	})
+}
+
+// teller calls progress.
+func teller(progress C.sar_progress, user unsafe.Pointer) session.Progress {
+	return func(done, total int64) error {
+		if C.call_progress(progress, user, C.int64_t(done), C.int64_t(total)) != 0 {
+			return session.ErrStopped
+		}
+		return nil
+	}
 }
 
 func datasetAndAssignment(c *call, h C.sar_handle, t *C.sar_const_tensor) (*session.Dataset, []int32, error) {

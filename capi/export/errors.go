@@ -56,6 +56,7 @@ func whenIs(status C.sar_status, target error) rule {
 // rules is the whole table of errors that have a status of their own. What is
 // in none of them is SAR_ERR_INTERNAL.
 var rules = []rule{
+	whenIs(C.SAR_ERR_STOPPED, session.ErrStopped),
 	whenIs(C.SAR_ERR_CLOSED, session.ErrClosed),
 	whenIs(C.SAR_ERR_CLOSED, session.ErrGroupClosed),
 	when(C.SAR_ERR_CLOSED, func(*closedError, *details) {}),

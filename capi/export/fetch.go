@@ -14,11 +14,11 @@ func fetchRows(v tensor) (session.FetchRows, error) {
 }
 
 // optionalVector is vector, where NULL reads as nil and no elements do not.
-func optionalVector(name string, t *C.sar_const_tensor) ([]int64, error) {
+func optionalVector[T any](name string, t *C.sar_const_tensor, want dtype) ([]T, error) {
 	if t == nil {
 		return nil, nil
 	}
-	return vector[int64](name, t, int64Type)
+	return vector[T](name, t, want)
 }
 
 //export sar_graph_in_edges
@@ -30,11 +30,11 @@ func sar_graph_in_edges(h C.sar_handle, relation C.int32_t, rows *C.sar_const_te
 		}
 		var a [4][]int64
 		for i, t := range []*C.sar_const_tensor{rows, constant(indptr), constant(columns), constant(edges)} {
-			read := func(name string, t *C.sar_const_tensor) ([]int64, error) { return vector[int64](name, t, int64Type) }
+			read := vector[int64]
 			if i > 1 {
-				read = optionalVector
+				read = optionalVector[int64]
 			}
-			if a[i], err = read([4]string{"rows", "indptr", "columns", "edges"}[i], t); err != nil {
+			if a[i], err = read([4]string{"rows", "indptr", "columns", "edges"}[i], t, int64Type); err != nil {
 				return err
 			}
 		}
@@ -49,11 +49,11 @@ func sar_graph_columns(h C.sar_handle, relation C.int32_t, owner, row *C.DLTenso
 		if err != nil {
 			return err
 		}
-		owners, err := optionalVector("owner", constant(owner))
+		owners, err := optionalVector[int64]("owner", constant(owner), int64Type)
 		if err != nil {
 			return err
 		}
-		rows, err := optionalVector("row", constant(row))
+		rows, err := optionalVector[int64]("row", constant(row), int64Type)
 		if err != nil {
 			return err
 		}

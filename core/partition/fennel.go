@@ -24,7 +24,7 @@ type Fennel struct {
 	// Weights of the nodes, of which no part may have too much: one array for each
 	// constraint, nil where each node weighs 1. None is the same as one nil.
 	Weights [][]int32
-	Passes  int // at most
+	Passes  int // at most; 0 stands for 10
 	Seed    uint64
 	// Progress, where not nil, hears of nodes done in all passes. It may stop the work.
 	Progress func(done, total int64) error
@@ -48,20 +48,21 @@ func (f Fennel) Assign(assignment []int32, graph Neighbours) error {
 		return err
 	}
 	nodes := graph.NumNodes()
-	for pass := range f.Passes {
+	for pass := range w.Passes {
 		w.moved = 0
+		bounded := w.bound(pass)
 		done := int64(pass) * nodes
 		err := graph.Rows(func(first int64, ptr []int64, adj []int32) error {
 			w.sweep(rows{first, ptr, adj})
 			if f.Progress == nil {
 				return nil
 			}
-			return f.Progress(done+first+int64(len(ptr)-1), int64(f.Passes)*nodes)
+			return f.Progress(done+first+int64(len(ptr)-1), int64(w.Passes)*nodes)
 		})
 		if err != nil {
 			return err
 		}
-		if w.moved*settled < nodes {
+		if bounded && w.moved*settled < nodes {
 			break
 		}
 		w.pass++
@@ -71,6 +72,26 @@ func (f Fennel) Assign(assignment []int32, graph Neighbours) error {
 
 // settled ends the passes where fewer than one in so many nodes moved.
 const settled = 200
+
+// bound sets the limits of a pass, and tells whether they are the final ones. The first
+// passes allow more: nodes that come late must still get to their neighbours.
+func (w *fennel) bound(pass int) bool {
+	slack := w.Imbalance
+	if pass < len(early) && pass < w.Passes-1 {
+		slack *= early[pass]
+	}
+	for i := range w.constraints {
+		c := &w.constraints[i]
+		for p := range c.limit {
+			// a part as large as the mean, rounded up, is always allowed
+			c.limit[p] = max(int64((1+slack)*c.mean[p]), int64(math.Ceil(c.mean[p])))
+		}
+	}
+	return slack == w.Imbalance
+}
+
+// early are the limits of the first passes, in imbalances.
+var early = [...]float64{8, 2}
 
 // fennel is the state of an Assign.
 type fennel struct {
@@ -113,6 +134,9 @@ func (f Fennel) start(assignment []int32, graph Neighbours) (*fennel, error) {
 		return nil, err
 	}
 	f.Groups = max(1, f.Groups)
+	if f.Passes == 0 {
+		f.Passes = 10
+	}
 	nodes := graph.NumNodes()
 	switch {
 	case f.Parts%f.Groups != 0:
@@ -121,7 +145,7 @@ func (f Fennel) start(assignment []int32, graph Neighbours) (*fennel, error) {
 		return nil, fmt.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
 	case !(f.Imbalance >= 0 && f.Imbalance < 1e6):
 		return nil, fmt.Errorf("an imbalance of %v: expected a share such as 0.03", f.Imbalance)
-	case f.Passes < 1:
+	case f.Passes < 0:
 		return nil, fmt.Errorf("%d passes: expected at least 1", f.Passes)
 	}
 	w := &fennel{Fennel: f, assignment: assignment, inGroup: f.Parts / f.Groups}
@@ -174,11 +198,8 @@ func (w *fennel) constrain(weight []int32, members []int64) (*constraint, error)
 	c := &constraint{weight: weight, load: make([]int64, w.Parts), limit: make([]int64, w.Parts), mean: make([]float64, w.Parts)}
 	var all int64
 	for p := range w.Parts {
-		sum := sums[p/w.inGroup]
-		c.mean[p] = math.Max(1, float64(sum)/float64(w.inGroup))
-		// a part as large as the mean, rounded up, is always allowed
-		c.limit[p] = max(int64((1+w.Imbalance)*float64(sum)/float64(w.inGroup)), (sum+int64(w.inGroup)-1)/int64(w.inGroup))
-		all += sum
+		c.mean[p] = math.Max(1, float64(sums[p/w.inGroup])/float64(w.inGroup))
+		all += sums[p/w.inGroup]
 	}
 	if all == 0 {
 		return nil, nil
@@ -284,7 +305,7 @@ func (w *fennel) best(s *scorer, v int64, adj []int32) int32 {
 		s.count[p]++
 	}
 	best, score := int32(stay), math.Inf(-1)
-	if current >= 0 && !w.over(current) {
+	if current >= 0 && !w.over(v, current) {
 		best, score = current, float64(s.count[current])-w.penalty[current]
 	}
 	consider := func(p int32) {
@@ -313,7 +334,7 @@ func (w *fennel) best(s *scorer, v int64, adj []int32) int32 {
 	switch {
 	case best == current:
 		return stay
-	case current >= 0 && w.over(current):
+	case current >= 0 && w.over(v, current):
 		return flee - best
 	}
 	return best
@@ -328,20 +349,21 @@ func (w *fennel) low(v int64) int32 {
 	return p - p%int32(w.inGroup)
 }
 
-// fits tells whether a part has room for a node.
+// fits tells whether a part has room for what a node weighs.
 func (w *fennel) fits(v int64, p int32) bool {
 	for i := range w.constraints {
-		if c := &w.constraints[i]; c.load[p]+c.of(v) > c.limit[p] {
+		c := &w.constraints[i]
+		if x := c.of(v); x > 0 && c.load[p]+x > c.limit[p] {
 			return false
 		}
 	}
 	return true
 }
 
-// over tells whether a part has more than it may.
-func (w *fennel) over(p int32) bool {
+// over tells whether a node's part has more than it may of what the node weighs.
+func (w *fennel) over(v int64, p int32) bool {
 	for i := range w.constraints {
-		if c := &w.constraints[i]; c.load[p] > c.limit[p] {
+		if c := &w.constraints[i]; c.load[p] > c.limit[p] && c.of(v) > 0 {
 			return true
 		}
 	}
@@ -353,16 +375,19 @@ func (w *fennel) over(p int32) bool {
 func (w *fennel) move(v int64, to int32) {
 	from := w.assignment[v]
 	if to <= flee {
-		if !w.over(from) {
+		if !w.over(v, from) {
 			return
 		}
 		to = flee - to
 	}
 	if to == stay || !w.fits(v, to) {
-		if from >= 0 {
+		if from >= 0 && !w.over(v, from) {
 			return
 		}
-		to = w.emptiest(v)
+		var fill float64
+		if to, fill = w.emptiest(v); from >= 0 && fill >= w.fill(from, nobody) {
+			return
+		}
 	}
 	for i := range w.constraints {
 		c := &w.constraints[i]
@@ -375,20 +400,31 @@ func (w *fennel) move(v int64, to int32) {
 	w.moved++
 }
 
-// emptiest is the part of a node's group that would be least full with it: the fullest of
-// its constraints counts.
-func (w *fennel) emptiest(v int64) int32 {
-	low, least := w.low(v), math.Inf(1)
-	best := low
-	for p := low; p < low+int32(w.inGroup); p++ {
-		var fill float64
-		for i := range w.constraints {
-			c := &w.constraints[i]
-			fill = math.Max(fill, float64(c.load[p]+c.of(v))/c.mean[p])
+// nobody is no node.
+const nobody = -1
+
+// fill is how full a part would be with a node, relative to the mean: the fullest of its
+// constraints counts.
+func (w *fennel) fill(p int32, v int64) (fill float64) {
+	for i := range w.constraints {
+		c := &w.constraints[i]
+		load := c.load[p]
+		if v != nobody {
+			load += c.of(v)
 		}
-		if fill < least {
+		fill = math.Max(fill, float64(load)/c.mean[p])
+	}
+	return fill
+}
+
+// emptiest is the part of a node's group that would be least full with it, and how full.
+func (w *fennel) emptiest(v int64) (best int32, least float64) {
+	low := w.low(v)
+	best, least = low, math.Inf(1)
+	for p := low; p < low+int32(w.inGroup); p++ {
+		if fill := w.fill(p, v); fill < least {
 			best, least = p, fill
 		}
 	}
-	return best
+	return best, least
 }

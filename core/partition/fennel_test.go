@@ -43,9 +43,6 @@ func unassigned(n int64) []int32 {
 
 func assign(t *testing.T, f Fennel, assignment []int32, l *list) {
 	t.Helper()
-	if f.Passes == 0 {
-		f.Passes = 10
-	}
 	if err := f.Assign(assignment, Symmetric(inEdges(l))); err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +199,7 @@ func TestFennelChoosesTheBest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.bound(len(early))
 		for v := range n {
 			if rng.IntN(4) > 0 {
 				w.move(v, rng.Int32N(int32(parts)))
@@ -227,10 +225,10 @@ func TestFennelChoosesTheBest(t *testing.T) {
 				}
 			}
 			switch {
-			case got <= flee && (current < 0 || !w.over(current) || score(flee-got) != most),
-				got >= 0 && (score(got) != most || current >= 0 && (w.over(current) || score(current) >= most)),
-				got == stay && current >= 0 && !w.over(current) && score(current) < most,
-				got == stay && (current < 0 || w.over(current)) && !math.IsInf(most, -1):
+			case got <= flee && (current < 0 || !w.over(int64(v), current) || score(flee-got) != most),
+				got >= 0 && (score(got) != most || current >= 0 && (w.over(int64(v), current) || score(current) >= most)),
+				got == stay && current >= 0 && !w.over(int64(v), current) && score(current) < most,
+				got == stay && (current < 0 || w.over(int64(v), current)) && !math.IsInf(most, -1):
 				t.Fatalf("node %d of part %d chose %d; the best score elsewhere is %v", v, current, got, most)
 			}
 		}
@@ -244,7 +242,7 @@ func TestFennelRefuses(t *testing.T) {
 	for name, f := range map[string]Fennel{
 		"no parts":         {Passes: 1},
 		"ragged groups":    {Parts: 5, Groups: 2, Passes: 1},
-		"no passes":        {Parts: 2},
+		"negative passes":  {Parts: 2, Passes: -1},
 		"NaN":              {Parts: 2, Passes: 1, Imbalance: math.NaN()},
 		"weights":          {Parts: 2, Passes: 1, Weights: [][]int32{{1}}},
 		"negative weights": {Parts: 2, Passes: 1, Weights: [][]int32{slices.Repeat([]int32{-1}, 50)}},
@@ -289,8 +287,9 @@ func TestFennelOnAGrid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 8 {
+	for pass := range 8 {
 		w.moved = 0
+		w.bound(pass)
 		_ = graph.Rows(func(first int64, ptr []int64, adj []int32) error {
 			w.sweep(rows{first, ptr, adj})
 			return nil

@@ -33,7 +33,7 @@ type CSR interface {
 }
 
 const (
-	runEntries = 1 << 21 // of a run of rows: 8 MiB, of which there are three
+	runEntries = 1 << 20 // of a run of rows: 4 MiB, of which there are three
 	runNodes   = 1 << 17
 )
 
@@ -44,7 +44,7 @@ type symmetric struct {
 }
 
 // Symmetric reads a matrix that holds every edge in both directions. Loops and
-// repetitions are dropped. While Rows runs it holds some 30 MiB, and 4 bytes for each
+// repetitions are dropped. While Rows runs it holds some 16 MiB, and 4 bytes for each
 // neighbour of the node that has most of them.
 func Symmetric(m CSR) Neighbours { return symmetric{m, runEntries} }
 

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"errors"
+
 	"sar/core/partition"
 	"sar/core/store"
 )
@@ -8,7 +10,9 @@ import (
 // Dataset is a whole graph on disk that is to be partitioned.
 type Dataset struct {
 	store.WholeGraph
-	adjacency *partition.Undirected // between the two calls of Adjacency
+	path       string
+	adjacency  *partition.Undirected // between the two calls of Adjacency
+	undirected *undirected           // after Undirect
 }
 
 // OpenDataset opens a graph directory or an .npz graph.
@@ -17,7 +21,7 @@ func OpenDataset(path string) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dataset{WholeGraph: d}, nil
+	return &Dataset{WholeGraph: d, path: path}, nil
 }
 
 // Close closes the file.
@@ -25,6 +29,9 @@ func (d *Dataset) Close() error {
 	if d.adjacency != nil {
 		d.adjacency.Free()
 		d.adjacency = nil
+	}
+	if d.undirected != nil {
+		d.undirected.close()
 	}
 	return d.WholeGraph.Close()
 }
@@ -141,10 +148,36 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 }
 
 // Write writes DGL's partition directories.
-func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress func(done, total int64)) error {
-	return store.WritePartitions(d.WholeGraph, store.Partitioning{
-		Assignment: assignment, Parts: parts, Dir: dir, Name: name, Method: method, Progress: progress,
+func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress Progress) error {
+	source := &stoppable{WholeGraph: d.WholeGraph}
+	return store.WritePartitions(source, store.Partitioning{
+		Assignment: assignment, Parts: parts, Dir: dir, Name: name, Method: method,
+		Progress: func(done, total int64) { source.stop = errors.Join(source.stop, progress(done, total)) },
 	})
+}
+
+// stoppable is a graph that cannot be read any more once there is a reason to stop.
+type stoppable struct {
+	store.WholeGraph
+	stop error
+}
+
+// EdgesBatch implements store.Source.
+func (s *stoppable) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	return s.WholeGraph.EdgesBatch(func(first int64, src, dst []int64) error {
+		if s.stop != nil {
+			return s.stop
+		}
+		return yield(first, src, dst)
+	})
+}
+
+// ReadRows implements store.Source.
+func (s *stoppable) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
+	if s.stop != nil {
+		return s.stop
+	}
+	return s.WholeGraph.ReadRows(edge, kind, name, first, dst)
 }
 
 func (d *Dataset) checkAssignment(parts int, assignment []int32) error {

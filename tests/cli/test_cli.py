@@ -343,12 +343,13 @@ def test_self_loops(graph: Path, tmp_path: Path) -> None:
 
 
 def test_missing_metis_names_the_fix(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pymetis", None)  # an import of it fails
+    for name in ("kaminpar", "pymetis"):
+        monkeypatch.setitem(sys.modules, name, None)  # an import of it fails
     words = ["partition", graph, "--parts", 2, "--out", tmp_path / "p"]
     asked = run_sar(*words, "--method", "metis")
     assert asked.returncode == 1 and "pip install 'pymetis==" in asked.stderr and "--method random" in asked.stderr
     unasked = run_sar(*words)
-    assert unasked.returncode == 0 and "pip install" in unasked.stderr and "contiguous: edge cut" in unasked.stdout
+    assert unasked.returncode == 0 and "pip install" in unasked.stderr and "fennel: edge cut" in unasked.stdout
 
 
 def test_bad_input(graph: Path, tmp_path: Path) -> None:

@@ -48,12 +48,14 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 # the only users of libraries that not everybody has
 LIBRARIES = {
-    "duckdb": ["sar.data.ingest"],
+    "duckdb": ["sar.data.ingest", "sar.partitioning.assignment"],
     "yaml": ["sar.data.ingest"],
     "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
     "pyarrow": ["sar.results", "sar.data.ingest"],
-    "pymetis": ["sar.cli.partition", "sar.sampling.batches"],
     "torchmetrics": ["sar.inference.metrics"],
+    "pymetis": ["sar.partitioning.metis", "sar.sampling.batches"],
+    "kaminpar": ["sar.partitioning.kaminpar", "sar.partitioning.kaminpar_process"],
+    "matplotlib": ["sar.partitioning.report"],
     "torch_geometric": [],
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as ct
 from typing import Any
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 
 class DLTensor(ct.Structure):
@@ -50,7 +50,7 @@ class ErrorInfo(ct.Structure):
     ]
 
 
-Progress = ct.CFUNCTYPE(None, ct.c_void_p, ct.c_int64, ct.c_int64)
+Progress = ct.CFUNCTYPE(ct.c_int32, ct.c_void_p, ct.c_int64, ct.c_int64)
 
 _status = ct.c_int32
 _i32, _u32, _i64, _u64, _text, _address = ct.c_int32, ct.c_uint32, ct.c_int64, ct.c_uint64, ct.c_char_p, ct.c_void_p
@@ -105,6 +105,13 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_dataset_adjacency": (_status, _handle, _tensor, _tensor, _to_i64),
     "sar_dataset_assign": (_status, _handle, _text, _i32, _u64, _tensor),
     "sar_dataset_quality": (_status, _handle, _tensor, _i32, _to_string),
+    "sar_dataset_weights": (_status, _handle, _text, _tensor),
+    "sar_dataset_undirect": (_status, _handle, _text, _i64, Progress, _address),
+    "sar_dataset_fennel": (
+        *(_status, _handle, _i32, _i32, ct.c_double, _u64),
+        *(_tensor, _tensor, Progress, _address),
+    ),
+    "sar_dataset_parhip": (_status, _handle, _text, _tensor, _tensor, _i32, _to_i64, _to_i64),
     "sar_dataset_write": (_status, _handle, _tensor, _i32, _text, _text, _text, Progress, _address),
     "sar_graph_build": (_status, _handle, _handle, _u32, _to_handle),
     "sar_graph_from_edges": (_status, _handle, _tensor, _tensor, _tensor, _to_handle),

@@ -8,14 +8,18 @@ import glob
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from sar.data.directory import open_regular
+from sar.partitioning.options import BALANCES, Options, PartitioningError
 
-from .output import Failure, stage, table
+from .output import Failure, size, stage, table
 
-_PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them
-_LONG = 10_000_000  # neighbours from which METIS takes some seconds
+if TYPE_CHECKING:
+    from sar.partitioning.dataset import Dataset
+    from sar.partitioning.report import Report
+
 _DESCRIPTION = """\
 Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
 Beside DGL's files, each part has checksums of them, which loading and `sar info --verify` hold the files against.
@@ -29,7 +33,15 @@ in GRAPH is kept as the feature "orig_id".
 
 A graph of several types has one such array for each relation, source:relation:destination/edge_index, whose numbers
 count the nodes of a type, and features under type/name or source:relation:destination/name.
+
+methods:
+  kaminpar    few cut edges; some 40 bytes of memory an edge; needs the package kaminpar
+  metis       few cut edges; some 100 bytes of memory an edge; needs the package pymetis
+  fennel      more cut edges; reads edges from disk several times; some bytes of memory a node
+  random      parts of equal numbers of nodes
+  contiguous  runs of node numbers, with equal numbers of in-edges
 """
+_DEFAULT_LAYERS = "sage:256,relu,sage:256"
 
 
 def add(commands: Any) -> None:
@@ -43,69 +55,174 @@ def add(commands: Any) -> None:
     p.add_argument("--parts", "-n", type=_positive, required=True, metavar="P", help="number of parts: one per worker")
     p.add_argument("--out", "-o", required=True, metavar="DIR", help="directory to write to; made if missing")
     p.add_argument("--name", metavar="NAME", help="name of the graph (default: name of the directory or file)")
-    p.add_argument(
+    how = p.add_mutually_exclusive_group()
+    how.add_argument(
         "--method",
-        choices=("metis", "random", "contiguous"),
-        help="metis: few cut edges; random: parts of equal numbers of nodes; contiguous: runs of node numbers with "
-        "equal numbers of in-edges (default: metis where pymetis is installed, else contiguous)",
+        choices=("kaminpar", "metis", "fennel", "random", "contiguous"),
+        help="default: kaminpar where it is installed, else metis where pymetis is, where the memory does; else fennel",
     )
+    how.add_argument(
+        "--assignment",
+        metavar="FILE",
+        help="parts that another partitioner made: .npy, the part of each node in order; or Parquet with columns id "
+        "and part, and type where the graph has several node types",
+    )
+    p.add_argument(
+        "--hosts",
+        type=_positive,
+        default=1,
+        metavar="H",
+        help="machines: cuts the graph for them first, and then for the parts of each, which are consecutive "
+        "(default: 1)",
+    )
+    p.add_argument(
+        "--balance",
+        type=_balance,
+        default=("nodes",),
+        metavar="WHAT,...",
+        help=f"what parts have equal shares of: {', '.join(BALANCES)} (by train_mask). fennel bounds each of several, "
+        "kaminpar and metis weigh them together (default: nodes)",
+    )
+    p.add_argument(
+        "--imbalance",
+        type=_share,
+        default=0.03,
+        metavar="SHARE",
+        help="how far a part may be above the mean of what is balanced (default: 0.03)",
+    )
+    p.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn by chance (default: 0)")
     p.add_argument(
         "--self-loops", action="store_true", help="give every node that lacks one an edge to itself, as GCN wants it"
     )
     p.add_argument(
-        "--balance",
-        choices=("nodes", "both"),
-        default="nodes",
-        help="what METIS gives parts equal shares of: nodes, or nodes and edges weighed together (default: nodes)",
+        "--memory",
+        type=_bytes,
+        metavar="SIZE",
+        help="memory that cutting may take, such as 4GiB (default: what is free)",
     )
-    p.add_argument("--seed", type=int, default=0, metavar="S", help="for metis and random (default: 0)")
+    p.add_argument("--scratch", metavar="DIR", help="directory of temporary files (default: that of --out)")
+    p.add_argument("--report", metavar="FILE", help="write the report as JSON")
+    p.add_argument("--picture", metavar="FILE", help="write a picture of the boundary rows of each pair of parts, PNG")
+    p.add_argument(
+        "--layers",
+        default=_DEFAULT_LAYERS,
+        metavar="L,L,...",
+        help=f"model whose memory and traffic are predicted, as `sar plan` has it (default: {_DEFAULT_LAYERS})",
+    )
     p.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    method = arguments.method or _default_method()
-    pymetis = _import_pymetis() if method == "metis" else None
-    name = arguments.name or _name_of(arguments.graph)
-    if os.sep in name or not name:
-        raise Failure(f"--name {name!r} must be a plain file name", 2)
-    if not os.path.exists(arguments.graph):
-        raise Failure(f"there is no file or directory {arguments.graph}")
-    _refuse_to_overwrite(arguments.out, name)
+    try:
+        return _run(arguments)
+    except PartitioningError as error:
+        raise Failure(str(error)) from error
 
+
+def _run(arguments: argparse.Namespace) -> int:
+    from sar.partitioning import methods, report as reports
     from sar.partitioning.dataset import Dataset
 
+    name = arguments.name or _name_of(arguments.graph)
+    _check(arguments, name)
     with contextlib.ExitStack() as cleanup:
         with stage(f"reading {arguments.graph}") as step:
             dataset = cleanup.enter_context(Dataset(arguments.graph))
             step.note = f"{dataset.num_nodes:,} nodes, {dataset.num_edges:,} edges"
         if arguments.self_loops:
-            if len(dataset.info["node_types"]) > 1 or len(dataset.info["edge_types"]) > 1:
-                raise Failure(
-                    f"--self-loops is for graphs of one type; {arguments.graph} has several: add the edges yourself", 2
-                )
-            if dataset.info["edge_arrays"]:
-                names = ", ".join(a["name"] for a in dataset.info["edge_arrays"])
-                raise Failure(
-                    f"--self-loops: the new edges would have no values in {names}; "
-                    f"add them to {arguments.graph} yourself"
-                )
-            with stage("adding self loops") as step:
-                dataset.add_self_loops()
-                step.note = f"{dataset.num_edges:,} edges now"
+            _add_self_loops(dataset, arguments.graph)
         if arguments.parts > max(1, dataset.num_nodes):
             raise Failure(f"--parts {arguments.parts} is more than the {dataset.num_nodes} nodes of the graph", 2)
-        if pymetis is not None:
-            assignment = metis(dataset, arguments.parts, arguments.seed, pymetis, arguments.balance)
+        options = cleanup.enter_context(_options(arguments))
+        if arguments.assignment is not None:
+            from sar.partitioning.assignment import read_assignment
+
+            method = os.path.basename(arguments.assignment)
+            with stage(f"reading {arguments.assignment}"):
+                assignment = read_assignment(arguments.assignment, arguments.graph, dataset, options)
         else:
-            with stage(f"assigning nodes ({method})"):
-                assignment = dataset.assign(method, arguments.parts, arguments.seed)
+            method, note = arguments.method, None
+            if method is None:
+                method, note = methods.default_method(dataset.num_nodes, dataset.num_edges, options.memory)
+            if note:
+                print(f"sar partition: {note}. Cutting with {method}.", file=sys.stderr)
+            assignment = methods.assign(dataset, method, options, stage)
         with stage("counting cut edges and boundary rows"):
             quality = dataset.quality(assignment, arguments.parts)
+            if "train" in options.balance:
+                quality["train"] = reports.training_nodes(dataset, assignment, arguments.parts)
         with stage(f"writing {arguments.parts} parts to {arguments.out}") as step:
             dataset.write(assignment, arguments.parts, arguments.out, name, method, step.progress)
-    print(report(quality, method))
-    print(f"\nwrote {os.path.join(arguments.out, name + '.json')}")
+    description = os.path.join(arguments.out, name + ".json")
+    layers = arguments.layers.split(",")
+    report = reports.Report(method, quality, arguments.hosts, layers, reports.plan(description, layers))
+    print(text_of(report))
+    print(f"\nwrote {description}")
+    if arguments.report:
+        report.write_json(arguments.report)
+        print(f"wrote {arguments.report}")
+    if arguments.picture:
+        reports.draw(report, arguments.picture)
+        print(f"wrote {arguments.picture}")
     return 0
+
+
+def _check(arguments: argparse.Namespace, name: str) -> None:
+    """What can be refused before anything is read."""
+    from sar.partitioning import methods, report as reports
+    from sar.profiling.plan import estimate_memory
+
+    if os.sep in name or not name:
+        raise Failure(f"--name {name!r} must be a plain file name", 2)
+    if arguments.parts % arguments.hosts:
+        raise Failure(f"--parts {arguments.parts} cannot be spread evenly over --hosts {arguments.hosts}", 2)
+    if not os.path.exists(arguments.graph):
+        raise Failure(f"there is no file or directory {arguments.graph}")
+    _refuse_to_overwrite(arguments.out, name)
+    if arguments.method is not None:
+        methods.require(arguments.method)
+    if arguments.picture:
+        reports.require_matplotlib()
+    for path in filter(None, (arguments.report, arguments.picture)):
+        if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise Failure(f"there is no directory for {path}")
+    estimate_memory(None, arguments.layers.split(","), in_features=1, num_nodes=1)  # are they layers?
+
+
+@contextlib.contextmanager
+def _options(arguments: argparse.Namespace) -> Iterator[Options]:
+    """With a directory for temporary files. Where it has to be made and nothing is written to it, it goes again."""
+    from sar.partitioning.limits import available
+
+    scratch = arguments.scratch or arguments.out
+    made = not os.path.isdir(scratch)
+    os.makedirs(scratch, exist_ok=True)
+    try:
+        yield Options(
+            parts=arguments.parts,
+            hosts=arguments.hosts,
+            balance=arguments.balance,
+            imbalance=arguments.imbalance,
+            seed=arguments.seed,
+            memory=arguments.memory or available(),
+            scratch=scratch,
+        )
+    except BaseException:
+        if made:
+            with contextlib.suppress(OSError):
+                os.rmdir(scratch)
+        raise
+
+
+def _add_self_loops(dataset: Dataset, graph: str) -> None:
+    if len(dataset.info["node_types"]) > 1 or len(dataset.info["edge_types"]) > 1:
+        raise Failure(f"--self-loops is for graphs of one type; {graph} has several: add the edges yourself", 2)
+    if dataset.info["edge_arrays"]:
+        names = ", ".join(a["name"] for a in dataset.info["edge_arrays"])
+        raise Failure(f"--self-loops: the new edges would have no values in {names}; add them to {graph} yourself")
+    with stage("adding self loops") as step:
+        dataset.add_self_loops()
+        step.note = f"{dataset.num_edges:,} edges now"
 
 
 def _name_of(graph: str) -> str:
@@ -130,65 +247,37 @@ def _refuse_to_overwrite(out: str, name: str) -> None:
                 )
 
 
-def metis(dataset: Any, parts: int, seed: int, pymetis: Any, balance: str = "nodes") -> Any:
-    """METIS's assignment int32 [num_nodes]: k-way, few cut edges. ``balance`` is what parts have equal shares of:
-    ``"nodes"``, which memory and dense layers follow, or ``"both"``: a node weighs 1 + degree / average degree."""
-    import numpy as np
-
-    index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)
-    with stage("building the undirected adjacency"):
-        xadj, adjncy = dataset.adjacency(index)
-    if parts == 1:
-        return np.zeros(dataset.num_nodes, np.int32)
-    weight = None
-    if balance == "both":
-        degree = np.diff(xadj)
-        weight = np.rint(8 * (1 + degree / max(1.0, float(degree.mean())))).astype(index)
-    what = f"cutting {len(xadj) - 1:,} nodes and {len(adjncy) // 2:,} undirected edges into {parts} with METIS"
-    with stage(what) as step:
-        if len(adjncy) > _LONG:
-            step.announce()
-        adjacency = (
-            {"adjacency": pymetis.CSRAdjacency(xadj, adjncy)}
-            if hasattr(pymetis, "CSRAdjacency")
-            else {"xadj": xadj, "adjncy": adjncy}
-        )
-        options = pymetis.Options(seed=seed)
-        _, membership = pymetis.part_graph(parts, vweights=weight, recursive=False, options=options, **adjacency)
-    return _without_empty_parts(np.asarray(membership, dtype=np.int32), parts)
-
-
-def _without_empty_parts(assignment: Any, parts: int) -> Any:
-    """METIS may leave parts empty where parts are almost as many as nodes: gives each of them a node of the largest."""
-    import numpy as np
-
-    counts = np.bincount(assignment, minlength=parts)
-    for empty in np.flatnonzero(counts == 0):
-        largest = int(counts.argmax())
-        assignment[np.flatnonzero(assignment == largest)[-1]] = empty
-        counts[largest] -= 1
-        counts[empty] += 1
-    return assignment
-
-
-def report(quality: dict[str, Any], method: str) -> str:
-    """Tables of what a partition costs: nodes, in-edges and boundary rows per part, and boundary rows per pair."""
+def text_of(report: Report) -> str:
+    """Tables of what a partition costs: nodes, in-edges, boundary rows, predicted memory and traffic of each part, and
+    boundary rows of each pair."""
+    quality = report.quality
     nodes, edges, boundary = quality["nodes"], quality["edges"], quality["boundary"]
     parts = range(len(nodes))
-    summary = table(
-        ["part", "nodes", "in-edges", "reads of others", "read by others"],
-        [
-            [p, f"{nodes[p]:,}", f"{edges[p]:,}", f"{sum(boundary[p]):,}", f"{sum(row[p] for row in boundary):,}"]
-            for p in parts
-        ],
-    )
-    lines = [
-        f"{method}: edge cut {quality['edge_cut']:,} of {sum(edges):,} edges "
-        f"({100 * quality['edge_cut_fraction']:.1f} %), "
-        f"balance {quality['node_balance']:.3f} in nodes, {quality['edge_balance']:.3f} in edges (largest / mean)",
-        "",
-        summary,
+    header = ["part", "nodes", "in-edges", "reads of others", "read by others"]
+    rows = [
+        [p, f"{nodes[p]:,}", f"{edges[p]:,}", f"{sum(boundary[p]):,}", f"{sum(row[p] for row in boundary):,}"]
+        for p in parts
     ]
+    if "train" in quality:
+        header.append("to train on")
+        for row, count in zip(rows, quality["train"]["nodes"]):
+            row.append(f"{count:,}")
+    if report.workers:
+        header += ["peak memory", "sent an epoch"]
+        for row, worker in zip(rows, report.workers):
+            row += [size(worker.peak), size(worker.sent_per_epoch)]
+    lines = [
+        f"{report.method}: edge cut {quality['edge_cut']:,} of {sum(edges):,} edges "
+        f"({100 * quality['edge_cut_fraction']:.1f} %), "
+        f"balance {quality['node_balance']:.3f} in nodes, {quality['edge_balance']:.3f} in edges (largest / mean)"
+    ]
+    if "train" in quality:
+        lines[0] += f", {quality['train']['balance']:.3f} in nodes to train on"
+    if report.hosts > 1:
+        lines.append(f"{100 * report.between_hosts:.1f} % of the edges are between the {report.hosts} hosts")
+    lines += ["", table(header, rows)]
+    if report.workers:
+        lines.append(f"Memory and traffic are predicted for {','.join(report.layers)}, as `sar plan` does.")
     if 1 < len(nodes) <= 16:
         pairs = table(
             ["boundary rows", *(f"of {q}" for q in parts)],
@@ -198,32 +287,33 @@ def report(quality: dict[str, Any], method: str) -> str:
     return "\n".join(lines)
 
 
-def _default_method() -> str:
-    try:
-        import pymetis  # noqa: F401
-    except ImportError:
-        print(
-            f"sar partition: pymetis is not installed, so parts are runs of node numbers. "
-            f"For far fewer cut edges: pip install '{_PYMETIS}'",
-            file=sys.stderr,
-        )
-        return "contiguous"
-    return "metis"
-
-
-def _import_pymetis() -> Any:
-    try:
-        import pymetis
-    except ImportError as error:
-        raise Failure(
-            f"--method metis needs pymetis ({error}). Install it with  pip install '{_PYMETIS}'  "
-            "or choose --method random or --method contiguous."
-        ) from None
-    return pymetis
-
-
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is less than 1")
     return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def _balance(text: str) -> tuple[str, ...]:
+    """Of older versions: both."""
+    kinds = ("nodes", "edges") if text == "both" else tuple(text.split(","))
+    for kind in kinds:
+        if kind not in BALANCES or kinds.count(kind) > 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of {', '.join(BALANCES)}, each at most once")
+    return kinds
+
+
+def _bytes(text: str) -> int:
+    from sar.data.ingest import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

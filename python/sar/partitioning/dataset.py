@@ -12,6 +12,9 @@ import numpy as np
 from sar._engine import abi, library
 from sar._engine.signatures import Progress
 
+Report = Callable[[int, int], None]
+"""Hears how much is done, and of how much."""
+
 
 class Dataset:
     """A graph directory, or a graph in an ``.npz`` file. Close it, or use it in a ``with`` statement."""
@@ -74,6 +77,57 @@ class Dataset:
         )
         return assignment
 
+    def weights(self, kind: str, out: np.ndarray) -> None:
+        """Fills ``out``, int32 ``[num_nodes]``: ``"edges"``, the in-edges of each node; ``"train"``, 1 where its
+        feature train_mask is set, else 0.
+
+        :raises ValueError: the graph has no train_mask
+        """
+        library.call("sar_dataset_weights", self._handle, kind.encode(), _view(out))
+
+    def undirect(self, scratch: str, memory: int, progress: Optional[Report] = None) -> None:
+        """Prepares :meth:`fennel` and :meth:`write_parhip`. A graph directory of one type whose edges all go both ways
+        is read as it is. Any other graph is sorted in files without names in the directory ``scratch``, with ``memory``
+        bytes and 8 a node."""
+        _call("sar_dataset_undirect", progress, self._handle, os.fsencode(scratch), ct.c_int64(memory))
+
+    def fennel(
+        self,
+        assignment: np.ndarray,
+        parts: int,
+        groups: int,
+        imbalance: float,
+        seed: int,
+        weights: Optional[np.ndarray] = None,
+        progress: Optional[Report] = None,
+    ) -> None:
+        """Assigns nodes by streaming.
+
+        :param assignment: int32 ``[num_nodes]``. Before: ``-1 - group`` of each node, which gets one of the parts of
+            that group, ``parts / groups`` in a row. After: its part.
+        :param weights: int32 ``[kinds, num_nodes]``; of each kind, no part has more than ``1 + imbalance`` times the
+            mean, where that can be
+        """
+        _call(
+            *("sar_dataset_fennel", progress, self._handle, ct.c_int32(parts), ct.c_int32(groups)),
+            *(ct.c_double(imbalance), ct.c_uint64(seed & (2**64 - 1)), _optional_view(weights), _view(assignment)),
+        )
+
+    def write_parhip(
+        self, path: str, weights: Optional[np.ndarray], assignment: Optional[np.ndarray] = None, part: int = 0
+    ) -> tuple[int, int]:
+        """Writes the undirected graph to an existing file in ParHIP's binary format; where there is an assignment, the
+        nodes of one part and the edges among them.
+
+        :return: nodes and neighbours in the file; an edge is two neighbours
+        """
+        nodes, neighbours = ct.c_int64(), ct.c_int64()
+        library.call(
+            *("sar_dataset_parhip", self._handle, os.fsencode(path), _optional_view(weights)),
+            *(_optional_view(assignment), ct.c_int32(part), ct.byref(nodes), ct.byref(neighbours)),
+        )
+        return nodes.value, neighbours.value
+
     def quality(self, assignment: np.ndarray, parts: int) -> dict[str, Any]:
         """Cut edges, balance, and ``boundary[p][q]``: the rows of q that p reads."""
         result: dict[str, Any] = library.json_call(
@@ -88,21 +142,35 @@ class Dataset:
         directory: str,
         name: str,
         method: str,
-        progress: Optional[Callable[[int, int], None]] = None,
+        progress: Optional[Report] = None,
     ) -> None:
         """Writes DGL's partition format: ``directory/name.json`` and ``directory/part<i>/``."""
-        report = Progress(lambda user, done, total: progress(done, total)) if progress else Progress()
-        library.call(
-            "sar_dataset_write",
-            self._handle,
-            _view(assignment),
-            ct.c_int32(parts),
-            os.fsencode(directory),
-            name.encode(),
-            method.encode(),
-            report,
-            None,
+        _call(
+            *("sar_dataset_write", progress, self._handle, _view(assignment), ct.c_int32(parts)),
+            *(os.fsencode(directory), name.encode(), method.encode()),
         )
+
+
+def _call(name: str, progress: Optional[Report], *arguments: Any) -> None:
+    """Calls a function whose last arguments are those of its progress. An exception in ``progress``, which may be that
+    of Ctrl-C, ends the call and is raised."""
+    raised: list[BaseException] = []
+
+    def report(_: object, done: int, total: int) -> int:
+        try:
+            if progress is not None:
+                progress(done, total)
+        except BaseException as error:
+            raised.append(error)
+        return len(raised)
+
+    try:
+        library.call(name, *arguments, Progress(report), None)
+    except RuntimeError:
+        if not raised:
+            raise
+    if raised:
+        raise raised[0]
 
 
 def partition_info(path: str, part: int) -> dict[str, Any]:
@@ -116,3 +184,7 @@ def partition_info(path: str, part: int) -> dict[str, Any]:
 
 def _view(array: np.ndarray) -> Any:
     return ct.byref(library.tensor(array))
+
+
+def _optional_view(array: Optional[np.ndarray]) -> Any:
+    return None if array is None else _view(array)

@@ -1,0 +1,162 @@
+package session
+
+import (
+	"errors"
+	"math"
+	"os"
+
+	"sar/core/partition"
+	"sar/core/store"
+)
+
+// Progress hears how far a step is. Its error ends the step.
+type Progress = func(done, total int64) error
+
+// ErrStopped is what a Progress returns where the caller wants the step to end.
+var ErrStopped = errors.New("stopped")
+
+// What partitioners that read from disk are asked for.
+type (
+	Fennel   = partition.Fennel
+	Subgraph = partition.Subgraph
+)
+
+// undirected is a data set as partitioners see it that read it from disk.
+type undirected struct {
+	partition.Neighbours
+	file *os.File // without a name; nil where the graph's own files are read
+}
+
+func (u *undirected) close() {
+	if u.file != nil {
+		u.file.Close()
+	}
+}
+
+// Undirect prepares Fennel and WriteParHIP. A graph of one type whose edges all go both
+// ways is read as it lies on disk. Any other is sorted into a file in dir: 8 bytes an
+// edge and 8 a node, and 16 bytes an edge more while it is made. That takes memory bytes,
+// and 8 a node.
+func (d *Dataset) Undirect(dir string, memory int64, progress Progress) error {
+	if d.undirected != nil {
+		return nil
+	}
+	if m, ok := store.InEdges(d.WholeGraph); ok {
+		symmetric, err := partition.IsSymmetric(m)
+		if err != nil {
+			return d.damaged(err)
+		}
+		if symmetric {
+			d.undirected = &undirected{Neighbours: partition.Symmetric(m)}
+			return nil
+		}
+	}
+	file, err := os.CreateTemp(dir, ".sar-graph-*")
+	if err != nil {
+		return err
+	}
+	u := &undirected{file: file}
+	if err = os.Remove(file.Name()); err == nil {
+		u.Neighbours, err = partition.Sorting{Dir: dir, Memory: memory, Progress: progress}.File(d, file)
+	}
+	if err != nil {
+		u.close()
+		return err
+	}
+	d.undirected = u
+	return nil
+}
+
+// Fennel assigns the nodes, after Undirect.
+func (d *Dataset) Fennel(f Fennel, assignment []int32) error {
+	if err := d.checkSizes(f.Parts, assignment); err != nil {
+		return err
+	}
+	if d.undirected == nil {
+		return Invalid("the data set has to be made undirected before it is partitioned")
+	}
+	return d.damaged(f.Assign(assignment, d.undirected))
+}
+
+// damaged names the graph where an error says that it is damaged.
+func (d *Dataset) damaged(err error) error {
+	var e *partition.DamageError
+	if errors.As(err, &e) {
+		return &store.FormatError{File: d.path, Offset: -1, Want: "the in-edges of each node in ascending order of their sources, between its nodes", Got: e.Found}
+	}
+	return err
+}
+
+// WriteParHIP writes the undirected graph, or a part of it, to an existing file, after Undirect.
+func (d *Dataset) WriteParHIP(path string, weights []int32, part *Subgraph) (nodes, entries int64, err error) {
+	if d.undirected == nil {
+		return 0, 0, Invalid("the data set has to be made undirected before it is written")
+	}
+	if weights != nil && int64(len(weights)) != d.NumNodes() || part != nil && int64(len(part.Assignment)) != d.NumNodes() {
+		return 0, 0, Invalid("weights and assignment have one number for each of %d nodes", d.NumNodes())
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	nodes, entries, err = partition.WriteParHIP(f, d.undirected, weights, part)
+	return nodes, entries, d.damaged(err)
+}
+
+// Weigh fills weights, one for each node: "edges" is its in-edges, "train" is 1 for the
+// nodes whose feature train_mask is not 0.
+func (d *Dataset) Weigh(what string, weights []int32) error {
+	if err := d.checkSizes(1, weights); err != nil {
+		return err
+	}
+	switch what {
+	case "edges":
+		degrees, err := partition.InDegrees(d)
+		if err != nil {
+			return err
+		}
+		defer degrees.Free()
+		for v, degree := range degrees.Data {
+			weights[v] = int32(min(degree, math.MaxInt32))
+		}
+		return nil
+	case "train":
+		return d.weighTraining(weights)
+	}
+	return Invalid("there is no weight %q of nodes: edges and train", what)
+}
+
+const trainMask = "train_mask"
+
+func (d *Dataset) weighTraining(weights []int32) error {
+	found := false
+	clear(weights)
+	for kind, t := range d.WholeGraph.NodeTypes() {
+		of := weights[:t.Rows]
+		weights = weights[t.Rows:]
+		for _, a := range t.Arrays {
+			if a.Name != trainMask {
+				continue
+			}
+			if a.RowBytes() != 1 {
+				return Invalid("%s of node type %q is %s of shape %v: one bool or uint8 for each node is needed", trainMask, t.Name, a.DType, a.Shape)
+			}
+			found = true
+			block := make([]byte, 1<<16)
+			for at := int64(0); at < t.Rows; at += int64(len(block)) {
+				block = block[:min(int64(len(block)), t.Rows-at)]
+				if err := d.ReadRows(false, kind, trainMask, at, block); err != nil {
+					return err
+				}
+				for i, set := range block {
+					of[at+int64(i)] = int32(min(set, 1))
+				}
+			}
+		}
+	}
+	if !found {
+		return Invalid("the graph has no node feature %q, by which parts would get equal numbers of nodes to train on", trainMask)
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+"""Fennel, the streaming partitioner of the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import weights
+from .dataset import Dataset
+from .hosts import without_empty_parts
+from .options import Options, Stage
+
+
+def needed(nodes: int, balance: tuple[str, ...]) -> int:
+    """Bytes that cutting takes, whatever the number of edges."""
+    kinds = 0 if balance == ("nodes",) else len(balance)
+    return nodes * (4 + 4 * kinds + 8) + (128 << 20)
+
+
+def fennel(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
+    """Fennel's assignment int32 ``[num_nodes]``. It depends on the seed alone."""
+    with stage("reading edges in both directions") as step:
+        dataset.undirect(options.scratch, options.memory // 2, step.progress)
+    weight = weights.kinds(dataset, options.balance)
+    assignment = np.full(dataset.num_nodes, -1, np.int32)
+    imbalance = options.imbalance_of_a_level
+    if options.hosts > 1:
+        with stage(f"assigning nodes to {options.hosts} hosts (fennel)") as step:
+            dataset.fennel(assignment, options.hosts, 1, imbalance, options.seed, weight, step.progress)
+    if options.hosts == 1 or options.parts_of_a_host > 1:
+        if options.hosts > 1:
+            np.subtract(-1, assignment, out=assignment)  # -1 - host, as the engine wants it
+        with stage("assigning nodes (fennel)") as step:
+            dataset.fennel(assignment, options.parts, options.hosts, imbalance, options.seed, weight, step.progress)
+    return without_empty_parts(assignment, options.parts)

@@ -1,0 +1,73 @@
+"""METIS, through pymetis."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from . import weights
+from .dataset import Dataset
+from .hosts import by_hosts, without_empty_parts
+from .options import Options, PartitioningError, Stage
+
+PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them
+_LONG = 10_000_000  # neighbours from which METIS takes some seconds
+
+
+def find() -> Any:
+    """The module, which not everybody has.
+
+    :raises PartitioningError: it is not installed
+    """
+    try:
+        import pymetis
+    except ImportError as error:
+        raise PartitioningError(
+            f"--method metis needs pymetis ({error}). Install it with  pip install '{PYMETIS}'  "
+            "or choose --method fennel, --method random or --method contiguous."
+        ) from None
+    return pymetis
+
+
+def metis(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
+    """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges. Several kinds of balance are weighed together."""
+    pymetis = find()
+    index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)
+    with stage("building the undirected adjacency"):
+        xadj, adjncy = dataset.adjacency(index)
+    weight = weights.combined(dataset, options.balance, index)
+
+    def cut(parts: int, imbalance: float, hosts: Optional[np.ndarray], host: int) -> np.ndarray:
+        rows, columns, of_nodes = xadj, adjncy, weight
+        if hosts is not None:
+            chosen = hosts == host
+            rows, columns = _among(xadj, adjncy, chosen)
+            of_nodes = None if weight is None else weight[chosen]
+        nodes = len(rows) - 1
+        if parts == 1 or nodes <= parts:
+            return (np.arange(nodes) % parts).astype(np.int32)
+        what = f"cutting {nodes:,} nodes and {len(columns) // 2:,} undirected edges into {parts} with METIS"
+        with stage(what) as step:
+            if len(columns) > _LONG:
+                step.announce()
+            adjacency = (
+                {"adjacency": pymetis.CSRAdjacency(rows, columns)}
+                if hasattr(pymetis, "CSRAdjacency")
+                else {"xadj": rows, "adjncy": columns}
+            )
+            settings = pymetis.Options(seed=options.seed, ufactor=max(1, round(1000 * imbalance)))
+            _, membership = pymetis.part_graph(parts, vweights=of_nodes, recursive=False, options=settings, **adjacency)
+        return without_empty_parts(np.asarray(membership, dtype=np.int32), parts)
+
+    return by_hosts(cut, options)
+
+
+def _among(xadj: np.ndarray, adjncy: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The adjacency of some nodes, numbered in ascending order, without what leads to others."""
+    number = np.cumsum(chosen) - 1
+    inside = np.repeat(chosen, np.diff(xadj)) & chosen[adjncy]
+    before = np.concatenate([[0], np.cumsum(inside)])[xadj]  # entries that stay before each row
+    degrees = np.diff(before)[chosen]
+    rows = np.concatenate([[0], np.cumsum(degrees)])
+    return rows.astype(xadj.dtype), number[adjncy[inside]].astype(adjncy.dtype)

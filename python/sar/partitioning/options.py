@@ -1,0 +1,41 @@
+"""What a partitioner is asked for, and what may go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+BALANCES = ("nodes", "edges", "train")
+
+Stage = Callable[[str], AbstractContextManager[Any]]
+"""Announces a long step: ``with stage("reading") as step``, which has ``step.progress(done, total)``, ``step.note``
+and ``step.announce()`` (see ``sar.cli.output``)."""
+
+
+class PartitioningError(Exception):
+    """A graph could not be cut. The message says why, and what to do."""
+
+
+class Options(NamedTuple):
+    parts: int
+    hosts: int = 1
+    """Machines: parts ``h * parts/hosts`` and those after it are on machine ``h``."""
+    balance: tuple[str, ...] = ("nodes",)
+    """What parts have equal shares of: of :data:`BALANCES`."""
+    imbalance: float = 0.03
+    """How far a part may be above the mean."""
+    seed: int = 0
+    memory: int = 1 << 30
+    """Bytes that cutting may take."""
+    scratch: str = "."
+    """Directory of temporary files."""
+
+    @property
+    def parts_of_a_host(self) -> int:
+        return self.parts // self.hosts
+
+    @property
+    def imbalance_of_a_level(self) -> float:
+        """Where hosts are cut first and their parts after: both together come to :attr:`imbalance`."""
+        return float((1 + self.imbalance) ** 0.5 - 1) if self.hosts > 1 else self.imbalance

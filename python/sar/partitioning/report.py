@@ -1,0 +1,110 @@
+"""What a partition costs: cut, balance, boundary rows, predicted memory and traffic; as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sar.profiling.plan import Estimate, estimate_memory
+
+from .dataset import Dataset
+from .options import PartitioningError
+
+
+class Report(NamedTuple):
+    method: str
+    quality: dict[str, Any]
+    """Of :meth:`Dataset.quality`."""
+    hosts: int
+    layers: Sequence[str]
+    workers: Sequence[Estimate]
+    """Empty where the graph has no features whose width is known."""
+
+    @property
+    def between_hosts(self) -> float:
+        """The share of all edges that have their ends on different hosts."""
+        edges = np.array(self.quality["between"], np.int64)
+        host = np.arange(len(edges)) * self.hosts // max(1, len(edges))
+        return float(edges[host[:, None] != host].sum()) / max(1, int(edges.sum()))
+
+    def as_json(self) -> dict[str, Any]:
+        """What :meth:`write_json` writes."""
+        plan = {"layers": list(self.layers), "workers": [e._asdict() for e in self.workers]}
+        return {
+            "method": self.method,
+            "hosts": self.hosts,
+            "cut_between_hosts": self.between_hosts,
+            **self.quality,
+            "plan": plan if self.workers else None,
+        }
+
+    def write_json(self, path: str) -> None:
+        """Writes the report, or nothing."""
+        directory = os.path.dirname(os.path.abspath(path))
+        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as file:
+            try:
+                json.dump(self.as_json(), file, indent=1)
+                file.write("\n")
+                os.chmod(file.name, 0o644)
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+
+
+def plan(description: str, layers: Sequence[str]) -> Sequence[Estimate]:
+    """Memory and traffic of each worker of a written partition. Empty where it has no features of a known width."""
+    try:
+        return estimate_memory(description, layers)
+    except ValueError as error:
+        if "width of the input is unknown" in str(error):
+            return []
+        raise
+
+
+def require_matplotlib() -> Any:
+    """:raises PartitioningError: matplotlib is not installed"""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise PartitioningError(f"--picture needs matplotlib ({error}): pip install matplotlib") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as pyplot
+
+    return pyplot
+
+
+def draw(report: Report, path: str) -> None:
+    """Draws the boundary rows of each pair of parts, and the limits of hosts, as a PNG."""
+    pyplot = require_matplotlib()
+    rows = np.array(report.quality["boundary"], float)
+    parts = len(rows)
+    shown = np.ma.masked_equal(rows, 0)
+    side = min(12.0, 4.5 + 0.12 * parts)
+    figure, axes = pyplot.subplots(figsize=(side + 1.2, side), layout="constrained")
+    image = axes.imshow(shown, cmap="viridis", norm="log" if shown.count() else None, interpolation="nearest")
+    if shown.count():
+        figure.colorbar(image, ax=axes, label="boundary rows", shrink=0.8)
+    for host in range(1, report.hosts):
+        edge = host * parts / report.hosts - 0.5
+        axes.axhline(edge, color="tab:red", linewidth=1)
+        axes.axvline(edge, color="tab:red", linewidth=1)
+    cut = 100 * report.quality["edge_cut_fraction"]
+    axes.set(title=f"{report.method}: {cut:.1f} % of edges cut", xlabel="rows of part", ylabel="read by part")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    figure.savefig(path, dpi=100, format="png")
+    pyplot.close(figure)
+
+
+def training_nodes(dataset: Dataset, assignment: np.ndarray, parts: int) -> dict[str, Any]:
+    """How many nodes each part has to train on, and the largest number over the mean."""
+    weight = np.empty(len(assignment), np.int32)
+    dataset.weights("train", weight)
+    counts = np.bincount(assignment[weight > 0], minlength=parts)
+    return {"nodes": counts.tolist(), "balance": float(counts.max() / counts.mean()) if counts.any() else 1.0}
