@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 from typing import Any
@@ -78,14 +77,20 @@ def replayed(parts: str, world: int, model: str, epochs: int, script: str, threa
         ]
         try:
             found = train(group, epochs)
+            found["replay_peak"] = max(_peak(process.pid) for process in others)
             group.send("end")
             if any([process.wait(120) for process in others]):
                 raise Failure("a replayed rank ended with an error; it is above")
         finally:
             for process in others:
                 process.kill()
-    found["replay_peak"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
     return found
+
+
+def _peak(process: int) -> int:
+    """The largest resident size of a process so far."""
+    with open(f"/proc/{process}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
 
 
 def check(arguments: argparse.Namespace) -> None:
