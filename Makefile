@@ -159,7 +159,7 @@ bench-attention: $(BUILD_STAMP) ## fused attention, forward and backward, agains
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
 
-bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidden over shaped links, sar.overlap_grads, sar.memoize, Config.exchange; needs root
+bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidden over shaped links, sar.memoize, Config.exchange; needs root
 	$(PY) bench/overlap.py
 	$(PY) bench/epoch_options.py
 	$(PY) bench/epoch_options.py --model gat

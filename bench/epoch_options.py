@@ -1,9 +1,9 @@
-"""Time of an epoch with gradient overlap, memoized aggregates, and pull or push.
+"""Time of an epoch with memoized aggregates, and pull or push.
 
-Models of model.py on the bench graph. The same processes train in turns, a few epochs each. SAGE: as they are, with
-gradients that are summed while backward runs (sar.overlap_grads), and with the first layer's aggregate of the constant
-features kept (sar.memoize; kept is what it holds on the worker where it is most). GAT: the three values of
-Config.exchange. Times are medians of the slowest worker's epochs, the ratio the median over turns.
+Models of model.py on the bench graph. The same processes train in turns, a few epochs each. SAGE: as they are,
+and with the first layer's aggregate of the constant features kept (sar.memoize; kept is what it holds on the worker
+where it is most). GAT: the three values of Config.exchange. Times are medians of the slowest worker's epochs, the ratio
+the median over turns.
 
     python bench/epoch_options.py [--model sage] [--ways 2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped] [--hidden 256,1024]
                                   [--rounds 6] [--epochs 2] [--mbit 1000] [--parts metis]
@@ -25,7 +25,7 @@ import common
 from sar.cli.output import stage, table
 from shaped_link import MASTER, come_first, link
 
-OPTIONS = {"sage": ("plain", "overlap", "memoize"), "gat": ("pull", "push", "auto")}
+OPTIONS = {"sage": ("plain", "memoize"), "gat": ("pull", "push", "auto")}
 WAYS = "2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped"
 
 
@@ -33,7 +33,7 @@ WAYS = "2:shm,2:tcp,2:shaped,4:shm,4:tcp,4:shaped"
 
 
 class Worker:
-    """A model for each option, all of which train on the same part."""
+    """A model that trains on one part, with one option or another."""
 
     def __init__(self, path: str, name: str, hidden: int) -> None:
         import torch
@@ -56,25 +56,17 @@ class Worker:
         sar.comm.all_reduce(trained, "sum")
         model.HIDDEN = hidden
 
-        def training():
-            return model.Training(
-                *(name, "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
-                *(int(counts[0]), float(trained), sar.DistributedBN1D, sar.sync_params, sar.gather_grads),
-            )
-
-        one = training()
-        self.trainings = dict.fromkeys(OPTIONS[name], one)
-        if "overlap" in self.trainings:
-            other = self.trainings["overlap"] = training()
-            gradients = sar.overlap_grads(other.model)
-            other.gather = lambda _: gradients.gather()
-        self.parameters = sum(p.numel() * p.element_size() for p in one.model.parameters())
+        self.training = model.Training(
+            *(name, "dgl", model.on_graph(graph), self.features, labels, mask.bool()),
+            *(int(counts[0]), float(trained), sar.DistributedBN1D, sar.sync_params, sar.gather_grads),
+        )
+        self.parameters = sum(p.numel() * p.element_size() for p in self.training.model.parameters())
 
     def epochs(self, option: str, count: int) -> dict:
         import sar
         from sar.autograd import memo
 
-        training, kept = self.trainings[option], 0
+        training, kept = self.training, 0
         if option in OPTIONS["gat"]:
             sar.Config.exchange = option
         if option == "memoize":

@@ -34,8 +34,8 @@ from .config import Config
 from .data import loading as data_loading
 from .data.ingest import ingest
 from .data.loading import load_dgl_partition_data, suffix_key_lookup
+from .distributed.gradients import overlap_grads
 from .distributed.logging_setup import logger, logging_setup
-from .distributed.overlap_grads import overlap_grads
 from .errors import (
     BudgetError,
     DeadlineError,

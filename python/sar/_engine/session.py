@@ -29,10 +29,9 @@ class Session:
         self.window = Config.window_bytes or 0  # 0: the engine's to size
         self.exchange = "auto"
         self.owns_process_group = False
-        self.gradients = -1  # communicator, once there is one
 
     def follow_config(self) -> None:
-        """Hands changed settings to the engine: ``window_bytes`` and ``exchange``. Collective where the window changed.
+        """Passes changed settings to the engine: ``window_bytes`` and ``exchange``. Collective if the window changed.
 
         :raises ValueError: ``Config.exchange`` is none of its values
         """
@@ -75,14 +74,6 @@ def current() -> Session:
     return _current
 
 
-def gradients() -> int:
-    """The communicator on which gradients are summed while backward runs. Collective the first time."""
-    session = current()
-    if session.gradients < 0:
-        session.gradients = abi.comm_create(session.handle, "gradients")
-    return session.gradients
-
-
 def install(session: Session) -> None:
     global _current
     with _lock:
@@ -90,7 +81,7 @@ def install(session: Session) -> None:
 
 
 def remove() -> Optional[Session]:
-    """Takes the session away, so that it is closed once; ``None`` if another thread was first."""
+    """Removes and returns the session, so that it is closed only once; ``None`` if another thread removed it first."""
     global _current, _was_shut_down
     with _lock:
         session, _current = _current, None
@@ -135,9 +126,7 @@ def exchange_pair(
     """Sends to one rank while receiving from another; -1 for neither."""
     session = current()
     work = None if recv is None else _flat_cpu(recv)
-    abi.exchange_pair(
-        session.handle, comm, send_to, None if send is None else _flat_cpu(send), recv_from, work
-    )
+    abi.exchange_pair(session.handle, comm, send_to, None if send is None else _flat_cpu(send), recv_from, work)
     if recv is not None and work is not None:
         _give_back(recv, work)
 

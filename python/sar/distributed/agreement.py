@@ -17,13 +17,13 @@ _LONGEST_ERROR = 4000
 
 
 def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]:
-    """What all ranks say. Collective.
+    """Exchanges a value between all ranks. Collective.
 
     :param mine: something JSON can hold
     :param numbers: as many on every rank
-    :returns: what each rank said, or one entry where all said the same; and the largest of each number
+    :returns: the value of each rank, or a single entry if all are equal; and the maximum of each number
 
-    One all-reduce of few numbers where all say the same, two movements more where they differ.
+    Costs one all-reduce of a few numbers if all values are equal, and two exchanges more if they differ.
     """
     session = _session.current()
     text = json.dumps(mine, sort_keys=True).encode()
@@ -79,10 +79,10 @@ def raise_everywhere(name: str, error: Optional[Exception]) -> None:
 
 
 def agreed_seed() -> int:
-    """A seed that is the same on all ranks: what rank 0 draws from torch's default generator.
+    """A seed that is the same on all ranks: rank 0 draws it from torch's default generator.
 
-    All ranks draw, so generators that were equal stay equal; the number of rank 0 counts. So ``torch.manual_seed`` on
-    rank 0 fixes the masks. Collective.
+    All ranks draw a number, so generators that were equal stay equal, but only rank 0's number is used. So
+    ``torch.manual_seed`` on rank 0 determines the masks. Collective.
     """
     drawn = torch.randint(0, 2**63 - 1, (1,), dtype=torch.int64)
     session = _session.peek()

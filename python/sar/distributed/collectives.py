@@ -16,7 +16,7 @@ def all_reduce(red_tensor: Tensor, op: Any = "sum", move_to_comm_device: bool = 
 
     :param red_tensor: any shape, strides and device; float64, float32, float16, bfloat16, int64, int32, uint8 or bool
     :param op: a ``torch.distributed.ReduceOp`` (SUM, MIN, MAX, PRODUCT, AVG) or its name. The sum of bool is "or".
-    :param move_to_comm_device: accepted for scripts that say it; tensors travel from CPU memory in any case
+    :param move_to_comm_device: accepted for compatibility; tensors are always sent from CPU memory
     :raises ValueError: the operation is not one of the five, or shapes differ between workers
     :raises TypeError: the dtype is not one of those above
     """
@@ -40,7 +40,7 @@ def all_to_all(
 
     :param recv_tensors: one tensor per worker, as large as what comes from it
     :param send_tensors: one tensor per worker
-    :param move_to_comm_device: accepted for scripts that say it
+    :param move_to_comm_device: accepted for compatibility
     :raises ValueError: not one tensor per worker, or sizes that do not match pairwise
     """
     world = _session.current().world
@@ -82,7 +82,7 @@ def exchange_tensors(tensors: Sequence[Tensor], recv_sizes: Optional[Sequence[in
     """Sends ``tensors[q]`` to worker q and returns what each worker sent here. Collective.
 
     :param tensors: one per worker, ``[n_q, ...]``; dtype and trailing dimensions are the same everywhere
-    :param recv_sizes: rows that come from each worker; without them they are asked for first
+    :param recv_sizes: rows that each worker sends here; if omitted, they are exchanged first
     :returns: one tensor per worker, ``[recv_sizes[q], ...]``
     :raises ValueError: not one tensor or size per worker, or tensors that differ in dtype or trailing dimensions
     """

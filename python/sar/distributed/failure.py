@@ -10,7 +10,8 @@ from sar.errors import PeerLostError, RemoteError, ScheduleError
 
 
 def tell_peers(error: BaseException) -> None:
-    """Ends the waiting of the other workers with this one's exception, unless they know of the cause already."""
+    """Tells the other workers of this one's exception, so that they stop waiting, unless they know the cause
+    already."""
     session = _session.peek()
     if session is None or isinstance(error, (RemoteError, PeerLostError, ScheduleError)):
         return

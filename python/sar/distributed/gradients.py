@@ -51,6 +51,40 @@ def gather_grads(model: nn.Module) -> None:
         unflatten(flat, bucket)
 
 
+class GradientOverlap:
+    """What :func:`sar.overlap_grads` returns."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def gather(self) -> None:
+        """:func:`sar.gather_grads` of the model. Collective."""
+        gather_grads(self._model)
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+    def __enter__(self) -> GradientOverlap:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        pass
+
+
+def overlap_grads(model: nn.Module, bucket_bytes: int = 0) -> GradientOverlap:
+    """:func:`sar.gather_grads` under another name, for scripts that call it: ``overlap_grads(model).gather()``.
+
+    It once summed gradients while backward computed others. That made no measurable difference, so gradients are now
+    summed when ``gather`` is called. Collective, once a model.
+
+    :param model: the same architecture on every worker
+    :param bucket_bytes: has no effect
+    :raises ValueError: the models differ in parameters
+    """
+    check_same_model(list(model.named_parameters()))
+    return GradientOverlap(model)
+
+
 def check_dense(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
     """Refuses sparse gradients."""
     for name, parameter in named:
@@ -59,7 +93,7 @@ def check_dense(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
 
 
 def check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
-    """A worker with another model would mix up parameters without a word: compare a fingerprint first."""
+    """Compares a fingerprint of the model, because a worker with another model would silently mix up parameters."""
     text = ";".join(f"{name}{tuple(p.shape)}{p.dtype}" for name, p in named)
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
     lowest = torch.tensor([digest, -digest], dtype=torch.int64)

@@ -41,7 +41,7 @@ def shutdown() -> None:
 
 
 def install_hooks() -> None:
-    """Has the process say goodbye when it ends, with its exception where there is one, or Ctrl-C. Once a process."""
+    """Makes the process say goodbye when it ends, and report its exception or Ctrl-C, if any. Once per process."""
     interrupts.watch(_interrupted)
     global _hooks_installed
     if _hooks_installed:

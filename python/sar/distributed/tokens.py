@@ -74,8 +74,8 @@ def file_of(address: str) -> Optional[FromFile]:
 
 
 def scheduled(port: int) -> str:
-    """The token made of the job's number at a scheduler, "" outside of one. Runs that follow or accompany each other
-    in one job are told apart by the port of the master.
+    """The token derived from the scheduler's job number, "" outside of a scheduler. The master's port distinguishes
+    several runs in one job.
 
     :raises sar.RendezvousError: the user's secret cannot be read or made
     """
@@ -87,10 +87,10 @@ def scheduled(port: int) -> str:
 
 
 def for_launch(nodes: int) -> Optional[str]:
-    """The token that ``sar launch`` gives to its workers; ``None`` where they find one by themselves. On one machine it
-    is always a new one: two runs that inherit one environment are two jobs.
+    """The token that ``sar launch`` gives to its workers; ``None`` if they find one by themselves. On one machine it is
+    always new: two runs with the same environment are two jobs.
 
-    :raises ValueError: there are several machines, and nothing that they have in common
+    :raises ValueError: there are several machines, and no secret that they share
     """
     if nodes == 1:
         return fresh()
