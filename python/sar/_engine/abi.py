@@ -14,6 +14,7 @@ from torch import Tensor
 from sar.config import Config
 
 from . import library
+from .signatures import SizedStruct
 
 TRAIN, REDUCE = 0, 1
 """Communicators that exist from the start: aggregation and normalization; gradients and everything else."""
@@ -22,11 +23,10 @@ REDUCE_OPS = {"sum": 0, "min": 1, "max": 2, "product": 3, "avg": 4}
 MESSAGES = {"copy_u": 0, "u_mul_e": 1}
 REDUCERS = {"sum": 0, "mean": 1}
 GRAD_U, GRAD_E, FUSED = 1, 2, 4
-GRAPH_EDGE_DATA = 1
 PARTITION_OUTSIDE = 1
 
 
-class SessionConfig(ct.Structure):
+class SessionConfig(SizedStruct):
     """``sar_session_config``."""
 
     _fields_ = [
@@ -56,7 +56,7 @@ class AggregateSpec(NamedTuple):
     reduce: str
 
 
-class AggregateStruct(ct.Structure):
+class AggregateStruct(SizedStruct):
     """``sar_aggregate``."""
 
     _fields_ = [
@@ -69,23 +69,8 @@ class AggregateStruct(ct.Structure):
     ]
 
 
-class RelationInfo(ct.Structure):
+class RelationInfo(SizedStruct):
     """``sar_relation_info``: rows and edges of one relation, of this worker and of all."""
-
-    _fields_ = [("size", ct.c_size_t)] + [
-        (name, ct.c_int64)
-        for name in (
-            "num_src",
-            "num_dst",
-            "num_edges",
-            "num_src_global",
-            "num_dst_global",
-            "num_edges_global",
-            "num_boundary",
-            "num_send",
-            "structure_bytes",
-        )
-    ]
 
     num_src: int
     num_dst: int
@@ -97,36 +82,18 @@ class RelationInfo(ct.Structure):
     num_send: int
     structure_bytes: int
 
-
-def _text(value: Optional[str]) -> Optional[bytes]:
-    return value.encode() if value else None
-
-
-def _handle(value: int) -> ct.c_uint64:
-    return ct.c_uint64(value)
-
-
-def _ref(tensor: Optional[Tensor]) -> Any:
-    """A ``DLTensor*`` for a contiguous CPU tensor, or NULL."""
-    return None if tensor is None else ct.byref(library.tensor(tensor))
-
-
-def _array(tensors: Sequence[Tensor]) -> Any:
-    views = [library.tensor(t) for t in tensors]
-    array: Any = (type(views[0]) * len(views))(*views)
-    array._keep = views  # the shapes that the copies point at live in the originals
-    return array
+    _fields_ = [("size", ct.c_size_t), *((name, ct.c_int64) for name in __annotations__)]
 
 
 # ---- process ---------------------------------------------------------------
 
 
 def set_num_threads(n: int) -> None:
-    library.call("sar_set_num_threads", ct.c_int32(n))
+    library.call("sar_set_num_threads", n)
 
 
 def set_allocator(policy: int) -> None:
-    library.call("sar_set_allocator", ct.c_int32(policy))
+    library.call("sar_set_allocator", policy)
 
 
 def pool_trim() -> None:
@@ -162,86 +129,75 @@ def session_open(
     tls: bool = False,
 ) -> int:
     config = SessionConfig(
-        ct.sizeof(SessionConfig),
         rank,
         world,
-        _text(master_addr),
+        master_addr,
         master_port,
-        _text(interface),
-        _text(transport),
-        _text(advertise),
+        interface,
+        transport,
+        advertise,
         start_seconds,
         liveness_seconds,
         operation_seconds,
         window_bytes,
-        _text(job_token),
+        job_token,
         insecure,
         tls,
     )
-    out = ct.c_uint64()
-    library.call("sar_session_open", ct.byref(config), ct.byref(out))
-    return out.value
+    return library.made("sar_session_open", config)
 
 
 def job_token(public_id: str) -> str:
-    """A job token made of what is no secret and a secret of this user."""
-    return library.string_call("sar_job_token", public_id.encode())
+    """A job token derived from a public id and the secret of this user."""
+    return library.string_call("sar_job_token", public_id)
 
 
 def session_close(session: int) -> None:
-    library.call("sar_session_close", _handle(session))
+    library.call("sar_session_close", session)
 
 
 def session_abort(session: int, message: str) -> None:
-    library.call("sar_session_abort", _handle(session), message.encode("utf-8", "replace"))
+    library.call("sar_session_abort", session, message.encode("utf-8", "replace"))
 
 
 def session_set_window(session: int, window_bytes: int) -> None:
-    library.call("sar_session_set_window", _handle(session), ct.c_int64(window_bytes))
+    library.call("sar_session_set_window", session, window_bytes)
 
 
 EXCHANGES = ("auto", "pull", "push")
 
 
 def session_set_exchange(session: int, exchange: str) -> None:
-    library.call("sar_session_set_exchange", _handle(session), ct.c_int32(EXCHANGES.index(exchange)))
+    library.call("sar_session_set_exchange", session, EXCHANGES.index(exchange))
 
 
 def default_window(world: int, nodes: int) -> int:
-    """Bytes of the window that a session gives itself among so many workers, none of which owns more nodes."""
+    """The default window in bytes, for so many workers of which none owns more than ``nodes`` nodes."""
     return int(library._function("sar_default_window")[1](world, nodes))
 
 
 def session_memory(session: int, wait_seconds: float) -> Dict[str, Any]:
-    return library.json_call("sar_session_memory", _handle(session), ct.c_double(wait_seconds))
+    return library.json_call("sar_session_memory", session, wait_seconds)
 
 
 def session_stats(session: int) -> Dict[str, Any]:
-    return library.json_call("sar_session_stats", _handle(session))
-
-
-def comm_create(session: int, name: str) -> int:
-    out = ct.c_int32()
-    library.call("sar_comm_create", _handle(session), name.encode(), ct.byref(out))
-    return out.value
+    return library.json_call("sar_session_stats", session)
 
 
 def all_reduce(session: int, comm: int, tensor: Tensor, op: str) -> None:
-    library.call("sar_all_reduce", _handle(session), ct.c_int32(comm), _ref(tensor), ct.c_int32(REDUCE_OPS[op]))
+    library.call("sar_all_reduce", session, comm, tensor, REDUCE_OPS[op])
 
 
 def broadcast(session: int, comm: int, tensor: Tensor, root: int) -> None:
-    library.call("sar_broadcast", _handle(session), ct.c_int32(comm), _ref(tensor), ct.c_int32(root))
+    library.call("sar_broadcast", session, comm, tensor, root)
 
 
 def barrier(session: int, comm: int) -> None:
-    library.call("sar_barrier", _handle(session), ct.c_int32(comm))
+    library.call("sar_barrier", session, comm)
 
 
 def all_to_all(session: int, comm: int, send: Sequence[Tensor], recv: Sequence[Tensor]) -> None:
-    library.call(
-        "sar_all_to_all", _handle(session), ct.c_int32(comm), _array(send), _array(recv), ct.c_int32(len(send))
-    )
+    library.call("sar_all_to_all", session, comm, send, recv, len(send))
 
 
 def exchange_pair(
@@ -249,12 +205,12 @@ def exchange_pair(
 ) -> None:
     library.call(
         "sar_exchange_pair",
-        _handle(session),
-        ct.c_int32(comm),
-        ct.c_int32(send_to),
-        _ref(send),
-        ct.c_int32(recv_from),
-        _ref(recv),
+        session,
+        comm,
+        send_to,
+        send,
+        recv_from,
+        recv,
     )
 
 
@@ -262,110 +218,76 @@ def exchange_pair(
 
 
 def partition_open(json_path: str, part: int) -> int:
-    out = ct.c_uint64()
-    library.call("sar_partition_open", json_path.encode(), ct.c_int32(part), _partition_flags(), ct.byref(out))
-    return out.value
+    return library.made("sar_partition_open", json_path, part, _partition_flags())
 
 
 def partition_verify(json_path: str, part: int) -> List[Dict[str, Any]]:
-    """What is wrong with each file of a partition: ``file``, ``bytes``, ``arrays``, ``checksums``, ``damage``."""
-    found: List[Dict[str, Any]] = library.json_call(
-        "sar_partition_verify", json_path.encode(), ct.c_int32(part), _partition_flags()
-    )
+    """A report on each file of a partition: ``file``, ``bytes``, ``arrays``, ``checksums``, ``damage``."""
+    found: List[Dict[str, Any]] = library.json_call("sar_partition_verify", json_path, part, _partition_flags())
     return found
 
 
-def _partition_flags() -> ct.c_uint32:
-    return ct.c_uint32(PARTITION_OUTSIDE if Config.allow_outside_paths else 0)
+def _partition_flags() -> int:
+    return PARTITION_OUTSIDE if Config.allow_outside_paths else 0
 
 
 def partition_close(partition: int) -> None:
-    library.call("sar_partition_close", _handle(partition))
+    library.call("sar_partition_close", partition)
 
 
 def partition_info(partition: int) -> Dict[str, Any]:
-    return library.json_call("sar_partition_info", _handle(partition))
+    return library.json_call("sar_partition_info", partition)
 
 
 def partition_read(partition: int, edge: bool, name: str, out: Tensor) -> None:
-    library.call("sar_partition_read", _handle(partition), ct.c_int32(edge), name.encode(), _ref(out))
+    library.call("sar_partition_read", partition, edge, name, out)
 
 
 def partition_count_edges(partition: int, relation: int) -> int:
-    out = ct.c_int64()
-    library.call("sar_partition_count_edges", _handle(partition), ct.c_int32(relation), ct.byref(out))
-    return out.value
+    return library.made("sar_partition_count_edges", partition, relation)
 
 
 def partition_edges(
     partition: int, relation: int, src: Optional[Tensor], dst: Optional[Tensor], ids: Optional[Tensor]
 ) -> None:
-    library.call(
-        "sar_partition_edges", _handle(partition), ct.c_int32(relation), _ref(src), _ref(dst), _ref(ids)
-    )
+    library.call("sar_partition_edges", partition, relation, src, dst, ids)
 
 
 # ---- graphs ----------------------------------------------------------------
 
 
 def graph_build(session: int, partition: int, flags: int) -> int:
-    out = ct.c_uint64()
-    library.call("sar_graph_build", _handle(session), _handle(partition), ct.c_uint32(flags), ct.byref(out))
-    return out.value
+    return library.made("sar_graph_build", session, partition, flags)
 
 
 def graph_from_edges(session: int, node_start: Tensor, src: Tensor, dst: Tensor) -> int:
-    out = ct.c_uint64()
-    library.call(
-        "sar_graph_from_edges", _handle(session), _ref(node_start), _ref(src), _ref(dst), ct.byref(out)
-    )
-    return out.value
+    return library.made("sar_graph_from_edges", session, node_start, src, dst)
 
 
 def graph_free(graph: int) -> None:
-    library.call("sar_graph_free", _handle(graph))
-
-
-def graph_num_relations(graph: int) -> int:
-    out = ct.c_int32()
-    library.call("sar_graph_num_relations", _handle(graph), ct.byref(out))
-    return out.value
+    library.call("sar_graph_free", graph)
 
 
 def graph_relation_info(graph: int, relation: int) -> RelationInfo:
-    info = RelationInfo(ct.sizeof(RelationInfo))
-    library.call("sar_graph_relation_info", _handle(graph), ct.c_int32(relation), ct.byref(info))
+    info = RelationInfo()
+    library.call("sar_graph_relation_info", graph, relation, info)
     return info
 
 
 def graph_boundary(graph: int, relation: int) -> List[Dict[str, int]]:
-    return library.json_call("sar_graph_boundary", _handle(graph), ct.c_int32(relation))
+    return library.json_call("sar_graph_boundary", graph, relation)
 
 
 def graph_degrees(graph: int, relation: int, out_degrees: bool, out: Tensor) -> None:
-    library.call(
-        "sar_graph_degrees", _handle(graph), ct.c_int32(relation), ct.c_int32(1 if out_degrees else 0), _ref(out)
-    )
+    library.call("sar_graph_degrees", graph, relation, out_degrees, out)
 
 
 # ---- message passing -------------------------------------------------------
 
 
-def aggregate_forward(
-    graph: int, spec: AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor
-) -> int:
-    """Fills ``out``; the bits ``GRAD_U | GRAD_E`` that any rank asked for come back, and ``FUSED`` if all ranks did."""
-    agreed = ct.c_uint32()
-    library.call(
-        "sar_aggregate_forward",
-        _handle(graph),
-        ct.byref(_struct(spec, need=need)),
-        _ref(u),
-        _ref(e),
-        _ref(out),
-        ct.byref(agreed),
-    )
-    return agreed.value
+def aggregate_forward(graph: int, spec: AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor) -> int:
+    """Fills ``out``. Returns the bits ``GRAD_U | GRAD_E`` that any rank asked for, and ``FUSED`` if all ranks did."""
+    return library.made("sar_aggregate_forward", graph, _struct(spec, need=need), u, e, out)
 
 
 def aggregate_backward(
@@ -380,17 +302,15 @@ def aggregate_backward(
 ) -> None:
     library.call(
         "sar_aggregate_backward",
-        _handle(graph),
-        ct.byref(_struct(spec, agreed=agreed)),
-        _ref(u),
-        _ref(e),
-        _ref(grad_out),
-        _ref(grad_u),
-        _ref(grad_e),
+        graph,
+        _struct(spec, agreed=agreed),
+        u,
+        e,
+        grad_out,
+        grad_u,
+        grad_e,
     )
 
 
 def _struct(spec: AggregateSpec, need: int = 0, agreed: int = 0) -> AggregateStruct:
-    return AggregateStruct(
-        ct.sizeof(AggregateStruct), spec.relation, MESSAGES[spec.message], REDUCERS[spec.reduce], need, agreed
-    )
+    return AggregateStruct(spec.relation, MESSAGES[spec.message], REDUCERS[spec.reduce], need, agreed)

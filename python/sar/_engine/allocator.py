@@ -14,16 +14,16 @@ _chosen = ""
 
 
 def set_allocator(policy: str) -> None:
-    """Chooses what becomes of freed blocks of 256 KiB and more in this process.
+    """Sets what happens to freed blocks of 256 KiB and more in this process.
 
-    ``"pool"`` (set at first use, unless the environment variable ``SAR_ALLOCATOR`` names another): memory of freed CPU
-    tensors is used again, and as much of it is kept as the process needed at its busiest moment so far, never more. So
-    its size is that of ``"compact"``, without that one's page faults. Other blocks are treated as with ``"compact"``.
+    ``"pool"`` (the default, unless the environment variable ``SAR_ALLOCATOR`` names another policy): memory of freed
+    CPU tensors is kept and reused, up to the peak of the process so far. The process is as small as with ``"compact"``,
+    without its page faults. Other blocks are treated as with ``"compact"``.
 
-    ``"compact"``: glibc gives freed blocks back at once. ``"default"``: glibc's own rule, put back as far as it can be;
-    ``SAR_ALLOCATOR=default`` leaves the allocator alone.
+    ``"compact"``: glibc returns freed blocks to the system at once. ``"default"``: glibc's own behaviour, restored as
+    far as possible; ``SAR_ALLOCATOR=default`` does not change the allocator at all.
 
-    Each call gives back what is kept, also one that names the policy in use.
+    Each call returns kept memory to the system, even if the policy stays the same.
 
     :raises ValueError: another policy
     :raises RuntimeError: ``"pool"``, where torch's allocator cannot be reached or addresses are limited
@@ -46,7 +46,7 @@ def pool_stats() -> Dict[str, int]:
 
 
 def give_back() -> None:
-    """Gives back what the pool keeps. What is in use now is the most that counts from here on."""
+    """Returns the memory that the pool keeps to the system, and restarts its peak at what is in use now."""
     if _chosen == "pool":
         abi.pool_trim()
 

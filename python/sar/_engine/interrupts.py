@@ -1,8 +1,8 @@
 """Handles Ctrl-C while the engine waits.
 
-Python runs its handler of SIGINT only when the main thread is back from the engine, where it may be waiting for
-another worker. So a thread learns of the signal from :func:`signal.set_wakeup_fd`, and where the main thread stays in
-one call it ends the session: the call returns, the handler runs, and the other workers are told.
+Python runs its SIGINT handler only after the main thread has returned from the engine, which may be waiting for another
+worker. So a thread learns of the signal through :func:`signal.set_wakeup_fd`. If the main thread stays in the same
+call, this thread ends the session: the call returns, the handler runs, and the other workers are told.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _sockets: Optional[tuple[socket.socket, socket.socket]] = None
 
 
 def around() -> int:
-    """What :func:`left` is to be told after the call that comes: whether it is one within another."""
+    """The value to pass to :func:`left` after the next call: whether that call is nested in another one."""
     return _call
 
 
 def entering() -> None:
-    """Before a call into the engine."""
+    """Notes that a call into the engine begins."""
     global _call
     if threading.get_ident() == _main_thread:
         _call = abs(_call) + 1
 
 
 def left(outer: int) -> None:
-    """After it, however it ended. A call that came back to Python, which made this one, goes on."""
+    """Notes that the call has ended, in whatever way. If it was nested, the outer call continues."""
     global _call
     if threading.get_ident() == _main_thread:
         _call = abs(_call) + 1 if outer > 0 else -abs(_call)
 
 
 def watch(interrupt: Callable[[], None]) -> None:
-    """Has ``interrupt`` called where SIGINT comes while the main thread is in the engine. Main thread only; harmless
-    where somebody else uses the wake-up descriptor, or handles the signal without an exception."""
+    """Calls ``interrupt`` if SIGINT arrives while the main thread is in the engine. To be called from the main thread.
+    Does nothing if the wake-up descriptor is in use, or if the signal's handler raises no exception."""
     global _sockets
     if _sockets is not None or threading.current_thread() is not threading.main_thread():
         return
@@ -76,8 +76,8 @@ def _run(wakeups: socket.socket, interrupt: Callable[[], None]) -> None:
 
 
 def _stays() -> bool:
-    """Whether the main thread is in a call into the engine and stays there. Between calls and after this one the
-    handler runs; a script that catches its exception may well be in the next call by then."""
+    """Whether the main thread is in a call into the engine and stays there. Otherwise the handler runs, and a script
+    that catches its exception may already be in the next call."""
     seen = _call
     if seen <= 0:
         return False
@@ -86,7 +86,7 @@ def _stays() -> bool:
 
 
 def _forget() -> None:
-    """A forked child would wake its parent's thread."""
+    """Closes the sockets in a forked child, which would wake its parent's thread."""
     global _sockets
     if _sockets is not None:
         signal.set_wakeup_fd(-1)

@@ -14,14 +14,16 @@ import importlib
 import json
 import os
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Sequence
+
+import torch
 
 from sar import errors
 
 from . import interrupts
-from .signatures import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo
+from .signatures import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo, SizedStruct
 
-__all__ = ["DLTensor", "call", "face", "json_call", "started", "string_call", "tensor", "text_call"]
+__all__ = ["DLTensor", "call", "face", "json_call", "made", "started", "string_call", "tensor", "tensors", "text_call"]
 
 
 class _Engine:
@@ -93,7 +95,7 @@ os.register_at_fork(after_in_child=_forget_lock)
 
 
 def face() -> Any:
-    """The module that gopy made. Fetch it for each use, so that a use after a fork is noticed."""
+    """The module that gopy made. Call this for each use, so that a use after a fork is detected."""
     return _load().face
 
 
@@ -107,16 +109,27 @@ def _function(name: str) -> tuple[_Engine, Callable[..., Any]]:
 
 
 def call(name: str, *args: Any) -> None:
-    """Calls a function of ``sar.h`` that returns a status, and raises what the status stands for."""
+    """Calls a function of ``sar.h`` that returns a status, and raises what the status stands for.
+
+    Tensors, sequences of tensors, strings and structs are passed as C wants them, numbers as the prototype says.
+    """
     engine, function = _function(name)
+    sent = [_argument(a) for a in args]
     outer = interrupts.around()
     try:
         interrupts.entering()
-        status = function(*args)
+        status = function(*sent)
     finally:  # the handler of a signal may raise before the next line
         interrupts.left(outer)
     if status != 0:
         raise _error(engine, status)
+
+
+def made(name: str, *args: Any) -> int:
+    """Calls a function of ``sar.h`` whose last argument points to a number, and returns what it wrote there."""
+    out = PROTOTYPES[name][-1]._type_()
+    call(name, *args, ct.byref(out))
+    return int(out.value)
 
 
 def text_call(name: str) -> str:
@@ -134,7 +147,7 @@ def string_call(name: str, *args: Any) -> str:
     """Calls a function of ``sar.h`` whose last argument is a ``char **``, and returns the string it wrote there."""
     engine, function = _function(name)
     out = ct.c_void_p()
-    status = function(*args, ct.byref(out))
+    status = function(*map(_argument, args), ct.byref(out))
     if status != 0:
         raise _error(engine, status)
     try:
@@ -167,19 +180,35 @@ def _error(engine: _Engine, status: int) -> BaseException:
     return {1: ValueError, 2: TypeError, 10: OSError}.get(status, RuntimeError)(message)
 
 
-# ---- tensors -----------------------------------------------------------------
+# ---- arguments ---------------------------------------------------------------
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return tensor(value)
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, SizedStruct):
+        return ct.byref(value)
+    if isinstance(value, (list, tuple)):
+        return tensors(value)
+    return value
+
+
+def tensors(given: Sequence[Optional[torch.Tensor]]) -> Any:
+    """A ``DLTensor[n]``, with data NULL where there is no tensor; NULL for none at all."""
+    views = [DLTensor() if t is None else tensor(t) for t in given]
+    array: Any = (DLTensor * len(views))(*views) if views else None
+    if views:
+        array._keep = views  # the shapes that the copies point at live in the originals
+    return array
+
 
 # By the name that torch and numpy share: DLPack's code (0 int, 1 uint, 2 float, 4 bfloat, 6 bool) and bits.
 _DTYPES = {
     "bool": (6, 8),
-    "uint8": (1, 8),
-    "uint16": (1, 16),
-    "uint32": (1, 32),
-    "uint64": (1, 64),
-    "int8": (0, 8),
-    "int16": (0, 16),
-    "int32": (0, 32),
-    "int64": (0, 64),
+    **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
     "float16": (2, 16),
     "bfloat16": (4, 16),
     "float32": (2, 32),

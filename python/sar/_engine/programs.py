@@ -8,14 +8,13 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from torch import Tensor
 
 from . import library
-from .abi import _array, _handle, _ref
-from .signatures import DLTensor
+from .signatures import DLTensor, SizedStruct
 
 OUT_SAVED = 1 << 31
 """The bit of ``saves`` that stands for the result."""
 
 
-class ProgramCall(ct.Structure):
+class ProgramCall(SizedStruct):
     """``sar_program_call``."""
 
     _fields_ = [
@@ -32,17 +31,15 @@ class ProgramCall(ct.Structure):
 
 
 def program_create(text: str) -> int:
-    out = ct.c_uint64()
-    library.call("sar_program_create", text.encode(), ct.byref(out))
-    return out.value
+    return library.made("sar_program_create", text)
 
 
 def program_info(program: int) -> Dict[str, Any]:
-    return library.json_call("sar_program_info", _handle(program))
+    return library.json_call("sar_program_info", program)
 
 
 def program_free(program: int) -> None:
-    library.call("sar_program_free", _handle(program))
+    library.call("sar_program_free", program)
 
 
 def program_call(
@@ -52,7 +49,6 @@ def program_call(
     array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
     view = None if keys is None else library.tensor(keys)
     call = ProgramCall(
-        ct.sizeof(ProgramCall),
         relation,
         need,
         agreed,
@@ -70,17 +66,8 @@ def program_forward(
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads."""
     agreed, saves = ct.c_uint32(), ct.c_uint32()
-    library.call(
-        "sar_program_forward",
-        _handle(graph),
-        _handle(program),
-        ct.byref(call),
-        *_some(operands),
-        *_some(state),
-        _ref(out),
-        ct.byref(agreed),
-        ct.byref(saves),
-    )
+    arguments = graph, program, call, operands, len(operands), state, len(state), out
+    library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
     return agreed.value, saves.value
 
 
@@ -94,18 +81,5 @@ def program_backward(
     grad_out: Tensor,
     grads: Sequence[Tensor],
 ) -> None:
-    library.call(
-        "sar_program_backward",
-        _handle(graph),
-        _handle(program),
-        ct.byref(call),
-        *_some(operands),
-        *_some(state),
-        _ref(out),
-        _ref(grad_out),
-        *_some(grads),
-    )
-
-
-def _some(tensors: Sequence[Tensor]) -> Tuple[Any, ct.c_int32]:
-    return (_array(tensors) if tensors else None), ct.c_int32(len(tensors))
+    arguments = graph, program, call, operands, len(operands), state, len(state), out
+    library.call("sar_program_backward", *arguments, grad_out, grads, len(grads))

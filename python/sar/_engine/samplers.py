@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes as ct
-from typing import Any, Sequence, Tuple
+from typing import Sequence, Tuple
 
 from torch import Tensor
 
-from . import abi, library
+from . import library
+from .signatures import SizedStruct
 
 INPUT, OUTPUT, EDGE, WEIGHT = 0, 1, 2, 3
 """What a column is for."""
@@ -16,7 +17,7 @@ NODES, INDPTR, INDICES, EDGE_IDS, DATA, BATCH_INPUT, BATCH_OUTPUT = range(7)
 """Arrays of a batch."""
 
 
-class SampleConfig(ct.Structure):
+class SampleConfig(SizedStruct):
     """``sar_sample_config``."""
 
     _fields_ = [
@@ -31,38 +32,26 @@ class SampleConfig(ct.Structure):
 def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool, cache_bytes: int) -> int:
     """``fanouts``: int64 ``[layers, relations]``."""
     view = library.tensor(fanouts)
-    config = SampleConfig(ct.sizeof(SampleConfig), ct.addressof(view), int(replace), int(edge_ids), cache_bytes)
-    out = ct.c_uint64()
-    library.call("sar_sampler_create", ct.c_uint64(graph), ct.byref(config), ct.byref(out))
-    return out.value
+    config = SampleConfig(ct.addressof(view), replace, edge_ids, cache_bytes)
+    return library.made("sar_sampler_create", graph, config)
 
 
 def sampler_column(sampler: int, what: int, kind: int, rows: Tensor) -> None:
     """The memory of ``rows`` must last until :func:`sampler_free` returns."""
-    view: Any = ct.byref(library.tensor(rows))
-    library.call("sar_sampler_column", ct.c_uint64(sampler), ct.c_int32(what), ct.c_int32(kind), view)
+    library.call("sar_sampler_column", sampler, what, kind, rows)
 
 
 def sampler_submit(sampler: int, seeds: Sequence[Tensor], key: int) -> int:
     """``seeds``: own rows, int64, for each node type. Returns a batch."""
-    out = ct.c_uint64()
-    library.call(
-        "sar_sampler_submit",
-        ct.c_uint64(sampler),
-        abi._array(seeds),
-        ct.c_int32(len(seeds)),
-        ct.c_uint64(key),
-        ct.byref(out),
-    )
-    return out.value
+    return library.made("sar_sampler_submit", sampler, seeds, len(seeds), key)
 
 
 def sampler_free(sampler: int) -> None:
-    library.call("sar_sampler_free", ct.c_uint64(sampler))
+    library.call("sar_sampler_free", sampler)
 
 
 def batch_wait(batch: int) -> None:
-    library.call("sar_batch_wait", ct.c_uint64(batch))
+    library.call("sar_batch_wait", batch)
 
 
 def batch_array(batch: int, layer: int, what: int, kind: int, column: int = 0) -> Tuple[int, int, int]:
@@ -70,11 +59,11 @@ def batch_array(batch: int, layer: int, what: int, kind: int, column: int = 0) -
     data, size, num_dst = ct.c_void_p(), ct.c_int64(), ct.c_int64()
     library.call(
         "sar_batch_array",
-        ct.c_uint64(batch),
-        ct.c_int32(layer),
-        ct.c_int32(what),
-        ct.c_int32(kind),
-        ct.c_int32(column),
+        batch,
+        layer,
+        what,
+        kind,
+        column,
         ct.byref(data),
         ct.byref(size),
         ct.byref(num_dst),
@@ -83,4 +72,4 @@ def batch_array(batch: int, layer: int, what: int, kind: int, column: int = 0) -
 
 
 def batch_free(batch: int) -> None:
-    library.call("sar_batch_free", ct.c_uint64(batch))
+    library.call("sar_batch_free", batch)

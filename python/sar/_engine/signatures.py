@@ -1,7 +1,7 @@
 """ctypes signatures of ``sar.h``: DLTensor, the error struct and every function.
 
-Structs that configure something are passed by whoever fills them (``ctypes.byref``), so their pointers are plain
-addresses here. ``tests/unit/test_abi.py`` holds this table against the header.
+Structs that configure something are declared where they are filled, so their pointers are plain addresses here.
+``tests/unit/test_abi.py`` holds this table against the header.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ class DLTensor(ct.Structure):
     _keep: Any
 
 
+class SizedStruct(ct.Structure):
+    """A struct of ``sar.h`` that begins with its own size: made of the values of the fields after it."""
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(ct.sizeof(self), *(v.encode() if isinstance(v, str) else v for v in values))
+
+
 class ErrorInfo(ct.Structure):
     """``sar_error_info``."""
 
@@ -60,6 +67,7 @@ _to_i32, _to_u32, _to_i64, _to_handle = ct.POINTER(_i32), ct.POINTER(_u32), ct.P
 # A string to free must come back as the address it has: c_char_p would turn it into bytes.
 _to_string, _string = ct.POINTER(ct.c_void_p), ct.c_void_p
 _to_address = ct.POINTER(ct.c_void_p)
+_program_run = (_status, _handle, _handle, _address, _tensor, _i32, _tensor, _i32, _tensor)
 
 PROTOTYPES: dict[str, tuple[Any, ...]] = {
     # name: (result, argument, ...)
@@ -143,14 +151,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_program_create": (_status, _text, _to_handle),
     "sar_program_info": (_status, _handle, _to_string),
     "sar_program_free": (_status, _handle),
-    "sar_program_forward": (
-        *(_status, _handle, _handle, _address, _tensor, _i32),
-        *(_tensor, _i32, _tensor, _to_u32, _to_u32),
-    ),
-    "sar_program_backward": (
-        *(_status, _handle, _handle, _address, _tensor, _i32),
-        *(_tensor, _i32, _tensor, _tensor, _tensor, _i32),
-    ),
+    "sar_program_forward": (*_program_run, _to_u32, _to_u32),
+    "sar_program_backward": (*_program_run, _tensor, _tensor, _i32),
     "sar_kernel_spmm": (_status, _tensor, _tensor, _tensor, _tensor, _tensor),
     "sar_matrix_create": (_status, _tensor, _tensor, _i64, _to_handle),
     "sar_matrix_spmm": (_status, _handle, _tensor, _tensor, _tensor),

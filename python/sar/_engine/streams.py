@@ -8,10 +8,10 @@ from typing import Any, Callable, Optional, Sequence
 from torch import Tensor
 
 from . import library
-from .signatures import DLTensor
+from .signatures import DLTensor, SizedStruct
 
 
-class StreamBlock(ct.Structure):
+class StreamBlock(SizedStruct):
     """``sar_stream_block``."""
 
     _fields_ = [
@@ -33,7 +33,7 @@ class StreamBlock(ct.Structure):
 StreamVisit = ct.CFUNCTYPE(ct.c_int32, ct.c_void_p, ct.POINTER(StreamBlock))
 
 
-class StreamSpec(ct.Structure):
+class StreamSpec(SizedStruct):
     """``sar_stream``."""
 
     _fields_ = [
@@ -68,25 +68,19 @@ def stream_run(
 
     ``visit`` must not raise: an exception would not get through.
     """
-    n = len(fields)
-    views = [library.tensor(t) for t in fields]
-    wanted = [DLTensor() if t is None else library.tensor(t) for t in grads]
     edges = [None if t is None else library.tensor(t) for t in (src, dst, edge)]
     spec = StreamSpec(
-        ct.sizeof(StreamSpec),
         relation,
         flags,
-        n,
-        (DLTensor * n)(*views),
+        len(fields),
+        library.tensors(fields),
         bytes(return_grads) if any(return_grads) else None,
-        (DLTensor * n)(*wanted),
+        library.tensors(grads),
         *(None if t is None else ct.pointer(t) for t in edges),
         StreamVisit(lambda _, block: 1 if visit(block.contents) else 0),
         None,
     )
-    agreed = ct.c_uint32()
-    library.call("sar_stream_run", ct.c_uint64(graph), ct.byref(spec), ct.byref(agreed))
-    return agreed.value
+    return library.made("sar_stream_run", graph, spec)
 
 
 # ---- rows and edges by number ------------------------------------------------
@@ -94,44 +88,18 @@ def stream_run(
 
 def fetch_forward(graph: int, relation: int, columns: Tensor, flags: int, x: Tensor, out: Tensor) -> int:
     """Fills ``out``; the flags of all ranks come back."""
-    agreed = ct.c_uint32()
-    library.call(
-        "sar_fetch_forward",
-        ct.c_uint64(graph),
-        ct.c_int32(relation),
-        _ref(columns),
-        ct.c_uint32(flags),
-        _ref(x),
-        _ref(out),
-        ct.byref(agreed),
-    )
-    return agreed.value
+    return library.made("sar_fetch_forward", graph, relation, columns, flags, x, out)
 
 
 def fetch_backward(graph: int, relation: int, columns: Tensor, grad_out: Tensor, grad_x: Optional[Tensor]) -> None:
-    library.call(
-        "sar_fetch_backward", ct.c_uint64(graph), ct.c_int32(relation), _ref(columns), _ref(grad_out), _ref(grad_x)
-    )
+    library.call("sar_fetch_backward", graph, relation, columns, grad_out, grad_x)
 
 
 def graph_in_edges(
     graph: int, relation: int, rows: Tensor, indptr: Tensor, columns: Optional[Tensor], edges: Optional[Tensor]
 ) -> None:
-    library.call(
-        "sar_graph_in_edges",
-        ct.c_uint64(graph),
-        ct.c_int32(relation),
-        _ref(rows),
-        _ref(indptr),
-        _ref(columns),
-        _ref(edges),
-    )
+    library.call("sar_graph_in_edges", graph, relation, rows, indptr, columns, edges)
 
 
 def graph_columns(graph: int, relation: int, owner: Optional[Tensor], row: Optional[Tensor]) -> None:
-    library.call("sar_graph_columns", ct.c_uint64(graph), ct.c_int32(relation), _ref(owner), _ref(row))
-
-
-def _ref(tensor: Optional[Tensor]) -> Any:
-    """A ``DLTensor*`` for a contiguous CPU tensor, or NULL."""
-    return None if tensor is None else ct.byref(library.tensor(tensor))
+    library.call("sar_graph_columns", graph, relation, owner, row)
