@@ -9,7 +9,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/transport"
-	"sar/core/transport/shaped"
 )
 
 // cpu stands for the one thread that a worker's kernels share, as kernel.Pool
@@ -118,12 +117,12 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 // second at most.
 func (l *load) run(t *testing.T, window int, rate float64) time.Duration {
 	t.Helper()
-	ports := make([]*shaped.Port, l.world)
+	ports := make([]*port, l.world)
 	for p := range ports {
-		ports[p] = shaped.NewPort(rate)
+		ports[p] = newPort(rate)
 	}
 	groups, err := comm.LocalOver(comm.Config{World: l.world}, func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
-		return shaped.NewPair(a, b, linkBytes, ports[a], ports[b])
+		return shapedPair(a, b, linkBytes, ports[a], ports[b])
 	})
 	if err != nil {
 		t.Fatal(err)

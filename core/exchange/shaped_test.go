@@ -1,7 +1,7 @@
-// Package shaped joins ranks of one process by tcp links whose connections
-// carry so many bytes a second and no more: a slow network for tests of what
-// overlaps with what.
-package shaped
+package exchange
+
+// Links of ranks of one process, tcp over connections that carry so many bytes a
+// second and no more: a slow network for tests of what overlaps with what.
 
 import (
 	"net"
@@ -12,10 +12,10 @@ import (
 	"sar/core/transport/tcp"
 )
 
-// Port is what a worker sends through, all its links together: a token bucket.
+// port is what a worker sends through, all its links together: a token bucket.
 // One that was left alone for long lets burst bytes through at once; writes take
 // their bytes in pieces, as a network does in packets.
-type Port struct {
+type port struct {
 	perMiB time.Duration
 	mu     sync.Mutex
 	next   time.Time // when the bytes that were taken have left
@@ -26,13 +26,13 @@ const (
 	piece = 16 << 10
 )
 
-// NewPort makes a port for rate bytes a second.
-func NewPort(rate float64) *Port {
-	return &Port{perMiB: time.Duration(float64(time.Second) * (1 << 20) / rate)}
+// newPort makes a port for rate bytes a second.
+func newPort(rate float64) *port {
+	return &port{perMiB: time.Duration(float64(time.Second) * (1 << 20) / rate)}
 }
 
 // take waits until n bytes may leave.
-func (p *Port) take(n int) {
+func (p *port) take(n int) {
 	cost := func(n int) time.Duration { return time.Duration(int64(p.perMiB) * int64(n) >> 20) }
 	p.mu.Lock()
 	if full := time.Now().Add(-cost(burst)); p.next.Before(full) {
@@ -44,13 +44,14 @@ func (p *Port) take(n int) {
 	time.Sleep(time.Until(due))
 }
 
-type conn struct {
+// shapedConn sends through a port.
+type shapedConn struct {
 	net.Conn
-	port *Port
+	port *port
 }
 
 // Write blocks until the port has let all of b through.
-func (c *conn) Write(b []byte) (done int, err error) {
+func (c *shapedConn) Write(b []byte) (done int, err error) {
 	for done < len(b) {
 		n := min(piece, len(b)-done)
 		c.port.take(n)
@@ -62,14 +63,14 @@ func (c *conn) Write(b []byte) (done int, err error) {
 	return done, nil
 }
 
-// NewPair joins ranks a and b and returns a's end and b's end. linkBytes is the
+// shapedPair joins ranks a and b and returns a's end and b's end. linkBytes is the
 // memory of each end; each sends through the port given for it. Nothing of it
 // is the operating system's, so that it runs under the clock of testing/synctest.
-func NewPair(a, b, linkBytes int, pa, pb *Port) (la, lb transport.Link, err error) {
+func shapedPair(a, b, linkBytes int, pa, pb *port) (la, lb transport.Link, err error) {
 	ca, cb := net.Pipe()
-	if la, err = tcp.NewLink(&conn{ca, pa}, b, linkBytes); err != nil {
+	if la, err = tcp.NewLink(&shapedConn{ca, pa}, b, linkBytes); err != nil {
 		return nil, nil, err
 	}
-	lb, err = tcp.NewLink(&conn{cb, pb}, a, linkBytes)
+	lb, err = tcp.NewLink(&shapedConn{cb, pb}, a, linkBytes)
 	return la, lb, err
 }
