@@ -24,7 +24,7 @@ func SIMD() string { return export.SIMD() }
 func MemoryStats() (string, error) { return text(session.MemoryStats()) }
 
 // Doctor is JSON that describes the engine and its process: version, go, simd,
-// threads, cpus, heap_bytes, modules {path: version}.
+// threads, cpus, heap_bytes, transports, modules {path: version}.
 func Doctor() (string, error) {
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -41,6 +41,7 @@ func Doctor() (string, error) {
 		"threads":    export.Threads(),
 		"cpus":       runtime.NumCPU(),
 		"heap_bytes": heap.HeapSys,
+		"transports": session.Transports(),
 		"modules":    modules,
 	})
 }

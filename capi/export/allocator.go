@@ -87,9 +87,9 @@ func openPool() error {
 }
 
 func init() {
-	session.SetTensors(func() (session.MemoryUsage, int64) {
+	session.SetTensors(func() (session.Usage, int64) {
 		u := C.pool_stats()
-		return session.MemoryUsage{Live: int64(u.live), Peak: int64(u.peak)}, int64(u.kept)
+		return session.Usage{Live: int64(u.live), Peak: int64(u.peak)}, int64(u.kept)
 	})
 }
 

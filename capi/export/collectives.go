@@ -33,7 +33,7 @@ func sar_comm_create(h C.sar_handle, name *C.sar_const_char, comm *C.int32_t) C.
 //export sar_all_reduce
 func sar_all_reduce(h C.sar_handle, comm C.int32_t, t *C.DLTensor, op C.int32_t) C.sar_status {
 	return guard("sar_all_reduce", func(c *call) error {
-		s, v, err := sessionAndTensor(c, h, "tensor", t)
+		comm, v, err := commAndTensor(c, h, comm, t)
 		if err != nil {
 			return err
 		}
@@ -45,36 +45,36 @@ func sar_all_reduce(h C.sar_handle, comm C.int32_t, t *C.DLTensor, op C.int32_t)
 		if err != nil {
 			return err
 		}
-		return s.AllReduce(int(comm), v.bytes(), dtype, reduce)
+		return comm.AllReduce(v.bytes(), dtype, reduce)
 	})
 }
 
 //export sar_broadcast
 func sar_broadcast(h C.sar_handle, comm C.int32_t, t *C.DLTensor, root C.int32_t) C.sar_status {
 	return guard("sar_broadcast", func(c *call) error {
-		s, v, err := sessionAndTensor(c, h, "tensor", t)
+		comm, v, err := commAndTensor(c, h, comm, t)
 		if err != nil {
 			return err
 		}
-		return s.Broadcast(int(comm), v.bytes(), int(root))
+		return comm.Broadcast(v.bytes(), int(root))
 	})
 }
 
 //export sar_barrier
 func sar_barrier(h C.sar_handle, comm C.int32_t) C.sar_status {
 	return guard("sar_barrier", func(c *call) error {
-		s, err := useSession(c, h)
+		comm, err := useComm(c, h, comm)
 		if err != nil {
 			return err
 		}
-		return s.Barrier(int(comm))
+		return comm.Barrier()
 	})
 }
 
 //export sar_all_to_all
 func sar_all_to_all(h C.sar_handle, comm C.int32_t, send *C.sar_const_tensor, recv *C.DLTensor, n C.int32_t) C.sar_status {
 	return guard("sar_all_to_all", func(c *call) error {
-		s, err := useSession(c, h)
+		comm, err := useComm(c, h, comm)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func sar_all_to_all(h C.sar_handle, comm C.int32_t, send *C.sar_const_tensor, re
 		if err != nil {
 			return err
 		}
-		return s.AllToAll(int(comm), out, in)
+		return comm.AllToAll(out, in)
 	})
 }
 
@@ -109,7 +109,7 @@ func memories(name string, first *C.sar_const_tensor, n C.int32_t) ([][]byte, er
 //export sar_exchange_pair
 func sar_exchange_pair(h C.sar_handle, comm, to C.int32_t, send *C.sar_const_tensor, from C.int32_t, recv *C.DLTensor) C.sar_status {
 	return guard("sar_exchange_pair", func(c *call) error {
-		s, err := useSession(c, h)
+		comm, err := useComm(c, h, comm)
 		if err != nil {
 			return err
 		}
@@ -128,15 +128,23 @@ func sar_exchange_pair(h C.sar_handle, comm, to C.int32_t, send *C.sar_const_ten
 			}
 			in = v.bytes()
 		}
-		return s.ExchangePair(int(comm), int(to), out, int(from), in)
+		return comm.ExchangePair(int(to), out, int(from), in)
 	})
 }
 
-func sessionAndTensor(c *call, h C.sar_handle, name string, t *C.DLTensor) (*session.Session, tensor, error) {
+func useComm(c *call, h C.sar_handle, id C.int32_t) (*session.Communicator, error) {
 	s, err := useSession(c, h)
+	if err != nil {
+		return nil, err
+	}
+	return s.Comm(int(id))
+}
+
+func commAndTensor(c *call, h C.sar_handle, id C.int32_t, t *C.DLTensor) (*session.Communicator, tensor, error) {
+	comm, err := useComm(c, h, id)
 	if err != nil {
 		return nil, tensor{}, err
 	}
-	v, err := view(name, constant(t))
-	return s, v, err
+	v, err := view("tensor", constant(t))
+	return comm, v, err
 }

@@ -103,6 +103,16 @@ func newHub(g *Group) *hub {
 // pollTime is how long one call of meet waits.
 const pollTime = 200 * time.Millisecond
 
+// within waits until done is closed, but no longer than limit.
+func within(limit time.Duration, done <-chan struct{}) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
 func (h *hub) meet(req meetRequest) (meetReply, error) {
 	if req.Session != h.session || req.Rank < 0 || req.Rank >= h.world {
 		return meetReply{}, errStranger
@@ -120,12 +130,7 @@ func (h *hub) meet(req meetRequest) (meetReply, error) {
 		}
 	}
 	h.mu.Unlock()
-	timer := time.NewTimer(pollTime)
-	defer timer.Stop()
-	select {
-	case <-m.full:
-	case <-timer.C:
-	}
+	within(pollTime, m.full)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	reply := meetReply{Done: m.count == h.world}

@@ -2,10 +2,10 @@ package comm
 
 import (
 	"fmt"
-	"unsafe"
 
 	"sar/core/internal/argument"
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 )
 
 // DType is the type of the numbers of an all-reduce.
@@ -87,11 +87,11 @@ func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
 	case BFloat16:
 		return halfReducer(op, float32(world), fromBfloat, toBfloat), nil
 	case Int64:
-		return plainReducer(intFold[int64](op)), nil
+		return plainReducer(fold(op, plus[int64])), nil
 	case Int32:
-		return plainReducer(intFold[int32](op)), nil
+		return plainReducer(fold(op, plus[int32])), nil
 	case Uint8:
-		return plainReducer(intFold[uint8](op)), nil
+		return plainReducer(fold(op, plus[uint8])), nil
 	}
 	// Any non-zero byte is true. Of bools, sum is or and prod is and.
 	and := op == Min || op == Prod
@@ -116,32 +116,25 @@ func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
 }
 
 type number interface {
-	~uint8 | ~uint16 | ~int32 | ~int64 | ~float32 | ~float64
-}
-
-// numbers reads bytes as T.
-func numbers[T number](b []byte) []T {
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
+	uint8 | int32 | int64 | float32 | float64
 }
 
 func plainReducer[T number](fold func(a, x []T)) *reducer {
-	var zero T
-	size := int(unsafe.Sizeof(zero))
+	size := view.Size[T]()
 	return &reducer{
 		size: size, accSize: size,
 		load:  func(acc, x []byte) { copy(acc, x) },
-		fold:  func(acc, x []byte) { fold(numbers[T](acc), numbers[T](x)) },
+		fold:  func(acc, x []byte) { fold(view.Numbers[T](acc), view.Numbers[T](x)) },
 		store: func(dst, acc []byte) { copy(dst, acc) },
 	}
 }
 
 func floatReducer[T float32 | float64](op ReduceOp, world T, add func(a, x []T)) *reducer {
-	r := plainReducer(floatFold(op, add))
+	r := plainReducer(fold(op, add))
 	if op == Avg {
 		r.store = func(dst, acc []byte) {
-			out := numbers[T](dst)
-			for i, v := range numbers[T](acc) {
+			out := view.Numbers[T](dst)
+			for i, v := range view.Numbers[T](acc) {
 				out[i] = v / world
 			}
 		}
@@ -150,30 +143,30 @@ func floatReducer[T float32 | float64](op ReduceOp, world T, add func(a, x []T))
 }
 
 func halfReducer(op ReduceOp, world float32, from func(uint16) float32, to func(float32) uint16) *reducer {
-	fold := floatFold(op, func(a, x []float32) { vec.AddF32(a, x) })
+	folded := fold(op, vec.AddF32)
 	var wide [256]float32
 	return &reducer{
 		size: 2, accSize: 4,
 		load: func(acc, x []byte) {
-			a := numbers[float32](acc)
-			for i, h := range numbers[uint16](x) {
+			a := view.Numbers[float32](acc)
+			for i, h := range view.Numbers[uint16](x) {
 				a[i] = from(h)
 			}
 		},
 		fold: func(acc, x []byte) {
-			a, h := numbers[float32](acc), numbers[uint16](x)
+			a, h := view.Numbers[float32](acc), view.Numbers[uint16](x)
 			for len(h) > 0 {
 				n := min(len(h), len(wide))
 				for i, v := range h[:n] {
 					wide[i] = from(v)
 				}
-				fold(a[:n], wide[:n])
+				folded(a[:n], wide[:n])
 				a, h = a[n:], h[n:]
 			}
 		},
 		store: func(dst, acc []byte) {
-			out := numbers[uint16](dst)
-			for i, v := range numbers[float32](acc) {
+			out := view.Numbers[uint16](dst)
+			for i, v := range view.Numbers[float32](acc) {
 				if op == Avg {
 					v /= world
 				}
@@ -183,8 +176,9 @@ func halfReducer(op ReduceOp, world float32, from func(uint16) float32, to func(
 	}
 }
 
-// floatFold is a[i] = a[i] op x[i]. A NaN on either side stays, as in torch.
-func floatFold[T float32 | float64](op ReduceOp, add func(a, x []T)) func(a, x []T) {
+// fold is a[i] = a[i] op x[i], where add is that of Sum. A NaN on either side stays, as in
+// torch; integers wrap around.
+func fold[T number](op ReduceOp, add func(a, x []T)) func(a, x []T) {
 	switch op {
 	case Min:
 		return func(a, x []T) {
@@ -212,31 +206,8 @@ func floatFold[T float32 | float64](op ReduceOp, add func(a, x []T)) func(a, x [
 	return add
 }
 
-// intFold is a[i] = a[i] op x[i], wrapping around.
-func intFold[T uint8 | int32 | int64](op ReduceOp) func(a, x []T) {
-	switch op {
-	case Min:
-		return func(a, x []T) {
-			for i, v := range x {
-				a[i] = min(a[i], v)
-			}
-		}
-	case Max:
-		return func(a, x []T) {
-			for i, v := range x {
-				a[i] = max(a[i], v)
-			}
-		}
-	case Prod:
-		return func(a, x []T) {
-			for i, v := range x {
-				a[i] *= v
-			}
-		}
-	}
-	return func(a, x []T) {
-		for i, v := range x {
-			a[i] += v
-		}
+func plus[T number](a, x []T) {
+	for i, v := range x {
+		a[i] += v
 	}
 }

@@ -8,20 +8,24 @@ import (
 // listening has the addresses at which ranks of this process are reached.
 var listening sync.Map
 
+// beat waits for the next tick, and tells whether the group has not ended before it.
+func (g *Group) beat(tick *time.Ticker) bool {
+	select {
+	case <-g.done:
+	case <-g.failed:
+	case <-tick.C:
+		return true
+	}
+	return false
+}
+
 // watch sends signs of life to every peer of another process and notices whose stop.
 func (g *Group) watch() {
 	every := g.cfg.beatEvery()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	last := now()
-	for {
-		select {
-		case <-g.done:
-			return
-		case <-g.failed:
-			return
-		case <-tick.C:
-		}
+	for g.beat(tick) {
 		g.send(message{Type: msgPing, Memory: g.ownMemory()}, func(p *peer) bool { return !p.inside })
 		t := now()
 		// Where this process itself was stopped, the others' silence is ours.
@@ -53,7 +57,7 @@ func (g *Group) report() {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	last, heard := now(), now()
-	for {
+	for on := true; on; on = g.beat(tick) {
 		reply, err := g.coord.beat(g.snapshot())
 		t := now()
 		if t-last > every+g.cfg.Liveness { // this process was stopped
@@ -71,13 +75,6 @@ func (g *Group) report() {
 				g.lost(0, "it has not answered for %.1f s: it was stopped or cut off", (t - heard).Seconds())
 			}
 		}
-		select {
-		case <-g.done:
-			return
-		case <-g.failed:
-			return
-		case <-tick.C:
-		}
 	}
 }
 
@@ -85,15 +82,8 @@ func (g *Group) report() {
 func (g *Group) arbitrate(h *hub) {
 	tick := time.NewTicker(g.cfg.beatEvery())
 	defer tick.Stop()
-	for {
-		select {
-		case <-g.done:
-			return
-		case <-g.failed:
-			return
-		case <-tick.C:
-			h.diverge()
-		}
+	for g.beat(tick) {
+		h.diverge()
 	}
 }
 

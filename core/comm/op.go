@@ -163,22 +163,6 @@ func (op *Op) Next(peer, round, chunk int) (transport.Frame, error) {
 	f, err := op.links[peer].Next(op.deadline)
 	op.Waited(time.Since(t))
 	span.End("wait for rows", trace.Receiving, op.c.name, peer, round, int64(len(f.Payload)))
-	return op.due(f, err, peer, round, chunk)
-}
-
-// TryNext is Next where the frame is there, and false where it is not.
-func (op *Op) TryNext(peer, round, chunk int) (transport.Frame, bool, error) {
-	f, err := op.links[peer].Next(longAgo)
-	var none *transport.TimeoutError
-	if errors.As(err, &none) {
-		return f, false, nil
-	}
-	f, err = op.due(f, err, peer, round, chunk)
-	return f, err == nil, err
-}
-
-// due is a frame that a link gave, if it is the one that has to come.
-func (op *Op) due(f transport.Frame, err error, peer, round, chunk int) (transport.Frame, error) {
 	if err != nil {
 		return f, op.Wrap(err, peer)
 	}
@@ -296,9 +280,9 @@ func (op *Op) RunOnCaller(parts ...func() error) error {
 func (op *Op) runBeside(parts []func() error, here func() error) error {
 	done := make(chan error, len(parts))
 	for _, f := range parts {
-		go func() { done <- op.broken(caught(f)) }()
+		go func() { done <- op.broken(Caught(f)) }()
 	}
-	err := op.broken(caught(here))
+	err := op.broken(Caught(here))
 	for range parts {
 		if e := <-done; err == nil {
 			err = e
@@ -307,8 +291,8 @@ func (op *Op) runBeside(parts []func() error, here func() error) error {
 	return err
 }
 
-// caught runs f and makes a panic of it an error.
-func caught(f func() error) (err error) {
+// Caught runs f and makes a panic of it an error.
+func Caught(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("bug in the engine: %v\n%s", v, debug.Stack())

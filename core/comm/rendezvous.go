@@ -145,12 +145,7 @@ func (m *master) join(r *joinRequest) joinReply {
 	err := m.err
 	m.mu.Unlock()
 	if err == nil && wrong == "" && r.Rank != 0 {
-		timer := time.NewTimer(pollTime)
-		defer timer.Stop()
-		select {
-		case <-m.over:
-		case <-timer.C:
-		}
+		within(pollTime, m.over)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,10 +160,7 @@ func (m *master) join(r *joinRequest) joinReply {
 	case m.err != nil:
 		reply.Error = m.err.Error()
 	case m.count == m.world:
-		reply.Done, reply.Session = true, m.session
-		for _, j := range m.joined {
-			reply.Peers = append(reply.Peers, j.Endpoint)
-		}
+		reply = m.doneLocked()
 	default:
 		reply.Seen = m.seenLocked()
 		return reply
@@ -247,23 +239,23 @@ func (m *master) noteLocked(wrong string) {
 
 // wait returns when everyone is there.
 func (m *master) wait(cfg Config) (joinReply, error) {
-	timer := time.NewTimer(cfg.Start)
-	defer timer.Stop()
-	select {
-	case <-m.over:
-	case <-timer.C:
-	}
+	within(cfg.Start, m.over)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.count < m.world {
 		m.endLocked(missingError(m.missingLocked(), m.seenLocked(), cfg))
 		return joinReply{}, m.err
 	}
+	return m.doneLocked(), nil
+}
+
+// doneLocked is what everybody hears once all are there.
+func (m *master) doneLocked() joinReply {
 	reply := joinReply{Done: true, Session: m.session}
 	for _, j := range m.joined {
 		reply.Peers = append(reply.Peers, j.Endpoint)
 	}
-	return reply, nil
+	return reply
 }
 
 // seenLocked says what may explain that workers are missing.

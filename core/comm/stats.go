@@ -31,7 +31,10 @@ type LinkTotal struct {
 	Communicator string `json:"communicator"`
 	Transport    string `json:"transport"`
 	transport.LinkStats
-	Moved [numWays]uint64 // of SentPayload, by Way
+	// Of the sent payload, what travelled in each Way.
+	SentPulled uint64 `json:"sent_pulled"`
+	SentHome   uint64 `json:"sent_home"`
+	SentPushed uint64 `json:"sent_pushed"`
 }
 
 // Way is what rows travel for.
@@ -49,15 +52,16 @@ func (op *Op) Moved(peer int, way Way, bytes int) { op.c.moved[peer][way].Add(ui
 
 // Stats is what a group has done so far.
 type Stats struct {
-	Rank, World int
-	Peers       []PeerStats
-	Links       []LinkTotal
-	Operations  map[string]KindStats // by name of the kind
+	Rank       int                  `json:"rank"`
+	World      int                  `json:"world"`
+	Peers      []PeerStats          `json:"peers"`
+	Links      []LinkTotal          `json:"links"`
+	Operations map[string]KindStats `json:"operations"` // by name of the kind
 }
 
 // Stats returns what this rank has done so far.
 func (g *Group) Stats() Stats {
-	s := Stats{Rank: g.cfg.Rank, World: g.cfg.World, Operations: map[string]KindStats{}}
+	s := Stats{Rank: g.cfg.Rank, World: g.cfg.World, Peers: []PeerStats{}, Links: []LinkTotal{}, Operations: map[string]KindStats{}}
 	g.statsMu.Lock()
 	for k, v := range g.kinds {
 		if v.Count > 0 {
@@ -81,9 +85,8 @@ func (g *Group) Stats() Stats {
 				l.LinkStats = addLinkStats(total, c.links[r].Stats())
 				kinds[r] = l.Transport
 			}
-			for way := range l.Moved {
-				l.Moved[way] = c.moved[r][way].Load()
-			}
+			moved := &c.moved[r]
+			l.SentPulled, l.SentHome, l.SentPushed = moved[Pulled].Load(), moved[ToOwner].Load(), moved[Pushed].Load()
 			s.Links = append(s.Links, l)
 		}
 		c.mu.Unlock()

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"sync"
-	"unsafe"
 
 	"sar/core/comm"
 	"sar/core/graph"
@@ -127,16 +126,15 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		},
 	}
 	if gradU != nil {
-		var done func()
-		var part func(int)
-		if m.Parts, part, done, err = a.ownGradients(own, gradOut, gradU, scale.Data); err != nil {
+		product, free, err := a.ownGradients(gradU, a.product(own, gradOut, scale.Data, nil))
+		if err != nil {
 			return err
 		}
-		defer done()
-		m.Part = func(i int) {
+		defer free()
+		m.Parts, m.Part = product.Parts, func(i int) {
 			adding.Lock()
 			defer adding.Unlock()
-			part(i)
+			product.Run(i)
 		}
 	}
 	_, err = m.Move(rel.Rank, rel.Parts)
@@ -149,22 +147,20 @@ const ownParts = 32
 // ownGradients is the product with own rows in parts, between which what the first
 // peer sends may be added already: a sum of two has the same bits in either order,
 // and what later peers send comes after both.
-func (a *Aggregate[T]) ownGradients(own kernel.CSR, gradOut, gradU, scale []T) (parts int, part func(int), done func(), err error) {
-	rel := a.Rel
-	if rel.Parts == 1 {
-		return 1, func(int) { kernel.SpMM(a.Pool, gradU, a.product(own, gradOut, scale, nil)) }, func() {}, nil
+func (a *Aggregate[T]) ownGradients(gradU []T, own kernel.Product[T]) (product kernel.Accumulation, free func(), err error) {
+	if a.Rel.Parts == 1 {
+		return kernel.Accumulation{Parts: 1, Run: func(int) { kernel.SpMM(a.Pool, gradU, own) }}, func() {}, nil
 	}
-	shared, err := mem.Make[uint8](mem.Scratch, rel.NumSrc)
+	shared, err := mem.Make[uint8](mem.Scratch, a.Rel.NumSrc)
 	if err != nil {
-		return 0, nil, nil, err
+		return product, nil, err
 	}
-	first := rel.Send[1].Data
+	first := a.Rel.Send[1].Data
 	for _, i := range first {
 		shared.Data[i] = 1
 	}
 	kernel.ClearRows(a.Pool, gradU, a.Width, first)
-	o := kernel.SpMMAccumulate(a.Pool, gradU, a.product(own, gradOut, scale, nil), shared.Data, ownParts)
-	return o.Parts, o.Run, func() { o.Free(); shared.Free() }, nil
+	return kernel.SpMMAccumulate(a.Pool, gradU, own, shared.Data, ownParts), shared.Free, nil
 }
 
 // BackwardE computes the gradient of the weights,
@@ -229,7 +225,7 @@ func inSequence(a kernel.CSR) kernel.CSR {
 }
 
 // RowBytes is the size of one row on the wire.
-func (a *Aggregate[T]) RowBytes() int { return a.Width * sizeOf[T]() }
+func (a *Aggregate[T]) RowBytes() int { return a.Width * view.Size[T]() }
 
 // inverseDegrees is 1/in-degree per own row for Mean and nothing otherwise.
 func (a *Aggregate[T]) inverseDegrees() (mem.Array[T], error) {
@@ -323,9 +319,4 @@ func sendRows(rel *graph.Relation) []int {
 		n[r] = len(rel.Send[r].Data)
 	}
 	return n
-}
-
-func sizeOf[T any]() int {
-	var zero T
-	return int(unsafe.Sizeof(zero))
 }

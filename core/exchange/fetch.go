@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"math"
 	"sort"
 
 	"sar/core/comm"
@@ -60,12 +61,37 @@ func (f *Fetch) Free() { f.order.Free() }
 // Asked is how many rows this worker asks of peer Rank-r.
 func (f *Fetch) Asked(r int) int { return f.begin[r+1] - f.begin[r] }
 
-// Given takes how many rows each peer asks for, by rank.
-func (f *Fetch) Given(n []int) {
-	f.given = make([]int, f.Rel.Parts)
-	for r := 1; r < f.Rel.Parts; r++ {
-		f.given[r] = n[(f.Rel.Rank+r)%f.Rel.Parts]
+// Meet learns how many rows each peer asks for. Collective.
+func (f *Fetch) Meet(c *comm.Communicator) (err error) {
+	if f.Rel.Parts > 1 {
+		f.given, err = AskedFor(c, f.Asked, math.MaxInt32)
 	}
+	return err
+}
+
+// AskedFor tells peer Rank-r that this worker asks it for ask(r) rows, and learns how many
+// rows, at most most, peer Rank+r asks this worker for, by round. Collective.
+func AskedFor(c *comm.Communicator, ask func(r int) int, most int) ([]int, error) {
+	p, rank := c.World(), c.Rank()
+	asks := make([][]int64, p)
+	asks[rank] = []int64{0}
+	for r := 1; r < p; r++ {
+		asks[(rank-r+p)%p] = []int64{int64(ask(r))}
+	}
+	asked, err := c.AllToAllInts(asks)
+	if err != nil {
+		return nil, err
+	}
+	given := make([]int, p)
+	for r := 1; r < p; r++ {
+		q := (rank + r) % p
+		n := asked[q][0]
+		if n < 0 || n > int64(most) {
+			return nil, fmt.Errorf("rank %d asks for %d rows of this rank's %d", q, n, most)
+		}
+		given[r] = int(n)
+	}
+	return given, nil
 }
 
 // places are the places in Columns of rows [first, first+n) of those asked of peer Rank-r.

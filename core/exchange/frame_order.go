@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"sar/core/comm"
@@ -83,16 +81,12 @@ func (s *moving) orderFrames() {
 // task makes f one of the goroutines: its error, or its panic, ends the waiting
 // of the others.
 func (s *moving) task(f func() error) func() error {
-	return func() (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("bug in the engine: %v\n%s", v, debug.Stack())
-			}
-			if err != nil {
-				s.fail(err)
-			}
-		}()
-		return f()
+	return func() error {
+		err := comm.Caught(f)
+		if err != nil {
+			s.fail(err)
+		}
+		return err
 	}
 }
 

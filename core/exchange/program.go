@@ -99,7 +99,7 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 }
 
 // rowBytes is the size of the rows of some operands side by side.
-func (x program[T]) rowBytes(set uint32) int { return x.Program.Packed(set) * sizeOf[T]() }
+func (x program[T]) rowBytes(set uint32) int { return x.Program.Packed(set) * view.Size[T]() }
 
 // pull brings boundary rows of the operands in set to a sweep by rows, which may be nil.
 func (x program[T]) pull(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *cursor) *Movement {

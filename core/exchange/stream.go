@@ -190,26 +190,19 @@ func (s *Stream) edges(begin, end int32) error {
 		return s.fewEdges(begin, end)
 	}
 	rel, cursor := s.Rel, s.cursor.Slot
-	n := 0
 	for i := range rel.NumDst {
 		k, last := cursor[i], int64(rel.RowPtr.Data[i+1])
 		for k < last && rel.Col.Data[k] < begin {
 			k++
 		}
 		for ; k < last && rel.Col.Data[k] < end; k++ {
-			s.Src[n], s.Dst[n] = int64(rel.Col.Data[k]-begin), int64(i)
-			if s.Edge != nil {
-				s.Edge[n] = int64(rel.RowEdge.Data[k])
-			}
-			if n++; n == len(s.Src) {
-				if err := s.flush(&n); err != nil {
-					return err
-				}
+			if err := s.put(rel.Col.Data[k]-begin, int32(i), rel.RowEdge.Data, k); err != nil {
+				return err
 			}
 		}
 		cursor[i] = k
 	}
-	return s.flush(&n)
+	return s.flush()
 }
 
 func (s *Stream) fewEdges(begin, end int32) error {
@@ -230,26 +223,34 @@ func (s *Stream) fewEdges(begin, end int32) error {
 		}
 		return int(a.slot) - int(b.slot)
 	})
-	n := 0
 	for _, e := range edges {
-		s.Src[n], s.Dst[n] = int64(e.col), int64(e.row)
-		if s.Edge != nil {
-			s.Edge[n] = int64(rel.ColEdge.Data[first+e.slot])
-		}
-		if n++; n == len(s.Src) {
-			if err := s.flush(&n); err != nil {
-				return err
-			}
+		if err := s.put(e.col, e.row, rel.ColEdge.Data, int64(first+e.slot)); err != nil {
+			return err
 		}
 	}
-	return s.flush(&n)
+	return s.flush()
 }
 
-// flush visits the n edges that are filled.
-func (s *Stream) flush(n *int) error {
-	if *n == 0 {
+// put adds an edge to the block, whose position in the users' order stands at place slot
+// of positions, and visits a block that is full.
+func (s *Stream) put(col, row int32, positions []int32, slot int64) error {
+	n := s.block.Edges
+	s.Src[n], s.Dst[n] = int64(col), int64(row)
+	if s.Edge != nil {
+		s.Edge[n] = int64(positions[slot])
+	}
+	if s.block.Edges++; s.block.Edges == len(s.Src) {
+		return s.flush()
+	}
+	return nil
+}
+
+// flush visits the edges of the block, if there are any.
+func (s *Stream) flush() error {
+	if s.block.Edges == 0 {
 		return nil
 	}
-	s.block.Edges, *n = *n, 0
-	return s.Visit(&s.block)
+	err := s.Visit(&s.block)
+	s.block.Edges = 0
+	return err
 }

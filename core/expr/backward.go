@@ -2,6 +2,7 @@ package expr
 
 import (
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/mem"
 )
 
@@ -25,7 +26,7 @@ func (r *Run[T]) Differentiate(operands uint32) *GradientPlan {
 	if r.plain {
 		return r.Program.Differentiate(operands, 0)
 	}
-	return r.Program.Differentiate(operands, sizeOf[T]())
+	return r.Program.Differentiate(operands, view.Size[T]())
 }
 
 // Backward prepares the gradients of a plan. They are cleared first.

@@ -40,7 +40,7 @@ func relationOf(b testing.TB, n, edges int, draw func(rng *rand.Rand, i int) (sr
 	if err != nil {
 		b.Fatal(err)
 	}
-	source, err := graph.FromEdges(start, 0, src, dst)
+	source, err := graph.FromEdges(start, 0, graph.Ends{Src: src, Dst: dst})
 	if err != nil {
 		b.Fatal(err)
 	}

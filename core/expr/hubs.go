@@ -1,6 +1,9 @@
 package expr
 
-import "math"
+import (
+	"math"
+	"sar/core/internal/view"
+)
 
 // A row or column with very many edges is not one task: it is cut into segments of equally
 // many edges, whatever the threads. The first adds to where the result belongs; each
@@ -162,7 +165,7 @@ func (s *Sweep[T]) mergeWeights(p *partial[T], slot int) (f [2][]T) {
 }
 
 func (s *Sweep[T]) mergeExtremum(best, x []T, won, winner []int32) {
-	last, least := sizeOf[T]() == 4, s.code.p.Reduce == Min // see extremum
+	last, least := view.Size[T]() == 4, s.code.p.Reduce == Min // see extremum
 	for j, v := range x {
 		better := v > best[j]
 		if least {

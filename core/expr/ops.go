@@ -119,7 +119,7 @@ func define[T Float]() *[numOps]opDef[T] {
 		},
 		opNeg: {
 			name:     "neg",
-			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return -v }) },
+			value:    number(func(v, _ T) T { return -v }),
 			gradient: rules(negated),
 			oracle:   func(x, _, _ float64) float64 { return -x },
 		},
@@ -168,7 +168,7 @@ func define[T Float]() *[numOps]opDef[T] {
 		},
 		opSqrt: {
 			name:     "sqrt",
-			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return T(math.Sqrt(float64(v))) }) },
+			value:    number(func(v, _ T) T { return T(math.Sqrt(float64(v))) }),
 			gradient: rules(slopeAtValue),
 			slope:    byNumber[T](func(y, _ float64) float64 { return 0.5 / y }),
 			oracle:   func(x, _, _ float64) float64 { return math.Sqrt(x) },
@@ -205,7 +205,7 @@ func define[T Float]() *[numOps]opDef[T] {
 		},
 		opAbs: {
 			name:     "abs",
-			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return T(math.Abs(float64(v))) }) },
+			value:    number(func(v, _ T) T { return T(math.Abs(float64(v))) }),
 			gradient: rules(slopeAtArgument),
 			slope: byNumber[T](func(x, _ float64) float64 {
 				switch {
@@ -220,42 +220,35 @@ func define[T Float]() *[numOps]opDef[T] {
 		},
 		opReciprocal: {
 			name:     "reciprocal",
-			value:    func(_ *task[T], z, x []T, _ float64) { each(z, x, func(v T) T { return 1 / v }) },
+			value:    number(func(v, _ T) T { return 1 / v }),
 			gradient: rules(slopeAtValue),
 			slope:    byNumber[T](func(y, _ float64) float64 { return -y * y }),
 			oracle:   func(x, _, _ float64) float64 { return 1 / x },
 		},
 		opScale: {
-			name: "scale",
-			value: func(_ *task[T], z, x []T, alpha float64) {
-				c := T(alpha)
-				each(z, x, func(v T) T { return v * c })
-			},
+			name:     "scale",
+			value:    number(func(v, c T) T { return v * c }),
 			gradient: rules(func(g *gradients, _ int, n node, grad int) int { return g.with(opScale, grad, n.alpha) }),
 			oracle:   func(x, _, alpha float64) float64 { return x * alpha },
 		},
 		opShift: {
-			name: "shift",
-			value: func(_ *task[T], z, x []T, alpha float64) {
-				c := T(alpha)
-				each(z, x, func(v T) T { return v + c })
-			},
+			name:     "shift",
+			value:    number(func(v, c T) T { return v + c }),
 			gradient: rules(sameLeft),
 			oracle:   func(x, _, alpha float64) float64 { return x + alpha },
 		},
 		opRsub: {
-			name: "rsub",
-			value: func(_ *task[T], z, x []T, alpha float64) {
-				c := T(alpha)
-				each(z, x, func(v T) T { return c - v })
-			},
+			name:     "rsub",
+			value:    number(func(v, c T) T { return c - v }),
 			gradient: rules(negated),
 			oracle:   func(x, _, alpha float64) float64 { return alpha - x },
 		},
 		opPow: {
 			name: "pow",
 			value: func(_ *task[T], z, x []T, alpha float64) {
-				each(z, x, func(v T) T { return T(math.Pow(float64(v), alpha)) })
+				for j, v := range x[:len(z)] {
+					z[j] = T(math.Pow(float64(v), alpha))
+				}
 			},
 			gradient: rules(slopeAtArgument),
 			slope: byNumber[T](func(x, alpha float64) float64 {
@@ -268,30 +261,24 @@ func define[T Float]() *[numOps]opDef[T] {
 		},
 		opClampMin: {
 			name: "clamp_min",
-			value: func(_ *task[T], z, x []T, alpha float64) {
-				c := T(alpha)
-				each(z, x, func(v T) T {
-					if v < c {
-						return c
-					}
-					return v
-				})
-			},
+			value: number(func(v, c T) T {
+				if v < c {
+					return c
+				}
+				return v
+			}),
 			gradient: rules(slopeAtArgument),
 			slope:    byNumber[T](func(x, alpha float64) float64 { return one(x >= alpha) }),
 			oracle:   func(x, _, alpha float64) float64 { return max(x, alpha) },
 		},
 		opClampMax: {
 			name: "clamp_max",
-			value: func(_ *task[T], z, x []T, alpha float64) {
-				c := T(alpha)
-				each(z, x, func(v T) T {
-					if v > c {
-						return c
-					}
-					return v
-				})
-			},
+			value: number(func(v, c T) T {
+				if v > c {
+					return c
+				}
+				return v
+			}),
 			gradient: rules(slopeAtArgument),
 			slope:    byNumber[T](func(x, alpha float64) float64 { return one(x <= alpha) }),
 			oracle:   func(x, _, alpha float64) float64 { return min(x, alpha) },
@@ -306,11 +293,13 @@ func define[T Float]() *[numOps]opDef[T] {
 	}
 }
 
-// each: z[j] = f(x[j])
-func each[T Float](z, x []T, f func(v T) T) {
-	x = x[:len(z)]
-	for j, v := range x {
-		z[j] = f(v)
+// number is a value that is computed number by number: z[j] = f(x[j], alpha)
+func number[T Float](f func(v, c T) T) func(t *task[T], z, x []T, alpha float64) {
+	return func(_ *task[T], z, x []T, alpha float64) {
+		c := T(alpha)
+		for j, v := range x[:len(z)] {
+			z[j] = f(v, c)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func oneWorker(t testing.TB, n, edges int) (*graph.Relation, *exprtest.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := graph.FromEdges(start, 0, g.Src, g.Dst)
+	source, err := graph.FromEdges(start, 0, graph.Ends{Src: g.Src, Dst: g.Dst})
 	if err != nil {
 		t.Fatal(err)
 	}

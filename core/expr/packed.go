@@ -1,5 +1,7 @@
 package expr
 
+import "sar/core/internal/view"
+
 // packMost is the widest row that pack takes, packWidest the widest that it makes, in bytes.
 const packMost, packWidest = 64, 256
 
@@ -19,7 +21,7 @@ func (b *Backward[T]) pack(sweeps ...*Sweep[T]) error {
 	var from []rows[T]
 	all := &packed[T]{}
 	for _, st := range s.steps {
-		if st.op != opLoad || s.code.p.side(st.slot) != V || st.width == 0 || st.width*sizeOf[T]() > packMost {
+		if st.op != opLoad || s.code.p.side(st.slot) != V || st.width == 0 || st.width*view.Size[T]() > packMost {
 			continue
 		}
 		x := s.loads[st.slot]
@@ -29,7 +31,7 @@ func (b *Backward[T]) pack(sweeps ...*Sweep[T]) error {
 		all.slots, from, all.rows.stride = append(all.slots, st.slot), append(from, x), all.rows.stride+st.width
 	}
 	width := all.rows.stride
-	if len(all.slots) < 2 || width*sizeOf[T]() > packWidest {
+	if len(all.slots) < 2 || width*view.Size[T]() > packWidest {
 		return nil
 	}
 	made, err := r.make(r.Rel.NumDst * width)

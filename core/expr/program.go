@@ -274,16 +274,7 @@ func (p *Program) depends(on func(i int) bool) []bool {
 }
 
 func (p *Program) findSoftmaxes() {
-	live := make([]bool, len(p.nodes))
-	live[p.result] = true
-	for i := len(p.nodes) - 1; i >= 0; i-- {
-		if n := p.nodes[i]; live[i] && n.a >= 0 {
-			live[n.a] = true
-			if n.b >= 0 {
-				live[n.b] = true
-			}
-		}
-	}
+	live := (&code{p, p.nodes, []sink{{reg: p.result}}}).live()
 	level := make([]int, len(p.nodes)) // softmaxes on the longest path to a register
 	for i, n := range p.nodes {
 		if n.a >= 0 {

@@ -2,10 +2,10 @@ package expr
 
 import (
 	"sync"
-	"unsafe"
 
 	"sar/core/graph"
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 	"sar/core/kernel"
 )
 
@@ -122,7 +122,7 @@ func (s *Sweep[T]) inPlace(n node) bool {
 	if n.op == opDots || n.op == opWinner {
 		return true
 	}
-	if n.op < opAdd || n.op > opDiv || n.width*sizeOf[T]() < rowBytes {
+	if n.op < opAdd || n.op > opDiv || n.width*view.Size[T]() < rowBytes {
 		return false
 	}
 	a, b := s.code.nodes[n.a], s.code.nodes[n.b]
@@ -236,7 +236,7 @@ func (s *Sweep[T]) adding(k sink, reg int, uses []int) adding {
 	default:
 		return a
 	}
-	if y, x, d, ok := c.scaled(reg, n.shape, 1, lying); ok && d*sizeOf[T]() >= directBytes && (k.kind != sinkOnline || s.runsOf(a.of, d)) {
+	if y, x, d, ok := c.scaled(reg, n.shape, 1, lying); ok && d*view.Size[T]() >= directBytes && (k.kind != sinkOnline || s.runsOf(a.of, d)) {
 		a.x, a.c, a.d = x, y, d
 	}
 	return a
@@ -329,7 +329,7 @@ func (s *Sweep[T]) schedule(made []bool) {
 	for _, st := range s.steps {
 		widest = max(widest, st.width)
 	}
-	bytes := (total+2*widest)*sizeOf[T]() + 16
+	bytes := (total+2*widest)*view.Size[T]() + 16
 	s.capacity = min(maxEdges, max(minEdges, blockBytes/bytes))
 	s.first = make([]int32, s.capacity)
 	for i := range s.first {
@@ -353,11 +353,6 @@ func (s *Sweep[T]) Target(operand int, data []T, offset, stride int, base int32)
 }
 
 func tail[T Float](x []T, from int) []T { return x[min(from, len(x)):] }
-
-func sizeOf[T any]() int {
-	var zero T
-	return int(unsafe.Sizeof(zero))
-}
 
 func (s *Sweep[T]) relation() *graph.Relation { return s.run.Rel }
 

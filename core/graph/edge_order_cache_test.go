@@ -51,7 +51,7 @@ func TestKeepOrder(t *testing.T) {
 			for _, p := range c.edges {
 				u, v = append(u, p.src), append(v, p.dst)
 			}
-			s, err := FromEdges(starts, 0, u, v)
+			s, err := FromEdges(starts, 0, Ends{u, v})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestKeepOrder(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Go(func() {
-					if err := EdgeOrder(got); err != nil {
+					if err := got.EdgeOrder(); err != nil {
 						t.Error(err)
 					}
 				})

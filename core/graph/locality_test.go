@@ -118,7 +118,7 @@ func TestRelationHasAnOrder(t *testing.T) {
 				src, dst = append(src, int64(j)), append(dst, i)
 			}
 		}
-		source, err := FromEdges(starts, rank, src, dst)
+		source, err := FromEdges(starts, rank, Ends{src, dst})
 		if err != nil {
 			t.Fatal(err)
 		}

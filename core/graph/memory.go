@@ -69,16 +69,11 @@ func (b *Book) Starts() []int64 {
 	return append(append([]int64(nil), b.NodeStart[0]...), b.NodeEnd[last][b.Parts-1])
 }
 
-// FromEdges makes the source of worker rank from its in-edges: dst are nodes
-// that it owns. starts are the ranges of HomogeneousBook. The arrays must not
-// change while the source is in use; Free releases what the source holds.
-func FromEdges(starts []int64, rank int, src, dst []int64) (*EdgeList, error) {
-	return FromRelations(starts, rank, []Ends{{src, dst}})
-}
-
-// FromRelations does the same for several relations, whose ids are homogenized.
+// FromEdges makes the source of worker rank from its in-edges, by relation: destinations
+// are nodes that it owns. starts are the first ids of all partitions, and the end. The arrays
+// must not change while the source is in use; Free releases what the source holds.
 // That the ends are of the right types is checked where the graph is built.
-func FromRelations(starts []int64, rank int, ends []Ends) (*EdgeList, error) {
+func FromEdges(starts []int64, rank int, ends ...Ends) (*EdgeList, error) {
 	parts := len(starts) - 1
 	if parts < 1 || rank < 0 || rank >= parts {
 		return nil, fmt.Errorf("rank %d of %d node ranges", rank, max(parts, 0))

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func TestFromEdges(t *testing.T) {
 				src, dst = append(src, e.src), append(dst, e.dst)
 				part.edges = append(part.edges, edge{e.src, e.dst, int64(k), 0})
 			}
-			s, err := FromEdges(starts, rank, src, dst)
+			s, err := FromEdges(starts, rank, Ends{src, dst})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +39,7 @@ func TestFromEdges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := EdgeOrder(rels...); err != nil {
+			if err := rels[0].EdgeOrder(); err != nil {
 				t.Fatal(err)
 			}
 			part.check(t, rels[0], rank, 0)
@@ -136,19 +135,10 @@ func TestErrors(t *testing.T) {
 	s.batch[0].ID[1] = 78
 	expect(t, rels[0].EdgeOrder(), "other edges")
 	s.batch[0].ID[1] = 77
-	if err := EdgeOrder(rels...); err != nil {
-		t.Fatal(err)
-	}
-	other, err := Build(book, 0, s, BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	third, err := Build(book, 0, s, BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect(t, EdgeOrder(other[0], third[1]), "not built together")
-	for _, r := range slices.Concat(rels, other, third) {
+	for _, r := range rels {
+		if err := r.EdgeOrder(); err != nil {
+			t.Fatal(err)
+		}
 		r.Free()
 	}
 	expect(t, rels[0].EdgeOrder(), "no source of edges")
@@ -164,13 +154,13 @@ func TestErrors(t *testing.T) {
 	expect(t, err, "user:buys:thing", `unknown node type "thing"`)
 
 	starts := []int64{0, 5, 10}
-	_, err = FromEdges(starts, 1, []int64{1, 10}, []int64{5, 6})
+	_, err = FromEdges(starts, 1, Ends{[]int64{1, 10}, []int64{5, 6}})
 	expect(t, err, "edge 1", "source is node 10", "[0, 10)")
-	_, err = FromEdges(starts, 1, []int64{1, 2}, []int64{5, 4})
+	_, err = FromEdges(starts, 1, Ends{[]int64{1, 2}, []int64{5, 4}})
 	expect(t, err, "edge 1", "destination is node 4", "[5, 10)")
-	_, err = FromEdges(starts, 2, nil, nil)
+	_, err = FromEdges(starts, 2, Ends{nil, nil})
 	expect(t, err, "rank 2")
-	_, err = FromEdges(starts, 0, []int64{1}, nil)
+	_, err = FromEdges(starts, 0, Ends{[]int64{1}, nil})
 	expect(t, err, "1 sources", "0 destinations")
 	_, err = HomogeneousBook([]int64{0})
 	expect(t, err, "at least 2")

@@ -13,38 +13,20 @@ import (
 //
 // Two passes over the source; 8 bytes an edge stay, 4 more are taken meanwhile.
 // A relation built with KeepOrder derives them from what it kept.
-func (r *Structure) EdgeOrder() error { return EdgeOrder(r) }
-
-// EdgeOrder does the same for several relations of one worker in the same two
-// passes. They must have been built by one call of Build.
-func EdgeOrder(rels ...*Structure) error {
-	var todo []*Structure
-	for _, r := range rels {
-		if err := r.deriveOrder(); err != nil {
-			return err
-		}
-		if !r.ordered {
-			todo = append(todo, r)
-		}
+func (r *Structure) EdgeOrder() error {
+	if err := r.deriveOrder(); err != nil || r.ordered {
+		return err
 	}
-	if len(todo) == 0 {
-		return nil
-	}
-	from := todo[0].origin
-	for _, r := range todo {
-		if r.origin == nil {
-			return fmt.Errorf("edge order of %s: the relation has no source of edges; was it freed?", r.Type)
-		}
-		if r.origin != from {
-			return fmt.Errorf("edge order of %s and %s together: they were not built together", todo[0].Type, r.Type)
-		}
+	from := r.origin
+	if from == nil {
+		return fmt.Errorf("edge order of %s: the relation has no source of edges; was it freed?", r.Type)
 	}
 	loc, err := newLocals(from.book, from.rank, from.source)
 	if err != nil {
 		return err
 	}
 	defer loc.free()
-	return edgeOrder(loc, from, todo)
+	return edgeOrder(loc, from, []*Structure{r})
 }
 
 // orderer is the making of the edge order of one relation.

@@ -1,5 +1,7 @@
 package kernel
 
+import "sar/core/internal/view"
+
 // Accumulation is SpMM in parts that may be run one after another, with other work
 // between them, into a y that already has something in some of its rows:
 //
@@ -9,41 +11,26 @@ package kernel
 // The sum is complete before it is added, so the bits are those of adding what
 // y had to the result of SpMM.
 type Accumulation struct {
-	Parts int // how many there are
-	run   func(part int)
-	done  func()
+	Parts int            // how many there are
+	Run   func(part int) // computes one
 }
 
 // SpMMAccumulate prepares the product in at most parts parts of about equal work, without
-// Post. filled [n]. Free it.
-func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts int) *Accumulation {
+// Post. filled [n].
+func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts int) Accumulation {
 	m.check(len(m.W), m.W != nil)
 	m.A.needRows()
 	need("y", len(y), m.A.Rows()*m.Width)
 	need("filled", len(filled), m.A.Rows())
 	adviseHuge(y)
-	return accumulate(p, y, newSums(m), m.A, filled, parts)
-}
-
-// Run computes one part.
-func (o *Accumulation) Run(part int) { o.run(part) }
-
-// Free lets go of what the parts share.
-func (o *Accumulation) Free() { o.done() }
-
-func accumulate[T Float](p *Pool, y []T, m sums[T], a CSR, filled []uint8, most int) *Accumulation {
-	n := a.Rows()
-	done := func() {}
-	if n > 0 {
-		done = m.align(p, &a, a.at(n)-a.at(0))
-	}
-	rows, hubs := plan(&a, 0, n, m.width, sizeof[T](), p.Threads())
+	a, all := &m.A, newSums(m)
+	rows, hubs := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
 	tasks := append(hubs, rows...)
-	parts := min(most, len(tasks))
+	parts = min(parts, len(tasks))
 	run := func(part int) {
 		from, to := len(tasks)*part/parts, len(tasks)*(part+1)/parts
 		p.Run(to-from, func(t int) {
-			q, m := tasks[from+t], m
+			q, m := tasks[from+t], all
 			m.start(q)
 			var sum []T
 			a.eachBlock(q.p0, q.p1, func(_ int, rows []int32) {
@@ -64,7 +51,7 @@ func accumulate[T Float](p *Pool, y []T, m sums[T], a CSR, filled []uint8, most 
 			})
 		})
 	}
-	return &Accumulation{parts, run, done}
+	return Accumulation{parts, run}
 }
 
 // ClearRows: y[idx[k],:] = 0. y [n, width].

@@ -58,7 +58,6 @@ func TestSpMMAccumulate(t *testing.T) {
 			for part := range o.Parts {
 				o.Run(part)
 			}
-			o.Free()
 			if !slices.Equal(got, want) {
 				t.Errorf("%d threads, width %d: other bits", threads, width)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sar/core/internal/ascending"
 	"sar/core/internal/view"
 )
 
@@ -38,13 +39,8 @@ type reread struct {
 
 // willRead notes that slots rows of width elements of x are about to be read.
 func willRead[T Float](p *Pool, x []T, slots int64, width int) {
-	var t T
-	size := int(unsafe.Sizeof(t))
 	b := view.Bytes(x)
-	if len(b) < rereadLeast {
-		return
-	}
-	if p.rereads(b, float64(slots)*float64(width*size)) {
+	if len(b) >= rereadLeast && p.rereads(b, float64(slots)*float64(width*view.Size[T]())) {
 		collapse(b)
 	}
 }
@@ -92,4 +88,21 @@ func collapse(b []byte) {
 	}
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	_ = unix.Madvise(b, unix.MADV_COLLAPSE) // Linux 6.1; before, the system does it when it has time
+}
+
+// windowSlots is about how many slots of a window there are, from a look at some
+// of the rows.
+func windowSlots(a *CSR, cursor []int64, colEnd int32) int64 {
+	const looks = 128
+	n := a.Rows()
+	var inside, seen int64
+	for look := range min(n, looks) {
+		i := n * look / min(n, looks)
+		inside += ascending.RunEnd(a.Col, cursor[i], a.at(i+1), colEnd) - cursor[i]
+		seen += a.at(i+1) - a.at(i)
+	}
+	if seen == 0 {
+		return 0
+	}
+	return int64(float64(inside) / float64(seen) * float64(a.at(n)-a.at(0)))
 }

@@ -13,7 +13,6 @@ package kernel
 
 import (
 	"fmt"
-	"unsafe"
 
 	"sar/core/internal/vec"
 )
@@ -107,9 +106,4 @@ func need(what string, have, want int) {
 	if have < want {
 		panic(fmt.Sprintf("kernel: %s has %d elements, %d are needed", what, have, want))
 	}
-}
-
-func sizeof[T Float]() int {
-	var t T
-	return int(unsafe.Sizeof(t))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sar/core/internal/vec"
+	"sar/core/internal/view"
 )
 
 // everyPath runs f once for each SIMD path of this CPU and build.
@@ -155,7 +156,7 @@ func oracle[T Float](m matrix, x []T, width int, w []T, heads int, scale []T) (y
 func near[T Float](t *testing.T, what string, got []T, want, size []float64, terms int) {
 	t.Helper()
 	eps := 0x1p-23
-	if sizeof[T]() == 8 {
+	if view.Size[T]() == 8 {
 		eps = 0x1p-52
 	}
 	for i := range want {

@@ -5,8 +5,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"sar/core/mem"
 )
 
 // Pool is a number of compute slots that all kernels of a worker share. A
@@ -24,7 +22,6 @@ type slots struct {
 	busy    int                // slots held
 	queue   [2][]chan struct{} // who waits for a slot, first come first served, by rank
 	waiting [2]atomic.Int32    // the lengths of queue, read without the lock between tasks
-	spare   mem.Array[byte]    // kept for the next copy of x (align), at most alignMost bytes
 	known   []reread           // large source rows (willRead), the last read last
 }
 

@@ -53,7 +53,6 @@ type sums[T Float] struct {
 	width    int
 	heads, d int // 1 and width where there are no weights
 	x        []T
-	stride   int // elements from one row of x to the next
 	col      []int32
 	edge     []int32
 	w, scale []T
@@ -80,14 +79,14 @@ func newSums[T Float](m Product[T]) sums[T] {
 	}
 	return sums[T]{
 		ops: vec.Get[T](), width: m.Width, heads: heads, d: m.Width / heads,
-		x: m.X, stride: m.Width, col: m.A.Col, edge: m.A.Edge, w: m.W, scale: m.Scale, post: m.Post, g: &vec.Gather[T]{},
+		x: m.X, col: m.A.Col, edge: m.A.Edge, w: m.W, scale: m.Scale, post: m.Post, g: &vec.Gather[T]{},
 	}
 }
 
 // start prepares a copy for one task.
 func (m *sums[T]) start(q part) {
 	m.c0, m.c1 = q.c0, q.c1
-	m.g = &vec.Gather[T]{Stride: m.stride, Base: m.g.Base}
+	m.g = &vec.Gather[T]{Stride: m.width, Base: m.g.Base}
 	m.runs = make([]vec.Run, 0, touchRows)
 	m.direct = m.w == nil && m.scale == nil || m.heads == 1 && m.edge == nil && m.scale == nil
 	if !m.direct {

@@ -1,6 +1,9 @@
 package kernel
 
-import "sar/core/internal/ascending"
+import (
+	"sar/core/internal/ascending"
+	"sar/core/internal/view"
+)
 
 // SpMM: y = m. y [n, h, d]. Rows without slots become 0.
 func SpMM[T Float](p *Pool, y []T, m Product[T]) {
@@ -17,19 +20,14 @@ func SpMMRows[T Float](p *Pool, y []T, m Product[T], r0, r1 int) {
 		m.A.needRows()
 		m.A.Order = Order{}
 	}
-	spmmRows(p, y, newSums(m), m.A, r0, r1)
-}
-
-func spmmRows[T Float](p *Pool, y []T, m sums[T], a CSR, r0, r1 int) {
+	a, all := &m.A, newSums(m)
 	if r1 > r0 {
-		slots := a.at(r1) - a.at(r0)
-		willRead(p, m.x, slots, m.width)
-		defer m.align(p, &a, slots)()
+		willRead(p, m.X, a.at(r1)-a.at(r0), m.Width)
 	}
-	rows, hubs := plan(&a, r0, r1, m.width, sizeof[T](), p.Threads())
+	rows, hubs := plan(a, r0, r1, m.Width, view.Size[T](), p.Threads())
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
-		q, m := parts[t], m
+		q, m := parts[t], all
 		m.start(q)
 		a.eachBlock(q.p0, q.p1, func(place int, rows []int32) {
 			m.runs = m.runs[:0]
@@ -50,6 +48,9 @@ type Window struct {
 	First      bool
 }
 
+// windowTasks is the tasks for each thread of a window that is few columns of many.
+const windowTasks = 8
+
 // SpMMWindow adds one window of columns to a product: for each row i, for slots k from
 // the cursor on while k < ptr[i+1] and col[k] < End: y[i,:] += c_k · x[col[k]-Begin,:]; the
 // cursor is left at the first slot not read. Rows whose last slot was read (in the first
@@ -65,28 +66,19 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	if w.First {
 		adviseHuge(y)
 	}
-	s := newSums(m)
-	s.g.Base = w.Begin
-	spmmWindow(p, y, s, m.A, w)
-}
-
-// windowTasks is the tasks for each thread of a window that is few columns of many.
-const windowTasks = 8
-
-func spmmWindow[T Float](p *Pool, y []T, m sums[T], a CSR, w Window) {
+	a, all := &m.A, newSums(m)
+	all.g.Base = w.Begin
 	cursor, colEnd, first := w.Cursor, w.End, w.First
 	if first { // own rows; windows after it are few rows of many
-		slots := windowSlots(&a, cursor.Slot, colEnd)
-		willRead(p, m.x, slots, m.width)
-		defer m.align(p, &a, slots)()
+		willRead(p, m.X, windowSlots(a, cursor.Slot, colEnd), m.Width)
 	}
-	rows, hubs := plan(&a, 0, a.Rows(), m.width, sizeof[T](), p.Threads())
+	rows, hubs := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
 	if !first {
 		rows = fewer(rows, windowTasks*p.Threads())
 	}
 	parts := append(hubs, rows...)
 	p.Run(len(parts), func(t int) {
-		q, m := parts[t], m
+		q, m := parts[t], all
 		m.start(q)
 		a.eachBlock(q.p0, q.p1, func(_ int, rows []int32) {
 			m.runs = m.runs[:0]

@@ -34,7 +34,8 @@ func (p Purpose) String() string {
 
 // Usage is the live size of one purpose and the largest it has been, in bytes.
 type Usage struct {
-	Live, Peak int64
+	Live int64 `json:"live"`
+	Peak int64 `json:"peak"`
 }
 
 type counter struct {

@@ -27,17 +27,7 @@ import (
 type Space []int64
 
 // Owner is the rank that owns an id of the space.
-func (s Space) Owner(id int64) int {
-	lo, hi := 0, len(s)-1
-	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; id >= s[mid] {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
-}
+func (s Space) Owner(id int64) int { return after(s, id) }
 
 // Graph is what sampling needs besides the relations of a worker: ids that mean
 // the same everywhere. 8 bytes a boundary row.

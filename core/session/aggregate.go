@@ -6,7 +6,6 @@ import (
 	"sar/core/comm"
 	"sar/core/exchange"
 	"sar/core/graph"
-	"sar/core/mem"
 )
 
 // Messages and reducers of an aggregation, numbered as in sar.h.
@@ -34,9 +33,6 @@ type Aggregation struct {
 	Relation, Message, Reduce int
 	NeedGrad, Agreed          uint32
 }
-
-// pageBytes is the granularity of rings.
-const pageBytes = 4096
 
 // Rows is a matrix [N, Width] of the caller's; Data is nil where the caller
 // gave none.
@@ -199,14 +195,7 @@ func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, sends string, f 
 		}
 	}
 	if wide() {
-		payload := train.MaxPayload()
-		// What a frame holds grows in proportion to the window, in whole pages.
-		window := g.session.windowLimit()
-		return &mem.BudgetError{
-			What:    fmt.Sprintf("window_bytes (rows have %d bytes and a frame of this window holds %d): a window", rowBytes, payload),
-			Have:    window,
-			Minimum: (window/int64(payload) + 1) * int64(rowBytes+pageBytes),
-		}
+		return g.session.tooNarrow(train, rowBytes, "rows have")
 	}
 	op, err := train.BeginSending(kind, dir, sends)
 	if err != nil {

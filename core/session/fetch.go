@@ -6,7 +6,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/exchange"
-	"sar/core/graph"
 )
 
 // FetchRows is a tensor of rows of any type.
@@ -33,13 +32,13 @@ func (g *Graph) fetch(relation int, columns []int64, rowBytes int) (*exchange.Fe
 	if err != nil {
 		return nil, err
 	}
-	if rel.Parts > 1 {
-		given, err := g.given(rel, f)
-		if err != nil {
-			f.Free()
-			return nil, err
-		}
-		f.Given(given)
+	train, err := g.session.Comm(Train)
+	if err == nil {
+		err = f.Meet(train)
+	}
+	if err != nil {
+		f.Free()
+		return nil, err
 	}
 	return f, nil
 }
@@ -47,32 +46,6 @@ func (g *Graph) fetch(relation int, columns []int64, rowBytes int) (*exchange.Fe
 // askBytes is what a row's number and its padding add to the row in backward;
 // forward refuses windows that are too small for that at once.
 const askBytes = 16
-
-// given learns how many rows each rank asks this one for.
-func (g *Graph) given(rel *graph.Relation, f *exchange.Fetch) ([]int, error) {
-	train, err := g.session.Comm(Train)
-	if err != nil {
-		return nil, err
-	}
-	asks := make([][]int64, rel.Parts)
-	asks[rel.Rank] = []int64{0}
-	for r := 1; r < rel.Parts; r++ {
-		asks[rel.Halo[r].Peer] = []int64{int64(f.Asked(r))}
-	}
-	asked, err := train.AllToAllInts(asks)
-	if err != nil {
-		return nil, err
-	}
-	given := make([]int, rel.Parts)
-	for q := range given {
-		n := asked[q][0]
-		if n < 0 || n > math.MaxInt32 {
-			return nil, Invalid("rank %d asks for %d rows", q, n)
-		}
-		given[q] = int(n)
-	}
-	return given, nil
-}
 
 // FetchForward fills out with the rows of x at columns; it returns the union of
 // all ranks' flags. Collective, with as many columns as each rank likes.

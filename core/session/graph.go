@@ -105,7 +105,7 @@ func (s *Session) fromEdges(book *graph.Book, starts []int64, ends []graph.Ends)
 			return nil, Invalid("src has %d entries and dst %d: an edge is one of each", len(e.Src), len(e.Dst))
 		}
 	}
-	source, err := graph.FromRelations(starts, s.Rank(), ends)
+	source, err := graph.FromEdges(starts, s.Rank(), ends...)
 	if err != nil {
 		return nil, Invalid("%v", err)
 	}

@@ -11,7 +11,6 @@ type (
 	Product[T Float]  = kernel.Product[T]
 	Standard[T Float] = kernel.Standard[T]
 	Gradient[T Float] = kernel.Gradient[T]
-	MemoryUsage       = mem.Usage
 )
 
 // pool is shared by all sessions of the process: threads belong to the machine.
@@ -58,7 +57,7 @@ func NormalizeSums[T Float](g, x []T, s Standard[T], plain, along []float64) {
 func NormalizeGrad[T Float](z, g, x []T, s Gradient[T]) { kernel.NormalizeGrad(pool, z, g, x, s) }
 
 // SetTensors has MemoryStats ask report for what tensors take, and for what is kept of freed ones.
-func SetTensors(report func() (MemoryUsage, int64)) { mem.SetTensors(report) }
+func SetTensors(report func() (Usage, int64)) { mem.SetTensors(report) }
 
 // ResetPeaks begins anew to look for the most that was held.
 func ResetPeaks() { mem.ResetPeaks() }

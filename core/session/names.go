@@ -5,6 +5,7 @@ import (
 	"sar/core/mem"
 	"sar/core/store"
 	"sar/core/transport"
+	"sar/core/transport/node"
 )
 
 // What the layers below say to the users of this package, who do not import
@@ -21,9 +22,13 @@ type (
 	PeerGone        = transport.PeerGone
 	TimeoutError    = transport.TimeoutError
 
-	DType    = comm.DType
-	ReduceOp = comm.ReduceOp
+	Communicator = comm.Communicator
+	DType        = comm.DType
+	ReduceOp     = comm.ReduceOp
 )
+
+// Transports are the names of all there are.
+func Transports() []string { return node.Names() }
 
 // ErrGroupClosed is ErrClosed of the layer below.
 var ErrGroupClosed = comm.ErrClosed

@@ -2,12 +2,10 @@ package session
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	"sar/core/comm"
-	"sar/core/mem"
 	"sar/core/sample"
 )
 
@@ -15,8 +13,6 @@ import (
 type (
 	SampleConfig = sample.Config
 	SampleColumn = sample.Column
-	SampleLayer  = sample.Layer
-	SampleEdges  = sample.Edges
 )
 
 // Sampler draws batches of blocks from a graph, in the background.
@@ -172,12 +168,7 @@ func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 	sampler := s.samplers[turn]
 	s.background.workers[turn].submit(func(c *comm.Communicator) error {
 		if n := sampler.MaxRowBytes(); s.graph.session.World() > 1 && n > c.MaxPayload() {
-			window := s.graph.session.windowLimit()
-			return &mem.BudgetError{
-				What:    fmt.Sprintf("window_bytes (a sampler sends rows of up to %d bytes and a frame that samples holds %d): a window", n, c.MaxPayload()),
-				Have:    window,
-				Minimum: (window/int64(c.MaxPayload()) + 1) * int64(n+pageBytes),
-			}
+			return s.graph.session.tooNarrow(c, n, "a sampler sends rows of up to")
 		}
 		return s.graph.session.collective("sampling", func() error { return sampler.Run(c, &b.Batch) })
 	}, func(err error) {

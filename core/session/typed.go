@@ -36,12 +36,29 @@ func dtypeOf[T Number]() DType {
 
 // AllReduce reduces x over all ranks in place, the same bits everywhere. Collective.
 func AllReduce[T Number](s *Session, id int, x []T, op ReduceOp) error {
-	return s.AllReduce(id, view.Bytes(x), dtypeOf[T](), op)
+	c, err := s.Comm(id)
+	if err != nil {
+		return err
+	}
+	return c.AllReduce(view.Bytes(x), dtypeOf[T](), op)
 }
 
 // Broadcast overwrites x with the root's. Collective.
 func Broadcast[T Number](s *Session, id int, x []T, root int) error {
-	return s.Broadcast(id, view.Bytes(x), root)
+	c, err := s.Comm(id)
+	if err != nil {
+		return err
+	}
+	return c.Broadcast(view.Bytes(x), root)
+}
+
+// Barrier returns once every rank has called it. Collective.
+func (s *Session) Barrier(id int) error {
+	c, err := s.Comm(id)
+	if err != nil {
+		return err
+	}
+	return c.Barrier()
 }
 
 // NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"fmt"
+
 	"sar/core/comm"
 	"sar/core/graph"
 	"sar/core/mem"
@@ -145,6 +147,20 @@ func (s *Session) resize(c *comm.Communicator, share int) error {
 		return w.do(func(c *comm.Communicator) error { return c.Resize(share) })
 	}
 	return c.Resize(share)
+}
+
+// pageBytes is the granularity of rings.
+const pageBytes = 4096
+
+// tooNarrow is the error of a window whose share for c holds no row of so many bytes; what
+// has those rows. What a frame holds grows in proportion to the window, in whole pages.
+func (s *Session) tooNarrow(c *comm.Communicator, rowBytes int, what string) error {
+	window, payload := s.windowLimit(), c.MaxPayload()
+	return &mem.BudgetError{
+		What:    fmt.Sprintf("window_bytes (%s %d bytes and a frame of this window holds %d): a window", what, rowBytes, payload),
+		Have:    window,
+		Minimum: (window/int64(payload) + 1) * int64(rowBytes+pageBytes),
+	}
 }
 
 func (s *Session) windowLimit() int64 {

@@ -19,7 +19,8 @@ func connect(c *comm.Communicator, rel *graph.Relation) error {
 	}
 	rel.NumEdgesGlobal = total[0]
 	rel.Send = make([]mem.Array[int32], rel.Parts)
-	sizes, err := sendSizes(c, rel)
+	halo := exchange.HaloRows(rel)
+	sizes, err := exchange.AskedFor(c, func(r int) int { return halo[r] }, rel.NumSrc)
 	if err != nil {
 		return err
 	}
@@ -38,29 +39,6 @@ func connect(c *comm.Communicator, rel *graph.Relation) error {
 		rel.Halo[r].Rows.Free()
 	}
 	return countOut(c, rel, sizes)
-}
-
-// sendSizes learns, by round, how many rows each peer will ask for.
-func sendSizes(c *comm.Communicator, rel *graph.Relation) ([]int, error) {
-	p := rel.Parts
-	asks := make([][]int64, p)
-	asks[rel.Rank] = []int64{0}
-	for _, h := range rel.Halo[1:] {
-		asks[h.Peer] = []int64{int64(h.End - h.Begin)}
-	}
-	asked, err := c.AllToAllInts(asks)
-	if err != nil {
-		return nil, err
-	}
-	sizes := make([]int, p)
-	for r := 1; r < p; r++ {
-		n := asked[(rel.Rank+r)%p][0]
-		if n < 0 || n > int64(rel.NumSrc) {
-			return nil, fmt.Errorf("rank %d asks for %d rows of this rank's %d", (rel.Rank+r)%p, n, rel.NumSrc)
-		}
-		sizes[r] = int(n)
-	}
-	return sizes, nil
 }
 
 // sendHalo tells the owners which of their rows this worker reads.

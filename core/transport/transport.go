@@ -32,10 +32,15 @@ type Frame struct {
 	Payload []byte
 }
 
-// LinkStats counts what one link has carried. Frame bytes include headers.
+// LinkStats counts what one link has carried. Payload is rows and numbers, bytes include
+// the headers of frames.
 type LinkStats struct {
-	SentFrames, SentPayload, SentBytes uint64
-	RecvFrames, RecvPayload, RecvBytes uint64
+	SentPayload uint64 `json:"sent_payload"`
+	SentBytes   uint64 `json:"sent_bytes"`
+	SentFrames  uint64 `json:"sent_frames"`
+	RecvPayload uint64 `json:"recv_payload"`
+	RecvBytes   uint64 `json:"recv_bytes"`
+	RecvFrames  uint64 `json:"recv_frames"`
 }
 
 // Link is a duplex, ordered, reliable channel of frames to one peer. One

@@ -79,9 +79,6 @@ func NewIdentity(job *Job, rank, world int, encrypted bool) (*Identity, error) {
 	return id, err
 }
 
-// Encrypted tells whether this worker's TCP connections run under TLS.
-func (id *Identity) Encrypted() bool { return id.tls != nil }
-
 // Certificate is the fingerprint of this worker's certificate, zero without TLS.
 func (id *Identity) Certificate() [sha256.Size]byte {
 	if id.tls == nil {

@@ -13,6 +13,7 @@ package vec
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -180,25 +181,19 @@ func init() {
 // this CPU and build have. It returns the name of the table in use. On error
 // nothing changes. Not for use while kernels run, results would mix tables.
 func Choose(want string) (string, error) {
-	var pick *table
-	var names []string
-	for _, t := range tables {
-		if t.available() {
-			names = append(names, t.name)
-			if want == "" || want == t.name {
-				pick = t
-			}
-		}
+	names, pick := Available(), want
+	if want == "" {
+		pick = names[len(names)-1]
 	}
-	if pick == nil {
+	if !slices.Contains(names, pick) {
 		known := want == "scalar" || want == "avx2" || want == "avx512"
 		if !known {
 			return Name(), fmt.Errorf("SAR_SIMD=%q is not a SIMD path: use scalar, avx2 or avx512, or leave it unset", want)
 		}
 		return Name(), fmt.Errorf("SAR_SIMD=%s is not available on this CPU or in this build: use %s, or leave it unset", want, strings.Join(names, " or "))
 	}
-	current.Store(pick)
-	return pick.name, nil
+	current.Store(tables[slices.IndexFunc(tables, func(t *table) bool { return t.name == pick })])
+	return pick, nil
 }
 
 // Name is the name of the table in use: "scalar", "avx2" or "avx512".

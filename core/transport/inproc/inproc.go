@@ -3,7 +3,6 @@
 package inproc
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"sar/core/mem"
@@ -11,30 +10,10 @@ import (
 	"sar/core/transport/internal/ring"
 )
 
-// NewMesh joins size ranks: links[rank][peer], nil for the rank itself.
-// linkBytes is the memory of each pair, both directions together, and is
-// counted as mem.Window until both ends are closed. It panics where the
-// memory cannot be had, as a test has no use for the error.
-func NewMesh(size, linkBytes int) [][]transport.Link {
-	links := make([][]transport.Link, size)
-	for r := range links {
-		links[r] = make([]transport.Link, size)
-	}
-	for a := range size {
-		for b := a + 1; b < size; b++ {
-			la, lb, err := NewPair(a, b, linkBytes)
-			if err != nil {
-				panic(fmt.Sprintf("inproc: %v", err))
-			}
-			links[a][b], links[b][a] = la, lb
-		}
-	}
-	return links
-}
-
 var properties = transport.Properties{Kind: "inproc", Shared: true, ByteCost: 0.1}
 
-// NewPair joins ranks a and b and returns a's end and b's end.
+// NewPair joins ranks a and b and returns a's end and b's end. linkBytes is the memory
+// of both directions together, and is counted as mem.Window until both ends are closed.
 func NewPair(a, b, linkBytes int) (la, lb transport.Link, err error) {
 	max, err := ring.MaxPayload(linkBytes, 2, 0)
 	if err != nil {

@@ -9,7 +9,11 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, "inproc", func(_ testing.TB, size, linkBytes int) [][]transport.Link {
-		return inproc.NewMesh(size, linkBytes)
-	})
+	conformance.Run(t, "inproc", conformance.Pairs(func(t testing.TB, a, b, linkBytes int) (la, lb transport.Link) {
+		la, lb, err := inproc.NewPair(a, b, linkBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return la, lb
+	}))
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"sar/core/transport"
 	"sar/core/transport/shm"
@@ -16,19 +17,25 @@ const Auto = "auto"
 // transports are all there are, the best first.
 var transports = []*transport.Transport{shm.Transport, tcp.Transport}
 
+// Names are those of all transports, the best first.
+func Names() (names []string) {
+	for _, t := range transports {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // allow lists the transports that a worker may use which is told to use name.
 func allow(name string) ([]*transport.Transport, error) {
 	if name == "" || name == Auto {
 		return transports, nil
 	}
-	names := Auto
 	for _, t := range transports {
 		if t.Name == name {
 			return []*transport.Transport{t}, nil
 		}
-		names += ", " + t.Name
 	}
-	return nil, fmt.Errorf("transport %q is not known: there are %s", name, names)
+	return nil, fmt.Errorf("transport %q is not known: there are %s, %s", name, Auto, strings.Join(Names(), ", "))
 }
 
 // place is where in the list the transport with such connections is, -1 if there is none.

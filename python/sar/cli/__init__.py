@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _expected_errors() -> tuple[type[BaseException], ...]:
-    """What the engine raises over files and arguments: its message says what is wrong, a traceback adds nothing."""
+    """Errors of the engine about files and arguments. Their message suffices, so no traceback is printed."""
     from sar.errors import FormatError
 
     return (FormatError, ValueError, OSError)

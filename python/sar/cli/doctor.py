@@ -56,9 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
         f"{len(os.sched_getaffinity(0))} cores",
     )
     _packages(report)
-    for check in (_engine, _together, _allocator, _shared_memory):
+    transports = _engine(report)
+    for check in (_together, _allocator, _shared_memory):
         check(report)
-    for transport in ("shm", "tcp"):
+    for transport in transports:
         _transport(report, transport)
     print(f"\n{'no trouble found' if not report.trouble else f'{report.trouble} trouble(s) found'}")
     return 1 if report.trouble else 0
@@ -92,13 +93,16 @@ def _packages(report: _Report) -> None:
             report.line("FAIL" if need else "note", name, problem, fix)
 
 
-def _engine(report: _Report) -> None:
+def _engine(report: _Report) -> list[str]:
+    """Returns the names of the transports."""
     found, error = _probe("engine")
     if found is None:
         report.line("FAIL", "engine", error, "reinstall the package: the wheel carries the engine")
-        return
+        return []
     report.line("ok", "engine", f"{found['engine']}, ABI {found['abi']} ({found['file']})")
     report.line("ok", "simd", found["simd"])
+    transports: list[str] = found["transports"]
+    return transports
 
 
 def _together(report: _Report) -> None:

@@ -55,8 +55,8 @@ def add_worker_options(p: argparse._ActionsContainer) -> None:
     )
     p.add_argument(
         "--transport",
-        choices=("auto", "shm", "tcp"),
-        help="force what carries data (default: shared memory on one machine, else tcp)",
+        metavar="NAME",
+        help="force what carries data, as SAR_TRANSPORT does (default: shared memory on one machine, else tcp)",
     )
     p.add_argument(
         "--grace",
@@ -74,9 +74,9 @@ def add_worker_options(p: argparse._ActionsContainer) -> None:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides the words after ``launch`` into the launcher's own options and the script with its arguments. The script
-    is the first word that is no option and no option's value; with ``-m MODULE`` everything after it is the
-    module's."""
+    """Splits the words after ``launch`` into the launcher's own options and the script with its arguments. The script
+    is the first word that is neither an option nor an option's value. With ``-m MODULE``, everything after it belongs
+    to the module."""
     table = argparse.ArgumentParser(add_help=False)
     _options(table)
     flags = table._option_string_actions

@@ -49,9 +49,8 @@ def size(count: float) -> str:
 
 
 class Stage:
-    """One long step, shown on stderr. On a terminal the line is rewritten as the step goes on; in a log, a step that
-    takes long leaves a line every ``_LOG_EVERY`` seconds: how far it is, or where it does not say so, for how long it
-    has been going on."""
+    """One long step, shown on stderr. On a terminal the line is rewritten as the step progresses. In a log, a long step
+    writes a line every ``_LOG_EVERY`` seconds, with its progress or, if that is unknown, the elapsed time."""
 
     _TERMINAL_EVERY = 0.1
     _LOG_EVERY = 10.0
@@ -73,12 +72,12 @@ class Stage:
                 self._write(f"{self.what} … {now - self._begin:.0f} s", end="" if self._terminal else "\n")
 
     def announce(self) -> None:
-        """Says in a log, too, that the step begins: for steps that hold the interpreter and give no sign of life."""
+        """Also logs the start of the step, for steps that hold the interpreter and cannot report progress."""
         if not self._terminal:
             self._write(f"{self.what} …", end="\n")
 
     def end(self) -> None:
-        """No more signs of life."""
+        """Stops reporting progress."""
         self._over.set()
         self._beating.join()
 
@@ -107,7 +106,7 @@ class Stage:
 
 @contextmanager
 def stage(what: str) -> Iterator[Stage]:
-    """Announces a step, and says how long it took when it is over, and the stage's ``note`` with it."""
+    """Announces a step, and prints its duration and the stage's ``note`` when it ends."""
     current = Stage(what)
     if current._terminal:
         current._write(f"{what} …", end="")

@@ -42,6 +42,7 @@ def engine() -> dict[str, Any]:
         "engine": version,
         "abi": ABI_VERSION,  # loading has checked that the engine has the same
         "simd": simd,
+        "transports": json.loads(library.face().Doctor())["transports"],
         "file": extension,
     }
 
@@ -57,8 +58,6 @@ def _package_version() -> str | None:
 
 def together() -> dict[str, Any]:
     """The same sums by torch, by DGL where it is installed, and by the engine, in one process."""
-    import ctypes as ct
-
     import torch
 
     from sar._engine import library
@@ -77,8 +76,7 @@ def together() -> dict[str, Any]:
         names.append("DGL")
         results.append(dgl.ops.copy_u_sum(graph, x))
     out = torch.empty(n, width)
-    tensors = [ct.byref(library.tensor(t)) for t in (offsets, index)]
-    library.call("sar_kernel_spmm", *tensors, None, ct.byref(library.tensor(x)), ct.byref(library.tensor(out)))
+    library.call("sar_kernel_spmm", offsets, index, None, x, out)
     difference = max(float((out - r).abs().max()) for r in results)
     return {"what": ", ".join(names) + " and the engine", "difference": difference}
 

@@ -61,7 +61,7 @@ class _Worker:
         self.signal(number)
 
     def poll(self) -> bool:
-        """Whether it has ended by now; notes when and how, and ends children that it left behind."""
+        """Whether the worker has ended. Notes when and how, and ends children that it left behind."""
         if self.code is None:
             if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return False
@@ -75,7 +75,7 @@ class _Worker:
         return code if code >= 0 else 128 - code
 
     def failed_first_hand(self) -> bool:
-        """Whether it failed by itself rather than because it was told to stop or lost a peer that failed."""
+        """Whether the worker failed by itself, rather than because it was stopped or lost a peer."""
         if not self.code or -self.code in self.stopped_by:
             return False
         return self.code < 0 or not any(map(_ECHO.match, self.errors))
@@ -205,7 +205,7 @@ class _Group:
                 key.data.source.close()
 
     def _forward(self, number: int, before: int) -> None:
-        """The first signal goes on as it is, a second one asks workers to end, a third ends them."""
+        """Forwards the first signal as it is. A second one asks the workers to end, a third kills them."""
         send = (number, signal.SIGTERM, signal.SIGKILL)[min(before, 2)]
         for worker in self.workers:
             if not worker.poll():
