@@ -1,6 +1,6 @@
 """Settings that a script may change, before or after :func:`sar.initialize_comms`.
 
-Every worker must set the same values, because they decide what is sent when.
+Every worker must set the same values, because they determine what is sent and when.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Optional
 
 
 class _Settings(type):
-    """Refuses to set what is no setting: a misspelled one would have no effect, and nobody would notice."""
+    """Refuses unknown settings: a misspelled one would silently have no effect."""
 
     def __setattr__(cls, name: str, value: object) -> None:
         if name not in dir(cls):
@@ -25,7 +25,7 @@ class _Settings(type):
 class Config(metaclass=_Settings):
     """Process-wide settings; set them on the class, as in ``sar.Config.window_bytes = 64 << 20``.
 
-    :raises AttributeError: there is no setting of that name; names the nearest that there is
+    :raises AttributeError: there is no such setting; the message suggests the nearest name
     """
 
     __slots__ = ()  # what is set on an object in place of the class has no effect: refused too

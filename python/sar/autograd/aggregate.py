@@ -4,8 +4,8 @@ Forward, for every own node i and column c::
 
     out[i, c] = reduce over in-edges (j -> i) of u[j, c] * (1 or e[ji, head of c])
 
-Whether u or e needs a gradient is agreed in forward: a worker whose own tensors need none takes part in backward all
-the same, because it owns rows that others' gradients depend on. Wire: w numbers per boundary row, each way.
+In forward the workers agree on whether u or e needs a gradient. A worker whose own tensors need none still takes part
+in backward, because the others' gradients depend on rows that it owns. Wire: w numbers per halo row, each way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sar._engine import abi, session as _session
 
 from . import memo
 from .once import calling_layer, differentiable_once
-from .types import Agreed, Relation
+from .types import Agreed, Relation, anchor
 
 
 def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optional[Tensor]) -> Tensor:
@@ -39,9 +39,7 @@ def aggregate(relation: Relation, message: str, reduce: str, u: Tensor, e: Optio
         need |= abi.GRAD_E if e is not None and e.requires_grad else 0
     agreed = Agreed()
     spec = abi.AggregateSpec(relation.index, message, reduce)
-    # the anchor makes torch call backward here even where neither u nor e of this worker needs a gradient
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    out: Tensor = _Aggregate.apply(anchor, u, e, relation, spec, need, agreed)
+    out: Tensor = _Aggregate.apply(anchor(), u, e, relation, spec, need, agreed)
     return out if agreed.bits else out.detach()
 
 

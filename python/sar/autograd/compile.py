@@ -1,8 +1,8 @@
 """Keeps functions out of torch.compile's traces.
 
-Exchanges between workers are no tensor operations, so a compiled function breaks its graph around them and runs them as
-they are. This does not load torch's compiler; where a script has loaded it, as torch's optimizers do, a call costs some
-microseconds more.
+Exchanges between workers are not tensor operations, so a compiled function has a graph break around them and runs them
+uncompiled. This module does not load torch's compiler. If a script has loaded it, as torch's optimizers do, a call
+costs a few microseconds more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", _never)
 
 
 def uncompiled(function: F) -> F:
-    """The same function, which torch.compile calls instead of tracing it, with everything that it calls."""
+    """Wraps a function so that torch.compile calls it, and all that it calls, without tracing."""
     untraced = torch._disable_dynamo(function)
 
     @functools.wraps(function)

@@ -160,8 +160,9 @@ def softmax(a: Expr) -> Expr:
 def dropout(a: Expr, p: float, seed: int) -> Expr:
     """Zeroes elements with probability ``p`` and divides the others by ``1 - p``.
 
-    Which elements depends on the seed, the edge and the element alone, so that forward and backward agree. Where the
-    partition has ``orig_id`` of edges, any number of workers agrees as well; else edges go by rank and position.
+    The mask depends only on the seed, the edge and the element, so it is the same in forward and backward. If the
+    partition has ``orig_id`` of edges, it is also the same for any number of workers; otherwise edges are identified by
+    rank and position.
 
     :param seed: 0 .. 2**64 - 1; the same on all ranks
     :raises ValueError: p is not in [0, 1]

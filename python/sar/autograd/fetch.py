@@ -1,7 +1,7 @@
 """Fetches rows of source nodes by column number, from any worker.
 
-Columns number the source rows that a worker's edges read: own rows first, then the boundary rows of the peers. A fetch
-asks their owners for as many rows as it likes, in any order; gradients return to the owners.
+Columns number the source rows that a worker's edges read: local rows first, then the halo rows of each peer. A fetch
+requests any number of rows from their owners, in any order. Gradients are returned to the owners.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from sar._engine import session as _session, streams
 
 from .once import calling_layer, differentiable_once
-from .types import Agreed, Relation
+from .types import Agreed, Relation, anchor
 
 __all__ = ["fetch"]
 
@@ -51,10 +51,8 @@ def fetch(relation: Relation, columns: Tensor, x: Tensor) -> Tensor:
         raise TypeError(f"x is {x.dtype} and requires a gradient: gradients are float32 or float64; convert x first")
     _session.current().follow_config()
     agreed = Agreed()
-    # the anchor makes torch call backward here even where x of this worker needs no gradient
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     flat = x.reshape(relation.num_src, prod(x.shape[1:]))
-    out: Tensor = _Fetch.apply(anchor, flat, columns.contiguous(), relation, need, agreed)
+    out: Tensor = _Fetch.apply(anchor(), flat, columns.contiguous(), relation, need, agreed)
     return (out if agreed.bits else out.detach()).view(len(columns), *x.shape[1:])
 
 

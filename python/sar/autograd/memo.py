@@ -1,10 +1,10 @@
 """Caches aggregates of constant tensors.
 
-The first layer of most models aggregates the input features, which are the same in every epoch. A script that says so
-(:func:`memoize`) has the sum or mean computed and exchanged once, at the price of keeping it.
+The first layer of most models aggregates the input features, which are the same in every epoch. If a script declares
+them constant (:func:`memoize`), their sum or mean is computed and exchanged once, and kept in memory.
 
-A worker may not leave out an exchange that another one waits for. So as long as anything is memoized, every
-aggregation begins with one small all-reduce, in which the workers find out whether all of them have the same result.
+A worker must not skip an exchange that another one waits for. So while anything is memoized, every aggregation begins
+with one small all-reduce, by which the workers find out whether all of them have the result.
 """
 
 from __future__ import annotations
@@ -98,16 +98,16 @@ _memo = _Memo()
 
 
 def memoize(tensor: Tensor) -> None:
-    """Says that a tensor is constant: sums and means of it over in-edges are computed and exchanged once, and kept.
+    """Declares a tensor constant: its sums and means over in-edges are computed and exchanged once, and kept.
 
     All workers call it, each with its own rows, in the same order; a tensor without rows too. It is meant for input
     features, ``float32`` or ``float64`` of any shape, that need no gradient. What is kept for each graph and reducer is
     a tensor of the size of the result. Only aggregations that read the tensor itself, as it is or reshaped, are
     memoized: SAGEConv's mean and GINConv's sum are, GraphConv's of features that it scales before is not.
 
-    A change in place of the tensor (``features[0] = 1``, ``features.mul_(2)``), on any worker, is noticed: what was
-    kept is dropped, and the aggregate computed again, from then on each time, or until all workers call this again.
-    Changes that torch does not count, through ``tensor.data`` or an array of numpy that shares its memory, are not.
+    If the tensor is changed in place (``features[0] = 1``, ``features.mul_(2)``) on any worker, the kept results are
+    dropped, and the aggregate is computed every time from then on, until all workers call this function again. Changes
+    that torch does not track, through ``tensor.data`` or a numpy array that shares its memory, are not noticed.
 
     :param tensor: ``[num_src_nodes, ...]``
     :raises ValueError: the tensor needs a gradient, or was made in ``torch.inference_mode``

@@ -1,7 +1,7 @@
-"""Backward passes that cannot be differentiated again, and say so.
+"""Backward passes that raise a clear error if they are differentiated again.
 
-A backward pass of the engine is no operation that autograd knows. With ``create_graph=True`` torch records what
-backward does; here it records a node that raises as soon as somebody differentiates it, and names the operation.
+Autograd cannot record the engine's backward passes. With ``create_graph=True`` torch records what backward does; here
+it records a node that raises an error with the operation's name when it is differentiated.
 """
 
 from __future__ import annotations

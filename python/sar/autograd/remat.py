@@ -18,11 +18,11 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def remat(module: M, enabled: bool = True, *, dtype: Optional[torch.dtype] = None) -> M:
-    """Has ``module`` keep its inputs alone for backward, and compute everything else again there.
+    """Makes ``module`` save only its inputs for backward, and recompute everything else there.
 
-    What an unedited layer stack of aggregation, linear map, batch norm, activation and dropout keeps is then one tensor
-    a module: wrap each layer (or a block of layer, norm and activation) in turn. Costs a second forward, exchanges
-    included. Gradients are the same numbers: random states are replayed, and running statistics of batch norms are not
+    A stack of aggregation, linear map, batch norm, activation and dropout then saves one tensor per module: wrap each
+    layer, or each block of layer, norm and activation. It costs a second forward pass, exchanges included. Gradients
+    are the same numbers: random states are replayed, and running statistics of batch norms are not
     moved twice. Names of parameters stay. Call it on every worker alike, before the first forward.
 
     :param module: any module; changed in place. Its outputs may depend on its inputs, its parameters and on columns of
@@ -92,8 +92,8 @@ def _open(a: Any) -> Any:
 
 
 class _Box:
-    """Gives a tensor once, and after that its values from half of the room. Backward follows the operations of the
-    first time, so that what is given later needs no history."""
+    """Returns a tensor the first time, and afterwards its values from the copy of half the size. Backward follows the
+    operations of the first time, so what is returned later needs no history."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.first: Optional[torch.Tensor] = tensor

@@ -1,7 +1,7 @@
 """Streams in-edges in blocks of bounded size to a Python function.
 
-Rows of other workers arrive in the window, are visited and dropped. With gradients, what the visits add for rows of
-another worker is returned to it, and added there in the order of peers.
+Rows of other workers arrive in the window, are visited and dropped. Gradients that the visits add for rows of another
+worker are returned to it, and added there in the order of peers.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _view(address: Optional[int], n: int, shape: Tuple[int, ...], dtype: torch.d
 
 @contextlib.contextmanager
 def _between_visits(caught: List[BaseException]) -> Iterator[None]:
-    """Catches what a signal's handler raises (KeyboardInterrupt) when Python is entered for a visit, before it begins.
+    """Catches what a signal handler raises (KeyboardInterrupt) on the way into Python for a visit.
 
     ctypes cannot pass it on: it prints it, through ``sys.unraisablehook``, and ends the stream.
     """

@@ -18,7 +18,7 @@ from torch import Tensor
 from sar._engine import abi, session as _session
 
 from .once import calling_layer, differentiable_once
-from .types import Relation
+from .types import Relation, anchor
 
 __all__ = ["sum_to_sources"]
 
@@ -39,9 +39,8 @@ def sum_to_sources(relation: Relation, e: Optional[Tensor], v: Optional[Tensor])
     # whether anybody needs a gradient, since backward is collective too
     wants = torch.tensor([t is not None and t.requires_grad and torch.is_grad_enabled() for t in (e, v)]).double()
     _session.all_reduce(wants, "max", abi.TRAIN)
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     agreed = (bool(wants[0]), bool(wants[1]))
-    out: Tensor = _SumToSources.apply(anchor, e, v, relation, agreed)
+    out: Tensor = _SumToSources.apply(anchor(), e, v, relation, agreed)
     return out if any(agreed) else out.detach()
 
 

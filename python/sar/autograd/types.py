@@ -31,8 +31,14 @@ class Agreed:
     bits = 0
 
 
+def anchor() -> Tensor:
+    """An argument of an autograd function that makes torch call its backward on every worker, also where none of the
+    worker's own tensors needs a gradient."""
+    return torch.empty(0, requires_grad=torch.is_grad_enabled())
+
+
 class LayerCost(NamedTuple):
-    """What a fused layer takes: numbers per own row, but for ``parameters`` and ``exchanges``.
+    """The cost of a fused layer: numbers per local row, except for ``parameters`` and ``exchanges``.
 
     ``parameters``: numbers in all; ``exchanges``: of each in forward, numbers per boundary row, and whether as many
     return in backward; ``result``: of its output; ``saves_result``: whether that is saved for backward; ``saved``: what

@@ -1,6 +1,6 @@
 """One-shot aggregation: fetches all boundary rows at once, then runs DGL on this worker alone.
 
-It needs the memory that sequential aggregation saves, and is there for comparison and for operations that only DGL has.
+It needs the memory that sequential aggregation saves. It serves for comparison, and for operations that only DGL has.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class DistributedBlock(OneRelation, GraphQueries):
     """One relation of a worker's part of a graph, as a DGL block whose source nodes are all columns: own source rows
     first, then the boundary rows of other workers.
 
-    Setting a column of ``srcdata`` to own rows, ``[num_src_nodes(), ...]``, fetches the rows of the others, which is
-    collective; gradients return the same way. Everything else is DGL's: ``update_all``, ``apply_edges``, reducers
+    Setting a column of ``srcdata`` to local rows, ``[num_src_nodes(), ...]``, fetches the halo rows, which is
+    collective; their gradients are returned in the same way. Everything else is DGL's: ``update_all``, ``apply_edges``,
+    reducers
     written in Python. Counts, degrees and ``edges()`` are those of the graph it was made of.
     """
 
@@ -120,7 +121,7 @@ class DistributedBlock(OneRelation, GraphQueries):
 
 
 class FetchingView(MutableMapping[str, Tensor]):
-    """``srcdata`` of a :class:`DistributedBlock`: written own rows, it holds everybody's."""
+    """``srcdata`` of a :class:`DistributedBlock`: local rows are written, local and halo rows are read."""
 
     def __init__(self, block: Any, relation: Relation) -> None:
         self._block, self._relation = block, relation

@@ -27,7 +27,7 @@ __all__ = ["construct_full_graph", "construct_mfgs", "convert_dist_graph"]
 
 
 def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
-    """The whole graph, of which this worker holds the in-edges of its own nodes. Collective.
+    """Builds the full graph, of which this worker holds the in-edges of its own nodes. Collective.
 
     :param partition_data: of :func:`sar.load_dgl_partition_data`, or made by hand; not needed afterwards
     :returns: a :class:`HeteroGraphShardManager` where there are several node types or relations. Edge features, if
@@ -120,8 +120,8 @@ def _ascend(numbers: Tensor) -> bool:
 
 
 def _agree(n_layers: int, keep_seed_nodes: bool, error: Optional[Exception], ascending: bool) -> bool:
-    """Makes a mistake on one worker an error on all, before anybody waits. Whether this worker has to warn, on behalf
-    of all, of seed nodes that do not ascend."""
+    """Turns an error on one worker into an error on all, before any worker waits. Returns whether this worker has to
+    warn that seed nodes do not ascend."""
     session = _session.current()
     own = torch.tensor([int(n_layers), int(bool(keep_seed_nodes)), int(error is not None), int(ascending)])
     everyone = [torch.empty_like(own) for _ in range(session.world)]

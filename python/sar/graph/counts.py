@@ -11,7 +11,7 @@ __all__ = ["Counts", "counts"]
 
 
 class Counts(Tensor):
-    """Rows of each graph in the batch, on this worker; a quotient by it is a quotient by the rows of all workers.
+    """Rows of each graph in the batch, on this worker. Dividing by it divides by the rows of all workers.
 
     Layers divide by the number of nodes to get a mean over the graph, and use it otherwise to size their tensors.
     """

@@ -1,8 +1,8 @@
 """Whether a graph has nodes without in-edges; all workers get the same answer.
 
-``in_degrees`` and ``out_degrees`` are plain tensors of own rows. A decision that follows from a degree of 0, such as to
-raise, must be the same on all workers: one that raises alone leaves the others waiting. So whether any node of any
-worker has no edge is found out with one all-reduce, and kept with the relation.
+``in_degrees`` and ``out_degrees`` are plain tensors of local rows. Decisions that depend on a degree of 0, such as
+raising an error, must be the same on all workers: one that raises alone leaves the others waiting. So one all-reduce
+finds out whether any node of any worker has no edge, and the answer is kept with the relation.
 """
 
 from __future__ import annotations

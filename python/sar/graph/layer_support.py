@@ -46,7 +46,7 @@ class LayerSupport:
 
 
 class GraphIndex:
-    """Stands where a DGL graph has its C++ half, and leads back to the graph manager."""
+    """Takes the place of a DGL graph's C++ half, and refers to the graph manager."""
 
     def __init__(self, manager: Any) -> None:
         self.manager = manager

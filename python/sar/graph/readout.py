@@ -1,7 +1,7 @@
 """Readout: sum, mean, max and softmax over the nodes of all workers, for pooling layers.
 
-Every worker gets the same result. As with all that is shared, its gradient is the sum of what the workers' losses give:
-a loss on the pooled features belongs on one worker, or is divided by their number.
+Every worker gets the same result. Its gradient is the sum of the gradients of all workers' losses, so compute a loss on
+pooled features on one worker only, or divide it by the number of workers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.autograd.once import differentiable_once
+from sar.autograd.types import anchor
 
 from .counts import Counts
 
@@ -49,8 +50,7 @@ def _shared(value: Tensor, most: bool) -> Tensor:
     wanted = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
     _session.all_reduce(wanted, "max", abi.TRAIN)
     needed = bool(wanted)
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-    out: Tensor = (_Most if most else _Sum).apply(anchor, value)
+    out: Tensor = (_Most if most else _Sum).apply(anchor(), value)
     return out if needed else out.detach()
 
 

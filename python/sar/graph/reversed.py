@@ -1,8 +1,8 @@
 """Reversed graphs: what ``dgl.reverse`` returns for a graph manager.
 
-Edges stay with the worker that owns their original destination, in the same order, so columns of edges fit both graphs.
-Messages arrive at the original sources, on whatever worker those are. Reductions are sums of edge values that go there,
-so what attention computes on a reversed graph has one row per edge, in forward and backward.
+Edges stay on the worker that owns their original destination, in the same order, so edge columns fit both graphs.
+Messages are sent to the original sources, on whichever worker owns them, and reductions are sums there. Attention on a
+reversed graph therefore materializes one row per edge, in forward and backward.
 """
 
 from __future__ import annotations

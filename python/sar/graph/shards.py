@@ -1,5 +1,5 @@
-"""Edges by the worker that owns their sources, as scripts look at them. The engine keeps no such thing: they are made
-when they are asked for."""
+"""Edges grouped by the worker that owns their sources, for scripts. The engine does not store them: they are computed
+on request."""
 
 from __future__ import annotations
 
@@ -47,20 +47,19 @@ class GraphShard:
     @property
     def graph(self) -> Any:
         """The edges as a DGL block between the nodes that have some. Needs DGL."""
-        from sar.integrations.dgl import graphs as interop
-
-        return interop.block(
-            (self._sources, self._targets), len(self.unique_src_nodes), len(self.unique_tgt_nodes), self.edge_features
-        )
+        return self._block(False)
 
     @property
     def graph_reverse(self) -> Any:
         """The same with directions swapped. Needs DGL."""
+        return self._block(True)
+
+    def _block(self, swapped: bool) -> Any:
         from sar.integrations.dgl import graphs as interop
 
-        return interop.block(
-            (self._targets, self._sources), len(self.unique_tgt_nodes), len(self.unique_src_nodes), self.edge_features
-        )
+        sides = [(self._sources, len(self.unique_src_nodes)), (self._targets, len(self.unique_tgt_nodes))]
+        (src, num_src), (dst, num_dst) = reversed(sides) if swapped else sides
+        return interop.block((src, dst), num_src, num_dst, self.edge_features)
 
 
 def shards(graph: Graph) -> List[GraphShard]:

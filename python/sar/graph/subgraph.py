@@ -30,8 +30,8 @@ class Subgraphs(MessagePassing):
     """``remove_edges``, ``send_and_recv`` and filters, for graph managers to inherit."""
 
     def clone(self) -> Any:
-        """The same graph with columns and edges of its own: what is set or removed there does not appear here. The
-        tensors in the columns are the same ones."""
+        """A copy of the graph with its own columns and edges: setting or removing them in the copy does not change this
+        graph. The tensors in the columns are shared."""
         return self.local_var()  # type: ignore[attr-defined]
 
     @uncompiled
@@ -106,7 +106,7 @@ class Subgraphs(MessagePassing):
 
     @uncompiled
     def filter_nodes(self, predicate: Callable[[Any], Tensor], nodes: Any = ALL, ntype: Optional[str] = None) -> Tensor:
-        """Own nodes of which a function says yes; local.
+        """Own nodes for which a function returns true; local.
 
         :param predicate: gets a :class:`~sar.graph.udf.batches.NodeBatch` and returns bool ``[nodes]``
         :param nodes: own nodes to ask about, numbered as :attr:`nodes` numbers them; all by default
@@ -130,7 +130,7 @@ class Subgraphs(MessagePassing):
     def filter_edges(
         self, predicate: Callable[[Any], Tensor], edges: Any = ALL, etype: Optional[Etype] = None
     ) -> Tensor:
-        """In-edges of own nodes of which a function says yes. Collective.
+        """In-edges of own nodes for which a function returns true. Collective.
 
         :param predicate: gets an :class:`~sar.graph.udf.batches.EdgeBatch` and returns bool ``[edges]``; it runs
             on blocks of edges, as message functions do

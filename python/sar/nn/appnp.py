@@ -75,7 +75,7 @@ def sign_features(
 ) -> List[Tensor]:
     """The inputs of SIGN (Rossi et al., 2020): ``[feat, B feat, B² feat, …, B^k feat]``. Collective; no gradients.
 
-    They are computed once; after that training touches no edge, and needs no other worker but for ``gather_grads``.
+    They are computed once. After that, training uses no edges, and needs other workers only for ``gather_grads``.
 
     :param graph: a graph manager; sources and destinations are the same nodes
     :param feat: ``[num_nodes, ...]``, float32 or float64

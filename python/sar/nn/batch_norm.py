@@ -75,8 +75,8 @@ class DistributedBN1D(nn.Module):
     def forward(self, inp: Tensor) -> Tensor:
         """Normalizes ``inp``, ``[n, f]`` float32 or float64. Collective where distributed.
 
-        In training the result is not computed before something reads it: ReLU of it is computed from ``inp`` in one
-        piece, and only ``inp`` is kept for backward.
+        In training the result is computed when it is first read. If ReLU reads it, ReLU of it is computed directly from
+        ``inp``. Only ``inp`` is saved for backward.
 
         :raises ValueError: another shape, or no worker has a row
         :raises TypeError: another dtype
@@ -116,8 +116,9 @@ class DistributedBN1D(nn.Module):
 def convert_batchnorm(module: nn.Module) -> nn.Module:
     """Makes batch norm in a model global: every ``torch.nn.BatchNorm1d`` becomes a :class:`DistributedBN1D`.
 
-    Batch norm inside a layer sees the rows of one worker; without this the statistics, and so the results, depend on
-    how the graph was split. Parameters, running statistics and names in ``state_dict`` stay. Keep what it returns::
+    ``torch.nn.BatchNorm1d`` sees only the rows of one worker, so its statistics, and the results, depend on how the
+    graph is partitioned. Parameters, running statistics and names in ``state_dict`` stay the same. Use the returned
+    module::
 
         model = sar.convert_batchnorm(model)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sar.autograd.fused.batch_norm import Norm, normalized
 from sar.autograd.once import differentiable_once
+from sar.autograd.types import anchor
 
 from .batch_norm import DistributedBN1D, check_features
 
@@ -29,8 +30,8 @@ _BLOCK_BYTES = 1 << 20
 class BatchNormAct(DistributedBN1D):
     """``dropout(activation(batch_norm(x)))`` over the rows of all workers.
 
-    The same numbers as the three modules one after another, but only x is kept for backward, where they keep x, the
-    normalized rows, the activated rows and the dropout mask. The rest is computed again there, in blocks of rows.
+    Gives the same numbers as the three modules one after another, but saves only x for backward, while they save x, the
+    normalized rows, the activated rows and the dropout mask. The rest is recomputed in backward, in blocks of rows.
     Collective in forward and backward, as :class:`sar.DistributedBN1D` is, whose parameters it has.
 
     :param n_feats: features, f
@@ -66,8 +67,7 @@ class BatchNormAct(DistributedBN1D):
         if dropout_p == 0 and self.activation in ("none", "relu"):
             rows = normalized(inp, self.weight, self.bias, norm)
             return rows if function is None else function(rows)
-        anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
-        out: Tensor = _NormAct.apply(anchor, inp, self.weight, self.bias, norm, function, dropout_p, seed)
+        out: Tensor = _NormAct.apply(anchor(), inp, self.weight, self.bias, norm, function, dropout_p, seed)
         return out if norm.needs_backward else out.detach()
 
     def extra_repr(self) -> str:

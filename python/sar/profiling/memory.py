@@ -14,7 +14,7 @@ _PURPOSES = ("tensors", "structure", "features", "window", "scratch", "runtime")
 
 
 def log(session: Session) -> None:
-    """On rank 0, where somebody reads it: the largest of what workers held. Nothing after a failure."""
+    """On rank 0, if the log is shown: logs the largest peaks of all workers. Logs nothing after a failure."""
     if session.rank != 0 or not logger.isEnabledFor(logging.INFO) or not logger.hasHandlers():
         return
     try:

@@ -5,7 +5,7 @@ order of rank, in double precision (Chan, Golub and LeVeque's formula), so that 
 each other and the result hardly depends on how many workers there are. One small collective in forward and one in
 backward, ``2 f`` numbers per worker for f features. Workers without rows take part.
 
-Only the rows before normalization are kept for backward: what became of them can be computed again.
+Only the rows before normalization are saved for backward; the normalized rows are recomputed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 from sar._engine import abi, columns, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
+from sar.autograd.types import anchor
 from sar.config import Config
 
 from . import lean, recompute
@@ -33,7 +34,7 @@ class Moments(NamedTuple):
 
 
 class Norm:
-    """How the rows of one input are normalized: ``[f]`` numbers, none of them of the size of the rows.
+    """How the rows of one input are normalized: vectors of ``[f]`` numbers.
 
     :param x: ``[n, f]``, contiguous
     :param distributed: by the moments of all workers' rows. Then collective
@@ -100,16 +101,14 @@ class Norm:
 
 @uncompiled
 def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
-    """Rows of x normalized by ``norm``, which was made of it: computed when something reads them, and as ReLU of them
-    where ReLU does; at once where ``Config.fuse`` is off. One autograd node, whatever reads them. Collective in
-    backward."""
+    """Rows of x normalized by ``norm``, which was made from x. They are computed when they are first read; if ReLU
+    reads them, only ReLU of them is computed. With ``Config.fuse`` off they are computed at once. There is one autograd
+    node, whatever reads them. Collective in backward."""
     if not norm.needs_backward:
         later = lean.defer(x, lambda rows: norm.apply(rows, False)) if lean.active() else None
         return norm.apply(x, False) if later is None else later
-    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
-    anchor = torch.empty(0, requires_grad=True)
     made = DeferredTensor(x, norm) if Config.fuse else norm.apply(x, False)
-    result: Tensor = _Normalize.apply(anchor, x, weight, bias, norm, (made,))
+    result: Tensor = _Normalize.apply(anchor(), x, weight, bias, norm, (made,))
     return result
 
 

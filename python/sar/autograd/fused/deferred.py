@@ -1,17 +1,16 @@
 """The lazy result of batch norm: computed when it is first read.
 
-Batch norm returns a :class:`DeferredTensor`: one autograd node, the result of ``_Normalize`` of
-:mod:`sar.autograd.fused.batch_norm`, without memory. That node holds batch norm's collectives, so it is there whether
-or not, and in whatever order, a script looks at the tensor. What reads it adds a node of its own behind it
-(:class:`_Read`), which is local:
+Batch norm returns a :class:`DeferredTensor`, which has no memory. It is the result of one autograd node, ``_Normalize``
+of :mod:`sar.autograd.fused.batch_norm`. That node runs batch norm's collectives, so it exists whether or not a script
+reads the tensor, and in whatever order. A reader adds a node of its own behind it (:class:`_Read`), which is local:
 
-- ReLU is computed from batch norm's input at once, so that the normalized rows are never made, nor saved for backward;
-- everything else computes the normalized rows, once, and sees an ordinary tensor. ReLU after that reads these rows too.
+- ReLU is computed directly from batch norm's input. The normalized rows are never materialized, nor saved for backward.
+- Any other reader computes the normalized rows once and gets an ordinary tensor. A later ReLU reads these rows too.
 
 Shape, dtype and the like are free. Hooks, ``retain_grad`` and ``torch.autograd.grad`` work as on any tensor.
 
-Code that does not follow torch's function overrides, such as an ``autograd.Function``, gets the values, and its
-gradient goes to batch norm's node directly.
+Code that does not use torch's function overrides, such as an ``autograd.Function``, gets the values, and its gradient
+goes directly to batch norm's node.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["DeferredTensor", "MaskedGradient", "State", "computed"]
 
 
 class Recipe(Protocol):
-    """How the tensor follows from its source."""
+    """How to compute the tensor from its source."""
 
     def apply(self, source: Tensor, relu: bool) -> Tensor:
         """The values, and ReLU of them where ``relu`` is set, in new memory."""
@@ -40,7 +39,7 @@ class Recipe(Protocol):
 
 
 class DeferredTensor(Tensor):
-    """A tensor of the shape and dtype of ``source``, computed of it where it is needed.
+    """A tensor of the shape and dtype of ``source``, computed from it when it is first read.
 
     :param source: must not be changed in place before it is read
     """
@@ -60,7 +59,7 @@ class DeferredTensor(Tensor):
 
     @property
     def gradients(self) -> Gradients:
-        """For the node that makes this tensor, whose backward has to check its gradient there."""
+        """Used by backward of the node that makes this tensor, to check its gradient."""
         return self._state.gradients
 
     @classmethod
@@ -154,7 +153,7 @@ class State:
 class Gradients:
     """Tells where the gradient of a deferred tensor comes from, if the tensor was changed in place.
 
-    Autograd knows of such a change behind :class:`_Read` alone, so a gradient that comes from elsewhere is wrong.
+    Autograd records such a change behind :class:`_Read` only, so a gradient from anywhere else is wrong.
     """
 
     def __init__(self) -> None:

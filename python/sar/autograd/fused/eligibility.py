@@ -34,7 +34,7 @@ def layer_choices() -> Dict[str, Dict[str, int]]:
 
 
 def as_made(module: Any, kind: Any) -> bool:
-    """Whether calling a module does what its class does, and nothing else happens on the way."""
+    """Whether calling a module runs its class's ``forward`` and nothing else: no hooks, no replaced methods."""
     if type(module) is not kind or "forward" in vars(module):  # libraries replace it in one object
         return False
     return not any(
@@ -48,7 +48,7 @@ def plain_linear(module: Any) -> bool:
 
 
 def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
-    """Whether rows of a full graph go through nothing but the product with a linear map's weight."""
+    """Whether a linear map on rows of a full graph is only the product with its weight."""
     return (
         Config.fuse
         and isinstance(graph, GraphShardManager)

@@ -3,9 +3,9 @@
 ``out[i, h] = b[h] + sum over in-edges (j -> i) of a[ji, h] * W[h] x[j]``, with ``a`` the softmax over the in-edges of i
 of ``leaky_relu(attn_l[h] . W[h] x[j] + attn_r[h] . W[h] x[i])``, and dropout of it.
 
-Of what has the size of the result, only the sum without b is kept for backward; W x is computed again from x. The sum
-is not what is returned, so that scripts may change that in place. The scores come from ``x . (W[h]' attn[h])``, which
-is narrow, so that no product of all features with the attention vectors is made, in either pass.
+Of the tensors of the size of the result, only the sum without b is saved for backward; W x is recomputed from x. The
+sum is not the tensor that is returned, so scripts may change the result in place. The scores are computed as ``x .
+(W[h]' attn[h])``, which is narrow, so neither pass multiplies all features with the attention vectors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sar._engine import programs as abi, session as _session
 from sar.autograd import expression as ex, program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
-from sar.autograd.types import Agreed, LayerCost, Relation
+from sar.autograd.types import Agreed, LayerCost, Relation, anchor
 from sar.distributed.agreement import agreed_seed
 
 from . import lean
@@ -29,7 +29,7 @@ from .recompute import Held, Saved, rows_of, save
 
 
 def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
-    """Whether :func:`attend` may stand for the layer's own steps: the same on all workers."""
+    """Whether :func:`attend` may replace the layer's own steps. The answer is the same on all workers."""
     return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
 
 
@@ -37,8 +37,9 @@ def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
 def convolve(
     graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, dropout_p: float
 ) -> Optional[Tensor]:
-    """The result of a GATConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps: where it
-    has not one linear map, or something looks at the attention. ``slope`` and ``dropout_p`` as in :func:`attend`."""
+    """The fused result of a GATConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps, because it
+    does not have exactly one linear map or because something reads the attention. ``slope`` and ``dropout_p`` as in
+    :func:`attend`."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
     fused = plain and fits(graph, feat, getattr(layer, "fc", None), *vectors)
@@ -91,9 +92,8 @@ def attend(
     seed = agreed_seed() if dropout_p > 0 else 0
     settings = (relation, slope, dropout_p, seed)
     agreed = Agreed()
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
-    out: Tensor = _Attend.apply(anchor, x, fc.weight, attn_l, attn_r, settings, agreed, save(x))
+    out: Tensor = _Attend.apply(anchor(), x, fc.weight, attn_l, attn_r, settings, agreed, save(x))
     out = out if agreed.bits else out.detach()
     return out.clone() if bias is None else out + bias.view(out.shape[1:])
 

@@ -1,11 +1,12 @@
 """Recomputes rows in backward from the input of the batch norm that made them.
 
-Batch norm saves its input for backward anyway, so a layer that reads its result, or ReLU of it, saves that input too in
-place of the rows (:func:`save`), and computes the rows in backward (:func:`rows_of`): one pass. All of it is local.
+Batch norm saves its input for backward anyway. A layer that reads its result, or ReLU of it, therefore saves that input
+instead of the rows (:func:`save`), and recomputes the rows in backward in one pass (:func:`rows_of`). All of this is
+local.
 
-The rows may change between batch norm and the layer, in ways that torch does not count (``h.data.mul_(2)``, an array of
-numpy that shares their memory). So the layer saves a checksum of what it read, and rows that come out otherwise are an
-error.
+The rows may be changed between batch norm and the layer in ways that torch does not track (``h.data.mul_(2)``, a numpy
+array that shares their memory). So the layer saves a checksum of the rows it read, and backward raises an error if the
+recomputed rows differ.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ _AS_IT_IS, _NORMALIZED, _AFTER_RELU = 0, 1, 2
 
 
 class Held:
-    """Rows that a layer read. They are given up when a later layer reads some, since backward begins with that one."""
+    """Rows that a layer read. They are released when a later layer reads rows, because backward begins with that
+    layer."""
 
     _last: Optional[ReferenceType[Held]] = None
 
@@ -72,7 +74,7 @@ class Held:
 
 
 def save(x: Tensor) -> tuple[Saved, Optional[Held]]:
-    """What a layer has to save of rows that it needs again in backward: of what batch norm made, batch norm's input.
+    """What a layer has to save for rows that it needs again in backward: batch norm's input, if batch norm made them.
 
     :param x: ``[n, f]``, contiguous
     """

@@ -1,21 +1,20 @@
 """Fused GraphSAGE layer with the mean: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
 
-Written as three modules, a step of the layer makes two products and a sum of them, and in backward two gradients of x
-and a sum of those, each of the size of the features. Here the second product of each pair is added to the first by the
-product itself.
+As three modules, the layer computes two products and their sum, and in backward two gradients of x and their sum, each
+of the size of the features. Here the second product of each pair is accumulated into the first.
 
 With A the matrix of the mean and g the gradient of the result, the gradients are::
 
     W_neigh: (A' g)' x      W_self: g' x      x: (A' g) W_neigh + g W_self
 
-so that A x has not to be kept for backward where A' g is computed anyway. Where x is narrower than the result, A x is
-kept, and A' (g W_neigh) computed, which moves fewer numbers; where x needs no gradient, nothing moves in backward. Nor
-is x kept where it is what batch norm made of its input (:func:`sar.autograd.fused.recompute.save`).
+so A x need not be saved if A' g is computed anyway. If x is narrower than the result, A x is saved and A' (g W_neigh)
+is computed, which sends fewer numbers. If x needs no gradient, backward sends nothing. If x is a result of batch norm,
+it is recomputed instead of saved (:func:`sar.autograd.fused.recompute.save`).
 
-A worker may have to run the three modules, because somebody watches one of them with a hook, say. It sends what the
-fused form sends, but for one case: where x is as wide as the result, the modules send g W_neigh and the fused form g.
-So there the fused form offers g in forward, and sends it if all workers offered (``abi.FUSED``); else it sends
-g W_neigh.
+A worker may have to run the three modules, for example because one of them has a hook. It sends the same as the fused
+form, with one exception: if x is as wide as the result, the modules send g W_neigh and the fused form g. In that case
+each fused worker offers g in forward, and sends it if all workers offered it (``abi.FUSED``); otherwise it sends g
+W_neigh.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from sar._engine import abi, session as _session
 from sar.autograd import memo
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
-from sar.autograd.types import Agreed, LayerCost, Relation
+from sar.autograd.types import Agreed, LayerCost, Relation, anchor
 
 from . import lean
 from .deferred import computed
@@ -38,13 +37,13 @@ from .recompute import Held, Saved, rows_of, save
 
 
 def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
-    """Whether :func:`sage_mean` does what the three modules would do: the same on all workers."""
+    """Whether :func:`sage_mean` may replace the three modules. The answer is the same on all workers."""
     return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
 
 
 @uncompiled
 def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
-    """The result of a SAGEConv, of DGL or of ``sar.nn``, in one piece; None where it has to take its own steps."""
+    """The fused result of a SAGEConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps."""
     feat = computed(feat)
     plain = aggregator == "mean" and edge_weight is None
     fused = plain and fits(graph, feat, layer.fc_self, layer.fc_neigh)
@@ -92,10 +91,8 @@ def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Li
     if lean.active():
         return _by_columns(relation, x.contiguous(), fc_self, fc_neigh.weight)
     agreed = Agreed()
-    # the anchor makes torch call backward here also where nothing of this worker needs a gradient
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     x = x.contiguous()
-    out: Tensor = _SageMean.apply(anchor, x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, save(x))
+    out: Tensor = _SageMean.apply(anchor(), x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, save(x))
     own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 

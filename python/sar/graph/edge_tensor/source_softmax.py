@@ -1,8 +1,8 @@
 """The softmax over the out-edges of source nodes, which may lie on any worker.
 
-Edge tensors are computed here. The largest logit of a source is not needed to the bit: a softmax does not change when
-all logits of a node move by the same amount, as long as no power leaves the range of double precision. So the shift is
-a smooth maximum, found with two sums at the owners of the sources, which need no order of edges.
+Edge tensors are materialized here. The exact maximum of a source's logits is not needed: a softmax does not change if
+all logits of a node are shifted by the same amount, as long as no power leaves the range of double precision. So the
+shift is a smooth maximum, computed with two sums at the owners of the sources.
 """
 
 from __future__ import annotations

@@ -96,9 +96,9 @@ class EdgeTensor(Tensor):
     def _same(self) -> EdgeTensor:
         """Another tensor with the same expression.
 
-        torch makes one where a module has backward hooks, or a tensor hooks of several. Values are collective to read,
-        and hooks may be on one rank alone, so none are read. As no gradient of edges is made, these hooks are not
-        called.
+        torch makes one if a module has backward hooks, or if a tensor has hooks of several. Reading values is
+        collective and hooks may exist on one rank only, so no values are read. No gradient of edges is computed, so
+        these hooks are not called.
         """
         made: EdgeTensor = Tensor._make_wrapper_subclass(EdgeTensor, self.shape, dtype=self.dtype)
         made._relation, made._expr, made._value = self._relation, self._expr, self._value

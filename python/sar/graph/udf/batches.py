@@ -163,8 +163,8 @@ class NodeBatch:
 def message_has_parameters(param_fn: Callable[[Any], Sequence[Tensor]]) -> Callable[[Any], Any]:
     """Declares the parameters of a message function, which then get gradients.
 
-    Parameters that a function uses are also found without it, so this is needed only where a function reaches them in
-    ways that a trial run does not show. ::
+    Parameters that a function uses are usually found without this decorator. It is needed only if a trial run does not
+    reveal them. ::
 
         class Layer(torch.nn.Module):
             @sar.message_has_parameters(lambda self: tuple(self.linear.parameters()))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd.once import calling_layer, differentiable_once
+from sar.autograd.types import anchor
 from sar.graph.message_passing.builtin import called
 
 from .batches import SIDES, Batch, Read
@@ -56,8 +57,8 @@ class PendingBatch(NamedTuple):
 class UdfExecutor:
     """The runs of one operation on its batches.
 
-    Random numbers of a batch follow from one seed and the number of the batch, so the second run draws the same. The
-    seed comes from torch's generator, which goes on only if the functions draw from it.
+    Random numbers of a batch are determined by one seed and the number of the batch, so the second run draws the same
+    ones. The seed comes from torch's generator, which advances only if the functions draw from it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -192,9 +193,8 @@ def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], 
     :param make: makes the traversal, given of which columns this worker needs gradients
     :returns: results by name
     """
-    anchor = torch.empty(0, requires_grad=torch.is_grad_enabled())
     name = calling_layer(f"the function {called(plan.functions[-1])}")
-    results = _Recomputed.apply(anchor, make, name, len(columns), *columns, *plan.parameters, *plan.captured)
+    results = _Recomputed.apply(anchor(), make, name, len(columns), *columns, *plan.parameters, *plan.captured)
     return {
         name: result if plan.differentiable and result.is_floating_point() else result.detach()
         for name, result in zip(plan.outputs, results)

@@ -1,7 +1,7 @@
 """Python reduce functions: batches of nodes of equal in-degree, with all their messages.
 
-A batch of nodes needs all its in-edges at once, from whatever worker, so its source rows are fetched by column. All
-workers run the same number of batches; one that has fewer takes part with empty ones.
+A batch of nodes needs all its in-edges at once, whichever worker owns their sources, so its source rows are fetched by
+column. All workers run the same number of batches; a worker with fewer runs empty ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Traces Python functions on a few rows: which columns they read, what they return, which tensors they use.
 
-What a function reads decides which rows travel, and must be known before. So it is run once on rows picked without
-regard to edges: own rows where there are any, else zeros.
+The columns that a function reads determine which rows are sent, so they must be known beforehand. The function is
+therefore run once on arbitrary local rows, or on zeros if there are none.
 """
 
 from __future__ import annotations

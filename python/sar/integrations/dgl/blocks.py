@@ -41,8 +41,8 @@ def sampled_block(
 ) -> Any:
     """A ``DGLBlock`` that shares the memory of ``layer``, with ids of nodes and, where they are known, of edges.
 
-    What ``dgl.create_block`` does besides is left out: it looks for the largest id in every array, and makes a graph of
-    each relation and a graph of the types, for each block anew.
+    This skips work of ``dgl.create_block``, which searches every array for its largest id, and builds a graph for each
+    relation and one for the types, for each block.
 
     :param src: ``{(name, node type): rows}``, columns of the source nodes
     :param dst: columns of the destination nodes

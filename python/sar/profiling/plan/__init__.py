@@ -1,4 +1,4 @@
-"""What a run will take before it is started: memory of each worker, and bytes on the wire."""
+"""Predicts the memory of each worker and the bytes on the wire, before a run is started."""
 
 from .estimate import Estimate, estimate_memory
 

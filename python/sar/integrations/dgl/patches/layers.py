@@ -1,8 +1,8 @@
 """Replacements in DGL that let its layers run on graphs split over workers.
 
-Layers are not edited. They work because graph managers answer what they ask of a graph; where a layer goes past the
-graph's methods, the function that it calls is replaced here by one that looks at the graph first. On DGL's own graphs
-all of them do what they did.
+Layers are not edited. They work because graph managers have the methods that layers call on a graph. If a layer
+bypasses these methods, the function that it calls is replaced here by one that checks the graph's type first. On DGL's
+own graphs all of them behave as before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _applied: List[Patches] = []
 
 
 def adapt(names: Sequence[Patches] = ()) -> None:
-    """Has DGL's layers understand graph managers. Idempotent.
+    """Makes DGL's layers work on graph managers. Idempotent.
 
     :param names: further replacements, made with these or not at all
     :raises RuntimeError: this version of DGL lacks a name that is replaced; nothing is replaced then
@@ -49,7 +49,7 @@ def adapt(names: Sequence[Patches] = ()) -> None:
 
 
 def restore() -> None:
-    """Takes all replacements back."""
+    """Undoes all replacements."""
     while _applied:
         _applied.pop().undo()
 

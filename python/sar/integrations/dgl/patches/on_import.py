@@ -13,7 +13,7 @@ __all__ = ["adapt_layers"]
 
 
 def adapt_layers() -> None:
-    """Has DGL's layers understand graph managers: now where DGL is imported, else as soon as it is. Does nothing where
+    """Makes DGL's layers work on graph managers, now or as soon as DGL is imported. Does nothing if
     ``Config.patch_dgl`` is ``False``.
 
     :raises RuntimeError: this version of DGL lacks a name that is replaced; nothing is replaced then

@@ -17,16 +17,16 @@ _names: Optional[Patches] = None
 
 
 def patch_dgl() -> None:
-    """Has DGL's layers, and the functions of DGL that they call, understand SAR's graphs. On DGL's own graphs nothing
+    """Makes DGL's layers, and the functions of DGL that they call, work on SAR's graphs. On DGL's own graphs nothing
     changes.
 
-    Making a graph does that already, so there is no need to call it. Called, it also sets ``edge_softmax`` of
+    Building a graph does this too, so you need not call it. An explicit call also sets ``edge_softmax`` of
     ``dgl.nn.pytorch.conv.gatconv``, ``dotgatconv`` and ``agnnconv`` to :func:`sar.patched_edge_softmax`, and
     ``RelGraphConv`` of ``dgl.nn``, ``dgl.nn.pytorch`` and ``dgl.nn.pytorch.conv`` to :class:`sar.RelGraphConv`. Layers
     of DGL's class then count as instances of that.
 
-    It may be called any number of times, before or after DGL is imported, and does nothing where DGL is not installed.
-    :func:`unpatch_dgl` takes it back.
+    It may be called any number of times, before or after DGL is imported, and does nothing if DGL is not installed.
+    :func:`unpatch_dgl` undoes it.
 
     :raises RuntimeError: this version of DGL lacks a name that is replaced; the error says which, and nothing is
         replaced
@@ -47,8 +47,8 @@ def patch_dgl() -> None:
 
 
 def unpatch_dgl() -> None:
-    """Takes back what :func:`patch_dgl`, or the first graph, replaced in DGL; names that somebody else has replaced
-    since stay as they are. The next graph replaces it again, unless ``sar.Config.patch_dgl`` is ``False``."""
+    """Undoes what :func:`patch_dgl`, or the first graph, replaced in DGL. Names that other code has replaced since are
+    left alone. The next graph replaces them again, unless ``sar.Config.patch_dgl`` is ``False``."""
     layers = sys.modules.get("sar.integrations.dgl.patches.layers")
     if layers is not None:
         layers.restore()
