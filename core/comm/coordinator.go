@@ -2,6 +2,7 @@ package comm
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -194,13 +195,5 @@ func (h *hub) beat(req beatRequest) (beatReply, error) {
 }
 
 func sameReport(a, b beatRequest) bool {
-	if a.Progress != b.Progress || len(a.Comms) != len(b.Comms) {
-		return false
-	}
-	for i := range a.Comms {
-		if a.Comms[i] != b.Comms[i] {
-			return false
-		}
-	}
-	return true
+	return a.Progress == b.Progress && slices.Equal(a.Comms, b.Comms)
 }

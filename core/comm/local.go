@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sar/core/transport"
 	"sar/core/transport/inproc"
 )
@@ -18,7 +16,7 @@ import (
 // joined by inproc links: everything a Group does, without a network. For tests
 // and for trying things. cfg.Rank and the address of the master are not used.
 func Local(cfg Config) ([]*Group, error) {
-	return local(cfg, socketPair, func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
+	return LocalOver(cfg, func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
 		return inproc.NewPair(a, b, 2*linkBytes) // the memory of the pair is both ranks' share
 	})
 }
@@ -27,17 +25,9 @@ func Local(cfg Config) ([]*Group, error) {
 // of memory.
 type Joiner func(a, b, linkBytes int) (la, lb transport.Link, err error)
 
-// LocalOver is Local with links of the caller's, and nothing of the operating
-// system besides, so that it runs under the clock of testing/synctest.
+// LocalOver is Local with links of the caller's. Nothing of it is the operating
+// system's, so that it runs under the clock of testing/synctest.
 func LocalOver(cfg Config, join Joiner) ([]*Group, error) {
-	pipe := func() (net.Conn, net.Conn, error) {
-		a, b := net.Pipe()
-		return a, b, nil
-	}
-	return local(cfg, pipe, join)
-}
-
-func local(cfg Config, control func() (net.Conn, net.Conn, error), join Joiner) ([]*Group, error) {
 	cfg = cfg.withDefaults()
 	n := cfg.World
 	var session [16]byte
@@ -52,10 +42,7 @@ func local(cfg Config, control func() (net.Conn, net.Conn, error), join Joiner) 
 	}
 	for a := range n {
 		for b := a + 1; b < n; b++ {
-			var err error
-			if conns[a][b], conns[b][a], err = control(); err != nil {
-				return nil, err
-			}
+			conns[a][b], conns[b][a] = net.Pipe()
 		}
 	}
 	shared := &localMeshes{world: n, join: join, made: map[uint32]*localMesh{}}
@@ -78,24 +65,6 @@ func local(cfg Config, control func() (net.Conn, net.Conn, error), join Joiner) 
 		}
 	}
 	return groups, nil
-}
-
-func socketPair() (net.Conn, net.Conn, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	var ends [2]net.Conn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "control")
-		c, e := net.FileConn(f)
-		_ = f.Close() // FileConn has a duplicate
-		if e != nil {
-			err = e
-		}
-		ends[i] = c
-	}
-	return ends[0], ends[1], err
 }
 
 // localMeshes are made by whoever comes first and taken by each rank.

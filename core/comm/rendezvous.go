@@ -3,6 +3,7 @@ package comm
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -227,12 +228,7 @@ func (m *master) missingLocked() []int {
 const maxRefused = 3
 
 func (m *master) noteLocked(wrong string) {
-	for _, r := range m.refused {
-		if r == wrong {
-			return
-		}
-	}
-	if len(m.refused) < maxRefused {
+	if len(m.refused) < maxRefused && !slices.Contains(m.refused, wrong) {
 		m.refused = append(m.refused, wrong)
 	}
 }

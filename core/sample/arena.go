@@ -104,6 +104,3 @@ func (a *arena) free() {
 	a.pool.give(a.slabs)
 	a.slabs, a.used = nil, 0
 }
-
-// Bytes is the memory of ids.
-func Bytes(ids []int64) []byte { return view.Bytes(ids) }

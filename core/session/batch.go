@@ -3,6 +3,7 @@ package session
 import (
 	"sync"
 
+	"sar/core/internal/view"
 	"sar/core/sample"
 )
 
@@ -76,7 +77,7 @@ func (b *Batch) Array(layer, what, kind, column int) (array []byte, numDst int, 
 		case BatchOutput:
 			err = pick(b.Outputs[kind])
 		default:
-			array, numDst = sample.Bytes(l.Nodes[kind]), l.NumDst[kind]
+			array, numDst = view.Bytes(l.Nodes[kind]), l.NumDst[kind]
 		}
 		return array, numDst, err
 	case BatchIndptr, BatchIndices, BatchEdgeIDs, BatchData:
@@ -86,11 +87,11 @@ func (b *Batch) Array(layer, what, kind, column int) (array []byte, numDst int, 
 		e := l.Edges[kind]
 		switch what {
 		case BatchIndptr:
-			array = sample.Bytes(e.Indptr)
+			array = view.Bytes(e.Indptr)
 		case BatchIndices:
-			array = sample.Bytes(e.Indices)
+			array = view.Bytes(e.Indices)
 		case BatchEdgeIDs:
-			array = sample.Bytes(e.IDs)
+			array = view.Bytes(e.IDs)
 		default:
 			err = pick(e.Data)
 		}
