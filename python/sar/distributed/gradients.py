@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,9 @@ def sync_params(model: nn.Module) -> None:
     :raises ValueError: the models differ in parameters
     """
     named = list(model.named_parameters())
-    check_same_model(named)
-    for bucket in _buckets([p.detach() for _, p in named]):
-        flat = flatten(bucket)
+    _check_same_model(named)
+    for flat in _flat([p.detach() for _, p in named]):
         _session.broadcast(flat, 0)
-        unflatten(flat, bucket)
 
 
 def gather_grads(model: nn.Module) -> None:
@@ -37,7 +35,9 @@ def gather_grads(model: nn.Module) -> None:
     :raises ValueError: a gradient is sparse, or the models differ in parameters
     """
     named = list(model.named_parameters())
-    check_dense(named)
+    for name, parameter in named:
+        if parameter.grad is not None and parameter.grad.layout != torch.strided:
+            raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
     # one short reduction tells which gradients exist anywhere, and that the models have as many parameters
     present = torch.tensor([p.grad is not None for _, p in named] + [True], dtype=torch.uint8)
     _session.all_reduce(present, "max")
@@ -45,10 +45,8 @@ def gather_grads(model: nn.Module) -> None:
     for parameter in live:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    for bucket in _buckets([p.grad for p in live if p.grad is not None]):
-        flat = flatten(bucket)
+    for flat in _flat([p.grad for p in live if p.grad is not None]):
         _session.all_reduce(flat, "sum", abi.REDUCE)
-        unflatten(flat, bucket)
 
 
 class GradientOverlap:
@@ -81,18 +79,11 @@ def overlap_grads(model: nn.Module, bucket_bytes: int = 0) -> GradientOverlap:
     :param bucket_bytes: has no effect
     :raises ValueError: the models differ in parameters
     """
-    check_same_model(list(model.named_parameters()))
+    _check_same_model(list(model.named_parameters()))
     return GradientOverlap(model)
 
 
-def check_dense(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
-    """Refuses sparse gradients."""
-    for name, parameter in named:
-        if parameter.grad is not None and parameter.grad.layout != torch.strided:
-            raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
-
-
-def check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
+def _check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
     """Compares a fingerprint of the model, because a worker with another model would silently mix up parameters."""
     text = ";".join(f"{name}{tuple(p.shape)}{p.dtype}" for name, p in named)
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
@@ -107,30 +98,26 @@ def check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[List[Tensor]]:
     """Groups of tensors of one dtype, in order, of about BUCKET_BYTES each."""
-    open_: Dict[torch.dtype, List[Tensor]] = {}
-    filled: Dict[torch.dtype, int] = {}
-    for tensor in tensors:
-        size = tensor.numel() * tensor.element_size()
-        bucket = open_.setdefault(tensor.dtype, [])
-        if bucket and filled[tensor.dtype] + size > BUCKET_BYTES:
-            yield bucket
-            bucket = open_[tensor.dtype] = []
-            filled[tensor.dtype] = 0
-        bucket.append(tensor)
-        filled[tensor.dtype] = filled.get(tensor.dtype, 0) + size
-    for bucket in open_.values():
-        if bucket:
-            yield bucket
+    for dtype in dict.fromkeys(t.dtype for t in tensors):
+        bucket: List[Tensor] = []
+        filled = 0
+        for tensor in (t for t in tensors if t.dtype == dtype):
+            size = tensor.numel() * tensor.element_size()
+            if bucket and filled + size > BUCKET_BYTES:
+                yield bucket
+                bucket, filled = [], 0
+            bucket.append(tensor)
+            filled += size
+        yield bucket
 
 
-def flatten(bucket: Sequence[Tensor]) -> Tensor:
-    """A vector of the bucket's values in CPU memory; a lone contiguous CPU tensor lends its own memory."""
-    if len(bucket) == 1:
-        return bucket[0].detach().to("cpu").contiguous().view(-1)
-    return torch.cat([t.detach().reshape(-1).to("cpu") for t in bucket])
-
-
-def unflatten(flat: Tensor, bucket: Sequence[Tensor]) -> None:
-    for tensor, values in zip(bucket, flat.split([t.numel() for t in bucket])):
-        if tensor.numel() and tensor.data_ptr() != values.data_ptr():
-            tensor.detach().copy_(values.view(tensor.shape))
+def _flat(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Vectors in CPU memory of all tensors' values, a bucket at a time. What a vector holds when the next one is asked
+    for becomes the tensors' values. A lone contiguous CPU tensor lends its own memory."""
+    for bucket in _buckets(tensors):
+        parts = [t.detach().to("cpu").contiguous().view(-1) for t in bucket]
+        flat = parts[0] if len(parts) == 1 else torch.cat(parts)
+        yield flat
+        for tensor, values in zip(bucket, flat.split([t.numel() for t in bucket])):
+            if tensor.numel() and tensor.data_ptr() != values.data_ptr():
+                tensor.detach().copy_(values.view(tensor.shape))
