@@ -44,9 +44,9 @@ def _read(content: Mapping[str, Any], base: Path, engine: Engine) -> Graph:
             if entry["format"]["name"] == "numpy":
                 nodes.arrays[feature] = _arrays(entry, base)
                 continue
-            table = _files(entry, base, engine, f"{feature}.")
-            nodes.table = table if nodes.table is None else SideBySide(engine, nodes.table, table)
-            _take(nodes.matrices, nodes.columns, feature, list(table.columns))
+            beside = _files(entry, base, engine, f"{feature}.")
+            nodes.table = beside if nodes.table is None else SideBySide(engine, nodes.table, beside)
+            _take(nodes.matrices, nodes.columns, feature, list(beside.columns))
         graph.nodes[name] = nodes
     for title in content["edge_type"]:
         source, relation, target = title.split(":")
