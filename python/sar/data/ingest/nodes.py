@@ -185,13 +185,14 @@ class _NodeTable:
             cases.append(("d.n IS NOT NULL", f"'the id ' || {self._id} || ' is in ' || d.n || ' rows'"))
         return Check(_case(cases), joins)
 
-    def _cases(self) -> list[tuple[str, str]]:
+    def _cases(self, *, values: bool = True) -> list[tuple[str, str]]:
         cases: list[tuple[str, str]] = []
         if self._id is not None:
             column = quoted(self._nodes.id or "")
             cases.append((f"{column} IS NULL", "'there is no id'"))
             cases.append((f"{self._id} IS NULL", f"'the id is not an integer, as others are: ' || {column}"))
-        cases += [(value.bad, value.message) for feature in self._features for value in feature.values]
+        if values:
+            cases += [(value.bad, value.message) for feature in self._features for value in feature.values]
         if self._labels is not None:
             cases.append((self._labels.bad, self._labels.message))
         if self._splits is not None:
@@ -211,7 +212,8 @@ class _NodeTable:
             columns.append(f"{self._labels.sql} AS label")
         if self._splits is not None:
             columns.append(f"{self._splits.sql} AS split")
-        columns.append(f"{_any([bad for bad, _ in self._cases()])} AS bad")
+        # values are looked at in their arrays: one expression of a thousand columns takes DuckDB minutes
+        columns.append(f"{_any([bad for bad, _ in self._cases(values=False)])} AS bad")
         columns.append(f"{self.table.position} AS position")
         width = 64 + sum((value.width or 1) * np.dtype(value.dtype).itemsize for value in values)
         sql = f"SELECT {', '.join(columns)} FROM {self.table.sql()}"
@@ -223,7 +225,7 @@ class _NodeTable:
             for batch in self._engine.batches(sql, max(1, BLOCK_BYTES // width), step, in_order=True):
                 rows = batch.num_rows
                 _check_order(batch)
-                batch, lost = _without(batch, begin, dropped)
+                batch, lost = _without(batch, begin, dropped, len(values))
                 begin, bad = begin + rows, bad + lost
                 self.count += batch.num_rows
                 if self._id is not None:
@@ -278,9 +280,14 @@ def _rows_differ(name: str, rows: int, nodes: Nodes, count: int) -> ValueError:
     return ValueError(f"{name} has {rows:,} rows, but there are {count:,} nodes{of_type}")
 
 
-def _without(batch: Any, begin: int, dropped: np.ndarray) -> tuple[Any, int]:
-    """A batch that begins with row ``begin`` without its bad and its dropped rows, and how many these were."""
+def _without(batch: Any, begin: int, dropped: np.ndarray, values: int) -> tuple[Any, int]:
+    """A batch that begins with row ``begin`` without its bad and its dropped rows, and how many these were. Rows are
+    bad, too, where one of the columns v0, v1, … is NULL or NaN."""
     keep = ~batch.column("bad").to_numpy(zero_copy_only=False).astype(bool)
+    for k in range(values):
+        keep &= batch.column(f"v{k}").is_valid().to_numpy(zero_copy_only=False)
+        if str(batch.column(f"v{k}").type) in ("float", "double"):
+            keep &= ~np.isnan(batch.column(f"v{k}").to_numpy(zero_copy_only=False))
     low, high = np.searchsorted(dropped, [begin, begin + batch.num_rows])
     keep[dropped[low:high] - begin] = False
     lost = int(len(keep) - np.count_nonzero(keep))

@@ -77,12 +77,22 @@ def features_of(engine: Engine, table: Table, matrices: dict[str, list[str]], co
     """
     found = []
     for name, listed in matrices.items():
-        values = [value_of(engine, table, column, "float32") for column in listed]
+        values = _wide(engine, table, listed) or [value_of(engine, table, column, "float32") for column in listed]
         found.append(Feature(name, values, "float32", (sum(v.width or 1 for v in values),)))
     for name, column in columns.items():
         value = value_of(engine, table, column)
         found.append(Feature(name, [value], value.dtype, () if value.width is None else (value.width,)))
     return found
+
+
+def _wide(engine: Engine, table: Table, columns: list[str]) -> list[Value]:
+    """The columns of a wide table of text, which one look at its first rows finds to be no lists; else nothing."""
+    if len(columns) < 2 or not table.is_text or any(table.columns[c] != "VARCHAR" for c in columns):
+        return []
+    rows = engine.rows(f"SELECT {', '.join(map(quoted, columns))} FROM {table.sql()} LIMIT 100")
+    if not rows or any(text is None or text.lstrip().startswith("[") for text in rows[0]):
+        return []
+    return [Value(c, f"TRY_CAST({quoted(c)} AS FLOAT)", "float32") for c in columns]
 
 
 def value_of(engine: Engine, table: Table, column: str, dtype: Optional[str] = None) -> Value:
