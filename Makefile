@@ -167,8 +167,9 @@ bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidd
 docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and their memory beside DGL's
 	$(PY) -m tests.parity.layers_table
 
-bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded
+bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded, and SAR's partition format against DGL's
 	$(PY) bench/files.py
+	$(PY) bench/partition_formats.py
 
 LARGE ?=
 bench-large: $(BUILD_STAMP) ## 4 M nodes, 100 M edges, 4 workers: partition, construct, train; LARGE="--train random,metis --scratch DIR"

@@ -193,7 +193,7 @@ sar_status sar_partition_count_edges(sar_handle partition, int32_t relation, int
 sar_status sar_partition_edges(sar_handle partition, int32_t relation, DLTensor *src, DLTensor *dst, DLTensor *id);
 
 /* ---- making partitions -------------------------------------------------- */
-/* A graph directory (graph.json and .npy files), or an .npz file. */
+/* A graph directory (graph.json and .npy files), all parts of a partitioned graph (its .json), or an .npz file. */
 sar_status sar_dataset_open(const char *path, sar_handle *dataset);
 sar_status sar_dataset_close(sar_handle dataset);
 /* Gives every node that lacks one an edge to itself; they come after the edges of the file. For graphs of one type without
@@ -204,7 +204,7 @@ sar_status sar_dataset_add_self_loops(sar_handle dataset);
 sar_status sar_dataset_info(sar_handle dataset, char **json);
 /* Undirected adjacency without self loops, as METIS wants it. First call with adjncy NULL: gives its length. xadj int64 [n + 1]; adjncy int64 or int32 [length]. */
 sar_status sar_dataset_adjacency(sar_handle dataset, DLTensor *xadj, DLTensor *adjncy, int64_t *length);
-/* method "random" (equal sizes) or "contiguous" (equal in-edges); assignment int32 [num_nodes]. */
+/* method "random" (equal sizes), "contiguous" (equal in-edges) or "stored" (that of a partitioned graph); assignment int32 [num_nodes]. */
 sar_status sar_dataset_assign(sar_handle dataset, const char *method, int32_t parts, uint64_t seed, DLTensor *assignment);
 /* JSON: {"edge_cut", "edge_cut_fraction", "nodes": [..], "edges": [..], "node_balance", "edge_balance", "boundary": [[rows that p reads of q]], "between": [[edges from q to p]]} */
 sar_status sar_dataset_quality(sar_handle dataset, const DLTensor *assignment, int32_t parts, char **json);
@@ -228,6 +228,11 @@ sar_status sar_dataset_parhip(sar_handle dataset, const char *path, const DLTens
 /* Writes DGL's format: <dir>/<name>.json and part<i>/. */
 sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
                              const char *name, const char *method, sar_progress progress, void *user);
+/* The same in SAR's format or DGL's. options is JSON: {"name", "method", "format": "sar" or "dgl", "memory": bytes beside some
+ * for each node (0: 4 GiB), "ids": {node type: file}, "ids_dir"}; files of the users' ids, <ids_dir>/part<i>/<file>, are
+ * moved into the parts (SAR's format). */
+sar_status sar_dataset_write_parts(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
+                                   const char *options, sar_progress progress, void *user);
 
 /* ---- graphs ------------------------------------------------------------- */
 enum { SAR_GRAPH_EDGE_DATA = 1 }; /* keep the order of edges from the start; else it is made when first needed */

@@ -57,8 +57,10 @@ func (d *Induction) Free() { d.Count.Free() }
 // parent. Scratch: 4 bytes a column of parent and 4 a column of the block.
 func (d *Induction) Structure(sources []int32, threads int) (r *Structure, err error) {
 	p := d.parent
-	if err := p.deriveOrder(); err != nil {
-		return nil, err
+	if !p.stored { // else a block that needs its order of edges makes it from the file
+		if err := p.deriveOrder(); err != nil {
+			return nil, err
+		}
 	}
 	r = &Structure{Type: p.Type, SrcType: p.SrcType, DstType: p.DstType, Rank: p.Rank, Parts: p.Parts,
 		NumSrc: len(sources), NumDst: len(d.rows), NumEdges: d.edges, index: p.index}

@@ -2,7 +2,7 @@ package graph
 
 import "sar/core/mem"
 
-// orderCache says what a relation without its source keeps of the order of its
+// orderCache says what a relation without its source, or one that was stored, keeps of the order of its
 // edges, so that RowEdge and ColEdge can be derived when an operation with edge
 // data first asks: 8 bytes an edge that most graphs from memory never need.
 type orderCache uint8
@@ -12,6 +12,7 @@ const (
 	cacheRowEdge            // RowEdge
 	cacheIsCSR              // nothing: the slots of the CSR are in the order of edges
 	cacheIsCSC              // nothing: those of the CSC are
+	cacheByKey              // Key: rows are in the order of edges, slots of a row in that of Key
 )
 
 // keepOrder reduces an edge order that was just made to what it can be derived
@@ -73,15 +74,19 @@ func (r *Structure) deriveOrder() (err error) {
 	if r.cache == cacheIsCSC {
 		from, to = to, from
 	}
-	if r.cache != cacheRowEdge {
+	switch r.cache {
+	case cacheIsCSR, cacheIsCSC:
 		for k := range from.val {
 			from.val[k] = int32(k)
 		}
+	case cacheByKey:
+		r.deriveRowEdge()
 	}
 	to.idx = nil // it is there
 	if err = transpose(*from, *to, r.threads); err != nil {
 		return err
 	}
 	r.cache, r.ordered = cacheNone, true
+	r.Key.Free()
 	return nil
 }

@@ -44,6 +44,10 @@ type Structure struct {
 	// position of each edge among those of the relation it was induced from.
 	ParentEdge mem.Array[int32]
 
+	// Key, in a relation that was stored, numbers the columns by the original ids of their
+	// nodes. It says the order of edges where RowEdge is not stored.
+	Key mem.Array[int32]
+
 	// Halo[r], for r = 1..P-1, are the boundary rows that peer (Rank-r) mod P owns.
 	Halo []Halo
 	// What it takes to make edge positions on demand. origin is nil once they
@@ -56,6 +60,7 @@ type Structure struct {
 
 	deriving sync.Mutex // of an edge order that is kept in part
 	cache    orderCache
+	stored   bool // the arrays, and what the order of edges can be derived from, are of a file
 	threads  int
 }
 
@@ -91,7 +96,7 @@ func (r *Structure) InDegrees(out []int64) {
 // Bytes is what the structure holds off the Go heap, in whole pages.
 func (r *Structure) Bytes() int64 {
 	n := r.RowPtr.Bytes() + r.Col.Bytes() + r.ColPtr.Bytes() + r.Row.Bytes() +
-		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.ParentEdge.Bytes() +
+		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.ParentEdge.Bytes() + r.Key.Bytes() +
 		r.Order.Bytes() + r.RowsBefore.Bytes() + r.ColsBefore.Bytes()
 	for i := range r.Halo {
 		n += r.Halo[i].Rows.Bytes()
@@ -108,6 +113,7 @@ func (r *Structure) Free() {
 	r.RowEdge.Free()
 	r.ColEdge.Free()
 	r.ParentEdge.Free()
+	r.Key.Free()
 	r.Order.Free()
 	r.RowsBefore.Free()
 	r.ColsBefore.Free()

@@ -100,6 +100,7 @@ type Array[T Elem] struct {
 	Data    []T
 	mapping []byte
 	purpose Purpose
+	file    bool // of a file: Map made it
 }
 
 // Make maps a zeroed array of n elements. An array of no elements maps nothing.
@@ -123,9 +124,13 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 // Free unmaps the array. It may be called again, and on the zero value.
 func (a *Array[T]) Free() {
 	if a.mapping != nil {
-		Scribble(a.mapping)
 		Count(a.purpose, -int64(len(a.mapping)))
-		unmapPages(a.mapping)
+		if a.file {
+			unmapFile(a.mapping)
+		} else {
+			Scribble(a.mapping)
+			unmapPages(a.mapping)
+		}
 	}
 	*a = Array[T]{purpose: a.purpose}
 }

@@ -61,6 +61,8 @@ type DatasetInfo struct {
 	NodeTypes  []TypeInfo    `json:"node_types"`
 	EdgeTypes  []TypeInfo    `json:"edge_types"`
 	Ignored    []string      `json:"ignored"`
+	// IDs is, by node type, the Parquet file of the users' ids.
+	IDs map[string]string `json:"ids"`
 }
 
 // TypeInfo is how many nodes or edges a type has.
@@ -71,7 +73,7 @@ type TypeInfo struct {
 
 // Info describes the data set.
 func (d *Dataset) Info() DatasetInfo {
-	info := DatasetInfo{NumNodes: d.NumNodes(), NumEdges: d.NumEdges(), Ignored: append([]string{}, d.Ignored()...)}
+	info := DatasetInfo{NumNodes: d.NumNodes(), NumEdges: d.NumEdges(), Ignored: append([]string{}, d.Ignored()...), IDs: d.IDs()}
 	nodes, edges := d.WholeGraph.NodeTypes(), d.WholeGraph.EdgeTypes()
 	typed := len(nodes) > 1 || len(edges) > 1
 	info.NodeTypes, info.NodeArrays = describeTypes(nodes, typed)
@@ -126,6 +128,12 @@ func (d *Dataset) Assign(method string, parts int, seed uint64, assignment []int
 		return err
 	}
 	switch method {
+	case "stored":
+		of, ok := d.WholeGraph.(interface{ Assignment([]int32) error })
+		if !ok {
+			return Invalid("the assignment %q is that of a partitioned graph, and this one is not", method)
+		}
+		return of.Assignment(assignment)
 	case "random":
 		return partition.Random(assignment, parts, seed)
 	case "contiguous":
@@ -147,13 +155,29 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 	return partition.Quality(d, assignment, parts)
 }
 
-// Write writes DGL's partition directories.
-func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress Progress) error {
+// WriteOptions say how parts are written (store.Partitioning).
+type WriteOptions struct {
+	Name   string            `json:"name"`
+	Method string            `json:"method"`
+	Format string            `json:"format"`
+	Memory int64             `json:"memory"`
+	IDs    map[string]string `json:"ids"`
+	IDsDir string            `json:"ids_dir"`
+}
+
+// WriteParts writes a partition directory in one of the formats.
+func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteOptions, progress Progress) error {
 	source := &stoppable{WholeGraph: d.WholeGraph}
 	return store.WritePartitions(source, store.Partitioning{
-		Assignment: assignment, Parts: parts, Dir: dir, Name: name, Method: method,
+		Assignment: assignment, Parts: parts, Dir: dir, Name: o.Name, Method: o.Method,
 		Progress: func(done, total int64) { source.stop = errors.Join(source.stop, progress(done, total)) },
+		Format:   o.Format, Memory: o.Memory, IDs: o.IDs, IDsDir: o.IDsDir,
 	})
+}
+
+// Write writes DGL's partition directories.
+func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress Progress) error {
+	return d.WriteParts(assignment, parts, dir, WriteOptions{Name: name, Method: method}, progress)
 }
 
 // stoppable is a graph that cannot be read any more once there is a reason to stop.

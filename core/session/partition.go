@@ -80,6 +80,9 @@ type PartitionInfo struct {
 	NumLocalNodes int64                 `json:"num_local_nodes"`
 	NumLocalEdges int64                 `json:"num_local_edges"`
 	NumInnerEdges int64                 `json:"num_inner_edges"`
+	Bytes         int64                 `json:"bytes"`
+	// IDs is, by node type, the Parquet file of the users' ids of own nodes.
+	IDs map[string]string `json:"ids"`
 }
 
 // Info describes the partition.
@@ -91,6 +94,7 @@ func (p *Partition) Info() PartitionInfo {
 		NodeFeatures: features(p.NodeFeatures()), EdgeFeatures: features(p.EdgeFeatures()),
 		NumInnerNodes: counts.InnerNodes, NumLocalNodes: counts.Nodes,
 		NumLocalEdges: counts.Edges, NumInnerEdges: counts.InnerEdges,
+		Bytes: p.Bytes(), IDs: p.IDs(),
 	}
 	for t, name := range book.NodeTypes {
 		info.NodeRanges[name] = pairs(book.NodeStart[t], book.NodeEnd[t])

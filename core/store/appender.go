@@ -88,6 +88,9 @@ func (a *appender) finish() error {
 
 func finishAll(list []*appender) error {
 	for _, a := range list {
+		if a == nil {
+			continue
+		}
 		if err := a.finish(); err != nil {
 			return err
 		}

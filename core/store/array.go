@@ -18,6 +18,8 @@ type array struct {
 	n     int64 // number of elements
 	// fortran says that the first dimension runs fastest (.npy files alone).
 	fortran bool
+	// derive gives the numbers where they follow from other arrays and are in no file of their own.
+	derive func(dst []byte) error
 }
 
 func (a *array) bytes() int64 { return a.n * int64(a.dtype.Size()) }
@@ -141,6 +143,9 @@ func (a *array) wantIDs(n int64) error {
 func (a *array) read(dst []byte) error {
 	if int64(len(dst)) != a.bytes() {
 		return argument.Errorf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.what, a.dtype, a.shape, a.bytes(), len(dst))
+	}
+	if a.derive != nil {
+		return a.derive(dst)
 	}
 	return a.f.readLarge(dst, a.off, a.what)
 }

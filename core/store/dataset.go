@@ -206,6 +206,9 @@ func (d *Dataset) NodeArrays() []TensorInfo { return infos(d.node) }
 // EdgeArrays lists the edge features, by name.
 func (d *Dataset) EdgeArrays() []TensorInfo { return infos(d.edge) }
 
+// IDs implements WholeGraph: an .npz file has numbers alone.
+func (d *Dataset) IDs() map[string]string { return nil }
+
 // Ignored names arrays that have neither a row for each node nor one for each edge.
 func (d *Dataset) Ignored() []string { return d.ignored }
 
@@ -230,6 +233,14 @@ func (a *array) rows(first int64, dst []byte) error {
 	}
 	if a.fortran {
 		return a.fortranRows(first, dst)
+	}
+	if a.derive != nil {
+		all := make([]byte, a.bytes())
+		if err := a.derive(all); err != nil {
+			return err
+		}
+		copy(dst, all[first*row:])
+		return nil
 	}
 	return a.f.readLarge(dst, a.off+first*row, a.what)
 }

@@ -126,6 +126,19 @@ func (p *partGraph) checkNodes(ids []int64) error {
 	return nil
 }
 
+// counts implements partEdges.
+func (p *partGraph) counts() LocalCounts {
+	return LocalCounts{Nodes: p.nodes, InnerNodes: p.inner, Edges: p.m.edges, InnerEdges: p.innerEdges}
+}
+
+// nodeIDs implements partEdges.
+func (p *partGraph) nodeIDs(ids []int64) error {
+	if err := p.checkNodes(ids); err != nil {
+		return err
+	}
+	return p.checkUnread()
+}
+
 // checkUnread holds against their checksums the arrays that DGL wants in the
 // file and nobody here reads, so that damage to any part of it shows.
 func (p *partGraph) checkUnread() error {
@@ -155,27 +168,24 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ids.Data == nil && p.graph.nodes > 0 {
-		ids, err := mem.Make[int64](mem.Scratch, int(p.graph.nodes))
+	n := p.edges.counts()
+	if p.ids.Data == nil && n.Nodes > 0 {
+		ids, err := mem.Make[int64](mem.Scratch, int(n.Nodes))
 		if err != nil {
 			return nil, 0, err
 		}
-		err = p.graph.checkNodes(ids.Data)
-		if err == nil {
-			err = p.graph.checkUnread()
-		}
-		if err != nil {
+		if err = p.edges.nodeIDs(ids.Data); err != nil {
 			ids.Free()
 			return nil, 0, err
 		}
 		p.ids = ids
 	}
-	return p.ids.Data, int(p.graph.inner), nil
+	return p.ids.Data, int(n.InnerNodes), nil
 }
 
-func (s edgeSource) NumEdges() int64 { return s.p.graph.m.edges }
+func (s edgeSource) NumEdges() int64 { return s.p.edges.counts().Edges }
 
-func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.graph.batches(yield) }
+func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.edges.batches(yield) }
 
 // batches streams the edges of the partition with their ids, types and marks,
 // and checks every inner edge: it ends in an inner node, and its id is of the
@@ -305,14 +315,14 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 	}
 	start := p.book.EdgeStart[relation][p.part]
 	seen, count := make([]uint64, (n+63)/64), int64(0)
-	err = p.graph.batches(func(b graph.EdgeBatch) error {
-		for i, inner := range b.Inner {
-			if inner == 0 || (b.Type != nil && int(b.Type[i]) != relation) {
+	err = p.edges.batches(func(b graph.EdgeBatch) error {
+		for i := range b.ID {
+			if b.Inner != nil && b.Inner[i] == 0 || b.Type != nil && int(b.Type[i]) != relation {
 				continue
 			}
 			k := b.ID[i] - start
 			if seen[k/64]&(1<<(k%64)) != 0 {
-				return p.files[0].bad(p.graph.edgeID.off, "each edge id once", "%d again", b.ID[i])
+				return p.files[0].bad(-1, "each edge id once", "%d again", b.ID[i])
 			}
 			seen[k/64] |= 1 << (k % 64)
 			count++
@@ -329,7 +339,7 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 		return nil
 	})
 	if err == nil && count != n {
-		err = p.files[0].bad(p.graph.innerEdge.off, fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
+		err = p.files[0].bad(-1, fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
 	}
 	return err
 }

@@ -32,6 +32,7 @@ const graphFormat = "SAR graph 1"
 type graphDir struct {
 	typedTables
 	files []*file
+	ids   map[string]string // path of the users' ids by node type
 }
 
 // graphJSON is the description of a graph directory.
@@ -120,7 +121,7 @@ func openGraphDir(dir string) (WholeGraph, error) {
 	if top.Format != graphFormat {
 		return nil, &FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat), Got: fmt.Sprintf("%q", top.Format)}
 	}
-	g := &graphDir{typedTables: typedTables{name: path}}
+	g := &graphDir{typedTables: typedTables{name: path}, ids: map[string]string{}}
 	err = g.nodeTypes(top.NodeTypes)
 	if err == nil {
 		err = g.edgeTypes(top.EdgeTypes)
@@ -152,6 +153,11 @@ func (g *graphDir) nodeTypes(list ordered[nodeTypeJSON]) error {
 			return err
 		}
 		g.node = append(g.node, of)
+		if ids := t.value.IDs; ids != nil {
+			if g.ids[t.name], err = g.inside(fmt.Sprintf("the ids of %q", t.name), ids.File); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -246,11 +252,8 @@ func (g *graphDir) inEdges(name string, t edgeTypeJSON, rows int64) (*inEdges, e
 
 // open opens an array of the directory, whose header has to be what the description says.
 func (g *graphDir) open(what string, of fileJSON) (*array, error) {
-	if of.File == "" || filepath.IsAbs(of.File) || strings.ContainsRune(of.File, 0) {
-		return nil, g.bad(fmt.Sprintf("%q of %s, a path inside the directory", "file", what), "%q", of.File)
-	}
-	path := filepath.Join(filepath.Dir(g.name), filepath.FromSlash(of.File))
-	if err := checkInside(g.name, of.File, path); err != nil {
+	path, err := g.inside(what, of.File)
+	if err != nil {
 		return nil, err
 	}
 	a, err := openNpy(what, path)
@@ -262,6 +265,15 @@ func (g *graphDir) open(what string, of fileJSON) (*array, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// inside is the path of a file that the description names.
+func (g *graphDir) inside(what, name string) (string, error) {
+	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return "", g.bad(fmt.Sprintf("%q of %s, a path inside the directory", "file", what), "%q", name)
+	}
+	path := filepath.Join(filepath.Dir(g.name), filepath.FromSlash(name))
+	return path, checkInside(g.name, name, path)
 }
 
 // agrees holds what the description in jsonPath says of an array against the array.
@@ -284,6 +296,9 @@ func (g *graphDir) plausible() error {
 	}
 	return nil
 }
+
+// IDs implements WholeGraph.
+func (g *graphDir) IDs() map[string]string { return g.ids }
 
 // Ignored implements WholeGraph: what the description does not name is not looked at.
 func (g *graphDir) Ignored() []string { return nil }

@@ -147,17 +147,7 @@ func TestGraphDirParts(t *testing.T) {
 		if err := g.Close(); err != nil {
 			t.Fatal(err)
 		}
-		written[i] = map[string]string{}
-		err = filepath.WalkDir(out, func(path string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				rel, _ := filepath.Rel(out, path)
-				written[i][rel] = string(mustRead(t, path))
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		written[i] = allFiles(t, out)
 	}
 	if len(written[0]) != 9 {
 		t.Errorf("%d files", len(written[0]))
@@ -167,6 +157,23 @@ func TestGraphDirParts(t *testing.T) {
 			t.Errorf("%s differs", name)
 		}
 	}
+}
+
+// allFiles are the contents of all files of a directory.
+func allFiles(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			files[rel] = string(mustRead(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 func TestRefusedGraphDir(t *testing.T) {

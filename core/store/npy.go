@@ -241,13 +241,27 @@ func openNpy(what, path string) (*array, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := make([]byte, min(f.size, maxNpyHeader+12))
-	h, err := npyHeader{}, f.readRaw(head, 0, "the header")
-	if err == nil {
-		h, err = parseNpy(path, head, f.size)
-	}
+	a, err := npyArray(f, what)
 	if err != nil {
 		f.Close()
+	}
+	return a, err
+}
+
+// npyArray reads the header of an .npy file.
+func npyArray(f *file, what string) (*array, error) {
+	head := make([]byte, min(f.size, 4096))
+	if err := f.readRaw(head, 0, "the header"); err != nil {
+		return nil, err
+	}
+	if n := min(npyHeaderSize(head), maxNpyHeader+12, f.size); n > int64(len(head)) {
+		head = make([]byte, n)
+		if err := f.readRaw(head, 0, "the header"); err != nil {
+			return nil, err
+		}
+	}
+	h, err := parseNpy(f.name, head, f.size)
+	if err != nil {
 		return nil, err
 	}
 	n, _ := elements(h.shape, 1, f.size)

@@ -128,7 +128,11 @@ func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
 	return head, nil
 }
 
+// npyHeaderSize is the size of a header by its first bytes.
 func npyHeaderSize(head []byte) int64 {
+	if len(head) < 12 {
+		return 0
+	}
 	if head[6] == 1 {
 		return 10 + int64(head[8]) + int64(head[9])<<8
 	}

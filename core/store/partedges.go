@@ -48,6 +48,15 @@ func (s *PartitionEdges) damage(err error) error {
 	return &FormatError{File: s.path, Offset: -1, Want: "partitions in which every edge has an id of its own", Got: err.Error()}
 }
 
+// Relations implements topology.Made: a part in SAR's format has them.
+func (s *PartitionEdges) Relations(threads int) ([]*graph.Relation, int64, error) {
+	if s.p.sar == nil {
+		return nil, 0, nil
+	}
+	rels, err := s.p.sar.allRelations(threads)
+	return rels, s.p.sar.partitioning, err
+}
+
 // Nodes are the ids of local nodes, own ones first.
 func (s *PartitionEdges) Nodes() ([]int64, int, error) { return s.p.Edges().Nodes() }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Partition is one worker's part of a graph, as DGL's partition_graph or
-// WritePartitions left it on disk. Opening it reads headers alone. It may be
+// WritePartitions left it on disk, in DGL's format or SAR's. Opening it reads headers alone. It may be
 // used by several goroutines.
 type Partition struct {
 	path      string
@@ -20,13 +20,23 @@ type Partition struct {
 	options   Options
 	name      string
 	book      *graph.Book
-	files     [3]*file // graph, node features, edge features
-	graph     *partGraph
+	files     []*file
+	edges     partEdges
+	sar       *sarPart // nil in DGL's format
 	nodeFeats map[string]array
 	edgeFeats map[string]array
 
 	mu  sync.Mutex
 	ids mem.Array[int64] // homogenized ids of local nodes, read when first asked for
+}
+
+// partEdges are the edges of a partition on disk.
+type partEdges interface {
+	counts() LocalCounts
+	// nodeIDs fills ids with those of own nodes and then of the halo, checked.
+	nodeIDs(ids []int64) error
+	// batches streams the edges, checked.
+	batches(yield func(graph.EdgeBatch) error) error
 }
 
 // LocalCounts are sizes of what the files of one partition hold.
@@ -46,7 +56,7 @@ var partFileKinds = [3]struct {
 	{edgeKey, edgeFile, "the edge features of the partition", tensorArrays},
 }
 
-// OpenPartition opens partition part of the graph that a DGL partition JSON
+// OpenPartition opens partition part of the graph that the JSON of sar partition or of DGL
 // describes. What is wrong with a file is a *FormatError. Where the partition
 // has checksums, the headers are held against them now, and every array when it
 // is read.
@@ -56,13 +66,11 @@ func OpenPartition(jsonPath string, part int, o Options) (*Partition, error) {
 		return nil, err
 	}
 	p := &Partition{path: jsonPath, part: part, options: o, name: cfg.graphName, book: cfg.book}
-	if err := p.openFiles(cfg, jsonPath); err != nil {
-		p.Close()
-		return nil, err
-	}
-	if err := p.parse(); err != nil {
-		p.Close()
-		return nil, err
+	for _, step := range []func(*partConfig) error{p.openFiles, p.parse} {
+		if err := step(cfg); err != nil {
+			p.Close()
+			return nil, err
+		}
 	}
 	return p, nil
 }
@@ -77,7 +85,7 @@ func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
 	if err != nil || o.OutsidePaths {
 		return cfg, err
 	}
-	for _, key := range cfg.files.keys() {
+	for _, key := range cfg.keys() {
 		if err := checkInside(jsonPath, key, *cfg.files.at(key)); err != nil {
 			return nil, err
 		}
@@ -87,16 +95,24 @@ func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
 
 // openFiles opens the files of the partition, and checks their headers where it
 // has checksums.
-func (p *Partition) openFiles(cfg *partConfig, jsonPath string) (err error) {
+func (p *Partition) openFiles(cfg *partConfig) (err error) {
 	var sums map[string]checksums
 	if cfg.files.Checksums != "" {
 		if sums, _, err = openSums(cfg.files.Checksums); err != nil {
-			return fmt.Errorf("%w (named by %s)", err, jsonPath)
+			return fmt.Errorf("%w (named by %s)", err, p.path)
 		}
 	}
+	if cfg.partitioning != "" {
+		if p.sar, err = openSarPart(cfg, p.part, sums); err != nil {
+			return err
+		}
+		p.files, p.edges, p.nodeFeats, p.edgeFeats = p.sar.files, p.sar, p.sar.nodeFeats, p.sar.edgeFeats
+		return nil
+	}
+	p.files = make([]*file, len(partFileKinds))
 	for i, of := range partFileKinds {
 		if p.files[i], err = openFile(of.what, *cfg.files.at(of.key)); err != nil {
-			return fmt.Errorf("%w (named by %s)", err, jsonPath)
+			return fmt.Errorf("%w (named by %s)", err, p.path)
 		}
 		if sums == nil {
 			continue
@@ -111,8 +127,12 @@ func (p *Partition) openFiles(cfg *partConfig, jsonPath string) (err error) {
 	return nil
 }
 
-func (p *Partition) parse() (err error) {
-	if p.graph, err = openPartGraph(p.files[0], p.book, p.part); err != nil {
+// parse reads the headers of DGL's files.
+func (p *Partition) parse(*partConfig) (err error) {
+	if p.sar != nil {
+		return nil
+	}
+	if p.edges, err = openPartGraph(p.files[0], p.book, p.part); err != nil {
 		return err
 	}
 	nodeRows, edgeRows := map[string]int64{}, map[string]int64{}
@@ -187,8 +207,23 @@ func (p *Partition) NumParts() int { return p.book.Parts }
 func (p *Partition) Part() int { return p.part }
 
 // LocalCounts returns sizes of the partition, halo included.
-func (p *Partition) LocalCounts() LocalCounts {
-	return LocalCounts{Nodes: p.graph.nodes, InnerNodes: p.graph.inner, Edges: p.graph.m.edges, InnerEdges: p.graph.innerEdges}
+func (p *Partition) LocalCounts() LocalCounts { return p.edges.counts() }
+
+// IDs is, by node type, the path of the Parquet file of the users' ids of own nodes, in the
+// order of rows, where the graph has some.
+func (p *Partition) IDs() map[string]string {
+	if p.sar == nil {
+		return nil
+	}
+	return p.sar.ids
+}
+
+// Bytes is the size of the files of the partition's arrays.
+func (p *Partition) Bytes() (n int64) {
+	for _, f := range p.files {
+		n += f.size
+	}
+	return n
 }
 
 // NodeFeatures lists what node features the partition has, by name. Rows are

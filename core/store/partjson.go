@@ -19,11 +19,12 @@ const defaultNodeType = "_N"
 var defaultEdgeType = graph.EdgeType{Src: "_N", Rel: "_E", Dst: "_N"}
 
 // partFiles are the paths of one partition, relative to the JSON file. DGL knows
-// the first three.
+// the first three; SAR's format has a description of the part in their place.
 type partFiles struct {
-	NodeFeats string `json:"node_feats"`
-	EdgeFeats string `json:"edge_feats"`
-	PartGraph string `json:"part_graph"`
+	NodeFeats string `json:"node_feats,omitempty"`
+	EdgeFeats string `json:"edge_feats,omitempty"`
+	PartGraph string `json:"part_graph,omitempty"`
+	Part      string `json:"part,omitempty"`
 	Checksums string `json:"checksums,omitempty"` // "" where there are none
 }
 
@@ -31,6 +32,7 @@ const (
 	graphKey     = "part_graph"
 	nodeKey      = "node_feats"
 	edgeKey      = "edge_feats"
+	partKey      = "part"
 	checksumsKey = "checksums"
 )
 
@@ -43,14 +45,19 @@ func (p *partFiles) at(key string) *string {
 		return &p.NodeFeats
 	case edgeKey:
 		return &p.EdgeFeats
+	case partKey:
+		return &p.Part
 	}
 	return &p.Checksums
 }
 
 // keys are those of the paths that there are.
-func (p *partFiles) keys() []string {
+func (p *partConfig) keys() []string {
 	keys := []string{graphKey, nodeKey, edgeKey}
-	if p.Checksums != "" {
+	if p.partitioning != "" {
+		keys = []string{partKey}
+	}
+	if p.files.Checksums != "" {
 		keys = append(keys, checksumsKey)
 	}
 	return keys
@@ -61,8 +68,11 @@ type partConfig struct {
 	graphName string
 	book      *graph.Book
 	files     partFiles // of the partition that was asked for
-	size      int64     // of the file
-	sealed    bool      // it has a checksum of its own
+	// partitioning is a number that all parts of one run of sar partition have in common. ""
+	// in DGL's format.
+	partitioning string
+	size         int64 // of the file
+	sealed       bool  // it has a checksum of its own
 }
 
 // ErrPart is wrapped by the error for a partition number that the graph does not have.
@@ -95,6 +105,15 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 	}
 
 	cfg := &partConfig{}
+	if _, own := top["format"]; own {
+		var format string
+		if err := errors.Join(get("format", &format, "a string"), get("partitioning", &cfg.partitioning, "a string")); err != nil {
+			return nil, first(err)
+		}
+		if format != partitionFormat || cfg.partitioning == "" {
+			return nil, bad(-1, fmt.Sprintf("DGL's partition format, or %q", partitionFormat), "%q", format)
+		}
+	}
 	var parts, nodes, edges int64
 	if err := errors.Join(
 		get("graph_name", &cfg.graphName, "a string"),
@@ -159,7 +178,7 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 		return nil, err
 	}
 	dir := filepath.Dir(name)
-	for _, k := range cfg.files.keys() {
+	for _, k := range cfg.keys() {
 		path := cfg.files.at(k)
 		if *path == "" {
 			return nil, bad(-1, fmt.Sprintf("the path %q in %q", k, key), "none")

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"slices"
 	"sort"
 )
 
@@ -22,6 +23,11 @@ type Source interface {
 	EdgesBatch(yield func(first int64, src, dst []int64) error) error
 	// ReadRows reads rows of a feature of one type, from the type's row first on, into dst.
 	ReadRows(edge bool, kind int, name string, first int64, dst []byte) error
+}
+
+// keepsIDs tells whether original ids are among the features, so that there are no others.
+func (t *TypeRows) keepsIDs() bool {
+	return slices.ContainsFunc(t.Arrays, func(a TensorInfo) bool { return a.Name == origID })
 }
 
 // kinds are the node types, or the relations, of a graph that is written, and
@@ -140,7 +146,9 @@ func (k *kinds) features(p int) (list []TensorInfo) {
 		for _, a := range of.Arrays {
 			list = append(list, TensorInfo{of.Name + "/" + a.Name, a.DType, append([]int64{rows}, a.Shape[1:]...)})
 		}
-		list = append(list, TensorInfo{of.Name + "/" + origID, Int64, []int64{rows}})
+		if !of.keepsIDs() {
+			list = append(list, TensorInfo{of.Name + "/" + origID, Int64, []int64{rows}})
+		}
 	}
 	return list
 }
@@ -149,7 +157,10 @@ func (k *kinds) features(p int) (list []TensorInfo) {
 // ids is a = len(Arrays).
 func (k *kinds) place(t, a int) int {
 	for _, of := range k.list[:t] {
-		a += len(of.Arrays) + 1
+		a += len(of.Arrays)
+		if !of.keepsIDs() {
+			a++
+		}
 	}
 	return a
 }

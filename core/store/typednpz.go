@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -16,11 +17,13 @@ type WholeGraph interface {
 	NumNodes() int64
 	NumEdges() int64
 	Ignored() []string // names of arrays that are neither features nor edges
+	// IDs is, by node type, the path of the file of the users' ids, where there is one.
+	IDs() map[string]string
 	Close() error
 }
 
-// OpenGraph opens a graph directory (see graphDir) or an .npz graph: one of OpenNPZ, or
-// one of several types:
+// OpenGraph opens a graph directory (see graphDir), all parts of a partitioned graph (by
+// their description, see OpenParts) or an .npz graph: one of OpenNPZ, or one of several types:
 //
 //	author:writes:paper/edge_index  [2, E]: authors in row 0, papers in row 1
 //	author:writes:paper/since       [E, ...], feature "since" of that relation
@@ -31,6 +34,9 @@ type WholeGraph interface {
 func OpenGraph(path string) (WholeGraph, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return openGraphDir(path)
+	}
+	if filepath.Ext(path) == ".json" {
+		return OpenParts(path, Options{})
 	}
 	f, err := openFile("the graph", path)
 	if err != nil {
@@ -226,6 +232,9 @@ func (g *typedGraph) sortArrays() error {
 	}
 	return nil
 }
+
+// IDs implements WholeGraph: an .npz file has numbers alone.
+func (g *typedGraph) IDs() map[string]string { return nil }
 
 // Ignored names arrays that are no features.
 func (g *typedGraph) Ignored() []string { return g.ignored }

@@ -2,6 +2,9 @@ package store
 
 import (
 	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
 
 	"sar/core/graph"
 )
@@ -42,10 +45,16 @@ func Verify(jsonPath string, part int, o Options) ([]FileReport, error) {
 		of.Bytes = n
 		reports = append(reports, of)
 	}
+	files := cfg.dglFiles()
+	if cfg.partitioning != "" {
+		files = cfg.sarFiles(sums)
+	}
 	whole := true
-	for _, of := range partFileKinds {
-		r := verifyFile(of.what, *cfg.files.at(of.key), sums[of.key], of.arrays)
-		if cfg.files.Checksums != "" && sums != nil && !r.Summed {
+	for _, of := range files {
+		r := verifyFile(of.what, of.path, sums[of.key], of.arrays)
+		if of.key == partKey { // it has a checksum of its own, which opening the part looks at
+			r.Summed = true
+		} else if cfg.files.Checksums != "" && sums != nil && !r.Summed {
 			r.Damage = append(r.Damage, noSums(cfg.files.Checksums, of.key))
 		}
 		whole = whole && len(r.Damage) == 0
@@ -65,6 +74,43 @@ func Verify(jsonPath string, part int, o Options) ([]FileReport, error) {
 		last.Damage = append(last.Damage, err)
 	}
 	return reports, nil
+}
+
+// partFile is a file of a partition: its key among the checksums, and where its arrays lie.
+type partFile struct {
+	key, what, path string
+	arrays          func(*file) ([]array, error)
+}
+
+// dglFiles are the files of a partition in DGL's format.
+func (cfg *partConfig) dglFiles() (list []partFile) {
+	for _, of := range partFileKinds {
+		list = append(list, partFile{of.key, of.what, *cfg.files.at(of.key), of.arrays})
+	}
+	return list
+}
+
+// sarFiles are the files of a partition in SAR's format: the description, and what has checksums.
+func (cfg *partConfig) sarFiles(sums map[string]checksums) []partFile {
+	list := []partFile{{partKey, "the description of the part", cfg.files.Part, sealed}}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		path := filepath.Join(filepath.Dir(cfg.files.Part), filepath.FromSlash(name))
+		arrays := npyArrays
+		if err := checkInside(cfg.files.Part, name, path); err != nil {
+			arrays = func(*file) ([]array, error) { return nil, err }
+		}
+		list = append(list, partFile{name, "a file of the part", path, arrays})
+	}
+	return list
+}
+
+// sealed holds a description against its own checksum.
+func sealed(f *file) ([]array, error) {
+	data, err := readJSON("the description of the part", f.name)
+	if err == nil {
+		_, err = checkSeal(f.name, data)
+	}
+	return nil, err
 }
 
 // verifyFile reads one file, by its checksums where there are some.

@@ -18,9 +18,19 @@ type Partitioning struct {
 	Method     string // how the assignment was made, for the description
 	// Progress, where not nil, is called now and then with done of total, which never fall.
 	Progress func(done, total int64)
+
+	Format string // "dgl", which "" is too, or "sar"
+	Memory int64  // "sar": bytes beside some for each node; 0: 4 GiB
+	// IDs are the names of Parquet files of the users' ids, by node type, and IDsDir the
+	// directory with part<p>/<name> of each part, in the file system of Dir. They are moved
+	// into the parts ("sar").
+	IDs    map[string]string
+	IDsDir string
 }
 
-// WritePartitions splits a graph: node i goes to partition Assignment[i]. It
+// WritePartitions splits a graph: node i goes to partition Assignment[i]. In SAR's format
+// (see sarWriter) it writes dir/name.json and part<p>/part.json with arrays as .npy files,
+// ready for OpenPartition to map. In DGL's it
 // writes dir/name.json and dir/part<p>/{graph,node_feat,edge_feat}.dgl as DGL's
 // partition_graph does with one halo hop, for dgl.distributed.load_partition
 // and OpenPartition.
@@ -38,7 +48,7 @@ type Partitioning struct {
 // read; OpenPartition and Verify do).
 func WritePartitions(src Source, to Partitioning) error {
 	assignment, parts, dir, name := to.Assignment, to.Parts, to.Dir, to.Name
-	if err := checkWrite(src, assignment, parts, name); err != nil {
+	if err := checkWrite(src, to); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o775); err != nil {
@@ -54,17 +64,23 @@ func WritePartitions(src Source, to Partitioning) error {
 		node: newKinds(src.NodeTypes(), parts), edge: newKinds(src.EdgeTypes(), parts)}
 	w.nodes, w.edges = int64(len(assignment)), w.edge.first[len(w.edge.list)]
 	w.total = w.nodes*2 + w.node.work() + w.edges*4 + w.edge.work()
-	if w.newID, err = mem.Make[int64](mem.Scratch, len(assignment)); err != nil {
-		return err
-	}
 	defer w.newID.Free()
 	defer func() { closeAll(w.edgeFiles) }()
+	steps := []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums}
+	if to.Format == SARFormat {
+		s, of, err := w.sarSteps(to)
+		if err != nil {
+			return err
+		}
+		defer s.free()
+		steps = of
+	}
 	for p := range parts {
 		if err := os.Mkdir(w.partDir(p), 0o775); err != nil {
 			return err
 		}
 	}
-	for _, step := range []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums} {
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return fmt.Errorf("writing partitions to %s: %w", dir, err)
 		}
@@ -80,7 +96,8 @@ func WritePartitions(src Source, to Partitioning) error {
 	return w.publish(dir, name, config)
 }
 
-func checkWrite(src Source, assignment []int32, parts int, name string) error {
+func checkWrite(src Source, to Partitioning) error {
+	assignment, parts, name := to.Assignment, to.Parts, to.Name
 	if parts < 1 {
 		return argument.Errorf("%d partitions: at least 1 is needed", parts)
 	}
@@ -96,11 +113,20 @@ func checkWrite(src Source, assignment []int32, parts int, name string) error {
 			return argument.Errorf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, parts-1)
 		}
 	}
+	if to.Format != "" && to.Format != SARFormat && to.Format != DGLFormat {
+		return argument.Errorf("partitions are written in the format %q or %q, not %q", SARFormat, DGLFormat, to.Format)
+	}
 	if name == "" || strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
 		return argument.Errorf("%q cannot be the name of a graph: it names a file", name)
 	}
 	return nil
 }
+
+// The formats of partitions.
+const (
+	SARFormat = "sar"
+	DGLFormat = "dgl"
+)
 
 const (
 	nodeFile      = "node_feat.dgl"
@@ -124,6 +150,8 @@ type writer struct {
 	edgeFiles []*os.File       // [parts] feature files, while they are written
 	edgeAt    [][]int64        // [parts][place] where their data go
 
+	partitioning string // in SAR's format
+
 	report      func(done, total int64)
 	done, total int64
 }
@@ -143,7 +171,10 @@ func (w *writer) block(n int) int { return min(max(32<<20/n, 4<<10), 1<<20) }
 
 // number gives every node its new id: as types follow each other in the order
 // that nodes had, they do so in each partition.
-func (w *writer) number() error {
+func (w *writer) number() (err error) {
+	if w.newID, err = mem.Make[int64](mem.Scratch, len(w.assign)); err != nil {
+		return err
+	}
 	next := make([]int64, w.parts+1)
 	for _, p := range w.assign {
 		next[p+1]++
@@ -256,6 +287,9 @@ func (w *writer) writeNodes() (err error) {
 			}
 			w.progress(of.Rows)
 		}
+		if of.keepsIDs() {
+			continue
+		}
 		out := w.regions(files, at, &w.node, t, len(of.Arrays), 8)
 		for i, p := range assign {
 			if err := out[p].int64(int64(i)); err != nil {
@@ -307,8 +341,12 @@ func (w *writer) writeEdgeFeatures() error {
 }
 
 func (w *writer) writeEdgeFeature(relation, k int, t TensorInfo) error {
+	return w.appendEdgeRows(relation, t, w.regions(w.edgeFiles, w.edgeAt, &w.edge, relation, k, t.RowBytes()))
+}
+
+// appendEdgeRows appends the rows of an edge feature to the parts of the destinations.
+func (w *writer) appendEdgeRows(relation int, t TensorInfo, out []*appender) error {
 	to := make([]int32, 0, batch)
-	out := w.regions(w.edgeFiles, w.edgeAt, &w.edge, relation, k, t.RowBytes())
 	err := w.src.EdgesBatch(func(first int64, _, dst []int64) error {
 		return w.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
 			if r != relation {

@@ -79,6 +79,10 @@ func (w *writer) draft(p int, f *os.File) graphDraft {
 		outerIDWriter: newAppender(f, l.size, 8*outer, block),
 	}
 	for r, of := range w.edge.list {
+		if of.keepsIDs() { // they are written as a feature
+			d.innerOrig = append(d.innerOrig, nil)
+			continue
+		}
 		at := w.edgeAt[p][w.edge.place(r, len(of.Arrays))]
 		d.innerOrig = append(d.innerOrig, newAppender(w.edgeFiles[p], at, 8*w.edge.count[p][r], block))
 	}
@@ -99,7 +103,7 @@ func (w *writer) scatterEdges(draft []graphDraft) error {
 			if err == nil {
 				err = in.innerDst.int64(d - w.nodeStart[to])
 			}
-			if err == nil {
+			if err == nil && in.innerOrig[r] != nil {
 				err = in.innerOrig[r].int64(first + int64(i))
 			}
 			if err == nil && from != to {
@@ -325,6 +329,19 @@ func (h *haloSet) number() int64 {
 	return n
 }
 
+func (h *haloSet) has(id int64) bool { return h.words.Data[id>>6]>>(id&63)&1 != 0 }
+
+// eachIn calls do with the members from lo to hi-1, in ascending order.
+func (h *haloSet) eachIn(lo, hi int64, do func(id int64)) {
+	for i := lo >> 6; i<<6 < hi; i++ {
+		for w := h.words.Data[i]; w != 0; w &= w - 1 {
+			if id := i<<6 + int64(bits.TrailingZeros64(w)); id >= lo && id < hi {
+				do(id)
+			}
+		}
+	}
+}
+
 func (h *haloSet) rank(id int64) int64 {
 	below := h.words.Data[id>>6] & (1<<(id&63) - 1)
 	return h.before.Data[id>>6] + int64(bits.OnesCount64(below))
@@ -345,7 +362,11 @@ func (h *haloSet) each(do func(id int64) error) error {
 func (w *writer) config(name, method string) ([]byte, error) {
 	nodeMap, nodeTypes := w.node.maps()
 	edgeMap, edgeTypes := w.edge.maps()
-	list := object{
+	var list object
+	if w.partitioning != "" {
+		list = object{{"format", partitionFormat}, {"partitioning", w.partitioning}}
+	}
+	list = append(list, object{
 		{"graph_name", name},
 		{"num_nodes", w.nodes},
 		{"num_edges", w.edges},
@@ -356,10 +377,14 @@ func (w *writer) config(name, method string) ([]byte, error) {
 		{"edge_map", edgeMap},
 		{"ntypes", nodeTypes},
 		{"etypes", edgeTypes},
-	}
+	}...)
 	for p := range w.parts {
 		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }
-		list = append(list, entry{fmt.Sprintf("part-%d", p), partFiles{in(nodeFile), in(edgeFile), in(partGraphFile), in(checksumFile)}})
+		files := partFiles{NodeFeats: in(nodeFile), EdgeFeats: in(edgeFile), PartGraph: in(partGraphFile), Checksums: in(checksumFile)}
+		if w.partitioning != "" {
+			files = partFiles{Part: in(partDescription), Checksums: in(checksumFile)}
+		}
+		list = append(list, entry{fmt.Sprintf("part-%d", p), files})
 	}
 	return seal(list)
 }
@@ -372,6 +397,16 @@ func (w *writer) publish(dir, name, config string) error {
 	}
 	for p := range w.parts {
 		to := filepath.Join(dir, fmt.Sprintf("part%d", p))
+		if w.partitioning != "" {
+			// What was there goes with what is left of the scratch directory.
+			if err := os.Rename(to, w.partDir(p)+".before"); err != nil && !os.IsNotExist(err) {
+				return err
+			}
+			if err := os.Rename(w.partDir(p), to); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := os.MkdirAll(to, 0o775); err != nil {
 			return err
 		}

@@ -36,12 +36,31 @@ type Source interface {
 	Open(use func() error) error
 }
 
+// Made is a source whose relations were made when the graph was partitioned, with what the
+// workers know of each other's rows.
+type Made interface {
+	Source
+	// Relations gives them, and a number of the partitioning that the parts have in common;
+	// none where they have to be built from the edges.
+	Relations(threads int) (rels []*graph.Relation, partitioning int64, err error)
+}
+
 // Build makes the worker's part of a graph. Edges that are a Source are open, and may be
 // opened again until the graph is freed.
 func Build(c *comm.Communicator, pool *kernel.Pool, book *graph.Book, edges graph.EdgeSource, opts graph.BuildOptions) (*Graph, error) {
 	g := &Graph{Book: book, pool: pool}
 	g.source, _ = edges.(Source)
 	opts.Threads = pool.Threads()
+	if of, ok := edges.(Made); ok {
+		rels, partitioning, err := of.Relations(opts.Threads)
+		if err != nil {
+			return nil, err
+		}
+		if rels != nil {
+			g.Relations = rels
+			return g, g.adopt(c, partitioning, opts)
+		}
+	}
 	made, err := graph.Build(book, c.Rank(), edges, opts)
 	if err != nil {
 		return nil, err
@@ -77,7 +96,7 @@ func (g *Graph) EdgeOrder(rel *graph.Relation) error {
 		return nil
 	case g.block != nil:
 		return g.orderBlock(rel)
-	case g.source == nil:
+	case g.source == nil || rel.IsStored():
 		return rel.EdgeOrder()
 	}
 	return g.source.Open(rel.EdgeOrder)

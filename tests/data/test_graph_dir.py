@@ -39,7 +39,8 @@ def test_one_type(tmp_path: Path, extra: List[str]) -> None:
     for name in ("g/", "g.npz"):
         out = tmp_path / f"of_{name.rstrip('/')}"
         graph = f"{tmp_path}/{name}"
-        assert command("partition", graph, "--parts", 3, "--out", out, *extra) == 0
+        words = ["partition", graph, "--parts", 3, "--out", out, "--format", "dgl", *extra]
+        assert command(*words) == 0
     assert files(tmp_path / "of_g") == files(tmp_path / "of_g.npz")
 
 
@@ -62,7 +63,7 @@ def test_several_types(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", **arrays)
     for name in ("g", "g.npz"):
         out = tmp_path / f"of_{name}"
-        assert command("partition", tmp_path / name, "--parts", 2, "--out", out) == 0
+        assert command("partition", tmp_path / name, "--parts", 2, "--out", out, "--format", "dgl") == 0
     assert files(tmp_path / "of_g") == files(tmp_path / "of_g.npz")
 
 

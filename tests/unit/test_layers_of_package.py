@@ -51,7 +51,7 @@ LIBRARIES = {
     "duckdb": ["sar.data.ingest", "sar.partitioning.assignment"],
     "yaml": ["sar.data.ingest"],
     "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
-    "pyarrow": ["sar.results", "sar.data.ingest"],
+    "pyarrow": ["sar.partitioning.parts", "sar.results", "sar.data.ingest"],
     "torchmetrics": ["sar.inference.metrics"],
     "pymetis": ["sar.partitioning.metis", "sar.sampling.batches"],
     "kaminpar": ["sar.partitioning.kaminpar", "sar.partitioning.kaminpar_process"],

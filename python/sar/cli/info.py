@@ -148,7 +148,7 @@ def render(path: str, description: dict[str, Any], parts: list[dict[str, Any]]) 
                     f"{p['num_inner_nodes']:,}",
                     f"{p['num_local_nodes'] - p['num_inner_nodes']:,}",
                     f"{p['num_local_edges']:,}",
-                    size(_bytes(path, description, p["part"])),
+                    size(_bytes(path, description, p["part"]) + p["bytes"] * ("format" in description)),
                 ]
                 for p in parts
             ],

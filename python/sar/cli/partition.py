@@ -1,4 +1,4 @@
-"""``sar partition``: cuts a graph into parts and writes them in DGL's partition format."""
+"""``sar partition``: cuts a graph into parts and writes them in SAR's partition format or DGL's."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sar.partitioning.report import Report
 
 _DESCRIPTION = """\
-Cuts a graph into parts and writes DGL's partition format: OUT/NAME.json and OUT/part0, part1, …
-Beside DGL's files, each part has checksums of them, which loading and `sar info --verify` hold the files against.
+Cuts a graph into parts and writes OUT/NAME.json and OUT/part0, part1, …, in SAR's format or DGL's. A worker needs its
+own part and NAME.json. Each part has checksums of its files, which loading and `sar info --verify` hold them against.
 
 GRAPH is a graph directory, graph.json and the .npy files that it names, or an .npz file.
 
@@ -54,6 +54,12 @@ def add(commands: Any) -> None:
     p.add_argument("graph", metavar="GRAPH", help="the graph, a directory or an .npz file")
     p.add_argument("--parts", "-n", type=_positive, required=True, metavar="P", help="number of parts: one per worker")
     p.add_argument("--out", "-o", required=True, metavar="DIR", help="directory to write to; made if missing")
+    p.add_argument(
+        "--format",
+        choices=("sar", "dgl"),
+        help="sar: arrays as the engine wants them, which it maps; dgl: what dgl.distributed reads (default: sar for "
+        "graph directories, dgl for .npz files)",
+    )
     p.add_argument("--name", metavar="NAME", help="name of the graph (default: name of the directory or file)")
     how = p.add_mutually_exclusive_group()
     how.add_argument(
@@ -96,9 +102,10 @@ def add(commands: Any) -> None:
     )
     p.add_argument(
         "--memory",
-        type=_bytes,
+        type=bytes_of,
         metavar="SIZE",
-        help="memory that cutting may take, such as 4GiB (default: what is free)",
+        help="memory that cutting may take, such as 4GiB (default: what is free); edges take as much while parts are "
+        "written in SAR's format (default: 4GiB)",
     )
     p.add_argument("--scratch", metavar="DIR", help="directory of temporary files (default: that of --out)")
     p.add_argument("--report", metavar="FILE", help="write the report as JSON")
@@ -122,6 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from sar.partitioning import methods, report as reports
     from sar.partitioning.dataset import Dataset
+    from sar.partitioning.parts import LEAST_MEMORY, PartsOptions, write_parts
 
     name = arguments.name or _name_of(arguments.graph)
     _check(arguments, name)
@@ -152,7 +160,9 @@ def _run(arguments: argparse.Namespace) -> int:
             if "train" in options.balance:
                 quality["train"] = reports.training_nodes(dataset, assignment, arguments.parts)
         with stage(f"writing {arguments.parts} parts to {arguments.out}") as step:
-            dataset.write(assignment, arguments.parts, arguments.out, name, method, step.progress)
+            form = arguments.format or ("sar" if os.path.isdir(arguments.graph) else "dgl")
+            how = PartsOptions(name, method, form, max(arguments.memory, LEAST_MEMORY) if arguments.memory else 0)
+            write_parts(dataset, assignment, arguments.parts, arguments.out, how, step.progress)
     description = os.path.join(arguments.out, name + ".json")
     layers = arguments.layers.split(",")
     report = reports.Report(method, quality, arguments.hosts, layers, reports.plan(description, layers))
@@ -310,7 +320,7 @@ def _balance(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def _bytes(text: str) -> int:
+def bytes_of(text: str) -> int:
     from sar.data.ingest import parse_bytes
 
     try:

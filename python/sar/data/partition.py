@@ -51,6 +51,7 @@ class StoredPartition:
         self.edge_types: List[CanonicalEtype] = [(t[0], t[1], t[2]) for t in info["edge_types"]]
         self.node_ranges: Dict[str, List[List[int]]] = {t: info["node_ranges"][t] for t in self.node_types}
         self.edge_ranges = {t: info["edge_ranges"][":".join(t)] for t in self.edge_types}
+        self._id_files: Dict[str, str] = info["ids"] or {}
         self._node_features: List[Dict[str, Any]] = info["node_features"] or []
         self._edge_features: List[Dict[str, Any]] = info["edge_features"] or []
 
@@ -95,6 +96,8 @@ class StoredPartition:
 
     def node_id_files(self) -> Dict[str, str]:
         """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one."""
+        if self._id_files:
+            return dict(self._id_files)
         folder = os.path.join(os.path.dirname(self.json_path), f"part{self.part}")
         files = {kind: os.path.join(folder, f"ids_{kind}.parquet") for kind in self.node_types}
         return {kind: path for kind, path in files.items() if os.path.isfile(path)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
+import json
 import os
 from collections.abc import Callable
 from typing import Any, Optional
@@ -148,6 +149,23 @@ class Dataset:
         _call(
             *("sar_dataset_write", progress, self._handle, _view(assignment), ct.c_int32(parts)),
             *(os.fsencode(directory), name.encode(), method.encode()),
+        )
+
+    def write_parts(
+        self,
+        assignment: np.ndarray,
+        parts: int,
+        directory: str,
+        options: dict[str, Any],
+        progress: Optional[Report] = None,
+    ) -> None:
+        """Writes ``directory/<name>.json`` and ``directory/part<i>/``.
+
+        :param options: those of ``sar_dataset_write_parts``, as sar.h has them
+        """
+        _call(
+            *("sar_dataset_write_parts", progress, self._handle, _view(assignment), ct.c_int32(parts)),
+            *(os.fsencode(directory), json.dumps(options).encode()),
         )
 
 

@@ -1,0 +1,226 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sar/core/internal/argument"
+	"sar/core/mem"
+)
+
+// joined are all parts of a partitioned graph as one graph. Nodes of a type, and edges of a
+// relation, are those of part 0, then those of part 1, and so on; features "orig_id" keep
+// what they say.
+type joined struct {
+	parts      []*Partition
+	node, edge []TypeRows
+	first      []int64   // [node type] first node of the type
+	base       [][]int64 // [node type][part] first node of the part among those of the type
+}
+
+// OpenParts opens all parts of a partitioned graph as one graph, to be written in another
+// format or partitioned anew. It opens the files of all parts.
+func OpenParts(jsonPath string, o Options) (WholeGraph, error) {
+	g := &joined{}
+	for p := 0; p == 0 || p < g.parts[0].NumParts(); p++ {
+		part, err := OpenPartition(jsonPath, p, o)
+		if err != nil {
+			g.Close()
+			return nil, err
+		}
+		g.parts = append(g.parts, part)
+	}
+	if err := g.describe(); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *joined) describe() error {
+	book := g.parts[0].Book()
+	var at int64
+	for t, name := range book.NodeTypes {
+		g.first = append(g.first, at)
+		base, rows := []int64{}, int64(0)
+		for p := range g.parts {
+			base = append(base, rows)
+			rows += book.NumNodes(t, p)
+		}
+		g.base = append(g.base, base)
+		at += rows
+		g.node = append(g.node, TypeRows{Name: name, Rows: rows})
+	}
+	for r, et := range book.EdgeTypes {
+		var rows int64
+		for p := range g.parts {
+			rows += book.EdgeEnd[r][p] - book.EdgeStart[r][p]
+		}
+		g.edge = append(g.edge, TypeRows{Name: et.String(), Rows: rows})
+	}
+	for edge, list := range map[bool][]TypeRows{false: g.node, true: g.edge} {
+		for i := range list {
+			if err := g.features(edge, &list[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// features finds the features of a type, which all parts have to have alike.
+func (g *joined) features(edge bool, of *TypeRows) error {
+	for p, part := range g.parts {
+		var arrays []TensorInfo
+		have := part.NodeFeatures()
+		if edge {
+			have = part.EdgeFeatures()
+		}
+		for _, f := range have {
+			if name, is := strings.CutPrefix(f.Name, of.Name+"/"); is {
+				arrays = append(arrays, TensorInfo{name, f.DType, append([]int64{of.Rows}, f.Shape[1:]...)})
+			}
+		}
+		if p == 0 {
+			of.Arrays = arrays
+		} else if fmt.Sprint(arrays) != fmt.Sprint(of.Arrays) {
+			return &FormatError{File: part.path, Offset: -1, Want: fmt.Sprintf("parts with the same features of %s", of.Name), Got: fmt.Sprintf("%v and, in part %d, %v", of.Arrays, p, arrays)}
+		}
+	}
+	return nil
+}
+
+// NodeTypes implements Source.
+func (g *joined) NodeTypes() []TypeRows { return g.node }
+
+// EdgeTypes implements Source.
+func (g *joined) EdgeTypes() []TypeRows { return g.edge }
+
+// NumNodes implements WholeGraph.
+func (g *joined) NumNodes() int64 { return rowsOf(g.node) }
+
+// NumEdges implements WholeGraph.
+func (g *joined) NumEdges() int64 { return rowsOf(g.edge) }
+
+func rowsOf(list []TypeRows) (n int64) {
+	for _, of := range list {
+		n += of.Rows
+	}
+	return n
+}
+
+// Ignored implements WholeGraph.
+func (g *joined) Ignored() []string { return nil }
+
+// IDs implements WholeGraph: each part has its own (Partition.IDs).
+func (g *joined) IDs() map[string]string { return nil }
+
+// Assignment fills to with the part of every node.
+func (g *joined) Assignment(to []int32) error {
+	if int64(len(to)) != g.NumNodes() {
+		return argument.Errorf("an assignment of %d nodes for a graph of %d", len(to), g.NumNodes())
+	}
+	at := 0
+	for t := range g.node {
+		for p := range g.parts {
+			for range g.parts[0].Book().NumNodes(t, p) {
+				to[at] = int32(p)
+				at++
+			}
+		}
+	}
+	return nil
+}
+
+// EdgesBatch implements Source. It holds the ends of one part's edges of a relation, 16
+// bytes an edge.
+func (g *joined) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	var before int64
+	for r := range g.edge {
+		for _, part := range g.parts {
+			n, err := part.NumRelationEdges(r)
+			if err != nil {
+				return err
+			}
+			if err := g.partEdges(part, r, before, yield); err != nil {
+				return err
+			}
+			before += n
+		}
+	}
+	return nil
+}
+
+func (g *joined) partEdges(part *Partition, relation int, before int64, yield func(first int64, src, dst []int64) error) error {
+	n, err := part.NumRelationEdges(relation)
+	if err != nil || n == 0 {
+		return err
+	}
+	ends, err := mem.Make[int64](mem.Scratch, int(2*n))
+	if err != nil {
+		return err
+	}
+	defer ends.Free()
+	src, dst := ends.Data[:n], ends.Data[n:]
+	if err := part.RelationEdges(relation, src, dst, nil); err != nil {
+		return err
+	}
+	book := part.Book()
+	for i, id := range ends.Data {
+		t, p, _ := book.Owner(id)
+		ends.Data[i] = g.first[t] + g.base[t][p] + id - book.NodeStart[t][p]
+	}
+	for at := int64(0); at < n; at += batch {
+		end := min(at+batch, n)
+		if err := yield(before+at, src[at:end], dst[at:end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadRows implements Source.
+func (g *joined) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
+	list, book := g.node, g.parts[0].Book()
+	if edge {
+		list = g.edge
+	}
+	if kind < 0 || kind >= len(list) {
+		return argument.Errorf("there is no type %d", kind)
+	}
+	i := slices.IndexFunc(list[kind].Arrays, func(a TensorInfo) bool { return a.Name == name })
+	if i < 0 {
+		return argument.Errorf("there is no feature %q of %s", name, list[kind].Name)
+	}
+	row := list[kind].Arrays[i].RowBytes()
+	var at int64
+	for p, part := range g.parts {
+		feats, start, end := part.nodeFeats, book.NodeStart, book.NodeEnd
+		if edge {
+			feats, start, end = part.edgeFeats, book.EdgeStart, book.EdgeEnd
+		}
+		rows := end[kind][p] - start[kind][p]
+		if len(dst) > 0 && first < at+rows {
+			n := min(int64(len(dst)), (at+rows-first)*row)
+			a := feats[list[kind].Name+"/"+name]
+			if err := a.rows(first-at, dst[:n]); err != nil {
+				return err
+			}
+			dst = dst[n:]
+			first += n / max(1, row)
+		}
+		at += rows
+	}
+	return nil
+}
+
+// Close implements WholeGraph.
+func (g *joined) Close() error {
+	var err error
+	for _, p := range g.parts {
+		err = errors.Join(err, p.Close())
+	}
+	return err
+}

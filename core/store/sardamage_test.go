@@ -1,0 +1,165 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// withoutSums takes the checksums of part 0 off a description.
+func withoutSums(t testing.TB, path string) {
+	t.Helper()
+	var top map[string]any
+	if err := json.Unmarshal(mustRead(t, path), &top); err != nil {
+		t.Fatal(err)
+	}
+	delete(top, sealKey)
+	delete(top["part-0"].(map[string]any), checksumsKey)
+	text, err := json.Marshal(top)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o664)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readSAR does with part 0 all that a worker does.
+func readSAR(path string) error {
+	p, err := OpenPartition(path, 0, Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	rels, err := p.sar.allRelations(2)
+	for _, r := range rels {
+		err = errors.Join(err, r.EdgeOrder())
+		r.Free()
+	}
+	for i := range p.book.EdgeTypes {
+		if err == nil {
+			n, _ := p.NumRelationEdges(i)
+			err = p.RelationEdges(i, make([]int64, n), nil, nil)
+		}
+	}
+	for edge, list := range map[bool][]TensorInfo{false: p.NodeFeatures(), true: p.EdgeFeatures()} {
+		for _, f := range list {
+			if err == nil {
+				err = p.ReadFeature(edge, f.Name, make([]byte, f.Bytes()))
+			}
+		}
+	}
+	return err
+}
+
+// Where there are no checksums, numbers that leave their ranges are still noticed, by file
+// and place, and nothing is read past an end.
+func TestSARFormatNumbers(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	dir := sortedDir(t, r, 60, 300)
+	g := must(OpenGraph(dir))(t)
+	assignment := make([]int32, g.NumNodes())
+	for i := range assignment {
+		assignment[i] = int32(i % 2)
+	}
+	to := Partitioning{Assignment: assignment, Parts: 2, Dir: t.TempDir(), Name: "g", Format: SARFormat}
+	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(to.Dir, "g.json")
+	withoutSums(t, path)
+	if err := readSAR(path); err != nil {
+		t.Fatal(err)
+	}
+	relation := filepath.Join(to.Dir, "part0", "relations", "a__x__a")
+	for _, array := range []string{rowPtrArray, colArray, colPtrArray, rowArray, haloRowsArray, sendArray, outDegreeArray, keyArray} {
+		file := filepath.Join(relation, array+".npy")
+		whole := mustRead(t, file)
+		for range 40 {
+			at := 128 + 4*r.IntN((len(whole)-128)/4)
+			bytes := append([]byte(nil), whole...)
+			bytes[at+3] ^= 1 << (4 + r.IntN(4)) // far out of range
+			if err := os.WriteFile(file, bytes, 0o664); err != nil {
+				t.Fatal(err)
+			}
+			var bad *FormatError
+			err := readSAR(path)
+			if array == outDegreeArray && err == nil {
+				continue // a degree may be large
+			}
+			if !errors.As(err, &bad) || !strings.Contains(bad.File, relation) {
+				t.Fatalf("%s at %d: %v", array, at, err)
+			}
+		}
+		for _, size := range []int{0, 11, 100, 128, len(whole) - 4, len(whole) - 1} {
+			if err := os.WriteFile(file, whole[:size], 0o664); err != nil {
+				t.Fatal(err)
+			}
+			var bad *FormatError
+			if err := readSAR(path); !errors.As(err, &bad) || bad.File != file {
+				t.Fatalf("%s cut to %d bytes: %v", array, size, err)
+			}
+		}
+		if err := os.WriteFile(file, whole, 0o664); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Numbers that are in range, and another matrix.
+	file := filepath.Join(relation, rowArray+".npy")
+	whole := mustRead(t, file)
+	copy(whole[128:], whole[132:136])
+	if err := os.WriteFile(file, whole, 0o664); err != nil {
+		t.Fatal(err)
+	}
+	if err := readSAR(path); err == nil || !strings.Contains(err.Error(), "row.npy") {
+		t.Fatal(err)
+	}
+}
+
+func FuzzPart(f *testing.F) {
+	r := rand.New(rand.NewPCG(9, 10))
+	dir := sortedDir(f, r, 12, 30)
+	g := must(OpenGraph(dir))(f)
+	to := Partitioning{Assignment: make([]int32, g.NumNodes()), Parts: 1, Dir: f.TempDir(), Name: "g", Format: SARFormat}
+	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
+		f.Fatal(err)
+	}
+	path := filepath.Join(to.Dir, "g.json")
+	withoutSums(f, path)
+	part, relation := filepath.Join(to.Dir, "part0", partDescription), filepath.Join(to.Dir, "part0", "relations", "a__x__a")
+	names := []string{part, filepath.Join(relation, "col.npy"), filepath.Join(relation, "row_ptr.npy")}
+	f.Add(mustRead(f, names[0]), mustRead(f, names[1]), mustRead(f, names[2]))
+	f.Fuzz(func(t *testing.T, description, col, ptr []byte) {
+		if strings.Contains(string(description), "..") {
+			t.Skip()
+		}
+		for i, data := range [][]byte{resealed(description), col, ptr} {
+			if err := os.WriteFile(names[i], data, 0o664); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bounded(t, append(append(append([]byte(nil), description...), col...), ptr...), 4096, func([]byte) error { return readSAR(path) })
+	})
+}
+
+// resealed gives a JSON object the checksum of what it says.
+func resealed(data []byte) []byte {
+	var top map[string]any
+	if json.Unmarshal(data, &top) != nil || top == nil {
+		return data
+	}
+	delete(top, sealKey)
+	list := object{}
+	for key, value := range top {
+		list = append(list, entry{key, value})
+	}
+	out, err := seal(list)
+	if err != nil {
+		return data
+	}
+	return out
+}

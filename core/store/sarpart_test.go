@@ -1,0 +1,343 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sar/core/graph"
+	"sar/core/mem"
+)
+
+// sortedDir writes a graph directory of two node types and three relations at random:
+// parallel edges, self loops, isolated nodes; edges have features.
+func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
+	files := dirFiles{}
+	counts := map[string]int{"a": n, "b": n/2 + 1}
+	relations := ""
+	for _, name := range []string{"a:x:a", "a:y:b", "b:x:a"} {
+		et, _ := parseEdgeType(name)
+		ptr, src, w := []int64{0}, []int32{}, []byte{}
+		rows := counts[et.Dst]
+		for v := range rows {
+			var of []int32
+			for range r.IntN(2*edges/rows + 1) {
+				of = append(of, int32(r.IntN(counts[et.Src])))
+			}
+			if v%7 == 3 {
+				of = nil
+			} else if len(of) > 0 {
+				of = append(of, of[0])
+			}
+			slices.Sort(of)
+			src = append(src, of...)
+			ptr = append(ptr, int64(len(src)))
+		}
+		for range src {
+			w = append(w, byte(r.IntN(256)))
+		}
+		dir := "edges/" + strings.ReplaceAll(name, ":", "__")
+		files[dir+"/indptr.npy"] = npyOf("<i8", fmt.Sprintf("(%d,)", len(ptr)), bytesOf(ptr))
+		files[dir+"/source.npy"] = npyOf("<i4", fmt.Sprintf("(%d,)", len(src)), int32Bytes(src...))
+		files[dir+"/w.npy"] = npyOf("|u1", fmt.Sprintf("(%d,)", len(src)), w)
+		relations += fmt.Sprintf(`, {"type": [%q, %q, %q], "count": %d, "indptr": {"file": "%s/indptr.npy"}, "source": {"file": "%s/source.npy"},
+			"features": {"w": {"file": "%s/w.npy"}}}`, et.Src, et.Rel, et.Dst, len(src), dir, dir, dir)
+	}
+	x := make([]byte, 3*n)
+	for i := range x {
+		x[i] = byte(r.IntN(256))
+	}
+	files["nodes/a/x.npy"] = npyOf("|u1", fmt.Sprintf("(%d, 3)", n), x)
+	files[GraphDescription] = []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"a": {"count": %d, "features": {"x": {"file": "nodes/a/x.npy"}}}, "b": {"count": %d}},
+		"edge_types": [%s]}`, n, counts["b"], relations[2:]))
+	return files.write(t, t.TempDir())
+}
+
+// twoFormats partitions a graph in both formats and returns the descriptions.
+func twoFormats(t testing.TB, open func() WholeGraph, assignment []int32, parts int) (dgl, sar string) {
+	t.Helper()
+	var paths [2]string
+	for i, format := range []string{DGLFormat, SARFormat} {
+		g := open()
+		to := Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format}
+		if err := WritePartitions(g, to); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		paths[i] = filepath.Join(to.Dir, "g.json")
+	}
+	return paths[0], paths[1]
+}
+
+// samePartition compares all that a partition says of its nodes and edges.
+func samePartition(t *testing.T, a, b *Partition) {
+	t.Helper()
+	if x, y := fmt.Sprint(a.Book().NodeStart, a.Book().EdgeEnd, a.NodeFeatures(), a.EdgeFeatures()), fmt.Sprint(b.Book().NodeStart, b.Book().EdgeEnd, b.NodeFeatures(), b.EdgeFeatures()); x != y {
+		t.Fatalf("%s\nin the other format\n%s", x, y)
+	}
+	for _, edge := range []bool{false, true} {
+		list := a.NodeFeatures()
+		if edge {
+			list = a.EdgeFeatures()
+		}
+		for _, f := range list {
+			x, y := make([]byte, f.Bytes()), make([]byte, f.Bytes())
+			if err := errors.Join(a.ReadFeature(edge, f.Name, x), b.ReadFeature(edge, f.Name, y)); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(x, y) {
+				t.Fatalf("part %d: feature %q differs", a.Part(), f.Name)
+			}
+		}
+	}
+	for r := range a.Book().EdgeTypes {
+		n, _ := a.NumRelationEdges(r)
+		var ends [2][3][]int64
+		for i, p := range []*Partition{a, b} {
+			for k := range ends[i] {
+				ends[i][k] = make([]int64, n)
+			}
+			if err := p.RelationEdges(r, ends[i][0], ends[i][1], ends[i][2]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k, what := range []string{"sources", "destinations", "ids"} {
+			if !slices.Equal(ends[0][k], ends[1][k]) {
+				t.Fatalf("part %d: %s of relation %d differ", a.Part(), what, r)
+			}
+		}
+	}
+	if x, y := a.LocalCounts(), b.LocalCounts(); x.InnerNodes != y.InnerNodes || x.InnerEdges != y.InnerEdges || y.Nodes > x.Nodes {
+		t.Fatalf("%+v and %+v", x, y)
+	}
+}
+
+// sameStructures compares the relations that are mapped with those that are built.
+func sameStructures(t *testing.T, dgl, sar *Partition) {
+	t.Helper()
+	built, err := graph.Build(dgl.Book(), dgl.Part(), dgl.Edges(), graph.BuildOptions{EdgeOrder: true, Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rels, err := sar.sar.allRelations(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range built {
+		got := rels[i]
+		if err := got.EdgeOrder(); err != nil {
+			t.Fatal(err)
+		}
+		for what, pair := range map[string][2]mem.Array[int32]{
+			"RowPtr": {want.RowPtr, got.RowPtr}, "Col": {want.Col, got.Col}, "ColPtr": {want.ColPtr, got.ColPtr}, "Row": {want.Row, got.Row},
+			"Order": {want.Order, got.Order}, "RowsBefore": {want.RowsBefore, got.RowsBefore}, "ColsBefore": {want.ColsBefore, got.ColsBefore},
+			"RowEdge": {want.RowEdge, got.RowEdge}, "ColEdge": {want.ColEdge, got.ColEdge},
+		} {
+			if !slices.Equal(pair[0].Data, pair[1].Data) {
+				t.Fatalf("part %d, %s: %s differs:\n%v\n%v", dgl.Part(), want.Type, what, pair[0].Data, pair[1].Data)
+			}
+		}
+		for q := 1; q < want.Parts; q++ {
+			if a, b := want.Halo[q], got.Halo[q]; a.Peer != b.Peer || a.Begin != b.Begin || a.End != b.End {
+				t.Fatalf("halo of round %d: %+v and %+v", q, a, b)
+			}
+		}
+		want.Free()
+		got.Free()
+	}
+}
+
+// sameSends holds what the parts send against what the others read.
+func sameSends(t *testing.T, parts []*Partition, dgl []*Partition) {
+	t.Helper()
+	world := len(parts)
+	for i := range parts[0].Book().EdgeTypes {
+		var rels []*graph.Relation
+		var built []*graph.Structure
+		for p := range parts {
+			r, err := parts[p].sar.relation(i, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := graph.Build(dgl[p].Book(), p, dgl[p].Edges(), graph.BuildOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rels, built = append(rels, r), append(built, b[i])
+		}
+		for p, r := range rels {
+			out := make([]int64, r.NumSrc)
+			for j := range out {
+				out[j] = int64(r.ColPtr.Data[j+1] - r.ColPtr.Data[j])
+			}
+			for q := 1; q < world; q++ {
+				h := built[(p+q)%world].Halo[q]
+				if !slices.Equal(r.Send[q].Data, h.Rows.Data) {
+					t.Fatalf("part %d sends %v in round %d, the peer reads %v", p, r.Send[q].Data, q, h.Rows.Data)
+				}
+				ptr := built[(p+q)%world].ColPtr.Data
+				for k, row := range h.Rows.Data {
+					out[row] += int64(ptr[int(h.Begin)+k+1] - ptr[int(h.Begin)+k])
+				}
+			}
+			if !slices.Equal(out, r.OutDegree.Data) {
+				t.Fatalf("part %d: out-degrees %v, expected %v", p, r.OutDegree.Data, out)
+			}
+		}
+		for p := range rels {
+			rels[p].Free()
+		}
+	}
+}
+
+func TestSARFormat(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, parts := range []int{1, 2, 4, 8} {
+		for _, c := range []struct {
+			name string
+			open func() WholeGraph
+		}{
+			{"sorted", func() func() WholeGraph {
+				dir := sortedDir(t, r, 60, 300)
+				return func() WholeGraph { return must(OpenGraph(dir))(t) }
+			}()},
+			{"unsorted", func() func() WholeGraph {
+				path := filepath.Join(t.TempDir(), "g.npz")
+				if err := os.WriteFile(path, typedNPZ2(t, r), 0o664); err != nil {
+					t.Fatal(err)
+				}
+				return func() WholeGraph { return must(OpenGraph(path))(t) }
+			}()},
+		} {
+			g := c.open()
+			assignment := make([]int32, g.NumNodes())
+			for i := range assignment {
+				assignment[i] = int32(r.IntN(parts))
+				if parts > 2 && assignment[i] == 1 {
+					assignment[i] = 0 // part 1 is empty
+				}
+			}
+			g.Close()
+			dgl, sar := twoFormats(t, c.open, assignment, parts)
+			var all [2][]*Partition
+			for p := range parts {
+				a, b := mustOpen(t, dgl, p), mustOpen(t, sar, p)
+				samePartition(t, a, b)
+				sameStructures(t, a, b)
+				all[0], all[1] = append(all[0], a), append(all[1], b)
+				reports, err := Verify(sar, p, Options{})
+				for _, report := range reports {
+					if err = errors.Join(err, errors.Join(report.Damage...)); !report.Summed {
+						t.Errorf("%s has no checksums", report.File)
+					}
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", c.name, err)
+				}
+			}
+			sameSends(t, all[1], all[0])
+		}
+	}
+}
+
+// Rows that are best computed in another order have it in their files.
+func TestSARFormatOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	const n, block = 20000, 100
+	ptr, src := []int64{0}, []int32{}
+	for v := range n {
+		var of []int32
+		for range 10 {
+			of = append(of, int32(r.IntN(n/block)*block+v%block)) // nodes of one remainder know each other
+		}
+		slices.Sort(of)
+		src = append(src, of...)
+		ptr = append(ptr, int64(len(src)))
+	}
+	dir := dirFiles{
+		GraphDescription: []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"_N": {"count": %d}}, "edge_types": [
+			{"type": ["_N", "_E", "_N"], "count": %d, "indptr": {"file": "i.npy"}, "source": {"file": "s.npy"}}]}`, n, len(src))),
+		"i.npy": npyOf("<i8", fmt.Sprintf("(%d,)", n+1), bytesOf(ptr)),
+		"s.npy": npyOf("<i4", fmt.Sprintf("(%d,)", len(src)), int32Bytes(src...)),
+	}.write(t, t.TempDir())
+	dgl, sar := twoFormats(t, func() WholeGraph { return must(OpenGraph(dir))(t) }, make([]int32, n), 1)
+	a, b := mustOpen(t, dgl, 0), mustOpen(t, sar, 0)
+	if b.sar.relations[0].arrays[orderArray] == nil {
+		t.Fatal("no order: the graph of this test is not what it should be")
+	}
+	sameStructures(t, a, b)
+}
+
+// Many passes over the edges, each of a few, write what one does.
+func TestSARFormatMemory(t *testing.T) {
+	defer func(least int64) { leastMemory = least }(leastMemory)
+	r := rand.New(rand.NewPCG(5, 6))
+	dir := sortedDir(t, r, 60, 300)
+	loose := filepath.Join(t.TempDir(), "g.npz")
+	if err := os.WriteFile(loose, typedNPZ2(t, r), 0o664); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, loose} {
+		var written [2]map[string]string
+		for i, memory := range []int64{64 << 20, 128} {
+			leastMemory = memory
+			g := must(OpenGraph(path))(t)
+			assignment := make([]int32, g.NumNodes())
+			for k := range assignment {
+				assignment[k] = int32(k % 3)
+			}
+			to := Partitioning{Assignment: assignment, Parts: 3, Dir: t.TempDir(), Name: "g", Format: SARFormat, Memory: memory}
+			if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
+				t.Fatal(err)
+			}
+			written[i] = allFiles(t, to.Dir)
+		}
+		if len(written[0]) < 40 || len(written[0]) != len(written[1]) {
+			t.Fatalf("%d and %d files", len(written[0]), len(written[1]))
+		}
+		for name, data := range written[0] {
+			if written[1][name] != data {
+				t.Errorf("%s differs", name)
+			}
+		}
+	}
+}
+
+// must fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// typedNPZ2 is an .npz graph of two relations whose edges have no order.
+func typedNPZ2(t testing.TB, r *rand.Rand) []byte {
+	members := map[string][]byte{"u/x": npyOf("<f4", "(50, 1)", int32Bytes(make([]int32, 50)...)), "v/num_nodes": npyOf("<i8", "()", bytesOf([]int64{20}))}
+	for name, n := range map[string][2]int64{"u:r:v": {50, 20}, "u:s:u": {50, 50}} {
+		ends := make([]int64, 400)
+		for k := range 200 {
+			ends[k], ends[200+k] = r.Int64N(n[0]), r.Int64N(n[1])
+		}
+		copy(ends[:20], ends[20:40])
+		copy(ends[200:220], ends[220:240])
+		members[name+"/edge_index"] = npyOf("<i8", "(2, 200)", bytesOf(ends))
+		members[name+"/w"] = npyOf("<f4", "(200,)", int32Bytes(func() (v []int32) {
+			for range 200 {
+				v = append(v, r.Int32())
+			}
+			return v
+		}()...))
+	}
+	return zipOf(t, 0, members)
+}

@@ -1,0 +1,394 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sar/core/internal/argument"
+	"sar/core/internal/view"
+	"sar/core/mem"
+)
+
+// sarWriter writes parts in SAR's format.
+//
+//	count   in-edges of every node; whether edges are sorted by destination and source
+//	fill    passes over the edges, as many as memory asks for: sources by destination
+//	finish  part by part: number the columns, sort rows, transpose, order rows
+//	sends   copies of what the peers' parts read
+//	then features, original ids, checksums and descriptions
+//
+// Nodes of a type are numbered over the parts, one part after the other.
+type sarWriter struct {
+	*writer
+	memory int64
+	id     mem.Array[uint32] // number of each node, by original id over all types
+	base   [][]int64         // [type][parts + 1] first number of each part
+	rels   []*sarRel
+	parts  []partJSON
+	column mem.Array[int32] // of a number, in the part and relation that are being made
+	halo   *haloSet
+}
+
+// sarRel is a relation that is being written.
+type sarRel struct {
+	src, dst int
+	dir      string
+	sorted   bool // by destination, then by source
+	last     [2]int64
+	slots    mem.Array[uint32]    // by number of the destination: its edges; while they are placed, where the next one goes
+	arrays   []map[string]npyFile // [part] by name
+	columns  [][]int64            // [part] as partRelationJSON has them
+	sends    [][]int64
+}
+
+// defaultMemory is what writing parts may take beside arrays with a few bytes a node.
+const defaultMemory = 4 << 30
+
+// leastMemory are the fixed buffers, and a window that makes some sense. A variable for tests.
+var leastMemory int64 = 64 << 20
+
+func (w *writer) sarSteps(to Partitioning) (*sarWriter, []func() error, error) {
+	s := &sarWriter{writer: w, memory: to.Memory, parts: make([]partJSON, w.parts)}
+	if s.memory == 0 {
+		s.memory = defaultMemory
+	}
+	if s.memory < leastMemory {
+		return nil, nil, argument.Errorf("%d bytes of memory for writing parts: at least %d are needed", s.memory, leastMemory)
+	}
+	return s, []func() error{s.numberNodes, s.countEdges, s.wantDisk, s.fill, s.finishParts, s.writeSends,
+		s.writeNodeFeatures, s.writeEdgeRows, func() error { return s.takeIDs(to) }, s.describe}, nil
+}
+
+func (s *sarWriter) free() {
+	s.id.Free()
+	s.column.Free()
+	for _, r := range s.rels {
+		r.slots.Free()
+	}
+	if s.halo != nil {
+		s.halo.free()
+	}
+}
+
+// numberNodes numbers nodes, in each part in the order they had.
+func (s *sarWriter) numberNodes() (err error) {
+	if s.id, err = mem.Make[uint32](mem.Scratch, len(s.assign)); err != nil {
+		return err
+	}
+	largest := int64(0)
+	for t, of := range s.node.list {
+		if of.Rows > math.MaxUint32 {
+			return argument.Errorf("%d nodes of type %q: at most %d of a type are supported", of.Rows, of.Name, int64(math.MaxUint32))
+		}
+		largest = max(largest, of.Rows)
+		first := s.node.first[t]
+		base := make([]int64, s.writer.parts+1)
+		for _, p := range s.assign[first:s.node.first[t+1]] {
+			base[p+1]++
+		}
+		for p := range s.writer.parts {
+			s.node.count[p][t] = base[p+1]
+			if base[p+1] > math.MaxInt32 {
+				return argument.Errorf("part %d has %d nodes of type %q; at most %d are supported: use more parts", p, base[p+1], of.Name, math.MaxInt32)
+			}
+			base[p+1] += base[p]
+		}
+		next := append([]int64(nil), base...)
+		for i, p := range s.assign[first:s.node.first[t+1]] {
+			s.id.Data[first+int64(i)] = uint32(next[p])
+			next[p]++
+		}
+		s.base = append(s.base, base)
+	}
+	s.progress(s.nodes)
+	if s.column, err = mem.Make[int32](mem.Scratch, int(largest)); err != nil {
+		return err
+	}
+	s.halo, err = newHaloSet(largest)
+	return err
+}
+
+// countEdges counts the in-edges of every node.
+func (s *sarWriter) countEdges() error {
+	names := map[string]bool{}
+	for i, of := range s.edge.list {
+		t, err := parseEdgeType(of.Name)
+		if err != nil {
+			return err
+		}
+		r := &sarRel{sorted: true, last: [2]int64{-1, -1}, dir: "relations/" + fileName(strings.ReplaceAll(of.Name, ":", "__"), i, names)}
+		for k, n := range s.node.list {
+			if n.Name == t.Src {
+				r.src = k
+			}
+			if n.Name == t.Dst {
+				r.dst = k
+			}
+		}
+		if r.slots, err = mem.Make[uint32](mem.Scratch, int(s.node.list[r.dst].Rows)); err != nil {
+			return err
+		}
+		s.rels = append(s.rels, r)
+	}
+	err := s.src.EdgesBatch(func(first int64, src, dst []int64) error {
+		s.progress(int64(len(src)))
+		return s.edge.runs(first, int64(len(src)), func(r int, lo, hi int64) error {
+			s.rels[r].count(s.id.Data, src[lo:hi], dst[lo:hi])
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for i, r := range s.rels {
+		for p := range s.writer.parts {
+			var n int64
+			for _, d := range r.slots.Data[s.base[r.dst][p]:s.base[r.dst][p+1]] {
+				n += int64(d)
+			}
+			if n > math.MaxInt32 {
+				return argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n, s.edge.list[i].Name, math.MaxInt32)
+			}
+			s.edge.count[p][i] = n
+		}
+	}
+	return nil
+}
+
+func (r *sarRel) count(id []uint32, src, dst []int64) {
+	last := r.last
+	for i, v := range dst {
+		r.slots.Data[id[v]]++
+		if v < last[0] || v == last[0] && src[i] < last[1] {
+			r.sorted = false
+		}
+		last = [2]int64{v, src[i]}
+	}
+	r.last = last
+}
+
+// wantDisk fails where there is no room for what is known to be written.
+func (s *sarWriter) wantDisk() error {
+	var n int64
+	for i, r := range s.rels {
+		edges := int64(8)
+		if !r.sorted {
+			edges += 12
+		}
+		n += edges*s.edge.list[i].Rows + 16*s.node.list[r.dst].Rows
+	}
+	for _, k := range []*kinds{&s.node, &s.edge} {
+		for _, of := range k.list {
+			for _, a := range of.Arrays {
+				n += a.Bytes()
+			}
+		}
+	}
+	return wantRoom(s.tmp, n, "the parts need", "name another directory")
+}
+
+// finishParts makes one part after the other, out of the sources of its edges.
+func (s *sarWriter) finishParts() error {
+	for p := range s.writer.parts {
+		for i := range s.rels {
+			if err := s.finish(p, i); err != nil {
+				return err
+			}
+			s.progress(s.edge.count[p][i])
+		}
+		for t := range s.node.list {
+			s.halo.clear()
+			for i, r := range s.rels {
+				if r.src != t {
+					continue
+				}
+				if err := s.eachHalo(p, i, s.halo.add); err != nil {
+					return err
+				}
+			}
+			s.parts[p].Halo += s.halo.number()
+		}
+	}
+	return nil
+}
+
+// eachHalo calls visit with the number of each boundary row of a relation.
+func (s *sarWriter) eachHalo(p, relation int, visit func(id int64)) error {
+	r := s.rels[relation]
+	rows := make([]int32, r.columns[p][s.writer.parts-1]-r.columns[p][0])
+	if err := r.arrays[p][haloRowsArray].read(0, rows); err != nil {
+		return err
+	}
+	at := r.columns[p][0]
+	for q := 1; q < s.writer.parts; q++ {
+		owner := (p - q + s.writer.parts) % s.writer.parts
+		for ; at < r.columns[p][q]; at++ {
+			visit(s.base[r.src][owner] + int64(rows[at-r.columns[p][0]]))
+		}
+	}
+	return nil
+}
+
+// writeSends gives every part the rows that its peers read, and the out-degrees of its own
+// rows, out of the peers' parts.
+func (s *sarWriter) writeSends() error {
+	parts := s.writer.parts
+	for i, r := range s.rels {
+		r.sends = make([][]int64, parts)
+		for p := range parts {
+			out := make([]int64, s.node.count[p][r.src])
+			ends := make([]int64, parts)
+			var send []int32
+			degrees := func(q int, from, to int64, rows func(k int) int32) error {
+				ptr := make([]int32, to-from+1)
+				if err := r.arrays[q][colPtrArray].read(from, ptr); err != nil {
+					return err
+				}
+				for k := range ptr[1:] {
+					out[rows(k)] += int64(ptr[k+1] - ptr[k])
+				}
+				return nil
+			}
+			if err := degrees(p, 0, int64(len(out)), func(k int) int32 { return int32(k) }); err != nil {
+				return err
+			}
+			for q := 1; q < parts; q++ {
+				reader := (p + q) % parts
+				c := r.columns[reader]
+				rows := make([]int32, c[q]-c[q-1])
+				if err := r.arrays[reader][haloRowsArray].read(c[q-1]-c[0], rows); err != nil {
+					return err
+				}
+				if err := degrees(reader, c[q-1], c[q], func(k int) int32 { return rows[k] }); err != nil {
+					return err
+				}
+				send = append(send, rows...)
+				ends[q] = int64(len(send))
+			}
+			r.sends[p] = ends
+			if err := s.putArray(p, i, sendArray, send); err != nil {
+				return err
+			}
+			if err := s.putWide(p, i, outDegreeArray, out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// putArray writes an array of a relation.
+func (s *sarWriter) putArray(p, relation int, name string, v []int32) error {
+	a, err := s.newArray(p, relation, name, Int32, int64(len(v)))
+	if err != nil {
+		return err
+	}
+	return a.write(0, view.Bytes(v))
+}
+
+// putWide writes an array of a relation in 32 bits, where that suffices.
+func (s *sarWriter) putWide(p, relation int, name string, v []int64) error {
+	narrow := make([]int32, len(v))
+	for i, x := range v {
+		if narrow[i] = int32(x); int64(narrow[i]) != x {
+			a, err := s.newArray(p, relation, name, Int64, int64(len(v)))
+			if err != nil {
+				return err
+			}
+			return a.write(0, view.Bytes(v))
+		}
+	}
+	return s.putArray(p, relation, name, narrow)
+}
+
+// relation is the description of a relation of a part.
+func (s *sarWriter) relation(p, relation int) *partRelationJSON {
+	return &s.parts[p].Relations[relation]
+}
+
+// describe writes checksums and descriptions of the parts.
+func (s *sarWriter) describe() error {
+	h := fnv.New64a()
+	fmt.Fprintln(h, s.nodes, s.edges, s.writer.parts, s.node.count, s.edge.count)
+	h.Write(view.Bytes(s.assign))
+	s.partitioning = fmt.Sprintf("%015x", h.Sum64()>>4)
+	for p := range s.parts {
+		d := &s.parts[p]
+		d.Format, d.Partitioning, d.Part = partFormat, s.partitioning, p
+		for i, r := range s.rels {
+			of := s.relation(p, i)
+			of.Type, of.Edges = strings.Split(s.edge.list[i].Name, ":"), s.edge.count[p][i]
+			of.Columns, of.Sends = r.columns[p], r.sends[p]
+		}
+		files := map[string]fileSumJSON{}
+		for _, name := range d.names() {
+			sums, err := sumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)), npyArrays)
+			if err != nil {
+				return err
+			}
+			files[name] = sums.json()
+		}
+		sums, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", files}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.partDir(p), checksumFile), sums, 0o664)
+		}
+		if err != nil {
+			return err
+		}
+		text, err := seal(object{{"format", d.Format}, {"partitioning", d.Partitioning}, {"part", d.Part}, {"halo", d.Halo},
+			{"node_types", d.NodeTypes}, {"relations", d.Relations}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.partDir(p), partDescription), text, 0o664)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.progress(s.total)
+	return nil
+}
+
+// names lists the files of a part.
+func (d *partJSON) names() (list []string) {
+	add := func(files ordered[fileJSON]) {
+		for _, f := range files {
+			list = append(list, f.value.File)
+		}
+	}
+	for _, t := range d.NodeTypes {
+		add(t.value.Features)
+		if t.value.IDs != nil {
+			list = append(list, t.value.IDs.File)
+		}
+	}
+	for _, r := range d.Relations {
+		add(r.Arrays)
+		add(r.Features)
+	}
+	return list
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o ordered[T]) MarshalJSON() ([]byte, error) {
+	out := object{}
+	for _, e := range o {
+		out = append(out, entry{e.name, e.value})
+	}
+	return json.Marshal(out)
+}
+
+// set adds or replaces a key.
+func (o *ordered[T]) set(name string, value T) {
+	for i := range *o {
+		if (*o)[i].name == name {
+			(*o)[i].value = value
+			return
+		}
+	}
+	*o = append(*o, named[T]{name, value})
+}
