@@ -19,7 +19,7 @@ from tests.data.graphs import edges_of, expected_edges, one_type, write_table
 # holds the run at its last step, when most of the files are written
 PAUSE = """
 import sys, time
-from sar.data import ingest as package
+from sar.data.ingest import make as package
 from sar import cli
 def pause(*arguments, **more):
     print("here", flush=True)

@@ -163,9 +163,17 @@ class GraphDirectory:
 
 
 def is_graph_directory(path: Union[str, os.PathLike[str]]) -> bool:
-    """Whether a path names a graph directory or its description."""
+    """Whether a path names a graph directory or its description. The description of parts may have the same name."""
     given = Path(path)
-    return (given / DESCRIPTION).is_file() or (given.name == DESCRIPTION and given.is_file())
+    file = given if given.name == DESCRIPTION else given / DESCRIPTION
+    if not file.is_file():
+        return False
+    try:
+        with open_regular(str(file)) as opened:
+            content = json.load(opened)
+    except ValueError:
+        return True
+    return not (isinstance(content, dict) and "num_parts" in content)
 
 
 def checksum(path: Union[str, os.PathLike[str]]) -> str:
