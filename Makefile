@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -170,6 +170,10 @@ docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and t
 bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded, and SAR's partition format against DGL's
 	$(PY) bench/files.py
 	$(PY) bench/partition_formats.py
+
+MAPPED ?=
+bench-mapped: $(BUILD_STAMP) ## features on disk, three times a memory limit: losses, time, memory; needs root; MAPPED="--model gat"
+	$(PY) bench/mapped.py $(MAPPED)
 
 LARGE ?=
 bench-large: $(BUILD_STAMP) ## 4 M nodes, 100 M edges, 4 workers: partition, construct, train; LARGE="--train random,metis --scratch DIR"

@@ -90,7 +90,8 @@ void sar_free_string(char *s);
 sar_status sar_set_num_threads(int32_t n);  /* kernel threads of this process, >= 1 */
 int32_t sar_get_num_threads(void);
 const char *sar_simd(void);                 /* "scalar", "avx2" or "avx512": what kernels use, static */
-/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "scratch": .., "runtime": .., "total": ..};
+/* JSON: {"structure": {"live": bytes, "peak": bytes}, "features": .., "window": .., "scratch": .., "runtime": ..,
+ * "mapped": .., "total": ..}; "mapped" is addresses of mapped features, whether in memory or not, which total leaves out;
  * "runtime" is what Go holds of the operating system, as this call finds it */
 sar_status sar_memory_stats(char **json);
 void sar_reset_peaks(void);                 /* lowers every peak to what is live */
@@ -187,6 +188,16 @@ sar_status sar_partition_close(sar_handle partition);
 sar_status sar_partition_info(sar_handle partition, char **json);
 /* Reads a feature into a tensor of its shape and dtype (bool may be read from uint8). */
 sar_status sar_partition_read(sar_handle partition, int32_t edge, const char *name, DLTensor *out);
+/* A feature of one number or more where its file is mapped, in place of a copy: its address, and a handle of its own, which
+ * lives on when the partition is closed. The memory may be written to: that makes private copies of its pages, and changes
+ * no file. Where the partition has checksums, the whole feature is held against them. A feature of DGL's format that begins
+ * at no multiple of 64 bytes is copied to a file without a name beside its own. The file must keep its size: to touch what
+ * was cut off kills the process. */
+sar_status sar_partition_map(sar_handle partition, int32_t edge, const char *name, uint64_t *address, sar_handle *map);
+/* Bytes that are read next, counted from the address: the system brings them in meanwhile. Format error: the file became
+ * shorter than the feature. */
+sar_status sar_map_will_read(sar_handle map, int64_t first, int64_t n);
+sar_status sar_map_close(sar_handle map); /* the memory is gone */
 /* The worker's in-edges of one relation, in ascending edge id: int64 homogenized ids, each [n]. n is num_edges of the
  * relation (sar_partition_count_edges). Any of the three may be NULL. */
 sar_status sar_partition_count_edges(sar_handle partition, int32_t relation, int64_t *n);

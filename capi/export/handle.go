@@ -23,10 +23,11 @@ const (
 	kindSampler
 	kindBatch
 	kindProgram
+	kindMap
 	numKinds
 )
 
-var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch", "program"}
+var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch", "program", "map"}
 
 func (k kind) String() string {
 	if k > 0 && k < numKinds {

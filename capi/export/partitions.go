@@ -5,7 +5,11 @@ package export
 */
 import "C"
 
-import "sar/core/session"
+import (
+	"unsafe"
+
+	"sar/core/session"
+)
 
 //export sar_partition_open
 func sar_partition_open(path *C.sar_const_char, part C.int32_t, flags C.uint32_t, out *C.sar_handle) C.sar_status {
@@ -73,6 +77,56 @@ func sar_partition_read(h C.sar_handle, edge C.int32_t, name *C.sar_const_char, 
 			return err
 		}
 		return p.Read(edge != 0, text(name), v.bytes(), v.dtype.String(), v.shape)
+	})
+}
+
+//export sar_partition_map
+func sar_partition_map(h C.sar_handle, edge C.int32_t, name *C.sar_const_char, address *C.uint64_t, out *C.sar_handle) C.sar_status {
+	return guard("sar_partition_map", func(c *call) error {
+		p, err := usePartition(c, h)
+		if err != nil {
+			return err
+		}
+		if err := give("map", out, 0); err != nil {
+			return err
+		}
+		if err := give("address", address, 0); err != nil {
+			return err
+		}
+		m, err := p.MapFeature(edge != 0, text(name))
+		if err != nil {
+			return err
+		}
+		*address = C.uint64_t(uintptr(unsafe.Pointer(unsafe.SliceData(m.Data))))
+		*out = register(kindMap, m, nil)
+		return nil
+	})
+}
+
+//export sar_map_will_read
+func sar_map_will_read(h C.sar_handle, first, n C.int64_t) C.sar_status {
+	return guard("sar_map_will_read", func(c *call) error {
+		m, err := use[*session.MappedFeature](c, h, kindMap)
+		if err != nil {
+			return err
+		}
+		if size := int64(len(m.Data)); first < 0 || n < 0 || int64(first) > size-int64(n) {
+			return invalid("bytes %d to %d are outside the %d of the map", first, int64(first)+int64(n), size)
+		}
+		return m.WillRead(int64(first), int64(n))
+	})
+}
+
+//export sar_map_close
+func sar_map_close(h C.sar_handle) C.sar_status {
+	return guard("sar_map_close", func(*call) error {
+		e, err := remove(h, kindMap)
+		if err != nil {
+			return err
+		}
+		e.busy.Lock()
+		defer e.busy.Unlock()
+		return e.value.(*session.MappedFeature).Close()
 	})
 }
 

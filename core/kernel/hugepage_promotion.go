@@ -10,6 +10,7 @@ import (
 
 	"sar/core/internal/ascending"
 	"sar/core/internal/view"
+	"sar/core/mem"
 )
 
 // A product that reads its source rows at random from memory beyond the caches
@@ -40,7 +41,8 @@ type reread struct {
 // willRead notes that slots rows of width elements of x are about to be read.
 func willRead[T Float](p *Pool, x []T, slots int64, width int) {
 	b := view.Bytes(x)
-	if len(b) >= rereadLeast && p.rereads(b, float64(slots)*float64(width*view.Size[T]())) {
+	// Pages of a file belong to the page cache: in huge pages they would be private copies.
+	if len(b) >= rereadLeast && !mem.FileBacked(b) && p.rereads(b, float64(slots)*float64(width*view.Size[T]())) {
 		collapse(b)
 	}
 }

@@ -20,10 +20,11 @@ const (
 	Window                     // receive buffers, shared-memory rings, send staging
 	Scratch                    // temporaries of kernels, builders and collectives
 	Runtime                    // Go's heap, stacks and own tables: CountRuntime
-	NumPurposes = 5
+	Mapped                     // addresses of FileMaps; what of them is in memory the system decides
+	NumPurposes = 6
 )
 
-var purposeNames = [NumPurposes]string{"structure", "features", "window", "scratch", "runtime"}
+var purposeNames = [NumPurposes]string{"structure", "features", "window", "scratch", "runtime", "mapped"}
 
 func (p Purpose) String() string {
 	if int(p) < len(purposeNames) {
@@ -61,7 +62,9 @@ var (
 // memory that something other than Alloc mapped: shared-memory rings, files.
 func Count(p Purpose, n int64) {
 	counters[p].add(n)
-	total.add(n)
+	if p != Mapped {
+		total.add(n)
+	}
 }
 
 // Stats returns the usage of every purpose, indexed by Purpose.
@@ -73,7 +76,7 @@ func Stats() [NumPurposes]Usage {
 	return out
 }
 
-// Total returns the usage over all purposes. Its peak is the largest sum at
+// Total returns the usage over all purposes but Mapped. Its peak is the largest sum at
 // one time, which is at most the sum of the peaks.
 func Total() Usage { return Usage{total.live.Load(), total.peak.Load()} }
 

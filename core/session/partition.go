@@ -154,6 +154,21 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 	return p.ReadFeature(edge, name, dst)
 }
 
+// MapFeature maps a feature of one number or more in place of reading it.
+func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
+	have, kind, err := p.feature(edge, name)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(have.Shape, 0) {
+		return nil, Invalid("%s feature %q has shape %v: there is nothing to map", kind, name, have.Shape)
+	}
+	return p.Partition.MapFeature(edge, name)
+}
+
+// MappedFeature is a feature in the address space of the process.
+type MappedFeature = store.MappedFeature
+
 // Build makes the worker's part of the graph. Collective.
 func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
 	var g *Graph

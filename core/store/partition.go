@@ -246,6 +246,14 @@ func infos(m map[string]array) []TensorInfo {
 // ReadFeature reads a feature, as NodeFeatures or EdgeFeatures names it, into
 // dst, which has exactly its size.
 func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
+	a, err := p.feature(edge, name)
+	if err != nil {
+		return err
+	}
+	return a.read(dst)
+}
+
+func (p *Partition) feature(edge bool, name string) (array, error) {
 	feats, kind := p.nodeFeats, "node"
 	if edge {
 		feats, kind = p.edgeFeats, "edge"
@@ -256,7 +264,7 @@ func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
 		for _, t := range infos(feats) {
 			have = append(have, t.Name)
 		}
-		return argument.Errorf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
+		return a, argument.Errorf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)
 	}
-	return a.read(dst)
+	return a, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/mem"
 )
 
 // view maps a part of the file, for reads in no order. done gives it back.
@@ -12,22 +14,30 @@ func (f *file) view(off, n int64, what string) (b []byte, done func(), err error
 	if n == 0 {
 		return nil, func() {}, nil
 	}
-	if f.sums != nil { // what is mapped is not read by blocks: all of it is checked now
-		if err := f.check(checksums{*f.sums.of(off)}); err != nil {
-			return nil, nil, err
-		}
-	}
 	if f.os == nil {
 		b = make([]byte, n)
 		return b, func() {}, f.readAt(b, off, what)
 	}
-	const page = 4096
-	start := off &^ (page - 1)
-	m, err := unix.Mmap(int(f.os.Fd()), start, int(off+n-start), unix.PROT_READ, unix.MAP_SHARED)
+	m, err := f.mapped(off, n, what)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: mapping %s: %w", f.name, what, err)
+		return nil, nil, err
 	}
-	return m[off-start:], func() { _ = unix.Munmap(m) }, nil
+	return m.Data, m.Free, nil
+}
+
+// mapped maps n > 0 bytes of the file. What is mapped is not read by blocks, so
+// the whole range is held against its checksums now.
+func (f *file) mapped(off, n int64, what string) (*mem.FileMap, error) {
+	if f.sums != nil {
+		if err := f.check(checksums{*f.sums.of(off)}); err != nil {
+			return nil, err
+		}
+	}
+	m, err := mem.MapFile(int(f.os.Fd()), off, n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping %s: %w", f.name, what, err)
+	}
+	return m, nil
 }
 
 // drop tells the kernel that the pages read so far need not stay resident.

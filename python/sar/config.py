@@ -73,6 +73,12 @@ class Config(metaclass=_Settings):
     their gradients. Functions run on so many edges at a time, at least on 64, or on the messages of one node. The
     same from forward to backward."""
 
+    features: str = "memory"
+    """Where node features of two or more dimensions are after :func:`sar.load_dgl_partition_data`. ``"memory"``: they
+    are read. ``"mapped"``: they stay in the partition's files, and the tensors are mapped over them, so features may be
+    larger than memory; what else makes a copy of them is under "Features on disk" in the documentation. The numbers are
+    the same to the bit, and so is what a worker sends, so workers may differ."""
+
     allow_outside_paths: bool = False
     """Let the JSON file of a partition name files outside its own directory, by an absolute path, ``..`` or a symbolic
     link. Without it, a partition from elsewhere cannot make its reader open other files of the machine. It changes

@@ -14,7 +14,7 @@ import torch
 import sar
 from sar.data.partition_book import RangePartitionBook
 from sar.data.shard_edges import relation_edges, triples_of
-from tests.data import cases_files
+from tests.data import cases_files, cases_mapped
 from tests.parity import cases_blocks
 from tests.support.graphs import close
 from tests.support.sessions import Workers
@@ -181,6 +181,16 @@ def test_a_heterograph_from_files(two: Workers, heterogeneous: dict[str, Any]) -
         assert result["global"] == [50, 30, 182, 90]
         assert "one relation at a time: give etype" in result["unnamed"]
         assert sorted(result["columns"]) == ["author", "paper"]
+
+
+def test_mapped_features_of_several_types(two: Workers, heterogeneous: dict[str, Any]) -> None:
+    """Files that DGL wrote: the same bits where both workers map features, where one does, and where none does."""
+    json_file = heterogeneous["json"]
+    none, one, both = (
+        two.run(cases_mapped.hetero, json_file=json_file, mapped=choice)
+        for choice in ([False, False], [True, False], [True, True])
+    )
+    assert none == one == both and none[0]
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -60,6 +60,7 @@ def add(commands: Any) -> None:
     )
     p.add_argument("--float64", action="store_true", help="train in double precision")
     p.add_argument("--window", type=int, metavar="MIB", help="Config.window_bytes in MiB (default: the engine's)")
+    p.add_argument("--mapped", action="store_true", help='features stay on disk: Config.features = "mapped"')
     p.add_argument("--optimizer", choices=("adam", "sgd", "none"), default="adam")
     p.add_argument("--memory", metavar="SIZE", help="what a worker may take, such as 16GiB: says what to change")
     p.add_argument("--bandwidth", metavar="RATE", help="of a worker's network, such as 10Gbit or 1GB, a second")
@@ -109,6 +110,7 @@ def _estimator(arguments: argparse.Namespace) -> Any:
         "itemsize": 8 if arguments.float64 else 4,
         "window_bytes": None if arguments.window is None else arguments.window << 20,
         "optimizer": arguments.optimizer,
+        "features": "mapped" if arguments.mapped else "memory",
         "layers": arguments.layers.split(","),
     }
     if arguments.path is None:

@@ -271,7 +271,10 @@ class _Group:
 def _how(worker: _Worker) -> str:
     code = worker.code or 0
     if code < 0:
-        return f"was killed by signal {-code} ({signal.strsignal(-code)})"
+        known = f"was killed by signal {-code} ({signal.strsignal(-code)})"
+        if -code == signal.SIGBUS:
+            known += ", as when a mapped file becomes shorter or its disk cannot be read (Config.features)"
+        return known
     return f"ended with exit code {code}"
 
 

@@ -32,7 +32,8 @@ def load_dgl_partition_data(
         directory that it lies in
     :param own_partition_idx: which partition; the worker's rank
     :param device: where features go; CPU by default
-    :returns: node features at once; edges, edge features and the partition book when they are read
+    :returns: node features at once, or mapped over their files (``Config.features``); edges, edge features and the
+        partition book when they are read
     :raises OSError: a file is missing
     :raises sar.FormatError: a file is damaged, by its structure or by the checksums that ``sar partition`` wrote (names
         it, with the offset), is no regular file, or lies outside the directory (``Config.allow_outside_paths``)

@@ -11,8 +11,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 import torch
 from torch import Tensor
 
-from sar._engine import abi
+from sar._engine import abi, mappings
 from sar._engine.log import log_once
+from sar.config import Config
 
 from .partition_book import CanonicalEtype, RangePartitionBook
 from .records import ShardEdgesAndFeatures
@@ -65,8 +66,10 @@ class StoredPartition:
         return [(min(r[p][0] for r in runs), max(r[p][1] for r in runs)) for p in range(self.num_parts)]
 
     def node_features(self, device: torch.device) -> Dict[str, Tensor]:
-        """All node features, and ``_TYPE``: type number of each own node (int32)."""
-        features = {f["name"]: self._read(False, f).to(device) for f in self._node_features}
+        """All node features, mapped where ``Config.features`` asks for it, and ``_TYPE``: type number of each own node
+        (int32)."""
+        mapped = self._mapped()
+        features = {f["name"]: self._node_feature(f, mapped).to(device) for f in self._node_features}
         runs = sorted(
             (ranges[self.part][0], kind, ranges[self.part][1] - ranges[self.part][0])
             for kind, ranges in enumerate(self.node_ranges.values())
@@ -112,6 +115,17 @@ class StoredPartition:
         src, dst, ids = (torch.empty(n, dtype=torch.int64) for _ in range(3))
         abi.partition_edges(self.handle, relation, src, dst, ids)
         return src, dst, ids
+
+    def _mapped(self) -> bool:
+        if Config.features not in ("memory", "mapped"):
+            raise ValueError(f"sar.Config.features is {Config.features!r}: set it to 'memory' or 'mapped'")
+        return Config.features == "mapped"
+
+    def _node_feature(self, feature: Dict[str, Any], mapped: bool) -> Tensor:
+        if mapped and len(feature["shape"]) > 1:  # vectors, such as labels and masks, are small
+            shape = feature["shape"]
+            return mappings.map_feature(self.handle, False, feature["name"], shape, _dtype(feature, self.json_path))
+        return self._read(False, feature)
 
     def _read(self, edge: bool, feature: Dict[str, Any]) -> Tensor:
         out = torch.empty(feature["shape"], dtype=_dtype(feature, self.json_path))

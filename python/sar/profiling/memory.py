@@ -10,7 +10,7 @@ from sar._engine.session import Session
 
 WAIT_SECONDS = 0.5
 """How long rank 0 waits for the last figures of workers that end after it."""
-_PURPOSES = ("tensors", "structure", "features", "window", "scratch", "runtime")
+_PURPOSES = ("tensors", "structure", "features", "window", "scratch", "runtime", "mapped")
 
 
 def log(session: Session) -> None:

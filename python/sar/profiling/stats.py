@@ -39,7 +39,8 @@ def memory_stats() -> Dict[str, Any]:
 
     Of the engine: ``structure`` (edges, degrees, send lists), ``features`` (rows read from files, until the script has
     them), ``window`` (remote rows, rings, send staging), ``scratch``, ``runtime`` (of Go), and their ``total``. Beside
-    it ``tensors``: CPU tensors of 256 KiB and more under the allocator policy ``"pool"``, features, parameters,
+    it ``mapped``: features that are mapped (:attr:`sar.Config.features`), whether they are in memory or not;
+    ``tensors``: CPU tensors of 256 KiB and more under the allocator policy ``"pool"``, features, parameters,
     gradients and what autograd keeps among them; ``kept``: memory of freed ones; ``resident``: the process as a whole,
     as the kernel counts it.
 

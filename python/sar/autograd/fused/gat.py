@@ -26,6 +26,7 @@ from . import lean
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
+from .row_blocks import products, sums
 
 
 def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
@@ -98,10 +99,9 @@ def attend(
     return out.clone() if bias is None else out + bias.view(out.shape[1:])
 
 
-def _scores(x: Tensor, weight: Tensor, attn: Tensor) -> Tuple[Tensor, Tensor]:
-    """W' times the attention vectors of both sides, ``[2 * heads, i]``, and their products with x."""
-    folded = torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
-    return folded, x.mm(folded.t())
+def _folded(weight: Tensor, attn: Tensor) -> Tensor:
+    """W' times the attention vectors of both sides, ``[2 * heads, i]``: the scores are its products with x."""
+    return torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
 
 
 def _by_columns(
@@ -110,7 +110,7 @@ def _by_columns(
     """The same without gradients and dropout, beside x and the result in the memory of some columns. The softmax is
     computed again for each block of them."""
     _, heads, each = attn.shape
-    _, scores = _scores(x, weight, attn)
+    scores = x.mm(_folded(weight, attn).t())
     out = x.new_empty((relation.num_dst, heads, each))
     step = lean.columns(x.shape[1], heads * each)
     for head in range(heads):
@@ -141,9 +141,11 @@ class _Attend(torch.autograd.Function):
         relation, slope, dropout_p, seed = settings
         heads, each = attn_l.shape[1:]
         attn = torch.cat([attn_l, attn_r])
-        _, scores = _scores(x, weight, attn)
+        folded = _folded(weight, attn)
+        constant = not ctx.needs_input_grad[1]  # then it may lie in a file
+        scores, ft = products(x, folded, weight) if constant else (x.mm(folded.t()), x.mm(weight.t()))
         el, er = (s.unsqueeze(-1) for s in scores.view(len(x), 2, heads).transpose(0, 1).contiguous())
-        ft = x.mm(weight.t()).view(len(x), heads, each)
+        ft = ft.view(len(x), heads, each)
         logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope)
         factors = ex.softmax(logits)
         if dropout_p > 0:
@@ -178,15 +180,16 @@ class _Attend(torch.autograd.Function):
         of_scores = torch.cat([grads.get(name, none) for name in ("el", "er")], 1).flatten(1)
         grad_ft = grads["ft"].flatten(1) if "ft" in grads else None
         grad_x = grad_w = None
-        folded, _ = _scores(x[:0], weight, attn)
-        of_folded = of_scores.t().mm(x).view(2, *attn.shape[1:2], -1)
-        if for_w and grad_ft is not None:
-            grad_w = grad_ft.t().mm(x)
+        factors = [of_scores, grad_ft] if for_w and grad_ft is not None else [of_scores]
+        of_folded, *of_ft = [f.t().mm(x) for f in factors] if for_x else sums(x, *factors)
+        of_folded = of_folded.view(2, *attn.shape[1:2], -1)
+        if of_ft:
+            grad_w = of_ft[0]
             grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
         del x
         if for_x and grad_ft is not None:
             grad_x = grad_ft.mm(weight)
-            grad_x.addmm_(of_scores, folded)
+            grad_x.addmm_(of_scores, _folded(weight, attn))
         of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
         return None, grad_x, grad_w, of_attn[:1] if for_l else None, of_attn[1:] if for_r else None, None, None, None
 
@@ -205,7 +208,7 @@ def _back(
     call, nothing = ctx.call, grad.new_empty(0)
     at_hand = {"el": el, "er": er}
     if any(name == "ft" and ctx.saves >> i & 1 for i, name in enumerate(ctx.names)):
-        at_hand["ft"] = x.mm(weight.t()).view(grad.shape)
+        at_hand["ft"] = (x.mm(weight.t()) if ctx.needs_input_grad[1] else products(x, weight)[0]).view(grad.shape)
     shapes = {"ft": grad.shape, "el": el.shape, "er": er.shape}
     operands = [at_hand[n] if ctx.saves >> i & 1 else nothing for i, n in enumerate(ctx.names)]
     grads = [grad.new_empty(shapes[n]) if call.need >> i & 1 else nothing for i, n in enumerate(ctx.names)]

@@ -34,6 +34,7 @@ from . import lean
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
+from .row_blocks import add_product, products, sums
 
 
 def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
@@ -134,7 +135,8 @@ class _SageMean(torch.autograd.Function):
         spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
         grads = ctx.needs_input_grad
         first = _product_first(in_features, out_features)
-        u = x.mm(w_neigh.t()) if first else x
+        constant = not grads[1]  # then it may lie in a file
+        u = x if not first else products(x, w_neigh)[0] if constant else x.mm(w_neigh.t())
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if _offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
@@ -142,7 +144,7 @@ class _SageMean(torch.autograd.Function):
         agreed.bits = bits & abi.GRAD_U
         own = x[:rows]
         if first:
-            out = mean.addmm_(own, w_self.t())
+            out = add_product(mean, own, w_self) if constant else mean.addmm_(own, w_self.t())
             if bias is not None:
                 out.add_(bias)
         else:
@@ -169,8 +171,11 @@ class _SageMean(torch.autograd.Function):
         # x goes before the gradient of it is made
         if for_self or (for_neigh and at_grad is not None):
             x = rows_of(saved, ctx.held)
-            grad_neigh = at_grad.t().mm(x) if for_neigh and at_grad is not None else None
-            grad_self = grad.t().mm(x[: grad.shape[0]]) if for_self else None
+            factors = [at_grad] if for_neigh and at_grad is not None else []
+            factors += [grad] if for_self else []
+            found = [f.t().mm(x[: len(f)]) for f in factors] if for_x else sums(x, *factors)
+            grad_self = found.pop() if for_self else None
+            grad_neigh = found.pop() if found else None
             del x
         if mean is not None:
             grad_neigh = grad.t().mm(mean) if for_neigh else None

@@ -18,7 +18,7 @@ class Change(NamedTuple):
 
 
 Estimates = Callable[..., List[Estimate]]
-"""Gives estimates with some arguments changed: ``layers``, ``optimizer``, ``window_bytes`` or ``parts``."""
+"""Gives estimates with some arguments changed: ``layers``, ``optimizer``, ``window_bytes``, ``features``, ``parts``."""
 
 
 def changes(again: Estimates, layers: Sequence[str], optimizer: str, limit: int) -> List[Change]:
@@ -38,9 +38,9 @@ def changes(again: Estimates, layers: Sequence[str], optimizer: str, limit: int)
         found.append(Change(text, heaviest(again(layers=lean))))
     if optimizer == "adam":
         found.append(Change("an optimizer without moments (--optimizer sgd)", heaviest(again(optimizer="sgd"))))
-    features = max(e.features for e in again())
-    if features > now // 100:
-        found.append(Change("features that stay on disk", now - features))
+    mapped = heaviest(again(features="mapped"))
+    if now - mapped > now // 100:
+        found.append(Change('features that stay on disk (Config.features = "mapped")', mapped))
     smaller = max(e.window for e in again()) // 4
     if smaller:
         text = f"a smaller window (Config.window_bytes = {smaller >> 10} << 10)"

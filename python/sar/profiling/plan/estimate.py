@@ -63,6 +63,7 @@ def estimate_memory(
     itemsize: int = 4,
     window_bytes: Optional[int] = None,
     optimizer: str = "adam",
+    features: str = "memory",
 ) -> List[Estimate]:
     """Predicts each worker's peak and what it sends per epoch, without starting anything.
 
@@ -78,6 +79,7 @@ def estimate_memory(
     :param itemsize: bytes of a number
     :param window_bytes: ``Config.window_bytes``; by default what the engine would take
     :param optimizer: ``"adam"``, ``"sgd"`` or ``"none"``
+    :param features: :attr:`sar.Config.features`. ``"mapped"``: features that stay in their files are not counted
     :raises ValueError: an unknown layer or optimizer, or numbers that make no graph
     :raises FormatError, OSError: the partition cannot be read
     """
@@ -86,15 +88,18 @@ def estimate_memory(
         raise ValueError(f"optimizer {optimizer!r} is unknown: give one of {', '.join(held)}")
     if not layers:
         raise ValueError("no layers: give the model, for instance ['sage:256', 'bn', 'relu', 'sage:47']")
+    if features not in ("memory", "mapped"):
+        raise ValueError(f"features {features!r} is unknown: give 'memory' or 'mapped'")
+    mapped = features == "mapped"
     if partition_json is not None:
-        workers, width = _from_files(partition_json, itemsize)
+        workers, width = _from_files(partition_json, itemsize, mapped)
         width = in_features or width
         if parts is not None and parts != len(workers):
             workers = _cut_again(workers, parts, width * itemsize)
     else:
         parts = 1 if parts is None else parts
         width = in_features or 0
-        workers = _from_numbers(num_nodes, num_edges, parts, edge_cut, width * itemsize)
+        workers = _from_numbers(num_nodes, num_edges, parts, edge_cut, 0 if mapped else width * itemsize)
     if width < 1:
         raise ValueError("the width of the input is unknown: give in_features")
     sends = sum(part.boundary for part in workers) / len(workers)
@@ -163,7 +168,7 @@ def _structure(part: _Part, sends: float) -> int:
     return int(8 * part.edges + 4 * (part.nodes + 1) + 4 * (columns + 1) + 20 * part.nodes + 4 * sends)
 
 
-def _from_files(path: str, itemsize: int) -> tuple[List[_Part], int]:
+def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[_Part], int]:
     parts: List[_Part] = []
     width, count = 0, 1
     while len(parts) < count:
@@ -180,19 +185,21 @@ def _from_files(path: str, itemsize: int) -> tuple[List[_Part], int]:
                 nodes=int(info["num_inner_nodes"]),
                 edges=sum(end - begin for begin, end in ranges),
                 boundary=int(info["num_local_nodes"]) - int(info["num_inner_nodes"]),
-                features=sum(_resident(f, itemsize) for f in features),
+                features=sum(_resident(f, itemsize, mapped) for f in features),
             )
         )
         width = max([width, *(f["shape"][1] for f in features if len(f["shape"]) == 2)])
     return parts, width
 
 
-def _resident(feature: Dict[str, Any], itemsize: int) -> int:
-    """Bytes of a feature; what a model reads as numbers of another type is there twice."""
+def _resident(feature: Dict[str, Any], itemsize: int, mapped: bool) -> int:
+    """Bytes of a feature in memory; what a model reads as numbers of another type is there twice, or, where it is
+    mapped, once."""
     digits = "".join(c for c in feature["dtype"] if c.isdigit())
     stored = int(digits) // 8 if digits else 1
     converted = len(feature["shape"]) == 2 and (stored != itemsize or not feature["dtype"].startswith("float"))
-    return int(math.prod(feature["shape"])) * (stored + (itemsize if converted else 0))
+    kept = 0 if mapped and len(feature["shape"]) > 1 else stored
+    return int(math.prod(feature["shape"])) * (kept + (itemsize if converted else 0))
 
 
 def _from_numbers(nodes: int, edges: int, parts: int, cut: float, row_bytes: int) -> List[_Part]:
