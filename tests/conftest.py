@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -18,6 +19,9 @@ if "SAR_TEST_RUN" not in os.environ:
 RUN = Path(os.environ["SAR_TEST_RUN"])
 # the secret of this user, which jobs without a token of their own use: one for the tests
 os.environ.setdefault("SAR_SECRET_FILE", str(RUN / "secret"))
+
+# A script that runs tests behind it has it ignored, and so would every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # what fails there is said in full
 pytest.register_assert_rewrite("tests.parity", "tests.sampling", "tests.support")

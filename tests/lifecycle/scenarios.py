@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -171,7 +170,6 @@ def torch_too(rank: int, world: int) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script that runs tests behind it has it ignored
     if len(sys.argv) > 2:
         numbers = int(sys.argv[2]), int(sys.argv[3])
     else:  # torchrun says it in the environment

@@ -10,7 +10,6 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import signal
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -130,7 +129,6 @@ def _work(pipe: Connection) -> None:
     os.environ["SAR_LIVENESS_TIMEOUT"] = "20"
     os.environ["SAR_START_TIMEOUT"] = "60"
     os.environ["SAR_TIMEOUT"] = "60"
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script that runs tests behind it has it ignored
     import torch
 
     torch.set_num_threads(1)
