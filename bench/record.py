@@ -45,13 +45,14 @@ class Recorder:
     def _recording(self, name: str, *args: Any) -> None:
         if name in REFUSED:
             raise ValueError(f"{name} cannot be recorded: replay knows aggregations, edge expressions and collectives")
-        entry = {"name": name, "args": [encode(a) for a in args]} if name in REPLAYED else None
+        sent = [library._argument(a) for a in args]  # tensors, strings and structs as C gets them
+        entry = {"name": name, "args": [encode(a) for a in sent]} if name in REPLAYED else None
         self._call(name, *args)
         if name == "sar_graph_build":
             info = abi.graph_relation_info(args[-1]._obj.value, 0)
             self.content.update(rows=info.num_dst, edges=info.num_edges)
         elif name == "sar_session_open":
-            self.content["world"] = args[0]._obj.world
+            self.content["world"] = args[0].world
         if name == "sar_program_create":
             entry["handle"] = args[-1]._obj.value
         if entry is not None:
@@ -95,9 +96,9 @@ def encode(arg: Any) -> Any:
         return {"text": arg.decode()}
     if isinstance(arg, ct.Array):
         return {"tensors": [_tensor(t) for t in arg]}
-    target = getattr(arg, "_obj", None)
+    target = arg if isinstance(arg, ct.Structure) else getattr(arg, "_obj", None)
     if target is None:
-        return {"number": arg.value, "type": type(arg).__name__}
+        return {"number": arg if isinstance(arg, (int, float)) else arg.value}
     if isinstance(target, DLTensor):
         return {"tensor": _tensor(target)}
     if isinstance(target, ProgramCall):

@@ -23,6 +23,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import torch
 
 from record import tensors
 from sar._engine import abi, library
@@ -68,12 +69,13 @@ class Cut:
         self._spans = [slice(a, b) for a, b in zip(ends, ends[1:])]
         # Rows that rank 0 does not read are left out, as far as they come last.
         self.rows = [self.own] + [int(self._theirs[s].max(initial=-1)) + 1 for s in self._spans[1:]]
-        self.starts = np.concatenate([[0], np.cumsum(self.rows)])
+        self.starts = torch.from_numpy(np.concatenate([[0], np.cumsum(self.rows)]))
 
-    def edges(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    def edges(self, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Ends of the edges from rank 0 to ``rank``, in the numbers of the replayed graph."""
         span = self._spans[rank]
-        return self._mine[span].astype(np.int64), self._theirs[span] + self.starts[rank]
+        mine, theirs = (torch.from_numpy(ends[span].astype(np.int64)) for ends in (self._mine, self._theirs))
+        return mine, theirs + self.starts[rank]
 
     def count(self, rank: int) -> int:
         """How many they are."""
@@ -174,7 +176,7 @@ class Rank:
         if "text" in arg:
             return arg["text"].encode()
         if "number" in arg:
-            return getattr(ct, arg["type"])(arg["number"])
+            return arg["number"]
         if "aggregate" in arg:
             return ct.byref(abi.AggregateStruct(*arg["aggregate"]))
         if "program_call" in arg:

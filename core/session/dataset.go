@@ -168,11 +168,14 @@ type WriteOptions struct {
 // WriteParts writes a partition directory in one of the formats.
 func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteOptions, progress Progress) error {
 	source := &stoppable{WholeGraph: d.WholeGraph}
-	return store.WritePartitions(source, store.Partitioning{
+	p := store.Partitioning{
 		Assignment: assignment, Parts: parts, Dir: dir, Name: o.Name, Method: o.Method,
-		Progress: func(done, total int64) { source.stop = errors.Join(source.stop, progress(done, total)) },
-		Format:   o.Format, Memory: o.Memory, IDs: o.IDs, IDsDir: o.IDsDir,
-	})
+		Format: o.Format, Memory: o.Memory, IDs: o.IDs, IDsDir: o.IDsDir,
+	}
+	if progress != nil {
+		p.Progress = func(done, total int64) { source.stop = errors.Join(source.stop, progress(done, total)) }
+	}
+	return store.WritePartitions(source, p)
 }
 
 // Write writes DGL's partition directories.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 from tests.support import ROOT
 
@@ -64,10 +64,10 @@ def test_generated_part(tmp_path: Path, cut: float | None) -> None:
     part = abi.partition_open(str(tmp_path / "paper.json"), 0)
     info = abi.partition_info(part)
     count = abi.partition_count_edges(part, 0)
-    src, dst = np.empty(count, np.int64), np.empty(count, np.int64)
+    src, dst = torch.empty(count, dtype=torch.int64), torch.empty(count, dtype=torch.int64)
     abi.partition_edges(part, 0, src, dst, None)
     abi.partition_close(part)
     assert (info["num_inner_nodes"], count) == (made["nodes"], made["edges"])
     assert info["num_local_nodes"] == made["nodes"] + made["halo"]
     remote = src[src >= made["nodes"]]
-    assert len(np.unique(remote)) == made["halo"] and dst.max() < made["nodes"]
+    assert len(torch.unique(remote)) == made["halo"] and dst.max() < made["nodes"]
