@@ -56,7 +56,7 @@ class Cut:
         try:
             count = abi.partition_count_edges(part, 0)
             src, dst = np.empty(count, np.int64), np.empty(count, np.int64)
-            abi.partition_edges(part, 0, src, dst, None)
+            abi.partition_edges(part, 0, torch.from_numpy(src), torch.from_numpy(dst), None)
         finally:
             abi.partition_close(part)
         cut = src >= self.own
@@ -178,12 +178,12 @@ class Rank:
         if "number" in arg:
             return arg["number"]
         if "aggregate" in arg:
-            return ct.byref(abi.AggregateStruct(*arg["aggregate"]))
+            return abi.AggregateStruct(*arg["aggregate"][1:])
         if "program_call" in arg:
             relation, need, agreed, seeds = arg["program_call"]
             array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)
             self._alive.append(array)
-            return ct.byref(ProgramCall(ct.sizeof(ProgramCall), relation, need, agreed, len(seeds), array, None, 0))
+            return ProgramCall(relation, need, agreed, len(seeds), array, None, 0)
         return ct.byref(getattr(ct, arg["result"])())
 
     def _size(self, tensor: dict[str, Any]) -> int:
