@@ -6,24 +6,27 @@ import (
 	"path/filepath"
 )
 
-// spread makes an array in each part, of rows[p] rows like those of t, and what appends to
-// each. made is told of each array. The files are closed by done.
-func (s *sarWriter) spread(rows []int64, t TensorInfo, made func(p int, a npyFile), name string) (out []*appender, done func(), err error) {
+// spread makes an array in each part, of rows[p] rows like those of t, and has fill append
+// them. made is told of each array.
+func (s *sarWriter) spread(rows []int64, t TensorInfo, made func(p int, a npyFile), name string, fill func(out []*appender) error) error {
 	files := make([]*os.File, s.writer.parts)
-	done = func() { _ = closeAll(files) } // what was not written shows in the checksums' reading
+	defer func() { _ = closeAll(files) }() // what was not written shows in the checksums' reading
+	out := make([]*appender, len(files))
 	for p := range files {
 		a, err := s.newNpy(p, name, t.DType, append([]int64{rows[p]}, t.Shape[1:]...)...)
 		if err == nil {
 			files[p], err = os.OpenFile(a.path, os.O_RDWR, 0)
 		}
 		if err != nil {
-			done()
-			return nil, nil, err
+			return err
 		}
 		made(p, a)
-		out = append(out, newAppender(files[p], a.off, t.RowBytes()*rows[p], s.block(s.writer.parts)))
+		out[p] = newAppender(files[p], a.off, t.RowBytes()*rows[p], s.block(s.writer.parts))
 	}
-	return out, done, nil
+	if err := fill(out); err != nil {
+		return err
+	}
+	return finishAll(out)
 }
 
 // rowsOf are the rows of a type in each part.
@@ -50,14 +53,10 @@ func (s *sarWriter) writeNodeFeatures() error {
 			if a.Name == origID {
 				delete(names, origID)
 			}
-			out, done, err := s.spread(s.rowsOf(&s.node, t), a, made(a.Name), dir+"/"+fileName(a.Name, k, names)+".npy")
-			if err != nil {
-				return err
-			}
-			if err = s.scatterRows(false, t, a, 0, assign, out); err == nil {
-				err = finishAll(out)
-			}
-			done()
+			name := dir + "/" + fileName(a.Name, k, names) + ".npy"
+			err := s.spread(s.rowsOf(&s.node, t), a, made(a.Name), name, func(out []*appender) error {
+				return s.scatterRows(false, t, a, 0, assign, out)
+			})
 			if err != nil {
 				return err
 			}
@@ -66,19 +65,14 @@ func (s *sarWriter) writeNodeFeatures() error {
 		if of.keepsIDs() {
 			continue
 		}
-		out, done, err := s.spread(s.rowsOf(&s.node, t), TensorInfo{DType: Int64, Shape: []int64{0}}, made(origID), dir+"/"+origID+".npy")
-		if err != nil {
-			return err
-		}
-		for i, p := range assign {
-			if err = out[p].int64(int64(i)); err != nil {
-				break
+		err := s.spread(s.rowsOf(&s.node, t), TensorInfo{DType: Int64, Shape: []int64{0}}, made(origID), dir+"/"+origID+".npy", func(out []*appender) error {
+			for i, p := range assign {
+				if err := out[p].int64(int64(i)); err != nil {
+					return err
+				}
 			}
-		}
-		if err == nil {
-			err = finishAll(out)
-		}
-		done()
+			return nil
+		})
 		if err != nil {
 			return err
 		}
@@ -95,11 +89,10 @@ func (s *sarWriter) writeEdgeRows() error {
 			return func(p int, a npyFile) { s.relation(p, i).Features.set(feature, a.json) }
 		}
 		for k, t := range of.Arrays {
-			out, done, err := s.spread(s.rowsOf(&s.edge, i), t, made(t.Name), dir+"/"+fileName(t.Name, k, names)+".npy")
-			if err == nil {
-				err = s.appendEdgeRows(i, t, out)
-				done()
-			}
+			name := dir + "/" + fileName(t.Name, k, names) + ".npy"
+			err := s.spread(s.rowsOf(&s.edge, i), t, made(t.Name), name, func(out []*appender) error {
+				return s.appendEdgeRows(i, t, out)
+			})
 			if err != nil {
 				return err
 			}
@@ -113,24 +106,19 @@ func (s *sarWriter) writeEdgeRows() error {
 			}
 			continue
 		}
-		out, done, err := s.spread(s.rowsOf(&s.edge, i), TensorInfo{DType: Int64, Shape: []int64{0}}, made(origID), dir+"/"+fileName(origID, 0, names)+".npy")
-		if err != nil {
-			return err
-		}
-		err = s.src.EdgesBatch(func(first int64, _, dst []int64) error {
-			return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
-				for k := lo; r == i && k < hi; k++ {
-					if err := out[s.assign[dst[k]]].int64(first + k - s.edge.first[r]); err != nil {
-						return err
+		name := dir + "/" + fileName(origID, 0, names) + ".npy"
+		err := s.spread(s.rowsOf(&s.edge, i), TensorInfo{DType: Int64, Shape: []int64{0}}, made(origID), name, func(out []*appender) error {
+			return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
+				return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
+					for k := lo; r == i && k < hi; k++ {
+						if err := out[s.assign[dst[k]]].int64(first + k - s.edge.first[r]); err != nil {
+							return err
+						}
 					}
-				}
-				return nil
+					return nil
+				})
 			})
 		})
-		if err == nil {
-			err = finishAll(out)
-		}
-		done()
 		if err != nil {
 			return err
 		}

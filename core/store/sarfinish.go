@@ -278,19 +278,17 @@ func (s *sarWriter) writeEdgeStarts(i int) error {
 		dtype = Int64
 	}
 	made := func(p int, a npyFile) { s.relation(p, i).Arrays.set(edgeStartArray, a.json) }
-	out, done, err := s.spread(s.rowsOf(&s.node, r.dst), TensorInfo{DType: dtype, Shape: []int64{0}}, made, r.dir+"/"+edgeStartArray+".npy")
-	if err != nil {
-		return err
-	}
-	defer done()
-	var start int64
-	first := s.node.first[r.dst]
-	for k, p := range s.assign[first:s.node.first[r.dst+1]] {
-		b := view.Bytes([]int64{start})
-		if err := out[p].write(b[:dtype.Size()]); err != nil {
-			return err
+	name := r.dir + "/" + edgeStartArray + ".npy"
+	return s.spread(s.rowsOf(&s.node, r.dst), TensorInfo{DType: dtype, Shape: []int64{0}}, made, name, func(out []*appender) error {
+		var start int64
+		first := s.node.first[r.dst]
+		for k, p := range s.assign[first:s.node.first[r.dst+1]] {
+			b := view.Bytes([]int64{start})
+			if err := out[p].write(b[:dtype.Size()]); err != nil {
+				return err
+			}
+			start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
 		}
-		start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
-	}
-	return finishAll(out)
+		return nil
+	})
 }

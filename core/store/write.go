@@ -341,13 +341,17 @@ func (w *writer) writeEdgeFeatures() error {
 }
 
 func (w *writer) writeEdgeFeature(relation, k int, t TensorInfo) error {
-	return w.appendEdgeRows(relation, t, w.regions(w.edgeFiles, w.edgeAt, &w.edge, relation, k, t.RowBytes()))
+	out := w.regions(w.edgeFiles, w.edgeAt, &w.edge, relation, k, t.RowBytes())
+	if err := w.appendEdgeRows(relation, t, out); err != nil {
+		return err
+	}
+	return finishAll(out)
 }
 
 // appendEdgeRows appends the rows of an edge feature to the parts of the destinations.
 func (w *writer) appendEdgeRows(relation int, t TensorInfo, out []*appender) error {
 	to := make([]int32, 0, batch)
-	err := w.src.EdgesBatch(func(first int64, _, dst []int64) error {
+	return w.src.EdgesBatch(func(first int64, _, dst []int64) error {
 		return w.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
 			if r != relation {
 				return nil
@@ -360,8 +364,4 @@ func (w *writer) appendEdgeRows(relation int, t TensorInfo, out []*appender) err
 			return w.scatterRows(true, r, t, first+lo-w.edge.first[r], to, out)
 		})
 	})
-	if err != nil {
-		return err
-	}
-	return finishAll(out)
 }
