@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ def sent() -> np.ndarray:
 
 def attention(part: dict[str, Any], u: np.ndarray, exchanges: list[str]) -> list[dict[str, Any]]:
     """Additive attention on one graph under each setting: result, gradients, bytes of forward and backward by peer."""
+    gc.collect()  # graphs of other cases, which may otherwise go while this one is measured
     graph = build(part)
     found = []
     try:
