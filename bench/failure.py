@@ -15,7 +15,8 @@ import os
 import sys
 
 import common
-from sar.cli.output import size, table
+from sar.cli.output import table
+from sar.units import size
 
 sys.path.insert(0, common.ROOT)
 

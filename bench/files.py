@@ -21,8 +21,9 @@ import numpy as np
 import sar
 from sar._engine import abi
 from sar.cli.launch import free_port
-from sar.cli.output import size, table
+from sar.cli.output import table
 from sar.partitioning.dataset import Dataset
+from sar.units import size
 
 
 def make(folder: str, nodes: int, edges: int, features: int) -> tuple[str, str]:

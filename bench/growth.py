@@ -23,7 +23,8 @@ import numpy as np
 
 import common
 import scale
-from sar.cli.output import Failure, size, table
+from sar.cli.output import Failure, table
+from sar.units import size
 
 DEGREE = 25
 HIDDEN = 64

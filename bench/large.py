@@ -20,7 +20,8 @@ import sys
 
 import common
 import scale
-from sar.cli.output import Failure, size, table
+from sar.cli.output import Failure, table
+from sar.units import size
 
 METHODS = ("random", "contiguous", "metis")
 # METIS with 64-bit indices, measured: bytes an undirected edge, beside what Python takes.

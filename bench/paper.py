@@ -18,8 +18,9 @@ import paper_graph
 import scale
 from record import joined
 from sar._engine import abi
-from sar.cli.output import Failure, size, stage, table
+from sar.cli.output import Failure, stage, table
 from sar.profiling.plan import estimate
+from sar.units import size
 
 RANKS = 63
 """Replayed ranks in one process: with 128 workers each takes some 400 file descriptors."""
@@ -137,9 +138,10 @@ def _apart(code: str) -> str:
 def planned(made: dict, world: int, model: str) -> dict[str, int]:
     """What ``sar plan`` says of the worker, whose peers' files are not there."""
     features = made["nodes"] * (4 * paper_graph.FEATURES + 8 + 1)
-    part = estimate._Part(made["nodes"], made["edges"], made["halo"], features)
+    part = estimate.Part(made["nodes"], made["edges"], made["halo"], features)
     window = abi.default_window(world, made["nodes"])
-    return estimate._worker(0, part, made["halo"], world, paper_graph.FEATURES, LAYERS[model], 4, window, 2)._asdict()
+    width, layers = paper_graph.FEATURES, LAYERS[model]
+    return estimate.estimate_worker(0, part, made["halo"], world, width, layers, 4, window, 2)._asdict()
 
 
 def report(arguments: argparse.Namespace, model: str, found: dict[str, Any]) -> None:

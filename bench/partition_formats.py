@@ -23,7 +23,8 @@ import time
 import numpy as np
 
 from common import bench_graph
-from sar.cli.output import size, table
+from sar.cli.output import table
+from sar.units import size
 
 
 def directory(npz: str, folder: str) -> str:

@@ -45,7 +45,7 @@ class Recorder:
     def _recording(self, name: str, *args: Any) -> None:
         if name in REFUSED:
             raise ValueError(f"{name} cannot be recorded: replay knows aggregations, edge expressions and collectives")
-        sent = [library._argument(a) for a in args]  # tensors, strings and structs as C gets them
+        sent = [library.argument(a) for a in args]  # tensors, strings and structs as C gets them
         entry = {"name": name, "args": [encode(a) for a in sent]} if name in REPLAYED else None
         self._call(name, *args)
         if name == "sar_graph_build":

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 import common
 import sar
 import scale_graph
-from sar.cli.output import Failure, size, stage
+from sar.cli.output import Failure, stage
+from sar.units import size
 
 FEATURES = 128
 # The models of scale_worker.py, as sar plan has them.

@@ -21,7 +21,8 @@ import torch.distributed as dist
 
 import common
 from sar._engine import abi
-from sar.cli.output import size, table
+from sar.cli.output import table
+from sar.units import size
 
 WAYS = ("shm", "tcp", "tls", "gloo")
 START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS = 60.0, 20.0, 60.0

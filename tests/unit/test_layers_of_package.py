@@ -16,7 +16,7 @@ PACKAGE = ROOT / "python" / "sar"
 # From the bottom up. A name stands for a module or a package with all below it that has no place of its own. A module
 # imports from layers below its own, and from its own as long as that makes no circle.
 LAYERS = [
-    ["sar.errors", "sar.config", "sar.function"],
+    ["sar.errors", "sar.config", "sar.function", "sar.units", "sar.extras"],
     # the engine, and the session of this process
     ["sar._ext", "sar._engine"],
     ["sar.profiling", "sar.data.partition_book", "sar.data.records"],

@@ -114,7 +114,7 @@ def call(name: str, *args: Any) -> None:
     Tensors, sequences of tensors, strings and structs are passed as C wants them, numbers as the prototype says.
     """
     engine, function = _function(name)
-    sent = [_argument(a) for a in args]
+    sent = [argument(a) for a in args]
     outer = interrupts.around()
     try:
         interrupts.entering()
@@ -147,7 +147,7 @@ def string_call(name: str, *args: Any) -> str:
     """Calls a function of ``sar.h`` whose last argument is a ``char **``, and returns the string it wrote there."""
     engine, function = _function(name)
     out = ct.c_void_p()
-    status = function(*map(_argument, args), ct.byref(out))
+    status = function(*map(argument, args), ct.byref(out))
     if status != 0:
         raise _error(engine, status)
     try:
@@ -183,7 +183,8 @@ def _error(engine: _Engine, status: int) -> BaseException:
 # ---- arguments ---------------------------------------------------------------
 
 
-def _argument(value: Any) -> Any:
+def argument(value: Any) -> Any:
+    """What C gets for an argument of :func:`call`."""
     if isinstance(value, torch.Tensor):
         return tensor(value)
     if isinstance(value, str):

@@ -77,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _expected_errors() -> tuple[type[BaseException], ...]:
-    """Errors of the engine about files and arguments. Their message suffices, so no traceback is printed."""
+    """Errors about files, arguments and what is installed. Their message suffices, so no traceback is printed."""
     from sar.errors import FormatError
+    from sar.extras import MissingLibraryError
 
-    return (FormatError, ValueError, OSError)
+    return (FormatError, ValueError, OSError, MissingLibraryError)

@@ -7,8 +7,7 @@ import os
 import shutil
 from typing import Any
 
-from .output import Failure, stage
-from .partition import bytes_of
+from .output import Failure, size_argument, stage
 
 
 def add(commands: Any) -> None:
@@ -21,7 +20,9 @@ def add(commands: Any) -> None:
     p.add_argument("json", metavar="DIR/NAME.json", help="the description of the parts, or the directory it lies in")
     p.add_argument("--to", choices=("sar", "dgl"), required=True, dest="format", help="the format to write")
     p.add_argument("--out", "-o", required=True, metavar="DIR", help="directory to write to; made if missing")
-    p.add_argument("--memory", type=bytes_of, default=0, metavar="SIZE", help="memory for the edges (default: 4GiB)")
+    p.add_argument(
+        "--memory", type=size_argument, default=0, metavar="SIZE", help="memory for the edges (default: 4GiB)"
+    )
     p.set_defaults(run=run)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from sar.distributed import tokens
 from sar.distributed.network import free_port
+from sar.units import size
 
 from .launch import environment
-from .output import size
 
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
 _ENOUGH_SHARED_MEMORY = 256 << 20

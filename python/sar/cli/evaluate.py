@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .infer import _MODEL, add_model_options, needs, start_job
+from .infer import _MODEL, add_model_options, start_job
 from .launch import add_worker_options
 from .output import Failure
 
@@ -38,5 +38,5 @@ def run(arguments: argparse.Namespace) -> int:
     for name in wanted:
         if name not in METRICS:
             raise Failure(f"--metrics: there is no metric {name!r}; there are: {', '.join(METRICS)}", 2)
-    needs(library)
+    library()
     return start_job(arguments, {"labels": arguments.labels, "metrics": wanted, "json_output": arguments.as_json})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .output import Failure, stage
+from .output import stage
 
 
 def add(commands: Any) -> None:
@@ -29,10 +29,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sar.results.gather import gather
 
-    try:
-        with stage(f"joining {arguments.folder}"):
-            found = gather(arguments.folder, arguments.output)
-    except ImportError as error:
-        raise Failure(str(error)) from None
+    with stage(f"joining {arguments.folder}"):
+        found = gather(arguments.folder, arguments.output)
     print(f"{found.parts} files, {found.rows:,} rows: {arguments.output}")
     return 0

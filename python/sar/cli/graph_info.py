@@ -6,7 +6,9 @@ import json
 import os
 from typing import Any
 
-from .output import size, stage, table
+from sar.units import size
+
+from .output import stage, table
 
 _BAR = 40  # characters of the longest bar of a histogram
 

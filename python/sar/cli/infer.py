@@ -69,16 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if suffix == ".parquet":
         from sar.results.parquet import arrow
 
-        needs(arrow)
+        arrow()
     return start_job(arguments, {"out": out, "embeddings": arguments.embeddings, "argmax": arguments.argmax})
-
-
-def needs(library: Any) -> None:
-    """Imports a library that not everybody has."""
-    try:
-        library()
-    except ImportError as error:
-        raise Failure(str(error)) from None
 
 
 def start_job(arguments: argparse.Namespace, more: dict[str, Any]) -> int:

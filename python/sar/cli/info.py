@@ -9,9 +9,10 @@ import time
 from typing import Any
 
 from sar.errors import FormatError
+from sar.units import size
 
 from . import graph_info
-from .output import Failure, add_outside_paths, size, stage, table
+from .output import Failure, add_outside_paths, stage, table
 
 
 def add(commands: Any) -> None:

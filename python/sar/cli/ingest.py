@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .output import Failure, stage
+from .output import Failure, size_argument, stage
 
 _DESCRIPTION = """\
 Makes the directory of a graph, which `sar partition` cuts and `sar info` describes: graph.json, the edges sorted by
@@ -83,7 +83,9 @@ def add(commands: Any) -> None:
     change.add_argument("--skip-bad-rows", action="store_true", help="leave out rows that cannot be taken")
 
     how = p.add_argument_group("resources")
-    how.add_argument("--memory", default="4GiB", metavar="SIZE", help="memory to use (default: 4GiB), beside disk")
+    how.add_argument(
+        "--memory", type=size_argument, default="4GiB", metavar="SIZE", help="to use, beside disk (default: 4GiB)"
+    )
     how.add_argument("--scratch", metavar="DIR", help="directory for what does not fit memory (default: beside --out)")
     how.add_argument("--threads", type=int, metavar="T", help="threads (default: one for each core)")
     p.set_defaults(run=run)
@@ -110,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
             name=arguments.name,
             stages=stage,
         )
-    except (ImportError, BudgetError) as error:
+    except BudgetError as error:
         raise Failure(str(error)) from None
     nodes = sum(t.count for t in graph.node_types.values())
     edges = sum(t.count for t in graph.edge_types)

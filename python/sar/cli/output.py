@@ -1,4 +1,4 @@
-"""Output of the subcommands: failures, tables, progress, sizes."""
+"""Shared by the subcommands: failures, options, tables, progress."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+from sar.units import parse_size
 
 
 class Failure(Exception):
@@ -39,13 +41,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, left: int 
     return "\n".join([line(cells[0]), rule, *(line(row) for row in cells[1:])])
 
 
-def size(count: float) -> str:
-    """A number of bytes in binary units: ``size(3 << 20) == "3.0 MiB"``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+def size_argument(text: str) -> int:
+    """The type of options that take a number of bytes."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class Stage:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from sar.data.directory import open_regular
 from sar.partitioning.options import BALANCES, Options, PartitioningError
+from sar.units import size
 
-from .output import Failure, size, stage, table
+from .output import Failure, size_argument, stage, table
 
 if TYPE_CHECKING:
     from sar.partitioning.dataset import Dataset
@@ -102,7 +103,7 @@ def add(commands: Any) -> None:
     )
     p.add_argument(
         "--memory",
-        type=bytes_of,
+        type=size_argument,
         metavar="SIZE",
         help="memory that cutting may take, such as 4GiB (default: what is free); edges take as much while parts are "
         "written in SAR's format (default: 4GiB)",
@@ -318,12 +319,3 @@ def _balance(text: str) -> tuple[str, ...]:
         if kind not in BALANCES or kinds.count(kind) > 1:
             raise argparse.ArgumentTypeError(f"{text!r} is not a list of {', '.join(BALANCES)}, each at most once")
     return kinds
-
-
-def bytes_of(text: str) -> int:
-    from sar.data.ingest import parse_bytes
-
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

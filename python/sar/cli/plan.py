@@ -16,10 +16,10 @@ from sar.profiling.plan import Estimate, estimate_memory
 from sar.profiling.plan.advice import changes, heaviest
 from sar.profiling.plan.layers import HELP
 from sar.profiling.plan.speed import Rates, epoch_seconds, measure
+from sar.units import parse_size, size
 
-from .output import Failure, add_outside_paths, size, table
+from .output import Failure, add_outside_paths, size_argument, table
 
-_UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
 _PRODUCTS_PER_SUM = 8.0
 """Multiplications of a dense product in the time of one addition along an edge, where only the latter is given."""
 
@@ -62,8 +62,15 @@ def add(commands: Any) -> None:
     p.add_argument("--window", type=int, metavar="MIB", help="Config.window_bytes in MiB (default: the engine's)")
     p.add_argument("--mapped", action="store_true", help='features stay on disk: Config.features = "mapped"')
     p.add_argument("--optimizer", choices=("adam", "sgd", "none"), default="adam")
-    p.add_argument("--memory", metavar="SIZE", help="what a worker may take, such as 16GiB: says what to change")
-    p.add_argument("--bandwidth", metavar="RATE", help="of a worker's network, such as 10Gbit or 1GB, a second")
+    p.add_argument(
+        "--memory",
+        type=size_argument,
+        metavar="SIZE",
+        help="what a worker may take, such as 16GiB: says what to change",
+    )
+    p.add_argument(
+        "--bandwidth", type=rate_of, metavar="RATE", help="of a worker's network, such as 10Gbit or 1GB, a second"
+    )
     p.add_argument(
         "--kernel-rate",
         metavar="G",
@@ -78,8 +85,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     Config.allow_outside_paths = arguments.allow_outside_paths
-    limit = None if arguments.memory is None else bytes_of(arguments.memory)
-    bandwidth = None if arguments.bandwidth is None else rate_of(arguments.bandwidth)
+    limit, bandwidth = arguments.memory, arguments.bandwidth
     again = _estimator(arguments)
     estimates = again()
     rates = _rates(arguments)
@@ -173,27 +179,17 @@ def _advice(again: Any, arguments: argparse.Namespace, peak: int, limit: int) ->
     return "\n".join(lines)
 
 
-def bytes_of(text: str) -> int:
-    """A number of bytes such as 16GiB, 500MB or 123.
-
-    :raises Failure: something else
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT]?)(i?)B?)?", text.strip(), re.IGNORECASE)
-    if not found:
-        raise Failure(f"{text!r} is no size: write it as 16GiB or 500MB", 2)
-    unit = (found[2] or "").upper()
-    factor = 1 << _UNITS[unit] if found[3] else 10 ** (_UNITS[unit] // 10 * 3)
-    return int(float(found[1]) * factor)
-
-
 def rate_of(text: str) -> float:
-    """Bytes a second: 10Gbit, 1GB, 800MiB/s.
+    """Bytes a second: 1GB and 800MiB/s, or in bits: 10Gbit, 10Gbps. The G of bits is 10**9.
 
-    :raises Failure: something else, or 0
+    :raises argparse.ArgumentTypeError: something else, or 0
     """
-    word = re.sub(r"(/s|ps)$", "", text.strip(), flags=re.IGNORECASE)
-    bits = re.fullmatch(r"(.*?)bits?", word, re.IGNORECASE)
-    rate = bytes_of(bits[1]) / 8 if bits else float(bytes_of(word))
+    word = re.sub(r"(/s|ps)$", "", text.strip())
+    bits = re.fullmatch(r"(.*?)(bits?|b)", word)
+    try:
+        rate = parse_size(bits[1] + "B") / 8 if bits else float(parse_size(word))
+    except ValueError:
+        rate = 0.0
     if rate <= 0:
-        raise Failure(f"--bandwidth {text}: give a rate above 0, such as 10Gbit", 2)
+        raise argparse.ArgumentTypeError(f"expected a rate above 0, such as 10Gbit or 1GB, found {text!r}")
     return rate

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sar import comm
 from sar.distributed.agreement import all_or_none
+from sar.extras import need
 
 METRICS = ("accuracy", "f1", "auc")
 SPLITS = ("train", "val", "test")
@@ -22,13 +23,9 @@ SPLITS = ("train", "val", "test")
 def library() -> Any:
     """torchmetrics.
 
-    :raises ImportError: it is not installed; the message says how to
+    :raises ImportError: it is not installed
     """
-    try:
-        import torchmetrics
-    except ImportError as error:
-        raise ImportError(f"sar evaluate needs torchmetrics ({error}): pip install 'sar[results]'") from None
-    return torchmetrics
+    return need("torchmetrics", "results", "sar evaluate")
 
 
 def targets_of(columns: Mapping[str, Tensor], kind: str, name: str) -> Tuple[Tensor, Dict[str, Tensor]]:

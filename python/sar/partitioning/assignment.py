@@ -12,9 +12,10 @@ import numpy as np
 
 from sar.data.directory import open_regular
 from sar.errors import FormatError
+from sar.extras import need
 
 from .dataset import Dataset
-from .options import Options, PartitioningError
+from .options import Options
 
 _BLOCK = 1 << 20
 
@@ -60,12 +61,7 @@ def _from_npy(path: str, nodes: int, parts: int) -> np.ndarray:
 
 
 def _from_parquet(path: str, graph: str, dataset: Dataset, options: Options) -> np.ndarray:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise PartitioningError(
-            f"--assignment {path} needs DuckDB and pyarrow ({error}): pip install 'sar[ingest]', or give an .npy file"
-        ) from None
+    duckdb = need("duckdb", "ingest", f"--assignment {path}", "give an .npy file")
     with tempfile.TemporaryDirectory(prefix=".sar-assignment-", dir=options.scratch) as spill:
         settings = {"memory_limit": f"{max(64, options.memory >> 21)}MiB", "temp_directory": spill}
         with duckdb.connect(config=settings) as database:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sar.extras import need
 from sar.profiling.plan import Estimate, estimate_memory
 
 from .dataset import Dataset
-from .options import PartitioningError
 
 
 class Report(NamedTuple):
@@ -68,15 +68,9 @@ def plan(description: str, layers: Sequence[str]) -> Sequence[Estimate]:
 
 
 def require_matplotlib() -> Any:
-    """:raises PartitioningError: matplotlib is not installed"""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise PartitioningError(f"--picture needs matplotlib ({error}): pip install matplotlib") from None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as pyplot
-
-    return pyplot
+    """:raises ImportError: matplotlib is not installed"""
+    need("matplotlib", "partition", "--picture").use("Agg")
+    return need("matplotlib.pyplot", "partition", "--picture")
 
 
 def draw(report: Report, path: str) -> None:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from sar.profiling.plan import Estimate
+from sar.units import size
 
 from .events import Epoch, Run, Worker
 from .svg import Line, bars, chart, matrix, short
@@ -119,7 +120,7 @@ def _costs(run: Run) -> str:
         usual = sorted(e.took for e in worker.epochs)[len(worker.epochs) // 2] if last else 0.0
         peak = last.memory.get("resident", [0, 0])[1] if last else 0
         sent = sum(last.sent.values()) if last else 0
-        rows.append([str(worker.rank), str(worker.start["host"]), _seconds(usual), _size(peak), _size(sent)])
+        rows.append([str(worker.rank), str(worker.start["host"]), _seconds(usual), size(peak), size(sent)])
     return _table(["rank", "host", "median epoch", "most resident memory", "sent"], rows)
 
 
@@ -136,8 +137,8 @@ def _memory(run: Run, plan: Sequence[Estimate]) -> List[str]:
     title = f"What rank {heaviest.rank}, the largest, holds at the end of each epoch"
     peaks = [(f"rank {w.rank}", [float(_peak(w, p)) for p in present]) for w in run.workers]
     pictures = [
-        (title, chart(lines, title, "epoch", _size, from_zero=True, base=1024.0)),
-        ("The most of each purpose, by rank", bars(peaks, present, "The most of each purpose, by rank", _size)),
+        (title, chart(lines, title, "epoch", size, from_zero=True, base=1024.0)),
+        ("The most of each purpose, by rank", bars(peaks, present, "The most of each purpose, by rank", size)),
     ]
     return [_pictures(pictures), _against(run, plan)]
 
@@ -147,7 +148,7 @@ def _against(run: Run, plan: Sequence[Estimate]) -> str:
     header = ["rank", *PURPOSES, "resident"]
     rows = []
     for worker in run.workers:
-        rows.append([str(worker.rank), *(_size(_peak(worker, p)) for p in (*PURPOSES, "resident"))])
+        rows.append([str(worker.rank), *(size(_peak(worker, p)) for p in (*PURPOSES, "resident"))])
         estimate = _estimate(plan, worker.rank)
         if estimate is not None:
             tensors = estimate.features + estimate.parameters + estimate.activations + estimate.scratch
@@ -158,7 +159,7 @@ def _against(run: Run, plan: Sequence[Estimate]) -> str:
                 "runtime": estimate.runtime,
                 "resident": estimate.peak,
             }
-            rows.append(["planned", *(_size(planned[p]) if p in planned else "" for p in (*PURPOSES, "resident"))])
+            rows.append(["planned", *(size(planned[p]) if p in planned else "" for p in (*PURPOSES, "resident"))])
     text = "<p>The most that was held of each purpose. Resident memory is that of the process, with the interpreter "
     text += "and its libraries; a plan is of what comes beside them.</p>"
     return text + _table(header, rows)
@@ -200,7 +201,7 @@ def _traffic(run: Run) -> List[str]:
         [float(sent[a].get(b, 0)) if a in sent else None for b in range(shown)] for a in range(shown)
     ]
     title = "Bytes sent over each link" + (f", of the first {shown} ranks" if shown < run.world else "")
-    return [_pictures([(title, matrix(cells, title, _size))])]
+    return [_pictures([(title, matrix(cells, title, size))])]
 
 
 def _settings(run: Run) -> List[str]:
@@ -258,11 +259,3 @@ def _seconds(value: float) -> str:
     if value >= 60:
         return f"{value / 60:.1f} min"
     return f"{short(value)} s" if value >= 1 or value == 0 else f"{1000 * value:.3g} ms"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} TiB"

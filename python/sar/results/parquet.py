@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, said_by_all
+from sar.extras import need
 
 from .npy import sync_directory, written_dtype
 from .rows import OwnRows
@@ -40,14 +41,10 @@ class Column(NamedTuple):
 def arrow() -> Any:
     """pyarrow, with its Parquet half.
 
-    :raises ImportError: it is not installed; the message says how to
+    :raises ImportError: it is not installed
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ImportError(f"Parquet files need pyarrow ({error}): pip install 'sar[results]'") from None
-    return pyarrow
+    need("pyarrow.parquet", "results", "writing and reading Parquet files")
+    return need("pyarrow", "results", "writing and reading Parquet files")
 
 
 def name_of(rank: int, world: int) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any, Optional, Union
 
 from sar.data.graph_directory import GraphDirectory
+from sar.units import parse_size
 
 from .progress import Stages, silent
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def ingest(
@@ -43,7 +41,8 @@ def ingest(
         features. A reverse that ``symmetrize`` adds stands where its edge stands, after it
     :param self_loops: add an edge from each node to itself, where there is none. Its weight and its features are 1
     :param skip_bad_rows: leave out rows that cannot be taken, instead of refusing the whole
-    :param memory: bytes, such as ``"4GiB"``. What does not fit goes to disk
+    :param memory: bytes, such as ``"4GiB"``; ``"4G"`` is the same, and ``"4GB"`` is 4 * 10**9. What does not fit goes
+        to disk
     :param scratch: a directory for that; None for one beside ``out``
     :param threads: None for as many as there are cores
     :param name: the name of the graph; None for that of ``out``
@@ -56,15 +55,4 @@ def ingest(
     from .make import make  # with all that reads and sorts, which training does not need
 
     switches = {"symmetrize": symmetrize, "deduplicate": deduplicate, "self_loops": self_loops}
-    return make(source, out, switches, skip_bad_rows, parse_bytes(memory), scratch, threads, name, stages)
-
-
-def parse_bytes(text: Union[str, int]) -> int:
-    """A number of bytes out of ``"4GiB"``, ``"512M"`` or a number.
-
-    :raises ValueError: it is none
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", str(text).lower())
-    if not found:
-        raise ValueError(f"expected a size such as 4GiB or 512MiB, found {text!r}")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return make(source, out, switches, skip_bad_rows, parse_size(memory), scratch, threads, name, stages)

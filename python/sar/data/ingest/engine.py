@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from sar.errors import BudgetError
+from sar.extras import need
 
 from .progress import Step
 
@@ -22,14 +23,7 @@ def import_extra(name: str) -> Any:
 
     :raises ImportError: it is not installed
     """
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"reading tables needs {name.partition('.')[0]} ({error}). Install it with  pip install 'sar[ingest]'"
-        ) from None
+    return need(name, "ingest", "reading tables")
 
 
 class Engine:

@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
     """Multiplications of an epoch's dense products."""
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     nodes: int
     edges: int
     boundary: int
@@ -105,14 +105,14 @@ def estimate_memory(
     sends = sum(part.boundary for part in workers) / len(workers)
     window = window_bytes or abi.default_window(len(workers), max(part.nodes for part in workers))
     return [
-        _worker(rank, part, sends, len(workers), width, layers, itemsize, window, held[optimizer])
+        estimate_worker(rank, part, sends, len(workers), width, layers, itemsize, window, held[optimizer])
         for rank, part in enumerate(workers)
     ]
 
 
-def _worker(
+def estimate_worker(
     rank: int,
-    part: _Part,
+    part: Part,
     sends: float,
     world: int,
     width: int,
@@ -121,6 +121,15 @@ def _worker(
     window: int,
     held: int,
 ) -> Estimate:
+    """The estimate of one worker.
+
+    :param part: what it has of the graph
+    :param sends: rows that it sends to others in an exchange
+    :param width: of the input
+    :param item: bytes of a number
+    :param window: bytes
+    :param held: numbers that the optimizer keeps for each parameter
+    """
     tape = Tape()
     state = State(Worker(part.nodes, part.edges, item), width, tape)
     for layer in layers:
@@ -151,7 +160,7 @@ def _worker(
     )
 
 
-def _cut_again(workers: Sequence[_Part], parts: int, row_bytes: int) -> List[_Part]:
+def _cut_again(workers: Sequence[Part], parts: int, row_bytes: int) -> List[Part]:
     """An even cut into another number of parts, with the share of cut edges that the rows read of others speak of."""
     nodes, edges = sum(w.nodes for w in workers), sum(w.edges for w in workers)
     others, into = nodes - nodes / len(workers), edges / len(workers)
@@ -162,14 +171,14 @@ def _cut_again(workers: Sequence[_Part], parts: int, row_bytes: int) -> List[_Pa
     return _from_numbers(nodes, edges, parts, cut, row_bytes)
 
 
-def _structure(part: _Part, sends: float) -> int:
+def _structure(part: Part, sends: float) -> int:
     """CSR and CSC, degrees, the order of rows, send lists."""
     columns = part.nodes + part.boundary
     return int(8 * part.edges + 4 * (part.nodes + 1) + 4 * (columns + 1) + 20 * part.nodes + 4 * sends)
 
 
-def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[_Part], int]:
-    parts: List[_Part] = []
+def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[Part], int]:
+    parts: List[Part] = []
     width, count = 0, 1
     while len(parts) < count:
         handle = abi.partition_open(path, len(parts))
@@ -181,7 +190,7 @@ def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[_Part], in
         ranges = [spans[len(parts)] for spans in info["edge_ranges"].values()]
         features = info["node_features"]
         parts.append(
-            _Part(
+            Part(
                 nodes=int(info["num_inner_nodes"]),
                 edges=sum(end - begin for begin, end in ranges),
                 boundary=int(info["num_local_nodes"]) - int(info["num_inner_nodes"]),
@@ -202,7 +211,7 @@ def _resident(feature: Dict[str, Any], itemsize: int, mapped: bool) -> int:
     return int(math.prod(feature["shape"])) * (kept + (itemsize if converted else 0))
 
 
-def _from_numbers(nodes: int, edges: int, parts: int, cut: float, row_bytes: int) -> List[_Part]:
+def _from_numbers(nodes: int, edges: int, parts: int, cut: float, row_bytes: int) -> List[Part]:
     if nodes < 1 or edges < 0 or parts < 1 or not 0 <= cut <= 1:
         raise ValueError(
             f"num_nodes={nodes}, num_edges={edges}, parts={parts}, edge_cut={cut}: at least one node and one part are "
@@ -212,4 +221,4 @@ def _from_numbers(nodes: int, edges: int, parts: int, cut: float, row_bytes: int
     others = nodes - own
     # so many different sources do that many edges have that begin anywhere among the others
     boundary = others * -math.expm1(-cut * into / others) if others else 0.0
-    return [_Part(math.ceil(own), math.ceil(into), math.ceil(boundary), math.ceil(own * row_bytes))] * parts
+    return [Part(math.ceil(own), math.ceil(into), math.ceil(boundary), math.ceil(own * row_bytes))] * parts
