@@ -167,14 +167,15 @@ def test_features_in_lists_and_files(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).random((30, 4))
     source, target = random_pairs(30, 90)
     write_table(tmp_path / "e.parquet", src=source, dst=target)
-    write_table(tmp_path / "n.parquet", vector=rows.tolist(), more=np.arange(30))
+    write_table(tmp_path / "n.parquet", vector=rows.tolist(), w2=rows[:, 2], w1=rows[:, 1], more=np.arange(30))
     np.save(tmp_path / "wide.npy", np.asfortranarray(rows.astype(np.float16)))
-    features = {"features": ["vector", "more"], "half": "wide.npy"}
+    features = {"features": ["vector", "more"], "half": "wide.npy", "words": "w*"}
     text = f"edges: {{'_N:_E:_N': {{files: e.parquet}}}}\nnodes: {{_N: {{files: n.parquet, features: {features}}}}}\n"
     (tmp_path / "schema.yaml").write_text(text)
     graph = sar.ingest(tmp_path / "schema.yaml", tmp_path / "graph")
     read = {name: graph.map(array) for name, array in graph.node_types["_N"].features.items()}
     assert (read["features"] == np.column_stack([rows, np.arange(30)]).astype(np.float32)).all()
+    assert (read["words"] == rows[:, [2, 1]].astype(np.float32)).all()
     assert (read["half"] == rows.astype(np.float16)).all() and read["half"].dtype == np.float16
     assert ids_of(graph) == list(range(30))
 

@@ -187,6 +187,7 @@ def test_bad_files(tmp_path: Path) -> None:
         ("edges: {'a:r:a': {files: e.csv, deduplicate: often}}", "deduplicate is true or false, not 'often'"),
         ("nodes: {b: {}}\nedges: {'a:r:b': {files: e.csv}}", "there is no node type 'a', but b"),
         ("edges: {'a:r:a': {files: e.csv, weight: h}}", "weight: e.csv has no column 'h', but s, t, word"),
+        ("edges: {'a:r:a': {files: e.csv, columns: 'x*'}}", "columns: e.csv has no column 'x*', but s, t, word"),
         ("edges: {'a:r:a': {files: e.csv, columns: word}}", "a:r:a: 2 bad rows"),
         ("nodes: {a: {files: e.csv, id: s, featuers: t}}\nedges: {'a:r:a': {files: e.csv}}", "Did you mean features?"),
         ("nodes: {a: {id: s}}\nedges: {'a:r:a': {files: e.csv}}", "nodes: a: id: needs files that have the columns"),

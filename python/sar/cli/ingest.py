@@ -62,8 +62,9 @@ def add(commands: Any) -> None:
         "--features",
         metavar="[NAME=]COLUMNS",
         action="append",
-        help="columns of numbers, or of lists of numbers, separated by commas: a float32 matrix NAME (default: "
-        "features); or a .npy file with a row for each node. May be given several times",
+        help="columns of numbers, or of lists of numbers, separated by commas, or a pattern of their names such as "
+        "'word*': a float32 matrix NAME (default: features); or a .npy file with a row for each node. May be given "
+        "several times",
     )
     edges.add_argument("--columns", metavar="COLUMNS", help="columns that become features of their own name and dtype")
     edges.add_argument("--label", metavar="COLUMN", help="column of labels; several, separated by commas: a matrix")

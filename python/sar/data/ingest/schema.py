@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,11 +143,11 @@ def _nodes(name: str, entry: Any, engine: Engine, base: Path, where: str) -> Nod
     found = Nodes(name, table, count, id_type=id_type)
     found.id = _column(table, entry.get("id"), where, "id")
     found.split = _column(table, entry.get("split"), where, "split")
-    found.label = [_column(table, c, where, "label") or "" for c in _names(entry.get("label"), where)]
+    found.label = _columns(table, entry.get("label"), where, "label")
     if entry.get("unlabelled") is not None:
         found.unlabelled = str(entry["unlabelled"])
     found.matrices, found.arrays = _matrices(table, entry.get("features"), base, where)
-    found.columns = {c: _column(table, c, where, "columns") or "" for c in _names(entry.get("columns"), where)}
+    found.columns = {c: c for c in _columns(table, entry.get("columns"), where, "columns")}
     return found
 
 
@@ -167,7 +168,7 @@ def _edges(
     matrices, arrays = _matrices(table, entry.get("features"), base, where)
     if arrays:
         raise ValueError(f"{where}: features of edges are columns of their table, not {', '.join(arrays)}")
-    columns = {c: _column(table, c, where, "columns") or "" for c in _names(entry.get("columns"), where)}
+    columns = {c: c for c in _columns(table, entry.get("columns"), where, "columns")}
     one = Edges(triple, table, source, target, matrices, columns)
     one.weight = _column(table, entry.get("weight"), where, "weight")
     for switch in sorted(_EDGE_SWITCHES):
@@ -200,7 +201,7 @@ def _ends(table: Table, source: Any, target: Any, where: str) -> tuple[str, str]
 def _matrices(
     table: Optional[Table], given: Any, base: Path, where: str
 ) -> tuple[dict[str, list[str]], dict[str, Rows]]:
-    """Features: a column, a list of columns, or a mapping from names to these or to ``.npy`` files."""
+    """Features: columns, or a mapping from names to columns or to ``.npy`` files."""
     from_columns: dict[str, list[str]] = {}
     from_files: dict[str, Rows] = {}
     listed = given if isinstance(given, Mapping) else ({} if given is None else {"features": given})
@@ -208,7 +209,7 @@ def _matrices(
         if isinstance(value, str) and value.endswith(".npy"):
             from_files[str(name)] = joined(find_files([value], base))
         else:
-            from_columns[str(name)] = [_column(table, c, where, "features") or "" for c in _names(value, where)]
+            from_columns[str(name)] = _columns(table, value, where, "features")
     return from_columns, from_files
 
 
@@ -240,6 +241,15 @@ def _column(table: Optional[Table], name: Any, where: str, key: str) -> Optional
         there = _list(list(table.columns))
         raise ValueError(f"{where}: {key}: {table.name} has no column {name!r}, but {there}.{hint}")
     return str(name)
+
+
+def _columns(table: Optional[Table], value: Any, where: str, key: str) -> list[str]:
+    """Columns by name, or by a pattern such as ``w*``: all that match it, in the order of the table."""
+    found: list[str] = []
+    for name in _names(value, where):
+        columns = [] if table is None or name in table.columns else fnmatch.filter(table.columns, name)
+        found += columns or [_column(table, name, where, key) or ""]
+    return found
 
 
 def _place(*words: str) -> str:
