@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -186,6 +186,10 @@ bench-paper: $(BUILD_STAMP) ## one worker of the paper's graph, its peers replay
 CUT ?=
 bench-partition: $(BUILD_STAMP) ## sar partition of 4 M nodes, 100 M edges into 16 parts, by method: time, memory, cut; CUT="--methods fennel"
 	$(PY) bench/partition.py $(CUT)
+
+INGEST ?=
+bench-ingest: $(BUILD_STAMP) ## sar ingest of 50 M pairs in 1 GiB, ids as integers and as text: time, memory; INGEST="--ids text --scratch DIR"
+	$(PY) bench/ingest.py $(INGEST)
 
 GROWTH ?=
 bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 to 30 M; GROWTH="--big --scratch DIR": 100 M too

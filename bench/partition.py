@@ -11,63 +11,37 @@ A graph directory of 4 M nodes and 100 M directed edges is generated (scale_grap
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shlex
 import subprocess
 import sys
-import time
 
 import common
 import graph_directory
 import scale
-from sar.cli.output import Failure, size, stage, table
+from sar.cli.output import Failure, stage, table
+from sar.units import size
+from watched import watch
 
 METHODS = ("random", "fennel", "kaminpar", "metis")
 METIS_BYTES = 14 << 30  # that have to be free
-
-
-def resident_of_tree(pid: int) -> int:
-    """Resident bytes of a process and what it started."""
-    total, waiting = 0, [pid]
-    while waiting:
-        one = waiting.pop()
-        with contextlib.suppress(OSError, StopIteration):
-            with open(f"/proc/{one}/task/{one}/children", encoding="ascii") as file:
-                waiting += map(int, file.read().split())
-            with open(f"/proc/{one}/status", encoding="ascii") as file:
-                total += next(int(line.split()[1]) << 10 for line in file if line.startswith("VmRSS:"))
-    return total
 
 
 def measure(graph: str, out: str, parts: int, method: str, options: list[str]) -> dict:
     """``sar partition`` of one method: seconds, of the processors too, peak memory, and the report."""
     report = f"{out}.json"
     words = ["--parts", str(parts), "--method", method, "--name", "g", "--out", out, "--report", report, *options]
-    begin, before, peaks = time.perf_counter(), os.times(), {}
-    command = [sys.executable, "-m", "sar", "partition", graph, *words]
-    lines: list[str] = []
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        os.set_blocking(process.stderr.fileno(), False)
-        while process.poll() is None:
-            lines += process.stderr.readlines()
-            step = len(lines)  # steps are named when they are over
-            peaks[step] = max(peaks.get(step, 0), resident_of_tree(process.pid))
-            time.sleep(0.05)
-        lines += process.stderr.readlines()
-    if process.returncode:
-        raise Failure("".join(lines[-5:]))
-    after = os.times()
+    took = watch([sys.executable, "-m", "sar", "partition", graph, *words])
     with open(report, encoding="utf-8") as file:
         content = json.load(file)
     return {
         "method": method,
-        "seconds": time.perf_counter() - begin,
-        "processor_seconds": sum(after[2:4]) - sum(before[2:4]),
-        "peak": max(peaks.values()),
-        "peaks": list(peaks.values()),
-        "steps": [line.strip() for line in lines],
+        "seconds": took.seconds,
+        "processor_seconds": took.processor_seconds,
+        "peak": took.peak,
+        "peaks": took.peaks,
+        "steps": took.steps,
         "cut": content["edge_cut_fraction"],
         "node_balance": content["node_balance"],
         "edge_balance": content["edge_balance"],
