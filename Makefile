@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -190,6 +190,10 @@ bench-partition: $(BUILD_STAMP) ## sar partition of 4 M nodes, 100 M edges into 
 INGEST ?=
 bench-ingest: $(BUILD_STAMP) ## sar ingest of 50 M pairs in 1 GiB, ids as integers and as text: time, memory; INGEST="--ids text --scratch DIR"
 	$(PY) bench/ingest.py $(INGEST)
+
+BILLION ?= --scratch build/billion
+bench-billion: $(BUILD_STAMP) ## from tables of a billion edges to predictions, step by step: time, memory, disk (30 GiB); BILLION="--scratch DIR --until ingest"
+	$(PY) bench/billion.py $(BILLION)
 
 GROWTH ?=
 bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 to 30 M; GROWTH="--big --scratch DIR": 100 M too
