@@ -193,7 +193,7 @@ def test_refused_before_anything_starts(graph: Path, tmp_path: Path, capsys: pyt
     good = ["--checkpoint", str(tmp_path / "model.pt"), "--data", str(graph / "p2")]
     out = ["--out", str(tmp_path / "out.npy")]
     cases: list[tuple[list[str], int, str]] = [
-        (["infer", SPEC, *good, "--out", str(tmp_path / "out.csv")], 2, "ends in neither .npy nor .parquet"),
+        (["infer", SPEC, *good, "--out", str(tmp_path / "out.csv")], 2, "ends in .npy or .parquet"),
         (["infer", SPEC, *good, "--out", str(tmp_path / "none" / "out.npy")], 1, "there is no directory"),
         (["infer", SPEC, *good, *out, "-n", "3"], 2, "holds 2 parts: start one worker for each, with -n 2"),
         (["infer", SPEC, *good, *out, "--nodes", "3"], 2, "2 parts for 3 machines"),

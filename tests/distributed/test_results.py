@@ -187,7 +187,7 @@ def test_several_node_types(two: Workers, tmp_path: Path) -> None:
 REFUSED: list[tuple[str, int, str, str]] = [
     ("name", -1, "pred.npy", "name: rank 0 has 'pred0.npy', rank 1 has 'pred1.npy'"),
     ("elsewhere", 1, "pred.npy", "needs a filesystem that their hosts share"),
-    ("suffix", -1, "pred.npy", "ends in neither .npy nor .parquet"),
+    ("suffix", -1, "pred.npy", "ends in .npy or .parquet"),
     ("folder", -1, "pred.npy", "No such file or directory"),
     ("rows", 1, "pred.npy", "expected ("),
     ("width", 1, "pred.npy", "columns: rank 0 has [['value', 'torch.float32', [2]]]"),
@@ -292,7 +292,7 @@ def test_gather_refuses(few: Workers, two: Workers, tmp_path: Path, capsys: pyte
             gather(str(tmp_path / "a.parquet"), str(tmp_path / out))
         assert not (tmp_path / out).exists() and not list(tmp_path.glob(".*"))
 
-    refused("ends in neither", ValueError, "out.csv")
+    refused("ends in .npy or .parquet", ValueError, "out.csv")
     good = (tmp_path / "a.parquet" / part).read_bytes()
     os.replace(tmp_path / "b.parquet" / part, tmp_path / "a.parquet" / part)
     refused("was not written together")

@@ -75,7 +75,7 @@ def load(side: str, tensor: Tensor) -> Expr:
     :raises ValueError: the side, or a tensor without dimensions
     """
     if side not in SIDES:
-        raise ValueError(f"side {side!r}: there are 'u' (source), 'v' (destination) and 'e' (edge)")
+        raise ValueError(f"side {side!r} is unknown: give 'u' (source), 'v' (destination) or 'e' (edge)")
     _check_tensor(tensor, f"the tensor of side {side!r}")
     if tensor.dim() == 0:
         raise ValueError(f"the tensor of side {side!r} has no dimensions: the first one counts {SIDES[side]}")
@@ -98,7 +98,7 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     :raises TypeError: dtypes differ
     """
     if op not in BINARY:
-        raise ValueError(f"operation {op!r}: there are {', '.join(BINARY)}")
+        raise ValueError(f"operation {op!r} is unknown: give one of {', '.join(BINARY)}")
     if a.dtype != b.dtype:
         raise TypeError(f"{op} of {a.dtype} and {b.dtype}: convert one of them, they must be the same")
     if op == "dot" and (not a.shape or not b.shape or a.shape[-1] != b.shape[-1]):
@@ -119,7 +119,7 @@ def unary(op: str, a: Expr, alpha: float = 0.0) -> Expr:
     :raises ValueError: the operation is unknown
     """
     if op not in UNARY:
-        raise ValueError(f"operation {op!r}: there are {', '.join(UNARY)}")
+        raise ValueError(f"operation {op!r} is unknown: give one of {', '.join(UNARY)}")
     return Expr(op, a.shape, a.dtype, (a,), float(alpha))
 
 
@@ -185,7 +185,7 @@ def evaluate(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     :raises TypeError: dtypes differ
     """
     if reduce not in ("sum", "mean", "max", "min", None):
-        raise ValueError(f"reduce {reduce!r}: there are sum, mean, max, min, and None for a value per edge")
+        raise ValueError(f"reduce {reduce!r} is unknown: give sum, mean, max or min, or None for a value per edge")
     return program.run(relation, expr, reduce)
 
 

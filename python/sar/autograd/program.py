@@ -120,7 +120,7 @@ def write(expr: Expr, reduce: Optional[str]) -> Written:
             code.append(step)
         number[id(x)] = known[key]
     if len(leaves) > 16:
-        raise ValueError(f"an expression reads {len(leaves)} tensors: 16 are possible; evaluate a part of it first")
+        raise ValueError(f"an expression reads {len(leaves)} tensors, and 16 is the most: evaluate a part of it first")
     operands = [{"side": x.side, "shape": x.shape} for x in leaves]
     result = {"operands": operands, "code": code, "result": number[id(expr)], "reduce": reduce or "none"}
     return Written(json.dumps(result), leaves, seeds)

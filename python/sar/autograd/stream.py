@@ -101,7 +101,7 @@ def stream(
     if max_edges < 1:
         raise ValueError(f"max_edges is {max_edges}: blocks need room for at least one edge")
     if order != "row":
-        raise ValueError(f"order {order!r} is unknown: there is 'row'")
+        raise ValueError(f"order {order!r} is unknown: give 'row'")
     own = [_field(t, i, relation.num_src) for i, t in enumerate(fields)]
     wanted = list(grads) if grads is not None else [None] * len(own)
     travels = [g is not None for g in wanted] if return_grads is None else [bool(h) for h in return_grads]

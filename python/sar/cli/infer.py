@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out
     suffix = os.path.splitext(out)[1]
     if suffix not in (".npy", ".parquet"):
-        raise Failure(f"--out {out} ends in neither .npy nor .parquet: the end says which of them is written", 2)
+        raise Failure(f"--out {out} does not say the format: give a name that ends in .npy or .parquet", 2)
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise Failure(f"--out {out}: there is no directory {os.path.dirname(out)}")
     if suffix == ".parquet":

@@ -33,7 +33,7 @@ def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
     if reducer == "min":
         return -graph_reduce(rows, -value, "max")
     if reducer not in ("sum", "mean", "max"):
-        raise ValueError(f"reducer {reducer!r}: there are sum, mean, max and min")
+        raise ValueError(f"reducer {reducer!r} is unknown: give sum, mean, max or min")
     out = _shared(value, reducer == "max")
     return out / rows.whole.clamp(min=1).to(out.dtype) if reducer == "mean" else out
 

@@ -37,7 +37,7 @@ def gather(folder: str, out: str) -> Gathered:
     pa = arrow()
     suffix = os.path.splitext(out)[1]
     if suffix not in (".npy", ".parquet"):
-        raise ValueError(f"the name {out!r} ends in neither .npy nor .parquet: the end says which of them is written")
+        raise ValueError(f"the name {out!r} does not say the format: give one that ends in .npy or .parquet")
     if os.path.isdir(out):
         raise ValueError(f"{out} is a directory: give the name of a file")
     with contextlib.ExitStack() as stack:

@@ -73,7 +73,7 @@ def _checked(
     """What is to be written; everything that this worker alone can find wrong."""
     suffix = os.path.splitext(path)[1]
     if suffix not in (".npy", ".parquet"):
-        raise ValueError(f"the name {path!r} ends in neither .npy nor .parquet: the end says which of them is written")
+        raise ValueError(f"the name {path!r} does not say the format: give one that ends in .npy or .parquet")
     own = own_rows(graph, ntype, ids)
     given = tensor if isinstance(tensor, dict) else {"value": tensor}
     if not given or (suffix == ".npy" and isinstance(tensor, dict)):
