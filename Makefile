@@ -143,7 +143,7 @@ bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time
 	$(PY) bench/run.py --modes --policies pool --name modes
 	$(PY) bench/run.py --modes --policies pool --model gat --rounds 2 --epochs 2 --name modes-gat
 
-bench-import: $(BUILD_STAMP) ## how long `import sar` takes beyond torch
+bench-import: $(BUILD_STAMP) ## how long `import sar` and its names take beyond torch
 	$(PY) bench/import_time.py
 
 bench-less: $(BUILD_STAMP) ## what is kept for backward: layers as they are, sar.remat, sar.nn, for SAGE and GAT

@@ -8,118 +8,25 @@ The five calls that a DGL script needs::
     sar.sync_params(model)                     # once
     sar.gather_grads(model)                    # after each loss.backward()
 
-Importing the package starts nothing: the engine is loaded at its first use.
+Importing the package starts nothing: torch is imported, and the engine loaded, at their first use.
 """
+
+# ruff: noqa: F401, F403 (names are for users)
 
 from __future__ import annotations
 
-from . import comm, config, errors, function, nn
-from .autograd.memo import forget, memoize
-from .autograd.remat import remat
-from .comm import (
-    comm_device,
-    gather_grads,
-    initialize_comms,
-    memory_stats,
-    nfs_ip_init,
-    rank,
-    set_allocator,
-    set_num_threads,
-    stats,
-    sync_params,
-    world_size,
-)
-from .compat import common_tuples, core
+from typing import TYPE_CHECKING
+
+# what needs no torch is imported at once
+from . import config, errors, function
+from ._lazy import make_lazy
 from .config import Config
-from .data import loading as data_loading
 from .data.ingest import ingest
-from .data.loading import load_dgl_partition_data, suffix_key_lookup
-from .distributed.gradients import overlap_grads
-from .distributed.logging_setup import logger, logging_setup
-from .errors import (
-    BudgetError,
-    DeadlineError,
-    FormatError,
-    PeerLostError,
-    RemoteError,
-    RendezvousError,
-    ScheduleError,
-)
-from .graph import construct as construct_shard_manager
-from .graph.block import DistributedBlock
-from .graph.construct import construct_full_graph, construct_mfgs, convert_dist_graph
-from .graph.edge_tensor.softmax import edge_softmax
-from .graph.manager import GraphShardManager, HeteroGraphShardManager
-from .graph.udf.batches import message_has_parameters
-from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
-from .nn import RelGraphConv, batch_norm as distributed_bn
-from .nn.batch_norm import DistributedBN1D, convert_batchnorm
-from .profiling.plan import estimate_memory
-from .profiling.run_log import RunLog
-from .profiling.trace import engine_profile, trace
-from .results.write import write_rows
-from .sampling.loader import DataLoader, DistNeighborSampler
+
+if TYPE_CHECKING:
+    from ._api import *
+    from ._api import __all__
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BudgetError",
-    "Config",
-    "DeadlineError",
-    "DataLoader",
-    "DistNeighborSampler",
-    "DistributedBN1D",
-    "DistributedBlock",
-    "FormatError",
-    "GraphShardManager",
-    "HeteroGraphShardManager",
-    "PeerLostError",
-    "RelGraphConv",
-    "RemoteError",
-    "RendezvousError",
-    "RunLog",
-    "ScheduleError",
-    "comm",
-    "comm_device",
-    "common_tuples",
-    "config",
-    "construct_full_graph",
-    "convert_batchnorm",
-    "construct_mfgs",
-    "construct_shard_manager",
-    "convert_dist_graph",
-    "core",
-    "data_loading",
-    "distributed_bn",
-    "edge_softmax",
-    "engine_profile",
-    "errors",
-    "estimate_memory",
-    "forget",
-    "function",
-    "gather_grads",
-    "ingest",
-    "initialize_comms",
-    "load_dgl_partition_data",
-    "logger",
-    "logging_setup",
-    "memoize",
-    "memory_stats",
-    "message_has_parameters",
-    "nfs_ip_init",
-    "nn",
-    "overlap_grads",
-    "patch_dgl",
-    "patched_edge_softmax",
-    "rank",
-    "remat",
-    "set_allocator",
-    "set_num_threads",
-    "stats",
-    "suffix_key_lookup",
-    "sync_params",
-    "trace",
-    "unpatch_dgl",
-    "world_size",
-    "write_rows",
-]
+make_lazy(__name__)

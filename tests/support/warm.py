@@ -88,7 +88,7 @@ def serve(channel: socket.socket) -> list[str]:
 
 
 if __name__ == "__main__":
-    import sar.function  # noqa: F401
+    from sar import *  # noqa: F403  # sar alone would be imported without torch
 
     gc.freeze()  # or forks would copy all pages of what was imported when they collect garbage
     sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))

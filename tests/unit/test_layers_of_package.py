@@ -16,7 +16,7 @@ PACKAGE = ROOT / "python" / "sar"
 # From the bottom up. A name stands for a module or a package with all below it that has no place of its own. A module
 # imports from layers below its own, and from its own as long as that makes no circle.
 LAYERS = [
-    ["sar.errors", "sar.config", "sar.function", "sar.units", "sar.extras"],
+    ["sar.errors", "sar.config", "sar.function", "sar.units", "sar.extras", "sar._lazy"],
     # the engine, and the session of this process
     ["sar._ext", "sar._engine"],
     ["sar.profiling", "sar.data.partition_book", "sar.data.records"],
@@ -41,6 +41,7 @@ LAYERS = [
     ["sar.comm"],
     ["sar.inference"],
     ["sar.compat"],
+    ["sar._api"],
     ["sar"],
     ["sar.cli", "sar.__main__"],
 ]
@@ -214,7 +215,7 @@ def test_libraries_are_imported_in_their_places(found: list[Import], library: st
 def test_the_package_was_read(found: list[Import], texts: dict[str, str]) -> None:
     assert len(texts) > 100 and sum(one.target in texts for one in found) > 300
     known = {(one.module, one.target) for one in found}
-    assert {("sar._engine.abi", "sar._engine.library"), ("sar", "sar.nn")} <= known
+    assert {("sar._engine.abi", "sar._engine.library"), ("sar._api", "sar.nn")} <= known
     assert ("sar.graph.block", "sar.integrations.dgl.graphs") in known
 
 

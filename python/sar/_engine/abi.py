@@ -7,14 +7,15 @@ pointers. Nothing here starts the engine before the first call.
 from __future__ import annotations
 
 import ctypes as ct
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar.config import Config
 
 from . import library
 from .signatures import SizedStruct
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TRAIN, REDUCE = 0, 1
 """Communicators that exist from the start: aggregation and normalization; gradients and everything else."""

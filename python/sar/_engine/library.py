@@ -14,14 +14,15 @@ import importlib
 import json
 import os
 import threading
-from typing import Any, Callable, Optional, Sequence
-
-import torch
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from sar import errors
 
 from . import interrupts
 from .signatures import ABI_VERSION, PROTOTYPES, DLTensor, ErrorInfo, SizedStruct
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["DLTensor", "call", "face", "json_call", "made", "started", "string_call", "tensor", "tensors", "text_call"]
 
@@ -185,7 +186,7 @@ def _error(engine: _Engine, status: int) -> BaseException:
 
 def argument(value: Any) -> Any:
     """What C gets for an argument of :func:`call`."""
-    if isinstance(value, torch.Tensor):
+    if hasattr(value, "data_ptr"):  # a tensor
         return tensor(value)
     if isinstance(value, str):
         return value.encode()

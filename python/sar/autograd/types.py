@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -35,24 +35,6 @@ def anchor() -> Tensor:
     """An argument of an autograd function that makes torch call its backward on every worker, also where none of the
     worker's own tensors needs a gradient."""
     return torch.empty(0, requires_grad=torch.is_grad_enabled())
-
-
-class LayerCost(NamedTuple):
-    """The cost of a fused layer: numbers per local row, except for ``parameters`` and ``exchanges``.
-
-    ``parameters``: numbers in all; ``exchanges``: of each in forward, numbers per boundary row, and whether as many
-    return in backward; ``result``: of its output; ``saves_result``: whether that is saved for backward; ``saved``: what
-    is saved besides the input; ``scratch``: what only the computation takes, in either pass; ``scratch_backward``: in
-    backward besides the gradient of the input, ``None`` where that is the same.
-    """
-
-    parameters: int
-    exchanges: List[Tuple[int, bool]]
-    result: int
-    saved: int
-    scratch: int
-    saves_result: bool = False
-    scratch_backward: Optional[int] = None
 
 
 class Expr:

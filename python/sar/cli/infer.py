@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise Failure(f"--out {out}: there is no directory {os.path.dirname(out)}")
     if suffix == ".parquet":
-        from sar.results.parquet import arrow
+        from sar.results.files import arrow
 
         arrow()
     return start_job(arguments, {"out": out, "embeddings": arguments.embeddings, "argmax": arguments.argmax})

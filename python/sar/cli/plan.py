@@ -11,11 +11,10 @@ from typing import Any
 
 from sar.config import Config
 from sar.data.directory import description_of
-from sar.data.graph_directory import GraphDirectory, is_graph_directory
 from sar.profiling.plan import Estimate, estimate_memory
 from sar.profiling.plan.advice import changes, heaviest
 from sar.profiling.plan.layers import HELP
-from sar.profiling.plan.speed import Rates, epoch_seconds, measure
+from sar.profiling.plan.speed import Rates, epoch_seconds
 from sar.units import parse_size, size
 
 from .output import Failure, add_outside_paths, size_argument, table
@@ -123,6 +122,8 @@ def _estimator(arguments: argparse.Namespace) -> Any:
         return partial(estimate_memory, None, num_nodes=arguments.nodes, num_edges=arguments.edges, **given)
     if arguments.nodes or arguments.edges:
         raise Failure("--nodes and --edges are for a graph without files: leave them out, or the path", 2)
+    from sar.data.graph_directory import GraphDirectory, is_graph_directory
+
     if not is_graph_directory(arguments.path):
         return partial(estimate_memory, description_of(arguments.path), **given)
     graph = GraphDirectory(arguments.path)
@@ -150,6 +151,8 @@ def _rates(arguments: argparse.Namespace) -> Rates | None:
     if arguments.kernel_rate is None and arguments.bandwidth is None:
         return None
     if arguments.kernel_rate in (None, "measure"):
+        from sar.profiling.plan.measure import measure
+
         return measure()
     try:
         rate = float(arguments.kernel_rate) * 1e9

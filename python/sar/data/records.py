@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Tuple
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from .partition_book import CanonicalEtype
+    from .partition_book import CanonicalEtype
 
 __all__ = [
     "SampledEdges",

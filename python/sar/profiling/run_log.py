@@ -19,15 +19,10 @@ import torch
 from sar._engine import library, session as _session
 from sar.config import Config
 
+from .log_files import VERSION, name_of
 from .stats import memory_stats, stats
 
-VERSION = 1
 _SECRET = ("SAR_JOB_TOKEN", "SAR_SECRET_FILE")
-
-
-def name_of(rank: int) -> str:
-    """Name of a worker's file."""
-    return f"rank{rank:05d}.jsonl"
 
 
 class RunLog:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 
 from sar.data.directory import open_regular
 from sar.errors import FormatError
-from sar.profiling.run_log import VERSION, name_of
+from sar.profiling.log_files import VERSION, name_of
 
 LONGEST_LINE = 1 << 20
 """Characters of a line."""

@@ -10,8 +10,7 @@ import numpy as np
 
 from sar.errors import FormatError
 
-from . import npy, parquet
-from .parquet import PLACE, RUN, TOTAL, arrow
+from .files import PART, PLACE, RUN, TOTAL, arrow, header, name_of, parts_in, sync_directory
 
 BATCH_BYTES = 64 << 20
 """Bytes of rows that are held of all files together, about."""
@@ -48,7 +47,7 @@ def gather(folder: str, out: str) -> Gathered:
             write = _write_parquet if suffix == ".parquet" else _write_npy
             write(pa, files, total, scratch)
             os.replace(scratch, out)
-            npy.sync_directory(os.path.dirname(out) or ".")
+            sync_directory(os.path.dirname(out) or ".")
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(scratch)
@@ -58,11 +57,11 @@ def gather(folder: str, out: str) -> Gathered:
 
 def _opened(pa: Any, folder: str, stack: contextlib.ExitStack) -> List[Any]:
     """All files of one call of write_rows, checked."""
-    names = parquet.parts_in(folder)
+    names = parts_in(folder)
     if not names:
         raise FileNotFoundError(f"the directory {folder} holds no part-00000-of-N.parquet: give what write_rows wrote")
-    world = int(parquet.PART.fullmatch(names[0])[2])  # type: ignore[index]
-    missing = [name for rank in range(world) if (name := parquet.name_of(rank, world)) not in names]
+    world = int(PART.fullmatch(names[0])[2])  # type: ignore[index]
+    missing = [name for rank in range(world) if (name := name_of(rank, world)) not in names]
     if missing:
         raise FormatError(
             f"{folder} holds {len(names)} files of {world}: {missing[0]} is missing. Copy the files of all hosts into "
@@ -112,7 +111,7 @@ def _write_npy(pa: Any, files: Sequence[Any], total: int, path: str) -> None:
     flat = not pa.types.is_fixed_size_list(values[0]) and len(values) == 1
     at = 0
     with open(path, "wb") as file:
-        file.write(npy.header(dtype, (total,) if flat else (total, width)))
+        file.write(header(dtype, (total,) if flat else (total, width)))
         for table in merged(pa, files):
             ids = table.column("id").to_numpy()
             if not np.array_equal(ids, np.arange(at, at + len(ids))):

@@ -14,9 +14,8 @@ import math
 import os
 import secrets
 import time
-from typing import Any, Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,12 +23,11 @@ from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
 from sar.distributed.collectives import exchange_tensors
 
+from .files import BEGIN, header, sync_directory
 from .rows import OwnRows
 
 ROUND_BYTES = 32 << 20
 """Bytes of rows that all workers together may write in a round."""
-BEGIN = 4096
-"""Where the rows begin: a page, so that slabs begin with pages too."""
 SHARED_SECONDS = 10.0
 """How long a worker waits until a file that rank 0 has made appears on its own host."""
 _NAME = "write_rows"
@@ -67,13 +65,6 @@ def layout(rows: int, row_bytes: int, world: int) -> Layout:
     slab = -(-max(1, -(-rows // world)) // unit) * unit
     window = max(1, min(slab, ROUND_BYTES // world // row_bytes))
     return Layout(rows, row_bytes, slab, window)
-
-
-def header(dtype: np.dtype[Any], shape: Tuple[int, ...]) -> bytes:
-    """The first ``BEGIN`` bytes of the file, in version 1.0 of numpy's format."""
-    text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}).encode("ascii")
-    body = text.ljust(BEGIN - 11) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
 def write(path: str, own: OwnRows, tensor: Tensor) -> None:
@@ -237,12 +228,3 @@ class _File:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-
-
-def sync_directory(path: str) -> None:
-    """Has names that changed in a directory outlast a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
 
 from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, said_by_all
-from sar.extras import need
 
-from .npy import sync_directory, written_dtype
+from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, parts_in, sync_directory
+from .npy import written_dtype
 from .rows import OwnRows
 
 GROUP_BYTES = 2 << 20
 """Bytes of a row group, about."""
-PART = re.compile(r"part-(\d{5,})-of-(\d{5,})\.parquet")
-RUN, PLACE, TOTAL = b"sar.run", b"sar.part", b"sar.rows"
-"""Keys of a file's metadata: what the files of one call have in common, "2 of 4", rows of all files together."""
 _NAME = "write_rows"
 
 
@@ -36,19 +32,6 @@ class Column(NamedTuple):
 
     name: str
     tensor: Tensor
-
-
-def arrow() -> Any:
-    """pyarrow, with its Parquet half.
-
-    :raises ImportError: it is not installed
-    """
-    need("pyarrow.parquet", "results", "writing and reading Parquet files")
-    return need("pyarrow", "results", "writing and reading Parquet files")
-
-
-def name_of(rank: int, world: int) -> str:
-    return f"part-{rank:05d}-of-{world:05d}.parquet"
 
 
 def write(path: str, own: OwnRows, columns: Sequence[Column]) -> None:
@@ -74,11 +57,6 @@ def write(path: str, own: OwnRows, columns: Sequence[Column]) -> None:
         with contextlib.suppress(OSError):
             os.rmdir(path)  # where nothing else is in it
         raise
-
-
-def parts_in(path: str) -> List[str]:
-    """Names of the files of workers in a directory, in order."""
-    return sorted(name for name in os.listdir(path) if PART.fullmatch(name))
 
 
 def _prepare(path: str) -> None:

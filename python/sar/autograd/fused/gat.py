@@ -19,7 +19,7 @@ from sar._engine import programs as abi, session as _session
 from sar.autograd import expression as ex, program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
-from sar.autograd.types import Agreed, LayerCost, Relation, anchor
+from sar.autograd.types import Agreed, Relation, anchor
 from sar.distributed.agreement import agreed_seed
 
 from . import lean
@@ -50,21 +50,6 @@ def convolve(
         return None
     out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, dropout_p)
     return out if layer.activation is None else layer.activation(out)
-
-
-def cost(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
-    """What :func:`attend` takes, without the bias. ``grad_x``: whether x needs a gradient."""
-    width = heads * each
-    grad = in_features if grad_x else 0
-    return LayerCost(
-        parameters=in_features * width + 3 * width,
-        exchanges=[(width + heads, True), (width + heads, False)],  # sources are fetched again in backward
-        result=width,
-        saved=4 * heads,  # both scores, and maximum and sum of the softmax
-        scratch=width,
-        saves_result=True,
-        scratch_backward=max(2 * width - grad, width),
-    )
 
 
 def attend(

@@ -28,9 +28,10 @@ from sar._engine import abi, session as _session
 from sar.autograd import memo
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
-from sar.autograd.types import Agreed, LayerCost, Relation, anchor
+from sar.autograd.types import Agreed, Relation, anchor
 
 from . import lean
+from .costs import offers_gradient, product_first
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
@@ -58,30 +59,6 @@ def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: st
     return out if layer.norm is None else layer.norm(out)
 
 
-def cost(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
-    """What :func:`sage_mean` takes. ``grad_x``: whether x needs a gradient."""
-    first = _product_first(in_features, out_features)
-    narrower, back = min(in_features, out_features), grad_x or first
-    saves_mean = not first and not (grad_x and _offers_gradient(in_features, out_features))
-    return LayerCost(
-        parameters=2 * in_features * out_features + out_features,
-        exchanges=[(narrower, back)],
-        result=out_features,
-        saved=in_features if saves_mean else 0,
-        scratch=narrower if back else 0,
-    )
-
-
-def _product_first(in_features: int, out_features: int) -> bool:
-    """Whether the product with W_neigh comes before the mean, which then is of fewer columns."""
-    return in_features > out_features
-
-
-def _offers_gradient(in_features: int, out_features: int) -> bool:
-    """Whether backward can send g as well as g W_neigh, which are equally wide; then A x need not be saved."""
-    return in_features == out_features
-
-
 def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Linear) -> Tensor:
     """Collective in forward and backward.
 
@@ -103,7 +80,7 @@ def _by_columns(relation: Relation, x: Tensor, fc_self: nn.Linear, w_neigh: Tens
     (in_features, out_features), rows = (x.shape[1], w_neigh.shape[0]), relation.num_dst
     spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
     out = fc_self(x[:rows])
-    first = _product_first(in_features, out_features)
+    first = product_first(in_features, out_features)
     step = lean.columns(in_features, out_features)
     for begin in range(0, out_features if first else in_features, step):
         at = slice(begin, begin + step)
@@ -134,11 +111,11 @@ class _SageMean(torch.autograd.Function):
         in_features, out_features, rows = x.shape[1], w_self.shape[0], relation.num_dst
         spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
         grads = ctx.needs_input_grad
-        first = _product_first(in_features, out_features)
+        first = product_first(in_features, out_features)
         constant = not grads[1]  # then it may lie in a file
         u = x if not first else products(x, w_neigh)[0] if constant else x.mm(w_neigh.t())
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
-        need |= abi.FUSED if _offers_gradient(in_features, out_features) else 0
+        need |= abi.FUSED if offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
         bits = memo.forward(relation, spec, need, u, None, mean)
         agreed.bits = bits & abi.GRAD_U

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
-from sar.data.graph_directory import GraphDirectory
 from sar.units import parse_size
 
 from .progress import Stages, silent
+
+if TYPE_CHECKING:
+    from sar.data.graph_directory import GraphDirectory
 
 
 def ingest(

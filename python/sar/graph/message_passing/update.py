@@ -7,9 +7,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 import torch
 from torch import Tensor
 
-from sar import autograd
 from sar._engine import session as _session
-from sar.autograd import expression
+from sar.autograd import expression, message as messages
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
@@ -184,9 +183,9 @@ def _reduced(space: EdgeSpace, sent: builtin.Message, reduce: str) -> Tensor:
         values = [space.columns(term.side)[term.field] for term in terms]
         names = [space.label(term.side, term.field) for term in terms]
         if len(terms) == 1:
-            return autograd.copy_u(space.relation, reduce, values[0], names[0])
+            return messages.copy_u(space.relation, reduce, values[0], names[0])
         if not is_lazy(values[1]):
-            return autograd.u_mul_e(space.relation, reduce, values[0], values[1], names[0], names[1])
+            return messages.u_mul_e(space.relation, reduce, values[0], values[1], names[0], names[1])
     return expression.evaluate(space.relation, _written(space, sent), reduce)
 
 
@@ -217,7 +216,7 @@ def _written(space: EdgeSpace, sent: builtin.Message) -> Expr:
 def _operand(space: EdgeSpace, term: builtin.Term) -> Expr:
     value = space.columns(term.side)[term.field]
     if not is_lazy(value):
-        autograd.check(value, *space.count(term.side), space.label(term.side, term.field))
+        messages.check(value, *space.count(term.side), space.label(term.side, term.field))
     return as_expr(value, term.side)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from sar.autograd.fused import gat, sage
-from sar.autograd.types import LayerCost
+from sar.autograd.fused import costs
 
 from .tape import SizedTensor, Tape
 
@@ -60,7 +59,7 @@ class State:
         self._normalized = out, source
         self.done(out, self.width)
 
-    def fused(self, cost: LayerCost) -> SizedTensor:
+    def fused(self, cost: costs.LayerCost) -> SizedTensor:
         """A fused layer. Of rows that batch norm made it saves batch norm's input and recomputes them; the last such
         layer also holds them."""
         self.parameters += cost.parameters
@@ -90,7 +89,7 @@ class State:
 
 
 def _sage(s: State, width: int) -> None:
-    s.done(s.fused(sage.cost(s.width, width, s.x.needs_grad)), width)
+    s.done(s.fused(costs.sage(s.width, width, s.x.needs_grad)), width)
 
 
 def _sage_gcn(s: State, width: int) -> None:
@@ -126,7 +125,7 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
     width = heads * each
     x = s.x
     if sides == 1:
-        out = s.fused(gat.cost(s.width, heads, each, x.needs_grad))
+        out = s.fused(costs.gat(s.width, heads, each, x.needs_grad))
         s.done(s.tape.run([out], s.bytes(width), passes=True), width)  # with the bias
         return
     source = s.linear(x, s.width, width, bias=False)

@@ -1,0 +1,62 @@
+"""What the fused layers take. Needs no torch: plans are made without it."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+
+class LayerCost(NamedTuple):
+    """The cost of a fused layer: numbers per local row, except for ``parameters`` and ``exchanges``.
+
+    ``parameters``: numbers in all; ``exchanges``: of each in forward, numbers per boundary row, and whether as many
+    return in backward; ``result``: of its output; ``saves_result``: whether that is saved for backward; ``saved``: what
+    is saved besides the input; ``scratch``: what only the computation takes, in either pass; ``scratch_backward``: in
+    backward besides the gradient of the input, ``None`` where that is the same.
+    """
+
+    parameters: int
+    exchanges: List[Tuple[int, bool]]
+    result: int
+    saved: int
+    scratch: int
+    saves_result: bool = False
+    scratch_backward: Optional[int] = None
+
+
+def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
+    """What :func:`sar.autograd.fused.sage.sage_mean` takes. ``grad_x``: whether x needs a gradient."""
+    first = product_first(in_features, out_features)
+    narrower, back = min(in_features, out_features), grad_x or first
+    saves_mean = not first and not (grad_x and offers_gradient(in_features, out_features))
+    return LayerCost(
+        parameters=2 * in_features * out_features + out_features,
+        exchanges=[(narrower, back)],
+        result=out_features,
+        saved=in_features if saves_mean else 0,
+        scratch=narrower if back else 0,
+    )
+
+
+def product_first(in_features: int, out_features: int) -> bool:
+    """Whether the product with W_neigh comes before the mean, which then is of fewer columns."""
+    return in_features > out_features
+
+
+def offers_gradient(in_features: int, out_features: int) -> bool:
+    """Whether backward can send g as well as g W_neigh, which are equally wide; then A x need not be saved."""
+    return in_features == out_features
+
+
+def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
+    """What :func:`sar.autograd.fused.gat.attend` takes, without the bias. ``grad_x``: whether x needs a gradient."""
+    width = heads * each
+    grad = in_features if grad_x else 0
+    return LayerCost(
+        parameters=in_features * width + 3 * width,
+        exchanges=[(width + heads, True), (width + heads, False)],  # sources are fetched again in backward
+        result=width,
+        saved=4 * heads,  # both scores, and maximum and sum of the softmax
+        scratch=width,
+        saves_result=True,
+        scratch_backward=max(2 * width - grad, width),
+    )

@@ -1,0 +1,51 @@
+"""The two kinds of files that rows are written to, for those who write and those who join them. Needs no torch."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, List, Tuple
+
+import numpy as np
+
+from sar.extras import need
+
+BEGIN = 4096
+"""Where the rows of a ``.npy`` file begin: a page, so that slabs begin with pages too."""
+PART = re.compile(r"part-(\d{5,})-of-(\d{5,})\.parquet")
+RUN, PLACE, TOTAL = b"sar.run", b"sar.part", b"sar.rows"
+"""Keys of a Parquet file's metadata: what files of one call have in common, "2 of 4", rows of all files together."""
+
+
+def header(dtype: np.dtype[Any], shape: Tuple[int, ...]) -> bytes:
+    """The first ``BEGIN`` bytes of a ``.npy`` file, in version 1.0 of numpy's format."""
+    text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}).encode("ascii")
+    body = text.ljust(BEGIN - 11) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
+
+
+def arrow() -> Any:
+    """pyarrow, with its Parquet half.
+
+    :raises ImportError: it is not installed
+    """
+    need("pyarrow.parquet", "results", "writing and reading Parquet files")
+    return need("pyarrow", "results", "writing and reading Parquet files")
+
+
+def name_of(rank: int, world: int) -> str:
+    return f"part-{rank:05d}-of-{world:05d}.parquet"
+
+
+def parts_in(path: str) -> List[str]:
+    """Names of the files of workers in a directory, in order."""
+    return sorted(name for name in os.listdir(path) if PART.fullmatch(name))
+
+
+def sync_directory(path: str) -> None:
+    """Has names that changed in a directory outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
