@@ -61,7 +61,7 @@ def test_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "small: 3 nodes, 4 edges" in text
     assert ["_N:_E:_N", "4", "no", "1", "1"] in [line.split() for line in text.splitlines()]
     assert ["2-3", "1", "####################"] in [line.split() for line in text.splitlines()]
-    assert "edges/_N___E___N/weight.npy" in text and "VARCHAR" in text
+    assert "edges/_N___E___N/weight.npy" in text and ["_N", "3", "text", "0"] in [x.split() for x in text.splitlines()]
     assert cli.main(["info", str(tmp_path / "out" / "graph.json"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["statistics"]["edge_types"][0]["duplicates"] == 1 and found["description"]["name"] == "small"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import os
 import re
 import subprocess
@@ -84,11 +85,20 @@ def ports(block: Block, folder: Path) -> None:
     assert sums[1] == pytest.approx(sums[0], rel=1e-5)
 
 
-def test_tutorial(tmp_path: Path) -> None:
-    pytest.importorskip("dgl")
+@pytest.fixture
+def all_extras() -> None:
+    for library in ("dgl", "duckdb", "pyarrow", "yaml"):
+        pytest.importorskip(library)
+
+
+def test_tutorial(tmp_path: Path, all_extras: None) -> None:
     play(DOCS / "tutorial.md", tmp_path)
-    lines = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert lines[0] == "id,label" and len(lines) == 1201
+    rows = list(csv.DictReader((tmp_path / "answer.csv").open(newline="")))
+    assert len(rows) == 2708 and sum(r["predicted"] == r["topic"] for r in rows) > 2000
+
+
+def test_from_a_table_to_a_graph(tmp_path: Path, all_extras: None) -> None:
+    play(DOCS / "tables.md", tmp_path)
 
 
 def test_readme(tmp_path: Path) -> None:

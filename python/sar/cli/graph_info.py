@@ -52,12 +52,18 @@ def _verify(graph: Any, as_json: bool) -> int:
     return 1 if damaged else 0
 
 
+def _ids(kind: Any) -> str:
+    if kind.ids is None:
+        return "0 to N - 1"
+    return "text" if kind.ids.type == "VARCHAR" else "integers"
+
+
 def _render(graph: Any, statistics: Any) -> str:
     nodes = sum(one.count for one in graph.node_types.values())
     edges = sum(one.count for one in graph.edge_types)
     lines = [f"{graph.name}: {nodes:,} nodes, {edges:,} edges", ""]
     rows = [
-        [name, f"{one.count:,}", one.ids.type if one.ids else "0 to N - 1", f"{statistics.isolated[name]:,}"]
+        [name, f"{one.count:,}", _ids(one), f"{statistics.isolated[name]:,}"]
         for name, one in graph.node_types.items()
     ]
     lines += [table(["node type", "nodes", "ids", "isolated"], rows), ""]
