@@ -22,6 +22,15 @@ TYPE_KEY = "_TYPE"
 """Feature name of the type number of each row: what DGL calls ``dgl.NTYPE`` and ``dgl.ETYPE``."""
 
 
+def ids_file(node_type: str, number: int) -> str:
+    """The name of the file with the users' ids of own nodes, in the directory of a part.
+
+    :param number: of the node type, which names the file where the type's name has other signs than letters and digits
+    """
+    plain = all(c.isascii() and (c.isalnum() or c == "_") for c in node_type)
+    return f"ids_{node_type if plain else number}.parquet"
+
+
 class Reader(NamedTuple):
     """A feature that is still in its file."""
 
@@ -98,11 +107,12 @@ class StoredPartition:
         }
 
     def node_id_files(self) -> Dict[str, str]:
-        """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one."""
+        """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one. DGL's
+        format has no place for its name, so there it goes by :func:`ids_file`."""
         if self._id_files:
             return dict(self._id_files)
         folder = os.path.join(os.path.dirname(self.json_path), f"part{self.part}")
-        files = {kind: os.path.join(folder, f"ids_{kind}.parquet") for kind in self.node_types}
+        files = {kind: os.path.join(folder, ids_file(kind, n)) for n, kind in enumerate(self.node_types)}
         return {kind: path for kind, path in files.items() if os.path.isfile(path)}
 
     def edge_features(self, device: torch.device) -> Dict[str, Tensor]:

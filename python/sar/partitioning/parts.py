@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from sar.data.partition import ids_file
+from sar.extras import need
+
 from .dataset import Dataset
 
 LEAST_MEMORY = 64 << 20
@@ -42,10 +45,10 @@ def write_parts(
     :param dataset: the graph
     :param assignment: the part of each node, int32 ``[num_nodes]``
     :param progress: called with work done and work in all
-    :raises ModuleNotFoundError: the graph has ids, and pyarrow is not installed
+    :raises ImportError: the graph has ids, and pyarrow is not installed
     """
     settings: dict[str, Any] = options._asdict()
-    paths: dict[str, str] = dataset.info["ids"] or {} if options.format == "sar" else {}
+    paths: dict[str, str] = dataset.info["ids"] or {}
     if not paths:
         dataset.write_parts(assignment, parts, directory, settings, progress)
         return
@@ -56,11 +59,15 @@ def write_parts(
         for number, kind in enumerate(dataset.info["node_types"]):
             name, rows = kind["name"], kind["rows"]
             if name in paths:
-                plain = all(c.isascii() and (c.isalnum() or c == "_") for c in name)
-                files[name] = f"ids_{name if plain else number}.parquet"
+                files[name] = ids_file(name, number)
                 split_ids(paths[name], assignment[first : first + rows], parts, scratch, files[name])
             first += rows
-        dataset.write_parts(assignment, parts, directory, {**settings, "ids": files, "ids_dir": scratch}, progress)
+        named = {"ids": files, "ids_dir": scratch} if options.format == "sar" else {}
+        dataset.write_parts(assignment, parts, directory, {**settings, **named}, progress)
+        if not named:
+            for part in range(parts):
+                for file in files.values():
+                    os.replace(os.path.join(scratch, f"part{part}", file), os.path.join(directory, f"part{part}", file))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -71,9 +78,7 @@ def split_ids(path: str, assignment: np.ndarray, parts: int, directory: str, nam
     :param path: a Parquet file with a column ``id``, one row for each entry of ``assignment``
     :raises ValueError: the file has no such column, or another number of rows
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, pq = (need(name, "ingest", "writing the users' ids of each part") for name in ("pyarrow", "pyarrow.parquet"))
     with pq.ParquetFile(path) as source:
         if "id" not in source.schema_arrow.names or source.metadata.num_rows != len(assignment):
             raise ValueError(
