@@ -71,7 +71,9 @@ def main(text: str) -> None:
 
 
 def prepare(job: Job) -> Ready:
-    """Loads this worker's part and the model, and makes the graph. Collective."""
+    """Loads this worker's part and the model, and makes the graph. Collective. Features that are matrices stay in their
+    files until a layer reads them."""
+    Config.features = "mapped"
     built = all_or_none("loading the model", lambda: _model(job))
     same = said_by_all(models.fingerprint(built.model))
     if len(set(same)) > 1:
