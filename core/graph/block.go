@@ -200,10 +200,10 @@ func (d *Induction) places(r *Structure) (*idSet, error) {
 		return nil, err
 	}
 	i := 0
-	place.each(func(e int64) {
+	for e := range place.all() {
 		r.ParentEdge.Data[i] = int32(e)
 		i++
-	})
+	}
 	return place, nil
 }
 

@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // EdgeList is an EdgeSource over arrays in memory: edge k of relation t, whose
@@ -122,7 +123,7 @@ func (e *EdgeList) Nodes() (ids []int64, inner int, err error) {
 	for id := lo; id < hi; id++ {
 		ids = append(ids, id)
 	}
-	return e.halo.appendTo(ids), int(hi - lo), nil
+	return slices.AppendSeq(ids, e.halo.all()), int(hi - lo), nil
 }
 
 // NumEdges is the number of in-edges.

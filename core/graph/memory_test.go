@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -188,7 +189,7 @@ func TestIDSetForms(t *testing.T) {
 		if err := set.seal(); err != nil {
 			t.Fatal(err)
 		}
-		members := set.appendTo(nil)
+		members := slices.Collect(set.all())
 		if int64(len(members)) != n || set.n != n || set.rank(lo) != 0 || set.rank(lo+span) != n {
 			t.Fatalf("%d members of %d, %d below all, %d below the end", len(members), n, set.rank(lo), set.rank(lo+span))
 		}

@@ -1,10 +1,10 @@
 package graph
 
 import (
-	"math/bits"
 	"slices"
 
 	"sar/core/internal/ascending"
+	"sar/core/internal/bitset"
 	"sar/core/mem"
 )
 
@@ -149,9 +149,9 @@ func (o *Outgoing) Sort(threads int) {
 // would travel to it: that in which rows are computed, so that what comes together has
 // sources in common.
 type Reach struct {
-	bits   []uint64 // by place in that order
-	before []int32  // rows before each word
-	place  []int32  // of each row; nil: its number
+	*bitset.Set         // of places in that order
+	Len         int     // how many rows there are
+	place       []int32 // of each row; nil: its number
 }
 
 // Places is the place of every own row in the order in which rows are computed; nil
@@ -168,47 +168,39 @@ func (r *Structure) Places() []int32 {
 }
 
 // Reach looks at the edges out of boundary rows of round round. place is what Places says.
-func (r *Structure) Reach(round int, place []int32) *Reach {
-	words := (r.NumDst + 63) / 64
-	x := &Reach{bits: make([]uint64, words), before: make([]int32, words+1), place: place}
+// Free it.
+func (r *Structure) Reach(round int, place []int32) (*Reach, error) {
+	set, err := bitset.New(int64(r.NumDst))
+	if err != nil {
+		return nil, err
+	}
+	x := &Reach{Set: set, place: place}
 	h := r.Halo[round]
 	for _, row := range r.Row.Data[r.ColPtr.Data[h.Begin]:r.ColPtr.Data[h.End]] {
-		at := x.at(row)
-		x.bits[at>>6] |= 1 << (at & 63)
+		x.Add(x.at(row))
 	}
-	for i, w := range x.bits {
-		x.before[i+1] = x.before[i] + int32(bits.OnesCount64(w))
-	}
-	return x
+	x.Len = int(x.Seal())
+	return x, nil
 }
 
-func (x *Reach) at(row int32) int32 {
+func (x *Reach) at(row int32) int64 {
 	if x.place != nil {
-		return x.place[row]
+		return int64(x.place[row])
 	}
-	return row
+	return int64(row)
 }
-
-// Len is how many rows there are.
-func (x *Reach) Len() int { return int(x.before[len(x.before)-1]) }
 
 // Number is that of a row among them.
-func (x *Reach) Number(row int32) int32 {
-	at := x.at(row)
-	return x.before[at>>6] + int32(bits.OnesCount64(x.bits[at>>6]&(1<<(at&63)-1)))
-}
+func (x *Reach) Number(row int32) int32 { return int32(x.Rank(x.at(row))) }
 
 // List writes the rows in their order.
 func (x *Reach) List(to, order []int32) {
 	n := 0
-	for i, w := range x.bits {
-		for ; w != 0; w &= w - 1 {
-			at := int32(i*64 + bits.TrailingZeros64(w))
-			if x.place != nil {
-				at = order[at]
-			}
-			to[n] = at
-			n++
+	for at := range x.All() {
+		to[n] = int32(at)
+		if x.place != nil {
+			to[n] = order[at]
 		}
+		n++
 	}
 }

@@ -102,8 +102,11 @@ func TestReach(t *testing.T) {
 				rel.Row.Data = append(rel.Row.Data, int32(rng.IntN(rows)))
 			}
 			rel.Halo[1], rel.Halo[2] = Halo{Begin: 1, End: 4}, Halo{Begin: 4, End: 4}
-			x := rel.Reach(1, rel.Places())
-			list := make([]int32, x.Len())
+			x, err := rel.Reach(1, rel.Places())
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := make([]int32, x.Len)
 			x.List(list, order)
 			want := slices.Compact(slices.Sorted(slices.Values(rel.Row.Data[2:6])))
 			if got := slices.Sorted(slices.Values(list)); !slices.Equal(got, want) {
@@ -118,9 +121,12 @@ func TestReach(t *testing.T) {
 					t.Errorf("%v are not in order", list)
 				}
 			}
-			if none := rel.Reach(2, rel.Places()); none.Len() != 0 {
-				t.Errorf("no column, and %d rows", none.Len())
+			x.Free()
+			none, err := rel.Reach(2, rel.Places())
+			if err != nil || none.Len != 0 {
+				t.Errorf("no column, and %d rows, %v", none.Len, err)
 			}
+			none.Free()
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package session
 
-import "sar/core/mem"
+import "sar/core/internal/bitset"
 
 // Block makes a block out of a full graph, as topology.Graph.Block does. Collective.
 func (g *Graph) Block(seeds [][]int64, keepSeeds bool) (*Graph, error) {
@@ -33,7 +33,7 @@ func (g *Graph) Block(seeds [][]int64, keepSeeds bool) (*Graph, error) {
 // checkSeeds refuses rows that are not own ones, or there twice.
 func (g *Graph) checkSeeds(t int, rows []int64) error {
 	own := g.topo.Book.NumNodes(t, g.session.Rank())
-	seen, err := mem.Make[uint64](mem.Scratch, int(own/64+1))
+	seen, err := bitset.New(own)
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,7 @@ func (g *Graph) checkSeeds(t int, rows []int64) error {
 		if row < 0 || row >= own {
 			return Invalid("seeds of node type %q: row %d; this worker owns rows 0 to %d", g.topo.Book.NodeTypes[t], row, own-1)
 		}
-		if bit := uint64(1) << (row % 64); seen.Data[row/64]&bit == 0 {
-			seen.Data[row/64] |= bit
-		} else {
+		if !seen.Add(row) {
 			return Invalid("seeds of node type %q: row %d is there twice", g.topo.Book.NodeTypes[t], row)
 		}
 	}

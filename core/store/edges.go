@@ -5,6 +5,7 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
+	"sar/core/internal/bitset"
 	"sar/core/mem"
 )
 
@@ -314,17 +315,21 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 		return err
 	}
 	start := p.book.EdgeStart[relation][p.part]
-	seen, count := make([]uint64, (n+63)/64), int64(0)
+	seen, err := bitset.New(n)
+	if err != nil {
+		return err
+	}
+	defer seen.Free()
+	count := int64(0)
 	err = p.edges.batches(func(b graph.EdgeBatch) error {
 		for i := range b.ID {
 			if b.Inner != nil && b.Inner[i] == 0 || b.Type != nil && int(b.Type[i]) != relation {
 				continue
 			}
 			k := b.ID[i] - start
-			if seen[k/64]&(1<<(k%64)) != 0 {
+			if !seen.Add(k) {
 				return p.files[0].bad(-1, "each edge id once", "%d again", b.ID[i])
 			}
-			seen[k/64] |= 1 << (k % 64)
 			count++
 			if src != nil {
 				src[k] = nodes[b.Src[i]]

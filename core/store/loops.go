@@ -1,17 +1,15 @@
 package store
 
 import (
-	"math/bits"
-
 	"sar/core/internal/argument"
-	"sar/core/mem"
+	"sar/core/internal/bitset"
 )
 
 // looped is a graph of one type with an edge from every node to itself: the
 // edges of the file, then one for each node that has none, in ascending id.
 type looped struct {
 	WholeGraph
-	has     mem.Array[uint64] // a bit for each node with a loop of its own
+	has     *bitset.Set // the nodes with a loop of their own
 	lacking int64
 }
 
@@ -25,15 +23,14 @@ func AddSelfLoops(g WholeGraph) (WholeGraph, error) {
 	if list := g.EdgeTypes()[0].Arrays; len(list) > 0 {
 		return nil, argument.Errorf("self loops would have no values of edge feature %q", list[0].Name)
 	}
-	has, err := mem.Make[uint64](mem.Scratch, int((g.NumNodes()+63)/64))
+	has, err := bitset.New(g.NumNodes())
 	if err != nil {
 		return nil, err
 	}
-	l := &looped{WholeGraph: g, has: has, lacking: g.NumNodes()}
 	err = g.EdgesBatch(func(_ int64, src, dst []int64) error {
 		for i, u := range src {
 			if u == dst[i] {
-				has.Data[u>>6] |= 1 << (u & 63)
+				has.Add(u)
 			}
 		}
 		return nil
@@ -42,10 +39,7 @@ func AddSelfLoops(g WholeGraph) (WholeGraph, error) {
 		has.Free()
 		return nil, err
 	}
-	for _, w := range has.Data {
-		l.lacking -= int64(bits.OnesCount64(w))
-	}
-	return l, nil
+	return &looped{g, has, g.NumNodes() - has.Seal()}, nil
 }
 
 func (l *looped) NumEdges() int64 { return l.WholeGraph.NumEdges() + l.lacking }
@@ -71,7 +65,7 @@ func (l *looped) EdgesBatch(yield func(first int64, src, dst []int64) error) err
 		return err
 	}
 	for u := int64(0); u < nodes; u++ {
-		if l.has.Data[u>>6]>>(u&63)&1 != 0 {
+		if l.has.Has(u) {
 			continue
 		}
 		if ids = append(ids, u); len(ids) == cap(ids) {

@@ -65,11 +65,11 @@ func (s *sarWriter) numberColumns(p, i int) (columns int64, err error) {
 	r, parts := s.rels[i], s.writer.parts
 	base := s.base[r.src]
 	lo, hi := base[p], base[p+1]
-	s.halo.clear()
+	s.halo.Clear()
 	err = r.arrays[p][colArray].each(func(v []int32) {
 		for _, x := range v {
 			if id := int64(uint32(x)); id < lo || id >= hi {
-				s.halo.add(id)
+				s.halo.Add(id)
 			}
 		}
 	})
@@ -77,7 +77,7 @@ func (s *sarWriter) numberColumns(p, i int) (columns int64, err error) {
 		return 0, err
 	}
 	columns = hi - lo
-	if boundary := s.halo.number(); columns+boundary > math.MaxInt32 {
+	if boundary := s.halo.Seal(); columns+boundary > math.MaxInt32 {
 		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary, math.MaxInt32)
 	}
 	for id := lo; id < hi; id++ {
@@ -87,11 +87,11 @@ func (s *sarWriter) numberColumns(p, i int) (columns int64, err error) {
 	var rows []int32
 	for q := 1; q < parts; q++ {
 		owner := (p - q + parts) % parts
-		s.halo.eachIn(base[owner], base[owner+1], func(id int64) {
+		for id := range s.halo.In(base[owner], base[owner+1]) {
 			s.column.Data[id] = int32(columns)
 			rows = append(rows, int32(id-base[owner]))
 			columns++
-		})
+		}
 		ends = append(ends, columns)
 	}
 	r.columns = append(r.columns, ends)
@@ -240,7 +240,7 @@ func (s *sarWriter) writeKey(p, i int, columns int64) error {
 	defer key.Free()
 	rank := int32(0)
 	for _, x := range s.id.Data[s.node.first[r.src]:s.node.first[r.src+1]] {
-		if id := int64(x); id >= lo && id < hi || s.halo.has(id) {
+		if id := int64(x); id >= lo && id < hi || s.halo.Has(id) {
 			key.Data[s.column.Data[id]] = rank
 			rank++
 		}

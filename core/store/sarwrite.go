@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/bitset"
 	"sar/core/internal/view"
 	"sar/core/mem"
 )
@@ -31,7 +32,7 @@ type sarWriter struct {
 	rels   []*sarRel
 	parts  []partJSON
 	column mem.Array[int32] // of a number, in the part and relation that are being made
-	halo   *haloSet
+	halo   *bitset.Set
 }
 
 // sarRel is a relation that is being written.
@@ -70,9 +71,7 @@ func (s *sarWriter) free() {
 	for _, r := range s.rels {
 		r.slots.Free()
 	}
-	if s.halo != nil {
-		s.halo.free()
-	}
+	s.halo.Free()
 }
 
 // numberNodes numbers nodes, in each part in the order they had.
@@ -109,7 +108,7 @@ func (s *sarWriter) numberNodes() (err error) {
 	if s.column, err = mem.Make[int32](mem.Scratch, int(largest)); err != nil {
 		return err
 	}
-	s.halo, err = newHaloSet(largest)
+	s.halo, err = bitset.New(largest)
 	return err
 }
 
@@ -202,23 +201,23 @@ func (s *sarWriter) finishParts() error {
 			s.progress(s.edge.count[p][i])
 		}
 		for t := range s.node.list {
-			s.halo.clear()
+			s.halo.Clear()
 			for i, r := range s.rels {
 				if r.src != t {
 					continue
 				}
-				if err := s.eachHalo(p, i, s.halo.add); err != nil {
+				if err := s.addHalo(p, i); err != nil {
 					return err
 				}
 			}
-			s.parts[p].Halo += s.halo.number()
+			s.parts[p].Halo += s.halo.Seal()
 		}
 	}
 	return nil
 }
 
-// eachHalo calls visit with the number of each boundary row of a relation.
-func (s *sarWriter) eachHalo(p, relation int, visit func(id int64)) error {
+// addHalo adds the boundary rows of a relation to halo.
+func (s *sarWriter) addHalo(p, relation int) error {
 	r := s.rels[relation]
 	rows := make([]int32, r.columns[p][s.writer.parts-1]-r.columns[p][0])
 	if err := r.arrays[p][haloRowsArray].read(0, rows); err != nil {
@@ -228,7 +227,7 @@ func (s *sarWriter) eachHalo(p, relation int, visit func(id int64)) error {
 	for q := 1; q < s.writer.parts; q++ {
 		owner := (p - q + s.writer.parts) % s.writer.parts
 		for ; at < r.columns[p][q]; at++ {
-			visit(s.base[r.src][owner] + int64(rows[at-r.columns[p][0]]))
+			s.halo.Add(s.base[r.src][owner] + int64(rows[at-r.columns[p][0]]))
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"sar/core/internal/bitset"
 )
 
 // writeEdges writes the graph files, and the original ids of edges.
@@ -36,11 +38,11 @@ func (w *writer) writeEdges() (err error) {
 	if err := w.scatterEdges(draft); err != nil {
 		return err
 	}
-	halo, err := newHaloSet(w.nodes)
+	halo, err := bitset.New(w.nodes)
 	if err != nil {
 		return err
 	}
-	defer halo.free()
+	defer halo.Free()
 	for p := range draft {
 		if err := w.finishGraph(p, &draft[p], halo); err != nil {
 			return err
@@ -138,15 +140,15 @@ func (w *writer) scatterEdges(draft []graphDraft) error {
 }
 
 // finishGraph numbers the halo of partition p and writes the rest of its file.
-func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
+func (w *writer) finishGraph(p int, d *graphDraft, halo *bitset.Set) error {
 	lo, hi := w.nodeStart[p], w.nodeStart[p+1]
-	halo.clear()
+	halo.Clear()
 	far := []struct{ off, n int64 }{{d.src, d.inner}, {d.dst + 8*d.inner, d.outer}}
 	for _, r := range far {
 		err := editInts(d.f, r.off, r.n, false, func(v []int64) {
 			for _, id := range v {
 				if id < lo || id >= hi {
-					halo.add(id)
+					halo.Add(id)
 				}
 			}
 		})
@@ -154,12 +156,12 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 			return err
 		}
 	}
-	size := halo.number()
+	size := halo.Seal()
 	for _, r := range far {
 		err := editInts(d.f, r.off, r.n, true, func(v []int64) {
 			for i, id := range v {
 				if id < lo || id >= hi {
-					v[i] = hi - lo + halo.rank(id)
+					v[i] = hi - lo + halo.Rank(id)
 				} else {
 					v[i] = id - lo
 				}
@@ -185,16 +187,15 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 		}
 	}
 	owner := 0
-	err := halo.each(func(node int64) error {
+	for node := range halo.All() {
 		for node >= w.nodeStart[owner+1] {
 			owner++
 		}
-		return errors.Join(id.int64(node), part.int64(int64(owner)))
-	})
-	if err == nil {
-		err = errors.Join(inner.fill(1, hi-lo), inner.fill(0, size), finishAll([]*appender{id, inner, part}))
+		if err := errors.Join(id.int64(node), part.int64(int64(owner))); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := errors.Join(inner.fill(1, hi-lo), inner.fill(0, size), finishAll([]*appender{id, inner, part})); err != nil {
 		return err
 	}
 	if err := w.finishEdges(p, d, at); err != nil {
@@ -210,7 +211,7 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *haloSet) error {
 
 // writeTypes writes the types of nodes (int16) and edges (int32), which are those
 // that DGL gives them.
-func (w *writer) writeTypes(p int, d *graphDraft, at graphPlaces, halo *haloSet, size int64) error {
+func (w *writer) writeTypes(p int, d *graphDraft, at graphPlaces, halo *bitset.Set, size int64) error {
 	nodes := newAppender(d.f, at.nodeType, 2*(w.innerNodes(p)+size), w.block(1))
 	bounds := w.node.bounds()
 	for t, n := range w.node.count[p] {
@@ -220,17 +221,16 @@ func (w *writer) writeTypes(p int, d *graphDraft, at graphPlaces, halo *haloSet,
 			}
 		}
 	}
-	err := halo.each(func(id int64) error {
+	for id := range halo.All() {
 		t := w.node.newType(bounds, id)
-		return nodes.write([]byte{byte(t), byte(t >> 8)})
-	})
-	if err != nil {
-		return err
+		if err := nodes.write([]byte{byte(t), byte(t >> 8)}); err != nil {
+			return err
+		}
 	}
 	edges := newAppender(d.f, at.edgeType, 4*(d.inner+d.outer), w.block(1))
 	bounds = w.edge.bounds()
 	var failed error
-	err = editInts(d.f, at.edgeID, d.inner+d.outer, false, func(v []int64) {
+	err := editInts(d.f, at.edgeID, d.inner+d.outer, false, func(v []int64) {
 		for _, id := range v {
 			if failed == nil {
 				t := w.edge.newType(bounds, id)

@@ -30,8 +30,13 @@ func (g *Graph) ShardsOf(c *comm.Communicator, rel *graph.Relation) (*Shards, er
 	place := rel.Places()
 	for r := 1; r < p; r++ {
 		h := rel.Halo[r]
+		reach, err := rel.Reach(r, place)
+		if err != nil {
+			return nil, err
+		}
+		reach.Free()
 		x.In[r] = Shard{
-			Sources: int64(h.End - h.Begin), Rows: int64(rel.Reach(r, place).Len()),
+			Sources: int64(h.End - h.Begin), Rows: int64(reach.Len),
 			Edges: int64(rel.ColPtr.Data[h.End] - rel.ColPtr.Data[h.Begin]),
 		}
 		send[h.Peer] = []int64{x.In[r].Rows, x.In[r].Edges}
@@ -71,9 +76,18 @@ func (g *Graph) HandOver(c *comm.Communicator, rel *graph.Relation, out, in []bo
 	}
 	send, recv := make([]int, p), make([]int, p)
 	reach, place := make([]*graph.Reach, p), rel.Places()
+	defer func() {
+		for _, x := range reach {
+			if x != nil {
+				x.Free()
+			}
+		}
+	}()
 	for r := 1; r < p; r++ {
 		if in[r] && len(rel.Reached[r].Data) == 0 {
-			reach[r] = rel.Reach(r, place)
+			if reach[r], err = rel.Reach(r, place); err != nil {
+				return err
+			}
 			send[r] = int(all.In[r].Edges)
 		}
 		if out[r] && len(rel.Outgoing[r].Ptr.Data) == 0 {
@@ -131,7 +145,7 @@ func (g *Graph) HandOver(c *comm.Communicator, rel *graph.Relation, out, in []bo
 		if reach[r] == nil {
 			continue
 		}
-		rows, err := mem.Make[int32](mem.Structure, reach[r].Len())
+		rows, err := mem.Make[int32](mem.Structure, reach[r].Len)
 		if err != nil {
 			return err
 		}
