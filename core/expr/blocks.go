@@ -1,8 +1,6 @@
 package expr
 
 import (
-	"sort"
-
 	"sar/core/internal/ascending"
 	"sar/core/kernel"
 )
@@ -20,27 +18,6 @@ const (
 	maxParts = 256
 	stripes  = 16
 )
-
-// parts cuts places 0..n-1, with before[i] edges before place i, into runs of about equal
-// work, where of s.thin edges one is swept over. They do not depend on the number of threads.
-func (s *Sweep[T]) parts(before []int32, from, to int) []int {
-	if to <= from {
-		return nil
-	}
-	slots := int64(before[to] - before[from])
-	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
-	share := s.share() * max(1, s.thin)
-	if s.hasParams() {
-		share = max(share, (slots+int64(to-from)/4)/maxParts)
-	}
-	cuts := []int{from}
-	for at := from; at < to; {
-		next := cost(at) + share
-		at += max(1, sort.Search(to-at, func(i int) bool { return cost(at+i) >= next }))
-		cuts = append(cuts, min(at, to))
-	}
-	return cuts
-}
 
 // share is the edges of a part.
 func (s *Sweep[T]) share() int64 {

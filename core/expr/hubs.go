@@ -2,6 +2,8 @@ package expr
 
 import (
 	"math"
+
+	"sar/core/internal/ascending"
 	"sar/core/internal/view"
 )
 
@@ -59,21 +61,23 @@ func (s *Sweep[T]) over(before []int32, from, to int, byColumn bool, edgesOf fun
 	}
 }
 
-// units are the parts of the places, and segments where a place has more edges than two of them.
+// units are runs of places of about equal work, and segments where a place has more edges than
+// two of them. Of s.thin edges one is swept over. Units do not depend on the number of threads.
 func (s *Sweep[T]) units(before []int32, from, to int, byColumn bool, edgesOf func(place int) (int32, int64, int64)) []unit[T] {
-	cuts := s.parts(before, from, to)
-	segment := segmentParts * s.share()
+	thin, segment := max(1, s.thin), segmentParts*s.share()
+	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
+	share := s.share() * thin
+	if s.hasParams() {
+		share = max(share, cost(to)/maxParts)
+	}
+	long := func(i int) bool { return int64(before[i+1]-before[i]) > 2*segment*thin && !s.run.plain }
 	var out []unit[T]
-	for n := 1; n < len(cuts); n++ {
-		a, b := cuts[n-1], cuts[n]
-		if int64(before[b]-before[b-1]) <= 2*segment*max(1, s.thin) || s.run.plain { // only the last place of a part can have so many
-			out = append(out, unit[T]{from: a, to: b})
+	for _, r := range ascending.Runs(from, to, share, cost, long) {
+		if !r.Heavy {
+			out = append(out, unit[T]{from: r.From, to: r.To})
 			continue
 		}
-		if a < b-1 {
-			out = append(out, unit[T]{from: a, to: b - 1})
-		}
-		i, k0, k1 := edgesOf(b - 1)
+		i, k0, k1 := edgesOf(r.From)
 		for k := k0; k < k1; k += segment {
 			u := unit[T]{cut: true, i: i, k0: k, k1: min(k+segment, k1)}
 			if k > k0 {

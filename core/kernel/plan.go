@@ -1,6 +1,6 @@
 package kernel
 
-import "sort"
+import "sar/core/internal/ascending"
 
 // touchRows rows are taken at a time, and in an order of their own brought near
 // before they are computed, at most touchSlots slots of each: more come in
@@ -80,47 +80,41 @@ const (
 	ordered = 16
 )
 
-// plan cuts the rows at places [p0, p1) into parts of about equal work, by
-// slots, not rows. A hub row, one that has more than its share of slots, is
-// divided by columns of the width: all its parts read the same slots, each some
-// cache lines of every source row. That leaves the order of every sum as it is,
-// which a cut by slots would not. There are no more parts than threads, because
-// single lines at random cost three times what they do in a row of sixteen. The first return value is the parts of whole
-// rows, the second those of hub rows, which the first passes over. One thread
-// gets parts too: between them the pool lets another caller compute.
-func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
+// runs cuts the rows at places [p0, p1) into runs of about equal work, by slots, not rows.
+// With divide a hub row, which has more than its share of slots, is a heavy run. cost(i) is
+// the work of the rows at places before i.
+func (a *CSR) runs(p0, p1, width, threads int, divide bool) (runs []ascending.Run, cost func(i int) int64) {
 	if p1 <= p0 {
 		return nil, nil
 	}
 	slot, start := int64(width+slotCost), a.before(p0)
-	cost := func(i int) int64 { return (a.before(i)-start)*slot + int64(i-p0)*rowCost }
+	cost = func(i int) int64 { return (a.before(i)-start)*slot + int64(i-p0)*rowCost }
 	total := cost(p1)
 	share := max(taskWork, total/(1<<14))
 	if a.Order.Rows != nil {
 		share = max(share, min(ordered*taskWork, total/int64(16*max(1, threads))))
 	}
 	hub := max(4*share, total/int64(8*max(1, threads)))
-	divide := threads > 1 && width*itemBytes > lineBytes
-	from := p0
-	for at := share; from < p1; at += share {
-		// to is the first place at which the work so far reaches at, or the end.
-		to := from + sort.Search(p1-from, func(i int) bool { return cost(from+i) >= at })
-		if to > p0 && to > from && cost(to)-cost(to-1) > hub && divide {
-			// The row at to-1 spans this mark because it is long.
-			if to-1 > from {
-				rows = append(rows, part{from, to - 1, 0, width})
-			}
-			// Hub rows come first, so one of less than its thread's half stays whole.
-			pieces := min(int64(threads), 1+2*int64(threads)*(cost(to)-cost(to-1))/total)
-			hubs = append(hubs, splitWidth(to-1, width, itemBytes, pieces)...)
-			from = to
-		} else if to > from {
-			rows = append(rows, part{from, to, 0, width})
-			from = to
+	return ascending.Runs(p0, p1, share, cost, func(i int) bool { return divide && cost(i+1)-cost(i) > hub }), cost
+}
+
+// plan divides the rows at places [p0, p1) into parts: first those of whole rows, and
+// second those of hub rows, which the first pass over. A hub row is divided by columns
+// of the width: all its parts read the same slots, each some cache lines of every source
+// row. That leaves the order of every sum as it is, which a cut by slots would not. There
+// are no more parts of one than threads, because single lines at random cost three times
+// what they do in a row of sixteen. One thread gets parts too: between them the pool lets
+// another caller compute.
+func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
+	runs, cost := a.runs(p0, p1, width, threads, threads > 1 && width*itemBytes > lineBytes)
+	for _, r := range runs {
+		if !r.Heavy {
+			rows = append(rows, part{r.From, r.To, 0, width})
+			continue
 		}
-		if from < p1 {
-			at = max(at, cost(from))
-		}
+		// Hub rows come first, so one of less than its thread's half stays whole.
+		pieces := min(int64(threads), 1+2*int64(threads)*(cost(r.To)-cost(r.From))/cost(p1))
+		hubs = append(hubs, splitWidth(r.From, width, itemBytes, pieces)...)
 	}
 	return rows, hubs
 }
@@ -149,25 +143,23 @@ type slotPart struct {
 	k0, k1 int64
 }
 
-// planSlots is plan for kernels that make one result a slot: there, a hub row
-// may be cut between any two slots.
-func planSlots(a *CSR, width, threads int) []slotPart {
-	rows, hubs := plan(a, 0, a.Rows(), width, lineBytes, threads)
-	var out []slotPart
-	for i, q := range hubs {
-		if i > 0 && hubs[i-1].p0 == q.p0 {
-			continue // plan divides by columns; here one entry a row is enough
+// planSlots divides all rows for kernels that make one result a slot: there, a hub row
+// may be cut between any two slots. Those come first.
+func planSlots(a *CSR, width, threads int) (parts []slotPart) {
+	var rows []slotPart
+	runs, _ := a.runs(0, a.Rows(), width, threads, threads > 1 && width > 1)
+	for _, r := range runs {
+		if !r.Heavy {
+			rows = append(rows, slotPart{p0: r.From, p1: r.To})
+			continue
 		}
-		row := a.row(q.p0)
+		row := a.row(r.From)
 		step := int64(taskWork/(width+slotCost) + 1)
 		for k := a.at(row); k < a.at(row+1); k += step {
-			out = append(out, slotPart{q.p0, q.p1, true, k, min(k+step, a.at(row+1))})
+			parts = append(parts, slotPart{r.From, r.To, true, k, min(k+step, a.at(row+1))})
 		}
 	}
-	for _, q := range rows {
-		out = append(out, slotPart{p0: q.p0, p1: q.p1})
-	}
-	return out
+	return append(parts, rows...)
 }
 
 // fewer joins parts of whole rows, where they follow each other, to about n.

@@ -25,77 +25,67 @@ func sddmm[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
 	m.check(len(dw), true)
 	m.A.needRows()
 	need("g", len(g), m.A.Rows()*m.Width)
-	var cursor []int64
-	if w.Cursor != nil {
-		cursor = w.Cursor.Slot
-	}
-	sddmmParts(p, dots[T]{dw, m.X, g, m.Width, m.Heads, m.A}, cursor, w.Begin, w.End)
-}
-
-// dots is the arrays of an SDDMM.
-type dots[T Float] struct {
-	dw, x, g     []T
-	width, heads int
-	a            CSR
-}
-
-func sddmmParts[T Float](p *Pool, m dots[T], cursor []int64, colBegin, colEnd int32) {
-	ops := vec.Get[T]()
-	parts := planSlots(&m.a, m.width, p.Threads())
-	whole := cursor == nil
+	a, whole := &m.A, w.Cursor == nil
+	parts := planSlots(a, m.Width, p.Threads())
 	p.Run(len(parts), func(t int) {
 		q := parts[t]
-		run := &vec.Gather[T]{Stride: m.width, Base: colBegin}
-		buf := make([]T, coefBlock)
-		m.a.eachRow(q.p0, q.p1, func(i int) {
-			k0, k1 := m.a.at(i), m.a.at(i+1)
+		d := dots[T]{Product: m, dw: dw, g: g, ops: vec.Get[T](), run: &vec.Gather[T]{Stride: m.Width, Base: w.Begin}, buf: make([]T, coefBlock)}
+		a.eachRow(q.p0, q.p1, func(i int) {
+			k0, k1 := a.at(i), a.at(i+1)
 			if !whole {
-				k0 = cursor[i]
-				k1 = ascending.RunEnd(m.a.Col, k0, k1, colEnd)
+				k0 = w.Cursor.Slot[i]
+				k1 = ascending.RunEnd(a.Col, k0, k1, w.End)
 			}
-			if !q.cut {
-				if !whole {
-					cursor[i] = k1
-				}
-			} else {
+			if q.cut {
 				k0, k1 = max(k0, q.k0), min(k1, q.k1)
+			} else if !whole {
+				w.Cursor.Slot[i] = k1
 			}
-			m.row(ops, run, buf, i, k0, k1)
+			d.row(i, k0, k1)
 		})
 	})
-	if !whole {
-		for _, q := range parts {
-			if q.cut {
-				i := m.a.row(q.p0)
-				cursor[i] = ascending.RunEnd(m.a.Col, cursor[i], m.a.at(i+1), colEnd)
-			}
+	if whole {
+		return
+	}
+	for _, q := range parts { // the parts of a hub row share its cursor
+		if i := a.row(q.p0); q.cut {
+			w.Cursor.Slot[i] = ascending.RunEnd(a.Col, w.Cursor.Slot[i], a.at(i+1), w.End)
 		}
 	}
 }
 
+// dots is an SDDMM as one task computes it.
+type dots[T Float] struct {
+	Product[T]
+	dw, g []T
+	ops   *vec.Ops[T]
+	run   *vec.Gather[T]
+	buf   []T
+}
+
 // row computes slots [k0, k1) of row i.
-func (m *dots[T]) row(ops *vec.Ops[T], run *vec.Gather[T], buf []T, i int, k0, k1 int64) {
-	d := m.width / m.heads
+func (m *dots[T]) row(i int, k0, k1 int64) {
+	d, run := m.Width/m.Heads, m.run
 	for k0 < k1 {
 		k := min(k1, k0+coefBlock)
-		run.Col = m.a.Col[k0:k]
-		for h := range m.heads {
-			run.Y = m.g[i*m.width+h*d:][:d]
-			run.X = m.x[min(h*d, len(m.x)):]
-			if m.heads == 1 && m.a.Edge == nil {
+		run.Col = m.A.Col[k0:k]
+		for h := range m.Heads {
+			run.Y = m.g[i*m.Width+h*d:][:d]
+			run.X = m.X[min(h*d, len(m.X)):]
+			if m.Heads == 1 && m.A.Edge == nil {
 				run.Out = m.dw[k0:k]
-				ops.GatherDot(run)
+				m.ops.GatherDot(run)
 				continue
 			}
-			run.Out = buf[:k-k0]
-			ops.GatherDot(run)
-			if m.a.Edge == nil {
+			run.Out = m.buf[:k-k0]
+			m.ops.GatherDot(run)
+			if m.A.Edge == nil {
 				for j, v := range run.Out {
-					m.dw[(int(k0)+j)*m.heads+h] = v
+					m.dw[(int(k0)+j)*m.Heads+h] = v
 				}
 			} else {
 				for j, v := range run.Out {
-					m.dw[int(m.a.Edge[int(k0)+j])*m.heads+h] = v
+					m.dw[int(m.A.Edge[int(k0)+j])*m.Heads+h] = v
 				}
 			}
 		}

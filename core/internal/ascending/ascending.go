@@ -26,6 +26,33 @@ func RunEnd[I int32 | uint16](entries []I, k, last int64, end I) int64 {
 	return k + int64(sort.Search(int(min(lo, last)-k), func(i int) bool { return entries[k+int64(i)] >= end }))
 }
 
+// Run is places [From, To). A heavy one is one place.
+type Run struct {
+	From, To int
+	Heavy    bool
+}
+
+// Runs cuts places [from, to) into runs of about equal work. cost(i) is the work of the places
+// before i, which ascends. A run ends with the place that completes its share; where that one is
+// heavy, it is a run of its own.
+func Runs(from, to int, share int64, cost func(i int) int64, heavy func(i int) bool) (runs []Run) {
+	for from < to {
+		mark := cost(from) + share
+		end := from + 1
+		end += sort.Search(to-end, func(i int) bool { return cost(end+i) >= mark })
+		if !heavy(end - 1) {
+			runs = append(runs, Run{from, end, false})
+		} else {
+			if from < end-1 {
+				runs = append(runs, Run{from, end - 1, false})
+			}
+			runs = append(runs, Run{end - 1, end, true})
+		}
+		from = end
+	}
+	return runs
+}
+
 // Cursor is how far windows, which follow each other, have come in each of many runs. Most
 // windows have entries of few runs: the others are told by looking at one array in sequence.
 type Cursor[S int32 | int64] struct {
