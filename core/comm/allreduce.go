@@ -114,12 +114,7 @@ func (a *allReduce) run() error {
 		if err := a.await(folded); err != nil {
 			return err
 		}
-		for d := 1; d < a.c.World(); d++ {
-			if err := a.sendPart(a.c.up(d)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.c.ToPeers(func(_, q int) error { return a.sendPart(q) })
 	}, func() error {
 		for k := range a.steps {
 			if err := a.fold(k); err != nil {
@@ -130,12 +125,7 @@ func (a *allReduce) run() error {
 		if err := a.await(scattered); err != nil { // what comes lands where the sender reads
 			return err
 		}
-		for d := 1; d < a.c.World(); d++ {
-			if err := a.receivePart(a.c.down(d)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return a.c.FromPeers(func(_, q int) error { return a.receivePart(q) })
 	})
 }
 
@@ -181,12 +171,7 @@ func (a *allReduce) await(half <-chan struct{}) error {
 
 // sendStep sends frame k of every other part to who folds it.
 func (a *allReduce) sendStep(k int) error {
-	for d := 1; d < a.c.World(); d++ {
-		if err := a.send(a.c.up(d), roundReduce, k, a.span(a.c.up(d), k)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.c.ToPeers(func(_, q int) error { return a.send(q, roundReduce, k, a.span(q, k)) })
 }
 
 // fold is own[k] = rank 0's ∘ rank 1's ∘ …, for frame k of the own part.

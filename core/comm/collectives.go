@@ -24,6 +24,21 @@ func (c *Communicator) up(r int) int { return (c.Rank() + r) % c.World() }
 // down is the rank that is r places before this one.
 func (c *Communicator) down(r int) int { return (c.Rank() - r + c.World()) % c.World() }
 
+// ToPeers calls f for the peers in the order of rounds: r and the rank r places up, for r = 1, 2, ….
+func (c *Communicator) ToPeers(f func(r, q int) error) error { return c.eachPeer(c.up, f) }
+
+// FromPeers calls f for r and the rank r places down.
+func (c *Communicator) FromPeers(f func(r, q int) error) error { return c.eachPeer(c.down, f) }
+
+func (c *Communicator) eachPeer(peer func(r int) int, f func(r, q int) error) error {
+	for r := 1; r < c.World(); r++ {
+		if err := f(r, peer(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Barrier returns once every rank has called it. Steps: log2(P). Bytes: log2(P)
 // empty frames per rank.
 func (c *Communicator) Barrier() error {
@@ -62,12 +77,7 @@ func (c *Communicator) Broadcast(buf []byte, root int) error {
 			if place > 0 {
 				return op.recvStream(root, root, buf, nil)
 			}
-			for r := 1; r < p; r++ {
-				if err := op.sendStream(c.up(r), root, buf); err != nil {
-					return err
-				}
-			}
-			return nil
+			return c.ToPeers(func(_, q int) error { return op.sendStream(q, root, buf) })
 		}
 		switch place {
 		case 0:
@@ -108,19 +118,9 @@ func (c *Communicator) AllToAll(send, recv [][]byte) error {
 	return c.collective(KindAllToAll, func(op *Op) error {
 		copy(recv[me], send[me])
 		return op.Run(func() error {
-			for r := 1; r < p; r++ {
-				if err := op.sendStream(c.up(r), r, send[c.up(r)]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return c.ToPeers(func(r, q int) error { return op.sendStream(q, r, send[q]) })
 		}, func() error {
-			for r := 1; r < p; r++ {
-				if err := op.recvStream(c.down(r), r, recv[c.down(r)], nil); err != nil {
-					return err
-				}
-			}
-			return nil
+			return c.FromPeers(func(r, q int) error { return op.recvStream(q, r, recv[q], nil) })
 		})
 	})
 }
@@ -177,27 +177,17 @@ func (c *Communicator) AllGather(data []byte) ([][]byte, error) {
 	all[c.Rank()] = append([]byte{}, data...)
 	err := c.collective(KindAllGather, func(op *Op) error {
 		return op.Run(func() error {
-			for r := 1; r < c.World(); r++ {
-				if err := op.sendStream(c.up(r), r, data); err != nil {
-					return err
-				}
-			}
-			return nil
+			return c.ToPeers(func(r, q int) error { return op.sendStream(q, r, data) })
 		}, func() error {
-			for r := 1; r < c.World(); r++ {
-				q := c.down(r)
-				err := op.recvSized(q, r, func(size uint64) ([]byte, error) {
+			return c.FromPeers(func(r, q int) error {
+				return op.recvSized(q, r, func(size uint64) ([]byte, error) {
 					if size > maxGather {
 						return nil, op.Mismatch(q, fmt.Sprintf("rank %d announces %d bytes, at most %d are allowed", q, size, maxGather))
 					}
 					all[q] = make([]byte, size)
 					return all[q], nil
 				}, nil)
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+			})
 		})
 	})
 	return all, err

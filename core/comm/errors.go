@@ -86,11 +86,12 @@ func (e *DeadlineError) Timeout() bool { return true }
 // ErrClosed is returned by everything after Close.
 var ErrClosed = errors.New("the group is closed")
 
-// failure is an error as it travels between ranks.
+// failure is an error as it travels between ranks: one of these.
 type failure struct {
-	Type       string // "lost", "remote", "schedule", "size"
-	Rank, Peer int
-	A, B, C    string
+	Lost     *PeerLost      `json:",omitempty"`
+	Remote   *RemoteError   `json:",omitempty"`
+	Schedule *ScheduleError `json:",omitempty"`
+	Size     *SizeError     `json:",omitempty"`
 }
 
 // longest text of an error that travels; a traceback fits.
@@ -104,45 +105,40 @@ func clip(s string) string {
 }
 
 // pack turns the failure of rank self into what the others are told.
-func pack(err error, self int, host string) failure {
-	var (
-		lost     *PeerLost
-		remote   *RemoteError
-		schedule *ScheduleError
-		size     *SizeError
-	)
+func pack(err error, self int, host string) (f failure) {
 	switch {
-	case errors.As(err, &lost):
-		if lost.Told {
-			self = lost.Finder
+	case errors.As(err, &f.Lost):
+		lost := *f.Lost
+		if f.Lost = &lost; !lost.Told {
+			lost.Told, lost.Finder = true, self
 		}
-		return failure{Type: "lost", Rank: lost.Rank, Peer: self, A: lost.Host, B: lost.Phase, C: clip(lost.Reason)}
-	case errors.As(err, &remote):
-		return failure{Type: "remote", Rank: remote.Rank, A: remote.Host, B: clip(remote.Message)}
-	case errors.As(err, &schedule):
-		return failure{Type: "schedule", Rank: schedule.Rank, Peer: schedule.Peer, A: schedule.Mine, B: schedule.Theirs}
-	case errors.As(err, &size):
-		return failure{Type: "size", Rank: size.Rank, Peer: size.Peer, A: size.Op, B: size.Detail}
+		lost.Reason = clip(lost.Reason)
+	case errors.As(err, &f.Remote):
+		f.Remote = &RemoteError{f.Remote.Rank, f.Remote.Host, clip(f.Remote.Message)}
+	case errors.As(err, &f.Schedule), errors.As(err, &f.Size):
+	default:
+		f.Remote = &RemoteError{self, host, clip(err.Error())}
 	}
-	return failure{Type: "remote", Rank: self, A: host, B: clip(err.Error())}
+	return f
 }
 
 // unpack turns what rank from told into the error that this rank raises.
 func (f failure) unpack(self int, from int, fromHost string) error {
-	switch f.Type {
-	case "lost":
-		if f.Rank == self {
-			finder := "it"
-			if f.Peer != from {
-				finder = fmt.Sprintf("rank %d", f.Peer)
-			}
-			return &RemoteError{Rank: from, Host: fromHost, Message: fmt.Sprintf("%s lost contact with this worker (rank %d): %s", finder, self, f.C)}
+	switch {
+	case f.Lost != nil && f.Lost.Rank == self:
+		finder := "it"
+		if f.Lost.Finder != from {
+			finder = fmt.Sprintf("rank %d", f.Lost.Finder)
 		}
-		return &PeerLost{Rank: f.Rank, Host: f.A, Phase: f.B, Reason: f.C, Told: true, Finder: f.Peer}
-	case "schedule":
-		return &ScheduleError{Rank: f.Rank, Peer: f.Peer, Mine: f.A, Theirs: f.B}
-	case "size":
-		return &SizeError{Rank: f.Rank, Peer: f.Peer, Op: f.A, Detail: f.B}
+		return &RemoteError{Rank: from, Host: fromHost, Message: fmt.Sprintf("%s lost contact with this worker (rank %d): %s", finder, self, f.Lost.Reason)}
+	case f.Lost != nil:
+		return f.Lost
+	case f.Schedule != nil:
+		return f.Schedule
+	case f.Size != nil:
+		return f.Size
+	case f.Remote != nil:
+		return f.Remote
 	}
-	return &RemoteError{Rank: f.Rank, Host: f.A, Message: f.B}
+	return &RemoteError{Rank: from, Host: fromHost, Message: "it did not say why"}
 }

@@ -276,7 +276,7 @@ func TestRendezvousErrors(t *testing.T) {
 		defer c.stop()
 		_, err := c.meetMaster(cfg, joinRequest{Version: protocol + 1, Rank: 1, World: 2}, time.Now().Add(5*time.Second))
 		_, err0 := m.wait(cfg)
-		every(t, []error{err, err0}, "version 2", "version 1")
+		every(t, []error{err, err0}, fmt.Sprintf("version %d", protocol+1), fmt.Sprintf("rank 0 version %d", protocol))
 	})
 }
 

@@ -196,17 +196,18 @@ func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 		e.Mine += fmt.Sprintf(", which sends %s,", op.sends)
 		e.Theirs += ", which sends something else"
 	}
-	if e.Peer < e.Rank { // the same text whoever notices
-		e.Rank, e.Peer, e.Mine, e.Theirs = e.Peer, e.Rank, e.Theirs, e.Mine
-	}
-	return op.c.g.fail(e, true)
+	return op.differ(e)
 }
 
 // Differ ends the group with a *ScheduleError: this rank and peer are in the same
 // operation, and mine and theirs say what each does in it that does not go with
 // the other.
 func (op *Op) Differ(peer int, mine, theirs string) error {
-	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String() + ", " + mine, Theirs: op.String() + ", " + theirs}
+	return op.differ(&ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String() + ", " + mine, Theirs: op.String() + ", " + theirs})
+}
+
+// differ ends the group, with the same text whoever notices.
+func (op *Op) differ(e *ScheduleError) error {
 	if e.Peer < e.Rank {
 		e.Rank, e.Peer, e.Mine, e.Theirs = e.Peer, e.Rank, e.Theirs, e.Mine
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // protocol is the version of everything that workers say to each other.
-const protocol = 1
+const protocol = 2
 
 // joinRequest is repeated until the reply says Done or has an Error.
 type joinRequest struct {
@@ -90,50 +90,38 @@ func newMaster(cfg Config, at place, id *trust.Identity, own joinRequest) (*mast
 
 // handle answers a call. A connection speaks for the rank that it has proved.
 func (m *master) handle(from string, request any) any {
-	if r, ok := request.(*joinRequest); ok && caller(r.Rank, r.World) != from ||
-		!ok && caller(rankOf(request), m.world) != from {
-		return &refusal{"the call is of another rank than the connection"}
-	}
 	switch r := request.(type) {
 	case *joinRequest:
-		reply := m.join(r)
-		return &reply
-	case *meetRequest, *beatRequest:
-		select {
-		case <-m.ready:
-		case <-time.After(pollTime):
-			return &refusal{"rank 0 is not ready yet"}
-		}
-		return m.coordinate(r)
-	}
-	return &refusal{fmt.Sprintf("rank 0 does not know what %T is", request)}
-}
-
-func rankOf(request any) int {
-	switch r := request.(type) {
-	case *meetRequest:
-		return r.Rank
-	case *beatRequest:
-		return r.Rank
-	}
-	return -1
-}
-
-func (m *master) coordinate(request any) any {
-	var err error
-	switch r := request.(type) {
-	case *meetRequest:
-		var reply meetReply
-		if reply, err = m.hub.meet(*r); err == nil {
+		if caller(r.Rank, r.World) == from {
+			reply := m.join(r)
 			return &reply
 		}
-	case *beatRequest:
-		var reply beatReply
-		if reply, err = m.hub.beat(*r); err == nil {
-			return &reply
+	case *meetRequest:
+		if caller(r.Rank, m.world) == from {
+			return coordinate(m, (*hub).meet, *r)
 		}
+	case *beatRequest:
+		if caller(r.Rank, m.world) == from {
+			return coordinate(m, (*hub).beat, *r)
+		}
+	default:
+		return &refusal{fmt.Sprintf("rank 0 does not know what %T is", request)}
 	}
-	return &refusal{fmt.Sprint(err)}
+	return &refusal{"the call is of another rank than the connection"}
+}
+
+// coordinate has the hub answer, once there is one.
+func coordinate[Request, Reply any](m *master, ask func(h *hub, r Request) (Reply, error), r Request) any {
+	select {
+	case <-m.ready:
+	case <-time.After(pollTime):
+		return &refusal{"rank 0 is not ready yet"}
+	}
+	reply, err := ask(m.hub, r)
+	if err != nil {
+		return &refusal{fmt.Sprint(err)}
+	}
+	return &reply
 }
 
 // join takes a worker in and waits a moment for the others.

@@ -110,7 +110,7 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	var adding sync.Mutex // to gradU: what the first peer sends and own rows
 	m := &Movement{
 		Op: op, ToOwner: true, RowBytes: a.RowBytes(),
-		Send: HaloRows(rel), Recv: sendRows(rel),
+		Send: HaloRows(rel), Recv: SendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
 			kernel.SpMMRows(a.Pool, view.Numbers[T](dst), a.product(csc, gradOut, scale.Data, nil), begin, begin+n)
@@ -201,7 +201,7 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 	rel := a.Rel
 	return &Movement{
 		Op: op, Flags: flags, RowBytes: a.RowBytes(),
-		Send: sendRows(rel), Recv: HaloRows(rel),
+		Send: SendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			kernel.GatherRows(a.Pool, dst, view.Bytes(u), a.RowBytes(), rel.Send[r].Data[first:first+n])
 			return nil
@@ -313,7 +313,8 @@ func HaloRows(rel *graph.Relation) []int {
 	return n
 }
 
-func sendRows(rel *graph.Relation) []int {
+// SendRows is how many own rows peers read, by round.
+func SendRows(rel *graph.Relation) []int {
 	n := make([]int, rel.Parts)
 	for r := 1; r < rel.Parts; r++ {
 		n[r] = len(rel.Send[r].Data)

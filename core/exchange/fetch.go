@@ -240,7 +240,7 @@ func OwnerRows(op *comm.Op, rel *graph.Relation, out []int64) error {
 		out[i] = int64(i)
 	}
 	m := &Movement{
-		Op: op, RowBytes: askBytes, Send: sendRows(rel), Recv: HaloRows(rel),
+		Op: op, RowBytes: askBytes, Send: SendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			copy(view.Numbers[int32](dst), rel.Send[r].Data[first:first+n])
 			return nil

@@ -107,7 +107,7 @@ func (x program[T]) pull(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *curs
 	scatter := sparseChunks(rel, op, x.rowBytes(set))
 	return &Movement{
 		Op: op, RowBytes: x.rowBytes(set),
-		Send: sendRows(rel), Recv: HaloRows(rel),
+		Send: SendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			x.pack(set, view.Numbers[T](dst), rel.Send[r].Data[first:first+n])
 			return nil
@@ -196,7 +196,7 @@ func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *exp
 	rel := x.Rel
 	m := &Movement{
 		Op: op, ToOwner: true, RowBytes: plan.ReturnBytes,
-		Send: HaloRows(rel), Recv: sendRows(rel),
+		Send: HaloRows(rel), Recv: SendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			x.boundary(b.Peers, plan.Return, view.Numbers[T](dst), column(rel, r, first), n)
 			return nil

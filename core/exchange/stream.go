@@ -114,7 +114,7 @@ func (s *Stream) Run() (flags uint16, err error) {
 		return nil
 	}
 	m := &Movement{
-		Op: s.Op, Flags: s.Flags, RowBytes: out, Send: sendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
+		Op: s.Op, Flags: s.Flags, RowBytes: out, Send: SendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
 		Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
 	}
 	if back > 0 {

@@ -90,10 +90,10 @@ func (s *Sampler) inputs(c *comm.Communicator, b *Batch) error {
 }
 
 func (s *Sampler) serveInputs(t *rpc) error {
-	if err := s.eachPeer(false, func(q int) error { return t.sendRequest(q, &s.want[q]) }); err != nil {
+	if err := t.c.ToPeers(func(_, q int) error { return t.sendRequest(q, &s.want[q]) }); err != nil {
 		return err
 	}
-	return s.eachPeer(true, func(q int) error {
+	return t.c.FromPeers(func(_, q int) error {
 		if !t.await(q) {
 			return nil
 		}
@@ -114,7 +114,7 @@ func (s *Sampler) serveInputs(t *rpc) error {
 
 func (s *Sampler) takeInputs(t *rpc, b *Batch) error {
 	me := s.g.Rank
-	if err := s.eachPeer(true, func(q int) error { return t.recvRequest(q, &s.wanted[q]) }); err != nil {
+	if err := t.c.FromPeers(func(_, q int) error { return t.recvRequest(q, &s.wanted[q]) }); err != nil {
 		return err
 	}
 	for k := range s.cfg.Inputs {
@@ -125,7 +125,7 @@ func (s *Sampler) takeInputs(t *rpc, b *Batch) error {
 			}
 		}
 	}
-	return s.eachPeer(false, func(q int) error {
+	return t.c.ToPeers(func(_, q int) error {
 		for k := range s.cfg.Inputs {
 			place := s.wantAt[q][k]
 			for j, column := range s.cfg.Inputs[k] {

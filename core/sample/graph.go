@@ -106,12 +106,8 @@ func (g *Graph) learn(c *comm.Communicator, i int, rel *graph.Relation) (err err
 	if err != nil {
 		return err
 	}
-	send := make([]int, g.World)
-	for r := 1; r < g.World; r++ {
-		send[r] = len(rel.Send[r].Data)
-	}
 	m := &exchange.Movement{
-		Op: op, RowBytes: 8, Send: send, Recv: exchange.HaloRows(rel),
+		Op: op, RowBytes: 8, Send: exchange.SendRows(rel), Recv: exchange.HaloRows(rel),
 		Produce: func(r, from, n int, dst []byte) error {
 			for k, row := range rel.Send[r].Data[from : from+n] {
 				binary.LittleEndian.PutUint64(dst[8*k:], uint64(first+int64(row)))

@@ -71,10 +71,10 @@ func (s *Sampler) layer(c *comm.Communicator, b *Batch, l int) error {
 // serveLayer is what a rank sends: whom it wants edges of, and to the others how
 // many edges each of their nodes gets, the edges, and columns of them.
 func (s *Sampler) serveLayer(t *rpc, l int) error {
-	if err := s.eachPeer(false, func(q int) error { return t.sendRequest(q, &s.ask[q]) }); err != nil {
+	if err := t.c.ToPeers(func(_, q int) error { return t.sendRequest(q, &s.ask[q]) }); err != nil {
 		return err
 	}
-	err := s.eachPeer(true, func(q int) error {
+	err := t.c.FromPeers(func(_, q int) error {
 		if !t.await(q) {
 			return nil
 		}
@@ -95,7 +95,7 @@ func (s *Sampler) serveLayer(t *rpc, l int) error {
 	}
 	for i := range s.cfg.EdgeData {
 		for _, column := range s.cfg.EdgeData[i] {
-			err := s.eachPeer(true, func(q int) error {
+			err := t.c.FromPeers(func(_, q int) error {
 				begin, end := s.serve[q].edges(i)
 				ids := s.serve[q].id[begin:end]
 				return t.send(q, len(ids), column.RowBytes, func(first, n int, dst []byte) { column.gather(dst, ids[first:first+n]) })
@@ -131,7 +131,7 @@ func ends[T wireID](s *Sampler, frame []byte, n int) (src, id []T) {
 }
 
 func serveEdges[T wireID](s *Sampler, t *rpc, l int) error {
-	return s.eachPeer(true, func(q int) error {
+	return t.c.FromPeers(func(_, q int) error {
 		a := &s.serve[q]
 		if s.cfg.EdgeData != nil {
 			a.id = resize(a.id, a.total())
@@ -146,11 +146,11 @@ func serveEdges[T wireID](s *Sampler, t *rpc, l int) error {
 // takeLayer is what a rank receives, and the edges that it draws itself.
 func (s *Sampler) takeLayer(t *rpc, b *Batch, l int) error {
 	me, out := s.g.Rank, b.Layers[l].Edges
-	if err := s.eachPeer(true, func(q int) error { return t.recvRequest(q, &s.asked[q]) }); err != nil {
+	if err := t.c.FromPeers(func(_, q int) error { return t.recvRequest(q, &s.asked[q]) }); err != nil {
 		return err
 	}
 	s.count(l, s.ask[me].rows, &s.got[me])
-	err := s.eachPeer(false, func(q int) error {
+	err := t.c.ToPeers(func(_, q int) error {
 		a := &s.got[q]
 		s.layout(a, s.ask[q].rows)
 		err := t.receive(q, len(a.counts), 4, func(first, n int, src []byte) error {
@@ -216,7 +216,7 @@ func (s *Sampler) allot(b *Batch, layer *Layer, i int) (err error) {
 }
 
 func takeEdges[T wireID](s *Sampler, t *rpc, out []Edges) error {
-	return s.eachPeer(false, func(q int) error {
+	return t.c.ToPeers(func(_, q int) error {
 		return t.receive(q, s.got[q].total(), edgeSize(s), func(first, n int, frame []byte) error {
 			src, id := ends[T](s, frame, n)
 			for i := range out {
@@ -255,7 +255,7 @@ func (s *Sampler) takeEdgeData(t *rpc, b *Batch, out *Edges, i int, column Colum
 			copy(data[(to+j)*size:(to+j+1)*size], column.Rows[row:row+size])
 		}
 	})
-	return s.eachPeer(false, func(q int) error {
+	return t.c.ToPeers(func(_, q int) error {
 		begin, end := s.got[q].edges(i)
 		return t.receive(q, end-begin, size, func(first, n int, src []byte) error {
 			s.runs(q, i, out.Indptr, begin+first, n, func(to, at, count int) {

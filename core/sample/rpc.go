@@ -242,18 +242,3 @@ func (t *rpc) alike(q int, step, check uint64) error {
 	}
 	return nil
 }
-
-// eachPeer calls f for the peers in the order of rounds: p+1, p+2, … or, back,
-// p-1, p-2, ….
-func (s *Sampler) eachPeer(back bool, f func(q int) error) error {
-	for r := 1; r < s.g.World; r++ {
-		q := (s.g.Rank + r) % s.g.World
-		if back {
-			q = (s.g.Rank - r + s.g.World) % s.g.World
-		}
-		if err := f(q); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -64,16 +64,7 @@ func (s *Session) Barrier(id int) error {
 // NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node
 // type before it, as in "_N/features".
 func NodeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
-	return readFeature[T](p, false, name)
-}
-
-// EdgeFeature reads a feature of the in-edges of the worker's own nodes, and its shape.
-func EdgeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
-	return readFeature[T](p, true, name)
-}
-
-func readFeature[T Number](p *Partition, edge bool, name string) ([]T, []int64, error) {
-	have, _, err := p.feature(edge, name)
+	have, _, err := p.feature(false, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,5 +73,5 @@ func readFeature[T Number](p *Partition, edge bool, name string) ([]T, []int64, 
 		n *= d
 	}
 	x := make([]T, n)
-	return x, have.Shape, p.Read(edge, name, view.Bytes(x), dtypeOf[T]().String(), have.Shape)
+	return x, have.Shape, p.Read(false, name, view.Bytes(x), dtypeOf[T]().String(), have.Shape)
 }
