@@ -149,3 +149,23 @@ func (a *array) read(dst []byte) error {
 	}
 	return a.f.readLarge(dst, a.off, a.what)
 }
+
+// rows reads whole rows, from row first on, into dst.
+func (a *array) rows(first int64, dst []byte) error {
+	row := TensorInfo{DType: a.dtype, Shape: a.shape}.RowBytes()
+	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
+		return argument.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.what, row, a.shape[0], len(dst), first)
+	}
+	if a.fortran {
+		return a.fortranRows(first, dst)
+	}
+	if a.derive != nil {
+		all := make([]byte, a.bytes())
+		if err := a.derive(all); err != nil {
+			return err
+		}
+		copy(dst, all[first*row:])
+		return nil
+	}
+	return a.f.readLarge(dst, a.off+first*row, a.what)
+}

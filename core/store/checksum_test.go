@@ -308,11 +308,11 @@ func TestNPZSums(t *testing.T) {
 			if err := errors.Join(err, z.Close()); err != nil {
 				t.Fatal(err)
 			}
-			d, err := newDataset(inMemory(b.Bytes()))
+			d, err := openNpzGraph(inMemory(b.Bytes()))
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = d.ReadRows(false, "features", 0, make([]byte, 4))
+			err = d.ReadRows(false, 0, "features", 0, make([]byte, 4))
 			d.Close()
 			var damage *FormatError
 			if right := sum == crc32.ChecksumIEEE(x); right != (err == nil) || (!right && (!errors.As(err, &damage) || !strings.Contains(err.Error(), "(x.npy) at bytes 0 to 400072: expected an array with the CRC-32"))) {

@@ -40,7 +40,7 @@ func readTensors(b []byte) error {
 }
 
 func readNPZ(b []byte) error {
-	d, err := newDataset(inMemory(b))
+	d, err := openNpzGraph(inMemory(b))
 	if err != nil {
 		return err
 	}
@@ -48,14 +48,12 @@ func readNPZ(b []byte) error {
 	if err := d.EdgesBatch(func(int64, []int64, []int64) error { return nil }); err != nil {
 		return err
 	}
-	for _, edge := range []bool{false, true} {
-		arrays := d.NodeArrays()
-		if edge {
-			arrays = d.EdgeArrays()
-		}
-		for _, a := range arrays {
-			if err := d.ReadRows(edge, a.Name, 0, make([]byte, a.Bytes())); err != nil {
-				return err
+	for edge, types := range map[bool][]TypeRows{false: d.NodeTypes(), true: d.EdgeTypes()} {
+		for kind, of := range types {
+			for _, a := range of.Arrays {
+				if err := d.ReadRows(edge, kind, a.Name, 0, make([]byte, a.Bytes())); err != nil {
+					return err
+				}
 			}
 		}
 	}

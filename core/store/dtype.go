@@ -78,7 +78,7 @@ func DTypeOf(code, bits uint8) (DType, bool) {
 // TensorInfo describes an array on disk. Shape is [rows, ...].
 type TensorInfo struct {
 	// Name is "ntype/feature" or "src:rel:dst/feature" in partitions, and the
-	// plain name in a Dataset.
+	// plain name in a WholeGraph.
 	Name  string
 	DType DType
 	Shape []int64

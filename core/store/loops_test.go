@@ -28,14 +28,14 @@ func TestAddSelfLoops(t *testing.T) {
 				has[src[i]] = true
 			}
 		}
-		d, err := newDataset(inMemory(zipOf(t, zip.Store, map[string][]byte{
+		d, err := openNpzGraph(inMemory(zipOf(t, zip.Store, map[string][]byte{
 			"edge_index": npyOf("<i8", fmt.Sprintf("(2, %d)", m), bytesOf(append(slices.Clone(src), dst...))),
 			"num_nodes":  npyOf("<i8", "()", bytesOf([]int64{n})),
 		})))
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := AddSelfLoops(homogeneous{d})
+		g, err := AddSelfLoops(d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,14 +88,14 @@ func bytesOf(v []int64) []byte {
 
 func TestRefusedSelfLoops(t *testing.T) {
 	edges := npyOf("<i8", "(2, 1)", bytesOf([]int64{0, 3}))
-	d, err := newDataset(inMemory(zipOf(t, zip.Store, map[string][]byte{"edge_index": edges, "w": npyOf("<i8", "(1,)", bytesOf([]int64{1}))})))
+	d, err := openNpzGraph(inMemory(zipOf(t, zip.Store, map[string][]byte{"edge_index": edges, "w": npyOf("<i8", "(1,)", bytesOf([]int64{1}))})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AddSelfLoops(homogeneous{d}); err == nil || !strings.Contains(err.Error(), `edge feature "w"`) {
+	if _, err := AddSelfLoops(d); err == nil || !strings.Contains(err.Error(), `edge feature "w"`) {
 		t.Fatalf("edge features: %v", err)
 	}
-	if _, err := AddSelfLoops(&typedGraph{}); err == nil || !strings.Contains(err.Error(), "graphs of one type") {
+	if _, err := AddSelfLoops(&npzGraph{}); err == nil || !strings.Contains(err.Error(), "graphs of one type") {
 		t.Fatalf("several types: %v", err)
 	}
 }

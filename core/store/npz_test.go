@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-func mustNPZ(t *testing.T, path string) *Dataset {
+func mustNPZ(t *testing.T, path string) WholeGraph {
 	t.Helper()
-	d, err := OpenNPZ(path)
+	d, err := OpenGraph(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func mustNPZ(t *testing.T, path string) *Dataset {
 	return d
 }
 
-func datasetEdges(t *testing.T, d *Dataset) (src, dst []int64) {
+func datasetEdges(t *testing.T, d WholeGraph) (src, dst []int64) {
 	t.Helper()
 	err := d.EdgesBatch(func(first int64, s, t []int64) error {
 		if first != int64(len(src)) {
@@ -38,12 +38,17 @@ func datasetEdges(t *testing.T, d *Dataset) (src, dst []int64) {
 	return src, dst
 }
 
-func rows(t *testing.T, d *Dataset, edge bool, name string) []byte {
-	t.Helper()
-	list := d.NodeArrays()
+// arraysOf are the features of a graph of one type.
+func arraysOf(g Source, edge bool) []TensorInfo {
 	if edge {
-		list = d.EdgeArrays()
+		return g.EdgeTypes()[0].Arrays
 	}
+	return g.NodeTypes()[0].Arrays
+}
+
+func rows(t *testing.T, d WholeGraph, edge bool, name string) []byte {
+	t.Helper()
+	list := arraysOf(d, edge)
 	for _, info := range list {
 		if info.Name != name {
 			continue
@@ -51,10 +56,10 @@ func rows(t *testing.T, d *Dataset, edge bool, name string) []byte {
 		b := make([]byte, info.Bytes())
 		// In two reads, so that a start other than row 0 is seen.
 		cut := info.Shape[0] / 3 * info.RowBytes()
-		if err := d.ReadRows(edge, name, 0, b[:cut]); err != nil {
+		if err := d.ReadRows(edge, 0, name, 0, b[:cut]); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.ReadRows(edge, name, info.Shape[0]/3, b[cut:]); err != nil {
+		if err := d.ReadRows(edge, 0, name, info.Shape[0]/3, b[cut:]); err != nil {
 			t.Fatal(err)
 		}
 		return b
@@ -70,10 +75,10 @@ func TestNumpyFiles(t *testing.T) {
 	if ref.NumNodes() != 6 || ref.NumEdges() != 9 || len(src) != 9 {
 		t.Fatalf("%d nodes, %d edges", ref.NumNodes(), ref.NumEdges())
 	}
-	if got := fmt.Sprint(ref.NodeArrays()); got != "[{features float32 [6 3]} {labels int64 [6]} {train_mask bool [6]}]" {
+	if got := fmt.Sprint(arraysOf(ref, false)); got != "[{features float32 [6 3]} {labels int64 [6]} {train_mask bool [6]}]" {
 		t.Errorf("node arrays %s", got)
 	}
-	if got := fmt.Sprint(ref.EdgeArrays()); got != "[{edge_weight float64 [9]}]" {
+	if got := fmt.Sprint(arraysOf(ref, true)); got != "[{edge_weight float64 [9]}]" {
 		t.Errorf("edge arrays %s", got)
 	}
 	if got := rows(t, ref, false, "labels"); got[8] != 1 || got[40] != 5 {
@@ -86,8 +91,8 @@ func TestNumpyFiles(t *testing.T) {
 			t.Errorf("%s: edges %v -> %v, want %v -> %v", name, s, e, src, dst)
 		}
 		if name == "bare" {
-			if d.NumNodes() != slices.Max(append(s, e...))+1 || len(d.NodeArrays()) != 0 {
-				t.Errorf("bare: %d nodes, %v", d.NumNodes(), d.NodeArrays())
+			if d.NumNodes() != slices.Max(append(s, e...))+1 || len(arraysOf(d, false)) != 0 {
+				t.Errorf("bare: %d nodes, %v", d.NumNodes(), arraysOf(d, false))
 			}
 			continue
 		}
@@ -127,7 +132,7 @@ func TestRefusedNPZ(t *testing.T) {
 		"rows":       {`6 rows of "y"`, "found 7"},
 		"noedges":    {`"edge_index"`},
 	} {
-		_, err := OpenNPZ("testdata/npz/" + name + ".npz")
+		_, err := OpenGraph("testdata/npz/" + name + ".npz")
 		var fe *FormatError
 		if !errors.As(err, &fe) {
 			t.Errorf("%s: %v is no FormatError", name, err)
@@ -145,7 +150,7 @@ func TestRefusedNPZ(t *testing.T) {
 	if !errors.As(err, &fe) || !strings.Contains(err.Error(), "6 nodes") {
 		t.Errorf("badid: %v", err)
 	}
-	if _, err := OpenNPZ("testdata/npz/nowhere.npz"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenGraph("testdata/npz/nowhere.npz"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -206,7 +211,7 @@ func TestHeaders(t *testing.T) {
 		{"structured", map[string][]byte{"edge_index": edges, "s": npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", zero[:4])}, "structured"},
 	} {
 		for _, method := range []uint16{zip.Store, zip.Deflate} {
-			d, err := newDataset(inMemory(zipOf(t, method, c.members)))
+			d, err := openNpzGraph(inMemory(zipOf(t, method, c.members)))
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("%s: %v", c.what, err)
@@ -242,9 +247,9 @@ func TestLargeMember(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := OpenNPZ(path); err == nil {
+	if d, err := OpenGraph(path); err == nil {
 		defer d.Close()
-		err = d.ReadRows(false, "features", 0, make([]byte, 4*n))
+		err = d.ReadRows(false, 0, "features", 0, make([]byte, 4*n))
 		var fe *FormatError
 		if !errors.As(err, &fe) {
 			t.Errorf("a broken member: %v", err)

@@ -56,14 +56,14 @@ func TestFullDisk(t *testing.T) {
 
 	freeBytes = func(string) (int64, error) { return 100, nil }
 	n := smallMember
-	d, err := newDataset(inMemory(zipOf(t, zip.Deflate, map[string][]byte{
+	d, err := openNpzGraph(inMemory(zipOf(t, zip.Deflate, map[string][]byte{
 		"edge_index": npyOf("<i4", "(2, 1)", make([]byte, 8)),
 		"x":          npyOf("<i4", fmt.Sprintf("(%d,)", n), bytes.Repeat([]byte{1, 2, 3, 4}, n)),
 	})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ReadRows(false, "features", 0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "TMPDIR") {
+	if err := d.ReadRows(false, 0, "features", 0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Fatalf("inflating: %v", err)
 	}
 }

@@ -1,0 +1,331 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"sar/core/graph"
+)
+
+// WholeGraph is a graph on disk that is to be partitioned.
+type WholeGraph interface {
+	Source
+	NumNodes() int64
+	NumEdges() int64
+	Ignored() []string // names of arrays that are neither features nor edges
+	// IDs is, by node type, the path of the file of the users' ids, where there is one.
+	IDs() map[string]string
+	Close() error
+}
+
+// OpenGraph opens a graph directory (see graphDir), all parts of a partitioned graph (by
+// their description, see OpenParts) or an .npz graph (see npzGraph). What is wrong with a
+// file is a *FormatError.
+func OpenGraph(path string) (WholeGraph, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return openGraphDir(path)
+	}
+	if filepath.Ext(path) == ".json" {
+		return OpenParts(path, Options{})
+	}
+	f, err := openFile("the graph", path)
+	if err != nil {
+		return nil, err
+	}
+	return openNpzGraph(f)
+}
+
+// npzGraph is an .npz graph, as users have it before they partition it. One of one type:
+//
+//	edge_index   [2, E], integers: sources in row 0, destinations in row 1
+//	x            [N, ...], becomes node feature "features"
+//	y            [N, ...], becomes node feature "labels"
+//	num_nodes    optional scalar
+//
+// Any other array of N rows is a node feature under its own name, and of E rows (E not N)
+// an edge feature. Or one of several types:
+//
+//	author:writes:paper/edge_index  [2, E]: authors in row 0, papers in row 1
+//	author:writes:paper/since       [E, ...], feature "since" of that relation
+//	paper/x, paper/y, paper/…       [N, ...], features of papers
+//	author/num_nodes                a scalar, for types without features
+//
+// Node types and relations are numbered by name, as DGL numbers them. N is the number of rows
+// of x, y or an array whose name ends in "mask"; without those num_nodes; without that the
+// largest id + 1. It may be used by several goroutines.
+type npzGraph struct {
+	typedTables
+	z       *npz
+	ignored []string
+	single  bool // one type, which names of arrays do not have before them
+}
+
+// origID is the feature that holds original ids beside DGL's.
+const origID = "orig_id"
+
+func openNpzGraph(f *file) (WholeGraph, error) {
+	z, err := openNpz(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	g := &npzGraph{z: z, typedTables: typedTables{name: f.name}}
+	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
+		if err := step(); err != nil {
+			z.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// prefix is what the names of the arrays of a type begin with.
+func (g *npzGraph) prefix(kind string) string {
+	if g.single {
+		return ""
+	}
+	return kind + "/"
+}
+
+// relations finds the edges, and node types by the names that they have in them.
+func (g *npzGraph) relations() error {
+	var triples []graph.EdgeType
+	for _, name := range g.z.names {
+		text, is := strings.CutSuffix(name, "/edge_index")
+		if !is {
+			continue
+		}
+		triple, err := parseEdgeType(text)
+		if err != nil {
+			return g.z.arrays[name].f.bad(-1, `edges under "source:relation:destination/edge_index"`, "%q", name)
+		}
+		triples = append(triples, triple)
+	}
+	if g.single = len(triples) == 0; g.single {
+		triples = append(triples, defaultEdgeType)
+	}
+	var names []string
+	for _, t := range triples {
+		names = append(names, t.Src, t.Dst)
+	}
+	sort.Strings(names)
+	names = slices.Compact(names)
+	for _, name := range names {
+		g.node = append(g.node, typedRows{name: name, rows: -1, arrays: map[string]array{}})
+	}
+	sort.Slice(triples, func(i, j int) bool {
+		a, b := triples[i], triples[j]
+		return slices.Compare([]string{a.Src, a.Rel, a.Dst}, []string{b.Src, b.Rel, b.Dst}) < 0
+	})
+	for _, t := range triples {
+		a := g.z.arrays[g.prefix(t.String())+"edge_index"]
+		if a == nil {
+			return g.z.f.bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.names)
+		}
+		if err := a.checkEdgeIndex(); err != nil {
+			return err
+		}
+		src, _ := slices.BinarySearch(names, t.Src)
+		dst, _ := slices.BinarySearch(names, t.Dst)
+		g.edge = append(g.edge, typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, edges: a, src: src, dst: dst})
+	}
+	return nil
+}
+
+func (a *array) checkEdgeIndex() error {
+	if len(a.shape) != 2 || a.shape[0] != 2 {
+		hint := ""
+		if len(a.shape) == 2 && a.shape[1] == 2 {
+			hint = ": save its transpose"
+		}
+		return a.f.bad(a.off, `"edge_index" of shape [2, edges]`, "shape %v%s", a.shape, hint)
+	}
+	if !a.dtype.IsInteger() {
+		return a.f.bad(a.off, `"edge_index" of whole numbers`, "%s", a.dtype)
+	}
+	return nil
+}
+
+// countNodes finds the number of nodes of each type, from whatever says it first.
+func (g *npzGraph) countNodes() error {
+	for i := range g.node {
+		of, from, prefix := &g.node[i], "", g.prefix(g.node[i].name)
+		for _, name := range append([]string{prefix + "x", prefix + "y"}, g.z.names...) {
+			a := g.z.arrays[name]
+			short, is := strings.CutPrefix(name, prefix)
+			if a == nil || !is || (short != "x" && short != "y" && !strings.HasSuffix(short, "mask")) {
+				continue
+			}
+			if len(a.shape) == 0 {
+				return a.f.bad(a.off, fmt.Sprintf("%q with a row for each node", name), "a scalar")
+			}
+			if of.rows < 0 {
+				of.rows, from = a.shape[0], name
+			} else if of.rows != a.shape[0] {
+				return a.f.bad(a.off, fmt.Sprintf("%d rows of %q, as many as %q has", of.rows, name, from), "%d", a.shape[0])
+			}
+		}
+		key := prefix + "num_nodes"
+		if a := g.z.arrays[key]; a != nil {
+			var n [1]int64
+			if a.n != 1 || !a.dtype.IsInteger() {
+				return a.f.bad(a.off, fmt.Sprintf("%q, one whole number", key), "%s of shape %v", a.dtype, a.shape)
+			}
+			if err := a.ints(0, n[:]); err != nil {
+				return err
+			}
+			if n[0] < 0 || (of.rows >= 0 && of.rows != n[0]) {
+				return a.f.bad(a.off, fmt.Sprintf("%q equal to the %d rows of %q", key, of.rows, from), "%d", n[0])
+			}
+			of.rows = n[0]
+		}
+		if of.rows < 0 {
+			if err := g.largest(i); err != nil {
+				return err
+			}
+		}
+		if err := g.plausible(of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largest counts the nodes of a type as the largest id + 1.
+func (g *npzGraph) largest(kind int) error {
+	last := int64(-1)
+	for _, r := range g.edge {
+		err := r.edges.edgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
+			for i := range src {
+				if r.src == kind {
+					last = max(last, src[i])
+				}
+				if r.dst == kind {
+					last = max(last, dst[i])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.node[kind].rows = last + 1
+	return nil
+}
+
+// plausible refuses a number of nodes that no data of the file stand behind: what works on
+// the graph takes memory for every node.
+func (g *npzGraph) plausible(of *typedRows) error {
+	for name, a := range g.z.arrays {
+		if strings.HasPrefix(name, g.prefix(of.name)) && len(a.shape) > 0 && a.shape[0] == of.rows && a.n >= of.rows {
+			return nil
+		}
+	}
+	if limit := 16*g.z.f.size + 2*g.NumEdges(); of.rows > limit {
+		return g.z.f.bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit, of.name, g.z.f.size), "%d", of.rows)
+	}
+	return nil
+}
+
+// sortArrays finds the features.
+func (g *npzGraph) sortArrays() error {
+	for _, name := range g.z.names {
+		a := g.z.arrays[name]
+		of, short := g.owner(name, a)
+		if short == "edge_index" || short == "num_nodes" {
+			continue
+		}
+		if of == nil {
+			g.ignored = append(g.ignored, name)
+			continue
+		}
+		if strings.ContainsAny(short, "/\\") || short == origID {
+			return a.f.bad(-1, fmt.Sprintf("a feature without slashes and not called %q", origID), "%q: rename it", name)
+		}
+		if of.edges == nil {
+			switch short {
+			case "x":
+				short = "features"
+			case "y":
+				short = "labels"
+			}
+		}
+		if _, twice := of.arrays[short]; twice {
+			return a.f.bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.name), "two: x stands for features and y for labels")
+		}
+		of.arrays[short] = *a
+	}
+	return nil
+}
+
+// owner is what an array has a row of each of, nil if it is no feature, and its name
+// without the type.
+func (g *npzGraph) owner(name string, a *array) (of *typedRows, short string) {
+	kind, short, is := strings.Cut(name, "/")
+	if g.single {
+		short = name
+	}
+	for _, list := range [][]typedRows{g.node, g.edge} {
+		for i := range list {
+			if (g.single || is && list[i].name == kind) && len(a.shape) > 0 && a.shape[0] == list[i].rows {
+				return &list[i], short
+			}
+		}
+	}
+	return nil, short
+}
+
+// IDs implements WholeGraph: an .npz file has numbers alone.
+func (g *npzGraph) IDs() map[string]string { return nil }
+
+// Ignored names arrays that are no features.
+func (g *npzGraph) Ignored() []string { return g.ignored }
+
+// Close closes the file.
+func (g *npzGraph) Close() error { return g.z.Close() }
+
+// edgeRuns reads an array [2, edges] whose ends are below numSrc and numDst.
+func (a *array) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+	count := a.shape[1]
+	size := int64(a.dtype.Size())
+	room := min(batch, count)
+	src, dst := make([]int64, room), make([]int64, room)
+	var pairs []int64
+	if a.fortran {
+		pairs = make([]int64, 2*room)
+	}
+	for at := int64(0); at < count; at += batch {
+		n := int(min(batch, count-at))
+		s, t := src[:n], dst[:n]
+		if a.fortran {
+			if err := a.ints(2*at, pairs[:2*n]); err != nil {
+				return err
+			}
+			for i := range s {
+				s[i], t[i] = pairs[2*i], pairs[2*i+1]
+			}
+		} else if err := a.ints(at, s); err != nil {
+			return err
+		} else if err := a.ints(count+at, t); err != nil {
+			return err
+		}
+		for i := range s {
+			if uint64(s[i]) >= uint64(numSrc) || uint64(t[i]) >= uint64(numDst) {
+				between := fmt.Sprintf("two of the %d nodes", numSrc)
+				if numSrc != numDst {
+					between = fmt.Sprintf("one of %d nodes and one of %d", numSrc, numDst)
+				}
+				return a.f.bad(a.off+(at+int64(i))*size, fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d", s[i], t[i])
+			}
+		}
+		if err := yield(at, s, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
