@@ -24,7 +24,7 @@ func TestMappedRowsStayInTheirFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	m, err := mem.MapFile(int(file.Fd()), 0, 4*n)
+	m, err := mem.Map[byte](mem.Mapped, file, 0, 4*n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const (
 	Window                     // receive buffers, shared-memory rings, send staging
 	Scratch                    // temporaries of kernels, builders and collectives
 	Runtime                    // Go's heap, stacks and own tables: CountRuntime
-	Mapped                     // addresses of FileMaps; what of them is in memory the system decides
+	Mapped                     // features that stay in their files; what of them is in memory the system decides
 	NumPurposes = 6
 )
 

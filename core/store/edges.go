@@ -210,7 +210,7 @@ func (p *partGraph) batches(yield func(graph.EdgeBatch) error) error {
 			if err != nil {
 				return err
 			}
-			defer g.done()
+			defer g.view.Free()
 			permuted = append(permuted, g)
 		}
 	}
@@ -245,7 +245,7 @@ func (p *partGraph) batches(yield func(graph.EdgeBatch) error) error {
 		}
 		if batches++; batches%8 == 0 {
 			for _, g := range permuted {
-				g.drop()
+				g.view.Forget()
 			}
 		}
 		if err := p.checkEdges(&b, typ, at, eid); err != nil {

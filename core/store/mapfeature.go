@@ -17,7 +17,7 @@ const mapAlign = 64
 
 // MappedFeature is a feature in the address space of the process.
 type MappedFeature struct {
-	*mem.FileMap
+	mem.Array[byte]
 	file *file
 	end  int64 // where the feature ends in the file
 	what string
@@ -84,7 +84,7 @@ func (a *array) mapCopy() (*MappedFeature, error) {
 		// What is written counts as memory of the process until it is on the disk.
 		_ = unix.SyncFileRange(fd, at, int64(len(b)), unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
 	}
-	m, err := mem.MapFile(fd, 0, a.bytes())
+	m, err := mem.Map[byte](mem.Mapped, copied.os, 0, int(a.bytes()))
 	if err != nil {
 		copied.Close()
 		return nil, fmt.Errorf("%s: mapping %s: %w", copied.name, a.what, err)

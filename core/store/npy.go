@@ -71,6 +71,24 @@ func parseNpy(name string, head []byte, size int64) (npyHeader, error) {
 	return h, nil
 }
 
+// npyHead reads the first bytes of an array of size bytes, enough for its header.
+func npyHead(size int64, read func(b []byte) error) ([]byte, error) {
+	head := make([]byte, min(size, 512))
+	if err := read(head); err != nil || len(head) < 12 {
+		return head, err
+	}
+	// A header may be longer than the first guess.
+	n := 10 + int64(binary.LittleEndian.Uint16(head[8:]))
+	if head[6] > 1 {
+		n = 12 + int64(binary.LittleEndian.Uint32(head[8:]))
+	}
+	if n > int64(len(head)) && n <= maxNpyHeader+12 {
+		head = make([]byte, min(size, n))
+		return head, read(head)
+	}
+	return head, nil
+}
+
 // sameInBothOrders says whether Fortran and C order lay the numbers out alike:
 // at most one dimension is longer than 1.
 func sameInBothOrders(shape []int64) bool {
@@ -250,15 +268,9 @@ func openNpy(what, path string) (*array, error) {
 
 // npyArray reads the header of an .npy file.
 func npyArray(f *file, what string) (*array, error) {
-	head := make([]byte, min(f.size, 4096))
-	if err := f.readRaw(head, 0, "the header"); err != nil {
+	head, err := npyHead(f.size, func(b []byte) error { return f.readRaw(b, 0, "the header") })
+	if err != nil {
 		return nil, err
-	}
-	if n := min(npyHeaderSize(head), maxNpyHeader+12, f.size); n > int64(len(head)) {
-		head = make([]byte, n)
-		if err := f.readRaw(head, 0, "the header"); err != nil {
-			return nil, err
-		}
 	}
 	h, err := parseNpy(f.name, head, f.size)
 	if err != nil {

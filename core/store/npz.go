@@ -102,8 +102,7 @@ func (z *npz) add(m *zip.File) error {
 // head returns the first bytes of a member, enough for its header, without
 // inflating all of it.
 func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
-	head := make([]byte, min(mf.size, 512))
-	read := func(b []byte) error {
+	return npyHead(mf.size, func(b []byte) error {
 		if m.Method == zip.Store {
 			return mf.readRaw(b, 0, "the header")
 		}
@@ -116,27 +115,7 @@ func (z *npz) head(m *zip.File, mf *file) ([]byte, error) {
 			return &FormatError{File: mf.name, Offset: -1, Want: "the header of an array", Got: "a broken zip member: " + err.Error()}
 		}
 		return nil
-	}
-	if err := read(head); err != nil || len(head) < 12 {
-		return head, err
-	}
-	// A header of version 2 or 3 may be longer than the first guess.
-	if n := npyHeaderSize(head); n > int64(len(head)) && n <= maxNpyHeader+12 {
-		full := make([]byte, min(mf.size, n))
-		return full, read(full)
-	}
-	return head, nil
-}
-
-// npyHeaderSize is the size of a header by its first bytes.
-func npyHeaderSize(head []byte) int64 {
-	if len(head) < 12 {
-		return 0
-	}
-	if head[6] == 1 {
-		return 10 + int64(head[8]) + int64(head[9])<<8
-	}
-	return 12 + int64(head[8]) + int64(head[9])<<8 + int64(head[10])<<16 + int64(head[11])<<24
+	})
 }
 
 func (z *npz) Close() error {

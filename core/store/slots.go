@@ -1,6 +1,10 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+
+	"sar/core/mem"
+)
 
 // slots streams (source, destination, edge number) of every slot of the
 // matrix; edge numbers are nil where slot k is edge k.
@@ -102,19 +106,18 @@ func (w *rowWalker) fill(at int64, dst []int64) error {
 // gather reads elements of a by number, through a view of the file.
 type gather struct {
 	array
-	view []byte
-	done func()
+	view mem.Array[byte]
 }
 
 func newGather(a array) (*gather, error) {
-	v, done, err := a.f.view(a.off, a.bytes(), a.what)
-	return &gather{a, v, done}, err
+	v, err := a.f.view(a.off, a.bytes(), a.what)
+	return &gather{a, v}, err
 }
 
 func (g *gather) at(idx, dst []int64) error {
 	size := int64(g.dtype.Size())
 	for i, k := range idx {
-		if j := widen(dst[i:i+1], g.view[k*size:(k+1)*size], g.dtype); j >= 0 {
+		if j := widen(dst[i:i+1], g.view.Data[k*size:(k+1)*size], g.dtype); j >= 0 {
 			return g.f.bad(g.off+k*size, "values of "+g.what+" that fit int64", "%d", uint64(dst[i]))
 		}
 	}
