@@ -18,9 +18,8 @@ import (
 // go through the requests and then through the parts of the replies in the same order,
 // so the rank that is furthest back never waits for one that waits for it.
 //
-// A Movement of core/exchange would not do: it knows the sizes of a round before the
-// round, and ends when all rows are here, so a batch would wait for the slowest rank
-// once for every part of the replies.
+// A Movement of core/exchange knows the sizes of all rounds before the first, and rows of
+// one size return: docs/decisions/0017-sampling-schedule.md.
 type rpc struct {
 	s       *Sampler
 	c       *comm.Communicator
