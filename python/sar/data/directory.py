@@ -1,4 +1,4 @@
-"""Finds the description of a partitioned graph, and opens files that users name."""
+"""Files of a partitioned graph: its description, those of a part, and those that users name. Needs no torch."""
 
 from __future__ import annotations
 
@@ -57,3 +57,12 @@ def open_regular(path: Union[str, os.PathLike[str]]) -> TextIO:
         os.close(descriptor)
         raise
     return open(descriptor, encoding="utf-8")
+
+
+def ids_file(node_type: str, number: int) -> str:
+    """The name of the file with the users' ids of own nodes, in the directory of a part.
+
+    :param number: of the node type, which names the file where the type's name has other signs than letters and digits
+    """
+    plain = all(c.isascii() and (c.isalnum() or c == "_") for c in node_type)
+    return f"ids_{node_type if plain else number}.parquet"

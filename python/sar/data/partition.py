@@ -15,20 +15,12 @@ from sar._engine import abi, mappings
 from sar._engine.log import log_once
 from sar.config import Config
 
+from .directory import ids_file
 from .partition_book import CanonicalEtype, RangePartitionBook
 from .records import ShardEdgesAndFeatures
 
 TYPE_KEY = "_TYPE"
 """Feature name of the type number of each row: what DGL calls ``dgl.NTYPE`` and ``dgl.ETYPE``."""
-
-
-def ids_file(node_type: str, number: int) -> str:
-    """The name of the file with the users' ids of own nodes, in the directory of a part.
-
-    :param number: of the node type, which names the file where the type's name has other signs than letters and digits
-    """
-    plain = all(c.isascii() and (c.isalnum() or c == "_") for c in node_type)
-    return f"ids_{node_type if plain else number}.parquet"
 
 
 class Reader(NamedTuple):

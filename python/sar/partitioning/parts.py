@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from sar.data.partition import ids_file
+from sar.data.directory import ids_file
 from sar.extras import need
 
 from .dataset import Dataset
