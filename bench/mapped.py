@@ -3,10 +3,11 @@
 One worker, SAGE of three layers on a random graph. Every run is a process of its own. The limit is a control group's,
 which counts the page cache too, so it needs root. It counts what the worker takes once libraries are loaded, and runs
 under it begin with the file dropped from the cache. Two thirds of the features then fit nowhere, and each pass over
-them reads the disk: its rate is measured beside.
+them reads the disk. Beside each epoch is what it read, and how long that takes if nothing else is done: the least that
+an epoch can take. The rate of the disk is measured before and after each run under the limit; the higher one counts.
 
     python bench/mapped.py [--nodes 98304] [--features 4096] [--hidden 64] [--epochs 3] [--ratio 3] [--model sage]
-        [--scratch DIR] [--json FILE]
+        [--format sar] [--scratch DIR] [--json FILE]
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ NAME = "features" + 29 * "_"
 """A name that has the features begin at a multiple of 64 bytes of DGL's file, so that they are mapped as they lie."""
 
 
-def make(folder: str, nodes: int, features: int, degree: int) -> str:
-    """A random graph in one part; returns its description."""
+def make(folder: str, nodes: int, features: int, degree: int, form: str) -> tuple[str, str]:
+    """A random graph in one part; returns its description and the file of its features."""
     from sar.partitioning.dataset import Dataset
+    from sar.partitioning.parts import PartsOptions, write_parts
 
     rng = np.random.default_rng(0)
     path = os.path.join(folder, "g.npz")
@@ -40,9 +42,10 @@ def make(folder: str, nodes: int, features: int, degree: int) -> str:
     np.savez(path, **{NAME: x, "edge_index": edges, "labels": rng.integers(0, CLASSES, nodes)})
     del x
     with Dataset(path) as dataset:
-        dataset.write(np.zeros(nodes, np.int32), 1, folder, "g", "none")
+        write_parts(dataset, np.zeros(nodes, np.int32), 1, folder, PartsOptions("g", "none", form))
     os.remove(path)
-    return os.path.join(folder, "g.json")
+    files = (os.path.join(at, file) for at, _, names in os.walk(os.path.join(folder, "part0")) for file in names)
+    return os.path.join(folder, "g.json"), max(files, key=os.path.getsize)
 
 
 def drop(path: str) -> None:
@@ -61,6 +64,12 @@ def disk_rate(path: str) -> float:
         while file.read(8 << 20):
             pass
     return os.path.getsize(path) / (time.perf_counter() - begin)
+
+
+def bytes_read() -> int:
+    """What this process had the disk read so far."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("read_bytes"))
 
 
 def work(path: str, features: str, model: str, hidden: int, epochs: int, group: str) -> None:
@@ -92,9 +101,9 @@ def work(path: str, features: str, model: str, hidden: int, epochs: int, group: 
     ]
     layers = torch.nn.ModuleList(convs)
     optimizer = torch.optim.Adam(layers.parameters(), 1e-3)
-    losses, seconds = [], []
+    losses, seconds, read, system = [], [], [], []
     for _ in range(epochs):
-        begin = time.perf_counter()
+        begin, before, kernel = time.perf_counter(), bytes_read(), os.times().system
         h = x
         for layer in layers:
             h = layer(graph, h if h is x else F.relu(h)).flatten(1)
@@ -103,13 +112,16 @@ def work(path: str, features: str, model: str, hidden: int, epochs: int, group: 
         loss.backward()
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
+        read.append(bytes_read() - before)
+        system.append(os.times().system - kernel)
         losses.append(loss.item().hex())
     own = {}
     with open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith(("RssAnon", "RssFile")):
                 own[line.split(":")[0]] = int(line.split()[1]) << 10
-    found = {"losses": losses, "load": loaded, "seconds": seconds, "purposes": sar.memory_stats(), **own}
+    found = {"losses": losses, "load": loaded, "seconds": seconds, "read": read, "system": system}
+    found.update(purposes=sar.memory_stats(), **own)
     found["faults"] = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     print(json.dumps(found))
 
@@ -126,10 +138,10 @@ def run(given: argparse.Namespace, path: str, features: str, group: Group | None
 
 def bench(given: argparse.Namespace, folder: str) -> dict:
     """All runs."""
-    path = make(folder, given.nodes, given.features, given.degree)
-    file, size = os.path.join(folder, "part0", "node_feat.dgl"), given.nodes * given.features * 4
+    path, file = make(folder, given.nodes, given.features, given.degree, given.format)
+    size = given.nodes * given.features * 4
     limit = size // given.ratio
-    found: dict = {"features": size, "limit": limit, "disk": disk_rate(file)}
+    found: dict = {"features": size, "limit": limit, "disk": [disk_rate(file)]}
     found["memory"] = run(given, path, "memory")
     found["mapped"] = run(given, path, "mapped")
     try:
@@ -137,17 +149,20 @@ def bench(given: argparse.Namespace, folder: str) -> dict:
             with limited(limit) as group:
                 drop(file)
                 found[f"{name}, limited"] = run(given, path, name, group)
+            found["disk"].append(disk_rate(file))
     except OSError as error:
         print(f"without a limit: no control group can be made here ({error})", file=sys.stderr)
     return found
 
 
 def show(found: dict) -> None:
+    rates = " ".join(f"{rate / 2**20:.0f}" for rate in found["disk"])
     print(
-        f"features {found['features'] / 2**20:.0f} MiB, limit {found['limit'] / 2**20:.0f} MiB, "
-        f"disk {found['disk'] / 2**20:.0f} MiB/s"
+        f"features {found['features'] / 2**20:.0f} MiB, limit {found['limit'] / 2**20:.0f} MiB, disk {rates} MiB/s "
+        "before, between and after the runs under the limit"
     )
     base = found["memory"]
+    before = np.median(base["seconds"][1:])
     for name in ("memory", "mapped", "mapped, limited", "memory, limited"):
         one = found.get(name)
         if one is None:
@@ -155,12 +170,19 @@ def show(found: dict) -> None:
         if one["status"]:
             print(f"{name}: ended with {one['status']}")
             continue
-        epoch, before = np.median(one["seconds"][1:]), np.median(base["seconds"][1:])
+        epoch, read = np.median(one["seconds"][1:]), np.median(one["read"][1:])
         print(
             f"{name}: load {one['load']:.1f} s, epoch {epoch:.2f} s ({epoch / before:.2f}x), losses "
             f"{'the same' if one['losses'] == base['losses'] else 'differ'}, anonymous {one['RssAnon'] / 2**20:.0f} MiB"
             + (f", most in the group {one['group_peak'] / 2**20:.0f} MiB" if one["group_peak"] else "")
         )
+        if name == "mapped, limited":
+            alone = read / max(found["disk"])
+            print(
+                f"    an epoch reads {read / 2**20:.0f} MiB, {read / found['features']:.2f} times the features: "
+                f"{alone:.2f} s of the disk alone, so that none takes less than {max(alone, before) / before:.2f}x; "
+                f"{np.median(one['system'][1:]):.2f} s of a processor are the kernel's"
+            )
 
 
 def main() -> None:
@@ -174,6 +196,7 @@ def main() -> None:
         ("ratio", 3),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--format", choices=("dgl", "sar"), default="dgl")
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--scratch")
     parser.add_argument("--json", help="write what was found there")

@@ -42,8 +42,8 @@ def _write(folder: str, name: str, value: int) -> None:
 
 
 def _parent(proc: str = "/proc/self") -> Group:
-    """A group under which one with a memory limit can be made. Version 1: the one that this process is in. Version 2: the
-    nearest one above that gives its children the memory controller; a group with processes gives them none."""
+    """A group under which one with a memory limit can be made. Version 1: the one that this process is in. Version 2:
+    the nearest one above that gives its children the memory controller; a group with processes gives them none."""
     mounts: dict[str, tuple[str, str]] = {}  # by version: which group is mounted, and where
     for line in _read(proc, "mountinfo").splitlines():
         fields, kind = (part.split() for part in line.split(" - "))

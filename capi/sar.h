@@ -194,9 +194,11 @@ sar_status sar_partition_read(sar_handle partition, int32_t edge, const char *na
  * at no multiple of 64 bytes is copied to a file without a name beside its own. The file must keep its size: to touch what
  * was cut off kills the process. */
 sar_status sar_partition_map(sar_handle partition, int32_t edge, const char *name, uint64_t *address, sar_handle *map);
-/* Bytes that are read next, counted from the address: the system brings them in meanwhile. Format error: the file became
+/* Reads n bytes, from byte first after the address on, into a window of n + 8192 bytes, past the page cache where the file
+ * system can do that; gives the byte of the window where they begin, on the same byte of 64 as in the map. -1: nothing was
+ * read, since the map is as good: the page cache has them, or memory that was written to. Format error: the file became
  * shorter than the feature. */
-sar_status sar_map_will_read(sar_handle map, int64_t first, int64_t n);
+sar_status sar_map_read(sar_handle map, int64_t first, int64_t n, DLTensor *window, int64_t *at);
 sar_status sar_map_close(sar_handle map); /* the memory is gone */
 /* The worker's in-edges of one relation, in ascending edge id: int64 homogenized ids, each [n]. n is num_edges of the
  * relation (sar_partition_count_edges). Any of the three may be NULL. */

@@ -103,9 +103,9 @@ func sar_partition_map(h C.sar_handle, edge C.int32_t, name *C.sar_const_char, a
 	})
 }
 
-//export sar_map_will_read
-func sar_map_will_read(h C.sar_handle, first, n C.int64_t) C.sar_status {
-	return guard("sar_map_will_read", func(c *call) error {
+//export sar_map_read
+func sar_map_read(h C.sar_handle, first, n C.int64_t, window *C.DLTensor, at *C.int64_t) C.sar_status {
+	return guard("sar_map_read", func(c *call) error {
 		m, err := use[*session.MappedFeature](c, h, kindMap)
 		if err != nil {
 			return err
@@ -113,7 +113,15 @@ func sar_map_will_read(h C.sar_handle, first, n C.int64_t) C.sar_status {
 		if size := int64(len(m.Data)); first < 0 || n < 0 || int64(first) > size-int64(n) {
 			return invalid("bytes %d to %d are outside the %d of the map", first, int64(first)+int64(n), size)
 		}
-		return m.WillRead(int64(first), int64(n))
+		v, err := view("window", constant(window))
+		if err != nil {
+			return err
+		}
+		begin, err := m.Read(int64(first), int64(n), v.bytes())
+		if err != nil {
+			return err
+		}
+		return give("at", at, C.int64_t(begin))
 	})
 }
 

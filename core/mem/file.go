@@ -72,16 +72,6 @@ func FileBacked(b []byte) bool {
 	})
 }
 
-// Prefetch asks the system to read n bytes of the Data of a mapped file from off on, and
-// does not wait for them. It is advice: a refusal changes nothing.
-func (a *Array[T]) Prefetch(off, n int64) {
-	lead := int64(uintptr(unsafe.Pointer(unsafe.SliceData(a.Data)))) & (page - 1)
-	from, to := (lead+off)&^(page-1), min(lead+off+n, int64(len(a.mapping)))
-	if from < to {
-		_ = unix.Madvise(a.mapping[from:to], unix.MADV_WILLNEED)
-	}
-}
-
 // Forget tells the system that the pages of a mapped file need not stay resident. They are
 // read again where they are used; what was written to them is lost.
 func (a *Array[T]) Forget() {

@@ -83,15 +83,19 @@ func TestMapped(t *testing.T) {
 		if !bytes.Equal(m.Data, content[off:off+n]) {
 			t.Errorf("%d bytes from %d on: other bytes", n, off)
 		}
-		m.Prefetch(0, n)
-		m.Prefetch(n, 100) // nothing is there
 		if !FileBacked(m.Data) || FileBacked(content) {
 			t.Error("the map is not known, or another array is")
 		}
 		if live := Stats()[Mapped].Live - before; live < n || live >= n+2*page || Total().Live != total {
 			t.Errorf("%d bytes count as %d, and the total moved by %d", n, live, Total().Live-total)
 		}
+		if Written(m.Data) {
+			t.Error("written to before it was")
+		}
 		m.Data[0] ^= 0xff
+		if at := off % page; !Written(m.Data) || n > 2*page && Written(m.Data[page-at:]) {
+			t.Error("what was written to is not known")
+		}
 		b := m.Data
 		m.Free()
 		m.Free()

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// Written says whether pages of n bytes of Data from off on are private copies, because they were
-// written to. Where the system does not tell, it says so too.
-func (f *FileMap) Written(off, n int64) bool {
+// Written says whether pages of b, which lies in a mapped file, are private copies, because they
+// were written to. Where the system does not tell, it says so too.
+func Written(b []byte) bool {
 	const (
 		entryBytes = 8
 		present    = 3 << 62 // in memory or in swap
@@ -19,8 +19,8 @@ func (f *FileMap) Written(off, n int64) bool {
 		return true
 	}
 	defer pagemap.Close()
-	begin := int64(uintptr(unsafe.Pointer(unsafe.SliceData(f.Data)))) + off
-	first, end := begin/page, (begin+n+page-1)/page
+	begin := int64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+	first, end := begin/page, (begin+int64(len(b))+page-1)/page
 	entries := make([]byte, entryBytes*min(end-first, 8192))
 	for first < end {
 		entries = entries[:min(int64(len(entries)), entryBytes*(end-first))]

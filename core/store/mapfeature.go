@@ -3,8 +3,10 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -18,9 +20,10 @@ const mapAlign = 64
 // MappedFeature is a feature in the address space of the process.
 type MappedFeature struct {
 	mem.Array[byte]
-	file *file
-	end  int64 // where the feature ends in the file
-	what string
+	file       *file
+	direct     *os.File // past the page cache; nil where the file system cannot
+	start, end int64    // of the feature in the file
+	what       string
 }
 
 // MapFeature maps a feature of one number or more, as NodeFeatures or EdgeFeatures names it, in
@@ -48,7 +51,7 @@ func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
 		return nil, fmt.Errorf("%s: mapping %s: %w", a.f.name, a.what, err)
 	}
 	own := &file{name: a.f.name, os: os.NewFile(uintptr(fd), a.f.name), size: a.f.size}
-	return &MappedFeature{m, own, a.off + a.bytes(), a.what}, nil
+	return newMappedFeature(m, own, a.off, a.what), nil
 }
 
 // mapCopy maps a copy of the array in a file without a name.
@@ -89,26 +92,93 @@ func (a *array) mapCopy() (*MappedFeature, error) {
 		copied.Close()
 		return nil, fmt.Errorf("%s: mapping %s: %w", copied.name, a.what, err)
 	}
-	return &MappedFeature{m, copied, a.bytes(), a.what}, nil
+	return newMappedFeature(m, copied, 0, a.what), nil
 }
 
-// WillRead says that n bytes from off on are read next, so that the system brings them in
-// meanwhile. It is the place to notice that the file was made shorter after it was opened: to
-// touch what is missing would kill the process.
-func (m *MappedFeature) WillRead(off, n int64) error {
+// newMappedFeature is what m maps of file f, from byte start on.
+func newMappedFeature(m mem.Array[byte], f *file, start int64, what string) *MappedFeature {
+	made := &MappedFeature{Array: m, file: f, start: start, end: start + int64(len(m.Data)), what: what}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.os.Fd()), unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err == nil {
+		made.direct = os.NewFile(uintptr(fd), f.name)
+	}
+	return made
+}
+
+// directAlign is of what reads past the page cache are multiples, in the file and in memory.
+const directAlign = 4096
+
+// Read reads n bytes of Data from first on from the disk into a window of 8 KiB more, and returns where they begin in it. They begin at the same place in a line of the processor's cache
+// as in Data. It returns -1, and reads nothing, where Data is as good: if the page cache has them,
+// or if some were written to, so that the file does not have them.
+//
+// What is read goes past the page cache, where the file system can do that. Features larger than
+// memory would only pass through the cache, which takes more of a processor's time than the
+// products that they are read for, and pushes out rows that it holds.
+//
+// Read is the place to notice that the file was made shorter after it was opened: to touch what is
+// missing would kill the process.
+func (m *MappedFeature) Read(first, n int64, window []byte) (at int64, err error) {
 	st, err := m.file.os.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if st.Size() < m.end {
-		return m.file.bad(st.Size(), fmt.Sprintf("%s as it was when the file was opened, up to byte %d", m.what, m.end), "the end of the file")
+		return 0, m.cutOff(st.Size())
 	}
-	m.Prefetch(off, n)
-	return nil
+	if m.cached(first, n) || mem.Written(m.Data[first:first+n]) {
+		return -1, nil
+	}
+	lead := (m.start + first) % directAlign
+	size := (lead + n + directAlign - 1) &^ (directAlign - 1)
+	pad := -int64(uintptr(unsafe.Pointer(unsafe.SliceData(window)))) & (directAlign - 1)
+	if pad+size > int64(len(window)) {
+		return 0, fmt.Errorf("store: a window of %d bytes for %d bytes of %s", len(window), n, m.what)
+	}
+	got, err := m.readAt(window[pad:pad+size], m.start+first-lead)
+	switch {
+	case int64(got) >= lead+n: // more than that may be past the end of the file
+		return pad + lead, nil
+	case err == nil || errors.Is(err, io.EOF):
+		return 0, m.cutOff(m.start + first - lead + int64(got))
+	default:
+		return 0, fmt.Errorf("%s: reading %s: %w", m.file.name, m.what, err)
+	}
+}
+
+// readAt reads past the page cache if that can be done.
+func (m *MappedFeature) readAt(b []byte, off int64) (int, error) {
+	if m.direct != nil {
+		got, err := m.direct.ReadAt(b, off)
+		if !errors.Is(err, unix.EINVAL) {
+			return got, err
+		}
+	}
+	return m.file.os.ReadAt(b, off)
+}
+
+// cutOff is the error of a file that ends at byte size.
+func (m *MappedFeature) cutOff(size int64) error {
+	return m.file.bad(size, fmt.Sprintf("%s as it was when the file was opened, up to byte %d", m.what, m.end), "the end of the file")
+}
+
+// cached says whether the page cache has n bytes from first on. It looks at one in 64 KiB: pages
+// are read and dropped by many at a time, and a page that is missing is read when it is touched.
+func (m *MappedFeature) cached(first, n int64) bool {
+	b := [][]byte{make([]byte, 1)}
+	for at := first; at < first+n; at += 64 << 10 {
+		if got, err := unix.Preadv2(int(m.file.os.Fd()), b, m.start+at, unix.RWF_NOWAIT); got != 1 || err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Close unmaps the feature. Nobody may use its memory any longer.
 func (m *MappedFeature) Close() error {
 	m.Free()
+	if m.direct != nil {
+		_ = m.direct.Close() // nothing was written
+	}
 	return m.file.Close()
 }

@@ -19,6 +19,7 @@ from bench import memory_limit
 from sar._engine import mappings
 from sar.autograd.fused import row_blocks
 from sar.partitioning.dataset import Dataset
+from sar.partitioning.parts import PartsOptions, write_parts
 from sar.profiling.plan import estimate_memory
 from tests.data import cases_mapped
 from tests.data.cases_mapped import load
@@ -29,25 +30,50 @@ from tests.support.sessions import Workers
 N, E = 61, 300
 ALIGNED = "features" + 29 * "_"
 """A name that puts the first feature of a file of DGL's format at byte 128."""
+LAYOUTS = [("dgl", ALIGNED), ("dgl", "features"), ("sar", "features")]
+"""Formats and names: features that are mapped as they lie, that are copied first, and again as they lie."""
 
 
-def partition(folder: Path, parts: int, width: int = 7, dtype: str = "float32", name: str = ALIGNED) -> str:
+def partition(
+    folder: Path, parts: int, width: int = 7, dtype: str = "float32", form: str = "dgl", name: str = ALIGNED
+) -> str:
     rng = np.random.default_rng(8)
     x = rng.standard_normal((N, width)).astype(dtype)
     np.savez(folder / "g.npz", **{"edge_index": rng.integers(0, N, (2, E)), name: x, "labels": np.arange(N) % 4})
     with Dataset(str(folder / "g.npz")) as dataset:
-        dataset.write(rng.integers(0, parts, N).astype(np.int32), parts, str(folder), "g", "random")
+        assignment = rng.integers(0, parts, N).astype(np.int32)
+        write_parts(dataset, assignment, parts, str(folder), PartsOptions("g", "random", form))
     return str(folder / "g.json")
+
+
+def features_file(json_file: str, part: int) -> Path:
+    """The file that holds the features of a part."""
+    files = [*Path(json_file).parent.glob(f"part{part}/**/*feat*.*")]
+    (file,) = (f for f in files if f.suffix == ".npy" or f.name == "node_feat.dgl")
+    return file
+
+
+def drop(file: Path) -> None:
+    """Takes a file out of the page cache."""
+    with open(file, "rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def in_blocks(x: torch.Tensor, file: Path) -> torch.Tensor:
+    """The rows as layers read them, from the disk."""
+    drop(file)
+    return torch.cat([rows.clone() for _, rows in row_blocks.blocks(x)])
 
 
 def feature(data: Any) -> torch.Tensor:
     return next(t for name, t in data.node_features.items() if name.startswith("_N/features"))
 
 
-@pytest.mark.parametrize("name", [ALIGNED, "features"])
-def test_a_mapped_feature(tmp_path: Path, name: str) -> None:
-    json_file = partition(tmp_path, 2, name=name)
-    file = tmp_path / "part1" / "node_feat.dgl"
+@pytest.mark.parametrize(("form", "name"), LAYOUTS)
+def test_a_mapped_feature(tmp_path: Path, form: str, name: str) -> None:
+    json_file = partition(tmp_path, 2, form=form, name=name)
+    file = features_file(json_file, 1)
     content, before = file.read_bytes(), sar.memory_stats()
     read, data = feature(load(json_file, 1, False)), load(json_file, 1, True)
     x = feature(data)
@@ -55,14 +81,15 @@ def test_a_mapped_feature(tmp_path: Path, name: str) -> None:
     assert sar.memory_stats()["mapped"]["live"] > before["mapped"]["live"]
     # as it lies, or from a copy without a name
     places = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
-    assert len(places) == 1 and places[0].endswith("(deleted)") == (name != ALIGNED), places
+    assert len(places) == 1 and places[0].endswith("(deleted)") == ((form, name) == LAYOUTS[1]), places
     address = f"{x.data_ptr() & ~4095:x}-"
     assert places[0].startswith(address)
     # labels are read
     assert not any(b <= data.node_features["_N/labels"].data_ptr() < e for b, e in mappings._live.values())
+    assert torch.equal(in_blocks(x, file), read)
     # written to in place, the tensor changes, the file does not
     x.mul_(2)
-    assert torch.equal(x, read * 2) and file.read_bytes() == content
+    assert torch.equal(x, read * 2) and torch.equal(in_blocks(x, file), read * 2) and file.read_bytes() == content
     # the map goes with the last tensor over it
     row = x[3]
     del x, data
@@ -92,10 +119,10 @@ def test_bad_setting(tmp_path: Path) -> None:
         sar.Config.features = "memory"
 
 
-@pytest.mark.parametrize("name", [ALIGNED, "features"])
-def test_damage_is_found_when_it_is_loaded(tmp_path: Path, name: str) -> None:
-    json_file = partition(tmp_path, 1, name=name)
-    file = tmp_path / "part0" / "node_feat.dgl"
+@pytest.mark.parametrize(("form", "name"), LAYOUTS)
+def test_damage_is_found_when_it_is_loaded(tmp_path: Path, form: str, name: str) -> None:
+    json_file = partition(tmp_path, 1, form=form, name=name)
+    file = features_file(json_file, 0)
     content = bytearray(file.read_bytes())
     content[300] ^= 4
     file.write_bytes(content)
@@ -104,13 +131,14 @@ def test_damage_is_found_when_it_is_loaded(tmp_path: Path, name: str) -> None:
 
 
 def test_blocks_of_rows() -> None:
-    """Blocks cover all rows once, in order, and hold 32 MiB at most where rows are not very wide."""
+    """Blocks cover all rows once, in order, and hold 16 MiB at most where rows are not very wide."""
     for rows, width in ((0, 5), (1, 5), (3072, 5), (24577, 5), (100_000, 3), (9000, 5000)):
         x = torch.empty(1, 1).expand(rows, width)
         step = row_blocks.block_rows(x)
         assert step % row_blocks.UNIT == 0 and (step == row_blocks.UNIT or step * width * 4 <= row_blocks.BLOCK_BYTES)
-        seen = [i for s in row_blocks.blocks(torch.arange(rows).view(-1, 1).expand(rows, 1)) for i in range(rows)[s]]
-        assert seen == list(range(rows))
+        found = list(row_blocks.blocks(x))
+        assert [i for at, _ in found for i in range(rows)[at]] == list(range(rows))
+        assert all(len(part) == len(range(rows)[at]) for at, part in found)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -121,8 +149,8 @@ def test_products_by_blocks(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype)
         x, w, v = torch.randn(n, 5, dtype=dtype), torch.randn(4, 5, dtype=dtype), torch.randn(1, 5, dtype=dtype)
         for found, weight in zip(row_blocks.products(x, w, v), (w, v)):
             torch.testing.assert_close(found, x @ weight.t())
-        out = torch.randn(m, 4, dtype=dtype)
-        torch.testing.assert_close(row_blocks.add_product(out.clone(), x[:m], w), out + x[:m] @ w.t())
+        for found, expected in zip(row_blocks.products(x, w, v, own=m), (x @ w.t(), x[:m] @ v.t())):
+            torch.testing.assert_close(found, expected)
         f, g = torch.randn(n, 2, dtype=dtype), torch.randn(m, 3, dtype=dtype)
         for found, factor in zip(row_blocks.sums(x, f, g), (f, g)):
             torch.testing.assert_close(found, factor.t() @ x[: len(factor)])
@@ -136,10 +164,11 @@ MODELS = [("mean", "dgl"), ("mean", "sar"), ("gat", "dgl"), ("gcn", "sar"), ("gc
 def test_same_bits(few: Workers, tmp_path: Path, width: int, dtype: str) -> None:
     """Whether all workers map, one alone, or none: losses, parameters and what is sent are the same."""
     every = MODELS if (width, dtype) == (47, "float32") else MODELS[1:3]
-    for name, models in ((ALIGNED, every), ("features", every[:1])):
-        (tmp_path / name).mkdir()
+    for form, name in LAYOUTS:
+        models = every if name == ALIGNED else every[:1]
+        (tmp_path / form / name).mkdir(parents=True)
         # features wider than the result and narrower
-        json_file = partition(tmp_path / name, few.world, 7, dtype, name)
+        json_file = partition(tmp_path / form / name, few.world, 7, dtype, form, name)
         for model, library in models:
             given = {"json_file": json_file, "model": model, "library": library, "dtype": dtype, "width": width}
             runs = [
@@ -153,9 +182,11 @@ def test_same_bits(few: Workers, tmp_path: Path, width: int, dtype: str) -> None
                     assert (found["mapped"] > 0) == (choice == "all" or rank == 0) and not found["left"]
 
 
-def test_a_file_that_is_cut_off(pool: Pool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["dgl", "sar"])
+def test_a_file_that_is_cut_off(pool: Pool, tmp_path: Path, form: str) -> None:
     """Where blocks are read, the size of the file is looked at before: an error, and the process lives."""
-    json_file, file = partition(tmp_path, 1), tmp_path / "part0" / "node_feat.dgl"
+    json_file = partition(tmp_path, 1, form=form)
+    file = features_file(json_file, 0)
     (found,) = Workers(pool, 1, "shm").run(cases_mapped.cut_off, None, json_file=json_file, file=str(file))
     assert f"{file} at byte 100" in found and "the end of the file" in found
 
@@ -170,7 +201,7 @@ def test_rows_that_are_cut_off_kill(tmp_path: Path) -> None:
     data = sar.load_dgl_partition_data({json_file!r}, rank)
     x = next(t for name, t in data.node_features.items() if "features" in name)
     if rank == 0:
-        os.truncate({str(tmp_path / "g" / "part0" / "node_feat.dgl")!r}, 100)
+        os.truncate({str(features_file(json_file, 0))!r}, 100)
         print(x.sum())
     try:
         sar.comm.all_reduce(torch.ones(1))
@@ -220,21 +251,19 @@ for _ in range(3):
 """
 
 
-def test_three_times_a_memory_limit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["dgl", "sar"])
+def test_three_times_a_memory_limit(tmp_path: Path, form: str) -> None:
     """Features of 96 MiB, where what comes after the start may take 32 MiB, the page cache included."""
     rows = 6144
     rng = np.random.default_rng(8)
     x = rng.standard_normal((rows, 4096), dtype=np.float32)
     np.savez(tmp_path / "g.npz", **{"edge_index": rng.integers(0, rows, (2, 2 * rows)), ALIGNED: x})
     with Dataset(str(tmp_path / "g.npz")) as dataset:
-        dataset.write(np.zeros(rows, np.int32), 1, str(tmp_path), "g", "none")
-    file = tmp_path / "part0" / "node_feat.dgl"
+        write_parts(dataset, np.zeros(rows, np.int32), 1, str(tmp_path), PartsOptions("g", "none", form))
+    file = features_file(str(tmp_path / "g.json"), 0)
 
     def train(features: str, group: str) -> tuple[int, str]:
-        descriptor = os.open(file, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
+        drop(file)
         words = [sys.executable, "-c", TRAIN, group, str(tmp_path / "g.json"), features]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
         return done.returncode, done.stdout

@@ -15,8 +15,8 @@ OTHERS = "23 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n33 23 0:30 / /cpu rw - 
 
 
 def parent(folder: Path, mounts: list[tuple[str, str]], groups: str, gives_memory: str = "") -> memory_limit.Group:
-    """The group that is found. ``mounts``: lines of ``mountinfo``, and the groups that are mounted. ``gives_memory``: the
-    directory of version 2 whose children have the memory controller."""
+    """The group that is found. ``mounts``: lines of ``mountinfo``, and the groups that are mounted. ``gives_memory``:
+    the directory of version 2 whose children have the memory controller."""
     for name in ("", "a", "a/b", "a/b/c"):
         (folder / "unified" / name).mkdir()
         given = "cpu memory" if name == gives_memory else "cpu"

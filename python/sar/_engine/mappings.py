@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes as ct
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,10 @@ from . import library
 
 _live: Dict[int, Tuple[int, int]] = {}
 """By handle of a map: where its memory begins, and one past its last byte."""
+
+
+_WINDOW_MARGIN = 8192
+"""What ``sar_map_read`` takes beside the bytes that it reads."""
 
 
 def map_feature(partition: int, edge: bool, name: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -41,15 +46,40 @@ def _close(handle: int) -> None:
         library.call("sar_map_close", handle)
 
 
-def will_read(rows: Tensor) -> None:
-    """Says that a contiguous tensor is read next. Where its memory is a mapped feature, the system is asked to bring it
-    in meanwhile; elsewhere nothing happens.
+def in_turn(parts: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Contiguous parts of a tensor, one after the other. Those of a mapped feature that are not in memory are read from
+    the disk into a buffer, each while the caller computes with the one before; it must not keep them.
 
     :raises sar.FormatError: the file became shorter than the feature
     """
-    at = rows.data_ptr()
+    found = _map_of(parts[0])
+    if found is None:
+        yield from parts
+        return
+    handle, begin = found
+    size = max(part.nbytes for part in parts) + _WINDOW_MARGIN
+    windows = [torch.empty(size, dtype=torch.uint8) for _ in parts[:2]]
+
+    def read(k: int) -> Tensor:
+        part, window, at = parts[k], windows[k % 2], ct.c_int64()
+        library.call("sar_map_read", handle, part.data_ptr() - begin, part.nbytes, window, ct.byref(at))
+        if at.value < 0:
+            return part
+        return window[at.value : at.value + part.nbytes].view(part.dtype).view(part.shape)
+
+    with ThreadPoolExecutor(1, "sar-features") as reader:
+        coming = reader.submit(read, 0)
+        for k in range(1, len(parts) + 1):
+            part = coming.result()
+            if k < len(parts):
+                coming = reader.submit(read, k)
+            yield part
+
+
+def _map_of(part: Tensor) -> Optional[Tuple[int, int]]:
+    """The map that a tensor lies in, and where its memory begins."""
+    at = part.data_ptr()
     for handle, (begin, end) in list(_live.items()):  # another thread may let go of one
         if begin <= at < end:
-            n = min(rows.numel() * rows.element_size(), end - at)
-            library.call("sar_map_will_read", handle, at - begin, n)
-            return
+            return handle, begin
+    return None

@@ -105,7 +105,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_partition_info": (_status, _handle, _to_string),
     "sar_partition_read": (_status, _handle, _i32, _text, _tensor),
     "sar_partition_map": (_status, _handle, _i32, _text, _to_handle, _to_handle),
-    "sar_map_will_read": (_status, _handle, _i64, _i64),
+    "sar_map_read": (_status, _handle, _i64, _i64, _tensor, _to_i64),
     "sar_map_close": (_status, _handle),
     "sar_partition_count_edges": (_status, _handle, _i32, _to_i64),
     "sar_partition_edges": (_status, _handle, _i32, _tensor, _tensor, _tensor),

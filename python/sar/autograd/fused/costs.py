@@ -28,12 +28,14 @@ def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
     first = product_first(in_features, out_features)
     narrower, back = min(in_features, out_features), grad_x or first
     saves_mean = not first and not (grad_x and offers_gradient(in_features, out_features))
+    one_pass = first and not grad_x  # the mean beside the product with W_self
     return LayerCost(
         parameters=2 * in_features * out_features + out_features,
         exchanges=[(narrower, back)],
         result=out_features,
         saved=in_features if saves_mean else 0,
-        scratch=narrower if back else 0,
+        scratch=2 * narrower if one_pass else narrower if back else 0,
+        scratch_backward=narrower if one_pass else None,
     )
 
 

@@ -1,7 +1,8 @@
 """Fused GraphSAGE layer with the mean: ``out = mean over in-edges of x . W_neigh' + x . W_self' + b``.
 
 As three modules, the layer computes two products and their sum, and in backward two gradients of x and their sum, each
-of the size of the features. Here the second product of each pair is accumulated into the first.
+of the size of the features. Here the second product of each pair is accumulated into the first. Where x needs no
+gradient, both products are computed in one pass over x, which may lie on disk.
 
 With A the matrix of the mean and g the gradient of the result, the gradients are::
 
@@ -35,7 +36,7 @@ from .costs import offers_gradient, product_first
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
-from .row_blocks import add_product, products, sums
+from .row_blocks import products, sums
 
 
 def fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
@@ -113,7 +114,11 @@ class _SageMean(torch.autograd.Function):
         grads = ctx.needs_input_grad
         first = product_first(in_features, out_features)
         constant = not grads[1]  # then it may lie in a file
-        u = x if not first else products(x, w_neigh)[0] if constant else x.mm(w_neigh.t())
+        u, of_own = x, None
+        if first and constant:
+            u, of_own = products(x, w_neigh, w_self, own=rows)
+        elif first:
+            u = x.mm(w_neigh.t())
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
         need |= abi.FUSED if offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
@@ -121,7 +126,7 @@ class _SageMean(torch.autograd.Function):
         agreed.bits = bits & abi.GRAD_U
         own = x[:rows]
         if first:
-            out = add_product(mean, own, w_self) if constant else mean.addmm_(own, w_self.t())
+            out = mean.addmm_(own, w_self.t()) if of_own is None else of_own.add_(mean)
             if bias is not None:
                 out.add_(bias)
         else:
