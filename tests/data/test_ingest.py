@@ -66,6 +66,15 @@ def test_random_pairs(tmp_path_factory: pytest.TempPathFactory, nodes: int, pair
     assert graph.node_types["_N"].count == nodes and graph.node_types["_N"].ids is None
 
 
+def test_edges_that_just_do_not_fit(tmp_path: Path) -> None:
+    """A sort of about as many bytes as there is memory goes to disk in time."""
+    source, target = np.random.default_rng(0).integers(0, 200_000, (2, 4_200_000))
+    table = write_table(tmp_path / "e.parquet", source=source, target=target)
+    schema = one_type(str(table), {"count": 200_000})
+    graph = sar.ingest(schema, tmp_path / "graph", symmetrize=True, memory="384MiB", threads=1)
+    assert graph.edge_types[0].count == 2 * len(source) - np.count_nonzero(source == target)
+
+
 def test_as_dgl(tmp_path: Path) -> None:
     """to_bidirected, to_simple and add_self_loop."""
     source, target = random_pairs(50, 300)
