@@ -206,6 +206,11 @@ sar_status sar_partition_count_edges(sar_handle partition, int32_t relation, int
 sar_status sar_partition_edges(sar_handle partition, int32_t relation, DLTensor *src, DLTensor *dst, DLTensor *id);
 
 /* ---- making partitions -------------------------------------------------- */
+/* Writes checksums.crc into a graph directory (graph.json and .npy files), names it in graph.json, and gives that a checksum
+ * of its own. What is read of the directory is held against them. */
+sar_status sar_graph_directory_sum(const char *dir);
+/* JSON: a report on each file of a graph directory, as sar_partition_verify gives it. */
+sar_status sar_graph_directory_verify(const char *dir, char **json);
 /* A graph directory (graph.json and .npy files), all parts of a partitioned graph (its .json), or an .npz file. */
 sar_status sar_dataset_open(const char *path, sar_handle *dataset);
 sar_status sar_dataset_close(sar_handle dataset);
@@ -241,9 +246,9 @@ sar_status sar_dataset_parhip(sar_handle dataset, const char *path, const DLTens
 /* Writes DGL's format: <dir>/<name>.json and part<i>/. */
 sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
                              const char *name, const char *method, sar_progress progress, void *user);
-/* The same in SAR's format or DGL's. options is JSON: {"name", "method", "format": "sar" or "dgl", "memory": bytes beside some
- * for each node (0: 4 GiB), "ids": {node type: file}, "ids_dir"}; files of the users' ids, <ids_dir>/part<i>/<file>, are
- * moved into the parts (SAR's format). */
+/* The same in SAR's format or DGL's. options is JSON: {"name", "method", "format": "sar" or "dgl", "memory": bytes that writing
+ * may take, the assignment among them (0: 4 GiB), "ids": {node type: file}, "ids_dir"}; files of the users' ids, <ids_dir>/part<i>/<file>, are
+ * moved into the parts. */
 sar_status sar_dataset_write_parts(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
                                    const char *options, sar_progress progress, void *user);
 

@@ -243,3 +243,19 @@ func datasetAndAssignment(c *call, h C.sar_handle, t *C.sar_const_tensor) (*sess
 	a, err := vector[int32]("assignment", t, int32Type)
 	return d, a, err
 }
+
+//export sar_graph_directory_sum
+func sar_graph_directory_sum(dir *C.sar_const_char) C.sar_status {
+	return guard("sar_graph_directory_sum", func(*call) error { return session.SumGraphDir(text(dir)) })
+}
+
+//export sar_graph_directory_verify
+func sar_graph_directory_verify(dir *C.sar_const_char, json **C.char) C.sar_status {
+	return guard("sar_graph_directory_verify", func(*call) error {
+		reports, err := session.VerifyGraphDir(text(dir))
+		if err != nil {
+			return err
+		}
+		return giveJSON(json, reports)
+	})
+}

@@ -48,6 +48,19 @@ func VerifyPartition(jsonPath string, part int, flags uint32) ([]FileReport, err
 		return nil, err
 	}
 	list, err := store.Verify(jsonPath, part, o)
+	return reportsOf(list), err
+}
+
+// VerifyGraphDir does the same with a graph directory.
+func VerifyGraphDir(dir string) ([]FileReport, error) {
+	list, err := store.VerifyGraphDir(dir)
+	return reportsOf(list), err
+}
+
+// SumGraphDir writes the checksums of a graph directory.
+func SumGraphDir(dir string) error { return store.SumGraphDir(dir) }
+
+func reportsOf(list []store.FileReport) []FileReport {
 	out := make([]FileReport, len(list))
 	for i, r := range list {
 		out[i] = FileReport{r.File, r.Bytes, r.Arrays, r.Summed, []string{}}
@@ -55,7 +68,7 @@ func VerifyPartition(jsonPath string, part int, flags uint32) ([]FileReport, err
 			out[i].Damage = append(out[i].Damage, e.Error())
 		}
 	}
-	return out, err
+	return out
 }
 
 // FeatureInfo is the type and shape of one feature.

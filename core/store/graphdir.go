@@ -28,11 +28,13 @@ const graphFormat = "SAR graph 1"
 //
 // The description names each file with its dtype and shape. Keys that are not known are
 // passed over. Node types and relations are numbered in its order. Edge k of a relation is
-// the one whose source is source[k].
+// the one whose source is source[k]. Where the description names a file of checksums
+// (SumGraphDir), what is read is held against them.
 type graphDir struct {
 	typedTables
 	files []*file
-	ids   map[string]string // path of the users' ids by node type
+	ids   map[string]string    // path of the users' ids by node type
+	sums  map[string]checksums // by name of the file; nil where there are none
 }
 
 // graphJSON is the description of a graph directory.
@@ -40,6 +42,7 @@ type graphJSON struct {
 	Format    string                `json:"format"`
 	NodeTypes ordered[nodeTypeJSON] `json:"node_types"`
 	EdgeTypes []edgeTypeJSON        `json:"edge_types"`
+	Checksums string                `json:"checksums"` // a file
 }
 
 type nodeTypeJSON struct {
@@ -106,23 +109,14 @@ const maxCount = 1 << 48
 // openGraphDir opens a graph directory: reads its description and the headers of its files.
 func openGraphDir(dir string) (WholeGraph, error) {
 	path := filepath.Join(dir, GraphDescription)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return nil, &FormatError{File: dir, Offset: -1, Want: fmt.Sprintf("a graph: a directory with a %s, or an .npz file", GraphDescription),
-			Got: "a directory without one", Remedy: "sar ingest makes one out of tables of nodes and edges"}
-	}
-	data, err := readJSON("the description of the graph", path)
+	top, _, err := readGraphJSON(path)
 	if err != nil {
 		return nil, err
 	}
-	var top graphJSON
-	if err := json.Unmarshal(data, &top); err != nil {
-		return nil, jsonError(path, 0, "the description of a graph", err)
-	}
-	if top.Format != graphFormat {
-		return nil, &FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat), Got: fmt.Sprintf("%q", top.Format)}
-	}
 	g := &graphDir{typedTables: typedTables{name: path}, ids: map[string]string{}}
-	err = g.nodeTypes(top.NodeTypes)
+	if err = g.openSums(top.Checksums); err == nil {
+		err = g.nodeTypes(top.NodeTypes)
+	}
 	if err == nil {
 		err = g.edgeTypes(top.EdgeTypes)
 	}
@@ -134,6 +128,37 @@ func openGraphDir(dir string) (WholeGraph, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// readGraphJSON reads a description and holds it against its own checksum, if it has one.
+func readGraphJSON(path string) (top graphJSON, data []byte, err error) {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return top, nil, &FormatError{File: filepath.Dir(path), Offset: -1, Want: fmt.Sprintf("a graph: a directory with a %s, or an .npz file", GraphDescription),
+			Got: "a directory without one", Remedy: "sar ingest makes one out of tables of nodes and edges"}
+	}
+	if data, err = readJSON("the description of the graph", path); err != nil {
+		return top, nil, err
+	}
+	if err := json.Unmarshal(data, &top); err != nil {
+		return top, nil, jsonError(path, 0, "the description of a graph", err)
+	}
+	if top.Format != graphFormat {
+		return top, nil, &FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat), Got: fmt.Sprintf("%q", top.Format)}
+	}
+	_, err = checkSeal(path, data)
+	return top, data, err
+}
+
+// openSums reads the file of checksums that the description names, if it names one.
+func (g *graphDir) openSums(name string) error {
+	if name == "" {
+		return nil
+	}
+	path, err := g.inside("the checksums", name)
+	if err == nil {
+		g.sums, _, err = openSums(path)
+	}
+	return err
 }
 
 func (g *graphDir) bad(want, got string, args ...any) error {
@@ -261,10 +286,13 @@ func (g *graphDir) open(what string, of fileJSON) (*array, error) {
 		return nil, err
 	}
 	g.files = append(g.files, a.f)
-	if err := of.agrees(g.name, a); err != nil {
-		return nil, err
+	if err := of.agrees(g.name, a); err != nil || g.sums == nil {
+		return a, err
 	}
-	return a, nil
+	if g.sums[of.File] == nil {
+		return nil, noSums(g.name, of.File)
+	}
+	return a, a.f.attach(g.sums[of.File])
 }
 
 // inside is the path of a file that the description names.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from sar.data.graph_directory import EdgeType, GraphDirectory
+from sar.data.graph_directory import EdgeType, GraphDirectory, verify
 
 ONE = "_N:_E:_N"
 
@@ -84,9 +83,8 @@ def ids_of(graph: GraphDirectory, node_type: str = "_N") -> list[Any]:
 
 
 def check_files(graph: GraphDirectory) -> None:
-    """The checksum of each file is that of its bytes, and no file is there that graph.json does not name."""
-    named = graph.files()
-    for name, checksum in named.items():
-        assert checksum == f"crc32:{zlib.crc32((graph.path / name).read_bytes()):08x}", name
-    found = {str(p.relative_to(graph.path)) for p in graph.path.rglob("*") if p.is_file()}
-    assert found == {*named, "graph.json"}
+    """Each file has the checksums of its bytes, and no file is there that graph.json does not name."""
+    found = verify(graph.path)
+    assert all(file["checksums"] and not file["damage"] for file in found), found
+    there = {str(p) for p in graph.path.rglob("*") if p.is_file()}
+    assert there == {file["file"] for file in found}

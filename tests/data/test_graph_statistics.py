@@ -76,7 +76,8 @@ def test_damage_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     data[-1] ^= 1
     weight.write_bytes(data)
     assert cli.main(["info", str(graph.path), "--verify"]) == 1
-    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "weight" in line] == ["damaged"]
+    shown = [line for line in capsys.readouterr().out.splitlines() if "weight" in line]
+    assert shown[0].split()[-1] == "damaged" and "as written, by its checksum" in shown[1]
     weight.write_bytes(data[:-1])
     with pytest.raises(sar.FormatError, match=r"weight.npy: expected a whole array"):
         sar.data.graph_directory.GraphDirectory(graph.path)

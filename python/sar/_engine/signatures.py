@@ -109,6 +109,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_map_close": (_status, _handle),
     "sar_partition_count_edges": (_status, _handle, _i32, _to_i64),
     "sar_partition_edges": (_status, _handle, _i32, _tensor, _tensor, _tensor),
+    "sar_graph_directory_sum": (_status, _text),
+    "sar_graph_directory_verify": (_status, _text, _to_string),
     "sar_dataset_open": (_status, _text, _to_handle),
     "sar_dataset_close": (_status, _handle),
     "sar_dataset_add_self_loops": (_status, _handle),

@@ -13,14 +13,12 @@ from .output import stage, table
 _BAR = 40  # characters of the longest bar of a histogram
 
 
-def run(path: str, *, as_json: bool, verify: bool) -> int:
-    """Describes a graph directory, or verifies its files, and gives the exit code."""
+def run(path: str, *, as_json: bool) -> int:
+    """Describes a graph directory, and gives the exit code."""
     from sar.data import graph_statistics
     from sar.data.graph_directory import GraphDirectory
 
     graph = GraphDirectory(path)
-    if verify:
-        return _verify(graph, as_json)
     with stage(f"reading the edges of {path}") as step:
         statistics = graph_statistics.describe(graph, lambda done, total: step.progress(done, total, "edges"))
     if as_json:
@@ -30,26 +28,6 @@ def run(path: str, *, as_json: bool, verify: bool) -> int:
     else:
         print(_render(graph, statistics))
     return 0
-
-
-def _verify(graph: Any, as_json: bool) -> int:
-    from sar.data.graph_directory import checksum
-
-    with stage(f"verifying {graph.path}"):
-        files = [
-            {
-                "file": name,
-                "bytes": os.path.getsize(graph.path / name),
-                "state": "no checksum" if not wanted else "ok" if checksum(graph.path / name) == wanted else "damaged",
-            }
-            for name, wanted in graph.files().items()
-        ]
-    damaged = any(file["state"] == "damaged" for file in files)
-    if as_json:
-        print(json.dumps({"files": files}))
-    else:
-        print(table(["file", "on disk", "state"], [[f["file"], size(f["bytes"]), f["state"]] for f in files]))
-    return 1 if damaged else 0
 
 
 def _ids(kind: Any) -> str:

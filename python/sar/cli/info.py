@@ -46,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     from sar.partitioning.dataset import partition_info
 
     if is_graph_directory(arguments.json):
-        return graph_info.run(arguments.json, as_json=arguments.as_json, verify=arguments.verify)
+        if arguments.verify:
+            return verify(arguments.json, arguments.as_json)
+        return graph_info.run(arguments.json, as_json=arguments.as_json)
     Config.allow_outside_paths = arguments.allow_outside_paths
     path = description_of(arguments.json)
     if arguments.verify:
@@ -78,23 +80,32 @@ def read_description(path: str) -> tuple[dict[str, Any], int]:
         ) from None
 
 
-def verify(path: str, as_json: bool) -> int:
-    """Reads all files of all parts, prints what was found of each, and gives the exit code."""
+def _reports(path: str) -> list[dict[str, Any]]:
+    """What is found of each file of a graph directory, or of all parts."""
     from sar._engine import abi
+    from sar.data import graph_directory
 
+    if graph_directory.is_graph_directory(path):
+        return graph_directory.verify(os.path.dirname(path) or "." if os.path.isfile(path) else path)
+    files = abi.partition_verify(path, 0)
+    if not files[0]["damage"]:  # else nobody knows which parts there are
+        for part in range(1, read_description(path)[1]):
+            files += abi.partition_verify(path, part)[1:]  # the first is of the description each time
+    return files
+
+
+def verify(path: str, as_json: bool) -> int:
+    """Reads all files of a graph directory or of all parts, prints what was found of each, and gives the exit code."""
     with stage(f"verifying {path}") as step:
         begin = time.perf_counter()
-        files = abi.partition_verify(path, 0)
-        if not files[0]["damage"]:  # else nobody knows which parts there are
-            for part in range(1, read_description(path)[1]):
-                files += abi.partition_verify(path, part)[1:]  # the first is of the description each time
+        files = _reports(path)
         total = sum(file["bytes"] for file in files)
         step.note = f"{size(total)}, {total / (time.perf_counter() - begin) / 1e9:.1f} GB/s"
     damage = [text for file in files for text in file["damage"]]
     if as_json:
         print(json.dumps({"files": files}))
         return 1 if damage else 0
-    folder = os.path.dirname(path) or "."
+    folder = os.path.dirname(files[0]["file"]) or "."  # of the description
     rows = [
         [
             os.path.relpath(file["file"], folder),
@@ -108,7 +119,7 @@ def verify(path: str, as_json: bool) -> int:
     if not damage and not all(file["checksums"] for file in files):
         print(
             "\nFiles without checksums were held against each other alone, so a changed value of a feature does not "
-            "show. `sar partition` writes checksums; DGL does not."
+            "show. `sar ingest` and `sar partition` write checksums; DGL does not."
         )
     if damage:
         print("\n" + "\n".join(damage))

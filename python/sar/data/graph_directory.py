@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
 
+from sar._engine import library
 from sar.data.directory import open_regular
 from sar.errors import FormatError
 
@@ -25,7 +25,6 @@ class Array:
     file: str
     dtype: str
     shape: tuple[int, ...]
-    checksum: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,6 @@ class Ids:
 
     file: str
     type: str  # as DuckDB calls it
-    checksum: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,18 +99,6 @@ class GraphDirectory:
             return np.empty(array.shape, array.dtype)
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
-    def files(self) -> dict[str, str]:
-        """The checksum of each file, by its name within the directory."""
-        found: dict[str, str] = {}
-        for node_type in self.node_types.values():
-            if node_type.ids:
-                found[node_type.ids.file] = node_type.ids.checksum
-            found.update({a.file: a.checksum for a in node_type.features.values()})
-        for edge_type in self.edge_types:
-            arrays = [edge_type.indptr, edge_type.source, *edge_type.features.values()]
-            found.update({a.file: a.checksum for a in arrays})
-        return found
-
     def _damage(self, expected: str, found: str) -> FormatError:
         return FormatError(f"{self.file}: expected {expected}, found {found}", self.file)
 
@@ -124,7 +110,7 @@ class GraphDirectory:
 
     def _array(self, entry: dict[str, Any], rows: int) -> Array:
         shape = tuple(int(n) for n in entry["shape"])
-        array = Array(self._inside(entry["file"]), str(entry["dtype"]), shape, str(entry.get("checksum", "")))
+        array = Array(self._inside(entry["file"]), str(entry["dtype"]), shape)
         if not shape or shape[0] != rows or min(shape) < 0:
             raise self._damage(f"{rows} rows in {array.file}", f"the shape {list(shape)}")
         path = self.path / array.file
@@ -145,7 +131,7 @@ class GraphDirectory:
         count = int(entry["count"])
         ids = entry.get("ids")
         if ids is not None:
-            ids = Ids(self._inside(ids["file"]), str(ids.get("type", "")), str(ids.get("checksum", "")))
+            ids = Ids(self._inside(ids["file"]), str(ids.get("type", "")))
         features = {key: self._array(a, count) for key, a in entry.get("features", {}).items()}
         return NodeType(name, count, ids, features, entry.get("classes"))
 
@@ -176,10 +162,16 @@ def is_graph_directory(path: Union[str, os.PathLike[str]]) -> bool:
     return not (isinstance(content, dict) and "num_parts" in content)
 
 
-def checksum(path: Union[str, os.PathLike[str]]) -> str:
-    """The CRC-32 of a file, as zip and gzip have it, with the name of the method in front."""
-    value = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            value = zlib.crc32(piece, value)
-    return f"crc32:{value:08x}"
+def write_checksums(path: Union[str, os.PathLike[str]]) -> None:
+    """Writes ``checksums.crc`` into a directory, names it in its description, and gives that a checksum of its own.
+    The engine holds what it reads against them.
+
+    :raises sar.FormatError: the description is damaged, or a file that it names is
+    """
+    library.call("sar_graph_directory_sum", os.fsencode(path))
+
+
+def verify(path: Union[str, os.PathLike[str]]) -> list[dict[str, Any]]:
+    """Reads all files of a directory. For each a report: ``file``, ``bytes``, ``arrays``, ``checksums``, ``damage``."""
+    found: list[dict[str, Any]] = library.json_call("sar_graph_directory_verify", os.fsencode(path))
+    return found

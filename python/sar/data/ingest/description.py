@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sar.data.graph_directory import DESCRIPTION, FORMAT, checksum
+from sar.data.graph_directory import DESCRIPTION, FORMAT, write_checksums
 
 from .arrays import NpyWriter
 
@@ -35,22 +34,19 @@ def array_entry(root: Path, written: NpyWriter) -> dict[str, Any]:
         "file": written.path.relative_to(root).as_posix(),
         "dtype": written.dtype.name,
         "shape": [written.rows, *written.row_shape],
-        "checksum": checksum(written.path),
     }
 
 
 def ids_entry(root: Path, path: Path, sql_type: str) -> dict[str, Any]:
     """What graph.json says of the ids of a node type."""
-    return {"file": path.relative_to(root).as_posix(), "type": sql_type, "checksum": checksum(path)}
+    return {"file": path.relative_to(root).as_posix(), "type": sql_type}
 
 
 def write_description(
     root: Path, name: str, node_types: dict[str, dict[str, Any]], edge_types: list[dict[str, Any]]
 ) -> None:
-    """Writes graph.json, last of all files."""
+    """Writes graph.json and the checksums, last of all files."""
     content = {"format": FORMAT, "name": name, "node_types": node_types, "edge_types": edge_types}
     with open(root / DESCRIPTION, "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_checksums(root)
