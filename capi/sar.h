@@ -251,6 +251,8 @@ sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int
  * moved into the parts. */
 sar_status sar_dataset_write_parts(sar_handle dataset, const DLTensor *assignment, int32_t parts, const char *dir,
                                    const char *options, sar_progress progress, void *user);
+/* The least "memory" with which parts of equal sizes can be written, in the format "sar" or "dgl". */
+sar_status sar_dataset_least_memory(sar_handle dataset, int32_t parts, const char *format, int64_t *bytes);
 
 /* ---- graphs ------------------------------------------------------------- */
 enum { SAR_GRAPH_EDGE_DATA = 1 }; /* keep the order of edges from the start; else it is made when first needed */

@@ -27,3 +27,18 @@ func sar_dataset_write_parts(h C.sar_handle, assignment *C.sar_const_tensor, par
 		return d.WriteParts(a, int(parts), text(dir), o, teller(progress, user))
 	})
 }
+
+//export sar_dataset_least_memory
+func sar_dataset_least_memory(h C.sar_handle, parts C.int32_t, format *C.sar_const_char, bytes *C.int64_t) C.sar_status {
+	return guard("sar_dataset_least_memory", func(c *call) error {
+		d, err := useDataset(c, h)
+		if err != nil {
+			return err
+		}
+		least, err := d.LeastMemory(int(parts), text(format))
+		if err != nil {
+			return err
+		}
+		return give("bytes", bytes, C.int64_t(least))
+	})
+}

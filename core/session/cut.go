@@ -33,6 +33,13 @@ func (u *undirected) close() {
 	}
 }
 
+func (d *Dataset) forgetUndirected() {
+	if d.undirected != nil {
+		d.undirected.close()
+		d.undirected = nil
+	}
+}
+
 // Undirect prepares Fennel and WriteParHIP. A graph of one type whose edges all go both
 // ways is read as it lies on disk. Any other is sorted into a file in dir: 8 bytes an
 // edge and 8 a node, and 16 bytes an edge more while it is made. That takes memory bytes,

@@ -30,9 +30,7 @@ func (d *Dataset) Close() error {
 		d.adjacency.Free()
 		d.adjacency = nil
 	}
-	if d.undirected != nil {
-		d.undirected.close()
-	}
+	d.forgetUndirected()
 	return d.WholeGraph.Close()
 }
 
@@ -165,8 +163,35 @@ type WriteOptions struct {
 	IDsDir string            `json:"ids_dir"`
 }
 
-// WriteParts writes a partition directory in one of the formats.
+// edgeHolder is a graph that holds edges while it is read: a partitioned one.
+type edgeHolder interface{ LimitMemory(bytes int64) }
+
+// heldShare is one over the share of the memory that an edgeHolder gets.
+const heldShare = 4
+
+// LeastMemory is what WriteParts takes at least, for parts of equal sizes.
+func (d *Dataset) LeastMemory(parts int, format string) (int64, error) {
+	if parts < 1 {
+		return 0, Invalid("parts is %d: there must be at least one", parts)
+	}
+	least := store.LeastMemory(d.WholeGraph, parts, format)
+	if _, ok := d.WholeGraph.(edgeHolder); ok {
+		least += least/(heldShare-1) + 1
+	}
+	return least, nil
+}
+
+// WriteParts writes a partition directory in one of the formats. It forgets what Undirect
+// made: the file of it would take room on the disk beside the parts.
 func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteOptions, progress Progress) error {
+	d.forgetUndirected()
+	if o.Memory == 0 {
+		o.Memory = store.DefaultMemory
+	}
+	if parts, ok := d.WholeGraph.(edgeHolder); ok {
+		parts.LimitMemory(o.Memory / heldShare)
+		o.Memory -= o.Memory / heldShare
+	}
 	source := &stoppable{WholeGraph: d.WholeGraph}
 	p := store.Partitioning{
 		Assignment: assignment, Parts: parts, Dir: dir, Name: o.Name, Method: o.Method,

@@ -314,7 +314,13 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 	if err != nil {
 		return err
 	}
-	start := p.book.EdgeStart[relation][p.part]
+	return p.relationEdges(relation, nodes, 0, n, src, dst, id)
+}
+
+// relationEdges is RelationEdges for n of the edges, from the one numbered lo within the
+// relation on. nodes are the ids of local nodes.
+func (p *Partition) relationEdges(relation int, nodes []int64, lo, n int64, src, dst, id []int64) error {
+	start := p.book.EdgeStart[relation][p.part] + lo
 	seen, err := bitset.New(n)
 	if err != nil {
 		return err
@@ -327,6 +333,9 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 				continue
 			}
 			k := b.ID[i] - start
+			if k < 0 || k >= n {
+				continue
+			}
 			if !seen.Add(k) {
 				return p.files[0].bad(-1, "each edge id once", "%d again", b.ID[i])
 			}

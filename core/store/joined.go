@@ -18,12 +18,20 @@ type joined struct {
 	node, edge []TypeRows
 	first      []int64   // [node type] first node of the type
 	base       [][]int64 // [node type][part] first node of the part among those of the type
+	room       int64     // edges that are held at a time
 }
+
+// LimitMemory sets how much EdgesBatch may take beside the nodes of a part.
+func (g *joined) LimitMemory(bytes int64) { g.room = max(1, bytes/edgeRoom) }
+
+// edgeRoom are the bytes of two ends of an edge, rounded up for a mark.
+const edgeRoom = 17
 
 // OpenParts opens all parts of a partitioned graph as one graph, to be written in another
 // format or partitioned anew. It opens the files of all parts.
 func OpenParts(jsonPath string, o Options) (WholeGraph, error) {
 	g := &joined{}
+	g.LimitMemory(DefaultMemory / 8)
 	for p := 0; p == 0 || p < g.parts[0].NumParts(); p++ {
 		part, err := OpenPartition(jsonPath, p, o)
 		if err != nil {
@@ -134,17 +142,17 @@ func (g *joined) Assignment(to []int32) error {
 	return nil
 }
 
-// EdgesBatch implements Source. It holds the ends of one part's edges of a relation, 16
-// bytes an edge.
+// EdgesBatch implements Source. A part is read in as many passes as its edges need that are
+// held at a time: they come in the order of the file, and go in that of their ids.
 func (g *joined) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
 	var before int64
 	for r := range g.edge {
 		for _, part := range g.parts {
 			n, err := part.NumRelationEdges(r)
-			if err != nil {
-				return err
+			if err == nil && n > 0 {
+				err = g.partEdges(part, r, n, before, yield)
 			}
-			if err := g.partEdges(part, r, before, yield); err != nil {
+			if err != nil {
 				return err
 			}
 			before += n
@@ -153,29 +161,36 @@ func (g *joined) EdgesBatch(yield func(first int64, src, dst []int64) error) err
 	return nil
 }
 
-func (g *joined) partEdges(part *Partition, relation int, before int64, yield func(first int64, src, dst []int64) error) error {
-	n, err := part.NumRelationEdges(relation)
-	if err != nil || n == 0 {
+func (g *joined) partEdges(part *Partition, relation int, n, before int64, yield func(first int64, src, dst []int64) error) error {
+	defer part.forgetHalo()
+	nodes, _, err := part.Edges().Nodes()
+	if err != nil {
 		return err
 	}
-	ends, err := mem.Make[int64](mem.Scratch, int(2*n))
+	room := min(g.room, n)
+	ends, err := mem.Make[int64](mem.Scratch, int(2*room))
 	if err != nil {
 		return err
 	}
 	defer ends.Free()
-	src, dst := ends.Data[:n], ends.Data[n:]
-	if err := part.RelationEdges(relation, src, dst, nil); err != nil {
-		return err
-	}
 	book := part.Book()
-	for i, id := range ends.Data {
-		t, p, _ := book.Owner(id)
-		ends.Data[i] = g.first[t] + g.base[t][p] + id - book.NodeStart[t][p]
-	}
-	for at := int64(0); at < n; at += batch {
-		end := min(at+batch, n)
-		if err := yield(before+at, src[at:end], dst[at:end]); err != nil {
+	for lo := int64(0); lo < n; lo += room {
+		m := min(room, n-lo)
+		src, dst := ends.Data[:m], ends.Data[room:room+m]
+		if err := part.relationEdges(relation, nodes, lo, m, src, dst, nil); err != nil {
 			return err
+		}
+		for _, list := range [][]int64{src, dst} {
+			for i, id := range list {
+				t, p, _ := book.Owner(id)
+				list[i] = g.first[t] + g.base[t][p] + id - book.NodeStart[t][p]
+			}
+		}
+		for at := int64(0); at < m; at += batch {
+			end := min(at+batch, m)
+			if err := yield(before+lo+at, src[at:end], dst[at:end]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

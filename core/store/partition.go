@@ -218,6 +218,14 @@ func (p *Partition) IDs() map[string]string {
 	return p.sar.ids
 }
 
+// forgetHalo frees the ids of the nodes that are read of other parts. They are read again
+// where they are asked for.
+func (p *Partition) forgetHalo() {
+	if p.sar != nil {
+		p.sar.halo = nil
+	}
+}
+
 // Bytes is the size of the files of the partition's arrays.
 func (p *Partition) Bytes() (n int64) {
 	for _, f := range p.files {

@@ -1,10 +1,6 @@
 package store
 
-import (
-	"fmt"
-	"os"
-	"path/filepath"
-)
+import "os"
 
 // spread makes an array in each part, of rows[p] rows like those of t, and has fill append
 // them. made is told of each array.
@@ -121,26 +117,6 @@ func (s *sarWriter) writeEdgeRows() error {
 		})
 		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// takeIDs moves the files of the users' ids to their parts.
-func (s *sarWriter) takeIDs(to Partitioning) error {
-	for t, of := range s.node.list {
-		file := to.IDs[of.Name]
-		if file == "" {
-			continue
-		}
-		if filepath.Base(file) != file {
-			return fmt.Errorf("%q cannot be the name of a file of ids", file)
-		}
-		for p := range s.parts {
-			if err := os.Rename(filepath.Join(to.IDsDir, fmt.Sprintf("part%d", p), file), filepath.Join(s.partDir(p), file)); err != nil {
-				return err
-			}
-			s.parts[p].NodeTypes[t].value.IDs = &fileJSON{File: file}
 		}
 	}
 	return nil

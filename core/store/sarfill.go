@@ -61,7 +61,7 @@ func (s *sarWriter) createArrays() error {
 
 // window is the next run of destinations of each relation whose edges memory holds.
 func (s *sarWriter) window(next []int64) (w []segment, slots int64) {
-	left := s.memory - leastMemory/2
+	left := s.forEdges(0)
 	for i, r := range s.rels {
 		seg := segment{lo: next[i], hi: next[i], off: slots}
 		size := int64(4)

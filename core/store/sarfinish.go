@@ -77,25 +77,34 @@ func (s *sarWriter) numberColumns(p, i int) (columns int64, err error) {
 		return 0, err
 	}
 	columns = hi - lo
-	if boundary := s.halo.Seal(); columns+boundary > math.MaxInt32 {
+	boundary := s.halo.Seal()
+	if columns+boundary > math.MaxInt32 {
 		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary, math.MaxInt32)
+	}
+	file, err := s.newArray(p, i, haloRowsArray, Int32, boundary)
+	if err != nil {
+		return 0, err
 	}
 	for id := lo; id < hi; id++ {
 		s.column.Data[id] = int32(id - lo)
 	}
 	ends := []int64{columns}
-	var rows []int32
+	var rows []int32 // of one peer
 	for q := 1; q < parts; q++ {
 		owner := (p - q + parts) % parts
+		rows = rows[:0]
 		for id := range s.halo.In(base[owner], base[owner+1]) {
 			s.column.Data[id] = int32(columns)
 			rows = append(rows, int32(id-base[owner]))
 			columns++
 		}
 		ends = append(ends, columns)
+		if err := file.write(ends[q-1]-ends[0], view.Bytes(rows)); err != nil {
+			return 0, err
+		}
 	}
 	r.columns = append(r.columns, ends)
-	return columns, s.putArray(p, i, haloRowsArray, rows)
+	return columns, nil
 }
 
 // sortRows replaces the sources of a part by columns, ascending in each row, and counts the
@@ -184,7 +193,7 @@ func inRows(ptr []int32, do func(row0, row1 int) error) error {
 func (s *sarWriter) transpose(files map[string]npyFile, ptr, colPtr []int32) error {
 	columns := len(colPtr) - 1
 	for c0 := 0; c0 < columns; {
-		room := (s.memory - leastMemory/2) / 4
+		room := s.forEdges(partMemory(int64(len(ptr)), int64(columns))) / 4
 		c1 := c0 + max(1, sort.Search(columns-c0, func(k int) bool { return int64(colPtr[c0+k+1]-colPtr[c0]) > room }))
 		if err := s.transposeColumns(files, ptr, colPtr[c0:c1+1], int32(c0)); err != nil {
 			return err

@@ -275,41 +275,6 @@ func TestSARFormatOrder(t *testing.T) {
 	sameStructures(t, a, b)
 }
 
-// Many passes over the edges, each of a few, write what one does.
-func TestSARFormatMemory(t *testing.T) {
-	defer func(least int64) { leastMemory = least }(leastMemory)
-	r := rand.New(rand.NewPCG(5, 6))
-	dir := sortedDir(t, r, 60, 300)
-	loose := filepath.Join(t.TempDir(), "g.npz")
-	if err := os.WriteFile(loose, typedNPZ2(t, r), 0o664); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{dir, loose} {
-		var written [2]map[string]string
-		for i, memory := range []int64{64 << 20, 128} {
-			leastMemory = memory
-			g := must(OpenGraph(path))(t)
-			assignment := make([]int32, g.NumNodes())
-			for k := range assignment {
-				assignment[k] = int32(k % 3)
-			}
-			to := Partitioning{Assignment: assignment, Parts: 3, Dir: t.TempDir(), Name: "g", Format: SARFormat, Memory: memory}
-			if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
-				t.Fatal(err)
-			}
-			written[i] = allFiles(t, to.Dir)
-		}
-		if len(written[0]) < 40 || len(written[0]) != len(written[1]) {
-			t.Fatalf("%d and %d files", len(written[0]), len(written[1]))
-		}
-		for name, data := range written[0] {
-			if written[1][name] != data {
-				t.Errorf("%s differs", name)
-			}
-		}
-	}
-}
-
 // must fails the test on an error.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {

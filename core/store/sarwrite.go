@@ -1,12 +1,7 @@
 package store
 
 import (
-	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"sar/core/internal/argument"
@@ -26,13 +21,14 @@ import (
 // Nodes of a type are numbered over the parts, one part after the other.
 type sarWriter struct {
 	*writer
-	memory int64
-	id     mem.Array[uint32] // number of each node, by original id over all types
-	base   [][]int64         // [type][parts + 1] first number of each part
-	rels   []*sarRel
-	parts  []partJSON
-	column mem.Array[int32] // of a number, in the part and relation that are being made
-	halo   *bitset.Set
+	memory   int64             // bytes that writing may take
+	forNodes int64             // of them, for the nodes
+	id       mem.Array[uint32] // number of each node, by original id over all types
+	base     [][]int64         // [type][parts + 1] first number of each part
+	rels     []*sarRel
+	parts    []partJSON
+	column   mem.Array[int32] // of a number, in the part and relation that are being made
+	halo     *bitset.Set
 }
 
 // sarRel is a relation that is being written.
@@ -47,22 +43,10 @@ type sarRel struct {
 	sends    [][]int64
 }
 
-// defaultMemory is what writing parts may take beside arrays with a few bytes a node.
-const defaultMemory = 4 << 30
-
-// leastMemory are the fixed buffers, and a window that makes some sense. A variable for tests.
-var leastMemory int64 = 64 << 20
-
-func (w *writer) sarSteps(to Partitioning) (*sarWriter, []func() error, error) {
-	s := &sarWriter{writer: w, memory: to.Memory, parts: make([]partJSON, w.parts)}
-	if s.memory == 0 {
-		s.memory = defaultMemory
-	}
-	if s.memory < leastMemory {
-		return nil, nil, argument.Errorf("%d bytes of memory for writing parts: at least %d are needed", s.memory, leastMemory)
-	}
-	return s, []func() error{s.numberNodes, s.countEdges, s.wantDisk, s.fill, s.finishParts, s.writeSends,
-		s.writeNodeFeatures, s.writeEdgeRows, func() error { return s.takeIDs(to) }, s.describe}, nil
+func (w *writer) sarSteps(to Partitioning) (*sarWriter, []func() error) {
+	s := &sarWriter{writer: w, memory: to.Memory, forNodes: nodeMemory(w.src, SARFormat), parts: make([]partJSON, w.parts)}
+	return s, []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts, s.writeSends,
+		s.writeNodeFeatures, s.writeEdgeRows, func() error { return s.nameIDs(to) }, s.describe}
 }
 
 func (s *sarWriter) free() {
@@ -236,49 +220,58 @@ func (s *sarWriter) addHalo(p, relation int) error {
 // writeSends gives every part the rows that its peers read, and the out-degrees of its own
 // rows, out of the peers' parts.
 func (s *sarWriter) writeSends() error {
-	parts := s.writer.parts
 	for i, r := range s.rels {
-		r.sends = make([][]int64, parts)
-		for p := range parts {
-			out := make([]int64, s.node.count[p][r.src])
-			ends := make([]int64, parts)
-			var send []int32
-			degrees := func(q int, from, to int64, rows func(k int) int32) error {
-				ptr := make([]int32, to-from+1)
-				if err := r.arrays[q][colPtrArray].read(from, ptr); err != nil {
-					return err
-				}
-				for k := range ptr[1:] {
-					out[rows(k)] += int64(ptr[k+1] - ptr[k])
-				}
-				return nil
-			}
-			if err := degrees(p, 0, int64(len(out)), func(k int) int32 { return int32(k) }); err != nil {
-				return err
-			}
-			for q := 1; q < parts; q++ {
-				reader := (p + q) % parts
-				c := r.columns[reader]
-				rows := make([]int32, c[q]-c[q-1])
-				if err := r.arrays[reader][haloRowsArray].read(c[q-1]-c[0], rows); err != nil {
-					return err
-				}
-				if err := degrees(reader, c[q-1], c[q], func(k int) int32 { return rows[k] }); err != nil {
-					return err
-				}
-				send = append(send, rows...)
-				ends[q] = int64(len(send))
-			}
-			r.sends[p] = ends
-			if err := s.putArray(p, i, sendArray, send); err != nil {
-				return err
-			}
-			if err := s.putWide(p, i, outDegreeArray, out); err != nil {
+		r.sends = make([][]int64, s.writer.parts)
+		for p := range s.writer.parts {
+			if err := s.writeSend(p, i); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (s *sarWriter) writeSend(p, relation int) error {
+	r, parts := s.rels[relation], s.writer.parts
+	out := make([]int64, s.node.count[p][r.src])
+	degrees := func(q int, from, to int64, rows func(k int) int32) error {
+		ptr := make([]int32, to-from+1)
+		if err := r.arrays[q][colPtrArray].read(from, ptr); err != nil {
+			return err
+		}
+		for k := range ptr[1:] {
+			out[rows(k)] += int64(ptr[k+1] - ptr[k])
+		}
+		return nil
+	}
+	if err := degrees(p, 0, int64(len(out)), func(k int) int32 { return int32(k) }); err != nil {
+		return err
+	}
+	ends := make([]int64, parts)
+	for q := 1; q < parts; q++ {
+		c := r.columns[(p+q)%parts]
+		ends[q] = ends[q-1] + c[q] - c[q-1]
+	}
+	send, err := s.newArray(p, relation, sendArray, Int32, ends[parts-1])
+	if err != nil {
+		return err
+	}
+	for q := 1; q < parts; q++ {
+		reader := (p + q) % parts
+		c := r.columns[reader]
+		rows := make([]int32, c[q]-c[q-1])
+		if err := r.arrays[reader][haloRowsArray].read(c[q-1]-c[0], rows); err != nil {
+			return err
+		}
+		if err := degrees(reader, c[q-1], c[q], func(k int) int32 { return rows[k] }); err != nil {
+			return err
+		}
+		if err := send.write(ends[q-1], view.Bytes(rows)); err != nil {
+			return err
+		}
+	}
+	r.sends[p] = ends
+	return s.putWide(p, relation, outDegreeArray, out)
 }
 
 // putArray writes an array of a relation.
@@ -308,86 +301,4 @@ func (s *sarWriter) putWide(p, relation int, name string, v []int64) error {
 // relation is the description of a relation of a part.
 func (s *sarWriter) relation(p, relation int) *partRelationJSON {
 	return &s.parts[p].Relations[relation]
-}
-
-// describe writes checksums and descriptions of the parts.
-func (s *sarWriter) describe() error {
-	h := fnv.New64a()
-	fmt.Fprintln(h, s.nodes, s.edges, s.writer.parts, s.node.count, s.edge.count)
-	h.Write(view.Bytes(s.assign))
-	s.partitioning = fmt.Sprintf("%015x", h.Sum64()>>4)
-	for p := range s.parts {
-		d := &s.parts[p]
-		d.Format, d.Partitioning, d.Part = partFormat, s.partitioning, p
-		for i, r := range s.rels {
-			of := s.relation(p, i)
-			of.Type, of.Edges = strings.Split(s.edge.list[i].Name, ":"), s.edge.count[p][i]
-			of.Columns, of.Sends = r.columns[p], r.sends[p]
-		}
-		files := map[string]fileSumJSON{}
-		for _, name := range d.names() {
-			sums, err := sumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)), npyArrays)
-			if err != nil {
-				return err
-			}
-			files[name] = sums.json()
-		}
-		sums, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", files}})
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.partDir(p), checksumFile), sums, 0o664)
-		}
-		if err != nil {
-			return err
-		}
-		text, err := seal(object{{"format", d.Format}, {"partitioning", d.Partitioning}, {"part", d.Part}, {"halo", d.Halo},
-			{"node_types", d.NodeTypes}, {"relations", d.Relations}})
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.partDir(p), partDescription), text, 0o664)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	s.progress(s.total)
-	return nil
-}
-
-// names lists the files of a part.
-func (d *partJSON) names() (list []string) {
-	add := func(files ordered[fileJSON]) {
-		for _, f := range files {
-			list = append(list, f.value.File)
-		}
-	}
-	for _, t := range d.NodeTypes {
-		add(t.value.Features)
-		if t.value.IDs != nil {
-			list = append(list, t.value.IDs.File)
-		}
-	}
-	for _, r := range d.Relations {
-		add(r.Arrays)
-		add(r.Features)
-	}
-	return list
-}
-
-// MarshalJSON implements json.Marshaler.
-func (o ordered[T]) MarshalJSON() ([]byte, error) {
-	out := object{}
-	for _, e := range o {
-		out = append(out, entry{e.name, e.value})
-	}
-	return json.Marshal(out)
-}
-
-// set adds or replaces a key.
-func (o *ordered[T]) set(name string, value T) {
-	for i := range *o {
-		if (*o)[i].name == name {
-			(*o)[i].value = value
-			return
-		}
-	}
-	*o = append(*o, named[T]{name, value})
 }

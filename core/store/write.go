@@ -20,10 +20,10 @@ type Partitioning struct {
 	Progress func(done, total int64)
 
 	Format string // "dgl", which "" is too, or "sar"
-	Memory int64  // "sar": bytes beside some for each node; 0: 4 GiB
+	Memory int64  // bytes that writing may take, Assignment among them; 0: 4 GiB
 	// IDs are the names of Parquet files of the users' ids, by node type, and IDsDir the
 	// directory with part<p>/<name> of each part, in the file system of Dir. They are moved
-	// into the parts ("sar").
+	// into the parts.
 	IDs    map[string]string
 	IDsDir string
 }
@@ -40,40 +40,43 @@ type Partitioning struct {
 // destination. Features "orig_id" of nodes and edges keep the original ids of each
 // type, as DGL's return_mapping gives them. Bool is written as uint8, as DGL does.
 //
-// Everything is written beside its place first and renamed at the end, the
+// Everything is written to dir/.<name>.partial first and renamed at the end, the
 // JSON last, so that a failed write leaves no graph that claims to be whole,
-// and what was there before as it was. Memory: 8 bytes a node and fixed
-// buffers. Disk: two passes over the edges, one over each feature, one over what
+// and what was there before as it was. A process that is killed leaves that
+// directory, which the next one empties. Memory: LeastMemory; in SAR's format edges
+// take what else there is, in as few passes as that allows. Disk: two passes over the edges, one over each feature, one over what
 // was written, for its checksums (part<p>/checksums.crc, which DGL does not
 // read; OpenPartition and Verify do).
 func WritePartitions(src Source, to Partitioning) error {
 	assignment, parts, dir, name := to.Assignment, to.Parts, to.Dir, to.Name
+	if to.Memory == 0 {
+		to.Memory = DefaultMemory
+	}
 	if err := checkWrite(src, to); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o775); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(dir, "."+name+"-*.partial")
+	scratch, err := newScratchDir(dir, name)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer scratch.remove()
 
+	tmp := scratch.path
 	w := &writer{src: src, assign: assignment, parts: parts, tmp: tmp, report: to.Progress,
 		node: newKinds(src.NodeTypes(), parts), edge: newKinds(src.EdgeTypes(), parts)}
 	w.nodes, w.edges = int64(len(assignment)), w.edge.first[len(w.edge.list)]
 	w.total = w.nodes*2 + w.node.work() + w.edges*4 + w.edge.work()
 	defer w.newID.Free()
 	defer func() { closeAll(w.edgeFiles) }()
-	steps := []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums}
+	takeIDs := func() error { return w.takeIDs(to) }
+	steps := []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums, takeIDs}
 	if to.Format == SARFormat {
-		s, of, err := w.sarSteps(to)
-		if err != nil {
-			return err
-		}
+		var s *sarWriter
+		s, steps = w.sarSteps(to)
 		defer s.free()
-		steps = of
 	}
 	for p := range parts {
 		if err := os.Mkdir(w.partDir(p), 0o775); err != nil {
@@ -96,6 +99,22 @@ func WritePartitions(src Source, to Partitioning) error {
 	return w.publish(dir, name, config)
 }
 
+// takeIDs moves the files of the users' ids to their parts.
+func (w *writer) takeIDs(to Partitioning) error {
+	for _, file := range to.IDs {
+		if filepath.Base(file) != file {
+			return argument.Errorf("%q cannot be the name of a file of ids", file)
+		}
+		for p := range w.parts {
+			from := filepath.Join(to.IDsDir, fmt.Sprintf("part%d", p), file)
+			if err := os.Rename(from, filepath.Join(w.partDir(p), file)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func checkWrite(src Source, to Partitioning) error {
 	assignment, parts, name := to.Assignment, to.Parts, to.Name
 	if parts < 1 {
@@ -115,6 +134,9 @@ func checkWrite(src Source, to Partitioning) error {
 	}
 	if to.Format != "" && to.Format != SARFormat && to.Format != DGLFormat {
 		return argument.Errorf("partitions are written in the format %q or %q, not %q", SARFormat, DGLFormat, to.Format)
+	}
+	if need := nodeMemory(src, to.Format) + fixedMemory/2; to.Memory < need {
+		return &mem.BudgetError{What: "memory for writing parts", Have: to.Memory, Minimum: LeastMemory(src, parts, to.Format)}
 	}
 	if name == "" || strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
 		return argument.Errorf("%q cannot be the name of a graph: it names a file", name)

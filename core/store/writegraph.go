@@ -339,8 +339,12 @@ func (w *writer) publish(dir, name, config string) error {
 		if err := os.MkdirAll(to, 0o775); err != nil {
 			return err
 		}
-		for _, file := range []string{nodeFile, edgeFile, partGraphFile, checksumFile} {
-			if err := os.Rename(filepath.Join(w.partDir(p), file), filepath.Join(to, file)); err != nil {
+		made, err := os.ReadDir(w.partDir(p))
+		if err != nil {
+			return err
+		}
+		for _, file := range made {
+			if err := os.Rename(filepath.Join(w.partDir(p), file.Name()), filepath.Join(to, file.Name())); err != nil {
 				return err
 			}
 		}

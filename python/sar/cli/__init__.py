@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _expected_errors() -> tuple[type[BaseException], ...]:
     """Errors about files, arguments and what is installed. Their message suffices, so no traceback is printed."""
-    from sar.errors import FormatError
+    from sar.errors import BudgetError, FormatError
     from sar.extras import MissingLibraryError
 
-    return (FormatError, ValueError, OSError, MissingLibraryError)
+    return (BudgetError, FormatError, ValueError, OSError, MissingLibraryError)

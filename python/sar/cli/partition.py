@@ -36,13 +36,15 @@ A graph of several types has one such array for each relation, source:relation:d
 count the nodes of a type, and features under type/name or source:relation:destination/name.
 
 methods:
-  kaminpar    few cut edges; some 40 bytes of memory an edge; needs the package kaminpar
+  kaminpar    few cut edges; some 40 bytes of memory an undirected edge; needs the package kaminpar
   metis       few cut edges; some 100 bytes of memory an edge; needs the package pymetis
-  fennel      more cut edges; reads edges from disk several times; some bytes of memory a node
+  fennel      more cut edges; reads edges from disk several times; some 16 bytes of memory a node
   random      parts of equal numbers of nodes
   contiguous  runs of node numbers, with equal numbers of in-edges
 """
 _DEFAULT_LAYERS = "sage:256,relu,sage:256"
+WRITING = 4 << 30
+"""Bytes of memory with which parts are written unless the user gives others."""
 
 
 def add(commands: Any) -> None:
@@ -105,8 +107,8 @@ def add(commands: Any) -> None:
         "--memory",
         type=size_argument,
         metavar="SIZE",
-        help="memory that cutting may take, such as 4GiB (default: what is free); edges take as much while parts are "
-        "written in SAR's format (default: 4GiB)",
+        help="memory that each step may take beside the program itself, such as 4GiB (default: what is free; then "
+        "writing takes 4GiB, or more where nodes alone need it)",
     )
     p.add_argument("--scratch", metavar="DIR", help="directory of temporary files (default: that of --out)")
     p.add_argument("--report", metavar="FILE", help="write the report as JSON")
@@ -130,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from sar.partitioning import methods, report as reports
     from sar.partitioning.dataset import Dataset
-    from sar.partitioning.parts import LEAST_MEMORY, PartsOptions, write_parts
+    from sar.partitioning.parts import PartsOptions, write_parts
 
     name = arguments.name or _name_of(arguments.graph)
     _check(arguments, name)
@@ -143,10 +145,12 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.parts > max(1, dataset.num_nodes):
             raise Failure(f"--parts {arguments.parts} is more than the {dataset.num_nodes} nodes of the graph", 2)
         options = cleanup.enter_context(_options(arguments))
+        form = arguments.format or ("sar" if os.path.isdir(arguments.graph) else "dgl")
         if arguments.assignment is not None:
             from sar.partitioning.assignment import read_assignment
 
             method = os.path.basename(arguments.assignment)
+            methods.check_memory(dataset, "assignment", form, options)
             with stage(f"reading {arguments.assignment}"):
                 assignment = read_assignment(arguments.assignment, arguments.graph, dataset, options)
         else:
@@ -155,14 +159,17 @@ def _run(arguments: argparse.Namespace) -> int:
                 method, note = methods.default_method(dataset.num_nodes, dataset.num_edges, options.memory)
             if note:
                 print(f"sar partition: {note}. Cutting with {method}.", file=sys.stderr)
+            methods.check_memory(dataset, method, form, options)
             assignment = methods.assign(dataset, method, options, stage)
         with stage("counting cut edges and boundary rows"):
             quality = dataset.quality(assignment, arguments.parts)
             if "train" in options.balance:
                 quality["train"] = reports.training_nodes(dataset, assignment, arguments.parts)
         with stage(f"writing {arguments.parts} parts to {arguments.out}") as step:
-            form = arguments.format or ("sar" if os.path.isdir(arguments.graph) else "dgl")
-            how = PartsOptions(name, method, form, max(arguments.memory, LEAST_MEMORY) if arguments.memory else 0)
+            memory = options.memory
+            if arguments.memory is None:  # what is free: leave some to the page cache
+                memory = min(memory, max(WRITING, 2 * dataset.least_memory(arguments.parts, form)))
+            how = PartsOptions(name, method, form, memory)
             write_parts(dataset, assignment, arguments.parts, arguments.out, how, step.progress)
     description = os.path.join(arguments.out, name + ".json")
     layers = arguments.layers.split(",")
@@ -189,7 +196,7 @@ def _check(arguments: argparse.Namespace, name: str) -> None:
         raise Failure(f"--parts {arguments.parts} cannot be spread evenly over --hosts {arguments.hosts}", 2)
     if not os.path.exists(arguments.graph):
         raise Failure(f"there is no file or directory {arguments.graph}")
-    _refuse_to_overwrite(arguments.out, name)
+    refuse_to_overwrite(arguments.out, name)
     if arguments.method is not None:
         methods.require(arguments.method)
     if arguments.picture:
@@ -243,7 +250,7 @@ def _name_of(graph: str) -> str:
     return os.path.splitext(os.path.basename(graph))[0]
 
 
-def _refuse_to_overwrite(out: str, name: str) -> None:
+def refuse_to_overwrite(out: str, name: str) -> None:
     """Parts of every graph have the same file names, so a directory has room for one graph."""
     for file in sorted(glob.glob(os.path.join(glob.escape(out), "*.json"))):
         if os.path.basename(file) == f"{name}.json":

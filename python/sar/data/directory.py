@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import shutil
 import stat
-from typing import TextIO, Union
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO, Union
 
 from sar.errors import FormatError
 
@@ -60,9 +64,46 @@ def open_regular(path: Union[str, os.PathLike[str]]) -> TextIO:
 
 
 def ids_file(node_type: str, number: int) -> str:
-    """The name of the file with the users' ids of own nodes, in the directory of a part.
+    """The name of the Parquet file of the users' ids in the directory of a part.
 
-    :param number: of the node type, which names the file where the type's name has other signs than letters and digits
+    :param number: of the node type, which stands for a name that a file should not have
     """
     plain = all(c.isascii() and (c.isalnum() or c == "_") for c in node_type)
     return f"ids_{node_type if plain else number}.parquet"
+
+
+def id_files(description: str, part: int, info: Mapping[str, Any]) -> dict[str, str]:
+    """By node type, the Parquet file with the users' ids of the nodes of a part, in their order, where there is one.
+
+    :param description: the JSON file of all parts
+    :param info: what the engine tells of the part. DGL's format has no place for ids, but the directory of a part has
+    """
+    if info["ids"]:
+        return dict(info["ids"])
+    folder = os.path.join(os.path.dirname(description), f"part{part}")
+    files = {kind: os.path.join(folder, ids_file(kind, n)) for n, kind in enumerate(info["node_types"])}
+    return {kind: path for kind, path in files.items() if os.path.isfile(path)}
+
+
+@contextlib.contextmanager
+def scratch_directory(path: str) -> Iterator[str]:
+    """Makes a directory, empty, and removes it at the end with all that is in it. What a process left there that was
+    killed is removed.
+
+    :raises FileExistsError: another process has it
+    """
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "lock"), "a", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileExistsError(f"another process is writing to {path}: wait for it") from None
+        except OSError:
+            pass  # a file system without locks cannot be asked
+        try:
+            for entry in os.scandir(path):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry)
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)

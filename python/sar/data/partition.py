@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -15,7 +14,7 @@ from sar._engine import abi, mappings
 from sar._engine.log import log_once
 from sar.config import Config
 
-from .directory import ids_file
+from .directory import id_files
 from .partition_book import CanonicalEtype, RangePartitionBook
 from .records import ShardEdgesAndFeatures
 
@@ -53,7 +52,7 @@ class StoredPartition:
         self.edge_types: List[CanonicalEtype] = [(t[0], t[1], t[2]) for t in info["edge_types"]]
         self.node_ranges: Dict[str, List[List[int]]] = {t: info["node_ranges"][t] for t in self.node_types}
         self.edge_ranges = {t: info["edge_ranges"][":".join(t)] for t in self.edge_types}
-        self._id_files: Dict[str, str] = info["ids"] or {}
+        self._info = info
         self._node_features: List[Dict[str, Any]] = info["node_features"] or []
         self._edge_features: List[Dict[str, Any]] = info["edge_features"] or []
 
@@ -99,13 +98,8 @@ class StoredPartition:
         }
 
     def node_id_files(self) -> Dict[str, str]:
-        """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one. DGL's
-        format has no place for its name, so there it goes by :func:`ids_file`."""
-        if self._id_files:
-            return dict(self._id_files)
-        folder = os.path.join(os.path.dirname(self.json_path), f"part{self.part}")
-        files = {kind: os.path.join(folder, ids_file(kind, n)) for n, kind in enumerate(self.node_types)}
-        return {kind: path for kind, path in files.items() if os.path.isfile(path)}
+        """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one."""
+        return id_files(self.json_path, self.part, self._info)
 
     def edge_features(self, device: torch.device) -> Dict[str, Tensor]:
         """All edge features, by relation in ascending edge id."""

@@ -168,6 +168,14 @@ class Dataset:
             *(os.fsencode(directory), json.dumps(options).encode()),
         )
 
+    def least_memory(self, parts: int, format: str) -> int:
+        """The least ``memory`` option of :meth:`write_parts` for parts of equal sizes."""
+        least = ct.c_int64()
+        library.call(
+            "sar_dataset_least_memory", self._handle, ct.c_int32(parts), format.encode(), ct.byref(least)
+        )
+        return least.value
+
 
 def _call(name: str, progress: Optional[Report], *arguments: Any) -> None:
     """Calls a function whose last arguments are those of its progress. An exception in ``progress``, which may be that

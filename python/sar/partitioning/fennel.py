@@ -9,17 +9,20 @@ from .dataset import Dataset
 from .hosts import without_empty_parts
 from .options import Options, Stage
 
+_BUFFERS = 64 << 20
+
 
 def needed(nodes: int, balance: tuple[str, ...]) -> int:
-    """Bytes that cutting takes, whatever the number of edges."""
+    """Bytes that cutting takes, whatever the number of edges: the part and the weights of each node, and 8 bytes a node
+    to sort edges or to read the neighbours of the largest node."""
     kinds = 0 if balance == ("nodes",) else len(balance)
-    return nodes * (4 + 4 * kinds + 8) + (128 << 20)
+    return nodes * (4 + 4 * kinds + 8) + _BUFFERS
 
 
 def fennel(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
     """Fennel's assignment int32 ``[num_nodes]``. It depends on the seed alone."""
     with stage("reading edges in both directions") as step:
-        dataset.undirect(options.scratch, options.memory // 2, step.progress)
+        dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)
     weight = weights.kinds(dataset, options.balance)
     assignment = np.full(dataset.num_nodes, -1, np.int32)
     imbalance = options.imbalance_of_a_level

@@ -61,7 +61,7 @@ def kaminpar(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
     """
     require()
     with stage("reading edges in both directions") as step:
-        dataset.undirect(options.scratch, options.memory // 2, step.progress)
+        dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)
     weight = weights.combined(dataset, options.balance)
 
     def cut(parts: int, imbalance: float, hosts: Optional[np.ndarray], host: int) -> np.ndarray:

@@ -6,11 +6,11 @@ from typing import Optional
 
 import numpy as np
 
-from . import kaminpar as kaminpar_module
+from . import fennel as fennel_module, kaminpar as kaminpar_module
 from .dataset import Dataset
 from .fennel import fennel
 from .kaminpar import kaminpar
-from .metis import find as find_pymetis, metis
+from .metis import find as find_pymetis, metis, needed as metis_needed
 from .options import Options, PartitioningError, Stage
 
 METHODS = ("kaminpar", "metis", "fennel", "random", "contiguous")
@@ -32,11 +32,48 @@ def default_method(nodes: int, edges: int, memory: int) -> tuple[str, Optional[s
             find_pymetis()
         except PartitioningError:
             return "fennel", note
-        return ("metis", None) if nodes * 200 + edges * 100 <= memory else ("fennel", note)
+        return ("metis", None) if metis_needed(nodes, edges) <= memory else ("fennel", note)
     if kaminpar_module.choose_context(nodes, edges // 2, memory) is None:
         needed = kaminpar_module.needed(nodes, edges // 2, "terapart") >> 20
         return "fennel", f"KaMinPar would take about {needed} MiB of memory, more than the {memory >> 20} MiB there are"
     return "kaminpar", None
+
+
+def needed(method: str, nodes: int, edges: int, balance: tuple[str, ...]) -> int:
+    """Bytes that a method takes at least for a graph of so many directed edges."""
+    if method == "kaminpar":  # an edge may be there in both directions
+        return kaminpar_module.needed(nodes, edges // 2, "terapart")
+    if method == "metis":
+        return metis_needed(nodes, edges)
+    if method == "fennel":
+        return fennel_module.needed(nodes, balance)
+    return nodes * (4 if method == "random" else 12)  # contiguous counts in-edges
+
+
+def check_memory(dataset: Dataset, method: str, format: str, options: Options) -> None:
+    """Refuses what cannot be done with ``options.memory``, before anything is done.
+
+    :param method: one of :data:`METHODS`, or anything else where the parts are given
+    :raises PartitioningError: a step needs more; the message says which, how much, and what to do
+    """
+    nodes, edges = dataset.num_nodes, dataset.num_edges
+    steps = {
+        "counting cut edges": nodes * 12,  # a part, and a mark for each of 64 parts that read it
+        f"writing {options.parts} parts": dataset.least_memory(options.parts, format),
+    }
+    if method in METHODS:
+        steps[f"--method {method}"] = needed(method, nodes, edges, options.balance)
+    step = max(steps, key=lambda name: steps[name])
+    if steps[step] > options.memory:
+        lighter = ", or choose --method fennel" if step.startswith("--method") and method != "fennel" else ""
+        raise PartitioningError(
+            f"{step} takes about {_mib(steps[step])} of memory for {nodes:,} nodes and {edges:,} edges, more than the "
+            f"{_mib(options.memory)} there are: give more with --memory{lighter}"
+        )
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):,.0f} MiB"
 
 
 def assign(dataset: Dataset, method: str, options: Options, stage: Stage) -> np.ndarray:

@@ -30,6 +30,11 @@ def find() -> Any:
     return pymetis
 
 
+def needed(nodes: int, edges: int) -> int:
+    """Bytes that METIS takes for a graph of so many directed edges: 4 M nodes and 100 M edges took 9.8 GiB."""
+    return nodes * 200 + edges * 100
+
+
 def metis(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
     """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges. Several kinds of balance are weighed together."""
     pymetis = find()

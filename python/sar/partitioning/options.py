@@ -27,7 +27,7 @@ class Options(NamedTuple):
     """How far a part may be above the mean."""
     seed: int = 0
     memory: int = 1 << 30
-    """Bytes that cutting may take."""
+    """Bytes that each step may take, beside the program itself."""
     scratch: str = "."
     """Directory of temporary files."""
 
@@ -39,3 +39,7 @@ class Options(NamedTuple):
     def imbalance_of_a_level(self) -> float:
         """Where hosts are cut first and their parts after: both together come to :attr:`imbalance`."""
         return float((1 + self.imbalance) ** 0.5 - 1) if self.hosts > 1 else self.imbalance
+
+    def memory_to_sort(self, nodes: int) -> int:
+        """Bytes for making a graph of so many nodes undirected, beside 8 for each."""
+        return max(self.memory - 8 * nodes, self.memory // 8)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from sar.data.directory import ids_file
+from sar.data.directory import ids_file, scratch_directory
 from sar.extras import need
 
 from .dataset import Dataset
-
-LEAST_MEMORY = 64 << 20
-"""Bytes that writing parts in SAR's format needs."""
 
 
 class PartsOptions(NamedTuple):
     """How parts are written.
 
     ``name``: of the graph; ``method``: how the assignment was made, for the description; ``format``: ``"sar"`` or
-    ``"dgl"``; ``memory``: bytes that SAR's format may take beside some for each node, 0: 4 GiB
+    ``"dgl"``; ``memory``: bytes that writing may take, the assignment among them, 0: 4 GiB
     """
 
     name: str
@@ -39,37 +35,37 @@ def write_parts(
     directory: str,
     options: PartsOptions,
     progress: Optional[Callable[[int, int], None]] = None,
+    ids: Sequence[dict[str, str]] = (),
 ) -> None:
     """Writes ``directory/<name>.json`` and ``directory/part<i>/``.
 
     :param dataset: the graph
     :param assignment: the part of each node, int32 ``[num_nodes]``
     :param progress: called with work done and work in all
+    :param ids: for each part, by node type, the Parquet file of the users' ids of its nodes. Empty: the ids of the
+        graph are split
+    :raises sar.BudgetError: the memory does not do
     :raises ImportError: the graph has ids, and pyarrow is not installed
     """
     settings: dict[str, Any] = options._asdict()
-    paths: dict[str, str] = dataset.info["ids"] or {}
-    if not paths:
+    kinds = {kind["name"]: kind["rows"] for kind in dataset.info["node_types"]}
+    whole: dict[str, str] = dataset.info["ids"] or {}
+    names = {kind: ids_file(kind, n) for n, kind in enumerate(kinds) if kind in whole or any(kind in of for of in ids)}
+    if not names:
         dataset.write_parts(assignment, parts, directory, settings, progress)
         return
-    os.makedirs(directory, exist_ok=True)
-    scratch = tempfile.mkdtemp(prefix=f".{options.name}-ids-", suffix=".partial", dir=directory)
-    try:
-        files, first = {}, 0
-        for number, kind in enumerate(dataset.info["node_types"]):
-            name, rows = kind["name"], kind["rows"]
-            if name in paths:
-                files[name] = ids_file(name, number)
-                split_ids(paths[name], assignment[first : first + rows], parts, scratch, files[name])
+    with scratch_directory(os.path.join(directory, f".{options.name}-ids.partial")) as scratch:
+        for part in range(parts):
+            os.mkdir(os.path.join(scratch, f"part{part}"))
+        for part, files in enumerate(ids):
+            for kind, file in files.items():
+                shutil.copyfile(file, os.path.join(scratch, f"part{part}", names[kind]))
+        first = 0
+        for kind, rows in kinds.items():
+            if kind in whole:
+                split_ids(whole[kind], assignment[first : first + rows], parts, scratch, names[kind])
             first += rows
-        named = {"ids": files, "ids_dir": scratch} if options.format == "sar" else {}
-        dataset.write_parts(assignment, parts, directory, {**settings, **named}, progress)
-        if not named:
-            for part in range(parts):
-                for file in files.values():
-                    os.replace(os.path.join(scratch, f"part{part}", file), os.path.join(directory, f"part{part}", file))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        dataset.write_parts(assignment, parts, directory, {**settings, "ids": names, "ids_dir": scratch}, progress)
 
 
 def split_ids(path: str, assignment: np.ndarray, parts: int, directory: str, name: str) -> None:
@@ -89,7 +85,6 @@ def split_ids(path: str, assignment: np.ndarray, parts: int, directory: str, nam
         writers = []
         try:
             for part in range(parts):
-                os.makedirs(os.path.join(directory, f"part{part}"), exist_ok=True)
                 writers.append(pq.ParquetWriter(os.path.join(directory, f"part{part}", name), schema))
             at = 0
             for batch in source.iter_batches(batch_size=1 << 20, columns=["id"]):
