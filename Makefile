@@ -180,7 +180,7 @@ bench-large: $(BUILD_STAMP) ## 4 M nodes, 100 M edges, 4 workers: partition, con
 	$(PY) bench/large.py $(LARGE)
 
 PAPER ?= check
-bench-paper: $(BUILD_STAMP) ## one worker of the paper's graph, its peers replayed; without PAPER a small check of that; PAPER="run --parts 64 --models sage"
+bench-paper: $(BUILD_STAMP) ## one worker of the paper's graph, its peers replayed; without PAPER a small check of that; PAPER="run --parts 64 --models sage", PAPER="--way efficient run --parts 64 --models gat128"
 	$(PY) bench/paper.py $(PAPER)
 
 CUT ?=

@@ -19,6 +19,7 @@ WAYS = {
     "plain": "dgl.nn, as they are",
     "remat": "dgl.nn and BatchNormAct, hidden layers under sar.remat",
     "nn": "sar.nn and BatchNormAct, hidden layers under sar.remat",
+    "efficient": "sar.nn, GATConv with memory_efficient=True; GAT alone",
     "sa": "dgl.nn, what forward fetched is kept",
     "one_shot": "dgl.nn on all boundary rows at once",
 }
@@ -70,6 +71,10 @@ def make(name: str, library: str, n_features: int, n_classes: int, norm, way: st
         def gat(i: int, o: int) -> nn.Module:
             return layers.GATConv(i, o, HEADS, allow_zero_in_degree=True)
 
+    def lean_gat(i: int, o: int, merge: str, activation=None) -> nn.Module:
+        options = {"activation": activation, "merge": merge, "memory_efficient": True}
+        return sar.nn.GATConv(i, o, HEADS, allow_zero_in_degree=True, **options)
+
     if name == "sage":
         widths = [n_features, HIDDEN, HIDDEN, n_classes]
         convolutions = [sage(i, o) for i, o in zip(widths, widths[1:])]
@@ -77,6 +82,10 @@ def make(name: str, library: str, n_features: int, n_classes: int, norm, way: st
             hidden = [Block(layer, sar.nn.BatchNormAct(HIDDEN, "relu")) for layer in convolutions[:-1]]
         else:
             hidden = [Block(layer, norm(HIDDEN), F.relu) for layer in convolutions[:-1]]
+    elif way == "efficient":
+        widths = [n_features, HEADS * WIDTHS[name], HEADS * WIDTHS[name]]
+        hidden = [Block(lean_gat(i, WIDTHS[name], "flatten", F.elu)) for i in widths[:-1]]
+        convolutions = [lean_gat(widths[-1], n_classes, "mean")]
     else:
         width = WIDTHS[name]
         convolutions = [gat(i, o) for i, o in ((n_features, width), (HEADS * width, width), (HEADS * width, n_classes))]

@@ -2,6 +2,9 @@
 
     python bench/paper.py check                       4 real workers against one real and three replayed ones, small
     python bench/paper.py run --parts 64 --models sage --cut 0.2 --epochs 1 [--shrink 16] [--random]
+    python bench/paper.py --way efficient run --parts 64 --models gat128
+
+``--way`` is one of model.WAYS.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 import common
 import paper_graph
 import scale
+from model import WAYS
 from record import joined
 from sar._engine import abi
 from sar.cli.output import Failure, stage, table
@@ -28,6 +32,8 @@ LAYERS = {
     "sage": ["sage:256", "bn", "relu", "sage:256", "bn", "relu", f"sage:{paper_graph.CLASSES}"],
     "gat128": ["gat:4x128", "elu", "gat:4x128", "elu", f"gat:4x{paper_graph.CLASSES}", "mean:4"],
 }
+EFFICIENT = ["gat-flatten:4x128", "gat-flatten:4x128", f"gat-mean:4x{paper_graph.CLASSES}"]
+"""The layers of gat128 in the way of that name."""
 # GB that the paper reports for a worker of its own package, by model and workers
 PAPER = {("sage", 64): 47, ("sage", 128): 25, ("gat128", 64): 35, ("gat128", 128): 19.5}
 
@@ -42,13 +48,14 @@ def small(folder: str, parts: int, nodes: int, edges: int) -> str:
     return os.path.join(out, "small.json")
 
 
-def record(folder: str, model: str, epochs: int) -> str:
+def record(folder: str, model: str, way: str, epochs: int) -> str:
     """The calls of a worker that trains so many epochs, by two workers and by three on a small graph: the path of the
     record."""
     paths = [os.path.join(folder, f"{model}-{workers}.json") for workers in (2, 3)]
     for workers, path in zip((2, 3), paths):
         parts = small(folder, workers, 3001, 30_001)
-        with common.Group("worker.py", ["sar", parts, "pool", model], workers, 1, {"BENCH_RECORD": path}) as group:
+        extra = {"BENCH_RECORD": path, "BENCH_WAY": way}
+        with common.Group("worker.py", ["sar", parts, "pool", model], workers, 1, extra) as group:
             train(group, epochs)
     joined(*paths)
     return paths[0]
@@ -63,11 +70,11 @@ def train(group: common.Group, epochs: int) -> dict[str, Any]:
     return {"first": first, **more, "memory": group.ask("memory")[0], "links": group.ask("links")[0]}
 
 
-def replayed(parts: str, world: int, model: str, epochs: int, script: str, threads: int) -> dict[str, Any]:
+def replayed(parts: str, world: int, model: str, way: str, epochs: int, script: str, threads: int) -> dict[str, Any]:
     """Rank 0 trains, the others are replayed."""
     words, ranks = ["sar", parts, "pool", model], range(1)
     per_process = RANKS if world <= RANKS + 1 else (world + 2) // 3
-    with common.Group("worker.py", words, world, threads, {}, ranks=ranks) as group:
+    with common.Group("worker.py", words, world, threads, {"BENCH_WAY": way}, ranks=ranks) as group:
         others = [
             subprocess.Popen(
                 [sys.executable, os.path.join(common.HERE, "replay.py"), parts, script]
@@ -100,10 +107,11 @@ def check(arguments: argparse.Namespace) -> None:
     with scale.scratch(arguments.scratch, 1 << 30) as folder:
         parts = small(folder, 4, arguments.nodes, arguments.nodes * 29)
         for model in arguments.models:
-            script = record(folder, model, 1)
-            with common.Group("worker.py", ["sar", parts, "pool", model], 4, 1, {}) as group:
+            way = arguments.way
+            script = record(folder, model, way, 1)
+            with common.Group("worker.py", ["sar", parts, "pool", model], 4, 1, {"BENCH_WAY": way}) as group:
                 real = train(group, 1)
-            found = replayed(parts, 4, model, 1, script, 1)
+            found = replayed(parts, 4, model, way, 1, script, 1)
             for word in ("growth", "total"):
                 rows.append([model, word, *(size(x["memory"][word]) for x in (real, found))])
             for name, counts in real["links"].items():
@@ -115,17 +123,17 @@ def run(arguments: argparse.Namespace) -> None:
     """One worker of the paper's graph, for each model."""
     world, cut = arguments.parts, None if arguments.random else arguments.cut
     with scale.scratch(arguments.scratch, 10 << 30) as folder:
-        scripts = {model: record(folder, model, arguments.epochs) for model in arguments.models}
+        scripts = {model: record(folder, model, arguments.way, arguments.epochs) for model in arguments.models}
         with stage("generating the part"):
             words = [folder, world, cut, arguments.shrink]
             made = json.loads(_apart(f"import json, paper_graph; print(json.dumps(paper_graph.part(*{words!r})))"))
         for model, script in scripts.items():
-            plan = planned(made, world, model)
+            plan = planned(made, world, layers_of(model, arguments.way))
             if plan["peak"] + scale.IDLE > scale.available():
                 raise Failure(f"this takes about {size(plan['peak'])}, and {size(scale.available())} are available")
-            with stage(f"{model}, one worker of {world}"):
+            with stage(f"{model}, {arguments.way}, one worker of {world}"):
                 parts = os.path.join(folder, "paper.json")
-                found = replayed(parts, world, model, arguments.epochs, script, arguments.threads)
+                found = replayed(parts, world, model, arguments.way, arguments.epochs, script, arguments.threads)
             report(arguments, model, found | {"part": made, "plan": plan, "machine": common.machine()})
 
 
@@ -135,12 +143,17 @@ def _apart(code: str) -> str:
     return subprocess.run(command, cwd=common.HERE, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def planned(made: dict, world: int, model: str) -> dict[str, int]:
+def layers_of(model: str, way: str) -> list[str]:
+    """The layers that ``sar plan`` is told; those of ``remat`` it does not know, and says what plain ones take."""
+    return EFFICIENT if way == "efficient" and model == "gat128" else LAYERS[model]
+
+
+def planned(made: dict, world: int, layers: list[str]) -> dict[str, int]:
     """What ``sar plan`` says of the worker, whose peers' files are not there."""
     features = made["nodes"] * (4 * paper_graph.FEATURES + 8 + 1)
     part = estimate.Part(made["nodes"], made["edges"], made["halo"], features)
     window = abi.default_window(world, made["nodes"])
-    width, layers = paper_graph.FEATURES, LAYERS[model]
+    width = paper_graph.FEATURES
     return estimate.estimate_worker(0, part, made["halo"], world, width, layers, 4, window, 2)._asdict()
 
 
@@ -165,14 +178,16 @@ def report(arguments: argparse.Namespace, model: str, found: dict[str, Any]) -> 
     if theirs and arguments.shrink == 1:
         share = memory["resident"] / theirs / 1e9
         rows.append(["the paper's package", f"{theirs} GB (resident here {share:.2f} of it)"])
-    print(table([model, ""], rows))
+    print(table([f"{model}, {arguments.way}", ""], rows))
     kind = "random" if arguments.random else "cut"
-    common.save(f"paper-{model}-{world}-{kind}" + (f"-{arguments.shrink}" if arguments.shrink > 1 else ""), found)
+    name = model if arguments.way == "plain" else f"{model}-{arguments.way}"
+    common.save(f"paper-{name}-{world}-{kind}" + (f"-{arguments.shrink}" if arguments.shrink > 1 else ""), found)
 
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--scratch", help="directory for the graph (default: the system's for temporary files)")
+    p.add_argument("--way", choices=WAYS, default="plain", help="of the model: model.WAYS (plain)")
     commands = p.add_subparsers(required=True)
     c = commands.add_parser("check", help="4 real workers against one real and three replayed ones")
     c.add_argument("--nodes", type=int, default=40_000)

@@ -10,8 +10,9 @@ sar.estimate_memory says of the total beforehand.
     python bench/run.py [--model sage|gat|gat128] [--rounds 4] [--epochs 3] [--policies pool,compact]
                         [--rows 2:shm:metis,...,pyg | --modes | --less] [--window MIB] [--name epoch]
 
-The way of a row (fourth word): plain, the default; remat and nn: sar.remat on dgl.nn and on sar.nn; sa and one_shot:
-modes that keep what forward fetched, and that hold all boundary rows at once.
+The way of a row (fourth word): plain, the default; remat and nn: sar.remat on dgl.nn and on sar.nn; efficient:
+sar.nn.GATConv with memory_efficient=True; sa and one_shot: modes that keep what forward fetched, and that hold all
+boundary rows at once.
 """
 
 from __future__ import annotations

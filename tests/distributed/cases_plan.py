@@ -67,7 +67,8 @@ def traffic(part: dict[str, Any], rows: int, kind: str, widths: list[int]) -> di
     def layer(i: int, o: int) -> nn.Module:
         if kind == "sage":
             return sar.nn.SAGEConv(i, o, "mean")
-        return sar.nn.GATConv(i, o // heads, heads, allow_zero_in_degree=True)
+        options = {"merge": "flatten", "memory_efficient": True} if kind == "gat-flatten" else {}
+        return sar.nn.GATConv(i, o // heads, heads, allow_zero_in_degree=True, **options)
 
     layers = nn.ModuleList([layer(i, o) for i, o in zip(widths, widths[1:])])
 

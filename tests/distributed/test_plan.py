@@ -66,6 +66,21 @@ def test_less_is_kept_by_the_fused_norm() -> None:
     assert apart - fused >= 1000 * 64 * 4
 
 
+def test_less_is_kept_by_attention_by_columns() -> None:
+    """Between the passes two inputs and the result; in the last layer's backward also the gradients of the last two,
+    and four blocks of columns."""
+    (plain,) = estimate_memory(
+        None, ["gat:4x64", "elu", "gat:4x40", "mean:4"], in_features=32, num_nodes=1000, num_edges=5000
+    )
+    (e,) = estimate_memory(
+        None, ["gat-flatten:4x64", "gat-mean:4x40"], in_features=32, num_nodes=1000, num_edges=5000
+    )
+    assert e.activations == 1000 * 4 * (256 + 40)
+    assert e.scratch == 1000 * 4 * (256 + 40 + 4 * 20 + 4 * 4)
+    assert e.parameters == plain.parameters
+    assert e.activations + e.scratch < 0.5 * (plain.activations + plain.scratch)
+
+
 def test_traffic_by_hand() -> None:
     """Every worker reads about all rows of the other: forward of both layers, backward of the second alone."""
     (e, _) = estimate_memory(
@@ -75,20 +90,23 @@ def test_traffic_by_hand() -> None:
     assert e.sent_per_epoch == pytest.approx(1000 * 4 * (16 + 64 + 64) + weights * 4, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["sage", "gat"])
+@pytest.mark.parametrize("kind", ["sage", "gat", "gat-flatten"])
 def test_traffic_is_what_travels(workers: Workers, kind: str) -> None:
     """Byte by byte: what workers send in one step, and what the plan says of as many boundary rows."""
     graph = make("random", workers.world, seed=91)
-    widths = [6, 6, 4, 8] if kind == "sage" else [6, 4, 8]
+    widths = {"sage": [6, 6, 4, 8], "gat": [6, 4, 8], "gat-flatten": [6, 80, 8]}[kind]
     arguments = [{"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)]
     found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths)
-    names = [f"sage:{w}" if kind == "sage" else f"gat:2x{w // 2}" for w in widths[1:]]
+    names = [f"sage:{w}" if kind == "sage" else f"{kind}:2x{w // 2}" for w in widths[1:]]
     state = State(Worker(graph.num_nodes, len(graph.src), 4), widths[0], Tape())
     for name in names:
         play(state, name)
     numbers = sum(count * (2 if back else 1) for count, back in state.moved)
     boundary = sum(one["boundary"] for one in found)
-    assert sum(one["sent"] for one in found) == 4 * numbers * boundary
+    sent = sum(one["sent"] for one in found) - 4 * numbers * boundary
+    # workers agree on how a layer by columns runs: a few numbers to each other
+    few = 48 * workers.world * (workers.world - 1) * len(names)
+    assert 0 <= sent <= (few if kind == "gat-flatten" else 0)
     assert workers.world == 1 or boundary > 0
 
 
@@ -188,6 +206,17 @@ def test_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
         again = plan(capsys, *SIZES, "--parts", str(count), "--memory", "600MiB")
         assert ("That fits" in again) == good
     assert "None of them is enough" in plan(capsys, *SIZES, "--memory", "20MiB")
+
+
+def test_attention_by_columns_is_advised(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "--nodes", "1000000", "--edges", "20000000", "--features", "128", "--memory", "1GiB"]
+    text = plan(capsys, *words, "--layers", "gat:4x128,elu,gat:4x47,mean:4")
+    (line,) = [line for line in text.splitlines() if "memory_efficient=True" in line]
+    (one,) = estimate_memory(
+        None, ["gat-flatten:4x128", "gat-mean:4x47"], in_features=128, num_nodes=10**6, num_edges=2 * 10**7
+    )
+    assert f"{one.peak / (1 << 30):.1f} GiB" in line
+    assert "memory_efficient" not in plan(capsys, *SIZES, "--memory", "600MiB")
 
 
 def test_another_number_of_parts_than_a_partition_has(tmp_path: Path) -> None:

@@ -24,19 +24,27 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("model", ["sage", pytest.param("gat128", marks=pytest.mark.full)])
-def test_replayed_peers(tmp_path: Path, model: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "way"),
+    [
+        ("sage", "plain"),
+        pytest.param("gat128", "plain", marks=pytest.mark.full),
+        pytest.param("gat128", "efficient", marks=pytest.mark.full),
+    ],
+)
+def test_replayed_peers(tmp_path: Path, model: str, way: str) -> None:
     """Rank 0 of 3 sends and receives, to the byte and the frame, what it does among real workers, and takes the memory
     that it does there."""
     records = [str(tmp_path / f"{workers}.json") for workers in (2, 3)]
     for workers, record in zip((2, 3), records):
         parts = paper.small(str(tmp_path), workers, 3001, 60_001)
-        with common.Group("worker.py", ["sar", parts, "pool", model], workers, 1, {"BENCH_RECORD": record}) as group:
+        extra = {"BENCH_RECORD": record, "BENCH_WAY": way}
+        with common.Group("worker.py", ["sar", parts, "pool", model], workers, 1, extra) as group:
             real = paper.train(group, 1)
     joined(*records)
     text = Path(records[0]).read_text(encoding="utf-8")
     assert all(f'"{name}"' in text for name in CALLS[model])
-    found = paper.replayed(parts, 3, model, 1, records[0], 1)
+    found = paper.replayed(parts, 3, model, way, 1, records[0], 1)
     assert found["links"] == real["links"]
     assert found["links"]["train"]["recv_payload"] > 1 << 20
     assert found["memory"]["growth"] == pytest.approx(real["memory"]["growth"], rel=0.1, abs=2 << 20)

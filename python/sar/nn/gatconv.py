@@ -79,9 +79,10 @@ class _Attention(nn.Module):
         out = ex.evaluate(graph._relation(None), ex.binary("mul", values, factors), "sum")
         return out, factors
 
-    def _finish(self, graph: Any, out: Tensor, factors: ex.Expr, get_attention: bool) -> Result:
-        if self.activation is not None:
-            out = self.activation(out)
+    def _finish(
+        self, graph: Any, out: Tensor, factors: ex.Expr, get_attention: bool, merge: Optional[str] = None
+    ) -> Result:
+        out = gat.finish(self, out, merge)
         return (out, ex.evaluate(graph._relation(None), factors, None)) if get_attention else out
 
     def extra_repr(self) -> str:
@@ -104,7 +105,52 @@ class GATConv(_Attention):
     :param activation: applied to the result
     :param allow_zero_in_degree: nodes without in-edges get b in place of an error
     :param bias: learn b, ``[num_heads * out_feats]``
+    :param merge: what happens with the heads of the result, after the activation: ``None``: nothing; ``"flatten"``:
+        they are put side by side, as by ``.flatten(1)``; ``"mean"``: averaged, as by ``.mean(1)``
+    :param memory_efficient: compute the result by blocks of columns, and save only the input for backward. The same
+        gradients, for one message pass more in backward. Gains most with ``merge``, and with an activation that works
+        element by element and is computed with the blocks (ReLU, LeakyReLU, ELU, SELU, GELU, SiLU, sigmoid, tanh, as
+        functions or modules); others are applied to the whole result. The same on all workers. Has no effect on blocks,
+        on graphs of DGL, with edge_weight or get_attention, and where a hook is registered for ``fc`` on any worker
+    :raises ValueError: another merge, or ``memory_efficient`` with a residual connection or a pair of inputs
     """
+
+    def __init__(
+        self,
+        in_feats: Union[int, Tuple[int, int]],
+        out_feats: int,
+        num_heads: int,
+        feat_drop: float = 0.0,
+        attn_drop: float = 0.0,
+        negative_slope: float = 0.2,
+        residual: bool = False,
+        activation: Optional[Activation] = None,
+        allow_zero_in_degree: bool = False,
+        bias: bool = True,
+        *,
+        merge: Optional[str] = None,
+        memory_efficient: bool = False,
+    ) -> None:
+        if merge not in (None, "flatten", "mean"):
+            raise ValueError(f"GATConv: merge={merge!r} is unknown; give None, 'flatten' or 'mean'")
+        if memory_efficient and (residual or isinstance(in_feats, tuple)):
+            raise ValueError(
+                "GATConv: memory_efficient=True takes one input and no residual connection: give one width as "
+                "in_feats, and add the input to the result outside of the layer"
+            )
+        super().__init__(
+            in_feats,
+            out_feats,
+            num_heads,
+            feat_drop,
+            attn_drop,
+            negative_slope,
+            residual,
+            activation,
+            allow_zero_in_degree,
+            bias,
+        )
+        self.merge, self.memory_efficient = merge, memory_efficient
 
     def _make(self, pair: bool, bias: bool) -> None:
         width = self.num_heads * self.out_feats
@@ -141,13 +187,24 @@ class GATConv(_Attention):
         :param edge_weight: factors of the attention, ``[num_edges]``
         :param get_attention: also return the attention, which is of the size of the edges; then all workers must
         :returns: ``[num_dst, ..., num_heads, out_feats]``; with ``get_attention`` also
-            ``[num_edges, ..., num_heads, 1]``
+            ``[num_edges, ..., num_heads, 1]``. With ``merge`` the result is ``[num_dst, ..., num_heads * out_feats]``
+            or ``[num_dst, ..., out_feats]``
         :raises ValueError: a node without in-edges, or shapes that do not fit
         """
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
         dropout_p = self.attn_drop if self.training else 0.0
-        found = gat.convolve(graph, self, feat, edge_weight, get_attention, self.negative_slope, dropout_p)
+        found = gat.convolve(
+            graph,
+            self,
+            feat,
+            edge_weight,
+            get_attention,
+            self.negative_slope,
+            dropout_p,
+            merge=self.merge,
+            memory_efficient=self.memory_efficient,
+        )
         if found is not None:
             return found
         if isinstance(feat, tuple):
@@ -167,7 +224,7 @@ class GATConv(_Attention):
             out = out + self._heads(self.res_fc(own))
         if self.bias is not None:
             out = out + self.bias.view(self.num_heads, self.out_feats)
-        return self._finish(graph, out, factors, get_attention)
+        return self._finish(graph, out, factors, get_attention, self.merge)
 
 
 class GATv2Conv(_Attention):

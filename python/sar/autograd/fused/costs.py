@@ -62,3 +62,30 @@ def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
         saves_result=True,
         scratch_backward=max(2 * width - grad, width),
     )
+
+
+def gat_by_columns(in_features: int, heads: int, each: int, merge: Optional[str]) -> LayerCost:
+    """What :func:`sar.autograd.fused.gat_columns.attend` takes."""
+    width, block = heads * each, columns(in_features, heads, each, merge)
+    moved = width + heads * blocks_of_columns(each, block)
+    return LayerCost(
+        parameters=in_features * width + 3 * width,
+        # in backward sources are fetched to recompute the sum, and for gradients
+        exchanges=[(moved, True), (moved, False), (moved, False)],
+        result=each if merge == "mean" else width,
+        saved=0,
+        scratch=2 * heads + 2 * block,
+        # scores and their gradients; of a block: W x, the sum, and a gradient of each
+        scratch_backward=4 * heads + 4 * block,
+    )
+
+
+def columns(in_features: int, heads: int, each: int, merge: Optional[str]) -> int:
+    """Columns of a block: two such blocks are about an eighth of input and result together."""
+    about = max(16, (in_features + (each if merge == "mean" else heads * each)) // 16)
+    return -(-each // max(1, round(each / about)))
+
+
+def blocks_of_columns(each: int, step: int) -> int:
+    """Into how many blocks of up to ``step`` columns a head is cut."""
+    return -(-each // step)

@@ -20,9 +20,10 @@ from sar.autograd import expression as ex, program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, Relation, anchor
-from sar.distributed.agreement import agreed_seed
+from sar.distributed.agreement import agree, agreed_seed
+from sar.graph.manager import GraphShardManager
 
-from . import lean
+from . import costs, gat_columns, lean
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
@@ -36,20 +37,51 @@ def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
 
 @uncompiled
 def convolve(
-    graph: Any, layer: Any, feat: Any, edge_weight: Any, get_attention: bool, slope: float, dropout_p: float
+    graph: Any,
+    layer: Any,
+    feat: Any,
+    edge_weight: Any,
+    get_attention: bool,
+    slope: float,
+    dropout_p: float,
+    *,
+    merge: Optional[str] = None,
+    memory_efficient: bool = False,
 ) -> Optional[Tensor]:
     """The fused result of a GATConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps, because it
     does not have exactly one linear map or because something reads the attention. ``slope`` and ``dropout_p`` as in
-    :func:`attend`."""
+    :func:`attend`; ``merge`` as in :func:`gat_columns.merged`; ``memory_efficient``: by :mod:`.gat_columns`, and alike
+    on all workers."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
     fused = plain and fits(graph, feat, getattr(layer, "fc", None), *vectors)
-    if plain and lean.active():
+    by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
+    if by_columns:
+        tensors = feat, layer.fc.weight, *vectors, layer.bias
+        mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
+        _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
+        fused, needs = not unfit, bool(needed)
+    elif plain and lean.active():
         fused = lean.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
-    out = attend(graph._relation(None), layer.feat_drop(feat), layer.fc, *vectors, layer.bias, slope, dropout_p)
-    return out if layer.activation is None else layer.activation(out)
+    relation, x = graph._relation(None), layer.feat_drop(feat)
+    if not by_columns:
+        out = attend(relation, x, layer.fc, *vectors, layer.bias, slope, dropout_p)
+        return finish(layer, out, merge)
+    _, heads, each = layer.attn_l.shape
+    step = costs.columns(x.shape[1], heads, each, merge)
+    attention = gat_columns.Attention(relation, slope, step, dropout_p)
+    inside = gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
+    if inside:
+        attention = attention._replace(activation=layer.activation, merge=merge)
+    out = gat_columns.attend(attention, x, layer.fc.weight, *vectors, layer.bias, needs)
+    return out if inside else finish(layer, out, merge)
+
+
+def finish(layer: Any, out: Tensor, merge: Optional[str]) -> Tensor:
+    """What follows the heads ``[..., h, d]``: the layer's activation, and how heads are merged."""
+    return gat_columns.merged(out if layer.activation is None else layer.activation(out), merge)
 
 
 def attend(
@@ -74,7 +106,8 @@ def attend(
     """
     _session.current().follow_config()
     if lean.active() and dropout_p == 0:
-        return _by_columns(relation, x.contiguous(), fc.weight, torch.cat([attn_l, attn_r]), bias, slope)
+        step, attn = lean.columns(x.shape[1], len(fc.weight)), torch.cat([attn_l, attn_r])
+        return gat_columns.forward(gat_columns.Attention(relation, slope, step), x.contiguous(), fc.weight, attn, bias)
     seed = agreed_seed() if dropout_p > 0 else 0
     settings = (relation, slope, dropout_p, seed)
     agreed = Agreed()
@@ -82,32 +115,6 @@ def attend(
     out: Tensor = _Attend.apply(anchor(), x, fc.weight, attn_l, attn_r, settings, agreed, save(x))
     out = out if agreed.bits else out.detach()
     return out.clone() if bias is None else out + bias.view(out.shape[1:])
-
-
-def _folded(weight: Tensor, attn: Tensor) -> Tensor:
-    """W' times the attention vectors of both sides, ``[2 * heads, i]``: the scores are its products with x."""
-    return torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
-
-
-def _by_columns(
-    relation: Relation, x: Tensor, weight: Tensor, attn: Tensor, bias: Optional[Tensor], slope: float
-) -> Tensor:
-    """The same without gradients and dropout, beside x and the result in the memory of some columns. The softmax is
-    computed again for each block of them."""
-    _, heads, each = attn.shape
-    scores = x.mm(_folded(weight, attn).t())
-    out = x.new_empty((relation.num_dst, heads, each))
-    step = lean.columns(x.shape[1], heads * each)
-    for head in range(heads):
-        el, er = (scores[:, side + head].reshape(-1, 1, 1).contiguous() for side in (0, heads))
-        logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope)
-        for begin in range(0, each, step):
-            at = slice(begin, min(begin + step, each))
-            ft = x.mm(weight[head * each + at.start : head * each + at.stop].t()).unsqueeze(1)
-            messages = ex.binary("mul", ex.load("u", ft), ex.softmax(logits))
-            out[:, head, at] = program.run(relation, messages, "sum").squeeze(1)
-            del ft, messages  # before the next are made
-    return out if bias is None else out.add_(bias.view(out.shape[1:]))
 
 
 class _Attend(torch.autograd.Function):
@@ -126,7 +133,7 @@ class _Attend(torch.autograd.Function):
         relation, slope, dropout_p, seed = settings
         heads, each = attn_l.shape[1:]
         attn = torch.cat([attn_l, attn_r])
-        folded = _folded(weight, attn)
+        folded = gat_columns.folded(weight, attn)
         constant = not ctx.needs_input_grad[1]  # then it may lie in a file
         scores, ft = products(x, folded, weight) if constant else (x.mm(folded.t()), x.mm(weight.t()))
         el, er = (s.unsqueeze(-1) for s in scores.view(len(x), 2, heads).transpose(0, 1).contiguous())
@@ -174,7 +181,7 @@ class _Attend(torch.autograd.Function):
         del x
         if for_x and grad_ft is not None:
             grad_x = grad_ft.mm(weight)
-            grad_x.addmm_(of_scores, _folded(weight, attn))
+            grad_x.addmm_(of_scores, gat_columns.folded(weight, attn))
         of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
         return None, grad_x, grad_w, of_attn[:1] if for_l else None, of_attn[1:] if for_r else None, None, None, None
 

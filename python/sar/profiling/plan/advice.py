@@ -8,6 +8,7 @@ from .estimate import Estimate
 
 MOST_PARTS = 1 << 16
 _FUSED = ("relu", "dropout")
+_ELEMENTWISE = ("relu", "elu")
 
 
 class Change(NamedTuple):
@@ -36,6 +37,10 @@ def changes(again: Estimates, layers: Sequence[str], optimizer: str, limit: int)
     if lean != list(layers):
         text = "sar.nn.BatchNormAct in place of batch norm, ReLU and dropout (--layers with bnact)"
         found.append(Change(text, heaviest(again(layers=lean))))
+    narrow = _by_columns(layers)
+    if narrow != list(layers):
+        text = "sar.nn.GATConv with memory_efficient=True and merge (--layers with gat-flatten and gat-mean)"
+        found.append(Change(text, heaviest(again(layers=narrow))))
     if optimizer == "adam":
         found.append(Change("an optimizer without moments (--optimizer sgd)", heaviest(again(optimizer="sgd"))))
     mapped = heaviest(again(features="mapped"))
@@ -73,4 +78,18 @@ def _lean(layers: Sequence[str]) -> List[str]:
         if layer in _FUSED and found and found[-1] == "bnact":
             continue
         found.append("bnact" if layer == "bn" else layer)
+    return found
+
+
+def _by_columns(layers: Sequence[str]) -> List[str]:
+    """GAT, with what follows it elementwise, and the mean of heads, as one layer by blocks of columns."""
+    found: List[str] = []
+    for layer in layers:
+        before = found[-1] if found else ""
+        if layer in _ELEMENTWISE and before.startswith("gat-flatten:"):
+            continue
+        if layer.startswith("mean:") and before.startswith(f"gat-flatten:{layer[5:]}x"):
+            found[-1] = before.replace("flatten", "mean")
+        else:
+            found.append("gat-flatten:" + layer[4:] if layer.startswith("gat:") else layer)
     return found

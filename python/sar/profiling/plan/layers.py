@@ -11,7 +11,8 @@ from .tape import SizedTensor, Tape
 
 HELP = (
     "sage:N, sage-gcn:N, gcn:N, gin:N, gat:HxD, gatv2:HxD, mean:H (of H heads), linear:N, bn, ln, relu, elu, dropout, "
-    "bnact (sar.nn.BatchNormAct: the three in one)"
+    "bnact (sar.nn.BatchNormAct: the three in one), gat-flatten:HxD and gat-mean:HxD (sar.nn.GATConv with "
+    "memory_efficient=True, that merge and any activation)"
 )
 
 
@@ -137,6 +138,11 @@ def _attention(s: State, heads: int, each: int, sides: int) -> None:
     s.done(s.tape.run([out], s.bytes(width), passes=True), width)
 
 
+def _by_columns(s: State, heads: int, each: int, merge: str) -> None:
+    cost = costs.gat_by_columns(s.width, heads, each, merge)
+    s.done(s.fused(cost), cost.result)
+
+
 def _bn(s: State) -> None:
     s.parameters += 2 * s.width
     s.norm_pending = True
@@ -189,7 +195,12 @@ _WIDE: Dict[str, Callable[[State, int], None]] = {
     "linear": _linear,
     "mean": _mean,
 }
-_HEADS = {"gat": 1, "gatv2": 2}
+_HEADS: Dict[str, Callable[[State, int, int], None]] = {
+    "gat": lambda s, heads, each: _attention(s, heads, each, 1),
+    "gatv2": lambda s, heads, each: _attention(s, heads, each, 2),
+    "gat-flatten": lambda s, heads, each: _by_columns(s, heads, each, "flatten"),
+    "gat-mean": lambda s, heads, each: _by_columns(s, heads, each, "mean"),
+}
 
 
 def play(state: State, layer: str) -> None:
@@ -208,6 +219,6 @@ def play(state: State, layer: str) -> None:
     elif name in _WIDE and size.isdigit() and int(size) > 0:
         _WIDE[name](state, int(size))
     elif name in _HEADS and heads and min(map(int, heads.groups())) > 0:
-        _attention(state, int(heads[1]), int(heads[2]), _HEADS[name])
+        _HEADS[name](state, int(heads[1]), int(heads[2]))
     else:
         raise ValueError(f"layer {layer!r} is unknown; there are: {HELP}")
