@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from sar import cli
 from sar.inference import forward
 from sar.inference.model import Built, build, load
 from tests.support import ROOT
+from tests.support.command import run_sar
 from tests.support.sessions import Workers
 
 dgl = pytest.importorskip("dgl")
@@ -32,15 +30,7 @@ SPEC = "tests.cli.models_to_infer:build"
 
 def run(*words: object, code: int = 0) -> str:
     """Output of a command, stdout or, where it is to fail, stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sar", *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = run_sar(*words, deadline=240, warm_workers=True, OMP_NUM_THREADS="1")
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
 

@@ -36,7 +36,7 @@ def run(*words: object, env: dict[str, str] | None = None) -> str:
 
 
 def sar(*words: object) -> str:
-    done = run_sar(*words)
+    done = run_sar(*words, warm_workers=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -183,7 +183,9 @@ def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path:
     def port() -> dict[str, str]:
         return {"MASTER_PORT": str(free_port())}
 
-    first = losses(sar("launch", "-n", 2, basic, *words))
+    launched = run_sar("launch", "-n", 2, basic, *words)
+    assert launched.returncode == 0, launched.stderr
+    first = losses(launched.stdout)
     assert len(first) == 3
     assert losses(run(*torchrun, free_port(), basic, *words)) == first
     assert losses(by_hand(basic, words, ("RANK", "WORLD_SIZE"), port())) == first

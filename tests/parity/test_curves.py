@@ -22,12 +22,12 @@ MOST_FEATURES = 1433
 class Set:
     """A data set whose nodes were dealt to workers at random, and renumbered so that each owns a range."""
 
-    def __init__(self, name: str, world: int, self_loops: bool) -> None:
+    def __init__(self, name: str, world: int, self_loops: bool, features: int) -> None:
         with np.load(DATA / f"{name}.npz") as file:
             src, dst = file["edge_index"].astype(np.int64)
             x, y = file["x"].astype(np.float64), file["y"]
             masks = np.stack([file[f"{m}_mask"] for m in ("train", "test")])
-        x = x[:, np.sort(np.argsort(-x.sum(0), kind="stable")[:MOST_FEATURES])]
+        x = x[:, np.sort(np.argsort(-x.sum(0), kind="stable")[:features])]
         n = len(y)
         if self_loops:
             src, dst = np.concatenate([src, np.arange(n)]), np.concatenate([dst, np.arange(n)])
@@ -53,8 +53,10 @@ class Set:
         ]
 
 
-def curve(pool: Pool, world: int, name: str, model: str, dtype: str, **options: Any) -> list[dict[str, Any]]:
-    data = Set(name, world, self_loops=model == "gcn")
+def curve(
+    pool: Pool, world: int, name: str, model: str, dtype: str, *, features: int = MOST_FEATURES, **options: Any
+) -> list[dict[str, Any]]:
+    data = Set(name, world, model == "gcn", features)
     known = {"model": model, "classes": data.classes, "n_train": data.n_train}
     return Workers(pool, world, "shm").run(cases_training.train, data.arguments(dtype), **known, **options)
 
@@ -64,26 +66,39 @@ def check(losses: dict[int, np.ndarray], tolerance: float) -> None:
         np.testing.assert_allclose(values, losses[1], rtol=tolerance, err_msg=f"{world} workers against 1")
 
 
-GCN = [("float64", 1e-8, 8), *(pytest.param(*c, marks=full) for c in (("float64", 1e-8, 20), ("float32", 1e-4, 20)))]
-SAGE = [("float32", 1e-3, 8), *(pytest.param(*c, marks=full) for c in (("float64", 1e-8, 20), ("float32", 1e-3, 20)))]
+# dtype, tolerance, epochs, features
+GCN = [
+    ("float64", 1e-8, 8, 200),
+    pytest.param("float64", 1e-8, 20, MOST_FEATURES, marks=full),
+    pytest.param("float32", 1e-4, 20, MOST_FEATURES, marks=full),
+]
+SAGE = [
+    ("float32", 1e-3, 8, 200),
+    pytest.param("float64", 1e-8, 20, MOST_FEATURES, marks=full),
+    pytest.param("float32", 1e-3, 20, MOST_FEATURES, marks=full),
+]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance", "epochs"), GCN)
-def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float, epochs: int) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance", "epochs", "features"), GCN)
+def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float, epochs: int, features: int) -> None:
     losses = {}
     for world in (1, 2, 4, 8):
-        first = curve(pool, world, "cora", "gcn", dtype, epochs=epochs)
-        again = curve(pool, world, "cora", "gcn", dtype, epochs=epochs)
+        first = curve(pool, world, "cora", "gcn", dtype, epochs=epochs, features=features)
+        again = curve(pool, world, "cora", "gcn", dtype, epochs=epochs, features=features)
         assert all(r["losses"] == first[0]["losses"] for r in first + again), "not the same to the bit"
         losses[world] = np.array(first[0]["losses"])
     assert losses[1][-1] < (0.9 if epochs == 20 else 1.0) * losses[1][0]
     check(losses, tolerance)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance", "epochs"), SAGE)
-def test_sage_with_batch_norm_on_cornell5(pool: Pool, dtype: str, tolerance: float, epochs: int) -> None:
-    worlds = (1, 2, 4, 8)
-    losses = {w: np.array(curve(pool, w, "cornell5", "sage", dtype, epochs=epochs)[0]["losses"]) for w in worlds}
+@pytest.mark.parametrize(("dtype", "tolerance", "epochs", "features"), SAGE)
+def test_sage_with_batch_norm_on_cornell5(
+    pool: Pool, dtype: str, tolerance: float, epochs: int, features: int
+) -> None:
+    losses = {}
+    for world in (1, 2, 4, 8):
+        found = curve(pool, world, "cornell5", "sage", dtype, epochs=epochs, features=features)
+        losses[world] = np.array(found[0]["losses"])
     assert losses[1][-1] < losses[1][0]
     check(losses, tolerance)
 

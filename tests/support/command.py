@@ -1,4 +1,4 @@
-"""The ``sar`` command in the process of the tests: one of its own would take two seconds to import torch."""
+"""The ``sar`` command in the process of the tests, and its workers as forks of a process that has imported torch."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ import io
 import os
 import signal
 import subprocess
-from contextlib import redirect_stderr, redirect_stdout
-from types import FrameType
-from typing import Optional
+import sys
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from types import FrameType, SimpleNamespace
+from typing import Any, Optional
 from unittest import mock
 
 from sar import cli
+from sar.cli import workers
+from tests.support import warm
 
 
-def run_sar(*words: object, deadline: int = 120, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What ``sar`` with these words, in an environment with these variables more, returns and prints. Workers of
-    ``sar launch`` are processes as always."""
+def run_sar(
+    *words: object, deadline: int = 120, warm_workers: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """What ``sar`` with these words, in an environment with these variables more, returns and prints.
+
+    :param warm_workers: the workers of ``sar launch`` and ``sar infer`` are processes of ``tests/support/warm.py``, for
+        tests of what workers do. Otherwise they are started as always
+    """
     command = list(map(str, words))
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
 
@@ -26,7 +34,12 @@ def run_sar(*words: object, deadline: int = 120, **environment: str) -> subproce
     before = signal.signal(signal.SIGALRM, expired)
     signal.alarm(deadline)
     try:
-        with mock.patch.dict(os.environ, environment), redirect_stdout(out), redirect_stderr(err):
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.dict(os.environ, environment))
+            if warm_workers:
+                stack.enter_context(mock.patch.object(workers, "subprocess", _WARM))
+            stack.enter_context(redirect_stdout(out))
+            stack.enter_context(redirect_stderr(err))
             try:
                 code = cli.main(command)
             except SystemExit as end:  # how argparse ends
@@ -35,6 +48,16 @@ def run_sar(*words: object, deadline: int = 120, **environment: str) -> subproce
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     return subprocess.CompletedProcess(command, code, written(out), written(err))
+
+
+def _warm(command: list[str], preexec_fn: Any, **options: Any) -> warm.Popen:
+    """``preexec_fn`` has the worker end with its launcher, which here is the process of the tests."""
+    assert command[:2] == [sys.executable, "-u"]
+    return warm.Popen(command[2:], **options)
+
+
+_WARM = SimpleNamespace(**{**vars(subprocess), "Popen": _warm})
+"""What the launcher finds as ``subprocess``."""
 
 
 def written(stream: io.TextIOWrapper) -> str:

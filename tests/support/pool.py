@@ -7,6 +7,7 @@ the same time, with arguments of its own. Arrays travel as numpy, so no process 
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import pickle
@@ -40,7 +41,8 @@ class Pool:
     """Up to 8 processes, started when they are first needed."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.support.preloaded"])
         self._workers: list[tuple[Any, Connection]] = []
         self._session: tuple[Any, ...] | None = None
 
@@ -131,6 +133,8 @@ def _work(pipe: Connection) -> None:
     os.environ["SAR_TIMEOUT"] = "60"
     import torch
 
+    gc.unfreeze()  # full collections are as rare as in a process that has imported all this itself
+    gc.collect()
     torch.set_num_threads(1)
     while True:
         try:

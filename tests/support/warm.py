@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
 import json
 import os
 import runpy
@@ -23,16 +22,20 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
-    """A process with ``words`` after the name of Python: a script, ``-c`` or ``-m``, and arguments."""
+    """A process with ``words`` after the name of Python: a script, ``-c`` or ``-m``, and arguments.
+
+    Of the options of ``subprocess.Popen``, those of the three streams, of the environment, the directory, and
+    ``start_new_session``.
+    """
 
     def __init__(self, words: list[str], **options: Any) -> None:
-        super().__init__(words, stdin=subprocess.DEVNULL, **options)
+        super().__init__(words, **{**options, "stdin": subprocess.DEVNULL})
 
     def _execute_child(self, words: list[str], *given: Any) -> None:
         cwd, env = given[4:6]
         pipes = given[9:15]  # the two ends of input, of output, of errors; -1: this process's
         out, err = (end if end >= 0 else own for end, own in ((pipes[3], 1), (pipes[5], 2)))
-        message = {"words": words, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
+        message = {"words": words, "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd()), "session": given[20]}
         try:
             socket.send_fds(parent(), [json.dumps(message).encode()], [pipes[0], out, err])
             self.pid = int(parent().recv(100))
@@ -76,6 +79,8 @@ def serve(channel: socket.socket) -> list[str]:
     while os.getppid() == between:  # until then nobody can wait for this process
         time.sleep(0.001)
     given = json.loads(message)
+    if given["session"]:
+        os.setsid()
     channel.send(str(os.getpid()).encode())
     channel.close()
     for own, file in enumerate(files):
@@ -84,13 +89,14 @@ def serve(channel: socket.socket) -> list[str]:
     os.environ.clear()
     os.environ.update(given["env"])
     os.chdir(given["cwd"])
+    if given["env"].get("PYTHONUNBUFFERED"):
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     return list(given["words"])
 
 
 if __name__ == "__main__":
-    from sar import *  # noqa: F403  # sar alone would be imported without torch
+    import tests.support.preloaded  # noqa: F401
 
-    gc.freeze()  # or forks would copy all pages of what was imported when they collect garbage
     sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
     if sys.argv[0] == "-c":
         code = sys.argv.pop(1)

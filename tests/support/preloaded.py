@@ -1,0 +1,15 @@
+"""What processes of the tests begin with that are forks of one which imports this: torch, SAR, and torchmetrics, which
+takes as long as torch."""
+
+import contextlib
+import gc
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # OpenMP starts no thread, which a fork would lack
+
+from sar import *  # noqa: E402, F403  # sar alone would be imported without torch
+
+with contextlib.suppress(ImportError):
+    import torchmetrics  # noqa: F401
+
+gc.freeze()  # or forks would copy all pages of what was imported when they collect garbage
