@@ -255,6 +255,19 @@ def graph(tmp_path: Path) -> Path:
     return path
 
 
+def test_ids_of_an_earlier_run_are_gone(graph: Path, tmp_path: Path) -> None:
+    """Where a graph with ids of its users is replaced by one without, under the same name."""
+    pytest.importorskip("duckdb")
+    (tmp_path / "e.csv").write_text("a,b\nx,y\ny,z\nz,w\nw,x\n")
+    assert run_sar("ingest", "--edges", tmp_path / "e.csv", "--out", tmp_path / "little").returncode == 0
+    out, words = tmp_path / "parts", ["--parts", 2, "--method", "random", "--format", "dgl"]
+    for source, ids in ((tmp_path / "little", ["ids__N.parquet"]), (graph, [])):
+        done = run_sar("partition", source, *words, "--out", out)
+        assert done.returncode == 0, done.stderr
+        for part in range(2):
+            assert [file.name for file in (out / f"part{part}").glob("ids*")] == ids
+
+
 def test_partition_leaves_the_parts_of_another_graph_alone(
     graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ def write_parts(
     names = {kind: ids_file(kind, n) for n, kind in enumerate(kinds) if kind in whole or any(kind in of for of in ids)}
     if not names:
         dataset.write_parts(assignment, parts, directory, settings, progress)
+        _remove_ids(parts, directory)
         return
     with scratch_directory(os.path.join(directory, f".{options.name}-ids.partial")) as scratch:
         for part in range(parts):
@@ -66,6 +68,13 @@ def write_parts(
                 split_ids(whole[kind], assignment[first : first + rows], parts, scratch, names[kind])
             first += rows
         dataset.write_parts(assignment, parts, directory, {**settings, "ids": names, "ids_dir": scratch}, progress)
+
+
+def _remove_ids(parts: int, directory: str) -> None:
+    """Removes ids that an earlier run left, which DGL's description does not tell from those of this one."""
+    for part in range(parts):
+        for file in glob.glob(os.path.join(glob.escape(directory), f"part{part}", "ids_*.parquet")):
+            os.unlink(file)
 
 
 def split_ids(path: str, assignment: np.ndarray, parts: int, directory: str, name: str) -> None:
