@@ -97,7 +97,8 @@ def work(path: str, features: str, model: str, hidden: int, epochs: int, group: 
     torch.manual_seed(0)
     widths = [x.shape[1], hidden, hidden, CLASSES]
     convs = [
-        sar.nn.GATConv(i, o, 1) if model == "gat" else sar.nn.SAGEConv(i, o, "mean") for i, o in zip(widths, widths[1:])
+        sar.nn.GATConv(i, o, 1, allow_zero_in_degree=True) if model == "gat" else sar.nn.SAGEConv(i, o, "mean")
+        for i, o in zip(widths, widths[1:])
     ]
     layers = torch.nn.ModuleList(convs)
     optimizer = torch.optim.Adam(layers.parameters(), 1e-3)
