@@ -140,7 +140,7 @@ sar_status sar_session_abort(sar_handle session, const char *message);
  * as the most held of it begins anew. Collective. */
 sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
 /* Who computes gradients of edge expressions over edges between two workers, where backward reads values of sources:
- * SAR_EXCHANGE_PULL the reader of the sources, who fetches them again and sends their gradients home; SAR_EXCHANGE_PUSH
+ * SAR_EXCHANGE_PULL the reader of the sources, who fetches them again and sends their gradients back; SAR_EXCHANGE_PUSH
  * their owner, whom readers send the rows of destinations, where the program reads nothing of edges; SAR_EXCHANGE_AUTO
  * (at first) what is cheaper, for each pair of workers: see links in sar_session_stats. Every rank must choose the same. */
 enum { SAR_EXCHANGE_AUTO = 0, SAR_EXCHANGE_PULL = 1, SAR_EXCHANGE_PUSH = 2 };
@@ -342,7 +342,7 @@ typedef struct {
   uint32_t flags;          /* 16 bits that every rank is told */
   int32_t num_fields;
   const DLTensor *fields;  /* [num_fields] of [num_src, ..], any dtypes; the same shapes and dtypes on every rank */
-  const uint8_t *home;     /* [num_fields]: 1: its gradient goes home (float); the same on every rank. NULL: none does */
+  const uint8_t *home;     /* [num_fields]: 1: its gradient returns (float); the same on every rank. NULL: none does */
   DLTensor *grads;         /* [num_fields]: to add to; shape and dtype of the field; data NULL where this rank wants none. NULL: it wants none */
   DLTensor *src, *dst, *edge; /* int64 [k], k >= 1 the most edges of a block: row in the block, own destination row (ascends in a
                             * block), position among own edges in ascending id. edge may be NULL */

@@ -84,7 +84,7 @@ func stream(w *C.sar_stream) (session.Stream, error) {
 			continue
 		}
 		if v.dtype != float32Type && v.dtype != float64Type {
-			return s, wrongType("%s is %s: gradients go home in float32 or float64", name, v.dtype)
+			return s, wrongType("%s is %s: gradients return to the owner in float32 or float64", name, v.dtype)
 		}
 		f.Float = v.itemSize()
 		if grads == nil || grads[i].data == nil {

@@ -16,8 +16,6 @@ const (
 	KindBuild           // exchanges while a graph is built
 	KindAggregate       // sum and mean of messages
 	KindSDDMM           // gradients of edge weights, scores per edge
-	_                   // not in use
-	_                   // not in use
 	KindMessage         // message functions written in Python
 	KindAllReduce       // collectives of Communicator
 	KindBroadcast       //
@@ -33,12 +31,12 @@ const (
 )
 
 var kindNames = [numKinds]string{
-	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "", "", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
+	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
 	"pair exchange", "barrier", "sampling", "block construction", "row fetch", "edge expression",
 }
 
 func (k Kind) String() string {
-	if int(k) < len(kindNames) && kindNames[k] != "" {
+	if int(k) < len(kindNames) {
 		return kindNames[k]
 	}
 	return fmt.Sprintf("operation of unknown kind %d", uint8(k))

@@ -25,11 +25,11 @@ func rows(p, q int) int {
 
 // transcript runs a movement and returns what each rank did, senders and
 // receivers apart, since the two run side by side.
-func transcript(t *testing.T, world int, home bool) string {
+func transcript(t *testing.T, world int, toOwner bool) string {
 	sent, got := make([]strings.Builder, world), make([]strings.Builder, world)
 	// small frames, so that rounds have several
 	errs := everyRank(t, world, 1<<14*(world-1), func(p int, c *comm.Communicator) error {
-		return move(c, p, world, home, &sent[p], &got[p])
+		return move(c, p, world, toOwner, &sent[p], &got[p])
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
@@ -58,12 +58,12 @@ func round(line string) (r int) {
 
 const rowBytes = 1000
 
-func move(c *comm.Communicator, p, world int, home bool, sent, got *strings.Builder) error {
+func move(c *comm.Communicator, p, world int, toOwner bool, sent, got *strings.Builder) error {
 	op, err := c.Begin(comm.KindAggregate, comm.Forward)
 	if err != nil {
 		return err
 	}
-	m := &Movement{Op: op, ToOwner: home, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
+	m := &Movement{Op: op, ToOwner: toOwner, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
 	peer := (&moving{Movement: m, rank: p, world: world}).peer
 	for r := 1; r < world; r++ {
 		to, from := peer(r, true), peer(r, false)
@@ -103,10 +103,10 @@ func TestRounds(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		world int
-		home  bool
-	}{{"pull-2", 2, false}, {"pull-4", 4, false}, {"home-4", 4, true}} {
+		owner bool
+	}{{"pull-2", 2, false}, {"pull-4", 4, false}, {"owner-4", 4, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			got, path := transcript(t, c.world, c.home), "testdata/"+c.name+".txt"
+			got, path := transcript(t, c.world, c.owner), "testdata/"+c.name+".txt"
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)

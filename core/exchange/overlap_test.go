@@ -63,7 +63,7 @@ func (c *cpu) workAt(rank int, d time.Duration) {
 type load struct {
 	world, rows         int           // rows for each peer
 	out, back           int           // bytes of a row; back 0: without a reply
-	home                bool          // without a reply: to owners
+	toOwner             bool          // without a reply
 	parts               int           // of own rows, with a reply
 	produce             time.Duration // of all rows of all peers
 	local, take, settle time.Duration // Local; Consume and Return of all rows of all peers
@@ -103,9 +103,9 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 		}
 		_, err = t.Move(rank, l.world)
 	} else {
-		m := &Movement{Op: op, ToOwner: l.home, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
+		m := &Movement{Op: op, ToOwner: l.toOwner, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
 			Consume: func(r, first, n int, src []byte) error { return part(l.take, n) }}
-		if l.home {
+		if l.toOwner {
 			m.Local, m.Parts, m.Part = nil, ownParts, func(int) { thread.work(l.local / ownParts) }
 		}
 		_, err = m.Move(rank, l.world)
@@ -171,7 +171,7 @@ func TestTransferIsHidden(t *testing.T) {
 		load load
 	}{
 		{"forward", load{out: 1024, produce: second / 20, local: second / 2, take: second * 9 / 20}},
-		{"gradients go home", load{out: 1024, home: true, produce: second * 9 / 20, local: second / 2, take: second / 20}},
+		{"gradients to owners", load{out: 1024, toOwner: true, produce: second * 9 / 20, local: second / 2, take: second / 20}},
 		{"attention backward", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20}},
 		{"attention backward in parts", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20, parts: columnParts}},
 		{"few edges between parts", load{out: 950, back: 950, produce: second / 20, local: second * 7 / 10, take: second / 5, settle: second / 20, parts: columnParts}},

@@ -9,7 +9,7 @@ import (
 
 // Exchange says who computes gradients of edge expressions over edges between two workers,
 // where backward reads values of sources: the reader of the sources, who fetches them again
-// and sends gradients home (pull), or their owner, whom readers send rows of destinations (push).
+// and sends their gradients to the owner (pull), or their owner, whom readers send rows of destinations (push).
 type Exchange int32
 
 const (

@@ -11,7 +11,7 @@ import (
 type StreamField struct {
 	Data     []byte // [N, Bytes]
 	N, Bytes int
-	Float    int    // size of its numbers where a gradient goes home, else 0
+	Float    int    // size of its numbers where a gradient returns to the owner, else 0
 	Grad     []byte // [N, Bytes], or nil
 }
 

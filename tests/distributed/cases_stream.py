@@ -66,7 +66,7 @@ def gradients(
     part: dict[str, Any], fields: list[np.ndarray], g: np.ndarray, w: np.ndarray, wants: list[bool], max_edges: int
 ) -> list[np.ndarray | None]:
     """Gradients of ``sum over edges of w[e] * (x[src] ** 2 * g[dst])`` for every field; a field that is not wanted here
-    goes home all the same. The last field has none."""
+    returns all the same. The last field has none."""
     rel = relation(part)
     tensors = [torch.from_numpy(f.copy()) for f in fields]
     grads: list[torch.Tensor | None] = [torch.ones_like(t) if want else None for t, want in zip(tensors, wants)]

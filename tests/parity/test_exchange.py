@@ -110,7 +110,7 @@ def test_each_pair_has_its_way(pool: Pool) -> None:
             # Out: gradient, score, three numbers of the softmax. Back: gradient of the score.
             there, back = (width + 1 + 3) * float_bytes, float_bytes
             mine, theirs = (many, 1) if rank == 0 else (1, many)  # own sources the peer reads, and the peer's own
-            # Pulled: own sources go out, gradients of the peer's go home.
+            # Pulled: own sources go out, gradients of the peer's go to it.
             assert list(pull["backward"][peer]) == [mine * source, theirs * gradient, 0]
             # Pushed: rows of own destinations go out, and what they get of the peer's comes home.
             reached, served = (many, 1) if rank == 0 else (1, many)
