@@ -172,33 +172,48 @@ func (s *Sweep[T]) Scatter(from, to int) {
 				k0 = ascending.RunEnd(row, k0, k1, r0)
 				k1 = ascending.RunEnd(row, k0, k1, r1)
 			}
-			t.put(true, int32(j), k0, k1)
+			t.column(int32(j), k0, k1)
 		}
 	})
 }
 
-// put puts the edges of a row into blocks, those in slots [k0, k1), or of a column.
-func (t *task[T]) put(byColumn bool, i int32, k0, k1 int64) {
-	s, rel := t.s, t.s.relation()
-	t.byColumn = byColumn
-	own, other, numbers, edges := t.row_, t.col, rel.Col.Data, rel.RowEdge.Data
-	if byColumn {
-		own, other, numbers, edges = t.col, t.row_, rel.Row.Data, rel.ColEdge.Data
-	}
+// row puts edges of a row into blocks.
+func (t *task[T]) row(i int32, k0, k1 int64) {
+	rel := t.s.relation()
+	t.byColumn = false
 	for k0 < k1 {
-		n := min(int(k1-k0), s.capacity-t.m)
-		if byColumn && s.outgoing != nil {
-			s.outgoing.Rows(other[t.m:t.m+n], k0, s.firstRow)
-		} else {
-			copy(other[t.m:], numbers[k0:int(k0)+n])
-		}
-		fill(own[t.m:t.m+n], i)
-		if s.edges {
-			copy(t.edge[t.m:], edges[k0:int(k0)+n])
+		n := min(int(k1-k0), t.s.capacity-t.m)
+		copy(t.col[t.m:], rel.Col.Data[k0:int(k0)+n])
+		fill(t.row_[t.m:t.m+n], i)
+		if t.s.edges {
+			copy(t.edge[t.m:], rel.RowEdge.Data[k0:int(k0)+n])
 		}
 		t.m += n
 		k0 += int64(n)
-		if t.m == s.capacity {
+		if t.m == t.s.capacity {
+			t.flush()
+		}
+	}
+}
+
+// column puts edges out of a column into blocks.
+func (t *task[T]) column(j int32, k0, k1 int64) {
+	rel := t.s.relation()
+	t.byColumn = true
+	for k0 < k1 {
+		n := min(int(k1-k0), t.s.capacity-t.m)
+		if o := t.s.outgoing; o != nil {
+			o.Rows(t.row_[t.m:t.m+n], k0, t.s.firstRow)
+		} else {
+			copy(t.row_[t.m:], rel.Row.Data[k0:int(k0)+n])
+		}
+		fill(t.col[t.m:t.m+n], j)
+		if t.s.edges {
+			copy(t.edge[t.m:], rel.ColEdge.Data[k0:int(k0)+n])
+		}
+		t.m += n
+		k0 += int64(n)
+		if t.m == t.s.capacity {
 			t.flush()
 		}
 	}

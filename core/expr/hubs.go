@@ -35,16 +35,23 @@ type partial[T Float] struct {
 // is called once for each place.
 func (s *Sweep[T]) over(before []int32, from, to int, byColumn bool, edgesOf func(place int) (i int32, k0, k1 int64)) {
 	units := s.units(before, from, to, byColumn, edgesOf)
+	put := func(t *task[T], i int32, k0, k1 int64) {
+		if byColumn {
+			t.column(i, k0, k1)
+		} else {
+			t.row(i, k0, k1)
+		}
+	}
 	s.each(len(units), func(t *task[T], part int) {
 		u := &units[part]
 		if u.cut {
 			t.own = u.own
-			t.put(byColumn, u.i, u.k0, u.k1)
+			put(t, u.i, u.k0, u.k1)
 			return
 		}
 		for place := u.from; place < u.to; place++ {
 			i, k0, k1 := edgesOf(place)
-			t.put(byColumn, i, k0, k1)
+			put(t, i, k0, k1)
 		}
 	})
 	for i := range units {
