@@ -310,16 +310,16 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 			return argument.Errorf("relation %s has %d edges here: the memory given for them holds %d", p.book.EdgeTypes[relation], n, len(s))
 		}
 	}
+	return p.relationEdges(relation, 0, n, src, dst, id)
+}
+
+// relationEdges is RelationEdges for n of the edges, from the one numbered lo within the
+// relation on.
+func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int64) error {
 	nodes, _, err := p.Edges().Nodes()
 	if err != nil {
 		return err
 	}
-	return p.relationEdges(relation, nodes, 0, n, src, dst, id)
-}
-
-// relationEdges is RelationEdges for n of the edges, from the one numbered lo within the
-// relation on. nodes are the ids of local nodes.
-func (p *Partition) relationEdges(relation int, nodes []int64, lo, n int64, src, dst, id []int64) error {
 	start := p.book.EdgeStart[relation][p.part] + lo
 	seen, err := bitset.New(n)
 	if err != nil {

@@ -163,10 +163,6 @@ func (g *joined) EdgesBatch(yield func(first int64, src, dst []int64) error) err
 
 func (g *joined) partEdges(part *Partition, relation int, n, before int64, yield func(first int64, src, dst []int64) error) error {
 	defer part.forgetHalo()
-	nodes, _, err := part.Edges().Nodes()
-	if err != nil {
-		return err
-	}
 	room := min(g.room, n)
 	ends, err := mem.Make[int64](mem.Scratch, int(2*room))
 	if err != nil {
@@ -177,7 +173,7 @@ func (g *joined) partEdges(part *Partition, relation int, n, before int64, yield
 	for lo := int64(0); lo < n; lo += room {
 		m := min(room, n-lo)
 		src, dst := ends.Data[:m], ends.Data[room:room+m]
-		if err := part.relationEdges(relation, nodes, lo, m, src, dst, nil); err != nil {
+		if err := part.relationEdges(relation, lo, m, src, dst, nil); err != nil {
 			return err
 		}
 		for _, list := range [][]int64{src, dst} {
