@@ -20,6 +20,7 @@ import sar
 from sar import cli
 from sar.cli import doctor, launch
 from tests.support.command import run_sar
+from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
 
@@ -36,22 +37,6 @@ def script(folder: Path, body: str) -> Path:
     path = folder / "worker.py"
     path.write_text("import os, signal, subprocess, sys, time\nrank = int(os.environ['RANK'])\n" + body)
     return path
-
-
-def is_gone(pid: int) -> bool:
-    """Whether no such process runs (a zombie does not run)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
-
-
-def wait_until(condition, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.02)
 
 
 # ---- sar launch -------------------------------------------------------------

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.communities import parts_of, sar
+from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
 
@@ -40,10 +40,7 @@ def test_interrupted(graph: Path, tmp_path: Path, where: str, number: signal.Sig
     if number == signal.SIGINT:
         assert process.returncode == 130 and "interrupted" in errors and "Traceback" not in errors
     if child:
-        deadline = time.monotonic() + DEADLINE
-        while os.path.exists(f"/proc/{child}") and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not os.path.exists(f"/proc/{child}")
+        wait_until(lambda: is_gone(child), DEADLINE)
     assert not (out / "graph.json").exists()
     if number == signal.SIGINT:
         assert not out.exists() or not list(out.iterdir())
