@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-from sar.cli.output import size, table
+from sar.cli.output import table
+from sar.units import size
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = os.path.join(os.path.dirname(HERE), "build", "demo")

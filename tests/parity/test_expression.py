@@ -239,7 +239,7 @@ def test_eight_workers(pool: Pool, form: str) -> None:
         ([("u", (61, 3), "int64")], ["load", U, 0], "float32 or float64"),
         ([("u", (61, 3), "float32"), ("v", (61, 3), "float64")], BOTH, "must be the same"),
         ([("u", (61, 3), "float32"), ("v", (61, 2), "float32")], BOTH, "aligned from the right"),
-        ([("u", (61, 3), "float32")], ["frobnicate", ["load", U, 0]], "there are neg"),
+        ([("u", (61, 3), "float32")], ["frobnicate", ["load", U, 0]], "give one of neg"),
         ([("u", (61, 3), "float32")], ["dropout", ["load", U, 0], 1.5, 0], "between 0 and 1"),
     ],
     ids=str,
