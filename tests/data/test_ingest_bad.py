@@ -232,7 +232,8 @@ def test_an_existing_directory_is_not_overwritten(tmp_path: Path) -> None:
     out.mkdir()
     sar.ingest(edges, out)
     before = (out / "graph.json").read_bytes()
-    with pytest.raises(FileExistsError, match="exists and holds checksums.crc, edges, graph.json: remove it, or give another"):
+    held = "checksums.crc, edges, graph.json"
+    with pytest.raises(FileExistsError, match=f"exists and holds {held}: remove it, or give another"):
         sar.ingest(edges, out)
     assert (out / "graph.json").read_bytes() == before and not (tmp_path / "out.partial").exists()
     with pytest.raises(FileExistsError, match="exists and is not a directory"):
