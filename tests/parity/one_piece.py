@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import sar
-from tests.support.graphs import Graph, close
+from tests.support.graphs import Graph, close, make
 
 # ---- on the workers ----------------------------------------------------------
 
@@ -52,6 +52,15 @@ def gradients(layer: torch.nn.Module, out: torch.Tensor, grad: np.ndarray, rows:
 
 
 # ---- on the whole graph ------------------------------------------------------
+
+
+def drawn(
+    kind: str, world: int, seed: int, width: int, shape: tuple[int, ...], dtype: str
+) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """A graph, rows x of this width for its nodes, and gradients of this shape for what a layer makes of them."""
+    graph, rng = make(kind, world, seed=seed), np.random.default_rng(seed + 1)
+    x, grad = (rng.standard_normal((graph.num_nodes, *each)).astype(dtype) for each in ((width,), shape))
+    return graph, x, grad
 
 
 def oracle(layer: torch.nn.Module, graph: Graph, x: np.ndarray, grad: np.ndarray, elu: bool = False) -> dict[str, Any]:

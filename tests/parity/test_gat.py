@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.parity import cases_gat, one_piece
-from tests.parity.one_piece import arguments, oracle
-from tests.support.graphs import KINDS, close, make
+from tests.parity.one_piece import arguments, drawn, oracle
+from tests.support.graphs import KINDS, close
 from tests.support.sessions import Workers
 
 OPTIONS = {"out_feats": 3, "num_heads": 2}
@@ -29,10 +29,7 @@ def both(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What the workers found, and DGL on the whole graph. ``needs``: whether x needs a gradient, or on which ranks."""
     chosen = {**OPTIONS, **(options or {})}
-    graph = make(kind, workers.world, seed=81)
-    rng = np.random.default_rng(82)
-    x = rng.standard_normal((graph.num_nodes, width)).astype(dtype)
-    grad = rng.standard_normal((graph.num_nodes, chosen["num_heads"], chosen["out_feats"])).astype(dtype)
+    graph, x, grad = drawn(kind, workers.world, 81, width, (chosen["num_heads"], chosen["out_feats"]), dtype)
     torch.manual_seed(6)
     layer = dgl.nn.GATConv(width, **chosen, allow_zero_in_degree=True).to(torch.from_numpy(x).dtype)
     if layer.bias is not None:

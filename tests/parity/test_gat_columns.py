@@ -14,7 +14,7 @@ import sar.nn
 from sar.autograd.fused import gat_columns
 from tests.parity import cases_gat_columns, one_piece
 from tests.parity.cases_gat_columns import ACTIVATIONS
-from tests.parity.one_piece import arguments, oracle
+from tests.parity.one_piece import arguments, drawn, oracle
 from tests.support.graphs import KINDS, close, make
 from tests.support.sessions import Workers
 
@@ -44,12 +44,9 @@ def both(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What the workers found, and DGL on the whole graph. ``needs``: whether x needs a gradient, or on which ranks."""
     chosen = {**OPTIONS, **(options or {})}
-    graph = make(kind, workers.world, seed=91)
-    rng = np.random.default_rng(92)
-    x = rng.standard_normal((graph.num_nodes, width)).astype(dtype)
     heads, each = chosen["num_heads"], chosen["out_feats"]
     shape = {None: (heads, each), "flatten": (heads * each,), "mean": (each,)}[merge]
-    grad = rng.standard_normal((graph.num_nodes, *shape)).astype(dtype)
+    graph, x, grad = drawn(kind, workers.world, 91, width, shape, dtype)
     torch.manual_seed(6)
     function = copy.deepcopy(ACTIVATIONS[activation])
     layer = Merging(width, **chosen, activation=function, allow_zero_in_degree=True).to(torch.from_numpy(x).dtype)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import dgl
-import numpy as np
 import pytest
 import torch
 
 from tests.parity import cases_sage
-from tests.parity.one_piece import arguments, check, oracle
-from tests.support.graphs import KINDS, make
+from tests.parity.one_piece import arguments, check, drawn, oracle
+from tests.support.graphs import KINDS
 from tests.support.sessions import Workers
 
 WIDTHS = [(5, 5), (9, 4), (4, 9), (1, 47), (47, 1)]
@@ -28,10 +27,7 @@ def both(
     **options: Any,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """What the workers found, and DGL on the whole graph. ``needs``: whether x needs a gradient, or on which ranks."""
-    graph = make(kind, workers.world, seed=71)
-    rng = np.random.default_rng(72)
-    x = rng.standard_normal((graph.num_nodes, widths[0])).astype(dtype)
-    grad = rng.standard_normal((graph.num_nodes, widths[1])).astype(dtype)
+    graph, x, grad = drawn(kind, workers.world, 71, widths[0], (widths[1],), dtype)
     torch.manual_seed(5)
     layer = dgl.nn.SAGEConv(*widths, "mean", bias=bias).to(torch.from_numpy(x).dtype)
     expected = oracle(layer, graph, x, grad)

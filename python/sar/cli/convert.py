@@ -9,7 +9,7 @@ from typing import Any
 from sar.units import size
 
 from .output import Failure, size_argument, stage
-from .partition import WRITING, refuse_to_overwrite
+from .partition import refuse_to_overwrite
 
 
 def add(commands: Any) -> None:
@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sar.data.directory import description_of, id_files
     from sar.partitioning.dataset import Dataset, partition_info
-    from sar.partitioning.parts import PartsOptions, write_parts
+    from sar.partitioning.parts import PartsOptions, memory_to_write, write_parts
 
     path = description_of(arguments.json)
     if not path.endswith(".json"):
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     parts = first["num_parts"]
     with Dataset(path) as dataset:
         least = dataset.least_memory(parts, arguments.format)
-        memory = arguments.memory or max(WRITING, 2 * least)
+        memory = arguments.memory or memory_to_write(dataset, parts, arguments.format)
         if memory < least:
             raise Failure(f"writing {parts} parts takes {size(least)} of memory at least: give more with --memory")
         assignment = dataset.assign("stored", parts, 0)

@@ -43,8 +43,6 @@ methods:
   contiguous  runs of node numbers, with equal numbers of in-edges
 """
 _DEFAULT_LAYERS = "sage:256,relu,sage:256"
-WRITING = 4 << 30
-"""Bytes of memory with which parts are written unless the user gives others."""
 
 
 def add(commands: Any) -> None:
@@ -132,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from sar.partitioning import methods, report as reports
     from sar.partitioning.dataset import Dataset
-    from sar.partitioning.parts import PartsOptions, write_parts
+    from sar.partitioning.parts import PartsOptions, memory_to_write, write_parts
 
     name = arguments.name or _name_of(arguments.graph)
     _check(arguments, name)
@@ -168,7 +166,7 @@ def _run(arguments: argparse.Namespace) -> int:
         with stage(f"writing {arguments.parts} parts to {arguments.out}") as step:
             memory = options.memory
             if arguments.memory is None:  # what is free: leave some to the page cache
-                memory = min(memory, max(WRITING, 2 * dataset.least_memory(arguments.parts, form)))
+                memory = min(memory, memory_to_write(dataset, arguments.parts, form))
             how = PartsOptions(name, method, form, memory)
             write_parts(dataset, assignment, arguments.parts, arguments.out, how, step.progress)
     description = os.path.join(arguments.out, name + ".json")

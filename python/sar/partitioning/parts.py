@@ -29,6 +29,11 @@ class PartsOptions(NamedTuple):
     memory: int = 0
 
 
+def memory_to_write(dataset: Dataset, parts: int, format: str) -> int:
+    """Bytes with which parts are written unless the user gives others: 4 GiB, or more where nodes alone need it."""
+    return max(4 << 30, 2 * dataset.least_memory(parts, format))
+
+
 def write_parts(
     dataset: Dataset,
     assignment: np.ndarray,

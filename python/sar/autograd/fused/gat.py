@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sar._engine import programs as abi, session as _session
-from sar.autograd import expression as ex, program
+from sar.autograd import program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, Relation, anchor
@@ -138,11 +138,7 @@ class _Attend(torch.autograd.Function):
         scores, ft = products(x, folded, weight) if constant else (x.mm(folded.t()), x.mm(weight.t()))
         el, er = (s.unsqueeze(-1) for s in scores.view(len(x), 2, heads).transpose(0, 1).contiguous())
         ft = ft.view(len(x), heads, each)
-        logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope)
-        factors = ex.softmax(logits)
-        if dropout_p > 0:
-            factors = ex.dropout(factors, dropout_p, seed)
-        written = program.write(ex.binary("mul", ex.load("u", ft), factors), "sum")
+        written = program.write(gat_columns.messages(el, er, ft, slope, dropout_p, seed), "sum")
         ctx.names = ["ft" if t is ft else "el" if t is el else "er" for t in (leaf.tensor for leaf in written.leaves)]
         _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
         wants = {"ft": for_x or for_w, "el": for_x or for_w or for_l, "er": for_x or for_w or for_r}

@@ -96,6 +96,14 @@ def folded(weight: Tensor, attn: Tensor) -> Tensor:
     return torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
 
 
+def messages(el: Tensor, er: Tensor, ft: Tensor, slope: float, dropout_p: float, seed: int) -> ex.Expr:
+    """``dropout(softmax(leaky_relu(el[j] + er[i]))) * ft[j]`` for each edge j -> i."""
+    factors = ex.softmax(ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope))
+    if dropout_p > 0:
+        factors = ex.dropout(factors, dropout_p, seed)
+    return ex.binary("mul", ex.load("u", ft), factors)
+
+
 def forward(attention: Attention, x: Tensor, weight: Tensor, attn: Tensor, bias: Optional[Tensor]) -> Tensor:
     """The result, without gradients. ``attn``: of both sides, ``[2, heads, each]``."""
     _, heads, each = attn.shape
@@ -139,11 +147,8 @@ def _product(x: Tensor, weight: Tensor, first: int, at: slice) -> Tensor:
 
 def _sum(attention: Attention, head: int, el: Tensor, er: Tensor, ft: Tensor) -> Tensor:
     """Some columns of the sum over in-edges, ``[n, 1, c]``. Collective."""
-    logits = ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), attention.slope)
-    factors = ex.softmax(logits)
-    if attention.dropout_p > 0:  # all blocks of a head have the same mask
-        factors = ex.dropout(factors, attention.dropout_p, attention.seed + head)
-    return ex.evaluate(attention.relation, ex.binary("mul", ex.load("u", ft), factors), "sum")
+    seed = attention.seed + head  # all blocks of a head have the same mask
+    return ex.evaluate(attention.relation, messages(el, er, ft, attention.slope, attention.dropout_p, seed), "sum")
 
 
 class _Attend(torch.autograd.Function):
