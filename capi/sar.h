@@ -157,6 +157,89 @@ int64_t sar_default_window(int32_t world, int64_t nodes);
 sar_status sar_session_memory(sar_handle session, double wait_seconds, char **json);
 sar_status sar_session_stats(sar_handle session, char **json);
 
+/* ---- transports that are libraries of others ----------------------------- */
+/* A network library carries the frames between workers where it is registered as a transport, by this table of functions,
+ * and SAR_TRANSPORT, or sar_session_config.transport, gives its name. It moves messages. All else is the engine's:
+ * deadlines, signs of life, the end of a peer, the order of frames, how much may be on its way, and errors. Two workers
+ * that are to be linked have a TCP connection over which both have proved that they belong to the job. Over it the engine
+ * tells each the other's address; the first messages of a link are that proof once more. TLS does not reach this far:
+ * with it such a transport is refused.
+ *
+ *  - An opened worker is what one rank has of the library; a process may hold several. A link joins it to one peer, for one
+ *    communicator, in both directions.
+ *  - Messages: the k-th message that a side sends over a link goes to the k-th receive that the other side posts on it, and
+ *    both have the same size, 1 byte to 1 GiB. Sends and receives are posted ahead of each other in any order, and at most
+ *    SAR_TRANSPORT_POSTED of each are outstanding on a link. A send may wait until its receive is posted, or be buffered;
+ *    the engine sends no more ahead than the window has room for at the receiver.
+ *  - send and receive post a request and return at once: they wait neither for the peer nor for the network. Every request
+ *    is completed by one call of done, as soon as the library no longer touches the buffer: SAR_OK; SAR_ERR_PEER_LOST where
+ *    the peer is gone; SAR_ERR_CLOSED after disconnect; any other status for other failures. A send is complete when its
+ *    buffer may be changed, a receive when its bytes are there. done may be called by any thread, in any order, also before
+ *    send or receive return. It returns at once and calls nothing of the table, so that locks may be held.
+ *  - Nothing of the table is called to make progress: a library that needs that has a thread of its own, which sleeps while
+ *    nothing happens and has all signals blocked. An installed signal handler belongs to the Go runtime and stays as it is.
+ *  - Threads: on one link one thread at a time calls send, one at a time receive, and both may at once; disconnect comes
+ *    when both have returned. Calls for different links, and connect, register_memory and unregister_memory, may run at
+ *    once. close comes when every other call has returned and every request is complete.
+ *  - Once a request has failed the engine posts no more on the link and disconnects it.
+ *  - disconnect returns at once. It ends every outstanding request: done is called for each, maybe later, when the library no
+ *    longer touches its buffer, and then the library frees the link. The engine keeps the buffers until then; buffers of the
+ *    caller's are given to a library only that sets SAR_TRANSPORT_REVOKES. Before a link that has not failed is disconnected
+ *    both engines have made sure that everything has arrived.
+ *  - text is for SAR_TRANSPORT_TEXT bytes, terminated by 0: why a function failed, with what to do about it. */
+enum { SAR_TRANSPORT_ADDRESS = 4096, SAR_TRANSPORT_TEXT = 512, SAR_TRANSPORT_POSTED = 256 };
+enum {
+  /* After disconnect every request is complete within a second, whatever the peer does. The engine then has payloads sent
+   * straight from, and received straight into, tensors of its callers; else through memory of its own alone. */
+  SAR_TRANSPORT_REVOKES = 1u
+};
+
+/* Completes a request. text says what went wrong; NULL and "" where nothing did. */
+typedef void (*sar_transport_done)(uint64_t request, sar_status status, const char *text);
+
+typedef struct {
+  size_t size;
+  int32_t rank, world;     /* this worker's number, and how many there are */
+  sar_transport_done done;
+} sar_transport_worker;
+
+typedef struct {
+  size_t size;
+  int32_t rank;            /* the peer's */
+  const uint8_t *address;  /* what the peer's open gave; gone when connect returns */
+  size_t address_bytes;
+  /* Numbers for native tags, 1 and up. No other link that this process has made, in whatever worker, receives with this
+   * receive_tag, nor does a link of the peer's process with this send_tag: each is the other one's at the peer. */
+  uint32_t send_tag, receive_tag;
+} sar_transport_peer;
+
+typedef struct {
+  size_t size;
+  const char *name;        /* 1 to 15 of a-z, 0-9 and _, first a letter: what users ask for. No other transport's */
+  void *user;              /* given to probe and open */
+  uint32_t flags;
+  /* What a byte takes, in nanoseconds of computation that could be done in place of it, copies at both ends included; the
+   * same on every worker. 0: as over TCP between hosts. */
+  double byte_cost;
+  /* Whether the library can be used here, without opening it for longer than the call. text: what it uses, for people,
+   * such as "rc_mlx5/mlx5_0:1". automatic: 1 where it is to be chosen without being asked for, because it is faster here
+   * than TCP. NULL: it can be used, and is chosen only where asked for. */
+  sar_status (*probe)(void *user, int32_t *automatic, char *text);
+  /* Opens a worker, and writes the address by which the library reaches it from peers: at most SAR_TRANSPORT_ADDRESS bytes,
+   * and how many. Such as a worker address, or the rank in a world of the library's own. */
+  sar_status (*open)(void *user, const sar_transport_worker *about, void **worker, uint8_t *address, size_t *address_bytes, char *text);
+  void (*close)(void *worker);
+  /* Makes memory of the engine's, in which most messages begin and end, ready for the network. Both may be NULL. */
+  sar_status (*register_memory)(void *worker, void *base, size_t bytes, void **memory, char *text);
+  void (*unregister_memory)(void *worker, void *memory);
+  /* Makes a link. Returns at once: it may come about while the first messages travel, and fail with them. */
+  sar_status (*connect)(void *worker, const sar_transport_peer *peer, void **link, char *text);
+  /* memory: what register_memory gave for memory that holds all of buffer, else NULL. */
+  void (*send)(void *link, const void *buffer, size_t bytes, void *memory, uint64_t request);
+  void (*receive)(void *link, void *buffer, size_t bytes, void *memory, uint64_t request);
+  void (*disconnect)(void *link);
+} sar_transport;
+
 /* ---- collectives ------------------------------------------------------- */
 /* A communicator orders operations; two of them may overlap. 0 is for training
  * (aggregation), 1 for gradients and everything else; further ones are made here. Collective. */
