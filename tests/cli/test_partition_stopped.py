@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.support.communities import parts_of, sar
+from tests.support.communities import NODES, parts_of, sar
 from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
@@ -18,7 +19,8 @@ DEADLINE = 120.0
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 CASES = [(where, number) for where in ("fennel", "kaminpar", "write") for number in SIGNALS]
-CASES += [("late", signal.SIGKILL), ("convert", signal.SIGINT), ("convert", signal.SIGKILL)]
+CASES += [(where, number) for where in ("assignment", "convert") for number in (signal.SIGINT, signal.SIGKILL)]
+CASES += [("late", signal.SIGKILL)]
 
 
 @pytest.mark.parametrize(("where", "number"), CASES)
@@ -26,7 +28,12 @@ def test_interrupted(graph: Path, tmp_path: Path, where: str, number: signal.Sig
     """A command that ends early leaves no description and no child; run again, it leaves parts and nothing else."""
     out = tmp_path / "parts"
     words = ["partition", graph, "-n", 3, "--out", out, "--method", "kaminpar" if where == "kaminpar" else "fennel"]
-    if where == "convert":
+    if where == "assignment":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        columns = {"id": np.arange(NODES), "part": np.arange(NODES) % 3}
+        parquet.write_table(pytest.importorskip("pyarrow").table(columns), tmp_path / "given.parquet")
+        words = [*words[:6], "--assignment", tmp_path / "given.parquet"]
+    elif where == "convert":
         assert sar(*words) == 0
         words, out = ["convert", out, "--to", "dgl", "--out", tmp_path / "dgl"], tmp_path / "dgl"
     command = [sys.executable, "-c", STOPS, where, *map(str, words)]
@@ -71,6 +78,9 @@ while os.getppid() == int(sys.argv[1]):
     time.sleep(0.05)
 '''
 Stage.progress = progress
+if where == "assignment":
+    from sar.partitioning import assignment
+    assignment._dictionaries = lambda graph: progress(Stage("writing"), 1, 1)
 if where == "kaminpar":
     from sar.partitioning import kaminpar
     kaminpar.Path.read_text = lambda *_, **__: CHILD

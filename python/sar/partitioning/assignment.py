@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
 
-from sar.data.directory import open_regular
+from sar.data.directory import open_regular, scratch_directory
 from sar.errors import FormatError
 from sar.extras import need
 
@@ -62,7 +61,7 @@ def _from_npy(path: str, nodes: int, parts: int) -> np.ndarray:
 
 def _from_parquet(path: str, graph: str, dataset: Dataset, options: Options) -> np.ndarray:
     duckdb = need("duckdb", "ingest", f"--assignment {path}", "give an .npy file")
-    with tempfile.TemporaryDirectory(prefix=".sar-assignment-", dir=options.scratch) as spill:
+    with scratch_directory(os.path.join(options.scratch, f".{os.path.basename(path)}.partial")) as spill:
         settings = {"memory_limit": f"{max(64, options.memory >> 21)}MiB", "temp_directory": spill}
         with duckdb.connect(config=settings) as database:
             try:
