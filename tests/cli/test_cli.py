@@ -173,6 +173,51 @@ def test_death_by_signal(tmp_path: Path) -> None:
     assert "rank 1 was killed by signal 9" in done.stderr
 
 
+def test_restarts_end_with_the_first_success(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        "life = int(os.environ['SAR_RESTART_COUNT'])\n"
+        "print(life, rank, os.environ['MASTER_PORT'], os.environ['SAR_JOB_TOKEN'], os.getpid())\n"
+        "if life < 2:\n    if rank: os.kill(os.getpid(), signal.SIGKILL)\n    time.sleep(300)",
+    )
+    done = run_sar("launch", "-n", 2, "--max-restarts", 3, "--grace", 0.1, "--no-prefix", path)
+    assert done.returncode == 0, done.stderr
+    said = [line.split() for line in done.stdout.splitlines()]
+    assert sorted(words[:2] for words in said) == [[str(life), str(rank)] for life in range(3) for rank in range(2)]
+    for column in (2, 3):  # one port and one token for both workers of a life, others in each life
+        assert len({words[column] for words in said}) == 3
+        assert len({(words[0], words[column]) for words in said}) == 3
+    assert all(is_gone(int(words[4])) for words in said)
+    assert re.findall("restart . of 3", done.stderr) == ["restart 1 of 3", "restart 2 of 3"]
+
+
+def test_restarts_are_limited(tmp_path: Path) -> None:
+    path = script(tmp_path, "sys.exit(10 + int(os.environ['SAR_RESTART_COUNT']))")
+    done = run_sar("launch", "-n", 1, "--max-restarts", 1, path)
+    assert done.returncode == 11 and "restart 1 of 1" in done.stderr
+    several = ["--nodes", 2, "--master-addr", "a", "--master-port", 4711]
+    done = run_sar("launch", "-n", 1, "--max-restarts", 1, *several, path)
+    assert done.returncode == 2 and "torchrun" in done.stderr
+
+
+def test_an_interrupted_job_does_not_restart(tmp_path: Path) -> None:
+    path = script(tmp_path, "print('alive', flush=True); time.sleep(300)")
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "sar", "launch", "-n", "1", "--max-restarts", "5", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert launcher.stdout is not None and "alive" in launcher.stdout.readline()
+        launcher.terminate()
+        _, errors = launcher.communicate(timeout=DEADLINE)
+        assert launcher.returncode == 128 + signal.SIGTERM and "restart" not in errors
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_worker_outlives_the_launcher(tmp_path: Path, number: signal.Signals) -> None:
     path = script(

@@ -20,6 +20,9 @@ random token, by which workers of this run know each other. Lines that workers p
 one worker fails, the others get a grace time to report what they saw, then they are stopped; the command ends with the
 exit code of the worker that failed first, or 128 + the signal it died of.
 
+With --max-restarts, all workers are started again after a failure, with a new port and a new token. SAR_RESTART_COUNT
+says how often that has happened: 0 in the first life. What they had computed is theirs to save and to load.
+
 To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own
 --node-rank, with SAR_JOB_TOKEN set to the same secret on all of them.
 """
@@ -41,6 +44,13 @@ def _options(p: argparse.ArgumentParser) -> None:
     p.add_argument("-n", "--workers", type=int, required=True, metavar="N", help="workers on this machine")
     p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
     p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
+    p.add_argument(
+        "--max-restarts",
+        type=int,
+        default=0,
+        metavar="R",
+        help="start all workers again after one failed, up to R times (default: 0)",
+    )
     add_worker_options(p)
 
 
@@ -110,7 +120,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"there is no script {rest[0]}", 2)
     else:
         command = rest
-    return start(command, arguments, prefix=not arguments.no_prefix)
+    if arguments.max_restarts < 0:
+        raise Failure(f"--max-restarts {arguments.max_restarts}: give 0 or more", 2)
+    if arguments.max_restarts and arguments.nodes > 1:
+        raise Failure(
+            "--max-restarts with --nodes: one launcher does not see the workers of another; leave out --max-restarts, "
+            "or start the job with torchrun, which has --max-restarts for several machines",
+            2,
+        )
+    return start(command, arguments, prefix=not arguments.no_prefix, restarts=arguments.max_restarts)
 
 
 def check_places(arguments: argparse.Namespace) -> None:
@@ -131,29 +149,37 @@ def check_places(arguments: argparse.Namespace) -> None:
         raise Failure("with several machines, give all of them the same --master-addr and --master-port", 2)
 
 
-def start(words: Sequence[str], arguments: argparse.Namespace, *, prefix: bool) -> int:
-    """Runs Python with ``words`` as the workers that :func:`check_places` has accepted, and returns the exit code."""
-    from .workers import run_workers
+def start(words: Sequence[str], arguments: argparse.Namespace, *, prefix: bool, restarts: int = 0) -> int:
+    """Runs Python with ``words`` as the workers that :func:`check_places` has accepted, all of them again up to
+    ``restarts`` times where one fails, and returns the exit code of the last life."""
+    from .workers import run_workers, say
 
-    n = arguments.workers
+    command = [sys.executable, "-u", *words]
+    for count in range(restarts + 1):
+        ended = run_workers(command, _life(arguments, count), grace=arguments.grace, prefix=prefix)
+        if ended.code == 0 or ended.interrupted:
+            break
+        if count < restarts:
+            say(f"restart {count + 1} of {restarts}: all workers start again")
+    return ended.code
+
+
+def _life(arguments: argparse.Namespace, count: int) -> list[dict[str, str]]:
+    """The environments of all workers after ``count`` restarts. A life has a token of its own, and a port unless one
+    was given: what is left of an earlier life cannot join it."""
     try:
         token = tokens.for_launch(arguments.nodes)
     except ValueError as error:
         raise Failure(str(error), 2) from None
-    port = arguments.master_port or free_port()
-    environments = [
-        environment(rank, n, arguments.threads, arguments.master_addr, port, arguments.nodes, arguments.node_rank)
-        for rank in range(n)
-    ]
+    common = {"SAR_RESTART_COUNT": str(count)}
     if token is not None:
-        for e in environments:
-            e[tokens.VARIABLE] = token
+        common[tokens.VARIABLE] = token
     for chosen, variable in ((arguments.allocator, "SAR_ALLOCATOR"), (arguments.transport, "SAR_TRANSPORT")):
         if chosen is not None:
-            for e in environments:
-                e[variable] = chosen
-    command = [sys.executable, "-u", *words]
-    return run_workers(command, environments, grace=arguments.grace, prefix=prefix)
+            common[variable] = chosen
+    n, port = arguments.workers, arguments.master_port or free_port()
+    place = (n, arguments.threads, arguments.master_addr, port, arguments.nodes, arguments.node_rank)
+    return [{**environment(rank, *place), **common} for rank in range(n)]
 
 
 def environment(

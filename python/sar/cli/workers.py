@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import IO, NamedTuple
 
 _PR_SET_PDEATHSIG = 1
 _TERMINATE_SECONDS = 5.0  # from SIGTERM to SIGKILL
@@ -128,11 +128,19 @@ class _Lines:
         self.target.flush()
 
 
+class Ended(NamedTuple):
+    """How a group of workers ended."""
+
+    code: int
+    """0, or the exit code of the worker that failed first, or 128 + the signal that it died of or that we got."""
+    interrupted: bool
+    """Whether a signal to us ended them."""
+
+
 def run_workers(
     command: Sequence[str], environments: Sequence[dict[str, str]], *, grace: float = 10.0, prefix: bool = True
-) -> int:
-    """Runs ``command`` once per environment until all have ended, and returns the exit code: 0, or that of the worker
-    that failed first, or 128 + the signal that interrupted us. SIGINT, SIGTERM and SIGHUP go on to the workers."""
+) -> Ended:
+    """Runs ``command`` once per environment until all have ended. SIGINT, SIGTERM and SIGHUP go on to the workers."""
     return _Group(command, environments, grace, prefix).run()
 
 
@@ -177,7 +185,7 @@ class _Group:
         }
         self.old_handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda n, frame: None)
 
-    def run(self) -> int:
+    def run(self) -> Ended:
         try:
             handled = 0
             while not all(worker.poll() for worker in self.workers):
@@ -187,7 +195,7 @@ class _Group:
                     handled += 1
                 self._after_failure()
             self._drain()
-            return self._outcome()
+            return Ended(self._outcome(), bool(self.received))
         finally:
             self._finish()
 
@@ -218,7 +226,7 @@ class _Group:
         running = [w for w in self.workers if not w.poll()]
         failed = [w for w in self.workers if w.code]
         if failed and running and self.stop_at is None and self.kill_at is None:
-            _say(f"rank {failed[0].rank} {_how(failed[0])}; the others have {self.grace:g} s to report")
+            say(f"rank {failed[0].rank} {_how(failed[0])}; the others have {self.grace:g} s to report")
             self.stop_at = now + self.grace
         if self.stop_at is not None and now >= self.stop_at:
             self.stop_at, self.kill_at = None, now + _TERMINATE_SECONDS
@@ -242,7 +250,7 @@ class _Group:
             return 0
         cause = next((w for w in failed if w.failed_first_hand()), failed[0])
         others = [w.rank for w in self.workers if w is not cause]
-        _say(
+        say(
             f"rank {cause.rank} {_how(cause)}"
             + (f"; ranks {', '.join(others)} were stopped or had ended" if others else "")
         )
@@ -278,7 +286,8 @@ def _how(worker: _Worker) -> str:
     return f"ended with exit code {code}"
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line of the launcher itself."""
     sys.stderr.flush()
     sys.stderr.buffer.write(f"sar launch: {text}\n".encode())
     sys.stderr.buffer.flush()
