@@ -113,7 +113,7 @@ typedef struct {
   const char *master_addr;    /* where rank 0 listens; ignored for world 1 */
   int32_t master_port;
   const char *interface_name; /* network interface whose address peers use; NULL or "": the route to the master */
-  const char *transport;      /* "shm", "tcp", or NULL, "" or "auto": shm on one host, else tcp */
+  const char *transport;      /* "shm", "tcp", one registered, or NULL, "" or "auto": shm on one host, else tcp */
   const char *advertise;      /* host:port that peers connect to in place of the listener's own, or NULL */
   double start_seconds;       /* deadline of the rendezvous; 0: 300 */
   double liveness_seconds;    /* a worker unheard of for so long is lost; 0: 20 */
@@ -181,7 +181,7 @@ sar_status sar_session_stats(sar_handle session, char **json);
  *  - Threads: on one link one thread at a time calls send, one at a time receive, and both may at once; disconnect comes
  *    when both have returned. Calls for different links, and connect, register_memory and unregister_memory, may run at
  *    once. close comes when every other call has returned and every request is complete.
- *  - Once a request has failed the engine posts no more on the link and disconnects it.
+ *  - What is posted on a link after a request has failed may fail too. The engine disconnects it in the end.
  *  - disconnect returns at once. It ends every outstanding request: done is called for each, maybe later, when the library no
  *    longer touches its buffer, and then the library frees the link. The engine keeps the buffers until then; buffers of the
  *    caller's are given to a library only that sets SAR_TRANSPORT_REVOKES. Before a link that has not failed is disconnected
@@ -189,8 +189,9 @@ sar_status sar_session_stats(sar_handle session, char **json);
  *  - text is for SAR_TRANSPORT_TEXT bytes, terminated by 0: why a function failed, with what to do about it. */
 enum { SAR_TRANSPORT_ADDRESS = 4096, SAR_TRANSPORT_TEXT = 512, SAR_TRANSPORT_POSTED = 256 };
 enum {
-  /* After disconnect every request is complete within a second, whatever the peer does. The engine then has payloads sent
-   * straight from, and received straight into, tensors of its callers; else through memory of its own alone. */
+  /* After disconnect every request is complete within a second, whatever the peer does, and no receive succeeds whose send
+   * does not. The engine then has payloads sent straight from, and received straight into, tensors of its callers; else
+   * through memory of its own alone. */
   SAR_TRANSPORT_REVOKES = 1u
 };
 
@@ -239,6 +240,10 @@ typedef struct {
   void (*receive)(void *link, void *buffer, size_t bytes, void *memory, uint64_t request);
   void (*disconnect)(void *link);
 } sar_transport;
+
+/* Makes a transport known to the sessions that are opened later. The struct and its name are copied; user and the functions
+ * are there as long as the process. */
+sar_status sar_transport_register(const sar_transport *transport);
 
 /* ---- collectives ------------------------------------------------------- */
 /* A communicator orders operations; two of them may overlap. 0 is for training

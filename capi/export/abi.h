@@ -17,6 +17,7 @@ typedef const sar_aggregate sar_const_aggregate;
 typedef const sar_program_call sar_const_program_call;
 typedef const sar_sample_config sar_const_sample_config;
 typedef const sar_stream sar_const_stream;
+typedef const sar_transport sar_const_transport;
 
 #define SAR_HIDDEN __attribute__((visibility("hidden")))
 

@@ -95,6 +95,8 @@ type Endpoint struct {
 	HostID string
 	TCP    string // host:port of the rank's listener
 	Unix   string // abstract Unix socket of the rank, "" where there is none
+	// Library is the network library that the rank has opened for its links, "" where none.
+	Library string
 	// Certificate is the SHA-256 of the rank's certificate, zero without TLS.
 	Certificate [32]byte
 }

@@ -31,6 +31,11 @@ var (
 	errOtherUser = errors.New("a process of another user")
 )
 
+// Admit is the other side of Dial, for a connection that did not come through a Gate.
+func (id *Identity) Admit(conn net.Conn, p Policy) (net.Conn, Claim, error) {
+	return id.admit(conn, p, func() {})
+}
+
 // admit is the listener's side of Dial. spoke is called when the dialer's first
 // message is one of this job, which is no proof of anything.
 func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Claim, error) {

@@ -42,7 +42,7 @@ const (
 )
 
 // Purpose is what a connection is for. Each transport numbers its own: 1 is tcp's, 2 is
-// shm's, from 5 on they are free.
+// shm's, 5 that of all libraries (transport/foreign), from 6 on they are free.
 type Purpose uint8
 
 // The purposes that are no link's.

@@ -57,6 +57,7 @@ CTYPES = {
     "DLTensor*": [ct.POINTER(signatures.DLTensor)],
     "sar_error_info*": [ct.POINTER(signatures.ErrorInfo)],
     "sar_session_config*": [ct.c_void_p],
+    "sar_transport*": [ct.c_void_p],
     "sar_relation_info*": [ct.c_void_p],
     "sar_aggregate*": [ct.c_void_p],
     "sar_program_call*": [ct.c_void_p],

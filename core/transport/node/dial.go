@@ -103,7 +103,7 @@ type refused struct {
 
 func (n *Node) check(peer int, said, got hello) error {
 	if got.answer != answerAccepted {
-		return &refused{got.answer, refusal(peer, said, got)}
+		return &refused{got.answer, n.refusal(peer, said, got)}
 	}
 	if got.session != said.session || got.mesh != said.mesh || got.rank != uint32(peer) || got.version != helloVersion {
 		return fmt.Errorf("the answer is not of rank %d in this run", peer)

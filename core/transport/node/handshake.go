@@ -17,7 +17,7 @@ import (
 //
 //	 0  u32   magic "SARN"
 //	 4  u8    version
-//	 5  u8    purpose: a transport's (1 tcp, 2 shm), or 3, control stream
+//	 5  u8    purpose: a transport's (1 tcp, 2 shm, 5 a library's), or 3, control stream
 //	 6  u8    answer: 0 in the dialer's hello
 //	 7  u8    zero
 //	 8  [16]  session
@@ -164,22 +164,22 @@ func sendHello(conn net.Conn, h hello, fd int) error {
 	return err
 }
 
-// name is that of the transport.
-func (h hello) name() string {
-	if at := place(h.purpose); at >= 0 {
-		return transports[at].Name
+// transportOf names what a hello is for.
+func (n *Node) transportOf(h hello) string {
+	if at := n.place(h.purpose); at >= 0 {
+		return n.transports[at].Name
 	}
 	return "a control stream"
 }
 
 // refusal says what a listener's answer means, given what this side had said.
-func refusal(rank int, said, got hello) error {
+func (n *Node) refusal(rank int, said, got hello) error {
 	switch got.answer {
 	case answerNext:
-		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank, said.name())
+		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank, n.transportOf(said))
 	case answerOnly:
 		return fmt.Errorf("rank %d is told to use another transport alone and this rank came over %s: use one transport setting on every worker",
-			rank, said.name())
+			rank, n.transportOf(said))
 	case answerSize:
 		return fmt.Errorf("rank %d has %d bytes of window per link and this rank %d: use one window size on every worker", rank, got.bytes, said.bytes)
 	case answerSession:

@@ -257,7 +257,7 @@ func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello)
 			return n.finishLink(ctx, a, end, peer, h)
 		}
 		a.refuse(n, no, int(h.bytes))
-		if no != answerNext || !n.allowsAfter(place(a.purpose)) {
+		if no != answerNext || !n.allowsAfter(n.place(a.purpose)) {
 			return nil, err
 		}
 	}
@@ -265,17 +265,17 @@ func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello)
 
 // allowsAfter tells whether a dialer may try another transport after that at a place of the list.
 func (n *Node) allowsAfter(at int) bool {
-	return slices.ContainsFunc(transports[at+1:], func(t *transport.Transport) bool { return slices.Contains(n.allowed, t) })
+	return slices.ContainsFunc(n.transports[at+1:], func(t *transport.Transport) bool { return slices.Contains(n.allowed, t) })
 }
 
 // judgeLink returns this side's end of the link that an arrival wants, or says what to
 // answer and why.
 func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
-	at := place(a.purpose)
-	t := transports[at]
+	at := n.place(a.purpose)
+	t := n.transports[at]
 	switch {
 	case a.bytes != h.bytes:
-		return nil, answerSize, refusal(int(a.rank), h, hello{bytes: a.bytes, answer: answerSize})
+		return nil, answerSize, n.refusal(int(a.rank), h, hello{bytes: a.bytes, answer: answerSize})
 	case slices.Contains(n.allowed, t):
 		end, err := t.Accept(a.fd, int(h.bytes))
 		closeDescriptor(a.fd)

@@ -20,6 +20,7 @@ import (
 
 	"sar/core/internal/limits"
 	"sar/core/transport"
+	"sar/core/transport/foreign"
 	"sar/core/trust"
 )
 
@@ -38,11 +39,13 @@ type Config struct {
 
 // Node is this process's part of every mesh.
 type Node struct {
-	cfg      Config
-	allowed  []*transport.Transport
-	tcp      *trust.Gate
-	unix     *trust.Gate // nil where there are no abstract sockets
-	endpoint transport.Endpoint
+	cfg        Config
+	library    *foreign.Opened        // that carries links of this node, nil where none does
+	transports []*transport.Transport // the best first
+	allowed    []*transport.Transport // those of them that it may use
+	tcp        *trust.Gate
+	unix       *trust.Gate // nil where there are no abstract sockets
+	endpoint   transport.Endpoint
 
 	mu       sync.Mutex
 	session  [16]byte
@@ -87,42 +90,60 @@ func Listen(cfg Config) (*Node, error) {
 	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
 		return nil, fmt.Errorf("rank %d is not within a world of %d", cfg.Rank, cfg.World)
 	}
-	allowed, err := allow(cfg.Transport)
-	if err != nil {
-		return nil, err
-	}
 	if cfg.Identity == nil {
 		return nil, fmt.Errorf("rank %d has no identity", cfg.Rank)
 	}
+	n := &Node{cfg: cfg, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
+	if err := n.choose(cfg.Transport); err != nil {
+		return nil, err
+	}
+	if err := n.listen(); err != nil {
+		n.closeLibrary()
+		return nil, err
+	}
+	return n, nil
+}
+
+// listen opens the node's listeners.
+func (n *Node) listen() error {
+	cfg := n.cfg
 	addr, err := listenAddr(cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
 	if err != nil {
-		return nil, fmt.Errorf("listening on %q: %w", addr, limits.Explain(err))
+		return fmt.Errorf("listening on %q: %w", addr, limits.Explain(err))
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	if ip := net.ParseIP(addr); ip != nil && ip.IsUnspecified() { // asked for in so many words
 		addr = OwnAddr()
 	}
-	n := &Node{cfg: cfg, allowed: allowed, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
 	n.endpoint = transport.Endpoint{
 		Rank: cfg.Rank, Host: hostName(), PID: os.Getpid(), HostID: hostID(), TCP: net.JoinHostPort(addr, port),
 		Certificate: cfg.Identity.Certificate(),
 	}
+	if n.library != nil {
+		n.endpoint.Library = n.library.Name()
+	}
 	if cfg.Advertise != "" {
 		if n.endpoint.TCP, err = advertised(cfg.Advertise, port); err != nil {
 			_ = listener.Close()
-			return nil, err
+			return err
 		}
 	}
 	if err := n.listenUnix(); err != nil && !n.uses("tcp") {
 		_ = listener.Close()
-		return nil, fmt.Errorf("%s needs an abstract Unix socket: %w", cfg.Transport, limits.Explain(err))
+		return fmt.Errorf("%s needs an abstract Unix socket: %w", cfg.Transport, limits.Explain(err))
 	}
-	n.tcp = trust.NewGate(cfg.Identity, taken("tcp"), n.greet, listener)
-	return n, nil
+	n.tcp = trust.NewGate(cfg.Identity, n.taken("tcp"), n.greet, listener)
+	return nil
+}
+
+func (n *Node) closeLibrary() {
+	if n.library != nil {
+		n.library.Close()
+	}
 }
 
 // listenAddr is the one address that this node listens on.
@@ -147,7 +168,7 @@ func (n *Node) listenUnix() error {
 	if err != nil {
 		return err
 	}
-	n.unix, n.endpoint.Unix = trust.NewGate(n.cfg.Identity, taken("unix"), n.greet, l), name
+	n.unix, n.endpoint.Unix = trust.NewGate(n.cfg.Identity, n.taken("unix"), n.greet, l), name
 	return nil
 }
 
@@ -251,7 +272,7 @@ func (n *Node) judgeLocked(h hello) answer {
 	case n.peers != nil && h.session != n.session:
 		return answerSession
 	case int64(h.world) != int64(n.cfg.World), h.rank >= h.world, int64(h.rank) <= int64(n.cfg.Rank),
-		h.purpose != trust.Control && place(h.purpose) < 0:
+		h.purpose != trust.Control && n.place(h.purpose) < 0:
 		return answerMismatch
 	}
 	return answerNone
@@ -301,5 +322,6 @@ func (n *Node) Close() error {
 	if n.unix != nil {
 		err = errors.Join(err, n.unix.Close())
 	}
+	n.closeLibrary()
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sar/core/transport"
+	"sar/core/transport/foreign"
 	"sar/core/transport/shm"
 	"sar/core/transport/tcp"
 	"sar/core/trust"
@@ -14,10 +15,10 @@ import (
 // Auto has each pair of workers use the best transport that works.
 const Auto = "auto"
 
-// transports are all there are, the best first.
+// transports are all that are SAR's own, the best first. A node may have a library's besides.
 var transports = []*transport.Transport{shm.Transport, tcp.Transport}
 
-// Names are those of all transports, the best first.
+// Names are those of SAR's own transports, the best first.
 func Names() (names []string) {
 	for _, t := range transports {
 		names = append(names, t.Name)
@@ -25,33 +26,60 @@ func Names() (names []string) {
 	return names
 }
 
-// allow lists the transports that a worker may use which is told to use name.
-func allow(name string) ([]*transport.Transport, error) {
+// choose finds the transports that a worker may use which is told to use one by name, and opens
+// a library where that takes one.
+func (n *Node) choose(name string) error {
+	n.transports = transports
 	if name == "" || name == Auto {
-		return transports, nil
+		var err error
+		if found := foreign.Automatic(); found != nil && n.cfg.Identity.Certificate() == [32]byte{} {
+			err = n.open(found)
+		}
+		n.allowed = n.transports
+		return err
 	}
-	for _, t := range transports {
-		if t.Name == name {
-			return []*transport.Transport{t}, nil
+	if found := foreign.Find(name); found != nil {
+		if err := n.open(found); err != nil {
+			return err
 		}
 	}
-	return nil, fmt.Errorf("transport %q is not known: there are %s, %s", name, Auto, strings.Join(Names(), ", "))
+	for _, t := range n.transports {
+		if t.Name == name {
+			n.allowed = []*transport.Transport{t}
+			return nil
+		}
+	}
+	known := append([]string{Auto}, Names()...)
+	for _, p := range foreign.Registered() {
+		known = append(known, p.Name())
+	}
+	return fmt.Errorf("transport %q is not known: there are %s", name, strings.Join(known, ", "))
+}
+
+// open has a library carry links between hosts, which it does better than TCP.
+func (n *Node) open(p foreign.Provider) (err error) {
+	if n.library, err = foreign.Open(p, n.cfg.Identity); err != nil {
+		return err
+	}
+	at := slices.Index(n.transports, tcp.Transport)
+	n.transports = slices.Insert(slices.Clone(n.transports), at, n.library.Transport())
+	return nil
 }
 
 // place is where in the list the transport with such connections is, -1 if there is none.
-func place(p trust.Purpose) int {
-	return slices.IndexFunc(transports, func(t *transport.Transport) bool { return t.Purpose == p })
+func (n *Node) place(p trust.Purpose) int {
+	return slices.IndexFunc(n.transports, func(t *transport.Transport) bool { return t.Purpose == p })
 }
 
+// passesDescriptor tells whether a descriptor travels with a hello for a purpose.
 func passesDescriptor(p trust.Purpose) bool {
-	at := place(p)
-	return at >= 0 && transports[at].PassesDescriptor
+	return slices.ContainsFunc(transports, func(t *transport.Transport) bool { return t.Purpose == p && t.PassesDescriptor })
 }
 
 // taken is what a listener of the network lets in.
-func taken(network string) trust.Policy {
+func (n *Node) taken(network string) trust.Policy {
 	p := trust.Policy{Purposes: []trust.Purpose{trust.Control}}
-	for _, t := range transports {
+	for _, t := range n.transports {
 		if t.Network == network {
 			p.Purposes = append(p.Purposes, t.Purpose)
 		}

@@ -190,6 +190,26 @@ func (p *Producer) Whole(tag transport.Tag) ([]byte, error) {
 // Passed forgets the reserved frame, which has gone past the ring.
 func (p *Producer) Passed() { p.need = 0 }
 
+// Forward takes the reserved frame as sent, for a link whose receiver has a ring of its own
+// in which frames are placed as they are here. It returns the frame from the 32 unused bytes
+// before its header on, and the position behind it. Its memory is taken until GivenBack.
+func (p *Producer) Forward(tag transport.Tag) (frame []byte, end uint64, err error) {
+	if p.need == 0 {
+		return nil, 0, p.unreserved()
+	}
+	at := (p.tail + p.pad) % p.size()
+	transport.PutHeader(p.data[at+headerAt:], tag, p.reserved)
+	p.tail += p.pad + p.need
+	p.need = 0
+	return p.data[at : at+slot+uint64(p.reserved)], p.tail, nil
+}
+
+// GivenBack notes that everything before head may be reserved again.
+func (p *Producer) GivenBack(head uint64) {
+	p.ring.head.Store(head)
+	wakeIf(p.producerSleeps, p.state.Space.Signal)
+}
+
 func (p *Producer) unreserved() error {
 	return fmt.Errorf("transport: Commit to rank %d without Reserve", p.ring.peer)
 }
@@ -304,6 +324,9 @@ func (c *Consumer) parse() (transport.Frame, error) {
 	}
 	return transport.Frame{Tag: tag, Payload: c.data[at+slot : at+slot+uint64(n) : at+slot+uint64(n)]}, nil
 }
+
+// Head is how far frames were released.
+func (c *Consumer) Head() uint64 { return c.head }
 
 // Whole is the frame that Next returned, header and payload in one run.
 func (c *Consumer) Whole() []byte { return c.whole }

@@ -1,0 +1,161 @@
+package foreign
+
+import (
+	"runtime"
+	"time"
+	"unsafe"
+
+	"sar/core/transport"
+)
+
+// direct is a link over a library that gives the callers' memory back whenever it is asked to.
+type direct struct{ *link }
+
+// revocable waits until the library no longer touches memory of a caller's. The deadline, and
+// whatever ends the link, have it disconnected first.
+func (l *link) revocable(a *awaited, deadline time.Time) error {
+	expired, stop := expiry(deadline)
+	defer stop()
+	for {
+		var err error
+		select {
+		case told := <-a.done:
+			return l.carried(told)
+		case <-l.again:
+			l.tellRoom()
+			continue
+		case <-l.ended:
+			err = l.outEnds.Err()
+		case <-l.gone:
+			err = l.outEnds.GoneErr()
+		case <-l.dead:
+			err = l.endErr()
+		case <-expired:
+			err = &transport.TimeoutError{Op: "send", Peer: l.peer}
+			l.Fail(err)
+		}
+		l.disconnect()
+		late := time.NewTimer(revokeTime)
+		defer late.Stop()
+		select {
+		case <-a.done:
+		case <-late.C: // the library has broken its word
+		}
+		return err
+	}
+}
+
+// carried makes the link's error of what the library says.
+func (l *link) carried(err error) error {
+	if err == nil {
+		return nil
+	}
+	if own := l.outEnds.Err(); own != nil {
+		return own
+	}
+	l.peerEnded(&transport.PeerGone{Peer: l.peer, Err: l.opened.explain(err)})
+	return l.outEnds.GoneErr()
+}
+
+// pinned runs f while memory of the Go heap stays where it is and in use; other memory is its
+// owner's.
+func pinned(b []byte, f func() error) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(unsafe.SliceData(b))
+	return f()
+}
+
+// SendFrom sends payload as one direct frame.
+func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
+	return l.Sending(func() error {
+		if len(payload) > transport.MaxFrame {
+			return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
+		}
+		if err := l.postable(deadline); err != nil {
+			return err
+		}
+		if _, err := l.out.Reserve(0, deadline); err != nil {
+			return err
+		}
+		frame, end, err := l.out.Forward(tag)
+		if err != nil {
+			return err
+		}
+		transport.PutDirectHeader(frame[headerAt:], tag, len(payload))
+		if err := l.sendFrame(frame, end); err != nil {
+			return err
+		}
+		if len(payload) > 0 {
+			err = pinned(payload, func() error {
+				return l.sendAndWait(payload, deadline)
+			})
+		}
+		if err == nil {
+			l.Sent(len(payload))
+		}
+		return err
+	})
+}
+
+func (l direct) sendAndWait(payload []byte, deadline time.Time) error {
+	a := newAwaited(l.link)
+	if err := l.posting(func() { l.sendNow(payload, nil, &a.Request) }); err != nil {
+		return err
+	}
+	return l.revocable(a, deadline)
+}
+
+// ReceiveInto receives the next frame, which must be a direct one of len(dst) bytes.
+func (l direct) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
+	err = l.Receiving(func() error {
+		f, err := l.in.Next(deadline)
+		if err != nil {
+			return err
+		}
+		tag = f.Tag
+		n := l.size.Swap(-1)
+		l.in.Release()
+		l.freed.Store(l.in.Head())
+		l.tellRoom()
+		if n != int64(len(dst)) || len(f.Payload) != 0 {
+			return &transport.FrameError{Peer: l.peer, Detail: "another frame than the direct one that is due"}
+		}
+		return pinned(dst, func() error { return l.landIn(dst, deadline) })
+	})
+	return tag, err
+}
+
+func (l direct) landIn(dst []byte, deadline time.Time) error {
+	at := landing{dst, make(chan error, 1)}
+	select {
+	case l.landings <- at:
+	case <-l.reader: // it has left
+		return l.inErr()
+	}
+	expired, stop := expiry(deadline)
+	defer stop()
+	var err error
+	select {
+	case err = <-at.done:
+	case <-expired:
+		l.Fail(&transport.TimeoutError{Op: "receive", Peer: l.peer})
+		err = <-at.done // the reader takes the memory back
+	}
+	if err != nil {
+		return l.inErr()
+	}
+	l.Received(len(dst))
+	return nil
+}
+
+// inErr is why nothing is received any more.
+func (l *link) inErr() error {
+	if err := l.inEnds.Err(); err != nil {
+		return err
+	}
+	if err := l.inEnds.GoneErr(); err != nil {
+		return err
+	}
+	return &transport.PeerGone{Peer: l.peer}
+}

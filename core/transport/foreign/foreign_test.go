@@ -1,0 +1,219 @@
+package foreign_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+
+	"sar/core/transport"
+	"sar/core/transport/conformance"
+	"sar/core/transport/foreign"
+	"sar/core/trust"
+)
+
+// queues is a library whose messages are copied within this process, once both sides have posted
+// them, by a goroutine of its own.
+type queues struct {
+	name    string
+	revokes bool
+}
+
+func (q *queues) Name() string                 { return q.name }
+func (q *queues) ByteCost() float64            { return 0.1 }
+func (q *queues) Revokes() bool                { return q.revokes }
+func (q *queues) Probe() (string, bool, error) { return "memory of this process", false, nil }
+
+func (q *queues) Open(rank, _ int) (foreign.Worker, error) {
+	return &queueWorker{rank: rank}, nil
+}
+
+type queueWorker struct{ rank int }
+
+func (w *queueWorker) Address() []byte                         { return fmt.Append(nil, w.rank) }
+func (w *queueWorker) Register([]byte) (foreign.Memory, error) { return nil, nil }
+func (w *queueWorker) Unregister(foreign.Memory)               {}
+func (w *queueWorker) Close()                                  {}
+func (w *queueWorker) Connect(p foreign.Peer) (foreign.Channel, error) {
+	return &queueChannel{out: pipeOf(p.SendTag), in: pipeOf(p.ReceiveTag)}, nil
+}
+
+// pipe is one direction of a channel.
+type pipe struct {
+	sync.Mutex
+	sends, receives []posted
+}
+
+type posted struct {
+	b []byte
+	r *foreign.Request
+}
+
+var pipes sync.Map
+
+func pipeOf(tag uint32) *pipe {
+	p, _ := pipes.LoadOrStore(tag, new(pipe))
+	return p.(*pipe)
+}
+
+// match completes what both sides have posted.
+func (p *pipe) match() {
+	p.Lock()
+	defer p.Unlock()
+	for len(p.sends) > 0 && len(p.receives) > 0 {
+		s, r := p.sends[0], p.receives[0]
+		p.sends, p.receives = p.sends[1:], p.receives[1:]
+		if len(s.b) != len(r.b) {
+			panic(fmt.Sprintf("%d bytes are received as %d", len(s.b), len(r.b)))
+		}
+		copy(r.b, s.b)
+		s.r.Done(nil)
+		r.r.Done(nil)
+	}
+}
+
+var errEnded = errors.New("disconnected")
+
+func drop(list *[]posted) {
+	for _, p := range *list {
+		p.r.Done(errEnded)
+	}
+	*list = nil
+}
+
+type queueChannel struct{ out, in *pipe }
+
+func (c *queueChannel) Send(b []byte, _ foreign.Memory, r *foreign.Request) {
+	c.out.Lock()
+	c.out.sends = append(c.out.sends, posted{b, r})
+	c.out.Unlock()
+	go c.out.match()
+}
+
+func (c *queueChannel) Receive(b []byte, _ foreign.Memory, r *foreign.Request) {
+	c.in.Lock()
+	c.in.receives = append(c.in.receives, posted{b, r})
+	c.in.Unlock()
+	go c.in.match()
+}
+
+func (c *queueChannel) Disconnect() {
+	go func() {
+		c.out.Lock()
+		drop(&c.out.sends)
+		c.out.Unlock()
+		c.in.Lock()
+		drop(&c.in.receives)
+		c.in.Unlock()
+	}()
+}
+
+func identity(t testing.TB, rank, world int, token string) *trust.Identity {
+	t.Helper()
+	job, err := trust.NewJob(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := trust.NewIdentity(job, rank, world, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// connections are the two ends of one over the loopback.
+func connections(t testing.TB) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if a, err = net.Dial("tcp", l.Addr().String()); err == nil {
+		b, err = l.Accept()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+const token = "the token of the jobs of these tests"
+
+// tryPair joins two ranks over a provider; tokens are theirs.
+func tryPair(t testing.TB, p foreign.Provider, a, b, linkBytes int, tokens [2]string) (links [2]transport.Link, errs [2]error) {
+	t.Helper()
+	ca, cb := connections(t)
+	var wg sync.WaitGroup
+	make := func(i, rank, peer int, conn net.Conn) {
+		o, err := foreign.Open(p, identity(t, rank, 16, tokens[i]))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer o.Close()
+		prepare := o.Transport().Offer
+		if i == 1 {
+			prepare = func(n int) (transport.End, error) { return o.Transport().Accept(-1, n) }
+		}
+		end, err := prepare(linkBytes)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if links[i], errs[i] = end.Link(conn, transport.Endpoint{Rank: rank}, transport.Endpoint{Rank: peer}); errs[i] != nil {
+			_ = conn.Close()
+		}
+	}
+	wg.Go(func() { make(0, a, b, ca) })
+	wg.Go(func() { make(1, b, a, cb) })
+	wg.Wait()
+	return links, errs
+}
+
+func pairs(p foreign.Provider) conformance.Factory {
+	return conformance.Pairs(func(t testing.TB, a, b, linkBytes int) (la, lb transport.Link) {
+		links, errs := tryPair(t, p, a, b, linkBytes, [2]string{token, token})
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+		return links[0], links[1]
+	})
+}
+
+func TestConformance(t *testing.T) {
+	for _, revokes := range []bool{false, true} {
+		t.Run(fmt.Sprintf("revokes=%v", revokes), func(t *testing.T) {
+			conformance.Run(t, "queues", pairs(&queues{"queues", revokes}))
+		})
+	}
+	t.Run("direct", func(t *testing.T) { conformance.RunDirect(t, pairs(&queues{"queues", true})) })
+}
+
+// TestProof has the other end of a channel not know the job's token.
+func TestProof(t *testing.T) {
+	links, errs := tryPair(t, &queues{"queues", true}, 0, 1, 1<<16, [2]string{token, "another token than that of the job"})
+	for i, err := range errs {
+		if err == nil || links[i] != nil {
+			t.Errorf("end %d: a link to a stranger (%v)", i, err)
+		}
+	}
+}
+
+func TestRegister(t *testing.T) {
+	for _, name := range []string{"", "tcp", "auto", "Upper", "a_name_of_16_byt", "1st"} {
+		if err := foreign.Register(&queues{name: name}); err == nil {
+			t.Errorf("%q was registered", name)
+		}
+	}
+	if err := foreign.Register(&queues{name: "once"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := foreign.Register(&queues{name: "once"}); err == nil {
+		t.Error("one name was registered twice")
+	}
+	if foreign.Find("once") == nil || foreign.Find("never") != nil {
+		t.Error("Find does not find what was registered, or more")
+	}
+}

@@ -1,0 +1,360 @@
+package foreign
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sar/core/mem"
+	"sar/core/transport"
+	"sar/core/transport/internal/ring"
+)
+
+// A link has a ring each way, as links in shared memory have, but each side has a copy of
+// both. A frame that is committed is sent from where it lies in the sender's ring to the
+// same place in the receiver's, since both place frames by one rule. What the receiver
+// releases it tells the sender, with its own frames or in a message of its own: so no more
+// is ever on its way than the receiver's ring has room for, whatever the library buffers.
+//
+// A frame is a message of 64 bytes, in which the receiver reads how large the second one is
+// that brings the payload, if there is one:
+//
+//	 0  u64   how far the sender has released what it received
+//	 8  u8    what follows: a frame, nothing, or nothing ever again
+//	32  [32]  header of the frame
+const slotBytes = transport.Align
+
+const headerAt = slotBytes - transport.HeaderSize
+
+const (
+	slotFrame  = iota // of a frame
+	slotRoom          // tells of room alone
+	slotLast          // the sender has closed
+	slotKindAt = 8
+)
+
+// Places in the page of each link.
+const (
+	arrivingAt  = 0
+	roomAt      = 64
+	lastAt      = 128
+	proofOutAt  = 256
+	proofInAt   = proofOutAt + blockBytes
+	pageBytes   = 4096
+	blockBytes  = 128
+	ackByte     = 'A'
+	lingerTime  = 5 * time.Second        // for a closed link to deliver what was committed
+	departTime  = 100 * time.Millisecond // that Close waits for it
+	revokeTime  = 10 * time.Second       // ten times what a library that revokes may take
+	mostSending = MaxPosted - 4          // room and the last message are posted beside frames
+)
+
+var longAgo = time.Unix(1, 0)
+
+type link struct {
+	*ring.Link
+	peer    int
+	opened  *Opened
+	conn    net.Conn
+	channel Channel
+	refs    atomic.Int64 // users of the memory: the link, its reader, what is posted
+
+	rings, page             mem.Array[byte]
+	ringsMemory, pageMemory Memory
+
+	out     *ring.Producer
+	outEnds *ring.State
+	in      *ring.Consumer
+	fill    *ring.Producer // the reader's end of the same ring
+	inEnds  *ring.State
+
+	post sync.Mutex    // held to post, so that messages have one order
+	dead chan struct{} // closed, under post, when the channel is disconnected
+
+	mu       sync.Mutex // guards what follows
+	sending  outgoings
+	room     uint64        // position up to which the peer has released
+	lessPost chan struct{} // signalled when a message is done
+
+	freed   atomic.Uint64 // position up to which this side has released
+	told    atomic.Uint64 // what the peer knows of that
+	telling atomic.Bool   // the message that tells it is on its way
+	again   chan struct{} // signalled when it is not any more
+	tell    Request
+	last    Request
+
+	header, payload, direct *awaited
+
+	size     atomic.Int64 // payload bytes of the direct frame that waits for its landing
+	landings chan landing
+
+	ended, gone, acked         chan struct{} // this side failed or closed; the peer; the peer has all
+	endOnce, goneOnce, ackOnce sync.Once
+	failed                     atomic.Bool
+	reader, pumped, released   chan struct{} // closed when they have left, and when the memory is free
+}
+
+// signal wakes who waits for an event, now or later.
+func signal(event chan struct{}) {
+	select {
+	case event <- struct{}{}:
+	default:
+	}
+}
+
+// newLink makes a link that has no channel yet.
+func newLink(o *Opened, conn net.Conn, peer, linkBytes int) (*link, error) {
+	max, err := ring.MaxPayload(linkBytes, 2, 0)
+	if err != nil {
+		return nil, err
+	}
+	size := ring.Bytes(max)
+	l := &link{
+		peer: peer, opened: o, conn: conn, outEnds: ring.NewState(0), inEnds: ring.NewState(0),
+		dead: make(chan struct{}), lessPost: make(chan struct{}, 1), again: make(chan struct{}, 1), landings: make(chan landing),
+		ended: make(chan struct{}), gone: make(chan struct{}), acked: make(chan struct{}),
+		reader: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
+	}
+	l.refs.Store(1)
+	l.size.Store(-1)
+	l.header, l.payload, l.direct = newAwaited(l), newAwaited(l), newAwaited(l)
+	l.tell = Request{l, func(err error) {
+		l.telling.Store(false)
+		l.sendFailed(err)
+		signal(l.again)
+	}}
+	l.last = Request{l, func(error) {}} // the peer acknowledges it, or has gone
+	if err := l.takeMemory(2 * size); err != nil {
+		return nil, err
+	}
+	in, out := l.rings.Data[:size], l.rings.Data[size:2*size]
+	l.out = ring.NewProducer(out, max, peer, l.outEnds, l.outEnds.Data.Signal)
+	l.in = ring.NewConsumer(in, max, peer, l.inEnds, l.inEnds.Space.Signal)
+	l.fill = ring.NewProducer(in, max, peer, l.inEnds, l.inEnds.Data.Signal)
+	l.Link = ring.NewLink(o.properties(), peer, l.out, l.in, l.free)
+	l.OnEnd(l.interrupt)
+	o.refs.Add(1)
+	return l, nil
+}
+
+func (l *link) takeMemory(rings int) (err error) {
+	if l.rings, err = mem.Make[byte](mem.Window, rings); err != nil {
+		return err
+	}
+	if l.page, err = mem.Make[byte](mem.Scratch, pageBytes); err == nil {
+		l.ringsMemory, err = l.opened.worker.Register(l.rings.Data)
+	}
+	if err == nil {
+		if l.pageMemory, err = l.opened.worker.Register(l.page.Data); err != nil {
+			l.opened.worker.Unregister(l.ringsMemory)
+		}
+	}
+	if err != nil {
+		l.rings.Free()
+		l.page.Free()
+		return l.opened.explain(err)
+	}
+	return nil
+}
+
+func (l *link) unref() {
+	if l.refs.Add(-1) > 0 {
+		return
+	}
+	go func() { // whoever was last may hold locks of the library's
+		defer close(l.released)
+		l.opened.worker.Unregister(l.ringsMemory)
+		l.opened.worker.Unregister(l.pageMemory)
+		l.rings.Free()
+		l.page.Free()
+		l.opened.unref()
+	}()
+}
+
+// posting runs f, which posts messages, unless the channel is disconnected.
+func (l *link) posting(f func()) error {
+	l.post.Lock()
+	defer l.post.Unlock()
+	select {
+	case <-l.dead:
+		return l.endErr()
+	default:
+		f()
+		return nil
+	}
+}
+
+func (l *link) endErr() error {
+	if err := l.outEnds.Err(); err != nil {
+		return err
+	}
+	if err := l.outEnds.GoneErr(); err != nil {
+		return err
+	}
+	return transport.ErrClosed
+}
+
+// sendNow and receiveNow are for within posting.
+func (l *link) sendNow(b []byte, m Memory, r *Request) {
+	l.refs.Add(1)
+	l.channel.Send(b, m, r)
+}
+
+func (l *link) receiveNow(b []byte, m Memory, r *Request) {
+	l.refs.Add(1)
+	l.channel.Receive(b, m, r)
+}
+
+// disconnect has the library end everything that is posted.
+func (l *link) disconnect() {
+	_ = l.posting(func() {
+		close(l.dead)
+		if l.channel != nil {
+			l.channel.Disconnect()
+		}
+	})
+}
+
+// Commit sends the reserved frame. It waits where very many small ones are on their way.
+func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
+	return l.Sending(func() error {
+		if err := l.outEnds.GoneErr(); err != nil {
+			return err
+		}
+		if err := l.postable(deadline); err != nil {
+			return err
+		}
+		n := l.out.Reserved()
+		frame, end, err := l.out.Forward(tag)
+		if err == nil {
+			err = l.sendFrame(frame, end)
+		}
+		if err == nil {
+			l.Sent(n)
+		}
+		return err
+	})
+}
+
+// sendFrame posts a frame that lies in the ring, or the header of a direct one.
+func (l *link) sendFrame(frame []byte, end uint64) error {
+	messages := 1
+	if len(frame) > slotBytes {
+		messages = 2
+	}
+	return l.posting(func() {
+		l.mu.Lock()
+		f := l.sending.take(l, end, messages)
+		l.mu.Unlock()
+		l.describe(frame, slotFrame)
+		l.sendNow(frame[:slotBytes], l.ringsMemory, &f.parts[0])
+		if messages == 2 {
+			l.sendNow(frame[slotBytes:], l.ringsMemory, &f.parts[1])
+		}
+	})
+}
+
+// describe fills the part of a slot that is not the frame's header.
+func (l *link) describe(slot []byte, kind byte) {
+	clear(slot[:headerAt])
+	freed := l.freed.Load()
+	binary.LittleEndian.PutUint64(slot, freed)
+	slot[slotKindAt] = kind
+	l.told.Store(freed)
+}
+
+// left is what Done does for a message of a frame.
+func (l *link) left(f *outgoing, err error) {
+	l.sendFailed(err)
+	l.mu.Lock()
+	if err == nil { // else the memory stays taken
+		l.sending.passed(f)
+		l.giveBack()
+	}
+	l.mu.Unlock()
+	signal(l.lessPost)
+}
+
+// giveBack has memory of the ring used again that the peer has released and that the
+// library no longer reads. mu is held.
+func (l *link) giveBack() { l.out.GivenBack(min(l.room, l.sending.through)) }
+
+// postable waits until another frame may be posted.
+func (l *link) postable(deadline time.Time) error {
+	enough := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.sending.posted+2 <= mostSending
+	}
+	if enough() {
+		return nil
+	}
+	expired, stop := expiry(deadline)
+	defer stop()
+	for !enough() {
+		select {
+		case <-l.lessPost:
+			if err := l.outEnds.GoneErr(); err != nil {
+				return err
+			}
+		case <-l.ended:
+			return l.outEnds.Err()
+		case <-l.gone:
+			return l.outEnds.GoneErr()
+		case <-expired:
+			return &transport.TimeoutError{Op: "send", Peer: l.peer}
+		}
+	}
+	return nil
+}
+
+// expiry is a channel that says when a deadline has passed; never if it is zero.
+func expiry(deadline time.Time) (<-chan time.Time, func()) {
+	if deadline.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	return timer.C, func() { timer.Stop() }
+}
+
+// Release gives the frame back, and tells the peer that there is room.
+func (l *link) Release() {
+	l.Link.Release()
+	l.freed.Store(l.in.Head())
+	l.tellRoom()
+}
+
+// tellRoom tells the peer how far frames are released. One such message is on its way at a
+// time; the reader sends the next one.
+func (l *link) tellRoom() {
+	if l.told.Load() == l.freed.Load() || !l.telling.CompareAndSwap(false, true) {
+		return
+	}
+	if l.posting(func() { l.sendSlot(roomAt, slotRoom, &l.tell) }) != nil {
+		l.telling.Store(false)
+	}
+}
+
+// sendSlot posts a slot of the page that is not of a frame.
+func (l *link) sendSlot(at int, kind byte, r *Request) {
+	slot := l.page.Data[at : at+slotBytes]
+	clear(slot)
+	l.describe(slot, kind)
+	l.sendNow(slot, l.pageMemory, r)
+}
+
+// sendFailed notes that the peer cannot be sent to. What it sent is still read; the reader
+// finds out by itself that no more comes.
+func (l *link) sendFailed(err error) {
+	if err != nil {
+		l.outEnds.Gone(&transport.PeerGone{Peer: l.peer, Err: l.opened.explain(err)})
+	}
+}
+
+func (l *link) peerEnded(err error) {
+	l.inEnds.Gone(err)
+	l.outEnds.Gone(err)
+	l.goneOnce.Do(func() { close(l.gone) })
+}

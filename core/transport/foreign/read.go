@@ -1,0 +1,155 @@
+package foreign
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"sar/core/transport"
+)
+
+// goneBy makes a PeerGone of how its connection ended.
+func goneBy(peer int, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		err = nil // a peer that closed with something unread resets the connection
+	}
+	return &transport.PeerGone{Peer: peer, Err: err}
+}
+
+// read takes what arrives until either side ends.
+func (l *link) read() {
+	defer l.unref()
+	defer close(l.reader)
+	slot := l.page.Data[arrivingAt : arrivingAt+slotBytes]
+	next := func() error {
+		return l.posting(func() { l.receiveNow(slot, l.pageMemory, &l.header.Request) })
+	}
+	err := next()
+	for err == nil {
+		if err = l.await(l.header); err == nil {
+			err = l.take(slot, next)
+		}
+	}
+	var bad *transport.FrameError
+	if errors.As(err, &bad) {
+		l.peerEnded(err)
+	}
+}
+
+// await waits for a message that is received. It passes room on meanwhile.
+func (l *link) await(a *awaited) error {
+	for {
+		select {
+		case err := <-a.done:
+			if err != nil {
+				l.peerEnded(&transport.PeerGone{Peer: l.peer, Err: l.opened.explain(err)})
+			}
+			return err
+		case <-l.again:
+			l.tellRoom()
+		case <-l.gone:
+			return l.inEnds.GoneErr()
+		case <-l.dead:
+			return transport.ErrClosed
+		}
+	}
+}
+
+// take does what the slot that has arrived says; next posts the receive of the next one.
+func (l *link) take(slot []byte, next func() error) error {
+	l.mu.Lock()
+	l.room = binary.LittleEndian.Uint64(slot)
+	l.giveBack()
+	l.mu.Unlock()
+	switch kind := slot[slotKindAt]; kind {
+	case slotRoom:
+		return next()
+	case slotLast:
+		l.peerEnded(&transport.PeerGone{Peer: l.peer})
+		_, _ = l.conn.Write([]byte{ackByte}) // fails where nobody waits for it
+		return io.EOF
+	case slotFrame:
+	default:
+		return &transport.FrameError{Peer: l.peer, Detail: fmt.Sprintf("message of unknown kind %d", kind)}
+	}
+	tag, n, direct, err := transport.ParseStreamHeader(slot[headerAt:], l.peer, l.MaxPayload())
+	if err != nil {
+		return err
+	}
+	if direct {
+		return l.land(tag, n, next)
+	}
+	payload, err := l.fill.Reserve(n, longAgo)
+	if err != nil {
+		return l.tooMuch(n, err)
+	}
+	if n > 0 {
+		err = l.posting(func() { l.receiveNow(payload, l.ringsMemory, &l.payload.Request) })
+	}
+	if err == nil {
+		err = next()
+	}
+	if n > 0 && err == nil {
+		err = l.await(l.payload)
+	}
+	if err == nil {
+		_, err = l.fill.Commit(tag)
+	}
+	return err
+}
+
+// tooMuch is the error of a frame for which the ring has no room, or of a link that has ended.
+func (l *link) tooMuch(n int, err error) error {
+	var full *transport.TimeoutError
+	if errors.As(err, &full) {
+		return &transport.FrameError{Peer: l.peer, Detail: fmt.Sprintf("a frame of %d bytes that the window has no room for", n)}
+	}
+	return err
+}
+
+// landing is where a direct payload goes, and how it got there.
+type landing struct {
+	dst  []byte
+	done chan error
+}
+
+// land has a direct payload go to the memory that the receiver names. In the ring the frame
+// leaves an empty one that keeps its place in the order.
+func (l *link) land(tag transport.Tag, n int, next func() error) error {
+	if _, err := l.fill.Reserve(0, longAgo); err != nil {
+		return l.tooMuch(0, err)
+	}
+	l.size.Store(int64(n))
+	if _, err := l.fill.Commit(tag); err != nil {
+		return err
+	}
+	var at landing
+	for at.done == nil {
+		select {
+		case at = <-l.landings:
+		case <-l.again:
+			l.tellRoom()
+		case <-l.ended:
+			return transport.ErrClosed
+		case <-l.gone:
+			return l.inEnds.GoneErr()
+		}
+	}
+	var err error
+	if n > 0 {
+		err = l.posting(func() { l.receiveNow(at.dst, nil, &l.direct.Request) })
+	}
+	if err == nil {
+		if n > 0 {
+			err = l.revocable(l.direct, time.Time{})
+		}
+		if err == nil {
+			err = next()
+		}
+	}
+	at.done <- err
+	return err
+}
