@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 from typing import Any
@@ -26,8 +27,6 @@ from sar.cli.output import Failure, stage, table
 from sar.profiling.plan import estimate
 from sar.units import size
 
-RANKS = 63
-"""Replayed ranks in one process: with 128 workers each takes some 400 file descriptors."""
 LAYERS = {
     "sage": ["sage:256", "bn", "relu", "sage:256", "bn", "relu", f"sage:{paper_graph.CLASSES}"],
     "gat128": ["gat:4x128", "elu", "gat:4x128", "elu", f"gat:4x{paper_graph.CLASSES}", "mean:4"],
@@ -73,7 +72,7 @@ def train(group: common.Group, epochs: int) -> dict[str, Any]:
 def replayed(parts: str, world: int, model: str, way: str, epochs: int, script: str, threads: int) -> dict[str, Any]:
     """Rank 0 trains, the others are replayed."""
     words, ranks = ["sar", parts, "pool", model], range(1)
-    per_process = RANKS if world <= RANKS + 1 else (world + 2) // 3
+    per_process = ranks_of_a_process(world)
     with common.Group("worker.py", words, world, threads, {"BENCH_WAY": way}, ranks=ranks) as group:
         others = [
             subprocess.Popen(
@@ -93,6 +92,14 @@ def replayed(parts: str, world: int, model: str, way: str, epochs: int, script: 
             for process in others:
                 process.kill()
     return found
+
+
+def ranks_of_a_process(world: int) -> int:
+    """How many ranks one process replays: each has 4 descriptors for every peer, and is to have room for some more."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    processes = -(-(world - 1) * (4 * world + 64) // hard)
+    return -(-(world - 1) // processes)
 
 
 def _peak(process: int) -> int:

@@ -131,7 +131,7 @@ class Rank:
         self.rows, self.edges = cut.rows[rank], cut.count(rank)
         self.session = abi.session_open(
             *(rank, world, os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
-            *(None, os.environ.get("SAR_TRANSPORT"), None, 0.0, 60.0, 0.0, 0),
+            *(None, os.environ.get("SAR_TRANSPORT"), None, 0.0, 60.0, 0.0, int(os.environ.get("BENCH_WINDOW", 0))),
             job_token=os.environ.get(tokens.VARIABLE, ""),
         )
         src, dst = cut.edges(rank)

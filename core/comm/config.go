@@ -64,7 +64,8 @@ func (c Config) check() error {
 // maxWorld bounds what messages of the rendezvous may hold.
 const maxWorld = 4096
 
-// beatEvery is the time between two signs of life.
+// beatEvery is the time between two signs of life. Every rank sends them to every other, so
+// that with many ranks they come less often: about 32 a second from each.
 func (c Config) beatEvery() time.Duration {
-	return min(500*time.Millisecond, c.Liveness/6)
+	return min(time.Duration(max(16, c.World))*time.Second/32, c.Liveness/6)
 }
