@@ -6,7 +6,6 @@ sar partition examples/data/cora.npz --parts 2 --self-loops --out parts
 sar launch -n 2 examples/gat.py parts/cora.json
 """
 
-import os
 import sys
 
 import dgl
@@ -37,10 +36,9 @@ def over_workers(number, op=ReduceOp.SUM):
     return number.item()
 
 
-# Join the other workers. `sar launch` and torchrun set these variables.
-rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-port = int(os.environ["MASTER_PORT"])
-sar.initialize_comms(rank, world_size, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+# Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
+sar.initialize_comms()
+rank = sar.rank()
 
 # Load this worker's partition: the rows of its own nodes, and the graph object that stands for the whole graph.
 data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))

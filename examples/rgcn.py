@@ -6,7 +6,6 @@ sar partition papers.npz --parts 2 --out parts
 sar launch -n 2 examples/rgcn.py parts/papers.json
 """
 
-import os
 import sys
 
 import dgl
@@ -41,10 +40,9 @@ def over_workers(number, op=ReduceOp.SUM):
     return number.item()
 
 
-# Join the other workers. `sar launch` and torchrun set these variables.
-rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-port = int(os.environ["MASTER_PORT"])
-sar.initialize_comms(rank, world_size, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+# Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
+sar.initialize_comms()
+rank = sar.rank()
 
 # Load this worker's partition. Names of node features are type/name.
 data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from typing import Any, Callable, Iterable, NamedTuple
 
@@ -33,21 +32,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Arguments that some scripts take."""
 
 
-def environment(names: list[str], default: int) -> int:
-    """The first of these environment variables that is set. PMI_* come from mpirun, the others from launchers of torch
-    and from ``sar launch``."""
-    found = [os.environ[name] for name in names if os.environ.get(name)]
-    return int(found[0]) if found else default
-
-
 def parser(description: str | None, *options: str) -> argparse.ArgumentParser:
     """The arguments of every script, and those of :data:`OPTIONS` that are named."""
     p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--partitioning-json-file", required=True, help="made by `sar partition` or by DGL")
-    p.add_argument("--rank", type=int, default=-1, help="default: PMI_RANK or RANK")
-    p.add_argument("--world-size", type=int, default=-1, help="default: PMI_SIZE or WORLD_SIZE")
+    p.add_argument("--rank", type=int, help="default: what the launcher says")
+    p.add_argument("--world-size", type=int, help="default: what the launcher says")
     p.add_argument("--ip-file", help="a file on a shared file system, through which workers learn the master's address")
-    p.add_argument("--master-port", type=int, default=int(os.environ.get("MASTER_PORT", "12345")))
+    p.add_argument("--master-port", type=int, help="default: what the launcher says")
     p.add_argument("--backend", default="sar", choices=BACKENDS)
     p.add_argument("--log-level", default="WARNING", choices=LEVELS)
     p.add_argument("--cpu-run", action="store_true", help="stay on the CPU, which is where graphs live in any case")
@@ -72,9 +64,11 @@ def arguments(description: str | None, *options: str, **defaults: Any) -> argpar
 
 
 def complete(args: argparse.Namespace) -> argparse.Namespace:
-    """Rank and world size from the environment where the command line lacks them."""
-    args.rank = args.rank if args.rank >= 0 else environment(["PMI_RANK", "RANK"], 0)
-    args.world_size = args.world_size if args.world_size > 0 else environment(["PMI_SIZE", "WORLD_SIZE"], 1)
+    """Rank, world size and port as the launcher says, where the command line lacks them."""
+    found = sar.environment()
+    args.rank = found.rank if args.rank is None else args.rank
+    args.world_size = args.world_size or found.world_size
+    args.master_port = args.master_port or found.master_port
     return args
 
 
@@ -83,9 +77,7 @@ def start(args: argparse.Namespace) -> None:
     sar.logging_setup(args.log_level, args.rank, args.world_size)
     sar.Config.max_collective_size = args.max_collective_size
     # through the shared file where one is given, else as the launcher says
-    address = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    if args.ip_file:
-        address = sar.nfs_ip_init(args.rank, args.ip_file)
+    address = sar.nfs_ip_init(args.rank, args.ip_file) if args.ip_file else None
     sar.initialize_comms(args.rank, args.world_size, address, args.backend, master_port_number=args.master_port)
 
 

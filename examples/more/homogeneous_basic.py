@@ -3,13 +3,12 @@
 sar partition examples/data/cora.npz --parts 2 --out parts/cora
 sar launch -n 2 examples/more/homogeneous_basic.py --partitioning-json-file parts/cora/cora.json --train-iters 30
 
-It starts under torchrun and mpirun too, or by hand, one process per worker:
+It starts under torchrun, mpirun and srun too, or by hand, one process per worker:
 
-RANK=0 WORLD_SIZE=2 python examples/more/homogeneous_basic.py --ip-file /shared/ip --partitioning-json-file ... &
-RANK=1 WORLD_SIZE=2 python examples/more/homogeneous_basic.py --ip-file /shared/ip --partitioning-json-file ...
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=host1 python examples/more/homogeneous_basic.py --partitioning-json-file ... &
+RANK=1 WORLD_SIZE=2 MASTER_ADDR=host1 python examples/more/homogeneous_basic.py --partitioning-json-file ...
 """
 
-import os
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
@@ -29,10 +28,8 @@ parser.add_argument("--cpu-run", action="store_true", help="stay on the CPU, whi
 parser.add_argument("--train-iters", type=int, default=100)
 parser.add_argument("--lr", type=float, default=0.01)
 parser.add_argument("--hidden-layer-dim", type=int, default=256)
-parser.add_argument("--rank", type=int, default=int(os.environ.get("PMI_RANK") or os.environ.get("RANK") or 0))
-parser.add_argument(
-    "--world-size", type=int, default=int(os.environ.get("PMI_SIZE") or os.environ.get("WORLD_SIZE") or 1)
-)
+parser.add_argument("--rank", type=int, help="default: what the launcher says")
+parser.add_argument("--world-size", type=int, help="default: what the launcher says")
 
 
 class SAGE(nn.Module):
@@ -56,15 +53,14 @@ def main():
     args = parser.parse_args()
     device = torch.device("cpu")
 
-    # Join the other workers.
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    # Join the other workers. What is None comes from the launcher.
+    master = None
     if args.ip_file:
-        master = sar.nfs_ip_init(args.rank, args.ip_file)
-    port = int(os.environ.get("MASTER_PORT", "12345"))
-    sar.initialize_comms(args.rank, args.world_size, master, args.backend, master_port_number=port)
+        master = sar.nfs_ip_init(sar.environment().rank if args.rank is None else args.rank, args.ip_file)
+    sar.initialize_comms(args.rank, args.world_size, master, args.backend)
 
     # This worker's partition: features, labels and masks of its own nodes.
-    partition_data = sar.load_dgl_partition_data(args.partitioning_json_file, args.rank, device)
+    partition_data = sar.load_dgl_partition_data(args.partitioning_json_file, sar.rank(), device)
     features = sar.suffix_key_lookup(partition_data.node_features, "features").float().to(device)
     labels = sar.suffix_key_lookup(partition_data.node_features, "labels").long().to(device)
     masks = {}
@@ -104,7 +100,7 @@ def main():
             counts += [(logits[mask].argmax(1) == labels[mask]).sum().item(), mask.numel()]
         found = torch.tensor(counts, dtype=torch.float64)
         sar.comm.all_reduce(found, dist.ReduceOp.SUM, move_to_comm_device=True)
-        if args.rank == 0:
+        if sar.rank() == 0:
             loss, *found = found.tolist()
             train, val, test = (100 * right / max(total, 1) for right, total in zip(found[::2], found[1::2]))
             print(

@@ -2,8 +2,8 @@
 
 The five calls that a DGL script needs::
 
-    sar.initialize_comms(rank, world_size, master_ip, "sar")
-    data = sar.load_dgl_partition_data("graph.json", rank, torch.device("cpu"))
+    sar.initialize_comms()                     # finds its launcher
+    data = sar.load_dgl_partition_data("graph.json", sar.rank())
     graph = sar.construct_full_graph(data)     # in place of the DGL graph
     sar.sync_params(model)                     # once
     sar.gather_grads(model)                    # after each loss.backward()

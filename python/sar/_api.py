@@ -24,6 +24,7 @@ from .config import Config
 from .data import loading as data_loading
 from .data.ingest import ingest
 from .data.loading import load_dgl_partition_data, suffix_key_lookup
+from .distributed.environment import environment
 from .distributed.gradients import overlap_grads
 from .distributed.logging_setup import logger, logging_setup
 from .errors import (
@@ -81,6 +82,7 @@ __all__ = [
     "distributed_bn",
     "edge_softmax",
     "engine_profile",
+    "environment",
     "errors",
     "estimate_memory",
     "forget",

@@ -188,7 +188,7 @@ def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path:
     first = losses(launched.stdout)
     assert len(first) == 3
     assert losses(run(*torchrun, free_port(), basic, *words)) == first
-    assert losses(by_hand(basic, words, ("RANK", "WORLD_SIZE"), port())) == first
+    assert losses(by_hand(basic, words, ("RANK", "WORLD_SIZE"), {"MASTER_ADDR": "127.0.0.1", **port()})) == first
 
     words = ["--partitioning-json-file", str(parts("cora", 2)), "--every", "3", *map(str, SIGN)]
     address = ["--ip-file", str(tmp_path / "ip"), "--backend", "gloo", "--cpu-run"]

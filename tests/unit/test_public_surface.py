@@ -17,8 +17,9 @@ import sar
 # module: name: its parameters as users give them ("" for no call; None where any will do)
 FUNCTIONS: dict[str, dict[str, str | None]] = {
     "sar": {
-        "initialize_comms": "_rank, _world_size, master_ip_address, backend, _comm_device=None, "
-        "master_port_number=12345, *, job_token=None",
+        "initialize_comms": "_rank=None, _world_size=None, master_ip_address=None, backend='sar', _comm_device=None, "
+        "master_port_number=None, *, job_token=None",
+        "environment": "",
         "nfs_ip_init": "_rank, ip_file",
         "rank": "",
         "world_size": "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -29,6 +29,15 @@ class Session:
         self.window = Config.window_bytes or 0  # 0: the engine's to size
         self.exchange = "auto"
         self.owns_process_group = False
+        self.wrong_number: Callable[[int], str] = str  # how to start that many workers, and how it was done
+
+    def check_parts(self, what: str, parts: int) -> None:
+        """:raises ValueError: ``what`` has another number of partitions than there are workers"""
+        if parts != self.world:
+            raise ValueError(
+                f"{what} {parts} partitions, but {self.world} workers take part: start {parts} workers, or partition "
+                f"the graph into {self.world}. {self.wrong_number(parts)}"
+            )
 
     def follow_config(self) -> None:
         """Passes changed settings to the engine: ``window_bytes`` and ``exchange``. Collective if the window changed.
@@ -68,9 +77,7 @@ def current() -> Session:
                 "SAR was shut down in this process (sar.comm.shutdown); "
                 "call sar.initialize_comms again before using graphs or collectives"
             )
-        raise RuntimeError(
-            "SAR is not initialized: call sar.initialize_comms(rank, world_size, master_ip, backend) first"
-        )
+        raise RuntimeError("SAR is not initialized: call sar.initialize_comms() first")
     return _current
 
 

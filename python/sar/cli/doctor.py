@@ -12,10 +12,12 @@ import sys
 from typing import Any
 
 from sar.distributed import tokens
+from sar.distributed.environment import environment
 from sar.distributed.network import free_port
+from sar.errors import RendezvousError
 from sar.units import size
 
-from .launch import environment
+from .launch import environment as worker_environment
 
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
 _ENOUGH_SHARED_MEMORY = 256 << 20
@@ -57,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     _packages(report)
     transports = _engine(report)
+    _launcher(report)
     for check in (_together, _allocator, _shared_memory):
         check(report)
     for transport in transports:
@@ -105,6 +108,19 @@ def _engine(report: _Report) -> list[str]:
     return transports
 
 
+def _launcher(report: _Report) -> None:
+    """What sar.initialize_comms() would find here."""
+    try:
+        found = environment()
+    except RendezvousError as error:
+        report.line("note", "launcher", str(error))
+        return
+    head, *reasons = str(found).splitlines()
+    report.line("note" if found.problem else "ok", "launcher", head.split(": ", 1)[1])
+    for reason in reasons:
+        print(f"{'':>4}  {'':<12}{reason}")
+
+
 def _together(report: _Report) -> None:
     found, error = _probe("together")
     if found is None:
@@ -150,7 +166,7 @@ def _shared_memory(report: _Report) -> None:
 def _transport(report: _Report, transport: str) -> None:
     port = free_port()
     common = {"SAR_TRANSPORT": transport, tokens.VARIABLE: tokens.fresh()}
-    environments = [{**environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]
+    environments = [{**worker_environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]
     workers = [_start("pair", e) for e in environments]
     answers = [_answer(w) for w in workers]
     for found, error in answers:

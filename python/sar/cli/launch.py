@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sar.distributed import tokens
+from sar.distributed import launchers, tokens
 from sar.distributed.network import free_port
 
 from .output import Failure
@@ -188,7 +188,7 @@ def environment(
     """The environment of one worker: this process's, and its place among the others."""
     per_worker = str(threads or max(1, len(os.sched_getaffinity(0)) // workers))
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")},
         "RANK": str(node * workers + local_rank),
         "WORLD_SIZE": str(nodes * workers),
         "LOCAL_RANK": str(local_rank),
@@ -198,4 +198,5 @@ def environment(
         "OMP_NUM_THREADS": per_worker,
         "SAR_NUM_THREADS": per_worker,
         "PYTHONUNBUFFERED": "1",
+        launchers.MARK: "1",
     }

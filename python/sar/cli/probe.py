@@ -107,9 +107,9 @@ def pair() -> dict[str, Any]:
 
     import sar
 
-    rank = int(os.environ["RANK"])
     os.environ.setdefault("SAR_START_TIMEOUT", "30")
-    sar.initialize_comms(rank, 2, os.environ["MASTER_ADDR"], "sar", master_port_number=int(os.environ["MASTER_PORT"]))
+    sar.initialize_comms()
+    rank = sar.rank()
     send = torch.full((_PAIR_BYTES // 4,), float(rank))
     receive = torch.empty_like(send)
     sar.comm.exchange_single_tensor(1 - rank, 1 - rank, receive, send)

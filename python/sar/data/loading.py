@@ -44,11 +44,8 @@ def load_dgl_partition_data(
     place = torch.device(device) if device is not None else torch.device("cpu")
     stored = StoredPartition(path, int(own_partition_idx))
     session = _session.peek()
-    if session is not None and session.world != stored.num_parts:
-        raise ValueError(
-            f"{path} holds {stored.num_parts} partitions, but {session.world} workers take part: start "
-            f"{stored.num_parts} workers, or partition the graph into {session.world}"
-        )
+    if session is not None:
+        session.check_parts(f"{path} holds", stored.num_parts)
     return PartitionData(
         lambda: _shards(
             stored.part_ranges(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 
@@ -12,22 +12,25 @@ from sar._engine.log import logger
 from sar.config import Config
 from sar.errors import RendezvousError
 
-from . import network, rendezvous, shutdown, tokens
+from . import environment, network, rendezvous, shutdown, tokens
 
 _threads_chosen = False
 
 
 def initialize_comms(
-    _rank: int,
-    _world_size: int,
-    master_ip_address: str,
-    backend: str,
+    _rank: Optional[int] = None,
+    _world_size: Optional[int] = None,
+    master_ip_address: Optional[str] = None,
+    backend: str = rendezvous.NATIVE,
     _comm_device: Optional[torch.device] = None,
-    master_port_number: int = 12345,
+    master_port_number: Optional[int] = None,
     *,
     job_token: Optional[str] = None,
 ) -> None:
     """Joins the other workers. Collective; returns when all have met.
+
+    Without arguments, rank, number of workers and the place to meet come from the launcher, as
+    :func:`sar.environment` says; without a launcher there is one worker. An argument that is given overrides it.
 
     :param _rank: number of this worker, from 0
     :param _world_size: how many workers there are
@@ -36,12 +39,12 @@ def initialize_comms(
         torch.distributed under that name (or the process group that exists), for the script's own calls; graphs and
         the collectives of this package travel natively all the same. ``SAR_BACKEND`` overrides the script.
     :param _comm_device: device that scripts should use for tensors they communicate; by default CUDA for nccl
-    :param master_port_number: port of rank 0 for the rendezvous
+    :param master_port_number: port of rank 0 for the rendezvous; 12345 if rank, number and address are all given
     :param job_token: secret of the job, at least 16 characters, the same on every worker. Usually not needed: ``sar
         launch``, ``torchrun``, :func:`sar.nfs_ip_init`, schedulers and jobs on one host have one (docs/security.md)
     :raises ValueError: rank, size, backend, or an environment variable makes no sense
     :raises sar.RendezvousError: the workers cannot meet: master unreachable, port in use, two workers of one rank,
-        another job at the port, no job token
+        another job at the port, no job token; or the launcher does not say where they meet, or two contradict
     :raises RuntimeError: already initialized
 
     Environment: ``SAR_TRANSPORT`` (shm, tcp, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
@@ -51,11 +54,15 @@ def initialize_comms(
     """
     if _session.peek() is not None:
         raise RuntimeError("SAR is initialized already; call sar.comm.shutdown() before initializing it again")
-    me, world, port = int(_rank), int(_world_size), int(master_port_number)
+    numbers = [None if n is None else int(n) for n in (_rank, _world_size, master_port_number)]
+    found = environment.find(os.environ, numbers[0], numbers[1], master_ip_address, numbers[2])
+    me, world, address, port = found.rank, found.world_size, found.master_address, found.master_port
     if world < 1:
         raise ValueError(f"world size {world}: there must be at least one worker")
     if not 0 <= me < world:
         raise ValueError(f"rank {me} is outside 0..{world - 1}: world_size is {world}")
+    if found.problem:
+        raise RendezvousError(f"{found.problem} ({'; '.join(found.reasons)})")
     name = rendezvous.choose_backend(backend)
     start = network.seconds("SAR_START_TIMEOUT", 300.0)
     operation = network.seconds("SAR_TIMEOUT", 1800.0)
@@ -68,7 +75,7 @@ def initialize_comms(
         abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
     owns = False
     if name != rendezvous.NATIVE:
-        owns = rendezvous.set_up_torch(name, me, world, master_ip_address, port, start)
+        owns = rendezvous.set_up_torch(name, me, world, address, port, start)
     try:
         token = tokens.given(job_token)
         settings = {
@@ -82,33 +89,37 @@ def initialize_comms(
             "insecure": network.flag("SAR_INSECURE"),
             "tls": network.flag("SAR_TLS"),
         }
-        handle = _meet(name, me, world, master_ip_address, port, token, settings)
+        handle, address = _meet(name, found, token, settings)
     except BaseException:
         if owns:
             torch.distributed.destroy_process_group()
         raise
     device = rendezvous.default_device(name, _comm_device)
-    session = _session.Session(handle, me, world, name, device, master_ip_address, port)
+    session = _session.Session(handle, me, world, name, device, address, port)
+    session.wrong_number = found.wrong_number
     session.owns_process_group = owns
     _session.install(session)
     shutdown.install_hooks()
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
 
 
-def _meet(name: str, me: int, world: int, address: str, port: int, token: str, settings: Dict[str, Any]) -> int:
-    """Finds the job token where none is given, and opens the engine's session."""
+def _meet(name: str, found: environment.Environment, token: str, settings: Dict[str, Any]) -> Tuple[int, str]:
+    """Finds the job token where none is given, opens the engine's session, and says where rank 0 listens."""
+    me, world, address = found.rank, found.world_size, found.master_address
     file = None if token else tokens.file_of(address)
     known = file.token if file else token
-    where, native_port, known = rendezvous.native_address(
-        name, me, world, address, port, settings["start_seconds"], known
+    where, port, known = rendezvous.native_address(
+        name, me, world, address, found.master_port, settings["start_seconds"], known
     )
     if world > 1 and not known:
-        known = tokens.scheduled(native_port)
+        known = tokens.scheduled(port)
     try:
-        return abi.session_open(me, world, where, native_port, **settings, job_token=known)
+        return abi.session_open(me, world, where, port, **settings, job_token=known), where
     except RendezvousError as error:
         if file is None or me == 0:
-            raise
+            if found.launcher == environment.ARGUMENTS:
+                raise
+            raise RendezvousError(f"{error} ({'; '.join(found.reasons)})") from error
         now_address, now = network.read_address_file(file.path)
         if now.token == file.token:
             raise RendezvousError(
@@ -121,7 +132,7 @@ def _meet(name: str, me: int, world: int, address: str, port: int, token: str, s
                 f"read it ({now.origin}): remove the file before a run"
             ) from error
         logger.warning("%s was left by an earlier run (%s): rank 0 has replaced it since", file.path, file.origin)
-        return abi.session_open(me, world, where, native_port, **settings, job_token=now.token)
+        return abi.session_open(me, world, where, port, **settings, job_token=now.token), where
 
 
 def is_initialized() -> bool:

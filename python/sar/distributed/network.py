@@ -9,6 +9,7 @@ import random
 import socket
 import struct
 import time
+import zlib
 from typing import List, Optional, Tuple
 
 from sar._engine.log import logger
@@ -165,6 +166,7 @@ def flag(variable: str) -> bool:
     return text == "1"
 
 
+_PORTS = range(20_000, 30_000)
 _claims: List[int] = []  # descriptors of sockets, oldest first
 _MOST_CLAIMS = 100
 
@@ -173,7 +175,7 @@ def free_port() -> int:
     """A TCP port that nothing listened on a moment ago, and that no other process of this host has got lately from
     this function. It is below those that Linux gives to outgoing connections (from 32768 on), one of which might take
     it before it is used."""
-    for port in [*random.SystemRandom().sample(range(20_000, 30_000), 100), 0]:
+    for port in [*random.SystemRandom().sample(_PORTS, 100), 0]:
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
@@ -185,6 +187,12 @@ def free_port() -> int:
             return found
         claim.close()
     raise OSError("no TCP port is free")
+
+
+def port_of(job: str) -> int:
+    """A port for the job of that name, among those of :func:`free_port`: the same on every host, usually another one
+    for another job."""
+    return _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
 
 
 def seconds(variable: str, default: float) -> float:

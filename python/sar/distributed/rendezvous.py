@@ -110,13 +110,16 @@ def native_address(
     backend: str, rank: int, world: int, address: str, port: int, timeout: float, token: str
 ) -> Tuple[str, int, str]:
     """Where rank 0's engine listens, and the job token, "" where there is none yet. Collective where torch's store
-    tells of them."""
+    tells of them.
+
+    :param address: that of rank 0's host; "" if the store of the process group is to tell it
+    """
     if world == 1:
         return address, port, token
-    if backend != NATIVE:
+    if backend != NATIVE or not address:
         import torch.distributed.distributed_c10d as c10d
 
-        return (address, *_announce(c10d._get_default_store(), rank, timeout, None, token))
+        return _announce(c10d._get_default_store(), rank, timeout, address, None, token)
     if under_torchrun():
         store_port = int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(
@@ -125,25 +128,29 @@ def native_address(
             is_master=False,
             timeout=datetime.timedelta(seconds=timeout),
         )
-        return (address, *_announce(store, rank, timeout, None if port == store_port else port, token))
+        return _announce(store, rank, timeout, address, None if port == store_port else port, token)
     return address, port, token
 
 
-def _announce(store: Any, rank: int, timeout: float, port: Optional[int], token: str) -> Tuple[int, str]:
-    """Rank 0 tells the others through torch's store: the port, a free one where none is given, and a random job token
-    where the script and the environment have none."""
+def _announce(
+    store: Any, rank: int, timeout: float, address: str, port: Optional[int], token: str
+) -> Tuple[str, int, str]:
+    """Rank 0 tells the others through torch's store: its address, the port, a free one where none is given, and a
+    random job token where the script and the environment have none. An address or a token that a worker was given
+    stays its own."""
     global _announcements
     _announcements += 1
     key = f"sar/native/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_announcements}"
     if rank == 0:
+        address = address or os.environ.get("MASTER_ADDR", "") or network.get_socket().ip_addr
         port = port or network.free_port()
         made = "" if token else tokens.fresh()
-        store.set(key, f"{port} {made}")
-        return port, token or made
+        store.set(key, f"{port} {made} {address}")
+        return address, port, token or made
     try:
         store.wait([key], datetime.timedelta(seconds=timeout))
-        told, made = store.get(key).decode().split(" ")
-        return int(told), token or made
+        told_port, made, told_address = store.get(key).decode().split(" ")
+        return address or told_address, int(told_port), token or made
     except (RuntimeError, ValueError) as error:
         raise RendezvousError(
             f"rank 0 announced no port for the engine within {timeout:g} s: {error}. Did every rank call "

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from sar._engine import abi
 
 VARIABLE = "SAR_JOB_TOKEN"
 
-# What names a job, and a step of it that may run beside others, by scheduler. None of it is secret.
+# What names a job, and a step of it that may run beside others, by scheduler. None of it is secret. MPI comes first:
+# in a job of Slurm, only the workers that mpirun starts on other hosts have a SLURM_STEP_ID.
 _SCHEDULERS = (
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ("PMIX_NAMESPACE",),
     ("OMPI_MCA_ess_base_jobid",),
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ("PBS_JOBID",),
     ("LSB_JOBID",),
     ("FLUX_JOB_ID",),
@@ -73,17 +74,24 @@ def file_of(address: str) -> Optional[FromFile]:
     return found if found and found.token else None
 
 
+def job_name(variables: Mapping[str, str]) -> Tuple[str, str]:
+    """A name for the job, the same in all its workers, and the variables that it is made of; "" outside of a
+    scheduler."""
+    for names in _SCHEDULERS:
+        values = [variables.get(name, "") for name in names]
+        if values[0]:
+            return "/".join([names[0], *values]), " and ".join(n for n, value in zip(names, values) if value)
+    return "", ""
+
+
 def scheduled(port: int) -> str:
     """The token derived from the scheduler's job number, "" outside of a scheduler. The master's port distinguishes
     several runs in one job.
 
     :raises sar.RendezvousError: the user's secret cannot be read or made
     """
-    for names in _SCHEDULERS:
-        values = [os.environ.get(name, "") for name in names]
-        if values[0]:
-            return abi.job_token("/".join([names[0], *values, str(port)]))
-    return ""
+    job, _ = job_name(os.environ)
+    return abi.job_token(f"{job}/{port}") if job else ""
 
 
 def for_launch(nodes: int) -> Optional[str]:
@@ -96,7 +104,7 @@ def for_launch(nodes: int) -> Optional[str]:
         return fresh()
     if given():
         return given()
-    if any(os.environ.get(names[0]) for names in _SCHEDULERS):
+    if job_name(os.environ)[0]:
         return None
     raise ValueError(
         f"with several machines, set {VARIABLE} to one secret on all of them, for example\n"

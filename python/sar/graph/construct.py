@@ -150,11 +150,7 @@ class _FullGraph:
         session = _session.current()
         self.rank = session.rank
         ranges = list(data.node_ranges)
-        if len(ranges) != session.world:
-            raise ValueError(
-                f"the graph has {len(ranges)} partitions, but {session.world} workers take part: start {len(ranges)} "
-                f"workers, or partition the graph into {session.world}"
-            )
+        session.check_parts("the graph has", len(ranges))
         stored = data.stored
         if stored is not None and stored.part != session.rank:
             raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -56,13 +55,11 @@ def main(text: str) -> None:
     """Runs a job, given as JSON, as the worker that the environment describes."""
     job = Job(**json.loads(text))
     Config.allow_outside_paths = job.allow_outside_paths
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    port = int(os.environ["MASTER_PORT"])
-    comm.initialize_comms(rank, world, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+    comm.initialize_comms()
     ready = prepare(job)
     if job.out is None:
         found = evaluated(job, ready)
-        if rank == 0:
+        if comm.rank() == 0:
             print(json.dumps(found) if job.json_output else metrics.table_of(found))
     else:
         infer(job, ready)
