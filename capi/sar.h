@@ -125,6 +125,7 @@ typedef struct {
   const char *job_token;
   int32_t insecure;           /* 1: without a token anybody may join who reaches the ports */
   int32_t tls;                /* 1: TCP connections run under TLS 1.3; the same on every worker */
+  int32_t first_port, last_port; /* ports to listen on, both included; 0 and 0: any. Rank 0 listens at master_port alone */
 } sar_session_config;
 
 /* A job token made of what is no secret, such as the number of a job at a scheduler, and a secret that only this user can

@@ -31,6 +31,7 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 			Rank: int(c.rank), World: int(c.world), MasterPort: int(c.master_port), Window: int64(c.window_bytes),
 			MasterAddr: text(c.master_addr), Interface: text(c.interface_name), Transport: text(c.transport), Advertise: text(c.advertise),
 			JobToken: text(c.job_token), Insecure: c.insecure != 0, TLS: c.tls != 0,
+			FirstPort: int(c.first_port), LastPort: int(c.last_port),
 		}
 		if cfg.Window < 0 {
 			return invalid("window_bytes is %d: it must be positive, or 0 for one that follows the job", cfg.Window)

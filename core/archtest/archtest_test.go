@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"core/trust":              {"core/internal/limits"},
 	"core/graph":              {"core/mem", "core/internal/ascending", "core/internal/bitset"},
 	"core/kernel":             {"core/mem", "core/internal/vec", "core/internal/ascending", "core/internal/view"},
-	"core/transport":          {"core/trust", "core/mem", "core/internal/limits"},
+	"core/transport":          {"core/trust", "core/mem", "core/internal/limits", "core/internal/freeport"},
 	"core/comm":               {"core/transport", "core/trust", "core/mem", "core/internal/vec", "core/internal/limits", "core/internal/argument", "core/internal/freeport", "core/internal/view", "core/trace"},
 	"core/expr":               {"core/graph", "core/kernel", "core/mem", "core/internal/vec", "core/internal/ascending", "core/internal/view"},
 	"core/exchange":           {"core/graph", "core/kernel", "core/expr", "core/comm", "core/mem", "core/internal/view", "core/trace"},

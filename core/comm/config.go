@@ -2,6 +2,8 @@ package comm
 
 import (
 	"time"
+
+	"sar/core/transport/node"
 )
 
 // Config describes this worker and where to meet the others. Zero durations
@@ -13,6 +15,7 @@ type Config struct {
 	Interface   string                  // network interface whose address peers use; "": the route to the master
 	Transport   string                  // "shm", "tcp", or "" and "auto": shm on one host, else tcp
 	Advertise   string                  // host:port that peers connect to in place of the listener's own
+	Ports       node.Ports              // where this rank listens, rank 0 apart; zero: at any port
 	Start       time.Duration           // for everyone to arrive
 	Liveness    time.Duration           // a worker unheard of for so long is lost
 	Operation   time.Duration           // for any one operation
@@ -57,6 +60,9 @@ func (c Config) check() error {
 	}
 	if c.World > 1 && c.MasterAddr == "" {
 		return rendezvousf("no master address: give every worker the address of rank 0's host")
+	}
+	if err := c.Ports.Check(); err != nil {
+		return &RendezvousError{err.Error()}
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func TestCutOff(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		n, err := listenNode(cfg, at, id)
+		n, m, err := listen(cfg, at, id)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func TestCutOff(t *testing.T) {
 			listener.Store(end.TCP)
 			end.TCP = data.Addr().String()
 		}
-		return join(cfg, at, id, n, end)
+		return join(cfg, id, n, m, end)
 	}, func(g *Group) error {
 		c, err := g.NewCommunicator("c", 1<<20)
 		if err != nil {

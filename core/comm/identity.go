@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 type place struct {
 	found  []string // addresses of the master's name, none if it does not resolve
 	master []string // where rank 0 listens for calls
-	data   string   // where this rank listens for links and control connections
+	data   string   // where this rank listens for links and control connections, rank 0 at the master's port
 }
 
 // locate finds the addresses of this rank.
@@ -68,8 +69,8 @@ func allLoopback(addrs []string) bool {
 	return len(addrs) > 0
 }
 
-// listenMaster listens where the others will look for rank 0. Where that is an
-// address that is translated on the way, this is at the address of the data.
+// listenMaster listens where the others will look for rank 0, at the address of
+// the data too. Where the master's is translated on the way, it is that one alone.
 func listenMaster(cfg Config, at place, id *trust.Identity) ([]net.Listener, error) {
 	var all []net.Listener
 	var first error
@@ -87,16 +88,35 @@ func listenMaster(cfg Config, at place, id *trust.Identity) ([]net.Listener, err
 			first = err
 		}
 	}
+	if first == nil && len(all) > 0 && !covers(all, at.data) {
+		l, err := listenAt(at.data, cfg.MasterPort)
+		if first = err; err == nil {
+			all = append(all, l)
+		}
+	}
 	if first == nil && len(all) > 0 {
 		return all, nil
 	}
-	for _, l := range all {
-		_ = l.Close()
-	}
+	closeAll(all)
 	if errors.Is(first, unix.EADDRINUSE) {
 		return nil, rendezvousf("port %d on %s is in use%s; stop it or choose another master port", cfg.MasterPort, cfg.MasterAddr, occupant(cfg, id))
 	}
 	return nil, rendezvousf("rank 0 cannot listen on %s port %d: %v", cfg.MasterAddr, cfg.MasterPort, limits.Explain(first))
+}
+
+// covers tells whether a connection to addr comes to one of the listeners.
+func covers(all []net.Listener, addr string) bool {
+	ip := net.ParseIP(addr)
+	return slices.ContainsFunc(all, func(l net.Listener) bool {
+		at := l.Addr().(*net.TCPAddr).IP
+		return at.IsUnspecified() || at.Equal(ip)
+	})
+}
+
+func closeAll(all []net.Listener) {
+	for _, l := range all {
+		_ = l.Close()
+	}
 }
 
 func listenAt(host string, port int) (net.Listener, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"sar/core/transport"
@@ -35,13 +36,13 @@ func Join(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := listenNode(cfg, at, id)
+	n, m, err := listen(cfg, at, id)
 	if err != nil {
-		return nil, rendezvousf("rank %d: %v", cfg.Rank, err)
+		return nil, err
 	}
 	end := n.Endpoint()
 	listening.Store(end.TCP, true)
-	g, err := join(cfg, at, id, n, end)
+	g, err := join(cfg, id, n, m, end)
 	if err != nil {
 		listening.Delete(end.TCP)
 		_ = n.Close()
@@ -61,32 +62,55 @@ func prepare(cfg Config) (place, *trust.Identity, error) {
 	return at, id, err
 }
 
-// listenNode opens this rank's listener.
-func listenNode(cfg Config, at place, id *trust.Identity) (*node.Node, error) {
-	return node.Listen(node.Config{Rank: cfg.Rank, World: cfg.World, BindAddr: at.data, Advertise: cfg.Advertise,
-		Transport: cfg.Transport, Identity: id})
+// listen opens this rank's node, and at rank 0 the rendezvous, which is at the same port.
+func listen(cfg Config, at place, id *trust.Identity) (*node.Node, *master, error) {
+	c := node.Config{Rank: cfg.Rank, World: cfg.World, BindAddr: at.data, Advertise: cfg.Advertise,
+		Transport: cfg.Transport, Identity: id, Ports: cfg.Ports}
+	var m *master
+	var err error
+	if cfg.Rank == 0 {
+		if c.Listeners, err = listenMaster(cfg, at, id); err != nil {
+			return nil, nil, err
+		}
+		if m, err = newMaster(cfg); err != nil {
+			closeAll(c.Listeners)
+			return nil, nil, err
+		}
+		c.Calls = m.server.take
+	} else if slices.Contains(at.found, at.data) { // rank 0 is on this host and may not listen yet
+		c.Ports.Avoid = cfg.MasterPort
+	}
+	n, err := node.Listen(c)
+	if err != nil {
+		if m != nil {
+			m.server.stop()
+		}
+		return nil, nil, rendezvousf("rank %d: %v", cfg.Rank, err)
+	}
+	return n, m, nil
 }
 
-// join meets the others, who are told end to reach n.
-func join(cfg Config, at place, id *trust.Identity, n *node.Node, end transport.Endpoint) (*Group, error) {
+// join meets the others, who are told end to reach n. m is rank 0's alone.
+func join(cfg Config, id *trust.Identity, n *node.Node, m *master, end transport.Endpoint) (*Group, error) {
 	deadline := time.Now().Add(cfg.Start)
 	own := joinRequest{Version: protocol, Rank: cfg.Rank, World: cfg.World, Endpoint: end}
 	if _, err := rand.Read(own.Nonce[:]); err != nil {
+		if m != nil {
+			m.server.stop()
+		}
 		return nil, err
 	}
 	var (
 		reply  joinReply
 		err    error
-		m      *master
 		c      *client
 		onStop func()
 	)
-	if cfg.Rank == 0 {
-		if m, err = newMaster(cfg, at, id, own); err != nil {
-			return nil, err
-		}
+	if m != nil {
 		onStop = m.server.stop
-		reply, err = m.wait(cfg)
+		if err = m.begin(n, own); err == nil {
+			reply, err = m.wait(cfg)
+		}
 		if err != nil {
 			m.linger(lingerTime)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sar/core/internal/freeport"
+	"sar/core/transport/node"
 	"sar/core/trust"
 )
 
@@ -301,11 +302,17 @@ func openMaster(t *testing.T, cfg Config) *master {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMaster(cfg, at, id, joinRequest{Version: protocol, World: cfg.World})
+	n, m, err := listen(cfg, at, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(m.server.stop)
+	t.Cleanup(func() {
+		m.server.stop()
+		_ = n.Close()
+	})
+	if err := m.begin(n, joinRequest{Version: protocol, World: cfg.World, Endpoint: n.Endpoint()}); err != nil {
+		t.Fatal(err)
+	}
 	return m
 }
 
@@ -334,4 +341,25 @@ func TestStrangersAtTheRendezvous(t *testing.T) {
 	noErrors(t, joinAll(t, cfgs[1:], nil))
 	noErrors(t, <-late)
 	<-knocked
+}
+
+// Two workers of a host need two ports: the rendezvous is at that of rank 0's links.
+func TestTwoPortsForTwoWorkers(t *testing.T) {
+	first := freeport.Find()
+	cfgs := configs(first, 2, func(c *Config) { c.Transport, c.Ports = "tcp", node.Ports{First: first, Last: first + 1} })
+	noErrors(t, joinAll(t, cfgs, func(g *Group) error {
+		if at, want := g.Endpoint(g.Rank()).TCP, fmt.Sprintf("127.0.0.1:%d", first+g.Rank()); at != want {
+			return fmt.Errorf("rank %d listens at %s, not at %s", g.Rank(), at, want)
+		}
+		c, err := g.NewCommunicator("c", 1<<20)
+		if err != nil {
+			return err
+		}
+		return c.Barrier()
+	}))
+	cfgs[1].Ports.Last = first
+	cfgs = cfgs[1:]
+	if _, err := Join(cfgs[0]); err == nil || !strings.Contains(err.Error(), "SAR_PORT_RANGE") {
+		t.Errorf("a range with rank 0's port alone: %v", err)
+	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sar/core/transport"
-	"sar/core/trust"
+	"sar/core/transport/node"
 )
 
 // protocol is the version of everything that workers say to each other.
@@ -39,7 +39,8 @@ type master struct {
 	session [16]byte
 
 	mu      sync.Mutex
-	joined  []*joiner // by rank
+	node    *node.Node // takes connections for the server; nil until begin
+	joined  []*joiner  // by rank
 	count   int
 	err     error
 	over    chan struct{} // closed when all are there or err is set
@@ -58,34 +59,28 @@ type joiner struct {
 // take its place: workers ask several times a second.
 const vanishTime = 5 * time.Second
 
-// newMaster opens the rendezvous with rank 0 in it.
-func newMaster(cfg Config, at place, id *trust.Identity, own joinRequest) (*master, error) {
-	ls, err := listenMaster(cfg, at, id)
-	if err != nil {
-		return nil, err
-	}
-	closeAll := func() {
-		for _, l := range ls {
-			_ = l.Close()
-		}
-	}
-	m := &master{
+// newMaster opens the rendezvous. Who calls hands its server the connections.
+func newMaster(cfg Config) (m *master, err error) {
+	m = &master{
 		world: cfg.World, joined: make([]*joiner, cfg.World),
 		over: make(chan struct{}), ready: make(chan struct{}),
 	}
 	if _, err := rand.Read(m.session[:]); err != nil {
-		closeAll()
 		return nil, err
 	}
-	m.join(&own)
-	m.mu.Lock() // calls that come at once look at m.server
-	m.server, err = serve(id, ls, m.handle)
+	m.server, err = serve(m.handle)
+	return m, err
+}
+
+// begin has rank 0 join, whose node takes connections for the server.
+func (m *master) begin(n *node.Node, own joinRequest) error {
+	m.mu.Lock()
+	m.node = n
 	m.mu.Unlock()
-	if err != nil {
-		closeAll()
-		return nil, err
+	if reply := m.join(&own); reply.Error != "" {
+		return &RendezvousError{reply.Error}
 	}
-	return m, nil
+	return nil
 }
 
 // handle answers a call. A connection speaks for the rank that it has proved.
@@ -248,13 +243,13 @@ func (m *master) seenLocked() string {
 	for _, r := range m.refused {
 		text += "; turned away: " + r
 	}
-	if m.server == nil { // rank 0 itself joins before it listens
+	if m.node == nil {
 		return text
 	}
-	if n := m.server.gate.OtherJobs(); n > 0 {
+	if n := m.node.OtherJobs(); n > 0 {
 		text += fmt.Sprintf("; workers of another job were refused %d times: do all workers of this one have the same SAR_JOB_TOKEN?", n)
 	}
-	if err := m.server.gate.Trouble(); err != nil {
+	if err := m.node.Trouble(); err != nil {
 		text += fmt.Sprintf("; rank 0 cannot accept connections: %v", err)
 	}
 	return text

@@ -99,7 +99,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 // server is rank 0's end.
 type server struct {
 	rpc    *gorpc.Server
-	gate   *trust.Gate
 	proven chan proven
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -115,21 +114,18 @@ type proven struct {
 // caller names who has proved what to gorpc, which hands it to the handler.
 func caller(rank, world int) string { return fmt.Sprintf("%d/%d", rank, world) }
 
-func serve(id *trust.Identity, ls []net.Listener, handle func(caller string, request any) any) (*server, error) {
+// serve answers the calls on connections that take is handed.
+func serve(handle func(caller string, request any) any) (*server, error) {
 	s := &server{proven: make(chan proven), conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	s.rpc = &gorpc.Server{
-		Addr: ls[0].Addr().String(), Listener: s, LogError: gorpc.NilErrorLogger, Handler: handle,
+		Listener: s, LogError: gorpc.NilErrorLogger, Handler: handle,
 		PendingResponses: 64, SendBufferSize: 4096, RecvBufferSize: 4096,
 	}
-	if err := s.rpc.Start(); err != nil {
-		return nil, err
-	}
-	// A worker with another world size gets in, to be told so by join.
-	s.gate = trust.NewGate(id, trust.Policy{Purposes: []trust.Purpose{trust.Calls}, AnyWorld: true}, s.take, ls...)
-	return s, nil
+	return s, s.rpc.Start()
 }
 
-// take hands a proven connection to gorpc.
+// take hands a proven connection to gorpc. It may be of a worker with another
+// world size, whom join tells so.
 func (s *server) take(conn net.Conn, c trust.Claim) {
 	select {
 	case s.proven <- proven{conn, caller(c.Rank, c.World)}:
@@ -140,7 +136,7 @@ func (s *server) take(conn net.Conn, c trust.Claim) {
 
 // Init, Accept, Close and ListenAddr make the server gorpc's listener.
 func (s *server) Init(string) error    { return nil }
-func (s *server) ListenAddr() net.Addr { return s.gate.Addr() }
+func (s *server) ListenAddr() net.Addr { return nil }
 func (s *server) Close() error         { return nil }
 
 func (s *server) Accept() (io.ReadWriteCloser, string, error) {
@@ -171,7 +167,6 @@ func (t *tracked) Close() error {
 // stop ends the server and its connections.
 func (s *server) stop() {
 	close(s.done)
-	_ = s.gate.Close()
 	s.mu.Lock()
 	for c := range s.conns {
 		_ = c.Close()

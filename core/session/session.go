@@ -19,6 +19,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/mem"
+	"sar/core/transport/node"
 )
 
 // Config describes the worker. Zero durations and sizes mean the defaults.
@@ -32,6 +33,8 @@ type Config struct {
 	JobToken    string // secret of the job; "": see comm.Config
 	Insecure    bool
 	TLS         bool
+	FirstPort   int // where to listen, rank 0 apart, which listens at MasterPort; 0: at any port
+	LastPort    int
 	Start       time.Duration
 	Liveness    time.Duration
 	Operation   time.Duration
@@ -79,7 +82,7 @@ func Open(cfg Config) (*Session, error) {
 	group, err := comm.Join(comm.Config{
 		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
 		Interface: cfg.Interface, Transport: cfg.Transport, Advertise: cfg.Advertise,
-		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS,
+		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS, Ports: node.Ports{First: cfg.FirstPort, Last: cfg.LastPort},
 		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation, Memory: memoryPeaks,
 	})
 	if err != nil {

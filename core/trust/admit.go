@@ -6,21 +6,17 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 )
 
 // Policy says whom a listener lets in among those who know the token.
 type Policy struct {
 	Purposes []Purpose
-	AnyWorld bool // workers with another world size too: the caller tells them so
+	AnyWorld []Purpose // taken from workers with another world size too: the caller tells them so
 }
 
 func (p Policy) takes(purpose Purpose) bool {
-	for _, q := range p.Purposes {
-		if q == purpose {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.Purposes, purpose) || slices.Contains(p.AnyWorld, purpose)
 }
 
 var (
@@ -120,7 +116,7 @@ func (id *Identity) verdict(hello *message, p Policy) (status, uint32) {
 		return badPurpose, 0
 	case int64(hello.peer) != int64(id.Rank):
 		return badPeer, uint32(id.Rank)
-	case p.AnyWorld:
+	case slices.Contains(p.AnyWorld, Purpose(hello.code)):
 		return welcome, 0
 	case int64(hello.world) != int64(id.World), hello.rank >= hello.world:
 		return badWorld, uint32(id.World)

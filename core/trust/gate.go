@@ -62,9 +62,6 @@ func unprovenLimit() int {
 	return int(max(8, min(maxUnproven, n/8)))
 }
 
-// Addr is where the first listener listens.
-func (g *Gate) Addr() net.Addr { return g.listeners[0].Addr() }
-
 // OtherJobs counts workers of other jobs that came here.
 func (g *Gate) OtherJobs() int {
 	g.mu.Lock()

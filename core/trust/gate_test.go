@@ -29,7 +29,7 @@ func openGate(t *testing.T, id *Identity) (*Gate, <-chan Claim) {
 
 func knock(t *testing.T, g *Gate) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", g.Addr().String())
+	c, err := net.Dial("tcp", g.listeners[0].Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestGateWithoutDescriptors(t *testing.T) {
 	}
 	_ = unix.Close(held[len(held)-1])
 	held = held[:len(held)-1]
-	c, err := net.Dial("tcp", g.Addr().String()) // takes the last one
+	c, err := net.Dial("tcp", g.listeners[0].Addr().String()) // takes the last one
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,13 +76,14 @@ class Job:
             )
         )
 
-    def ports(self, patience: float = 60.0) -> list[int]:
-        """Where rank 0 listens, the port of the rendezvous first. Waits until it does."""
+    def await_listener(self, patience: float = 60.0) -> None:
+        """Waits until rank 0 listens, for calls and for links at one port."""
         end = time.monotonic() + patience
         while time.monotonic() < end:
             found = listening(self.workers[0].pid)
-            if self.port in found and len(found) > 1:
-                return sorted(found, key=lambda port: port != self.port)
+            if found:
+                assert found == [self.port]
+                return
             time.sleep(0.05)
         raise TimeoutError(f"rank 0 does not listen: {self.workers[0].communicate(timeout=1)}")
 

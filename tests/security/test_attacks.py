@@ -42,12 +42,12 @@ def undisturbed(transport: str) -> list[dict[str, Any]]:
 
 
 def besieged(transport: str, kinds: list[str], uid: int = 0) -> dict[str, dict[str, int]]:
-    """A job under attack from before its rendezvous until it has ended, at each port that rank 0 listens on."""
+    """A job under attack from before its rendezvous until it has ended, at the port that rank 0 listens on."""
     expected = undisturbed(transport)
     with Attackers() as attackers, Job(transport, STEPS) as job:
         job.start(0)
-        ports = job.ports()
-        attackers.start(kinds, COUNT, ports, uid)  # before
+        job.await_listener()
+        attackers.start(kinds, COUNT, [job.port], uid)  # before
         time.sleep(1.0)
         job.start(1)
         job.start(2)  # during
@@ -63,7 +63,7 @@ def besieged(transport: str, kinds: list[str], uid: int = 0) -> dict[str, dict[s
 
 
 def test_siege() -> None:
-    """Everything at once, over TCP: the data listeners take part."""
+    """Everything at once, over TCP."""
     besieged("tcp", ["silent", "replayed", "bomb", "insider bomb"])
 
 
@@ -87,23 +87,23 @@ def test_the_attackers_speak_the_protocol() -> None:
     """Otherwise what they send would be refused for the wrong reason. And what is sent twice is refused."""
     with Job("tcp", 1) as job:
         job.start(0)
-        calls, data = job.ports()
-        for port, purpose in ((calls, CALLS), (data, TCP_LINK)):
-            connection, recorded = genuine(TOKEN, port, purpose)
+        job.await_listener()
+        for purpose in (CALLS, TCP_LINK):
+            connection, recorded = genuine(TOKEN, job.port, purpose)
             connection.close()
-            with socket.create_connection((HOST, port), timeout=10) as again:
+            with socket.create_connection((HOST, job.port), timeout=10) as again:
                 again.sendall(recorded)
                 assert len(read(again, 4096)) == 96  # a challenge, and the end
         for name in ("insider bomb", "insider oversize"):
-            connection, recorded = genuine(TOKEN, calls)
+            connection, recorded = genuine(TOKEN, job.port)
             with connection:
                 with suppress(OSError):
-                    connection.sendall(INSIDERS[name](Kit(TOKEN, [calls], recorded)))
+                    connection.sendall(INSIDERS[name](Kit(TOKEN, [job.port], recorded)))
                 with suppress(ConnectionResetError):
                     assert read(connection, 1) == b"", name
         # a wrong rank is refused where it wants in, and told so
         with pytest.raises(PermissionError, match="status 5"):
-            genuine(TOKEN, data, TCP_LINK, world=7)
+            genuine(TOKEN, job.port, TCP_LINK, world=7)
 
 
 def test_workers_of_this_job_that_are_wrong() -> None:
@@ -111,7 +111,7 @@ def test_workers_of_this_job_that_are_wrong() -> None:
     expected = undisturbed("tcp")
     with Job("tcp", STEPS) as job:
         job.start(0)
-        job.ports()
+        job.await_listener()
         limits = {"start_seconds": 2.0, "liveness_seconds": 5.0, "operation_seconds": 5.0, "window_bytes": 0}
         place: dict[str, Any] = {"interface": None, "transport": "tcp", "advertise": None, **limits}
 
@@ -142,7 +142,7 @@ def test_workers_of_this_job_that_are_wrong() -> None:
 def test_the_unix_socket_is_for_this_user() -> None:
     with Job("shm", 1) as job:
         job.start(0)
-        job.ports()
+        job.await_listener()
         names = [w[-1] for w in map(str.split, Path("/proc/net/unix").read_text().splitlines()) if "@sar-" in w[-1]]
         name = next(n for n in names if n.startswith(f"@sar-{job.workers[0].pid}-"))
         code = (

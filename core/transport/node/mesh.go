@@ -113,7 +113,7 @@ func (n *Node) explain(ctx context.Context, peer transport.Endpoint, err error) 
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		if trouble := n.trouble(); trouble != nil {
+		if trouble := n.Trouble(); trouble != nil {
 			return fmt.Errorf("rank %d did not connect in time, and this rank cannot accept connections: %w", peer.Rank, trouble)
 		}
 		return &transport.TimeoutError{Op: "connect", Peer: peer.Rank}
@@ -123,8 +123,8 @@ func (n *Node) explain(ctx context.Context, peer transport.Endpoint, err error) 
 	return fmt.Errorf("connecting to rank %d on %s: %w", peer.Rank, peer.Host, err)
 }
 
-// trouble is why connections could not be accepted a moment ago, nil where all could.
-func (n *Node) trouble() error {
+// Trouble is why connections could not be accepted a moment ago, nil where all could.
+func (n *Node) Trouble() error {
 	if err := n.tcp.Trouble(); err != nil || n.unix == nil {
 		return err
 	}

@@ -1,5 +1,6 @@
 // Package node makes the meshes of links between the processes of a run. A node
-// listens on a TCP port and on an abstract Unix socket (which leaves no file).
+// listens on a TCP port and on an abstract Unix socket (which leaves no file). At
+// rank 0 the rendezvous shares that port, so that a host needs one port for each worker.
 // For each pair the higher rank dials the lower one, over the first transport of a list
 // that both may use and that reaches the other: shared memory where both
 // are on one host, else TCP. What connects has to prove first that it belongs to
@@ -35,6 +36,10 @@ type Config struct {
 	Advertise   string // host:port for peers to dial; port 0 or none: the listener's
 	Transport   string // the name of one to use alone; Auto or "": the best that works
 	Identity    *trust.Identity
+
+	Ports     Ports                       // where to listen; zero: at any port
+	Listeners []net.Listener              // open ones, of one port, in place of one at BindAddr; the node closes them
+	Calls     func(net.Conn, trust.Claim) // gets the connections for calls to rank 0, of any world size; nil: they are refused
 }
 
 // Node is this process's part of every mesh.
@@ -87,35 +92,40 @@ func (a *arrival) refuse(n *Node, why answer, bytes int) {
 
 // Listen opens the node.
 func Listen(cfg Config) (*Node, error) {
-	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
-		return nil, fmt.Errorf("rank %d is not within a world of %d", cfg.Rank, cfg.World)
-	}
-	if cfg.Identity == nil {
-		return nil, fmt.Errorf("rank %d has no identity", cfg.Rank)
-	}
 	n := &Node{cfg: cfg, greeting: map[net.Conn]struct{}{}, changed: make(chan struct{})}
-	if err := n.choose(cfg.Transport); err != nil {
-		return nil, err
-	}
 	if err := n.listen(); err != nil {
+		for _, l := range n.cfg.Listeners {
+			_ = l.Close()
+		}
 		n.closeLibrary()
 		return nil, err
 	}
 	return n, nil
 }
 
-// listen opens the node's listeners.
 func (n *Node) listen() error {
-	cfg := n.cfg
+	cfg := &n.cfg
+	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
+		return fmt.Errorf("rank %d is not within a world of %d", cfg.Rank, cfg.World)
+	}
+	if cfg.Identity == nil {
+		return fmt.Errorf("rank %d has no identity", cfg.Rank)
+	}
+	if err := n.choose(cfg.Transport); err != nil {
+		return err
+	}
 	addr, err := listenAddr(cfg)
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
-	if err != nil {
-		return fmt.Errorf("listening on %q: %w", addr, limits.Explain(err))
+	if len(cfg.Listeners) == 0 {
+		l, err := cfg.Ports.listen(addr)
+		if err != nil {
+			return fmt.Errorf("listening on %q: %w", addr, limits.Explain(err))
+		}
+		cfg.Listeners = []net.Listener{l}
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	_, port, _ := net.SplitHostPort(cfg.Listeners[0].Addr().String())
 	if ip := net.ParseIP(addr); ip != nil && ip.IsUnspecified() { // asked for in so many words
 		addr = OwnAddr()
 	}
@@ -128,15 +138,17 @@ func (n *Node) listen() error {
 	}
 	if cfg.Advertise != "" {
 		if n.endpoint.TCP, err = advertised(cfg.Advertise, port); err != nil {
-			_ = listener.Close()
 			return err
 		}
 	}
 	if err := n.listenUnix(); err != nil && !n.uses("tcp") {
-		_ = listener.Close()
 		return fmt.Errorf("%s needs an abstract Unix socket: %w", cfg.Transport, limits.Explain(err))
 	}
-	n.tcp = trust.NewGate(cfg.Identity, n.taken("tcp"), n.greet, listener)
+	policy := n.taken("tcp")
+	if cfg.Calls != nil {
+		policy.AnyWorld = []trust.Purpose{trust.Calls}
+	}
+	n.tcp = trust.NewGate(cfg.Identity, policy, n.serve, cfg.Listeners...)
 	return nil
 }
 
@@ -146,8 +158,17 @@ func (n *Node) closeLibrary() {
 	}
 }
 
+// serve has a proven connection handled.
+func (n *Node) serve(conn net.Conn, claim trust.Claim) {
+	if claim.Purpose == trust.Calls {
+		n.cfg.Calls(conn, claim)
+	} else {
+		n.greet(conn, claim)
+	}
+}
+
 // listenAddr is the one address that this node listens on.
-func listenAddr(cfg Config) (string, error) {
+func listenAddr(cfg *Config) (string, error) {
 	switch {
 	case cfg.BindAddr != "":
 		return cfg.BindAddr, nil
@@ -186,6 +207,9 @@ func advertised(addr, port string) (string, error) {
 	}
 	return net.JoinHostPort(host, p), nil
 }
+
+// OtherJobs counts workers of other jobs that came to the TCP port.
+func (n *Node) OtherJobs() int { return n.tcp.OtherJobs() }
 
 // Endpoint is how peers reach this node.
 func (n *Node) Endpoint() transport.Endpoint { return n.endpoint }

@@ -46,6 +46,8 @@ class SessionConfig(SizedStruct):
         ("job_token", ct.c_char_p),
         ("insecure", ct.c_int32),
         ("tls", ct.c_int32),
+        ("first_port", ct.c_int32),
+        ("last_port", ct.c_int32),
     ]
 
 
@@ -128,6 +130,7 @@ def session_open(
     job_token: str = "",
     insecure: bool = False,
     tls: bool = False,
+    ports: Optional[range] = None,
 ) -> int:
     config = SessionConfig(
         rank,
@@ -144,6 +147,8 @@ def session_open(
         job_token,
         insecure,
         tls,
+        ports[0] if ports else 0,
+        ports[-1] if ports else 0,
     )
     return library.made("sar_session_open", config)
 

@@ -206,5 +206,6 @@ def _port(place: Place, variables: Variables) -> Tuple[int, str]:
     if not job and place.launcher == launchers.MPICH and place.one_host:
         job, source = launchers.job_of_mpich(), "the process of MPICH that started this one"
     if not job:
-        return DEFAULT_PORT, "the default"
+        ports = network.port_range()
+        return (ports[0], "the first of SAR_PORT_RANGE") if ports else (DEFAULT_PORT, "the default")
     return network.port_of(job), f"derived from {source}"

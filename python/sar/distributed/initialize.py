@@ -48,9 +48,10 @@ def initialize_comms(
     :raises RuntimeError: already initialized
 
     Environment: ``SAR_TRANSPORT`` (shm, tcp, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
-    ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_START_TIMEOUT`` (300 s),
-    ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation), ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1:
-    connections between hosts are encrypted), ``SAR_INSECURE`` (1: without a token anybody may join).
+    ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_PORT_RANGE`` (first-last: ports to listen
+    on), ``SAR_START_TIMEOUT`` (300 s), ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation),
+    ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1: connections between hosts are encrypted), ``SAR_INSECURE`` (1: without a token
+    anybody may join).
     """
     if _session.peek() is not None:
         raise RuntimeError("SAR is initialized already; call sar.comm.shutdown() before initializing it again")
@@ -88,6 +89,7 @@ def initialize_comms(
             "window_bytes": int(Config.window_bytes or 0),
             "insecure": network.flag("SAR_INSECURE"),
             "tls": network.flag("SAR_TLS"),
+            "ports": network.port_range(),
         }
         handle, address = _meet(name, found, token, settings)
     except BaseException:

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 import zlib
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from sar._engine.log import logger
 from sar.data.records import SocketInfo
@@ -166,33 +166,77 @@ def flag(variable: str) -> bool:
     return text == "1"
 
 
+def port_range() -> Optional[range]:
+    """The ports of ``SAR_PORT_RANGE=first-last``, both included; ``None`` where any will do.
+
+    :raises ValueError: the variable holds something else
+    """
+    text = os.environ.get("SAR_PORT_RANGE", "").strip()
+    if not text:
+        return None
+    ends = [end.strip() for end in text.split("-")]
+    if len(ends) == 2 and all(end.isdecimal() for end in ends):
+        first, last = map(int, ends)
+        if 1 <= first <= last <= 65535:
+            return range(first, last + 1)
+    raise ValueError(
+        f"SAR_PORT_RANGE={text!r}: give the first and the last port that workers may listen on, such as 29400-29431"
+    )
+
+
 _PORTS = range(20_000, 30_000)
-_claims: List[int] = []  # descriptors of sockets, oldest first
+_claims: Dict[int, int] = {}  # descriptors of sockets by port, oldest first
 _MOST_CLAIMS = 100
 
 
 def free_port() -> int:
     """A TCP port that nothing listened on a moment ago, and that no other process of this host has got lately from
-    this function. It is below those that Linux gives to outgoing connections (from 32768 on), one of which might take
-    it before it is used."""
-    for port in [*random.SystemRandom().sample(_PORTS, 100), 0]:
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    this function: one of ``SAR_PORT_RANGE``, or below those that Linux gives to outgoing connections (from 32768 on),
+    one of which might take it before it is used.
+
+    :raises OSError: there is none
+    :raises ValueError: ``SAR_PORT_RANGE`` is no range
+    """
+    given = port_range()
+    fresh = [port for port in given or _PORTS if port not in _claims]
+    if given:  # those that this process got before come last
+        candidates = fresh + [port for port in _claims if port in given]
+    else:
+        candidates = [*random.SystemRandom().sample(fresh, 100), 0]
+    for port in candidates:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            # as who will listen: connections of a job that has ended may still be closing there
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("", port))
+            probe.listen()
             found = int(probe.getsockname()[1])
-            claim.bind(f"\0sar-port-{found}")  # fails where another process has claimed it
-            _claims.append(claim.detach())
+            _claims[found] = _claims.pop(found) if found in _claims else _claim(found)
             if len(_claims) > _MOST_CLAIMS:
-                os.close(_claims.pop(0))
+                os.close(_claims.pop(next(iter(_claims))))
             return found
-        claim.close()
+    if given:
+        raise OSError(
+            f"none of the {len(given)} ports of SAR_PORT_RANGE={given[0]}-{given[-1]} is free on this host: "
+            "give it more ports, or end what listens there"
+        )
     raise OSError("no TCP port is free")
 
 
 def port_of(job: str) -> int:
     """A port for the job of that name, among those of :func:`free_port`: the same on every host, usually another one
     for another job."""
-    return _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
+    ports = port_range() or _PORTS
+    return ports[zlib.crc32(job.encode()) % len(ports)]
+
+
+def _claim(port: int) -> int:
+    """Marks a port for other processes of this host, and for the engine, as long as the descriptor is open.
+
+    :raises OSError: another process has claimed it
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
+        claim.bind(f"\0sar-port-{port}")
+        return claim.detach()
 
 
 def seconds(variable: str, default: float) -> float:

@@ -1,0 +1,72 @@
+"""The ports that this package chooses: ``SAR_PORT_RANGE``."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from sar.distributed import environment, network, rendezvous
+
+
+@pytest.fixture
+def two_ports(monkeypatch: pytest.MonkeyPatch) -> range:
+    """A range of two ports that are free."""
+    monkeypatch.setattr(network, "_claims", {})
+    while True:
+        first = network.free_port()
+        try:
+            listening(first + 1).close()
+        except OSError:
+            continue
+        break
+    for claim in network._claims.values():
+        os.close(claim)
+    network._claims.clear()
+    monkeypatch.setenv("SAR_PORT_RANGE", f" {first} - {first + 1}")
+    return range(first, first + 2)
+
+
+def listening(port: int) -> socket.socket:
+    server = socket.create_server(("", port))
+    server.listen()
+    return server
+
+
+@pytest.mark.parametrize("text", ["29400", "29400-", "-29400", "b-c", "9-8", "0-5", "1-65536", "1-2-3", "1.5-2"])
+def test_ranges_that_are_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAR_PORT_RANGE", text)
+    for ask in (network.port_range, network.free_port):
+        with pytest.raises(ValueError, match=f"SAR_PORT_RANGE='{text}': give the first and the last port"):
+            ask()
+
+
+def test_ports_of_the_range(two_ports: range) -> None:
+    assert network.port_range() == two_ports
+    assert {network.free_port() for _ in two_ports} == set(two_ports)
+    # those that this process has got may be given again, the oldest first: a job starts again
+    assert [network.free_port() for _ in range(3)] == [*two_ports, two_ports[0]]
+    with listening(two_ports[0]):
+        assert {network.free_port() for _ in range(3)} == {two_ports[1]}
+        with listening(two_ports[1]), pytest.raises(OSError, match="none of the 2 ports of SAR_PORT_RANGE=.* is free"):
+            network.free_port()
+
+
+def test_the_announced_port_is_of_the_range(two_ports: range) -> None:
+    """Under torchrun rank 0 tells the others of a port through torch's store."""
+    store: dict[str, bytes] = {}
+
+    class Store:
+        def set(self, key: str, value: str) -> None:
+            store[key] = value.encode()
+
+    _, port, token = rendezvous._announce(Store(), 0, 1.0, "host", None, "")
+    assert port in two_ports and list(store.values()) == [f"{port} {token} host".encode()]
+
+
+def test_the_derived_port_is_of_the_range(two_ports: range) -> None:
+    """Where a scheduler starts the workers, all of them find the same port."""
+    assert {network.port_of(f"job {number}") for number in range(100)} == set(two_ports)
+    found = environment.find({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, None, None, None, None)
+    assert found.master_port == two_ports[0]
