@@ -152,7 +152,8 @@ def check_places(arguments: argparse.Namespace) -> None:
 def start(words: Sequence[str], arguments: argparse.Namespace, *, prefix: bool, restarts: int = 0) -> int:
     """Runs Python with ``words`` as the workers that :func:`check_places` has accepted, all of them again up to
     ``restarts`` times where one fails, and returns the exit code of the last life."""
-    from .workers import run_workers, say
+    from .group import run_workers
+    from .lines import say
 
     command = [sys.executable, "-u", *words]
     for count in range(restarts + 1):
