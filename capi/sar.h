@@ -225,7 +225,8 @@ typedef struct {
   double byte_cost;
   /* Whether the library can be used here, without opening it for longer than the call. text: what it uses, for people,
    * such as "rc_mlx5/mlx5_0:1". automatic: 1 where it is to be chosen without being asked for, because it is faster here
-   * than TCP. NULL: it can be used, and is chosen only where asked for. */
+   * than TCP; every session that is told no transport asks for that alone, with text NULL, and wants a quick answer.
+   * NULL: the library can be used, and is chosen only where asked for. */
   sar_status (*probe)(void *user, int32_t *automatic, char *text);
   /* Opens a worker, and writes the address by which the library reaches it from peers: at most SAR_TRANSPORT_ADDRESS bytes,
    * and how many. Such as a worker address, or the rank in a world of the library's own. */
@@ -245,6 +246,11 @@ typedef struct {
 /* Makes a transport known to the sessions that are opened later. The struct and its name are copied; user and the functions
  * are there as long as the process. */
 sar_status sar_transport_register(const sar_transport *transport);
+/* A file to open for "ucx" or "mpi", which are transports of SAR's own, where no variable (SAR_UCX_LIB, SAR_MPI_LIB) names one and
+ * the system has none. It counts until the library is open. */
+sar_status sar_transport_library(const char *name, const char *file);
+/* What a registered transport, or "ucx" or "mpi", would use here, for people; fails with the reason where it cannot be used. */
+sar_status sar_transport_probe(const char *name, char **uses);
 
 /* ---- collectives ------------------------------------------------------- */
 /* A communicator orders operations; two of them may overlap. 0 is for training

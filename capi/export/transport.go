@@ -6,10 +6,18 @@ package export
 import "C"
 
 import (
+	"errors"
 	"unsafe"
 
 	"sar/capi/foreign"
+	"sar/capi/library"
 )
+
+func init() {
+	if err := errors.Join(foreign.Register(library.UCX()), foreign.Register(library.MPI())); err != nil {
+		panic(err) // tables of ours
+	}
+}
 
 //export sar_transport_register
 func sar_transport_register(transport *C.sar_const_transport) C.sar_status {
@@ -18,5 +26,26 @@ func sar_transport_register(transport *C.sar_const_transport) C.sar_status {
 			return invalid("%v", err)
 		}
 		return nil
+	})
+}
+
+//export sar_transport_library
+func sar_transport_library(name, file *C.sar_const_char) C.sar_status {
+	return guard("sar_transport_library", func(*call) error {
+		if !library.Further(text(name), text(file)) {
+			return invalid("%q is not a transport that is a library: ucx and mpi are", text(name))
+		}
+		return nil
+	})
+}
+
+//export sar_transport_probe
+func sar_transport_probe(name *C.sar_const_char, uses **C.char) C.sar_status {
+	return guard("sar_transport_probe", func(*call) error {
+		found, err := foreign.Probe(text(name))
+		if err != nil {
+			return invalid("%v", err)
+		}
+		return give("uses", uses, C.CString(found))
 	})
 }

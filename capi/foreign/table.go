@@ -67,6 +67,15 @@ func (p *provider) Name() string      { return p.name }
 func (p *provider) ByteCost() float64 { return float64(p.table.byte_cost) }
 func (p *provider) Revokes() bool     { return p.table.flags&C.SAR_TRANSPORT_REVOKES != 0 }
 
+// Probe says in words what a library that is known would use here, or why it cannot be used.
+func Probe(name string) (uses string, err error) {
+	p := foreign.Find(name)
+	if p == nil {
+		return "", fmt.Errorf("no transport %q is registered", name)
+	}
+	return p.Probe()
+}
+
 // message is where a function writes its text.
 type message [C.SAR_TRANSPORT_TEXT]C.char
 
@@ -87,11 +96,16 @@ func (m *message) error(what string, status C.sar_status) error {
 	return fmt.Errorf("%s: %s", what, text)
 }
 
-func (p *provider) Probe() (uses string, automatic bool, err error) {
+func (p *provider) Automatic() bool {
+	var chosen C.int32_t
+	return C.table_probe(p.table, &chosen, nil) == C.SAR_OK && chosen == 1
+}
+
+func (p *provider) Probe() (uses string, err error) {
 	var m message
 	var chosen C.int32_t
 	err = m.error("it cannot be used here", C.table_probe(p.table, &chosen, &m[0]))
-	return m.String(), err == nil && chosen == 1, err
+	return m.String(), err
 }
 
 func (p *provider) Open(rank, world int) (foreign.Worker, error) {
@@ -144,7 +158,10 @@ func (w *worker) Connect(p foreign.Peer) (foreign.Channel, error) {
 	address := (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(p.Address)))
 	err := m.error("connecting", C.table_connect(w.table, w.worker, C.int32_t(p.Rank), address, C.size_t(len(p.Address)),
 		C.uint32_t(p.SendTag), C.uint32_t(p.ReceiveTag), &c.link, &m[0]))
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 type channel struct {

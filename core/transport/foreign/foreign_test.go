@@ -3,14 +3,11 @@ package foreign_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 
-	"sar/core/transport"
 	"sar/core/transport/conformance"
 	"sar/core/transport/foreign"
-	"sar/core/trust"
 )
 
 // queues is a library whose messages are copied within this process, once both sides have posted
@@ -20,10 +17,11 @@ type queues struct {
 	revokes bool
 }
 
-func (q *queues) Name() string                 { return q.name }
-func (q *queues) ByteCost() float64            { return 0.1 }
-func (q *queues) Revokes() bool                { return q.revokes }
-func (q *queues) Probe() (string, bool, error) { return "memory of this process", false, nil }
+func (q *queues) Name() string           { return q.name }
+func (q *queues) ByteCost() float64      { return 0.1 }
+func (q *queues) Revokes() bool          { return q.revokes }
+func (q *queues) Automatic() bool        { return false }
+func (q *queues) Probe() (string, error) { return "memory of this process", nil }
 
 func (q *queues) Open(rank, _ int) (foreign.Worker, error) {
 	return &queueWorker{rank: rank}, nil
@@ -109,91 +107,18 @@ func (c *queueChannel) Disconnect() {
 	}()
 }
 
-func identity(t testing.TB, rank, world int, token string) *trust.Identity {
-	t.Helper()
-	job, err := trust.NewJob(token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := trust.NewIdentity(job, rank, world, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-// connections are the two ends of one over the loopback.
-func connections(t testing.TB) (a, b net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	if a, err = net.Dial("tcp", l.Addr().String()); err == nil {
-		b, err = l.Accept()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, b
-}
-
-const token = "the token of the jobs of these tests"
-
-// tryPair joins two ranks over a provider; tokens are theirs.
-func tryPair(t testing.TB, p foreign.Provider, a, b, linkBytes int, tokens [2]string) (links [2]transport.Link, errs [2]error) {
-	t.Helper()
-	ca, cb := connections(t)
-	var wg sync.WaitGroup
-	make := func(i, rank, peer int, conn net.Conn) {
-		o, err := foreign.Open(p, identity(t, rank, 16, tokens[i]))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer o.Close()
-		prepare := o.Transport().Offer
-		if i == 1 {
-			prepare = func(n int) (transport.End, error) { return o.Transport().Accept(-1, n) }
-		}
-		end, err := prepare(linkBytes)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if links[i], errs[i] = end.Link(conn, transport.Endpoint{Rank: rank}, transport.Endpoint{Rank: peer}); errs[i] != nil {
-			_ = conn.Close()
-		}
-	}
-	wg.Go(func() { make(0, a, b, ca) })
-	wg.Go(func() { make(1, b, a, cb) })
-	wg.Wait()
-	return links, errs
-}
-
-func pairs(p foreign.Provider) conformance.Factory {
-	return conformance.Pairs(func(t testing.TB, a, b, linkBytes int) (la, lb transport.Link) {
-		links, errs := tryPair(t, p, a, b, linkBytes, [2]string{token, token})
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatal(err)
-		}
-		return links[0], links[1]
-	})
-}
-
 func TestConformance(t *testing.T) {
 	for _, revokes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("revokes=%v", revokes), func(t *testing.T) {
-			conformance.Run(t, "queues", pairs(&queues{"queues", revokes}))
+			conformance.Run(t, "queues", conformance.Over(&queues{"queues", revokes}))
 		})
 	}
-	t.Run("direct", func(t *testing.T) { conformance.RunDirect(t, pairs(&queues{"queues", true})) })
+	t.Run("direct", func(t *testing.T) { conformance.RunDirect(t, conformance.Over(&queues{"queues", true})) })
 }
 
 // TestProof has the other end of a channel not know the job's token.
 func TestProof(t *testing.T) {
-	links, errs := tryPair(t, &queues{"queues", true}, 0, 1, 1<<16, [2]string{token, "another token than that of the job"})
+	links, errs := conformance.Join(t, &queues{"queues", true}, 0, 1, 1<<16, [2]string{"the token of the job", "another token than that of the job"})
 	for i, err := range errs {
 		if err == nil || links[i] != nil {
 			t.Errorf("end %d: a link to a stranger (%v)", i, err)

@@ -24,9 +24,11 @@ type Provider interface {
 	// Revokes says that after Disconnect every request is complete within a second, whatever
 	// the peer does, and that no receive succeeds whose send did not. Links are then Direct.
 	Revokes() bool
-	// Probe says whether the library can be used here, in words what it would use, and
-	// whether it is to be chosen without being asked for.
-	Probe() (uses string, automatic bool, err error)
+	// Automatic says whether it is to be chosen without being asked for. Every session that may
+	// choose asks, so the answer has to be quick.
+	Automatic() bool
+	// Probe says in words what the library would use here, or why it cannot be used.
+	Probe() (uses string, err error)
 	// Open prepares it for one rank.
 	Open(rank, world int) (Worker, error)
 }
@@ -118,7 +120,7 @@ func Find(name string) Provider {
 // Automatic is the first library that is to be chosen without being asked for, or nil.
 func Automatic() Provider {
 	for _, p := range Registered() {
-		if _, automatic, err := p.Probe(); err == nil && automatic {
+		if p.Automatic() {
 			return p
 		}
 	}

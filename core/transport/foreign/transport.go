@@ -31,11 +31,8 @@ func Open(p Provider, id *trust.Identity) (*Opened, error) {
 	if id.Certificate() != [32]byte{} {
 		return nil, fmt.Errorf("transport %s does not run under TLS: use tcp where SAR_TLS is set", p.Name())
 	}
-	_, _, err := p.Probe()
-	if err == nil {
-		o.worker, err = p.Open(id.Rank, id.World)
-	}
-	if err != nil {
+	var err error
+	if o.worker, err = p.Open(id.Rank, id.World); err != nil {
 		return nil, o.explain(err)
 	}
 	o.refs.Store(1)

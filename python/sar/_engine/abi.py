@@ -158,6 +158,16 @@ def job_token(public_id: str) -> str:
     return library.string_call("sar_job_token", public_id)
 
 
+def transport_library(name: str, file: str) -> None:
+    """Tells of a file to open for the transport ``ucx`` or ``mpi`` where the system has no such library."""
+    library.call("sar_transport_library", name, file)
+
+
+def transport_probe(name: str) -> str:
+    """What a transport that is a library would use here. ValueError, with the reason, where it cannot be used."""
+    return library.string_call("sar_transport_probe", name)
+
+
 def session_close(session: int) -> None:
     library.call("sar_session_close", session)
 

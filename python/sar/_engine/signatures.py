@@ -87,6 +87,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_session_open": (_status, _address, _to_handle),
     "sar_job_token": (_status, _text, _to_string),
     "sar_transport_register": (_status, _address),
+    "sar_transport_library": (_status, _text, _text),
+    "sar_transport_probe": (_status, _text, _to_string),
     "sar_session_close": (_status, _handle),
     "sar_session_abort": (_status, _handle, _text),
     "sar_session_set_window": (_status, _handle, _i64),

@@ -12,7 +12,7 @@ from sar._engine.log import logger
 from sar.config import Config
 from sar.errors import RendezvousError
 
-from . import environment, network, rendezvous, shutdown, tokens
+from . import environment, libraries, network, rendezvous, shutdown, tokens
 
 _threads_chosen = False
 
@@ -47,7 +47,7 @@ def initialize_comms(
         another job at the port, no job token; or the launcher does not say where they meet, or two contradict
     :raises RuntimeError: already initialized
 
-    Environment: ``SAR_TRANSPORT`` (shm, tcp, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
+    Environment: ``SAR_TRANSPORT`` (shm, tcp, ucx, mpi, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
     ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_PORT_RANGE`` (first-last: ports to listen
     on), ``SAR_START_TIMEOUT`` (300 s), ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation),
     ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1: connections between hosts are encrypted), ``SAR_INSECURE`` (1: without a token
@@ -79,6 +79,7 @@ def initialize_comms(
         owns = rendezvous.set_up_torch(name, me, world, address, port, start)
     try:
         token = tokens.given(job_token)
+        libraries.announce(os.environ.get("SAR_TRANSPORT"))
         settings = {
             "interface": interface,
             "transport": os.environ.get("SAR_TRANSPORT"),

@@ -1,0 +1,34 @@
+// Package library has network libraries that are opened at run time as transports: UCX, and MPI by
+// the standard binary interface of MPI 5. Nothing of them is needed to build. Each is a table of
+// functions as sar.h describes them, written in C, and has one thread that alone calls the library.
+package library
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall
+#cgo LDFLAGS: -ldl -lpthread
+#include <stdlib.h>
+#include "worker.h"
+*/
+import "C"
+
+import "unsafe"
+
+// UCX is the sar_transport of libucp. It lives as long as the process.
+func UCX() unsafe.Pointer { return unsafe.Pointer(C.ucx_table()) }
+
+// MPI is the sar_transport of libmpi_abi. It lives as long as the process.
+func MPI() unsafe.Pointer { return unsafe.Pointer(C.mpi_table()) }
+
+// Further tells of a file to open for a transport where neither its variable in the environment nor
+// the system has one. It counts until the library is open, and says whether there is such a transport.
+func Further(name, file string) bool {
+	f := C.CString(file)
+	defer C.free(unsafe.Pointer(f))
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	return C.library_further(n, f) == 0
+}
+
+// End does what C's exit does: it finalizes MPI where this process has initialized it. A Go program,
+// which leaves without that, calls it last.
+func End() { C.mpi_end() }
