@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults kills attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -113,6 +113,10 @@ SEED ?= 1
 FAULT_OPTIONS ?=
 faults: $(BUILD_STAMP) ## FAULTS random faults (400), from SEED (1), in training jobs between network namespaces; needs root
 	$(PY) -m tests.faults --faults $(FAULTS) --seed $(SEED) $(FAULT_OPTIONS)
+
+KILLS ?= 50
+kills: $(BUILD_STAMP) ## KILLS workers (50) killed at random moments, from SEED (1), in jobs that are started again; their losses
+	$(PY) -m tests.kills --kills $(KILLS) --seed $(SEED)
 
 # ---- use --------------------------------------------------------------------
 

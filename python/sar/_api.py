@@ -6,6 +6,9 @@ from __future__ import annotations
 from . import comm, config, errors, function, nn
 from .autograd.memo import forget, memoize
 from .autograd.remat import remat
+from .checkpoints.checkpointer import Checkpointer
+from .checkpoints.load import load_checkpoint
+from .checkpoints.save import save_checkpoint
 from .comm import (
     comm_device,
     gather_grads,
@@ -53,6 +56,7 @@ from .sampling.loader import DataLoader, DistNeighborSampler
 
 __all__ = [
     "BudgetError",
+    "Checkpointer",
     "Config",
     "DeadlineError",
     "DataLoader",
@@ -90,6 +94,7 @@ __all__ = [
     "gather_grads",
     "ingest",
     "initialize_comms",
+    "load_checkpoint",
     "load_dgl_partition_data",
     "logger",
     "logging_setup",
@@ -103,6 +108,7 @@ __all__ = [
     "patched_edge_softmax",
     "rank",
     "remat",
+    "save_checkpoint",
     "set_allocator",
     "set_num_threads",
     "stats",

@@ -196,6 +196,20 @@ def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path:
     assert second == [f"{trained['sign']['losses'][-1]:.4f}"]
 
 
+def test_training_that_goes_on(parts: Any, tmp_path: Path) -> None:
+    """Two workers, then three from where they stopped: the losses of two alone."""
+    script = EXAMPLES / "checkpoints.py"
+
+    def run(workers: int, directory: str, epochs: int) -> str:
+        return sar("launch", "-n", workers, script, parts("cora", workers), tmp_path / directory, epochs)
+
+    whole = losses(run(2, "whole", 20))
+    assert losses(run(2, "run", 10)) == whole[:1]
+    shown = run(3, "run", 20)
+    assert "3 workers begin with epoch 11" in shown
+    assert [float(loss) for loss in losses(shown)] == pytest.approx([float(loss) for loss in whole[1:]], rel=1e-4)
+
+
 def test_partitioning_a_dataset(tmp_path: Path) -> None:
     """An .npz file and a file of dgl.save_graphs give the same nodes and edges."""
     import dgl

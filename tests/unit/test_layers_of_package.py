@@ -34,6 +34,7 @@ LAYERS = [
     ["sar.integrations.dgl.patches"],
     ["sar.graph.layout", "sar.graph.construct"],
     ["sar.results"],
+    ["sar.checkpoints"],
     # where scripts begin
     ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
     ["sar.profiling.run_log"],

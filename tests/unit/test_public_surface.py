@@ -51,6 +51,10 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "ingest": "source, out, *, symmetrize=False, deduplicate=False, self_loops=False, skip_bad_rows=False, "
         "memory='4GiB', scratch=None, threads=None, name=None",
         "set_allocator": "policy",
+        "save_checkpoint": "directory, model, optimizer=None, *, step, extra=None, graph=None, per_node=None, keep=2",
+        "load_checkpoint": "directory, model, optimizer=None, *, graph=None, step=None",
+        "Checkpointer": "directory, model, optimizer=None, *, graph=None, every=None, minutes=None, keep=2, "
+        "per_node=None, background=True",
         "write_rows": "path, tensor, graph, ntype=None, *, ids=None, columns=None",
     },
     "sar.comm": {

@@ -44,7 +44,10 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
     """What ``sar infer`` and ``sar evaluate`` have in common."""
     p.add_argument("model", metavar="MODULE:FUNCTION", help="a function that returns the model")
     p.add_argument(
-        "--checkpoint", required=True, metavar="FILE", help='a state dict, or a dictionary with one under "model"'
+        "--checkpoint",
+        required=True,
+        metavar="FILE",
+        help='a state dict, or a dictionary with one under "model"; or a directory of sar.save_checkpoint',
     )
     p.add_argument(
         "--data",
@@ -88,7 +91,7 @@ def start_job(arguments: argparse.Namespace, more: dict[str, Any]) -> int:
     check_places(arguments)
     if arguments.workers * arguments.nodes != parts:
         raise Failure(f"{path} holds {parts} parts: start one worker for each, with -n {parts} in all", 2)
-    if not os.path.isfile(arguments.checkpoint):
+    if not os.path.exists(arguments.checkpoint):
         raise Failure(f"there is no checkpoint {arguments.checkpoint}")
     if ":" not in arguments.model:
         raise Failure(f"model {arguments.model!r}: give MODULE:FUNCTION or FILE.py:FUNCTION", 2)

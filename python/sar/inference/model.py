@@ -9,16 +9,17 @@ import os
 import pickle
 import sys
 from types import ModuleType
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
 
+from sar.checkpoints.load import model_state
+from sar.checkpoints.state import misfit, shapes_of
+
 Predict = Callable[[nn.Module, Any, Dict[str, Tensor]], Any]
 _STATES = ("model", "state_dict", "model_state_dict")
 """Where checkpoints that hold more than a state dict have it."""
-_SHOWN = 5
-"""How many keys an error lists."""
 
 
 class Built(NamedTuple):
@@ -65,7 +66,8 @@ def _file(path: str) -> ModuleType:
 
 def load(model: nn.Module, path: str) -> None:
     """Fills a model from a checkpoint: a state dict, or a dictionary that holds one under ``"model"``, ``"state_dict"``
-    or ``"model_state_dict"``. Only tensors and plain values are read from the file (``weights_only=True``).
+    or ``"model_state_dict"``, or a directory of :func:`sar.save_checkpoint`. Only tensors and plain values are read
+    from files (``weights_only=True``).
 
     :raises ValueError: keys or shapes are not those of the model, or the file holds something else
     :raises OSError: it cannot be read
@@ -74,26 +76,15 @@ def load(model: nn.Module, path: str) -> None:
     own = model.state_dict()
     if state and not set(state) & set(own) and all(key.startswith("module.") for key in state):
         state = {key[len("module.") :]: value for key, value in state.items()}  # of DistributedDataParallel
-    problems = [f"it lacks {_some(sorted(set(own) - set(state)))}"] if set(own) - set(state) else []
-    if set(state) - set(own):
-        problems.append(f"the model has no {_some(sorted(set(state) - set(own)))}")
-    shapes = [
-        f"{key}: {tuple(state[key].shape)} in the checkpoint, {tuple(own[key].shape)} in the model"
-        for key in own
-        if _sized(own[key]) and isinstance(state.get(key), Tensor) and own[key].shape != state[key].shape
-    ]
-    if shapes:
-        problems.append(f"shapes differ: {_some(shapes, '; ')}")
-    if problems:
-        raise ValueError(f"the checkpoint {path} does not fit the model {type(model).__name__}: {'; '.join(problems)}")
+    problem = misfit(shapes_of(own), shapes_of(state))
+    if problem:
+        raise ValueError(f"the checkpoint {path} does not fit the model {type(model).__name__}: {problem}")
     model.load_state_dict(state)
 
 
-def _sized(value: Any) -> bool:
-    return isinstance(value, Tensor) and not isinstance(value, (nn.UninitializedParameter, nn.UninitializedBuffer))
-
-
 def _state_of(path: str) -> Dict[str, Any]:
+    if os.path.isdir(path):
+        return model_state(path)
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -111,11 +102,6 @@ def _state_of(path: str) -> Dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"the checkpoint {path} holds a {type(found).__name__}: save model.state_dict()")
     return found
-
-
-def _some(names: List[str], between: str = ", ") -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return between.join(names[:_SHOWN]) + more
 
 
 def fingerprint(model: nn.Module) -> str:
