@@ -9,14 +9,19 @@ import pytest
 from tests.kills import run
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[str]]:
+    folder = tmp_path_factory.mktemp("undisturbed") / "job"
+    assert run.job(folder, "sar", 0, 0) == run.Outcome(0, "")
+    found = run.losses(folder)
+    assert all(len(loss) == 1 for loss in found.values())
+    return found
+
+
 @pytest.mark.parametrize("launcher", ["sar", "torchrun"])
-def test_killed_jobs_end_with_the_same_losses(tmp_path: Path, launcher: str) -> None:
-    assert run.job(tmp_path / "whole", launcher, 0, 0) == run.Outcome(0, "")
-    undisturbed = run.losses(tmp_path / "whole")
-    assert all(len(loss) == 1 for loss in undisturbed.values())
-    outcome = run.job(tmp_path / "killed", launcher, 2, seed=11)
-    assert outcome == run.Outcome(2, "")
-    assert run.compare(tmp_path / "killed", undisturbed) == ""
+def test_killed_jobs_end_with_the_same_losses(tmp_path: Path, undisturbed: dict[int, set[str]], launcher: str) -> None:
+    assert run.job(tmp_path / "job", launcher, 2, seed=11) == run.Outcome(2, "")
+    assert run.compare(tmp_path / "job", undisturbed) == ""
 
 
 def test_the_judge(tmp_path: Path) -> None:
