@@ -151,7 +151,7 @@ sar_status sar_session_set_exchange(sar_handle session, int32_t exchange);
 int64_t sar_default_window(int32_t world, int64_t nodes);
 /* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak since it has that limit},
  * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...,
- * sent_pulled, sent_home, sent_pushed}],
+ * sent_pulled, sent_home, sent_pushed, wait_seconds blocked on the link}],
  * operations {kind: {count, seconds, wait_seconds, sent_bytes, recv_bytes}}. */
 /* The largest of what workers held, by the names of sar_memory_stats, as {"peaks": {..}, "workers": who are known of}.
  * Not collective; waits at most so long for the others to close their sessions, since that brings their last figures. */

@@ -34,6 +34,7 @@ type Communicator struct {
 	gen     uint32                   // of the mesh
 	payload int                      // the smallest MaxPayload of any link of any rank
 	moved   [][numWays]atomic.Uint64 // by rank
+	waited  []atomic.Int64           // nanoseconds, by rank
 }
 
 // schedule is a place in the schedule of one communicator.
@@ -91,7 +92,7 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 		g.mu.Unlock()
 	}()
 	// Meshes and meetings are numbered so that a failed attempt leaves no trace.
-	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt), carried: make([]transport.LinkStats, g.cfg.World), moved: make([][numWays]atomic.Uint64, g.cfg.World)}
+	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt), carried: make([]transport.LinkStats, g.cfg.World), moved: make([][numWays]atomic.Uint64, g.cfg.World), waited: make([]atomic.Int64, g.cfg.World)}
 	if g.cfg.World > 1 {
 		what := fmt.Sprintf("creation of communicator %q with a window of %d bytes", name, windowBytes)
 		if err := g.agree(fmt.Sprintf("create/%d", attempt), what); err != nil {

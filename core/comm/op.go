@@ -113,15 +113,18 @@ func (op *Op) Late(peer int) error {
 	return op.Wrap(&transport.TimeoutError{Op: "receive", Peer: peer}, peer)
 }
 
-// Waited adds to the time that statistics show as waiting, for who uses links
-// without the helpers below.
-func (op *Op) Waited(d time.Duration) { op.waited.Add(int64(d)) }
+// Waited adds to the time that statistics show as waiting for peer, for who uses
+// links without the helpers below.
+func (op *Op) Waited(peer int, d time.Duration) {
+	op.waited.Add(int64(d))
+	op.c.waited[peer].Add(int64(d))
+}
 
 // Reserve is Link.Reserve with the operation's deadline and errors.
 func (op *Op) Reserve(peer, n int) ([]byte, error) {
 	t, span := time.Now(), trace.Begin()
 	b, err := op.links[peer].Reserve(n, op.deadline)
-	op.Waited(time.Since(t))
+	op.Waited(peer, time.Since(t))
 	span.End("wait for room", trace.Sending, op.c.name, peer, 0, int64(n))
 	if err != nil {
 		return nil, op.Wrap(err, peer)
@@ -161,7 +164,7 @@ func (op *Op) Send(peer int, flags uint16, round, chunk int, payload []byte) err
 func (op *Op) Next(peer, round, chunk int) (transport.Frame, error) {
 	t, span := time.Now(), trace.Begin()
 	f, err := op.links[peer].Next(op.deadline)
-	op.Waited(time.Since(t))
+	op.Waited(peer, time.Since(t))
 	span.End("wait for rows", trace.Receiving, op.c.name, peer, round, int64(len(f.Payload)))
 	if err != nil {
 		return f, op.Wrap(err, peer)

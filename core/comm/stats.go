@@ -35,6 +35,8 @@ type LinkTotal struct {
 	SentPulled uint64 `json:"sent_pulled"`
 	SentHome   uint64 `json:"sent_home"`
 	SentPushed uint64 `json:"sent_pushed"`
+	// WaitSeconds is the time blocked on the link, for frames or for room.
+	WaitSeconds float64 `json:"wait_seconds"`
 }
 
 // Way is what rows travel for.
@@ -87,6 +89,7 @@ func (g *Group) Stats() Stats {
 			}
 			moved := &c.moved[r]
 			l.SentPulled, l.SentHome, l.SentPushed = moved[Pulled].Load(), moved[ToOwner].Load(), moved[Pushed].Load()
+			l.WaitSeconds = time.Duration(c.waited[r].Load()).Seconds()
 			s.Links = append(s.Links, l)
 		}
 		c.mu.Unlock()

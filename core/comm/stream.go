@@ -158,7 +158,7 @@ func (op *Op) recvDirect(link transport.Direct, round int, into []byte, each fun
 		n := min(len(into)-filled, directChunk)
 		t := time.Now()
 		tag, err := link.ReceiveInto(into[filled:filled+n], op.deadline)
-		op.Waited(time.Since(t))
+		op.Waited(peer, time.Since(t))
 		if err != nil {
 			return op.Wrap(err, peer)
 		}

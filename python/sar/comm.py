@@ -30,6 +30,7 @@ from .distributed.initialize import (
 )
 from .distributed.network import dump_ip_address, get_ip_address, get_socket, get_socket_name, nfs_ip_init
 from .distributed.shutdown import shutdown
+from .profiling.metrics import log_epoch, metrics
 from .profiling.stats import memory_stats, stats
 
 __all__ = [
@@ -51,9 +52,11 @@ __all__ = [
     "get_socket_name",
     "initialize_comms",
     "is_initialized",
+    "log_epoch",
     "master_ip",
     "master_port",
     "memory_stats",
+    "metrics",
     "nfs_ip_init",
     "rank",
     "set_allocator",

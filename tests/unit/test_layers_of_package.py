@@ -37,7 +37,6 @@ LAYERS = [
     ["sar.checkpoints"],
     # where scripts begin
     ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
-    ["sar.profiling.run_log"],
     ["sar.report"],
     ["sar.comm"],
     ["sar.inference"],

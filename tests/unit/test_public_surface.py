@@ -47,6 +47,8 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "self_loop=True, dropout=0.0, layer_norm=False",
         "memory_stats": "",
         "stats": "",
+        "metrics": "",
+        "log_epoch": None,
         "set_num_threads": "n",
         "ingest": "source, out, *, symmetrize=False, deduplicate=False, self_loops=False, skip_bad_rows=False, "
         "memory='4GiB', scratch=None, threads=None, name=None",

@@ -11,8 +11,10 @@ from sar._engine import abi, allocator, session as _session
 from sar._engine.log import logger
 from sar.config import Config
 from sar.errors import RendezvousError
+from sar.profiling import metrics
 
 from . import environment, libraries, network, rendezvous, shutdown, tokens
+from .failure import tell_peers
 
 _threads_chosen = False
 
@@ -46,6 +48,7 @@ def initialize_comms(
     :raises sar.RendezvousError: the workers cannot meet: master unreachable, port in use, two workers of one rank,
         another job at the port, no job token; or the launcher does not say where they meet, or two contradict
     :raises RuntimeError: already initialized
+    :raises OSError: ``SAR_METRICS`` names a port in use, or a file that cannot be written
 
     Environment: ``SAR_TRANSPORT`` (shm, tcp, ucx, mpi, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
     ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_PORT_RANGE`` (first-last: ports to listen
@@ -103,6 +106,12 @@ def initialize_comms(
     session.owns_process_group = owns
     _session.install(session)
     shutdown.install_hooks()
+    try:
+        metrics.start(session)
+    except Exception as error:
+        tell_peers(error)
+        shutdown.shutdown()
+        raise
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
 
 

@@ -14,7 +14,7 @@ import torch
 from sar._engine import abi, interrupts, session as _session
 from sar._engine.log import logger
 from sar.autograd import memo
-from sar.profiling import memory
+from sar.profiling import memory, metrics
 
 from .failure import tell_peers
 
@@ -33,6 +33,7 @@ def shutdown() -> None:
         return
     memo.forget()
     try:
+        metrics.stop()
         memory.log(session)
         abi.session_close(session.handle)
     finally:

@@ -22,7 +22,8 @@ def stats() -> Dict[str, Any]:
     ``links`` has one entry for each communicator and peer. Of what it sent, ``sent_pulled`` are bytes of source rows
     that the peer computes with, ``sent_pushed`` bytes of rows of own destinations that the peer computes with, since it
     owns the sources (:attr:`sar.Config.exchange`), and ``sent_home`` bytes of sums and gradients computed here for rows
-    that the peer owns.
+    that the peer owns. ``wait_seconds`` is how long the worker was blocked on the link, for rows of the peer or for
+    room.
     """
     session = _session.current()
     result = abi.session_stats(session.handle)

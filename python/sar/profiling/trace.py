@@ -12,6 +12,8 @@ from typing import Any, Dict, Iterator, List
 from sar._engine import library, session as _session
 from sar._engine.log import logger
 
+from .log_files import own_file
+
 _CLOCK = "sar.trace clock"
 _ENGINE_TID = 1000
 """Lanes of the engine are numbered from here, clear of thread ids that torch gives."""
@@ -53,9 +55,7 @@ def trace(path: str, torch_ops: bool = True, capacity: int = 200_000) -> Iterato
         events += _of_torch(profiler, began, rank)
     if stopped["dropped"]:
         logger.warning("the trace had no room for %d events: give a larger capacity", stopped["dropped"])
-    stem, extension = os.path.splitext(path)
-    name = path if world == 1 else f"{stem}.rank{rank}{extension or '.json'}"
-    with open(name, "w", encoding="utf-8") as file:
+    with open(own_file(path, rank, world, ".json"), "w", encoding="utf-8") as file:
         json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
 
 
