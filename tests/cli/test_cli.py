@@ -436,8 +436,9 @@ def test_doctor_finds_trouble(monkeypatch: pytest.MonkeyPatch, engine: bool) -> 
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     start = doctor._start
 
-    def fail(what: str, environment: Any = None) -> Any:
-        return start(what, environment) if what == "engine" and engine else subprocess.Popen(command, **pipes)
+    def fail(*what: str, environment: Any = None) -> Any:
+        same = what == ("engine",) and engine
+        return start(*what, environment=environment) if same else subprocess.Popen(command, **pipes)
 
     monkeypatch.setattr(doctor, "_start", fail)
     done = run_sar("doctor")

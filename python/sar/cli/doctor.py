@@ -64,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         check(report)
     for transport in transports:
         _transport(report, transport)
+    for library in ("ucx", "mpi") if transports else ():
+        _library(report, library)
     print(f"\n{'no trouble found' if not report.trouble else f'{report.trouble} trouble(s) found'}")
     return 1 if report.trouble else 0
 
@@ -167,7 +169,7 @@ def _transport(report: _Report, transport: str) -> None:
     port = free_port()
     common = {"SAR_TRANSPORT": transport, tokens.VARIABLE: tokens.fresh()}
     environments = [{**worker_environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]
-    workers = [_start("pair", e) for e in environments]
+    workers = [_start("pair", environment=e) for e in environments]
     answers = [_answer(w) for w in workers]
     for found, error in answers:
         if found is None:
@@ -175,14 +177,25 @@ def _transport(report: _Report, transport: str) -> None:
             return
     found = answers[0][0]
     assert found is not None
-    report.line(
-        "ok", transport, f"two workers over {found['transport']}: {found['gigabytes_per_second']:.1f} GB/s each way"
-    )
+    over = found["transport"] + (f" ({found['uses']})" if found["uses"] else "")
+    report.line("ok", transport, f"two workers over {over}: {found['gigabytes_per_second']:.1f} GB/s each way")
 
 
-def _start(what: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+def _library(report: _Report, name: str) -> None:
+    """A transport that is a library of others: what it would use, and for UCX what two workers do use."""
+    found, error = _probe("network", name)
+    if found is None:
+        report.line("note", name, error)
+        return
+    when = "and where there are RDMA devices" if name == "ucx" else "with workers that mpiexec started"
+    report.line("ok", name, f"{found['uses']}; used with SAR_TRANSPORT={name}, {when}")
+    if name == "ucx":
+        _transport(report, name)
+
+
+def _start(*what: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "sar.cli.probe", what],
+        [sys.executable, "-m", "sar.cli.probe", *what],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -207,5 +220,5 @@ def _answer(process: subprocess.Popen[bytes]) -> tuple[dict[str, Any] | None, st
         return None, f"unreadable answer {out[-200:]!r}"
 
 
-def _probe(what: str) -> tuple[dict[str, Any] | None, str]:
-    return _answer(_start(what))
+def _probe(*what: str) -> tuple[dict[str, Any] | None, str]:
+    return _answer(_start(*what))

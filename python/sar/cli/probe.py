@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
 from .resident import resident
 
@@ -106,6 +106,7 @@ def pair() -> dict[str, Any]:
     import torch
 
     import sar
+    from sar._engine import abi
 
     os.environ.setdefault("SAR_START_TIMEOUT", "30")
     sar.initialize_comms()
@@ -120,14 +121,26 @@ def pair() -> dict[str, Any]:
     if not bool((receive == 1 - rank).all()):
         raise RuntimeError(f"rank {rank} received other values than were sent")
     transport = next(peer["transport"] for peer in sar.stats()["peers"] if peer["rank"] == 1 - rank)
+    uses = abi.transport_probe(transport) if transport in ("ucx", "mpi") else ""
     sar.comm.barrier()
     sar.comm.shutdown()
-    return {"transport": transport, "gigabytes_per_second": _PAIR_ROUNDS * _PAIR_BYTES / seconds / 1e9}
+    return {"transport": transport, "uses": uses, "gigabytes_per_second": _PAIR_ROUNDS * _PAIR_BYTES / seconds / 1e9}
+
+
+def network(name: str) -> dict[str, Any]:
+    """What a transport that is a library would use here."""
+    from sar._engine import abi
+    from sar.distributed import libraries
+
+    libraries.announce(name)
+    return {"uses": abi.transport_probe(name)}
 
 
 def main() -> None:
-    checks = {check.__name__: check for check in (packages, engine, together, allocator, pair)}
-    answer = checks[sys.argv[1]]()
+    checks: dict[str, Callable[..., dict[str, Any]]] = {
+        check.__name__: check for check in (packages, engine, together, allocator, pair, network)
+    }
+    answer = checks[sys.argv[1]](*sys.argv[2:])
     sys.stdout.write("\n" + json.dumps(answer) + "\n")
 
 
