@@ -29,8 +29,8 @@ from torch.nn.functional import leaky_relu
 
 import common
 import sar
-from sar.cli.launch import free_port
 from sar.cli.output import table
+from sar.distributed.network import free_port
 
 FORMS = ("additive", "dot", "cosine", "gatv2")
 

@@ -12,9 +12,10 @@ from datetime import datetime, timezone
 
 import numpy as np
 
-from sar.cli.launch import environment, free_port
+from sar.cli.job import environment
 from sar.cli.output import stage
 from sar.distributed import tokens
+from sar.distributed.network import free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)

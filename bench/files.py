@@ -20,8 +20,8 @@ import numpy as np
 
 import sar
 from sar._engine import abi
-from sar.cli.launch import free_port
 from sar.cli.output import table
+from sar.distributed.network import free_port
 from sar.partitioning.dataset import Dataset
 from sar.units import size
 

@@ -17,7 +17,7 @@ from sar.distributed.network import free_port
 from sar.errors import RendezvousError
 from sar.units import size
 
-from .launch import environment as worker_environment
+from .job import environment as worker_environment
 
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
 _ENOUGH_SHARED_MEMORY = 256 << 20

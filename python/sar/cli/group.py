@@ -1,4 +1,4 @@
-"""The workers of a job: started together, their output merged, ended together."""
+"""All workers of a job: their output merged, ended together when one fails."""
 
 from __future__ import annotations
 
@@ -8,13 +8,34 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Callable, NamedTuple, Protocol
 
-from .lines import Lines, say
-from .workers import Worker, how
+from .lines import Output, say
+from .workers import TERMINATE_SECONDS, Deliver, Worker
 
-_TERMINATE_SECONDS = 5.0  # from SIGTERM to SIGKILL
-_DRAIN_SECONDS = 1.0  # how long output is awaited after its worker ended (a child of it may hold the pipe)
+
+class Reader(Protocol):
+    """Something that has to be read as it comes."""
+
+    def fileno(self) -> int: ...
+
+    def read(self) -> bool:
+        """Handles what is there. False at the end of the stream."""
+
+    def close(self) -> None: ...
+
+
+class Site(Protocol):
+    """A host, and the workers on it."""
+
+    workers: list[Worker]
+    drain_seconds: float
+
+    def start(self, output: Callable[[Worker], tuple[Deliver, Deliver]]) -> Sequence[Reader]: ...
+
+    def tick(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class Ended(NamedTuple):
@@ -26,37 +47,21 @@ class Ended(NamedTuple):
     """Whether a signal to us ended them."""
 
 
-def run_workers(
-    command: Sequence[str], environments: Sequence[dict[str, str]], *, grace: float = 10.0, prefix: bool = True
-) -> Ended:
-    """Runs ``command`` once per environment until all have ended. SIGINT, SIGTERM and SIGHUP go on to the workers."""
-    return _Group(command, environments, grace, prefix).run()
+class Group:
+    """Runs the workers of some hosts until all have ended. SIGINT, SIGTERM and SIGHUP go on to the workers."""
 
-
-class _Group:
-    def __init__(
-        self, command: Sequence[str], environments: Sequence[dict[str, str]], grace: float, prefix: bool
-    ) -> None:
-        self.grace = grace
-        self.workers: list[Worker] = []
+    def __init__(self, sites: Sequence[Site], output: Output, grace: float) -> None:
+        self.sites, self.grace = sites, grace
         self.selector = selectors.DefaultSelector()
         self.received: list[int] = []  # signals to us
         self.stop_at: float | None = None  # when those still running get SIGTERM
         self.kill_at: float | None = None  # when they get SIGKILL
-        width = max(len(e.get("RANK", "0")) for e in environments)
         self._catch_signals()
         try:
-            for e in environments:
-                worker = Worker(e.get("RANK", "0"), command, e)
-                self.workers.append(worker)
-                label = f"[{worker.rank.rjust(width)}] ".encode() if prefix else b""
-                out, err = worker.process.stdout, worker.process.stderr
-                assert out is not None and err is not None
-                for lines in (
-                    Lines(out, sys.stdout.buffer, label, None),
-                    Lines(err, sys.stderr.buffer, label, worker.errors),
-                ):
-                    self.selector.register(lines.source, selectors.EVENT_READ, lines)
+            for site in sites:
+                for reader in site.start(output):
+                    self.selector.register(reader, selectors.EVENT_READ, reader)
+            self.workers = [worker for site in sites for worker in site.workers]
         except BaseException:
             self._finish()
             raise
@@ -89,6 +94,8 @@ class _Group:
             self._finish()
 
     def _timeout(self) -> float:
+        if any([site.tick() for site in self.sites]):
+            return 0.02
         due = [t for t in (self.stop_at, self.kill_at) if t is not None]
         return min([1.0, *(max(0.0, t - time.monotonic()) for t in due)])
 
@@ -99,7 +106,7 @@ class _Group:
                 os.read(self.wake_read, 1 << 10)
             elif not key.data.read():
                 self.selector.unregister(key.fileobj)
-                key.data.source.close()
+                key.data.close()
 
     def _forward(self, number: int, before: int) -> None:
         """Forwards the first signal as it is. A second one asks the workers to end, a third kills them."""
@@ -115,19 +122,19 @@ class _Group:
         running = [w for w in self.workers if not w.poll()]
         failed = [w for w in self.workers if w.code]
         if failed and running and self.stop_at is None and self.kill_at is None:
-            say(f"rank {failed[0].rank} {how(failed[0])}; the others have {self.grace:g} s to report")
+            say(f"rank {failed[0].rank} {failed[0].how()}; the others have {self.grace:g} s to report")
             self.stop_at = now + self.grace
         if self.stop_at is not None and now >= self.stop_at:
-            self.stop_at, self.kill_at = None, now + _TERMINATE_SECONDS
+            self.stop_at, self.kill_at = None, now + TERMINATE_SECONDS
             for worker in running:
                 worker.stop(signal.SIGTERM)
         elif self.kill_at is not None and now >= self.kill_at:
-            self.kill_at = now + _TERMINATE_SECONDS
+            self.kill_at = now + TERMINATE_SECONDS
             for worker in running:
                 worker.stop(signal.SIGKILL)
 
     def _drain(self) -> None:
-        end = time.monotonic() + _DRAIN_SECONDS
+        end = time.monotonic() + max(site.drain_seconds for site in self.sites)
         while len(self.selector.get_map()) > 1 and time.monotonic() < end:
             self._pump(0.05)
 
@@ -140,7 +147,7 @@ class _Group:
         cause = next((w for w in failed if w.failed_first_hand()), failed[0])
         others = [w.rank for w in self.workers if w is not cause]
         say(
-            f"rank {cause.rank} {how(cause)}"
+            f"rank {cause.rank} {cause.how()}"
             + (f"; ranks {', '.join(others)} were stopped or had ended" if others else "")
         )
         story = cause.story()
@@ -150,16 +157,14 @@ class _Group:
         return cause.exit_code
 
     def _finish(self) -> None:
-        for worker in self.workers:
-            if not worker.poll():
-                worker.signal(signal.SIGKILL)
-                worker.process.wait()
+        for site in self.sites:
+            site.close()
         for number, handler in self.old_handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self.old_wakeup)
         for key in list(self.selector.get_map().values()):
             if key.data is not None:
-                key.data.source.close()
+                key.data.close()
         self.selector.close()
         os.close(self.wake_read)
         os.close(self.wake_write)

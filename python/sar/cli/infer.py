@@ -7,7 +7,8 @@ import json
 import os
 from typing import Any
 
-from .launch import add_worker_options, check_places, start
+from .job import Job, start
+from .launch import add_worker_options, check_places
 from .output import Failure, add_outside_paths
 
 _MODEL = """\
@@ -111,4 +112,4 @@ def start_job(arguments: argparse.Namespace, more: dict[str, Any]) -> int:
         "allow_outside_paths": arguments.allow_outside_paths,
         **more,
     }
-    return start(["-m", "sar.inference.job", json.dumps(job)], arguments, prefix=False)
+    return start(Job(["-m", "sar.inference.job", json.dumps(job)], prefix=False), arguments)

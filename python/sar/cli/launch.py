@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from sar.distributed import launchers, tokens
-from sar.distributed.network import free_port
+from sar.distributed.network import free_port, get_socket
 
+from .binding import MODES
+from .hosts import HostSpec, parse as parse_hosts, read as read_hosts
+from .job import Job, start
 from .output import Failure
+from .remote import Ssh
 
 _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
@@ -23,7 +28,11 @@ exit code of the worker that failed first, or 128 + the signal it died of.
 With --max-restarts, all workers are started again after a failure, with a new port and a new token. SAR_RESTART_COUNT
 says how often that has happened: 0 in the first life. What they had computed is theirs to save and to load.
 
-To span machines, run the command on each with the same --nodes, --master-addr and --master-port, and its own
+With --hosts a:2,b:3 or --hostfile FILE, workers run on other hosts, which ssh must reach without a password, and which
+need the same Python, the same working directory and the same files. They get this environment, but what belongs to a
+host. The first host is rank 0's; the others must know it by the name given.
+
+Without ssh, run the command on each machine with the same --nodes, --master-addr and --master-port, and its own
 --node-rank, with SAR_JOB_TOKEN set to the same secret on all of them.
 """
 
@@ -32,7 +41,7 @@ def add(commands: Any) -> None:
     p = commands.add_parser(
         "launch",
         help="run a script as several workers",
-        usage="sar launch -n N [options] (SCRIPT | -m MODULE) [argument ...]",
+        usage="sar launch (-n N | --hosts A:N,B:N) [options] (SCRIPT | -m MODULE) [argument ...]",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,7 +50,7 @@ def add(commands: Any) -> None:
 
 
 def _options(p: argparse.ArgumentParser) -> None:
-    p.add_argument("-n", "--workers", type=int, required=True, metavar="N", help="workers on this machine")
+    p.add_argument("-n", "--workers", type=int, metavar="N", help="workers on this machine, or on each host")
     p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
     p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
     p.add_argument(
@@ -51,12 +60,40 @@ def _options(p: argparse.ArgumentParser) -> None:
         metavar="R",
         help="start all workers again after one failed, up to R times (default: 0)",
     )
+    p.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help="also write what each worker prints to DIR/rank-K.log, after restart R to DIR/rank-K.restart-R.log",
+    )
+    p.add_argument("--hosts", metavar="A:N,B:N", help="run N workers on each of these hosts, over ssh")
+    p.add_argument(
+        "--hostfile", metavar="FILE", help="as --hosts, from a file with a host in each line: a, a:2 or a slots=2"
+    )
+    p.add_argument(
+        "--ssh",
+        default=os.environ.get("SAR_SSH") or "ssh",
+        metavar="COMMAND",
+        help="what reaches a host, with its options (default: SAR_SSH, or ssh)",
+    )
+    p.add_argument(
+        "--remote-python",
+        default=sys.executable,
+        metavar="PATH",
+        help="Python on other hosts (default: the path of this)",
+    )
+    p.add_argument("--directory", metavar="DIR", help="where workers on other hosts work (default: as here)")
     add_worker_options(p)
 
 
 def add_worker_options(p: argparse._ActionsContainer) -> None:
     """What every command that starts workers takes, beside their number."""
     p.add_argument("--threads", type=int, metavar="T", help="threads of each worker (default: cores / N, at least 1)")
+    p.add_argument(
+        "--bind",
+        choices=MODES,
+        default="none",
+        help="numa: bind each worker to the cores of a NUMA node; cores: to cores of its own (default: none)",
+    )
     p.add_argument(
         "--allocator",
         choices=("pool", "compact", "default"),
@@ -75,9 +112,7 @@ def add_worker_options(p: argparse._ActionsContainer) -> None:
         metavar="S",
         help="seconds in which workers may report after another failed (default: 10)",
     )
-    p.add_argument(
-        "--master-addr", default="127.0.0.1", metavar="A", help="address where rank 0 listens (default: 127.0.0.1)"
-    )
+    p.add_argument("--master-addr", metavar="A", help="address where rank 0 listens (default: 127.0.0.1)")
     p.add_argument("--master-port", type=int, metavar="P", help="port where rank 0 listens (default: a free one)")
     p.add_argument("--nodes", type=int, default=1, metavar="M", help="machines in all (default: 1)")
     p.add_argument("--node-rank", type=int, default=0, metavar="K", help="number of this machine (default: 0)")
@@ -111,6 +146,9 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def run(arguments: argparse.Namespace) -> int:
     rest = list(arguments.rest)
+    hosts = _hosts(arguments)
+    if arguments.workers is None:
+        raise Failure("give the number of workers, -n N, or hosts with theirs, --hosts A:N,B:N", 2)
     check_places(arguments)
     if arguments.module is not None:
         command = ["-m", arguments.module, *rest]
@@ -124,11 +162,65 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"--max-restarts {arguments.max_restarts}: give 0 or more", 2)
     if arguments.max_restarts and arguments.nodes > 1:
         raise Failure(
-            "--max-restarts with --nodes: one launcher does not see the workers of another; leave out --max-restarts, "
-            "or start the job with torchrun, which has --max-restarts for several machines",
+            "--max-restarts with --nodes: one launcher does not see the workers of another; start all hosts from here "
+            "with --hosts, or the job with torchrun, which has --max-restarts for several machines",
             2,
         )
-    return start(command, arguments, prefix=not arguments.no_prefix, restarts=arguments.max_restarts)
+    job = Job(
+        command,
+        prefix=not arguments.no_prefix,
+        restarts=arguments.max_restarts,
+        logs=_log_directory(arguments.log_dir),
+        hosts=hosts,
+        ssh=_ssh(arguments),
+        directory=arguments.directory or "",
+    )
+    return start(job, arguments)
+
+
+def _hosts(arguments: argparse.Namespace) -> list[HostSpec]:
+    """The hosts that the options name, none where workers run here. Then ``arguments.workers`` is set."""
+    if arguments.hosts is None and arguments.hostfile is None:
+        return []
+    if arguments.hosts is not None and arguments.hostfile is not None:
+        raise Failure("give --hosts or --hostfile, not both", 2)
+    if arguments.nodes > 1 or arguments.node_rank:
+        raise Failure("with --hosts this command starts the workers of all hosts: leave out --nodes, --node-rank", 2)
+    default = 1 if arguments.workers is None else arguments.workers
+    try:
+        if arguments.hosts is not None:
+            found = parse_hosts(arguments.hosts, default)
+        else:
+            found = read_hosts(arguments.hostfile, default)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    first = found[0].address
+    if len(found) > 1 and arguments.master_addr is None and (first == "localhost" or first.startswith(("127.", "::1"))):
+        raise Failure(
+            f"{first} is the first host, where rank 0 listens, and other hosts cannot reach it by that name: name it "
+            "as they do, or add --master-addr",
+            2,
+        )
+    arguments.workers = default
+    return found
+
+
+def _ssh(arguments: argparse.Namespace) -> Ssh:
+    try:
+        words = shlex.split(arguments.ssh)
+    except ValueError as error:
+        raise Failure(f"--ssh {arguments.ssh!r}: {error}", 2) from None
+    return Ssh(words or ["ssh"], arguments.remote_python)
+
+
+def _log_directory(name: str | None) -> Path | None:
+    if name is None:
+        return None
+    try:
+        os.makedirs(name, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"--log-dir {name}: {error.strerror}", 2) from None
+    return Path(name)
 
 
 def check_places(arguments: argparse.Namespace) -> None:
@@ -145,59 +237,10 @@ def check_places(arguments: argparse.Namespace) -> None:
         raise Failure(
             f"--node-rank {arguments.node_rank} must be at least 0 and less than --nodes {arguments.nodes}", 2
         )
-    if arguments.nodes > 1 and arguments.master_port is None:
-        raise Failure("with several machines, give all of them the same --master-addr and --master-port", 2)
-
-
-def start(words: Sequence[str], arguments: argparse.Namespace, *, prefix: bool, restarts: int = 0) -> int:
-    """Runs Python with ``words`` as the workers that :func:`check_places` has accepted, all of them again up to
-    ``restarts`` times where one fails, and returns the exit code of the last life."""
-    from .group import run_workers
-    from .lines import say
-
-    command = [sys.executable, "-u", *words]
-    for count in range(restarts + 1):
-        ended = run_workers(command, _life(arguments, count), grace=arguments.grace, prefix=prefix)
-        if ended.code == 0 or ended.interrupted:
-            break
-        if count < restarts:
-            say(f"restart {count + 1} of {restarts}: all workers start again")
-    return ended.code
-
-
-def _life(arguments: argparse.Namespace, count: int) -> list[dict[str, str]]:
-    """The environments of all workers after ``count`` restarts. A life has a token of its own, and a port unless one
-    was given: what is left of an earlier life cannot join it."""
-    try:
-        token = tokens.for_launch(arguments.nodes)
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
-    common = {"SAR_RESTART_COUNT": str(count)}
-    if token is not None:
-        common[tokens.VARIABLE] = token
-    for chosen, variable in ((arguments.allocator, "SAR_ALLOCATOR"), (arguments.transport, "SAR_TRANSPORT")):
-        if chosen is not None:
-            common[variable] = chosen
-    n, port = arguments.workers, arguments.master_port or free_port()
-    place = (n, arguments.threads, arguments.master_addr, port, arguments.nodes, arguments.node_rank)
-    return [{**environment(rank, *place), **common} for rank in range(n)]
-
-
-def environment(
-    local_rank: int, workers: int, threads: int | None, master: str, port: int, nodes: int = 1, node: int = 0
-) -> dict[str, str]:
-    """The environment of one worker: this process's, and its place among the others."""
-    per_worker = str(threads or max(1, len(os.sched_getaffinity(0)) // workers))
-    return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")},
-        "RANK": str(node * workers + local_rank),
-        "WORLD_SIZE": str(nodes * workers),
-        "LOCAL_RANK": str(local_rank),
-        "LOCAL_WORLD_SIZE": str(workers),
-        "MASTER_ADDR": master,
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": per_worker,
-        "SAR_NUM_THREADS": per_worker,
-        "PYTHONUNBUFFERED": "1",
-        launchers.MARK: "1",
-    }
+    if arguments.nodes > 1 and (arguments.master_addr is None or arguments.master_port is None):
+        raise Failure(
+            f"--nodes {arguments.nodes} needs --master-addr and --master-port, the same on all machines: an address of "
+            "the machine with --node-rank 0, and a port that is free there, such as "
+            f"--master-addr {get_socket().ip_addr} --master-port {free_port()} if this is it",
+            2,
+        )

@@ -1,12 +1,17 @@
-"""What workers print, handed on line by line."""
+"""What workers print: handed on line by line, behind their rank, and kept in a file for each."""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
 import sys
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 from typing import IO
+
+from .workers import Worker
 
 _LONGEST_LINE = 1 << 16
 # How torch.distributed begins the lines of a traceback that it repeats.
@@ -14,15 +19,16 @@ _TORCH_PREFIX = re.compile(rb"^\[rank\d+\]: ?")
 
 
 class Lines:
-    """Bytes of one pipe, handed on as whole lines with a prefix."""
+    """One stream, handed on as whole lines with a prefix."""
 
-    def __init__(self, source: IO[bytes], target: IO[bytes], prefix: bytes, keep: deque[bytes] | None) -> None:
-        self.source, self.target, self.prefix, self.keep = source, target, prefix, keep
+    def __init__(
+        self, target: IO[bytes], prefix: bytes, keep: deque[bytes] | None = None, log: IO[bytes] | None = None
+    ) -> None:
+        self.target, self.prefix, self.keep, self.log = target, prefix, keep, log
         self.partial = b""
 
-    def read(self) -> bool:
-        """Handles what is there. False at the end of the stream."""
-        data = os.read(self.source.fileno(), 1 << 16)
+    def feed(self, data: bytes) -> None:
+        """Takes what has come, b"" at the end of the stream."""
         whole, newline, self.partial = (self.partial + data).rpartition(b"\n")
         if len(self.partial) > _LONGEST_LINE:
             whole, newline, self.partial = whole + newline + self.partial, b"\n", b""
@@ -31,7 +37,6 @@ class Lines:
         if not data and self.partial:
             self._emit([self.partial])
             self.partial = b""
-        return bool(data)
 
     def _emit(self, lines: list[bytes]) -> None:
         # What a terminal would show of a line rewritten by carriage returns: its last state.
@@ -40,6 +45,38 @@ class Lines:
             self.keep.extend(_TORCH_PREFIX.sub(b"", line) for line in shown)
         self.target.write(b"".join(self.prefix + line for line in shown))
         self.target.flush()
+        if self.log is not None:
+            try:
+                self.log.write(b"".join(shown))
+            except OSError as error:  # such as a full disk, which must not end the job
+                say(f"{self.log.name} gets no more lines: {error.strerror}")
+                self.log = None
+
+
+class Output:
+    """Where the output of all workers goes: to the launcher's own streams, and to a file for each worker."""
+
+    def __init__(self, world: int, *, prefix: bool = True, logs: Path | None = None, life: int = 0) -> None:
+        """
+        :param world: number of workers
+        :param logs: a directory for ``rank-K.log``, or ``rank-K.restart-L.log`` in life L after the first
+        """
+        self.width = len(str(world - 1))
+        self.prefix, self.logs, self.life = prefix, logs, life
+        self._open = contextlib.ExitStack()
+
+    def __call__(self, worker: Worker) -> tuple[Callable[[bytes], None], Callable[[bytes], None]]:
+        """Takes what a worker writes to its two streams."""
+        label = f"[{worker.rank.rjust(self.width)}] ".encode() if self.prefix else b""
+        log: IO[bytes] | None = None
+        if self.logs is not None:
+            name = f"rank-{worker.rank}{f'.restart-{self.life}' if self.life else ''}.log"
+            log = self._open.enter_context(io.FileIO(self.logs / name, "wb"))
+        out = Lines(sys.stdout.buffer, label, None, log)
+        return out.feed, Lines(sys.stderr.buffer, label, worker.errors, log).feed
+
+    def close(self) -> None:
+        self._open.close()
 
 
 def say(text: str) -> None:

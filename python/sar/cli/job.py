@@ -1,0 +1,156 @@
+"""The job of ``sar launch``: which worker has which place, and its lives."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import sar
+from sar.distributed import launchers, tokens
+from sar.distributed.network import free_port, port_range
+
+from .binding import seats
+from .group import Ended, Group, Site
+from .hosts import HostSpec
+from .lines import Output, say
+from .output import Failure
+from .remote import HostError, Ssh, carried, connect
+from .workers import Local
+
+_RECONNECT_SECONDS = 2.0  # before the next life, where hosts could not be reached
+
+
+class Job(NamedTuple):
+    """What all workers run, and where."""
+
+    words: Sequence[str]
+    """Behind the name of Python."""
+    prefix: bool = True
+    """Whether the rank stands before lines of output."""
+    restarts: int = 0
+    logs: Path | None = None
+    hosts: Sequence[HostSpec] = ()
+    """None: this host."""
+    ssh: Ssh = Ssh()
+    directory: str = ""
+    """Where workers on other hosts work."""
+
+
+def start(job: Job, arguments: argparse.Namespace) -> int:
+    """Runs the workers of a job, all of them again up to ``job.restarts`` times where one fails, and returns the exit
+    code of the last life.
+
+    :param arguments: what :func:`sar.cli.launch.check_places` has accepted
+    :raises Failure: the workers cannot be started
+    """
+    check_ports(job.hosts or [HostSpec("this machine", arguments.workers)])
+    for life in range(job.restarts + 1):
+        ended = _live(job, arguments, life)
+        if ended.code == 0 or ended.interrupted:
+            break
+        if life < job.restarts:
+            say(f"restart {life + 1} of {job.restarts}: all workers start again")
+    return ended.code
+
+
+def check_ports(hosts: Sequence[HostSpec]) -> None:
+    """Refuses a range of ports that has less than one for each worker of a host.
+
+    :raises Failure: which host has too many workers
+    :raises ValueError: ``SAR_PORT_RANGE`` is no range
+    """
+    ports = port_range()
+    for host in hosts:
+        if ports and len(ports) < host.workers:
+            raise Failure(
+                f"SAR_PORT_RANGE={ports[0]}-{ports[-1]} has {len(ports)} ports and {host.name} gets {host.workers} "
+                "workers: each listens at one; widen the range, or start fewer workers there",
+                2,
+            )
+
+
+def _live(job: Job, arguments: argparse.Namespace, life: int) -> Ended:
+    try:
+        sites = _sites(job, arguments, life)
+    except HostError as error:
+        if life == 0:
+            raise Failure(str(error)) from None
+        say(str(error))
+        time.sleep(_RECONNECT_SECONDS)
+        return Ended(1, False)
+    world = sum(host.workers for host in job.hosts) or arguments.nodes * arguments.workers
+    output = Output(world, prefix=job.prefix, logs=job.logs, life=life)
+    try:
+        return Group(sites, output, arguments.grace).run()
+    finally:
+        output.close()
+
+
+def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Site]:
+    """The hosts of one life, and what their workers are told. A life has a token of its own, and a port unless one was
+    given: what is left of an earlier life cannot join it."""
+    common = {"SAR_RESTART_COUNT": str(life), "PYTHONUNBUFFERED": "1"}
+    try:
+        token = tokens.for_launch(arguments.nodes)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    if token is not None:
+        common[tokens.VARIABLE] = token
+    for chosen, variable in ((arguments.allocator, "SAR_ALLOCATOR"), (arguments.transport, "SAR_TRANSPORT")):
+        if chosen is not None:
+            common[variable] = chosen
+    if job.hosts:
+        return _on_hosts(job, arguments, common)
+    n, first = arguments.workers, arguments.node_rank * arguments.workers
+    master = arguments.master_addr or "127.0.0.1", arguments.master_port or free_port()
+    environments = [{**inherited(), **common, **place(first + k, arguments.nodes * n, k, n, *master)} for k in range(n)]
+    return [Local([sys.executable, "-u", *job.words], environments, seats(arguments.bind, n, arguments.threads))]
+
+
+def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, str]) -> Sequence[Site]:
+    order = {
+        "version": sar.__version__,
+        "directory": job.directory or os.getcwd(),
+        "environment": {**carried(inherited()), **common},
+        "command": [job.ssh.python, "-u", *job.words],
+        "bind": arguments.bind,
+        "threads": arguments.threads,
+    }
+    found = connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
+    assert found[0].ready is not None
+    master = arguments.master_addr or job.hosts[0].address, arguments.master_port or found[0].ready["port"]
+    world, rank = sum(host.workers for host in job.hosts), 0
+    for host in found:
+        n = host.spec.workers
+        host.places = [place(rank + k, world, k, n, *master) for k in range(n)]
+        rank += n
+    return found
+
+
+def place(rank: int, world: int, local_rank: int, local_world: int, master: str, port: int) -> dict[str, str]:
+    """What tells a worker of its place among the others."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(local_world),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+        launchers.MARK: "1",
+    }
+
+
+def environment(rank: int, workers: int, threads: int | None, master: str, port: int) -> dict[str, str]:
+    """All the environment of one worker, where all are on this host."""
+    seat = seats("none", workers, threads)[rank]
+    return {**inherited(), **place(rank, workers, rank, workers, master, port), **seat.variables()}
+
+
+def inherited() -> dict[str, str]:
+    """The environment of this process, but what torchrun has told it of a place."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}

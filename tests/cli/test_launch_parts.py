@@ -1,0 +1,167 @@
+"""Parts of ``sar launch``: the channel to other hosts, the binding of workers to cores, log files."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Iterator
+from unittest import mock
+
+import pytest
+
+from sar.cli import binding, channel, lines
+from sar.cli.channel import GREETING, OUTPUT, PING, Channel, ChannelError, Frame
+from tests.support.command import run_sar
+
+# ---- the channel ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, int, int]]:
+    """A channel of the launcher, and what the agent would write to and read from."""
+    from_agent, agent_out = os.pipe()
+    agent_in, to_agent = os.pipe()
+    yield Channel(from_agent, to_agent, GREETING), agent_out, agent_in
+    for descriptor in (from_agent, agent_out, agent_in, to_agent):
+        os.close(descriptor)
+
+
+def frame(kind: bytes, rank: int, payload: bytes) -> bytes:
+    return struct.pack(">cIQ", kind, rank, len(payload)) + payload
+
+
+def test_frames_come_in_pieces(ends: tuple[Channel, int, int]) -> None:
+    launcher, agent_out, _ = ends
+    sent = b"motd\n" + GREETING + frame(OUTPUT, 3, b"1text") + frame(PING, 0, b"")
+    found = []
+    for k in range(len(sent)):
+        os.write(agent_out, sent[k : k + 1])
+        found += launcher.receive()
+    assert found == [Frame(OUTPUT, 3, b"1text"), Frame(PING, 0, b"")] and launcher.noise == b"motd\n"
+    assert launcher.receive() == []
+
+
+def test_what_is_no_agent(ends: tuple[Channel, int, int]) -> None:
+    launcher, agent_out, _ = ends
+    with pytest.raises(ChannelError, match="something else than the agent answers"):
+        for _ in range(20):
+            os.write(agent_out, bytes(1 << 16))
+            launcher.receive()
+
+
+def test_lengths_are_bounded(ends: tuple[Channel, int, int]) -> None:
+    launcher, agent_out, _ = ends
+    os.write(agent_out, GREETING + struct.pack(">cIQ", OUTPUT, 0, 1 << 40))
+    with pytest.raises(ChannelError, match=f"a message of {1 << 40} bytes"):
+        launcher.receive()
+
+
+def test_a_stuck_agent_blocks_nobody(ends: tuple[Channel, int, int]) -> None:
+    launcher, _, agent_in = ends
+    payload = os.urandom(1 << 20)
+    launcher.send(OUTPUT, 1, payload)
+    read = b""
+    while launcher.tick():
+        read += os.read(agent_in, 1 << 20)
+    assert read + os.read(agent_in, 1 << 20) == frame(OUTPUT, 1, payload)
+
+
+def test_silence_is_an_end(ends: tuple[Channel, int, int]) -> None:
+    launcher, _, agent_in = ends
+    launcher.spoke -= channel.PING_SECONDS + 1
+    launcher.tick()
+    assert os.read(agent_in, 100) == frame(PING, 0, b"")
+    launcher.heard -= channel.SILENT_SECONDS + 1
+    with pytest.raises(ChannelError, match="nothing has been heard for 60 s"):
+        launcher.tick()
+
+
+# ---- binding -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Path]:
+    """Two nodes of two cores with two threads each, of which one processor must not be used, and one more core."""
+    for node, cpus in enumerate(["0-1,4-5", "2-3,6-7"]):
+        (tmp_path / f"node/node{node}").mkdir(parents=True)
+        (tmp_path / f"node/node{node}/cpulist").write_text(cpus + "\n")
+    for cpu in range(9):
+        about = tmp_path / f"cpu/cpu{cpu}/topology"
+        about.mkdir(parents=True)
+        (about / "physical_package_id").write_text(f"{cpu // 2 % 2}\n")
+        (about / "core_id").write_text(f"{cpu % 4 if cpu < 8 else 8}\n")
+    with mock.patch("os.sched_getaffinity", return_value=set(range(8)) - {7}):
+        yield tmp_path
+
+
+@pytest.mark.parametrize(
+    ("mode", "workers", "expected"),
+    [
+        ("none", 2, [(None, 3), (None, 3)]),
+        ("numa", 1, [({0, 1, 2, 3, 4, 5, 6}, 7)]),
+        ("numa", 2, [({0, 1, 4, 5}, 4), ({2, 3, 6}, 3)]),
+        ("numa", 3, [({0, 1, 4, 5}, 2), ({0, 1, 4, 5}, 2), ({2, 3, 6}, 3)]),
+        ("cores", 1, [({0, 1, 2, 3, 4, 5, 6}, 7)]),
+        ("cores", 2, [({0, 1, 4, 5}, 4), ({2, 3, 6}, 3)]),
+        ("cores", 4, [({0, 4}, 2), ({1, 5}, 2), ({2, 6}, 2), ({3}, 1)]),
+        ("cores", 5, [({0}, 1), ({4}, 1), ({1, 5}, 2), ({2, 6}, 2), ({3}, 1)]),
+        ("cores", 7, [({cpu}, 1) for cpu in (0, 4, 1, 5, 2, 6, 3)]),
+    ],
+)
+def test_seats(mode: str, workers: int, expected: list[tuple[set[int], int]], machine: Path) -> None:
+    found = binding.seats(mode, workers, system=machine)
+    assert [(seat.cores, seat.threads) for seat in found] == expected
+    assert {seat.threads for seat in binding.seats(mode, workers, 9, machine)} == {9}
+
+
+def test_seats_that_are_not_there(machine: Path) -> None:
+    with pytest.raises(ValueError, match="8 workers and 7 processors"):
+        binding.seats("cores", 8, system=machine)
+    # a kernel that tells nothing of nodes has one
+    assert [seat.cores for seat in binding.seats("numa", 2, system=machine / "nowhere")] == [set(range(7))] * 2
+
+
+def test_workers_are_bound(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("import os; print(*sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])")
+    expected = binding.seats("cores", 1)[0]
+    done = run_sar("launch", "-n", 1, "--bind", "cores", "--no-prefix", script)
+    assert expected.cores is not None
+    assert done.stdout.split() == [*map(str, sorted(expected.cores)), str(expected.threads)], done.stderr
+    own = len(os.sched_getaffinity(0))
+    if own > 1:
+        done = run_sar("launch", "-n", own, "--bind", "cores", "--no-prefix", script)
+        assert sorted(line.split()[0] for line in done.stdout.splitlines()) == sorted(map(str, os.sched_getaffinity(0)))
+
+
+# ---- log files -----------------------------------------------------------------------------
+
+
+def test_a_file_for_each_worker_and_life(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import os, sys\n"
+        "print('out', os.environ['RANK'], flush=True); print('err', file=sys.stderr)\n"
+        "sys.exit(os.environ['SAR_RESTART_COUNT'] == '0')"
+    )
+    logs = tmp_path / "deep" / "logs"
+    done = run_sar("launch", "-n", 2, "--max-restarts", 1, "--log-dir", logs, script)
+    assert done.returncode == 0 and "[1] out 1" in done.stdout
+    found = {file.name: sorted(file.read_text().splitlines()) for file in logs.iterdir()}
+    names = ["rank-0.log", "rank-0.restart-1.log", "rank-1.log", "rank-1.restart-1.log"]
+    assert found == {name: ["err", f"out {name[5]}"] for name in names}
+    (tmp_path / "file").touch()
+    done = run_sar("launch", "-n", 1, "--log-dir", tmp_path / "file", script)
+    assert done.returncode == 2 and "--log-dir" in done.stderr
+
+
+def test_a_full_disk_does_not_end_the_job(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    import sys
+
+    with open("/dev/full", "wb", buffering=0) as full:
+        stream = lines.Lines(sys.stdout.buffer, b"", None, full)
+        stream.feed(b"one\n")
+        stream.feed(b"two\n")
+    out, err = capfdbinary.readouterr()
+    assert out == b"one\ntwo\n" and err == b"sar launch: /dev/full gets no more lines: No space left on device\n"
