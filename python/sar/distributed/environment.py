@@ -158,7 +158,7 @@ def _nobody(variables: Variables) -> str:
     if seen:
         says = f"{', '.join(seen)} alone does not make a worker"
     if variables.get("SLURM_JOB_ID"):
-        says += "; SLURM_JOB_ID is, but this process is no task of a step: Slurm starts workers with srun"
+        says += "; SLURM_JOB_ID is set, but this process is no task of a step: Slurm starts workers with srun"
     return says
 
 
