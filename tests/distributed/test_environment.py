@@ -158,6 +158,16 @@ def test_nobody_says_where_to_meet(variables: dict[str, str], says: str, monkeyp
     assert find(variables, address="there").problem == ""
 
 
+def test_rank_0_is_not_where_it_was_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """203.0.113.0/24 belongs to nobody."""
+    for name, value in {**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "203.0.113.[7-8]"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(sar.RendezvousError, match=r"expected at 203\.0\.113\.7.*first host of SLURM.*set MASTER_ADDR"):
+        sar.initialize_comms()
+    assert find(SLURM).assumed and not find({**SLURM, "MASTER_ADDR": "node01"}).assumed
+    assert not find(TRAIN_JOB).assumed and not find(MPICH).assumed
+
+
 def test_arguments_come_first() -> None:
     assert short(find(SLURM, 0, 1, "a")) == ("arguments", 0, 1, None, None, "a")
     assert find(SLURM, 0, 1, "a").master_port == 12345

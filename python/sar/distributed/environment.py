@@ -43,6 +43,8 @@ class Environment(NamedTuple):
     """What each of these was taken from, and what was seen and not used."""
     problem: str
     """Why the workers cannot meet, and what to do; "" if they can."""
+    assumed: bool = False
+    """Whether ``master_address`` is where launchers of this kind start rank 0, which rank 0 checks."""
 
     def __str__(self) -> str:
         head = f"launcher: {self.launcher}, rank {self.rank} of {self.world_size}"
@@ -106,7 +108,11 @@ def find(
     if place.world_size > 1 and address is None:
         reasons.append(meet)
     local = place.local_rank, place.local_world_size
-    return Environment(place.launcher, place.rank, place.world_size, *local, where, port, tuple(reasons), problem)
+    assumed = address is None and where == place.first_host != "" and place.launcher != launchers.TRAIN_JOB
+    assumed = assumed and not variables.get("MASTER_ADDR", "").strip()
+    return Environment(
+        place.launcher, place.rank, place.world_size, *local, where, port, tuple(reasons), problem, assumed
+    )
 
 
 def _place(told: Optional[Place], rank: Optional[int], world_size: Optional[int]) -> Place:

@@ -67,6 +67,11 @@ def initialize_comms(
         raise ValueError(f"rank {me} is outside 0..{world - 1}: world_size is {world}")
     if found.problem:
         raise RendezvousError(f"{found.problem} ({'; '.join(found.reasons)})")
+    if me == 0 and found.assumed and not network.is_here(address):
+        raise RendezvousError(
+            f"rank 0 was expected at {address}, which is not an address of this host ({'; '.join(found.reasons)}): set "
+            "MASTER_ADDR to the address of this host, for all workers"
+        )
     name = rendezvous.choose_backend(backend)
     start = network.seconds("SAR_START_TIMEOUT", 300.0)
     operation = network.seconds("SAR_TIMEOUT", 1800.0)

@@ -35,6 +35,20 @@ def interfaces() -> List[SocketInfo]:
     return sorted(found, key=lambda s: s.ip_addr.startswith("127."))
 
 
+def is_here(host: str) -> bool:
+    """Whether this process can listen at an address of ``host``. True for a name that cannot be resolved: whoever
+    listens there says so."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return True
+    for family, kind, _, _, address in found:
+        with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
+            probe.bind(address)
+            return True
+    return False
+
+
 def get_socket() -> SocketInfo:
     """The interface that peers should use to reach this host: name and IPv4 address.
 
