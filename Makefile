@@ -16,10 +16,10 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel libsar examples-c bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults kills attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel wheels test-wheels libsar examples-c examples-c-aarch64 bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults kills attacks clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo "Needs Go (go.mod says which), Python 3.11, gcc, make. PYTHON=... and VENV=... choose others."
 
 # ---- set up -----------------------------------------------------------------
@@ -206,26 +206,52 @@ bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 t
 bench-sampling: $(BUILD_STAMP) ## sampled batches against DGL's loader
 	$(PY) bench/sampling.py
 
-WHEEL_PYTHON ?=
-wheel: $(if $(WHEEL_PYTHON),,$(VENV_STAMP)) ## dist/sar-*.whl, which installs without Go and gcc; WHEEL_PYTHON=python3.9: for that Python
+wheel: $(VENV_STAMP) ## dist/sar-*.whl, for this processor and glibc; installs without Go and gcc
 	rm -rf build/lib.* build/bdist.* dist/sar-*.whl
-	$(or $(WHEEL_PYTHON),$(PY)) -m pip wheel --disable-pip-version-check --quiet $(if $(WHEEL_PYTHON),,--no-build-isolation) --no-deps --wheel-dir dist .
+	$(PIP_WHEEL) --wheel-dir dist .
 	@ls dist/sar-*.whl
 
-libsar: build/lib/libsar.so build/include/sar.h ## build/lib/libsar.so and build/include/sar.h, for C and other languages
-build/lib/libsar.so: $(GO_SOURCES)
+PIP_WHEEL := $(PY) -m pip wheel --disable-pip-version-check --quiet --no-build-isolation --no-deps
+
+WHEELS_STAMP := $(VENV)/.requirements-wheels
+$(WHEELS_STAMP): requirements-wheels.txt $(VENV_STAMP)
+	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-wheels.txt
+	@touch $@
+
+WHEEL_ARCHS ?= x86_64 aarch64
+wheels: $(WHEELS_STAMP) ## dist/release/sar-*.whl, to publish: for glibc 2.28 and newer, of WHEEL_ARCHS (x86_64 aarch64)
+	rm -rf dist/release
+	for arch in $(WHEEL_ARCHS); do \
+	  rm -rf build/lib.* build/bdist.*; \
+	  SAR_WHEEL_ARCH=$$arch $(PIP_WHEEL) --wheel-dir dist/release . || exit 1; \
+	done
+	$(PY) -m tests.wheels audit dist/release
+
+test-wheels: ## installs and runs the wheels of `make wheels` in environments without Go and gcc, for every Python found
+	$(PY) -m tests.wheels run dist/release
+
+# Where the library goes. Of another processor it lies in a folder of its own.
+LIBSAR ?= build
+libsar: $(LIBSAR)/lib/libsar.so $(LIBSAR)/include/sar.h ## build/lib/libsar.so and build/include/sar.h, for C and other languages
+$(LIBSAR)/lib/libsar.so: $(GO_SOURCES)
 	$(GO) build -buildmode=c-shared -trimpath -buildvcs=false -ldflags='-s -w -extldflags=-Wl,-soname,libsar.so' -o $@ ./capi/libsar
-	@rm -f build/lib/libsar.h # what Go writes; sar.h is the interface
-build/include/sar.h: capi/sar.h
+	@rm -f $(@D)/libsar.h # what Go writes; sar.h is the interface
+$(LIBSAR)/include/sar.h: capi/sar.h
 	@mkdir -p $(@D)
 	cp $< $@
 
-C_EXAMPLES := $(patsubst examples/c/%.c,build/examples/%,$(wildcard examples/c/*.c))
+C_EXAMPLES := $(patsubst examples/c/%.c,$(LIBSAR)/examples/%,$(wildcard examples/c/*.c))
 examples-c: $(C_EXAMPLES) ## compiles the C programs of examples/c against libsar.so and runs them
-	@! test -x examples/c/run.sh || examples/c/run.sh build/examples
-build/examples/%: examples/c/%.c build/lib/libsar.so build/include/sar.h
+	@! test -x examples/c/run.sh || examples/c/run.sh $(LIBSAR)/examples
+$(LIBSAR)/examples/%: examples/c/%.c $(LIBSAR)/lib/libsar.so $(LIBSAR)/include/sar.h
 	@mkdir -p $(@D)
-	$(or $(CC),cc) -std=c11 -O2 -Wall -Wextra -Werror -Ibuild/include $< -o $@ -Lbuild/lib -lsar -lm '-Wl,-rpath,$$ORIGIN/../lib'
+	$(or $(CC),cc) -std=c11 -O2 -Wall -Wextra -Werror -I$(LIBSAR)/include $< -o $@ -L$(LIBSAR)/lib -lsar -lm '-Wl,-rpath,$$ORIGIN/../lib'
+
+# qemu's -L names the folder with the C library of that processor: Debian's package libc6-arm64-cross has it.
+QEMU ?= qemu-aarch64-static -L /usr/aarch64-linux-gnu
+examples-c-aarch64: $(WHEELS_STAMP) ## the same for aarch64, compiled by zig, run by QEMU (qemu-aarch64-static -L /usr/aarch64-linux-gnu)
+	$(MAKE) examples-c LIBSAR=build/aarch64 GOARCH=arm64 CGO_ENABLED=1 RUNNER="$(QEMU)" \
+	  CC="$$($(PY) -c 'import ziglang; print(ziglang.__path__[0])')/zig cc -target aarch64-linux-gnu.2.28"
 
 clean: ## everything that was built; .venv stays
 	rm -rf build dist python/sar.egg-info python/sar/_ext $(BUILD_STAMP)

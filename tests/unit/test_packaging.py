@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from sar._engine import library as engine
 from tests.support import ROOT
@@ -109,8 +111,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
-    abi = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    assert re.fullmatch(rf"sar-[\d.]+-{abi}-{abi}-(manylinux_2_\d+|linux)_\w+\.whl", wheel.name)
+    assert re.fullmatch(r"sar-[\d.]+-cp39-abi3-manylinux_2_\d+_\w+\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
@@ -135,3 +136,54 @@ print(_native.json_call("sar_memory_stats")["total"]["live"], _native.face().Ver
 """
     version = wheel.name.split("-")[1]
     assert python(code, PATH=str(tmp_path), PYTHONPATH=str(tmp_path)).split()[-1] == version
+
+
+STABLE = {  # of Python 3.9, as far as the extension uses it; `make wheels` has abi3audit check all
+    *("PyBool_FromLong", "PyBytes_AsString", "PyBytes_FromStringAndSize", "PyBytes_Size", "PyComplex_FromDoubles"),
+    *("PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_FromUnsignedLong"),
+    *("PyExc_RuntimeError", "PyExc_ValueError", "PyModule_Create2", "PyObject_IsTrue", "_Py_NoneStruct"),
+    *("_PyArg_ParseTupleAndKeywords_SizeT", "_Py_BuildValue_SizeT", "PyErr_Print", "_Py_Dealloc"),
+}
+
+
+def test_extension_uses_the_stable_abi_alone() -> None:
+    extension = libraries()[0]
+    assert extension.name == "_sar_engine.abi3.so"
+    out = subprocess.run(["nm", "-D", str(extension)], check=True, capture_output=True, text=True).stdout
+    used = set(re.findall(r" U (_?Py\w+)", out))
+    assert used and used <= STABLE, used - STABLE
+
+
+def test_extras_that_the_package_names_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"dgl", "pyg", "ingest", "partition", "results", "metrics"} <= set(extras)
+    named = {
+        call.args[1].value
+        for path in (ROOT / "python" / "sar").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "need"
+        if isinstance(call.args[1], ast.Constant)
+    }
+    assert named and named <= set(extras)
+
+
+def test_dockerfile() -> None:
+    """What a linter would say: a pinned base, nothing cached, not root at the end, and paths that there are."""
+    text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
+    steps = [tuple(line.split(maxsplit=1)) for line in text.splitlines() if line and not line.startswith("#")]
+    words = [word for word, _ in steps]
+    assert words[-3:] == ["USER", "WORKDIR", "CMD"] and {"ARG", "FROM", "RUN", "COPY"} == set(words[:-3])
+    for word, rest in steps:
+        if word == "ARG":
+            assert f"${{{rest.partition('=')[0]}}}" in text, f"{rest} is not used"
+        elif word == "FROM":
+            assert ":" in rest and "latest" not in rest
+        elif word == "COPY":
+            assert rest.split()[0] == "dist/release/"
+            assert "--wheel-dir dist/release " in (ROOT / "Makefile").read_text()
+        elif word == "RUN" and "apt-get install" in rest:
+            assert "--no-install-recommends" in rest and "rm -rf /var/lib/apt/lists" in rest
+        elif word == "RUN" and "pip install" in rest:
+            assert "--no-cache-dir" in rest
+        elif word == "USER":
+            assert rest != "root"

@@ -36,8 +36,8 @@ class _Engine:
             module = importlib.import_module("sar._ext._sar_engine")
         except ImportError as e:
             raise ImportError(
-                f"the engine of sar cannot be loaded ({e}): it is built for one version of Python, on Linux. "
-                "Install a wheel for this Python, or build it in a clone with `make build`."
+                f"the engine of sar cannot be loaded ({e}): it is built for CPython 3.9 and newer, for one "
+                "processor, on Linux. Install a wheel for this machine, or build it in a clone with `make build`."
             ) from e
         path = module.__file__
         assert path is not None

@@ -1,0 +1,23 @@
+# A worker: Python, torch and SAR, from a wheel of `make wheels`. docs/running.md says how to start it.
+ARG PYTHON=3.11
+FROM python:${PYTHON}-slim-bookworm
+
+# Extras of the package, such as dgl,metrics, and where pip finds torch: for CPUs, which is all that SAR uses.
+ARG EXTRAS=metrics
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+
+# torch and DGL need OpenMP's library.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends libgomp1 \
+    && rm -rf /var/lib/apt/lists/*
+
+# The wheel of this processor; pip leaves the others alone.
+COPY dist/release/ /tmp/wheels/
+RUN pip install --no-cache-dir --extra-index-url "${TORCH_INDEX}" --find-links /tmp/wheels "sar[${EXTRAS}]" \
+    && rm -rf /tmp/wheels
+
+# The user's secret would lie in the home (docs/security.md); give a job its token in SAR_JOB_TOKEN.
+RUN useradd --create-home worker
+USER worker
+WORKDIR /work
+CMD ["sar", "doctor"]
