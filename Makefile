@@ -16,7 +16,7 @@ VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel wheels test-wheels libsar examples-c examples-c-aarch64 bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-mapped test-debug faults kills attacks clean
+.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel wheels test-wheels libsar examples-c examples-c-aarch64 bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-checkpoint bench-mapped test-debug faults kills attacks clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -174,6 +174,10 @@ docs-layers: $(BUILD_STAMP) ## docs/layers.md: which layers of dgl.nn run, and t
 bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded, and SAR's partition format against DGL's
 	$(PY) bench/files.py
 	$(PY) bench/partition_formats.py
+
+CHECKPOINT ?=
+bench-checkpoint: $(BUILD_STAMP) ## what a checkpoint in the background adds to an epoch of 10 s; CHECKPOINT="--layers 6 --scratch DIR"
+	$(PY) bench/checkpoint.py $(CHECKPOINT)
 
 MAPPED ?=
 bench-mapped: $(BUILD_STAMP) ## features on disk, three times a memory limit: losses, time, memory; needs root; MAPPED="--model gat"

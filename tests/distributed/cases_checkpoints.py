@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 import sar
 import sar.nn
-from sar.checkpoints import files
+from sar.checkpoints import tensor_files
 from sar.results.rows import own_rows
 
 WIDTH, CLASSES = 6, 3
@@ -152,7 +152,7 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
     said = []
     checkpoints = sar.Checkpointer(folder, **job.saved, every=1, background=background)
     checkpoints.step(1)
-    writing = files.write_pieces
+    writing = tensor_files.write_pieces
 
     def full(scratch: str, rank: int, *rest: Any) -> Any:
         if rank == min(1, sar.world_size() - 1):
@@ -160,7 +160,7 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
         return writing(scratch, rank, *rest)
 
     for number, call in enumerate(("step", when)):
-        files.write_pieces = writing if number else full
+        tensor_files.write_pieces = writing if number else full
         try:
             if call == "close":
                 checkpoints.close()
@@ -170,7 +170,7 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
             said.append(f"{call}: {type(error).__name__}: {error}")
         if checkpoints._pending is not None:
             checkpoints._pending._written.wait(30)
-    files.write_pieces = writing
+    tensor_files.write_pieces = writing
     said.append(f"latest: {Path(folder, 'latest').read_text()}")
     checkpoints.step(4)
     checkpoints.close()

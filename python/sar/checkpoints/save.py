@@ -153,7 +153,9 @@ class Write:
     def _run(self) -> None:
         try:
             try:
-                stored = files.write_pieces(self._scratch, self.rank, self.world, self._pieces)
+                from . import tensor_files
+
+                stored = tensor_files.write_pieces(self._scratch, self.rank, self.world, self._pieces)
                 files.write_text(self._mark(self.rank), json.dumps(stored))
             except Exception as error:
                 self.error = error
@@ -172,6 +174,8 @@ class Write:
 
     def _publish(self) -> None:
         """Waits for the files of all ranks, and gives the checkpoint its name."""
+        from . import tensor_files
+
         stored: List[Stored] = []
         for rank in range(self.world):
             while not os.path.exists(self._mark(rank)):
@@ -180,7 +184,7 @@ class Write:
             with open(self._mark(rank), encoding="utf-8") as file:
                 stored += [Stored(*item) for item in json.load(file)]
         stored.sort(key=lambda piece: (piece.name, piece.first or 0))
-        files.write_metadata(self._scratch, stored)
+        tensor_files.write_metadata(self._scratch, stored)
         files.write_description(
             self._scratch,
             {

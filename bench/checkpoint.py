@@ -1,0 +1,123 @@
+"""What a checkpoint in the background adds to an epoch.
+
+Two workers train SAGE on the bench graph, with learned features for every node, so that a checkpoint holds three rows a
+node (the features and Adam's two moments). Epochs come in pairs: one begins with a checkpoint, which a thread writes
+meanwhile; the other has none. The ratio is the median of the pairs' ratios.
+
+    python bench/checkpoint.py [--layers 6] [--width 128] [--learned 64] [--pairs 7] [--scratch DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+import sar
+import sar.nn
+from common import MIB, WORK, parts
+from sar.cli.output import table
+
+WORKERS = 2
+
+
+class Model(torch.nn.Module):
+    def __init__(self, into: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([sar.nn.SAGEConv(width if i else into, width, "mean") for i in range(layers)])
+
+    def forward(self, graph: sar.GraphShardManager, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(graph, x))
+        return x
+
+
+def seconds(action: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of an action, by the clock and of this process's processors, the most of any worker."""
+    sar.comm.barrier()
+    begin = time.perf_counter(), time.process_time()
+    action()
+    sar.comm.barrier()
+    found = torch.tensor([time.perf_counter() - begin[0], time.process_time() - begin[1]], dtype=torch.float64)
+    sar.comm.all_reduce(found, "max")
+    return float(found[0]), float(found[1])
+
+
+def work(args: argparse.Namespace) -> None:
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    port = int(os.environ["MASTER_PORT"])
+    sar.initialize_comms(rank, world, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+    graph = sar.construct_full_graph(sar.load_dgl_partition_data(args.parts, rank, torch.device("cpu")))
+    torch.manual_seed(rank)
+    model = Model(args.learned, args.width, args.layers)
+    sar.sync_params(model)
+    learned = torch.nn.ParameterDict({"node": torch.nn.Parameter(torch.randn(graph.num_nodes(), args.learned))})
+    optimizer = torch.optim.Adam([*model.parameters(), *learned.parameters()], lr=1e-3)
+
+    def epoch() -> None:
+        loss = F.mse_loss(model(graph, learned["node"]), torch.tensor(1.0))
+        optimizer.zero_grad()
+        loss.backward()
+        sar.gather_grads(model)
+        optimizer.step()
+
+    folder = os.path.join(args.scratch, "checkpoints")
+    checkpoints = sar.Checkpointer(
+        folder, {"model": model, "learned": learned}, optimizer, graph=graph, per_node={"learned.node": "_N"}, keep=1
+    )
+    calls = []
+
+    def with_checkpoint() -> None:
+        begin = time.perf_counter()
+        checkpoints.save(1)
+        calls.append(time.perf_counter() - begin)
+        epoch()
+
+    seconds(epoch)
+    seconds(with_checkpoint)
+    checkpoints.close()
+    pairs = []
+    for number in range(args.pairs):
+        turns = [with_checkpoint, epoch]
+        found = {}
+        for turn in turns if number % 2 else reversed(turns):
+            found[turn] = seconds(turn)
+            checkpoints.close()
+        pairs.append((found[with_checkpoint], found[epoch]))
+    if rank == 0:
+        (name,) = (name for name in os.listdir(folder) if name.startswith("step-"))
+        size = sum(entry.stat().st_size for entry in os.scandir(os.path.join(folder, name)))
+        rows = [
+            [what, *(f"{statistics.median(pair[i][k] for pair in pairs):.2f}" for i in (1, 0)), f"{ratio:.3f}"]
+            for k, what in enumerate(("seconds", "processor seconds"))
+            for ratio in [statistics.median(a[k] / b[k] for a, b in pairs)]
+        ]
+        print(table(["an epoch, median", "alone", "with a checkpoint", "ratio"], rows))
+        print(f"save() takes {statistics.median(calls):.3f} s; a checkpoint has {size / MIB:.0f} MiB of both workers")
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--layers", type=int, default=6)
+    p.add_argument("--width", type=int, default=128)
+    p.add_argument("--learned", type=int, default=64)
+    p.add_argument("--pairs", type=int, default=7)
+    p.add_argument("--scratch", default=WORK)
+    p.add_argument("--parts", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.parts:
+        work(args)
+        return
+    command = [sys.executable, "-m", "sar", "launch", "-n", str(WORKERS), "--no-prefix", __file__, *sys.argv[1:]]
+    subprocess.run([*command, "--parts", parts(WORKERS, "random")], check=True)
+
+
+if __name__ == "__main__":
+    main()
