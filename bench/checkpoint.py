@@ -18,7 +18,6 @@ import time
 from typing import Callable
 
 import torch
-import torch.nn.functional as F
 
 import sar
 import sar.nn
@@ -62,7 +61,7 @@ def work(args: argparse.Namespace) -> None:
     optimizer = torch.optim.Adam([*model.parameters(), *learned.parameters()], lr=1e-3)
 
     def epoch() -> None:
-        loss = F.mse_loss(model(graph, learned["node"]), torch.tensor(1.0))
+        loss = (model(graph, learned["node"]) - 1).square().mean()
         optimizer.zero_grad()
         loss.backward()
         sar.gather_grads(model)
