@@ -70,8 +70,14 @@ func (c Config) check() error {
 // maxWorld bounds what messages of the rendezvous may hold.
 const maxWorld = 4096
 
-// beatEvery is the time between two signs of life. Every rank sends them to every other, so
-// that with many ranks they come less often: about 32 a second from each.
+// beatEvery is the time between two signs of life to rank 0, which also say where this rank
+// is in the schedule: several must come within stillTime.
 func (c Config) beatEvery() time.Duration {
+	return min(500*time.Millisecond, c.Liveness/6)
+}
+
+// pingEvery is the time between two signs of life to each other rank. Every rank sends them to
+// every other, so that with many ranks they come less often: about 32 a second from each.
+func (c Config) pingEvery() time.Duration {
 	return min(time.Duration(max(16, c.World))*time.Second/32, c.Liveness/6)
 }

@@ -21,7 +21,7 @@ func (g *Group) beat(tick *time.Ticker) bool {
 
 // watch sends signs of life to every peer of another process and notices whose stop.
 func (g *Group) watch() {
-	every := g.cfg.beatEvery()
+	every := g.cfg.pingEvery()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	last := now()
