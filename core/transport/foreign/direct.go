@@ -83,13 +83,10 @@ func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) 
 			return err
 		}
 		transport.PutDirectHeader(frame[headerAt:], tag, len(payload))
-		if err := l.sendFrame(frame, end); err != nil {
-			return err
-		}
-		if len(payload) > 0 {
-			err = pinned(payload, func() error {
-				return l.sendAndWait(payload, deadline)
-			})
+		if len(payload) == 0 {
+			err = l.sendFrame(frame, end, func() {})
+		} else {
+			err = pinned(payload, func() error { return l.sendBoth(frame, end, payload, deadline) })
 		}
 		if err == nil {
 			l.Sent(len(payload))
@@ -98,9 +95,10 @@ func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) 
 	})
 }
 
-func (l direct) sendAndWait(payload []byte, deadline time.Time) error {
+// sendBoth posts the header of a direct frame and its payload, and waits for the payload.
+func (l direct) sendBoth(header []byte, end uint64, payload []byte, deadline time.Time) error {
 	a := newAwaited(l.link)
-	if err := l.posting(func() { l.sendNow(payload, nil, &a.Request) }); err != nil {
+	if err := l.sendFrame(header, end, func() { l.sendNow(payload, nil, &a.Request) }); err != nil {
 		return err
 	}
 	return l.revocable(a, deadline)

@@ -229,7 +229,7 @@ func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 		n := l.out.Reserved()
 		frame, end, err := l.out.Forward(tag)
 		if err == nil {
-			err = l.sendFrame(frame, end)
+			err = l.sendFrame(frame, end, func() {})
 		}
 		if err == nil {
 			l.Sent(n)
@@ -238,8 +238,9 @@ func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 	})
 }
 
-// sendFrame posts a frame that lies in the ring, or the header of a direct one.
-func (l *link) sendFrame(frame []byte, end uint64) error {
+// sendFrame posts a frame that lies in the ring, or the header of a direct one, and what then
+// posts: messages of others, who release frames meanwhile, must not come in between.
+func (l *link) sendFrame(frame []byte, end uint64, then func()) error {
 	messages := 1
 	if len(frame) > slotBytes {
 		messages = 2
@@ -253,6 +254,7 @@ func (l *link) sendFrame(frame []byte, end uint64) error {
 		if messages == 2 {
 			l.sendNow(frame[slotBytes:], l.ringsMemory, &f.parts[1])
 		}
+		then()
 	})
 }
 
