@@ -247,9 +247,9 @@ $(LIBSAR)/include/sar.h: capi/sar.h
 C_EXAMPLES := $(patsubst examples/c/%.c,$(LIBSAR)/examples/%,$(wildcard examples/c/*.c))
 examples-c: $(C_EXAMPLES) ## compiles the C programs of examples/c against libsar.so and runs them
 	@! test -x examples/c/run.sh || examples/c/run.sh $(LIBSAR)/examples
-$(LIBSAR)/examples/%: examples/c/%.c $(LIBSAR)/lib/libsar.so $(LIBSAR)/include/sar.h
+$(LIBSAR)/examples/%: examples/c/%.c examples/c/sockets.h $(LIBSAR)/lib/libsar.so $(LIBSAR)/include/sar.h
 	@mkdir -p $(@D)
-	$(or $(CC),cc) -std=c11 -O2 -Wall -Wextra -Werror -I$(LIBSAR)/include $< -o $@ -L$(LIBSAR)/lib -lsar -lm '-Wl,-rpath,$$ORIGIN/../lib'
+	$(or $(CC),cc) -std=c11 -O2 -Wall -Wextra -Werror -I$(LIBSAR)/include $< -o $@ -L$(LIBSAR)/lib -lsar -lm -pthread '-Wl,-rpath,$$ORIGIN/../lib'
 
 # qemu's -L names the folder with the C library of that processor: Debian's package libc6-arm64-cross has it.
 QEMU ?= qemu-aarch64-static -L /usr/aarch64-linux-gnu

@@ -187,6 +187,7 @@ sar_status sar_session_stats(sar_handle session, char **json);
  *    longer touches its buffer, and then the library frees the link. The engine keeps the buffers until then; buffers of the
  *    caller's are given to a library only that sets SAR_TRANSPORT_REVOKES. Before a link that has not failed is disconnected
  *    both engines have made sure that everything has arrived.
+ *  - What open, register_memory and connect give is whatever the library knows it by. The engine hands it back unread.
  *  - text is for SAR_TRANSPORT_TEXT bytes, terminated by 0: why a function failed, with what to do about it. */
 enum { SAR_TRANSPORT_ADDRESS = 4096, SAR_TRANSPORT_TEXT = 512, SAR_TRANSPORT_POSTED = 256 };
 enum {
@@ -221,7 +222,7 @@ typedef struct {
   void *user;              /* given to probe and open */
   uint32_t flags;
   /* What a byte takes, in nanoseconds of computation that could be done in place of it, copies at both ends included; the
-   * same on every worker. 0: as over TCP between hosts. */
+   * same on every worker. 0: as over TCP. */
   double byte_cost;
   /* Whether the library can be used here, without opening it for longer than the call. text: what it uses, for people,
    * such as "rc_mlx5/mlx5_0:1". automatic: 1 where it is to be chosen without being asked for, because it is faster here

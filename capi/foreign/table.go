@@ -127,7 +127,7 @@ func (p *provider) Open(rank, world int) (foreign.Worker, error) {
 
 type worker struct {
 	table   *C.sar_transport
-	worker  unsafe.Pointer
+	worker  C.uintptr_t
 	address []byte
 }
 
@@ -136,7 +136,7 @@ func (w *worker) Close()          { C.table_close(w.table, w.worker) }
 
 func (w *worker) Register(b []byte) (foreign.Memory, error) {
 	var m message
-	var memory unsafe.Pointer
+	var memory C.uintptr_t
 	err := m.error(fmt.Sprintf("registering %d bytes of memory", len(b)),
 		C.table_register(w.table, w.worker, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), &memory, &m[0]))
 	return memory, err
@@ -147,9 +147,9 @@ func (w *worker) Unregister(m foreign.Memory) {
 }
 
 // handleOf is what the library knows memory by.
-func handleOf(m foreign.Memory) unsafe.Pointer {
-	p, _ := m.(unsafe.Pointer)
-	return p
+func handleOf(m foreign.Memory) C.uintptr_t {
+	number, _ := m.(C.uintptr_t)
+	return number
 }
 
 func (w *worker) Connect(p foreign.Peer) (foreign.Channel, error) {
@@ -166,7 +166,7 @@ func (w *worker) Connect(p foreign.Peer) (foreign.Channel, error) {
 
 type channel struct {
 	table *C.sar_transport
-	link  unsafe.Pointer
+	link  C.uintptr_t
 }
 
 func (c *channel) Send(b []byte, m foreign.Memory, r *foreign.Request) {

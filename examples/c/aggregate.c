@@ -1,10 +1,12 @@
 /* Distributed message passing from C: P processes, each with its share of a
- * graph's nodes, aggregate over TCP and check the result, forward and backward,
- * against a serial computation on the whole graph. No Python anywhere.
+ * graph's nodes, aggregate over TCP, or over a transport of this program's own
+ * (sockets.h), and check the result, forward and backward, against a serial
+ * computation on the whole graph. No Python anywhere.
  *
- *   aggregate [P]     starts P workers (default 3), each a process of its own
+ *   aggregate [P [transport]]     starts P workers (default 3), each a process of
+ *                                 its own, that use a transport (default tcp)
  *
- * A worker reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT from its
+ * A worker reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SAR_TRANSPORT from its
  * environment, so it can as well be started by hand on P machines.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -22,6 +24,7 @@
 #include <unistd.h>
 
 #include "sar.h"
+#include "sockets.h"
 
 enum { NODES = 1000, DEGREE = 12, EDGES = NODES * DEGREE, WIDTH = 6, HEADS = 2, MOST_WORKERS = 64, SECONDS = 60 };
 
@@ -134,8 +137,9 @@ static int worker(void) {
 
   sar_session_config config = {.size = sizeof config, .rank = rank, .world = world,
                                .master_addr = getenv("MASTER_ADDR"), .master_port = atoi(getenv("MASTER_PORT")),
-                               .transport = "tcp", .start_seconds = 30, .operation_seconds = 30};
+                               .transport = getenv("SAR_TRANSPORT"), .start_seconds = 30, .operation_seconds = 30};
   sar_handle session, graph;
+  must(sar_transport_register(&sockets_transport), "registering a transport");
   must(sar_session_open(&config, &session), "meeting the others");
 
   /* Rank p owns the nodes start[p] .. start[p + 1], and knows the edges into them. */
@@ -200,10 +204,12 @@ int main(int argc, char **argv) {
 
   int workers = argc > 1 ? atoi(argv[1]) : 3;
   if (workers < 1 || workers > MOST_WORKERS) {
-    fprintf(stderr, "usage: %s [workers, 1 to %d]\n", argv[0], MOST_WORKERS);
+    fprintf(stderr, "usage: %s [workers, 1 to %d [transport]]\n", argv[0], MOST_WORKERS);
     return 2;
   }
   pid_t child[MOST_WORKERS];
+  const char *transport = argc > 2 ? argv[2] : "tcp";
+  setenv("SAR_TRANSPORT", transport, 1);
   put("WORLD_SIZE", workers);
   put("MASTER_PORT", free_port());
   setenv("MASTER_ADDR", "127.0.0.1", 1);
@@ -236,6 +242,6 @@ int main(int argc, char **argv) {
       nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
   }
-  if (!failed) printf("aggregate: OK, %d workers over TCP, forward and backward as computed serially\n", workers);
+  if (!failed) printf("aggregate: OK, %d workers over %s, forward and backward as computed serially\n", workers, transport);
   return failed ? 1 : 0;
 }

@@ -167,4 +167,5 @@ def test_c_example() -> None:
         ["make", "-s", "-C", str(ROOT), "examples-c"], capture_output=True, text=True, timeout=DEADLINE, env=os.environ
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "aggregate: OK, 3 workers over TCP" in done.stdout
+    for transport in ("tcp", "sockets"):
+        assert f"aggregate: OK, 3 workers over {transport}" in done.stdout

@@ -6,24 +6,15 @@ import (
 	"sar/core/transport"
 )
 
-// pump hears the end of the connection, which is that of the peer, and its acknowledgement
-// that everything has arrived.
+// pump hears the end of the connection, which is that of the peer. Nothing else comes over it.
 func (l *link) pump() {
 	defer close(l.pumped)
 	var b [1]byte
-	for {
-		n, err := l.conn.Read(b[:])
-		if n == 1 && b[0] == ackByte {
-			l.ackOnce.Do(func() { close(l.acked) })
-		}
-		if err != nil {
-			if l.inEnds.Err() == nil {
-				l.peerEnded(goneBy(l.peer, err))
-			}
-			l.ackOnce.Do(func() { close(l.acked) })
-			return
-		}
+	_, err := l.conn.Read(b[:])
+	if l.inEnds.Err() == nil {
+		l.peerEnded(goneBy(l.peer, err))
 	}
+	l.goneOnce.Do(func() { close(l.gone) })
 }
 
 // interrupt is what Fail and Close do before they wait for calls in progress. After Close
@@ -49,20 +40,40 @@ func (l *link) free() {
 }
 
 // depart delivers what was committed, where the peer is there and nothing has failed, and ends
-// the channel and the connection.
+// the channel and the connection. Each side says when nothing follows, and a side that hears
+// so says it too, for then all of the other's messages have come. So nothing is posted in
+// the end, which not every library can take back.
 func (l *link) depart() {
-	if !l.failed.Load() && l.outEnds.GoneErr() == nil && l.posting(func() { l.sendSlot(lastAt, slotLast, &l.last) }) == nil {
-		late := time.NewTimer(lingerTime)
-		select {
-		case <-l.acked:
-		case <-l.gone:
-		case <-late.C:
+	late := time.NewTimer(lingerTime)
+	defer late.Stop()
+	if !l.failed.Load() && l.sendLast() {
+		for _, over := range []<-chan struct{}{l.reader, l.lastSent} {
+			select {
+			case <-over:
+			case <-l.pumped: // nobody is there any more
+			case <-late.C:
+				late.Reset(0)
+			}
 		}
-		late.Stop()
 	}
 	l.disconnect()
 	_ = l.conn.Close()
 	<-l.pumped
 	<-l.reader
 	l.unref()
+}
+
+// sendLast tells the peer, once, that nothing follows. It says whether that is on its way.
+func (l *link) sendLast() bool {
+	l.lastOnce.Do(func() {
+		if l.posting(func() { l.sendSlot(lastAt, slotLast, &l.last) }) != nil {
+			close(l.lastSent)
+		}
+	})
+	select {
+	case <-l.dead:
+		return false
+	default:
+		return true
+	}
 }

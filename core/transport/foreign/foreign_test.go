@@ -132,13 +132,14 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%q was registered", name)
 		}
 	}
-	if err := foreign.Register(&queues{name: "once"}); err != nil {
+	name := fmt.Sprintf("once%d", len(foreign.Registered()))
+	if err := foreign.Register(&queues{name: name}); err != nil {
 		t.Fatal(err)
 	}
-	if err := foreign.Register(&queues{name: "once"}); err == nil {
+	if err := foreign.Register(&queues{name: name}); err == nil {
 		t.Error("one name was registered twice")
 	}
-	if foreign.Find("once") == nil || foreign.Find("never") != nil {
+	if foreign.Find(name) == nil || foreign.Find("never") != nil {
 		t.Error("Find does not find what was registered, or more")
 	}
 }

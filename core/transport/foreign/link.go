@@ -44,7 +44,6 @@ const (
 	proofInAt   = proofOutAt + blockBytes
 	pageBytes   = 4096
 	blockBytes  = 128
-	ackByte     = 'A'
 	lingerTime  = 5 * time.Second        // for a closed link to deliver what was committed
 	departTime  = 100 * time.Millisecond // that Close waits for it
 	revokeTime  = 10 * time.Second       // ten times what a library that revokes may take
@@ -68,6 +67,7 @@ type link struct {
 	outEnds *ring.State
 	in      *ring.Consumer
 	fill    *ring.Producer // the reader's end of the same ring
+	spill   []byte         // part of it, for frames that come when this side has closed
 	inEnds  *ring.State
 
 	post sync.Mutex    // held to post, so that messages have one order
@@ -90,10 +90,10 @@ type link struct {
 	size     atomic.Int64 // payload bytes of the direct frame that waits for its landing
 	landings chan landing
 
-	ended, gone, acked         chan struct{} // this side failed or closed; the peer; the peer has all
-	endOnce, goneOnce, ackOnce sync.Once
-	failed                     atomic.Bool
-	reader, pumped, released   chan struct{} // closed when they have left, and when the memory is free
+	ended, gone, lastSent       chan struct{} // this side failed or closed; the peer; the last message has left
+	endOnce, goneOnce, lastOnce sync.Once
+	failed                      atomic.Bool
+	reader, pumped, released    chan struct{} // closed when they have left, and when the memory is free
 }
 
 // signal wakes who waits for an event, now or later.
@@ -105,7 +105,7 @@ func signal(event chan struct{}) {
 }
 
 // newLink makes a link that has no channel yet.
-func newLink(o *Opened, conn net.Conn, peer, linkBytes int) (*link, error) {
+func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkBytes int) (*link, error) {
 	max, err := ring.MaxPayload(linkBytes, 2, 0)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func newLink(o *Opened, conn net.Conn, peer, linkBytes int) (*link, error) {
 	l := &link{
 		peer: peer, opened: o, conn: conn, outEnds: ring.NewState(0), inEnds: ring.NewState(0),
 		dead: make(chan struct{}), lessPost: make(chan struct{}, 1), again: make(chan struct{}, 1), landings: make(chan landing),
-		ended: make(chan struct{}), gone: make(chan struct{}), acked: make(chan struct{}),
+		ended: make(chan struct{}), gone: make(chan struct{}), lastSent: make(chan struct{}),
 		reader: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
 	}
 	l.refs.Store(1)
@@ -125,15 +125,16 @@ func newLink(o *Opened, conn net.Conn, peer, linkBytes int) (*link, error) {
 		l.sendFailed(err)
 		signal(l.again)
 	}}
-	l.last = Request{l, func(error) {}} // the peer acknowledges it, or has gone
+	l.last = Request{l, func(error) { close(l.lastSent) }}
 	if err := l.takeMemory(2 * size); err != nil {
 		return nil, err
 	}
 	in, out := l.rings.Data[:size], l.rings.Data[size:2*size]
+	l.spill = in[size-max:]
 	l.out = ring.NewProducer(out, max, peer, l.outEnds, l.outEnds.Data.Signal)
 	l.in = ring.NewConsumer(in, max, peer, l.inEnds, l.inEnds.Space.Signal)
 	l.fill = ring.NewProducer(in, max, peer, l.inEnds, l.inEnds.Data.Signal)
-	l.Link = ring.NewLink(o.properties(), peer, l.out, l.in, l.free)
+	l.Link = ring.NewLink(about, peer, l.out, l.in, l.free)
 	l.OnEnd(l.interrupt)
 	o.refs.Add(1)
 	return l, nil

@@ -19,7 +19,7 @@ import (
 type Provider interface {
 	// Name is what users ask for.
 	Name() string
-	// ByteCost is what a byte takes, as Properties tell it; 0: as over TCP between hosts.
+	// ByteCost is what a byte takes, as Properties tell it; 0: as over TCP.
 	ByteCost() float64
 	// Revokes says that after Disconnect every request is complete within a second, whatever
 	// the peer does, and that no receive succeeds whose send did not. Links are then Direct.

@@ -69,7 +69,7 @@ func (l *link) take(slot []byte, next func() error) error {
 		return next()
 	case slotLast:
 		l.peerEnded(&transport.PeerGone{Peer: l.peer})
-		_, _ = l.conn.Write([]byte{ackByte}) // fails where nobody waits for it
+		l.sendLast()
 		return io.EOF
 	case slotFrame:
 	default:
@@ -83,6 +83,9 @@ func (l *link) take(slot []byte, next func() error) error {
 		return l.land(tag, n, next)
 	}
 	payload, err := l.fill.Reserve(n, longAgo)
+	if err != nil && l.closed() {
+		payload, err = l.spill[:n], nil // nobody reads it, but it is before the peer's last message
+	}
 	if err != nil {
 		return l.tooMuch(n, err)
 	}
@@ -96,10 +99,15 @@ func (l *link) take(slot []byte, next func() error) error {
 		err = l.await(l.payload)
 	}
 	if err == nil {
-		_, err = l.fill.Commit(tag)
+		if _, err = l.fill.Commit(tag); l.closed() {
+			return nil
+		}
 	}
 	return err
 }
+
+// closed says whether this side has closed; then frames that come are not for anybody.
+func (l *link) closed() bool { return l.inEnds.Err() == transport.ErrClosed }
 
 // tooMuch is the error of a frame for which the ring has no room, or of a link that has ended.
 func (l *link) tooMuch(n int, err error) error {

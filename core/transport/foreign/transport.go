@@ -8,14 +8,12 @@ import (
 	"sync/atomic"
 
 	"sar/core/transport"
+	"sar/core/transport/tcp"
 	"sar/core/trust"
 )
 
 // Purpose is that of connections beside a library's, whichever it is.
 const Purpose trust.Purpose = 5
-
-// networkCost is for libraries that do not tell what a byte costs: as over TCP between hosts.
-const networkCost = 4.8
 
 // Opened is a library in use by one rank, until Close and the end of its links.
 type Opened struct {
@@ -55,10 +53,10 @@ func (o *Opened) unref() {
 	}
 }
 
-func (o *Opened) properties() transport.Properties {
+func (o *Opened) properties(own, peer transport.Endpoint) transport.Properties {
 	cost := o.provider.ByteCost()
 	if cost <= 0 {
-		cost = networkCost
+		cost = tcp.ByteCost(own, peer)
 	}
 	return transport.Properties{Kind: o.provider.Name(), ByteCost: cost}
 }
@@ -99,8 +97,8 @@ func (*end) Drop()           {}
 
 // Link exchanges addresses over conn, connects, and has both sides prove themselves over what
 // the library connected.
-func (e *end) Link(conn net.Conn, _, peer transport.Endpoint) (transport.Link, error) {
-	l, err := newLink(e.opened, conn, peer.Rank, e.linkBytes)
+func (e *end) Link(conn net.Conn, own, peer transport.Endpoint) (transport.Link, error) {
+	l, err := newLink(e.opened, e.opened.properties(own, peer), conn, peer.Rank, e.linkBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -30,11 +30,15 @@ func (end) Descriptor() int { return -1 }
 func (end) Drop()           {}
 
 func (e end) Link(conn net.Conn, own, peer transport.Endpoint) (transport.Link, error) {
-	cost := networkCost
+	return newLink(conn, peer.Rank, int(e), ByteCost(own, peer))
+}
+
+// ByteCost is what a byte costs between two workers.
+func ByteCost(own, peer transport.Endpoint) float64 {
 	if own.Host == peer.Host {
-		cost = hostCost
+		return hostCost
 	}
-	return newLink(conn, peer.Rank, int(e), cost)
+	return networkCost
 }
 
 func kindOf(conn net.Conn) string {
