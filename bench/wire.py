@@ -1,9 +1,10 @@
-"""Bandwidth of the transports: 4 MiB both ways at once over shared memory, TCP, TLS, and gloo.
+"""Bandwidth of the transports: 4 MiB both ways at once over shared memory, TCP, TLS, and those that are libraries.
 
 Two processes hold all of them at the same time and take turns, so that a busy machine slows all of them alike. Checks
-what arrived. Prints seconds per exchange, bytes per second each way, and the ratios to gloo and to TCP.
+what arrived. Prints seconds and processor time per exchange, bytes per second each way, and the ratios to TCP and to
+gloo, which is torch.distributed called by the script itself; "torch" is the same library below a link of SAR's.
 
-    python bench/wire.py [--bytes 4194304] [--rounds 7] [--exchanges 30]
+    python bench/wire.py [--bytes 4194304] [--rounds 7] [--exchanges 30] [--ways shm,tcp,tls,torch,gloo]
 """
 
 from __future__ import annotations
@@ -22,68 +23,68 @@ import torch.distributed as dist
 import common
 from sar._engine import abi
 from sar.cli.output import table
+from sar.distributed import torch_transport
 from sar.units import size
 
-WAYS = ("shm", "tcp", "tls", "gloo")
+GLOO, TORCH, TLS = "gloo", "torch", "tls"
+WAYS = ("shm", "tcp", TLS, TORCH, GLOO)
+BASES = ("tcp", GLOO)
 START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS = 60.0, 20.0, 60.0
 
 
 def exchanges(rank: int, ports: dict[str, int]) -> dict:
     """By way, a function (send, receive) that exchanges two tensors with the other rank."""
     other = 1 - rank
-    ways = {}
-    for way in ("shm", "tcp", "tls"):
-        limits = (START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS)
-        transport = "tcp" if way == "tls" else way
-        session = abi.session_open(
-            rank, 2, "127.0.0.1", ports[way], None, transport, None, *limits, 0, tls=way == "tls"
-        )
-
-        def native(send, receive, session=session):  # on the communicator that carries rows
-            abi.exchange_pair(session, abi.TRAIN, other, send, other, receive)
-
-        ways[way] = native
     dist.init_process_group(
         "gloo",
-        init_method=f"tcp://127.0.0.1:{ports['gloo']}",
+        init_method=f"tcp://127.0.0.1:{ports[GLOO]}",
         rank=rank,
         world_size=2,
         timeout=datetime.timedelta(seconds=START_SECONDS),
     )
+    torch_transport.prepare("gloo", TORCH, rank, 2, START_SECONDS)
 
     def gloo(send, receive):
         requests = [dist.isend(send, other), dist.irecv(receive, other)]
         for request in requests:
             request.wait()
 
-    ways["gloo"] = gloo
+    ways = {GLOO: gloo}
+    for way in (way for way in ports if way != GLOO):  # in one order on both
+        limits = (START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS)
+        transport = "tcp" if way == TLS else way
+        session = abi.session_open(rank, 2, "127.0.0.1", ports[way], None, transport, None, *limits, 0, tls=way == TLS)
+
+        def native(send, receive, session=session):  # on the communicator that carries rows
+            abi.exchange_pair(session, abi.TRAIN, other, send, other, receive)
+
+        ways[way] = native
     return ways
 
 
 def worker(ports: dict[str, int], count: int, rounds: int, repeat: int) -> None:
-    """One of the two processes. Answers with seconds per exchange, by way and round."""
+    """One of the two processes. Answers with seconds and processor seconds per exchange, by way and round."""
     rank = int(os.environ["RANK"])
     torch.set_num_threads(1)
     ways = exchanges(rank, ports)
     send = torch.arange(count, dtype=torch.uint8) + rank
     expected = torch.arange(count, dtype=torch.uint8) + (1 - rank)
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ports}
     for turn in range(rounds + 1):  # the first is warm-up
-        for way in WAYS:
+        for way in ports:
             receive = torch.zeros(count, dtype=torch.uint8)
             dist.barrier()
-            begin = time.perf_counter()
+            begin, worked = time.perf_counter(), time.process_time()
             for _ in range(repeat):
                 ways[way](send, receive)
-            elapsed = (time.perf_counter() - begin) / repeat
+            elapsed, worked = time.perf_counter() - begin, time.process_time() - worked
             if not torch.equal(receive, expected):
                 raise RuntimeError(f"rank {rank} received other bytes over {way} than were sent")
             if turn:
-                seconds[way].append(elapsed)
+                taken[way].append((elapsed / repeat, worked / repeat))
     dist.barrier()
-    print(json.dumps(seconds), flush=True)
+    print(json.dumps(taken), flush=True)
     dist.barrier()
-    dist.destroy_process_group()
     os._exit(0)  # both have answered: the sessions end with the process
 
 
@@ -92,32 +93,35 @@ def main() -> None:
     p.add_argument("--bytes", type=int, default=4 << 20, help="each way (default: 4 MiB)")
     p.add_argument("--rounds", type=int, default=7, help="turns of each way (default: 7)")
     p.add_argument("--exchanges", type=int, default=30, help="exchanges a turn (default: 30)")
+    p.add_argument("--ways", default=",".join(WAYS), help=f"transports, tls, and gloo (default: {','.join(WAYS)})")
     p.add_argument("--ports", help=argparse.SUPPRESS)  # in the two processes
     args = p.parse_args()
     if args.ports:
         worker(json.loads(args.ports), args.bytes, args.rounds, args.exchanges)
         return
-    ports = json.dumps({way: common.free_port() for way in WAYS})
+    chosen = tuple(dict.fromkeys([*args.ways.split(","), *BASES]))  # what is compared with is always there
+    ports = json.dumps({way: common.free_port() for way in chosen})
     with common.Group("wire.py", [*sys.argv[1:], "--ports", ports], 2, 1, {}) as group:
         answers = group.answers()
-    # An exchange is over when both have finished it.
-    seconds = {way: [max(pair) for pair in zip(*(a[way] for a in answers))] for way in WAYS}
+    # An exchange is over when both have finished it; both work for it.
+    seconds = {way: [max(a[0], b[0]) for a, b in zip(*(answer[way] for answer in answers))] for way in chosen}
+    worked = {way: [a[1] + b[1] for a, b in zip(*(answer[way] for answer in answers))] for way in chosen}
     rows, results = [], {}
-    for way in WAYS:
-        ratios = [statistics.median(b / s for b, s in zip(seconds[base], seconds[way])) for base in ("gloo", "tcp")]
-        each = statistics.median(seconds[way])
-        results[way] = {
-            "seconds": each,
-            "all_seconds": seconds[way],
-            "times_gloo": ratios[0],
-            "times_tcp": ratios[1],
-        }
-        speed = f"{args.bytes / each / 1e9:.2f} GB/s"
-        rows.append([way, f"{1e3 * each:.2f} ms", speed, f"{ratios[0]:.1f}x", f"{ratios[1]:.2f}x"])
+    for way in chosen:
+        each, work = statistics.median(seconds[way]), statistics.median(worked[way])
+        results[way] = {"seconds": each, "all_seconds": seconds[way], "processor_seconds": work}
+        row = [way, f"{1e3 * each:.2f} ms", f"{args.bytes / each / 1e9:.2f} GB/s", f"{1e3 * work:.2f} ms"]
+        for base in BASES:
+            ratio = statistics.median(b / s for b, s in zip(seconds[base], seconds[way]))
+            results[way][f"times_{base}"] = ratio
+            row.append(f"{ratio:.2f}x")
+        rows.append([*row, f"{statistics.median(w / b for w, b in zip(worked[way], worked['tcp'])):.2f}x"])
+        results[way]["processor_to_tcp"] = work / statistics.median(worked["tcp"])
     machine = common.machine()
     print(common.machine_line(machine))
     print(f"\n{size(args.bytes)} both ways at once between two workers, {args.rounds} turns of {args.exchanges}")
-    print(table(["", "an exchange", "each way", "speed to gloo's", "to tcp's"], rows))
+    head = ["", "an exchange", "each way", "processor time", "speed to tcp's", "to gloo's", "processor time to tcp's"]
+    print(table(head, rows))
     common.save("wire", {"machine": machine, "bytes": args.bytes, "ways": results})
 
 

@@ -46,8 +46,8 @@ def survivors(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [r for rank, r in enumerate(reports) if rank != 1]
 
 
-KILLED = [("forward", "shm"), ("backward", "tcp"), ("all_reduce", "tcp"), ("between", "shm")]
-OTHERS = [("forward", "tcp"), ("backward", "shm"), ("all_reduce", "shm"), ("between", "tcp")]
+KILLED = [("forward", "shm"), ("backward", "tcp"), ("all_reduce", "tcp"), ("between", "shm"), ("backward", "torch")]
+OTHERS = [("forward", "tcp"), ("backward", "shm"), ("all_reduce", "shm"), ("between", "tcp"), ("all_reduce", "torch")]
 
 
 @pytest.mark.parametrize(("phase", "transport"), [*KILLED, *(pytest.param(*c, marks=pytest.mark.full) for c in OTHERS)])
@@ -62,7 +62,7 @@ def test_a_killed_worker(slow_group: Group, phase: str, transport: str) -> None:
         assert report["at"] - reports[1]["died"] < AT_ONCE, report
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("transport", ["shm", "tcp", pytest.param("torch", marks=pytest.mark.full)])
 def test_a_stopped_worker(transport: str) -> None:
     asked = {"SAR_TEST_PHASE": "forward", "SAR_TEST_SIGNAL": "SIGSTOP", "SAR_LIVENESS_TIMEOUT": "3"}
     group = Group("lost", WORLD, transport, **asked)

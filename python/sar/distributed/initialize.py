@@ -13,7 +13,7 @@ from sar.config import Config
 from sar.errors import RendezvousError
 from sar.profiling import metrics
 
-from . import environment, libraries, network, rendezvous, shutdown, tokens
+from . import environment, libraries, network, rendezvous, shutdown, tokens, torch_transport
 from .failure import tell_peers
 
 _threads_chosen = False
@@ -50,11 +50,11 @@ def initialize_comms(
     :raises RuntimeError: already initialized
     :raises OSError: ``SAR_METRICS`` names a port in use, or a file that cannot be written
 
-    Environment: ``SAR_TRANSPORT`` (shm, tcp, ucx, mpi, auto), ``SAR_SOCKET_NAME`` (interface whose address peers use),
-    ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_PORT_RANGE`` (first-last: ports to listen
-    on), ``SAR_START_TIMEOUT`` (300 s), ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for any one operation),
-    ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1: connections between hosts are encrypted), ``SAR_INSECURE`` (1: without a token
-    anybody may join).
+    Environment: ``SAR_TRANSPORT`` (shm, tcp, ucx, mpi, torch, auto), ``SAR_SOCKET_NAME`` (interface whose address
+    peers use), ``SAR_ADVERTISE`` (host:port that peers connect to in place of it), ``SAR_PORT_RANGE`` (first-last:
+    ports to listen on), ``SAR_START_TIMEOUT`` (300 s), ``SAR_LIVENESS_TIMEOUT`` (20 s), ``SAR_TIMEOUT`` (1800 s for
+    any one operation), ``SAR_JOB_TOKEN``, ``SAR_TLS`` (1: connections between hosts are encrypted), ``SAR_INSECURE``
+    (1: without a token anybody may join).
     """
     if _session.peek() is not None:
         raise RuntimeError("SAR is initialized already; call sar.comm.shutdown() before initializing it again")
@@ -82,15 +82,21 @@ def initialize_comms(
     allocator.prepare_process()
     if not _threads_chosen:
         abi.set_num_threads(_threads_from_environment() or max(1, torch.get_num_threads()))
+    transport = os.environ.get("SAR_TRANSPORT")
+    meeting = name  # what the workers meet by: torch too, where it carries links
+    if name == rendezvous.NATIVE and transport == torch_transport.NAME and world > 1:
+        meeting = rendezvous.choose_backend(torch_transport.DEFAULT_BACKEND, overriding=False)
     owns = False
-    if name != rendezvous.NATIVE:
-        owns = rendezvous.set_up_torch(name, me, world, address, port, start)
+    if meeting != rendezvous.NATIVE:
+        owns = rendezvous.set_up_torch(meeting, me, world, address, port, start)
     try:
+        if meeting != rendezvous.NATIVE and world > 1:
+            torch_transport.prepare(meeting, transport, me, world, start)
         token = tokens.given(job_token)
-        libraries.announce(os.environ.get("SAR_TRANSPORT"))
+        libraries.announce(transport)
         settings = {
             "interface": interface,
-            "transport": os.environ.get("SAR_TRANSPORT"),
+            "transport": transport,
             "advertise": os.environ.get("SAR_ADVERTISE"),
             "start_seconds": start,
             "liveness_seconds": liveness,
@@ -100,8 +106,9 @@ def initialize_comms(
             "tls": network.flag("SAR_TLS"),
             "ports": network.port_range(),
         }
-        handle, address = _meet(name, found, token, settings)
+        handle, address = _meet(meeting, found, token, settings)
     except BaseException:
+        torch_transport.release()
         if owns:
             torch.distributed.destroy_process_group()
         raise

@@ -23,15 +23,14 @@ from . import network, tokens
 NATIVE = "sar"
 TORCH_BACKENDS = ("gloo", "mpi", "ccl", "nccl")
 
-_announcements = 0
 
-
-def choose_backend(asked: str) -> str:
+def choose_backend(asked: str, overriding: bool = True) -> str:
     """The backend to use: ``SAR_BACKEND`` before what the script says, ``"ccl"`` replaced where it is absent.
 
+    :param overriding: whether ``SAR_BACKEND`` counts
     :raises ValueError: the name is unknown, or this torch lacks the backend
     """
-    override = os.environ.get("SAR_BACKEND", "").strip().lower()
+    override = os.environ.get("SAR_BACKEND", "").strip().lower() if overriding else ""
     name = override or str(asked).lower()
     source = f"SAR_BACKEND={name!r}" if override else f"backend {name!r}"
     if name == NATIVE:
@@ -138,9 +137,8 @@ def _announce(
     """Rank 0 tells the others through torch's store: its address, the port, a free one where none is given, and a
     random job token where the script and the environment have none. An address or a token that a worker was given
     stays its own."""
-    global _announcements
-    _announcements += 1
-    key = f"sar/native/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_announcements}"
+    base = f"sar/native/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    key = f"{base}/{store.add(f'{base}/announcements/{rank}', 1)}"  # a process group may serve several sessions
     if rank == 0:
         address = address or os.environ.get("MASTER_ADDR", "") or network.get_socket().ip_addr
         port = port or network.free_port()

@@ -16,6 +16,7 @@ from sar._engine.log import logger
 from sar.autograd import memo
 from sar.profiling import memory, metrics
 
+from . import torch_transport
 from .failure import tell_peers
 
 _hooks_installed = False
@@ -37,6 +38,7 @@ def shutdown() -> None:
         memory.log(session)
         abi.session_close(session.handle)
     finally:
+        torch_transport.release()
         if session.owns_process_group and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
 
