@@ -26,9 +26,9 @@ from sar.graph.manager import GraphShardManager
 from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
 from sar.graph.reversed import ReversedGraph
+from sar.integrations.replacements import Patches, apply_together
 
 from .empty_rows import EmptyRows
-from .replacements import Patches, apply_together
 from .transforms import FUNCTIONS, TRANSFORMS
 
 __all__ = ["adapt", "restore"]

@@ -7,9 +7,8 @@ import sys
 from typing import Optional
 
 from sar.graph.edge_tensor.softmax import edge_softmax as patched_edge_softmax
+from sar.integrations.replacements import Patches
 from sar.nn.relgraphconv import RelGraphConv
-
-from .replacements import Patches
 
 __all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax", "unpatch_dgl"]
 
