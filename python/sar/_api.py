@@ -3,7 +3,7 @@ one of the names is used."""
 
 from __future__ import annotations
 
-from . import comm, config, errors, function, nn
+from . import comm, config, errors, function, nn, pyg
 from .autograd.memo import forget, memoize
 from .autograd.remat import remat
 from .checkpoints.checkpointer import Checkpointer
@@ -110,6 +110,7 @@ __all__ = [
     "overlap_grads",
     "patch_dgl",
     "patched_edge_softmax",
+    "pyg",
     "rank",
     "remat",
     "save_checkpoint",

@@ -62,6 +62,12 @@ class Config(metaclass=_Settings):
     """Whether making a graph has DGL's layers understand it (:func:`sar.patch_dgl` does it in any case). With ``False``
     nothing in DGL is replaced; layers of ``dgl.nn`` then do not run on SAR's graphs, those of :mod:`sar.nn` do."""
 
+    patch_pyg: bool = True
+    """Whether making an edge index for PyG (:func:`sar.pyg.load`, :func:`sar.pyg.edge_index`) replaces the functions of
+    torch_geometric that its layers call on one. With ``False`` nothing in torch_geometric is replaced; layers then
+    compute the values of all edges where they take a softmax, a maximum or a mean, and some do not run. The same on
+    every worker."""
+
     fuse: bool = True
     """Whether SAGEConv with the mean, GATConv with one linear map and batch norm run as one fused operation each, with
     less memory. With ``False`` they run step by step: layers of DGL as DGL wrote them, and batch norm returns an

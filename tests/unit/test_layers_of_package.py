@@ -33,6 +33,8 @@ LAYERS = [
     ["sar.nn"],
     ["sar.integrations.dgl.patches"],
     ["sar.graph.layout", "sar.graph.construct"],
+    ["sar.integrations.pyg"],
+    ["sar.pyg"],
     ["sar.results"],
     ["sar.checkpoints"],
     # where scripts begin
@@ -57,7 +59,7 @@ LIBRARIES = {
     "pymetis": ["sar.partitioning.metis", "sar.sampling.batches"],
     "kaminpar": ["sar.partitioning.kaminpar", "sar.partitioning.kaminpar_process"],
     "matplotlib": ["sar.partitioning.report"],
-    "torch_geometric": [],
+    "torch_geometric": ["sar.integrations.pyg"],
 }
 
 
@@ -184,14 +186,14 @@ def test_nothing_imports_upwards(found: list[Import], texts: dict[str, str]) -> 
 
 
 def test_imports_wait_for_a_function_only_where_it_pays(found: list[Import], texts: dict[str, str]) -> None:
-    """For DGL, which takes long to import and may be missing, in commands, which are to start quickly, and for what
-    takes long and not every training needs: the modules of ingest, torch.distributed.checkpoint."""
+    """For DGL and PyG, which take long to import and may be missing, in commands, which are to start quickly, and for
+    what takes long and not every training needs: the modules of ingest, torch.distributed.checkpoint."""
     told = [
         str(one)
         for one in found
         if one.late
         and one.target in texts
-        and not one.target.startswith("sar.integrations.dgl.")
+        and not one.target.startswith(("sar.integrations.dgl.", "sar.integrations.pyg."))
         and not one.module.startswith("sar.cli")
         and one.target not in ("sar.data.ingest.make", "sar.checkpoints.tensor_files")
     ]

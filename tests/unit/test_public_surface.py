@@ -94,6 +94,7 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "load_dgl_partition_data_from_graph": None,
         "suffix_key_lookup": None,
     },
+    "sar.pyg": {"load": "path", "edge_index": "graph", "restore": ""},
     "sar.distributed_bn": {"DistributedBN1D": None, "mean_op": None, "var_op": None},
     "sar.edge_softmax": {"edge_softmax": None},
     "sar.patch_dgl": {"patch_dgl": "", "patched_edge_softmax": None, "RelGraphConv": None, "unpatch_dgl": ""},

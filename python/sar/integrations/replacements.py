@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 __all__ = ["Patches", "apply_together"]
 
@@ -28,10 +28,11 @@ class Patches:
     Names are looked up while the list is made; those that do not exist are collected, so that the error can list all.
 
     :param library: the package whose names are replaced
+    :param otherwise: what to do where a name is missing, for the error
     """
 
-    def __init__(self, library: str) -> None:
-        self.library = library
+    def __init__(self, library: str, otherwise: str) -> None:
+        self.library, self.otherwise = library, otherwise
         self.missing: List[str] = []
         self._changes: Dict[Tuple[int, str], _Change] = {}
         self._applied: List[_Change] = []
@@ -73,15 +74,22 @@ class Patches:
             return
         self._plan(found, name, label, _wrapped(original, function))
 
-    def wrap_everywhere(self, package: str, name: str, function: Callable[..., Any]) -> None:
-        """:meth:`wrap` for a function of a package, also in the modules of the package that took it by name."""
-        original = self.look_up(f"{package}.{name}")
+    def wrap_everywhere(self, path: str, function: Callable[..., Any], package: Optional[str] = None) -> None:
+        """:meth:`wrap` for a function, in every module that holds it under any name.
+
+        :param path: the dotted name of the function
+        :param package: only modules of this package
+        """
+        original = self.look_up(path)
         if original is None:
             return
         new = _wrapped(original, function)
         for label, module in list(sys.modules.items()):
-            if label.split(".")[0] == package and module is not None and vars(module).get(name) is original:
-                self._plan(module, name, f"{label}.{name}", new)
+            if package is not None and label.split(".")[0] != package:
+                continue
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if value is original:
+                    self._plan(module, name, f"{label}.{name}", new)
 
     def _plan(self, owner: Any, name: str, label: str, new: Any) -> None:
         self._changes[id(owner), name] = _Change(owner, name, label, vars(owner).get(name, _ABSENT), new)
@@ -95,8 +103,7 @@ class Patches:
             version = getattr(importlib.import_module(self.library), "__version__", "of unknown version")
             raise RuntimeError(
                 f"{self.library} {version} has no {', no '.join(dict.fromkeys(self.missing))}, which SAR replaces so "
-                "that its layers run on graphs split over workers. Nothing was replaced. Install a version that SAR "
-                "supports (1.1 to 2.1), or set sar.Config.patch_dgl = False and use the layers of sar.nn"
+                f"that its layers run on graphs split over workers. Nothing was replaced. {self.otherwise}"
             )
         try:
             for change in self._changes.values():

@@ -116,6 +116,18 @@ register(_squeeze, "squeeze")
 register(_flatten, "flatten")
 
 
+# ---- new tensors ---------------------------------------------------------------
+
+
+def _new(name: str) -> Callable[..., Any]:
+    """A tensor of the same dtype, which needs no values."""
+    return lambda input, *args, **kwargs: getattr(torch.empty(0, dtype=input.dtype), name)(*args, **kwargs)
+
+
+for _name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"):
+    register(_new(_name), _name)
+
+
 # ---- nothing changes -------------------------------------------------------
 
 

@@ -104,6 +104,10 @@ class EdgeTensor(Tensor):
         made._relation, made._expr, made._value = self._relation, self._expr, self._value
         return made
 
+    def extended(self, expr: Expr) -> EdgeTensor:
+        """An edge tensor of the same edges with another expression."""
+        return EdgeTensor(self._relation, expr)
+
     def become(self, other: Union[EdgeTensor, Tensor]) -> EdgeTensor:
         """Takes over the values of ``other``: what operations in place do."""
         if other.shape != self.shape or other.dtype != self.dtype:
@@ -116,6 +120,9 @@ class EdgeTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"EdgeTensor(shape={tuple(self.shape)}, dtype={self.dtype}, expr={self._expr!r})"
+
+    def __format__(self, format_spec: str) -> str:
+        return repr(self)  # torch's own would read values, and one rank may print alone
 
     @classmethod
     @uncompiled
@@ -177,7 +184,7 @@ def _named(name: str) -> List[Any]:
 
 def extended(like: EdgeTensor, expr: Expr) -> EdgeTensor:
     """An edge tensor of the same edges with another expression."""
-    return EdgeTensor(like.relation, expr)
+    return like.extended(expr)
 
 
 def as_expr(value: Tensor, side: str) -> Expr:

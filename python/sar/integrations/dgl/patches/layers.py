@@ -28,6 +28,7 @@ from sar.graph.readout import graph_reduce, graph_softmax
 from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together
 
+from . import OTHERWISE
 from .empty_rows import EmptyRows
 from .transforms import FUNCTIONS, TRANSFORMS
 
@@ -55,14 +56,14 @@ def restore() -> None:
 
 
 def _layer_patches() -> Patches:
-    patches = Patches("dgl")
+    patches = Patches("dgl", OTHERWISE)
     patches.wrap("dgl.ops.edge_softmax", "edge_softmax_internal", _edge_softmax)
     patches.wrap("dgl.ops.edge_softmax", "edge_softmax_hetero_internal", _edge_softmax_hetero)
     patches.wrap("dgl.ops.segment", "segment_reduce", _segment_reduce)
     patches.wrap("dgl.ops.segment", "segment_softmax", _segment_softmax)
     patches.wrap("dgl.readout", "_topk_on", _topk_on)
     for name, function in FUNCTIONS.items():
-        patches.wrap_everywhere("dgl", name, function)
+        patches.wrap_everywhere(f"dgl.{name}", function, "dgl")
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function)

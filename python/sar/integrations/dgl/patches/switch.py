@@ -10,6 +10,8 @@ from sar.graph.edge_tensor.softmax import edge_softmax as patched_edge_softmax
 from sar.integrations.replacements import Patches
 from sar.nn.relgraphconv import RelGraphConv
 
+from . import OTHERWISE
+
 __all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax", "unpatch_dgl"]
 
 _names: Optional[Patches] = None
@@ -55,7 +57,7 @@ def unpatch_dgl() -> None:
 
 def _replacements() -> Patches:
     """What scripts for the Python package find replaced."""
-    patches = Patches("dgl")
+    patches = Patches("dgl", OTHERWISE)
     for module in ("gatconv", "dotgatconv", "agnnconv"):
         patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax)
     for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):

@@ -1,0 +1,1 @@
+"""Edge indices of split graphs, as layers of PyG take them."""

@@ -1,0 +1,197 @@
+"""The edge index of a split graph."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.autograd.compile import uncompiled
+from sar.graph.edge_tensor.tensor import METADATA
+
+from .edges import SplitEdges
+from .ends import COUNTS, EdgeEnds, handles, numbers, same
+
+__all__ = ["SplitEdgeIndex", "edge_index"]
+
+
+class SplitEdgeIndex(Tensor):
+    """int64 ``[2, num_edges]``: the in-edges of a worker's own nodes, in the order of edge tensors.
+
+    It takes the place of the ``edge_index`` of a whole graph in layers of PyG. It holds no numbers. Where they are
+    read, row 0 has columns of sources (own nodes, then halo rows, which ``graph.column_nodes()`` names) and row 1 has
+    own rows of destinations; reading them is local. ``numel()`` is that of all workers.
+
+    :param edges: the edges
+    :param flipped: rows are exchanged, so messages go to where edges begin
+    """
+
+    _edges: SplitEdges
+    _flipped: bool
+
+    @staticmethod
+    def __new__(cls, edges: SplitEdges, flipped: bool = False) -> SplitEdgeIndex:
+        self: SplitEdgeIndex = Tensor._make_wrapper_subclass(cls, (2, edges.num_edges), dtype=torch.int64)
+        self._edges, self._flipped = edges, flipped
+        return self
+
+    def __init__(self, edges: SplitEdges, flipped: bool = False) -> None:
+        pass
+
+    @property
+    def edges(self) -> SplitEdges:
+        """The edges."""
+        return self._edges
+
+    @property
+    def flipped(self) -> bool:
+        """Whether rows are exchanged."""
+        return self._flipped
+
+    @property
+    def graph(self) -> Any:
+        """The graph manager."""
+        return self._edges.graph
+
+    def of(self, edges: SplitEdges) -> SplitEdgeIndex:
+        """An edge index of other edges, in the same direction."""
+        return self if edges is self._edges else SplitEdgeIndex(edges, self._flipped)
+
+    def end(self, row: int) -> EdgeEnds:
+        """A row."""
+        return EdgeEnds(self._edges, "uv"[(row % 2) ^ self._flipped])
+
+    def numbers(self) -> Tensor:
+        """The numbers as an ordinary tensor. Local."""
+        found = self._edges.numbers()
+        return found.flip(0) if self._flipped else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.end(0), self.end(1)))  # torch's own does not ask for overrides
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"SplitEdgeIndex({self.numbers()})"
+
+    def __deepcopy__(self, memo: Any) -> SplitEdgeIndex:
+        return self
+
+    @classmethod
+    @uncompiled
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in COUNTS:
+            return 2 * args[0].edges.num_edges_global
+        if func in METADATA:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        handler = HANDLERS.get(func)
+        if handler is not None:
+            result = handler(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
+
+
+def edge_index(graph: Any) -> SplitEdgeIndex:
+    """The edge index of a graph manager of one relation.
+
+    :raises ValueError: a graph of several relations
+    """
+    if len(graph._relations) != 1:
+        raise ValueError(f"this graph has several relations: give graph[relation], of {graph.canonical_etypes}")
+    return SplitEdgeIndex(SplitEdges(graph))
+
+
+# ---- functions of torch --------------------------------------------------------
+
+
+def _getitem(input: Any, index: Any) -> Any:
+    if not isinstance(input, SplitEdgeIndex):
+        return NotImplemented
+    if isinstance(index, int) and -2 <= index < 2:
+        return input.end(index)
+    if isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) and isinstance(index[1], Tensor):
+        return _some(input, index[1])
+    if isinstance(index, (list, tuple)) and list(index) == [1, 0]:
+        return _flip(input, 0)
+    return NotImplemented
+
+
+def _some(input: SplitEdgeIndex, chosen: Tensor) -> Any:
+    """Some edges as a graph of their own. Collective."""
+    edges = input.edges
+    if chosen.dtype != torch.bool:
+        mask = torch.zeros(edges.num_edges, dtype=torch.bool)
+        mask[chosen] = True
+        if int(mask.sum()) != len(chosen) or bool((chosen.diff() < 0).any()):
+            raise NotImplementedError(
+                "edges of a split graph are picked by a mask, or by positions that ascend: their order is that of "
+                "edge tensors"
+            )
+        chosen = mask
+    return input.of(edges.some(chosen))
+
+
+def _select(input: Any, dim: int, index: int) -> Any:
+    return input.end(index) if isinstance(input, SplitEdgeIndex) and dim in (0, -2) else NotImplemented
+
+
+def _unbind(input: Any, dim: int = 0) -> Any:
+    return (input.end(0), input.end(1)) if dim in (0, -2) else NotImplemented
+
+
+def _flip(input: Any, *dims: Any) -> Any:
+    given = dims[0] if len(dims) == 1 else dims
+    if given in (0, -2, (0,), [0], (-2,), [-2]):
+        return SplitEdgeIndex(input.edges, not input.flipped)
+    return NotImplemented
+
+
+@handles(torch.stack)
+def _stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """Both rows of one edge index, put together again."""
+    given = list(tensors)
+    if len(given) != 2 or dim not in (0, -2) or not all(isinstance(t, EdgeEnds) for t in given):
+        return NotImplemented
+    first, second = given
+    if first.edges is not second.edges or first.side == second.side:
+        return NotImplemented
+    return SplitEdgeIndex(first.edges, first.side == "v")
+
+
+def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
+    """An edge index, and behind it a self loop for each own node in order. Collective."""
+    given = list(tensors)
+    if len(given) != 2 or dim not in (1, -1) or not isinstance(given[0], SplitEdgeIndex):
+        return NotImplemented
+    edges, loops = given[0].edges, given[1]
+    nodes = torch.arange(edges.rows("v"))
+    if isinstance(loops, SplitEdgeIndex) or not torch.equal(loops, torch.stack([nodes, nodes])):
+        raise NotImplementedError(
+            "edges are added to a split graph before it is partitioned; only a self loop for each own node can be "
+            "added here (torch_geometric.utils.add_self_loops)"
+        )
+    return given[0].of(edges.with_loops())
+
+
+HANDLERS: Dict[Any, Callable[..., Any]] = {
+    Tensor.__getitem__: _getitem,
+    Tensor.select: _select,
+    torch.select: _select,
+    Tensor.unbind: _unbind,
+    torch.unbind: _unbind,
+    Tensor.flip: _flip,
+    torch.flip: _flip,
+    torch.cat: _cat,
+    **dict.fromkeys([Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach], same),
+}
+"""Functions of torch with an edge index among their arguments."""

@@ -1,0 +1,175 @@
+"""Rows of nodes at the ends of edges, and what is made of them: computed where they are reduced.
+
+A :class:`LiftedTensor` is an edge tensor. While torch's functions on it are known to the engine, they extend its
+expression, and what reduces it runs fused. Any other function that treats each edge by itself makes it a tensor of
+steps (:mod:`sar.graph.edge_index.steps`), which run on blocks of edges when it is reduced. The values of all edges are
+computed only for functions that look at several edges together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.autograd.compile import uncompiled
+from sar.autograd.expression import Expr, load
+from sar.graph.edge_tensor.tensor import (
+    IN_PLACE,
+    LAZY,
+    METADATA,
+    OF_HOOKS,
+    PAST_OVERRIDES,
+    EdgeTensor,
+    changes,
+    values,
+)
+
+from .blocks import run
+from .edges import SplitEdges
+from .steps import Step, apply, of_expression
+
+__all__ = ["LiftedTensor"]
+
+
+class LiftedTensor(EdgeTensor):
+    """A tensor ``[num_edges, ...]`` of the edges of an edge index.
+
+    :param edges: whose
+    :param expr: the value of each edge, or
+    :param step: the last of the steps that compute it
+    """
+
+    _edges: SplitEdges
+    _step: Optional[Step]
+
+    @staticmethod
+    def __new__(cls, edges: SplitEdges, expr: Expr) -> LiftedTensor:
+        self: Any = EdgeTensor.__new__(cls, edges.relation, expr)
+        self._edges, self._step = edges, None
+        made: LiftedTensor = self
+        return made
+
+    def __init__(self, edges: SplitEdges, expr: Expr) -> None:
+        pass
+
+    @staticmethod
+    def of_step(edges: SplitEdges, step: Step) -> LiftedTensor:
+        """The result of a step, ``[num_edges, ...]``."""
+        relation, sample = edges.relation, step.sample
+        shape = (relation.num_edges, *sample.shape[1:])
+        made: LiftedTensor = Tensor._make_wrapper_subclass(
+            LiftedTensor, shape, dtype=sample.dtype, requires_grad=sample.requires_grad
+        )
+        made._relation, made._edges, made._step, made._value = relation, edges, step, None
+        if sample.requires_grad:
+            with torch._C.DisableTorchFunctionSubclass():
+                made.register_hook(_stray)
+        return made
+
+    @property
+    def edges(self) -> SplitEdges:
+        """Whose edges these are."""
+        return self._edges
+
+    @property
+    def step(self) -> Optional[Step]:
+        """The last step, where it is computed by steps."""
+        return self._step
+
+    @property
+    def expr(self) -> Expr:
+        return EdgeTensor.expr.fget(self) if self._step is None else load("e", self.materialize())  # type: ignore[attr-defined]
+
+    def materialize(self) -> Tensor:
+        if self._step is None:
+            return super().materialize()
+        usable = self._value is not None and (
+            self._value.requires_grad or not torch.is_grad_enabled() or not self._step.sample.requires_grad
+        )
+        if not usable:
+            self._value = run(self._edges.relation, self._step, None)
+        assert self._value is not None
+        return self._value
+
+    def extended(self, expr: Expr) -> EdgeTensor:
+        return LiftedTensor(self._edges, expr)
+
+    def _same(self) -> EdgeTensor:
+        made = LiftedTensor.of_step(self._edges, self._step) if self._step else LiftedTensor(self._edges, self._expr)
+        made._value = self._value
+        return made
+
+    def as_step(self) -> Step:
+        """The step that computes it. Collective where the expression has parts that look at several edges."""
+        return of_expression(self._relation, self._expr) if self._step is None else self._step
+
+    def become(self, other: Any) -> EdgeTensor:
+        if isinstance(other, LiftedTensor) and other._step is not None:
+            self._step, self._value = other._step, None
+            return self
+        self._step = None
+        return super().become(other)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        made = f"expr={self._expr!r}" if self._step is None else f"steps={self._step!r}"
+        return f"LiftedTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {made})"
+
+    @classmethod
+    @uncompiled
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if any(hasattr(kind, "numbers") for kind in types):
+            return NotImplemented  # ends of edges know what to do
+        if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
+            return EdgeTensor.__torch_function__(func, types, args, kwargs)
+        lifted = _lifted((args, kwargs))
+        in_place = bool(args) and isinstance(args[0], LiftedTensor) and (changes(func) or bool(kwargs.get("inplace")))
+        if kwargs.get("inplace"):
+            kwargs = {**kwargs, "inplace": False}
+        if all(t._step is None for t in lifted):
+            handler = LAZY.get(IN_PLACE.get(func, func))
+            result = NotImplemented if handler is None else handler(*args, **kwargs)
+            if result is not NotImplemented:
+                return args[0].become(result) if in_place else result
+        made = _by_steps(func, args, kwargs, lifted, in_place and changes(func))
+        if made is not NotImplemented:
+            return args[0].become(made) if in_place else made
+        if any(t._step is not None for t in lifted) and not in_place:
+            return func(*(values(a) for a in args), **{k: values(v) for k, v in kwargs.items()})
+        return EdgeTensor.__torch_function__(func, types, args, kwargs)
+
+
+def _by_steps(func: Any, args: Any, kwargs: Any, lifted: Any, in_place: bool) -> Any:
+    """The results of a function as tensors computed by steps; NotImplemented where it does not treat each edge by
+    itself."""
+    edges = lifted[0].edges
+    if any(t.relation is not edges.relation for t in lifted):
+        raise ValueError(
+            "tensors of the edges of two graphs were given to one function: edge_index with and without self loops are "
+            "two graphs, for instance"
+        )
+    steps = {id(t): t.as_step() for t in lifted}
+    found = apply(edges.relation, func, args, kwargs, steps, in_place)
+    if found is None:
+        return NotImplemented
+    if isinstance(found, Step):
+        return LiftedTensor.of_step(edges, found)
+    return tuple(LiftedTensor.of_step(edges, step) for step in found)
+
+
+def _lifted(tree: Any) -> List[LiftedTensor]:
+    if isinstance(tree, LiftedTensor):
+        return [tree]
+    if isinstance(tree, (list, tuple)):
+        return [t for item in tree for t in _lifted(item)]
+    if isinstance(tree, dict):
+        return _lifted(list(tree.values()))
+    return []
+
+
+def _stray(grad: Tensor) -> Tensor:
+    raise RuntimeError(PAST_OVERRIDES)

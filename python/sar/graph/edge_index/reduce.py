@@ -1,0 +1,187 @@
+"""Reduces tensors of edges at the nodes that edges end at, or begin at."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.autograd import expression
+from sar.autograd.expression import Expr, evaluate, load
+from sar.autograd.message import FLOATS
+from sar.autograd.transpose import sum_to_sources
+from sar.graph.edge_tensor.tensor import values
+from sar.graph.relation import Relation
+
+from .blocks import run
+from .edges import SplitEdges
+from .lifted import LiftedTensor
+
+__all__ = ["reduced"]
+
+
+def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Tensor:
+    """Sum, mean, maximum or minimum over the edges of each own node. Collective for lifted tensors, and for sources.
+
+    :param side: "v": over in-edges; "u": over out-edges
+    :param src: edges in dimension ``dim``
+    :param op: "sum", "mean", "max" or "min"
+    :returns: own nodes in that dimension; 0 in those without edges
+    :raises NotImplementedError: a maximum or minimum over out-edges
+    """
+    if isinstance(src, LiftedTensor) and src.relation is not edges.relation:
+        raise ValueError(
+            "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with and "
+            "without self loops are two graphs, for instance"
+        )
+    if side == "u":
+        return _at_sources(edges.relation, src, dim, op)
+    moved = src if dim == 0 else (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
+    if moved.dtype not in FLOATS:
+        return _numbers(edges, values(moved), op).movedim(0, dim)
+    lifted = moved if isinstance(moved, LiftedTensor) else LiftedTensor(edges, load("e", moved))
+    if op in ("max", "min") and torch.is_grad_enabled():
+        return _shared_extremum(edges, lifted, op).movedim(0, dim)
+    return _lifted(lifted, op).movedim(0, dim)
+
+
+def _lifted(src: LiftedTensor, op: str) -> Tensor:
+    relation = src.edges.relation
+    return _expression(relation, src.expr, op) if src.step is None else run(relation, src.step, op)
+
+
+def _shared_extremum(edges: SplitEdges, src: LiftedTensor, op: str) -> Tensor:
+    """A maximum or minimum whose gradient is divided among equal messages, as torch's ``scatter_reduce`` does."""
+    with torch.no_grad():
+        best = _lifted(src, op)
+    away: Any = LiftedTensor(edges, load("v", best)) - src.detach()
+    away = (away if op == "max" else -away) * (1e290 if src.dtype == torch.float64 else 1e30)
+    won = 1 - away.clamp(max=1)
+    with torch.no_grad():
+        share = 1 / _lifted(won, "sum").clamp(min=1)
+    out = _lifted(won * LiftedTensor(edges, load("v", share)) * src, "sum")
+    return best + (out - out.detach())  # the sum of equal numbers is rounded
+
+
+def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
+    """Integers and other dtypes, whose sums autograd knows. Local."""
+    rows, n = edges.numbers()[1], edges.rows("v")
+    out = src.new_zeros((n, *src.shape[1:]))
+    if op in ("sum", "mean"):
+        out = out.index_add(0, rows, src)
+        degrees = edges.relation.degrees(out=False).clamp(min=1).view(-1, *(1,) * (src.dim() - 1))
+        return out if op == "sum" else out / degrees
+    index = rows.view(-1, *(1,) * (src.dim() - 1)).expand_as(src)
+    return out.scatter_reduce(0, index, src, f"a{op}", include_self=False)
+
+
+def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
+    if op not in ("sum", "mean"):
+        raise NotImplementedError(
+            f"the {op} over the out-edges of each node, which end on several workers, is not computed: sum and mean "
+            'are; or give the graph with its edges reversed and flow="source_to_target"'
+        )
+    values = (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
+    features = values.shape[1:]
+    wide = values if values.dtype in FLOATS else values.double()
+    out = sum_to_sources(relation, wide.reshape(relation.num_edges, prod(features)), None)
+    out = out.view(relation.num_src, *features).to(values.dtype)
+    if op == "mean":
+        out = out / relation.degrees(out=True).clamp(min=1).view(-1, *(1,) * len(features))
+    return out.movedim(0, dim)
+
+
+# ---- products ------------------------------------------------------------------
+
+
+class Product(NamedTuple):
+    """Factors of a message by where they come from. ``rest``: whatever is neither of sources nor of destinations."""
+
+    u: List[Tensor]
+    v: List[Tensor]
+    rest: List[Expr]
+
+
+def _expression(relation: Relation, expr: Expr, op: str) -> Tensor:
+    """A reduced expression. In sums of products, factors of destinations are taken out, and those of sources are
+    multiplied before they travel; what is left has kernels of its own."""
+    expr = flat_shapes(expr)
+    product = Product([], [], [])
+    if op not in ("sum", "mean") or expr.op != "mul" or not _factors(expr, product):
+        return evaluate(relation, expr, op)
+    width = len(expr.shape)
+    u = _multiplied(product.u, width)
+    if len(product.rest) > 1 or tuple(u.shape[1:]) != expr.shape:
+        return evaluate(relation, expr, op)
+    inner = load("u", u)
+    if product.rest:
+        inner = Expr("mul", expr.shape, expr.dtype, (inner, product.rest[0]))
+    out = evaluate(relation, inner, op)
+    return out * _multiplied(product.v, width) if product.v else out
+
+
+def _factors(expr: Expr, product: Product) -> bool:
+    """Sorts the factors of a product; False where there is none of sources."""
+    open_ = [expr]
+    while open_:
+        x = open_.pop()
+        if x.op == "mul":
+            open_.extend(reversed(x.args))
+        elif x.op == "load" and x.side in "uv":
+            assert x.tensor is not None
+            (product.u if x.side == "u" else product.v).append(x.tensor)
+        else:
+            product.rest.append(x)
+    # one factor of sources beside one thing else is a message that the engine has already
+    return bool(product.u) and (len(product.u) > 1 or bool(product.v))
+
+
+def _multiplied(tensors: List[Tensor], width: int) -> Tensor:
+    """The product, narrow factors first, with ``width`` dimensions of features."""
+    out: Optional[Tensor] = None
+    for t in sorted(tensors, key=lambda t: prod(t.shape[1:])):
+        t = t.reshape(t.shape[0], *(1,) * (width - t.dim() + 1), *t.shape[1:])
+        out = t if out is None else out * t
+    assert out is not None
+    return out
+
+
+SHAPE_FREE = frozenset(["softmax", "dropout", *expression.UNARY])
+"""Operations that work number by number, or by columns of edges, so that shapes may change before them."""
+
+
+def flat_shapes(expr: Expr) -> Expr:
+    """The same expression with changes of shape moved to the tensors that are read, where that is possible.
+
+    ``alpha.unsqueeze(-1)`` after a softmax then is the softmax of logits that have that shape, which is the form of
+    attention that the engine has loops for.
+    """
+    done: Dict[Tuple[int, Tuple[int, ...]], Expr] = {}
+
+    def shaped(x: Expr, shape: Tuple[int, ...]) -> Expr:
+        key = (id(x), shape)
+        if key not in done:
+            done[key] = _shaped(x, shape)
+        return done[key]
+
+    def _shaped(x: Expr, shape: Tuple[int, ...]) -> Expr:
+        if x.op == "reshape":
+            return shaped(x.args[0], shape)
+        if shape == x.shape:
+            return _with(x, [shaped(a, a.shape) for a in x.args], shape) if x.args else x
+        if x.op == "load" and x.tensor is not None:
+            return load(x.side, x.tensor.reshape(x.tensor.shape[0], *shape))
+        alike = [a for a in x.args if a.shape == x.shape]
+        single = [a for a in x.args if a.shape == () and a.op == "param"]
+        binary = x.op in ("add", "sub", "mul", "div") and len({*map(id, alike), *map(id, single)}) == len(x.args)
+        if x.op in SHAPE_FREE or (binary and alike):
+            return _with(x, [a if a in single else shaped(a, shape) for a in x.args], shape)
+        return Expr("reshape", shape, x.dtype, (shaped(x, x.shape),))
+
+    return shaped(expr, expr.shape)
+
+
+def _with(x: Expr, args: List[Expr], shape: Tuple[int, ...]) -> Expr:
+    return Expr(x.op, shape, x.dtype, tuple(args), x.alpha, x.tensor, x.side, x.dims, x.seed)

@@ -1,0 +1,146 @@
+"""How layers of ``torch_geometric.nn.conv`` run on split graphs: docs/layers-pyg.md, made from the specifications that
+are tested.
+
+``make docs-layers`` writes the page; a test holds it against the specifications.
+"""
+
+from __future__ import annotations
+
+from tests.parity.cases_pyg import SPECS
+from tests.support import ROOT
+
+PAGE = ROOT / "docs" / "layers-pyg.md"
+
+# layer: the cases of cases_pyg.py that run it
+CASES: dict[str, str] = {
+    "SimpleConv": "simple simple_mul",
+    "GCNConv": "gcn gcn_weights gcn_improved gcn_plain gcn_bare",
+    "ChebConv": "cheb cheb_rw",
+    "SAGEConv": "sage sage_pair sage_max",
+    "GraphConv": "graph graph_max",
+    "GatedGraphConv": "gated_graph",
+    "ResGatedGraphConv": "res_gated_plain res_gated",
+    "GATConv": "gat gat_plain gat_edges gat_pair",
+    "GATv2Conv": "gatv2 gatv2_edges",
+    "TransformerConv": "transformer transformer_edges",
+    "AGNNConv": "agnn",
+    "TAGConv": "tag",
+    "GINConv": "gin",
+    "GINEConv": "gine",
+    "ARMAConv": "arma",
+    "SGConv": "sg",
+    "SSGConv": "ssg",
+    "APPNP": "appnp",
+    "MFConv": "mf",
+    "RGCNConv": "rgcn rgcn_bases rgcn_blocks",
+    "FastRGCNConv": "fast_rgcn",
+    "RGATConv": "rgat",
+    "SignedConv": "signed_first signed",
+    "DNAConv": "dna",
+    "PointNetConv": "point_net",
+    "GMMConv": "gmm gmm_separate",
+    "NNConv": "nn",
+    "CGConv": "cg",
+    "EdgeConv": "edge_conv edge_conv_max",
+    "PPFConv": "ppf",
+    "FeaStConv": "feast",
+    "PointTransformerConv": "point_transformer",
+    "HypergraphConv": "hyper",
+    "LEConv": "le",
+    "PNAConv": "pna",
+    "ClusterGCNConv": "cluster_gcn",
+    "GENConv": "gen gen_edges",
+    "GCN2Conv": "gcn2",
+    "WLConvContinuous": "wl_continuous",
+    "FiLMConv": "film film_types",
+    "SuperGATConv": "super_gat",
+    "FAConv": "fa",
+    "EGConv": "eg",
+    "PDNConv": "pdn",
+    "GeneralConv": "general",
+    "HEATConv": "heat",
+    "LGConv": "lg",
+    "PointGNNConv": "point_gnn",
+    "AntiSymmetricConv": "anti_symmetric",
+    "DirGNNConv": "dir",
+    "MixHopConv": "mix_hop",
+}
+
+NOTES: dict[str, str] = {
+    "ARMAConv": "node features are `[stacks, nodes, channels]`",
+    "ChebConv": "*values*: one weight for each edge",
+    "ClusterGCNConv": "*values*: one weight for each edge",
+    "DirGNNConv": "*values*: of the reversed edges",
+    "GENConv": "with batch norm: `sar.convert_batchnorm(model)`",
+    "HypergraphConv": "hyperedges are numbered as nodes, and owned with them",
+    "RGCNConv": "makes a graph for each relation in each forward: `FastRGCNConv` does not",
+    "FiLMConv": "with several relations as RGCNConv",
+    "SuperGATConv": "in evaluation: its loss in training draws edges that are not there (`negative_sampling`)",
+    "PNAConv": "`deg` is the histogram of the whole graph",
+}
+
+# name: why, and the way round
+REFUSED: dict[str, tuple[str, str]] = {
+    "GPSConv": ("relates each node to all", "attention over neighbours"),
+    "WLConv": ("numbers the colours of all nodes", "colour the whole graph before it is partitioned"),
+    "MeshCNNConv": ("takes messages by their position among all edges", "the whole graph on one worker"),
+    "PANConv": ("multiplies sparse matrices of the whole graph", "MixHopConv, TAGConv"),
+}
+
+# name: why
+UNTRIED: dict[str, str] = {
+    "HeteroConv": "takes the edge index of each relation; not tested yet",
+    "HGTConv": "not tested yet",
+    "HANConv": "not tested yet",
+    "SplineConv": "needs pyg-lib",
+    "GravNetConv": "finds neighbours among points, and needs torch-cluster",
+    "DynamicEdgeConv": "finds neighbours among points, and needs torch-cluster",
+    "XConv": "finds neighbours among points, and needs torch-cluster",
+    "FusedGATConv": "needs dgNN and a GPU",
+    "CuGraphSAGEConv": "needs cuGraph and a GPU",
+    "CuGraphGATConv": "needs cuGraph and a GPU",
+    "CuGraphRGCNConv": "needs cuGraph and a GPU",
+}
+
+
+def page() -> str:
+    """docs/layers-pyg.md."""
+    lines = [
+        "# Layers of torch_geometric.nn on split graphs",
+        "",
+        "Written by `make docs-layers`. Layers run as they are. Results and the gradients of all inputs and parameters",
+        "equal PyG's on the whole graph, with 1, 2 and 4 workers, one of which owns no node",
+        "(tests/parity/test_pyg_layers.py): to 1e-10 in double precision, to 1e-5 of the largest entry in single.",
+        "",
+        "*fused*: messages are computed in the engine and never stored. *blocks*: they are computed in Python on",
+        "blocks of edges, in forward and again in backward. *values*: a row for each edge is computed and kept.",
+        "Of several modes, those that were tested are named.",
+        "",
+        "| layer | runs | notes |",
+        "| --- | --- | --- |",
+    ]
+    for layer, cases in CASES.items():
+        how = dict.fromkeys(SPECS[case].how for case in cases.split())
+        lines.append(f"| {layer} | {', '.join(how)} | {NOTES.get(layer, '')} |")
+    lines += [
+        "",
+        "## Not run",
+        "",
+        "These raise an error on every worker.",
+        "",
+        "| layer | why | instead |",
+        "| --- | --- | --- |",
+        *(f"| {layer} | {why} | {instead} |" for layer, (why, instead) in REFUSED.items()),
+        "",
+        "## Not tested",
+        "",
+        "| layer | why |",
+        "| --- | --- |",
+        *(f"| {layer} | {why} |" for layer, why in UNTRIED.items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,91 @@
+"""Layers of torch_geometric, not touched, against PyG on the whole graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity import cases_pyg
+from tests.parity.cases_pyg import SPECS
+from tests.support.graphs import Graph, make
+from tests.support.sessions import Workers
+
+pytest.importorskip("torch_geometric")
+
+UNIT = {"float64": 1e-10, "float32": 1e-5}
+
+
+def oracle(graph: Graph, name: str, inputs: list[np.ndarray], dtype: str, like: Any = None) -> dict[str, Any]:
+    """PyG on the whole graph; with the parameters and gradients of ``like`` where given."""
+    whole = torch.from_numpy(np.stack([graph.src, graph.dst]))
+    inputs = [x.astype(dtype) if x.dtype.kind == "f" else x for x in inputs]
+    grads = None if like is None else [g.astype(dtype) for g in like["grads"]]
+    return cases_pyg.step(name, whole, inputs, grads, None if like is None else like["state"], dtype)
+
+
+def near(value: np.ndarray, truth: np.ndarray, unit: float, what: str) -> None:
+    """Within ``unit`` of the largest entry, or of 1."""
+    assert value.shape == truth.shape, f"{what}: {value.shape}, expected {truth.shape}"
+    if truth.size:
+        error = float(np.abs(value - truth).max() / max(np.abs(truth).max(), 1.0))
+        assert error <= unit, f"{what}: {error:.1e}"
+
+
+def check(workers: Workers, graph: Graph, name: str, dtype: str) -> None:
+    inputs = cases_pyg.draw(graph, name, dtype)
+    expected = oracle(graph, name, inputs, dtype)
+    truth = expected if dtype == "float64" else oracle(graph, name, inputs, "float64", like=expected)
+    kinds = ["n" if kind[0] in ("n", "nt") else "e" for kind in cases_pyg.rows(name)]
+
+    def own(rank: int, value: np.ndarray, kind: str) -> np.ndarray:
+        return value[graph.rows(rank)] if kind == "n" else value[graph.edges(rank)]
+
+    ranks = range(graph.world)
+    given = [
+        {
+            "part": graph.part(rank),
+            "inputs": [own(rank, x, kind) for x, kind in zip(inputs, kinds)],
+            "grads": [own(rank, g, "n") for g in expected["grads"]],
+        }
+        for rank in ranks
+    ]
+    found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype)
+    for rank, one in enumerate(found):
+        for n, value in enumerate(one["out"]):
+            near(value, own(rank, truth["out"][n], "n"), UNIT[dtype], f"result {n} of rank {rank}")
+        for n, (value, kind) in enumerate(zip(one["inputs"], kinds)):
+            if truth["inputs"][n] is not None:
+                near(value, own(rank, truth["inputs"][n], kind), UNIT[dtype], f"gradient of input {n}, rank {rank}")
+        assert one["how"] == SPECS[name].how
+    for key, value in truth["parameters"].items():
+        near(sum(one["parameters"][key] for one in found), value, UNIT[dtype], f"gradient of {key}")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_layer(few: Workers, name: str) -> None:
+    """Results, and the gradients of all inputs and parameters, in double precision; of 4 workers one owns no node."""
+    check(few, make("empty_worker" if few.world == 4 else "random", few.world, seed=30), name, "float64")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_single_precision(two: Workers, name: str) -> None:
+    """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1."""
+    check(two, make("random", 2, seed=32), name, "float32")
+
+
+@pytest.mark.parametrize("kind", ["no_edges_between", "one_node", "no_edges", "hub"])
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "gat", "gatv2_edges", "edge_conv"])
+def test_other_graphs(two: Workers, name: str, kind: str) -> None:
+    """Workers without edges between them, without nodes, without edges, and a node with very many."""
+    check(two, make(kind, 2, seed=33), name, "float64")
+
+
+@pytest.mark.parametrize("name", cases_pyg.REFUSED)
+def test_refused(two: Workers, name: str) -> None:
+    """Layers that would see their worker's nodes alone say so on every rank."""
+    graph = make("random", 2, seed=34)
+    for said in two.run(cases_pyg.refused, [{"part": graph.part(r)} for r in range(2)], name=name):
+        assert "on a graph split over workers" in said

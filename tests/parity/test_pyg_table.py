@@ -1,0 +1,35 @@
+"""docs/layers-pyg.md names every layer of ``torch_geometric.nn.conv``, and says of each what the tests say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.parity import cases_pyg
+from tests.parity.pyg_table import CASES, PAGE, REFUSED, UNTRIED, page
+
+conv = pytest.importorskip("torch_geometric.nn.conv")
+
+
+def test_every_layer_is_there_once() -> None:
+    groups = [set(CASES), set(REFUSED), set(UNTRIED)]
+    assert sum(map(len, groups)) == len(set.union(*groups)), "a layer is in two groups"
+    assert set(conv.__all__) - {"MessagePassing"} == set.union(*groups)
+
+
+def test_every_case_belongs_to_a_layer() -> None:
+    named = {case for cases in CASES.values() for case in cases.split()}
+    assert named == {name for name in cases_pyg.SPECS if not name.endswith("_model") and name != "own_message"}
+    for layer, cases in CASES.items():
+        for case in cases.split():
+            kinds = {type(module).__name__ for module in cases_pyg.SPECS[case].make().modules()}
+            assert layer in kinds, f"{case} does not run {layer} but {kinds}"
+
+
+def test_refused_are_those_that_refuse() -> None:
+    from sar.integrations.pyg import patches
+
+    assert set(patches.REFUSED) == set(REFUSED)
+
+
+def test_the_page_is_what_the_tests_say() -> None:
+    assert PAGE.read_text() == page(), "make docs-layers"
