@@ -61,7 +61,9 @@ def check(workers: Workers, graph: Graph, name: str, dtype: str) -> None:
                 near(value, own(rank, truth["inputs"][n], kind), UNIT[dtype], f"gradient of input {n}, rank {rank}")
         assert one["how"] == SPECS[name].how
     for key, value in truth["parameters"].items():
-        near(sum(one["parameters"][key] for one in found), value, UNIT[dtype], f"gradient of {key}")
+        rounding = float(np.abs(expected["parameters"][key] - value).max(initial=0) / max(np.abs(value).max(), 1.0))
+        unit = max(UNIT[dtype], 4 * rounding)
+        near(sum(one["parameters"][key] for one in found), value, unit, f"gradient of {key}")
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -72,7 +74,8 @@ def test_layer(few: Workers, name: str) -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_single_precision(two: Workers, name: str) -> None:
-    """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1."""
+    """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1; gradients of
+    parameters, which are sums over all rows, within four times PyG's own rounding where that is more."""
     check(two, make("random", 2, seed=32), name, "float32")
 
 
