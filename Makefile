@@ -9,14 +9,15 @@ GO     ?= go
 export GOEXPERIMENT := simd
 
 GO_SOURCES  := go.mod go.sum $(shell find core capi pybind -name '*_test.go' -prune -o \( -name '*.go' -o -name '*.[chs]' \) -print 2>/dev/null)
-GO_PACKAGES := ./core/... ./capi/... ./pybind/... ./examples/go/...
+GO_PACKAGES := ./core/... ./capi/... ./pybind/... ./examples/go/... ./bench/...
 PY_SOURCES  := setup.py python tests bench examples docs/_tools
 # Stamps: a target is made again when something that its stamp depends on is newer.
 VENV_STAMP  := $(VENV)/.requirements
 BUILD_STAMP := $(VENV)/.engine
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build test test-all test-go test-py test-matrix test-examples demo lint wheel wheels test-wheels libsar examples-c examples-c-aarch64 bench bench-gat bench-modes bench-less bench-spmm bench-import bench-attention bench-wire bench-overlap bench-large bench-partition bench-paper bench-growth bench-ingest bench-billion profile bench-sampling docs docs-layers fuzz fuzz-programs bench-files bench-checkpoint bench-mapped test-debug faults kills attacks clean
+# every target but files
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -85,7 +86,7 @@ docs: $(BUILD_STAMP) $(DOCS_STAMP) ## the site, in build/site; a warning is an e
 	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict --quiet
 
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
-	@unformatted=$$(gofmt -l core capi pybind examples/go); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l core capi pybind examples/go bench); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
 	$(GO) vet $(GO_PACKAGES)
 	$(GO) tool staticcheck $(GO_PACKAGES)
 	$(GO) mod tidy -diff
@@ -162,6 +163,16 @@ bench-attention: $(BUILD_STAMP) ## fused attention, forward and backward, agains
 
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
+
+MANY ?=
+bench-many: ## workers without Python on this machine, 8 to 128 of them: start, barrier, all-reduce, rounds, descriptors, threads, memory; MANY="--workers 128"
+	@mkdir -p build/bench
+	$(GO) build -o build/bench/many ./bench/many
+	build/bench/many $(MANY)
+
+HOSTS ?=
+bench-hosts: $(BUILD_STAMP) ## rows that would cross the network once for a host in place of once for each of its workers; HOSTS="--parts 16"
+	$(PY) bench/host_rows.py $(HOSTS)
 
 bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidden over shaped links, sar.memoize, Config.exchange; needs root
 	$(PY) bench/overlap.py

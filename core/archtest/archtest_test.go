@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	"capi/foreign":  {"core/transport"},
 	"pybind":        {"core/session", "capi/export"},
 	"examples/go":   {"core/session"},
+	"bench/many":    {"core/session"},
 }
 
 // cgo may be used below these directories only.
