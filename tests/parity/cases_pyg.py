@@ -184,6 +184,9 @@ REFUSED: dict[str, Spec] = {
     "gps": Spec(lambda: _nn().GPSConv(IN, _nn().SAGEConv(IN, IN)), XE),
     "wl": Spec(_conv("WLConv"), (("nt",), E)),
     "mesh_cnn": Spec(_conv("MeshCNNConv", IN, OUT), XE),
+    "graph_norm": Spec(lambda: _nn().Sequential("x, e", [(_nn().GraphNorm(IN), "x -> x")]), XE),
+    "layer_norm": Spec(lambda: _nn().Sequential("x, e", [(_nn().LayerNorm(IN), "x -> x")]), XE),
+    "pool": Spec(lambda: _nn().Sequential("x, e", [(lambda x: _nn().global_mean_pool(x, None), "x -> x")]), XE),
 }
 """Layers that raise NotImplementedError on all ranks, saying what to do."""
 

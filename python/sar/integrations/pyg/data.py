@@ -13,12 +13,22 @@ from sar.autograd.expression import load as load_edges
 from sar.autograd.message import FLOATS
 from sar.data.loading import load_dgl_partition_data
 from sar.graph.construct import construct_full_graph
-from sar.graph.edge_index.index import edge_index
+from sar.graph.edge_index.index import SplitEdgeIndex, edge_index as of_graph
 from sar.graph.edge_index.lifted import LiftedTensor
+
+from . import patches
 
 NODE_NAMES = {"feat": "x", "features": "x", "label": "y", "labels": "y", "orig_id": "n_id"}
 """What other libraries call columns of nodes, and what PyG does."""
 PRIVATE = frozenset(["_ID", "_TYPE", "inner_node", "inner_edge", "part_id", "reltype"])
+
+
+def edge_index(graph: Any) -> SplitEdgeIndex:
+    """See :func:`sar.pyg.edge_index`."""
+    index = of_graph(graph)
+    if _session.current().world > 1:
+        patches.split.add(index.edges)
+    return index
 
 
 def load(path: Any) -> Data:

@@ -8,6 +8,7 @@ edges, or would look at the numbers of the whole graph. On other tensors all of 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional, Tuple
+from weakref import WeakSet
 
 import torch
 import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
@@ -57,6 +58,8 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", _aggregate_sorted)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", _cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", _hypergraph_conv)
+    for name in OVER_NODES:
+        patches.wrap(f"torch_geometric.nn.{name}", "forward", _refusing_own_rows(name))
     for layer, why in REFUSED.items():
         patches.wrap(f"torch_geometric.nn.{layer}", "forward", _refusing(layer, why))
     patches.apply()
@@ -304,6 +307,26 @@ def _refusing(layer: str, why: str) -> Callable[..., Any]:
     return forward
 
 
+split: WeakSet[SplitEdges] = WeakSet()
+"""The edges of graphs that are split over several workers."""
+
+
+def _refusing_own_rows(name: str) -> Callable[..., Any]:
+    def over_nodes(original: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+        module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+        own = {edges.rows("v") for edges in split}
+        if tensors and len(tensors[0]) in own and getattr(module, "mode", "graph") == "graph":
+            raise NotImplementedError(
+                f"{name} on a graph split over workers would see this worker's nodes alone: reduce with "
+                "sar.comm.all_reduce, or use sar.convert_batchnorm(model) with torch_geometric.nn.BatchNorm. For other "
+                f"tensors, which happen to have {len(tensors[0])} rows too, set sar.Config.patch_pyg = False"
+            )
+        return original(*args, **kwargs)
+
+    return over_nodes
+
+
 REFUSED = {
     "GPSConv": "would relate each node to the nodes of its worker, not to all: use attention over neighbours",
     "WLConv": "would number colours on each worker by itself: colour the whole graph before it is partitioned",
@@ -311,6 +334,10 @@ REFUSED = {
     "PANConv": "multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
 }
 """Layers that would give other results than on the whole graph, with what to do."""
+
+OVER_NODES = ["GraphNorm", "InstanceNorm", "PairNorm", "GraphSizeNorm", "MeanSubtractionNorm", "DiffGroupNorm"]
+OVER_NODES += ["LayerNorm"]  # with mode="graph"
+"""Normalizations by all nodes of a graph."""
 
 WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "subgraph", "k_hop_subgraph", "to_dense_adj"]
 WHOLE += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]
@@ -328,6 +355,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "utils.num_nodes.maybe_num_nodes": _maybe_num_nodes,
     "nn.conv.gcn_conv.gcn_norm": _gcn_norm,
     **{f"utils.{name}": _needs_whole_graph for name in WHOLE},
+    **{f"nn.global_{name}_pool": _refusing_own_rows(f"global_{name}_pool") for name in ("add", "mean", "max")},
 }
 """Functions of torch_geometric: each is given the original and its arguments."""
 
