@@ -123,7 +123,8 @@ def test_links_of_pages_outside_the_site(page: str) -> None:
 
 
 def sources() -> Iterator[Path]:
-    for path in [*(ROOT / "python/sar").rglob("*.py"), *(ROOT / "core").rglob("*.go"), *(ROOT / "capi").rglob("*.go")]:
+    engine = [*(ROOT / "core").rglob("*.go"), *(ROOT / "capi").rglob("*.go"), *(ROOT / "capi").rglob("*.c")]
+    for path in [*(ROOT / "python/sar").rglob("*.py"), *engine]:
         if "_ext" not in path.parts and not path.name.endswith("_test.go"):
             yield path
 
