@@ -61,6 +61,9 @@ def test_the_announced_port_is_of_the_range(two_ports: range) -> None:
         def set(self, key: str, value: str) -> None:
             store[key] = value.encode()
 
+        def add(self, key: str, amount: int) -> int:
+            return amount
+
     _, port, token = rendezvous._announce(Store(), 0, 1.0, "host", None, "")
     assert port in two_ports and list(store.values()) == [f"{port} {token} host".encode()]
 
