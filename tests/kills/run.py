@@ -67,7 +67,7 @@ def job(folder: Path, launcher: str, kills: int, seed: int) -> Outcome:
             if not _kill(process, life, folder, rng):
                 break
             done += 1
-            left = [f"worker {pid}" for pid in _alive_after(process, life)] + _sockets(life)
+            left = _left_after(process, life)
             if left:
                 return Outcome(done, f"left behind by a life that ended: {', '.join(left)}")
         code = process.wait(DEADLINE)
@@ -110,10 +110,14 @@ def _next_life(process: subprocess.Popen[bytes], last: set[int]) -> set[int]:
     return found
 
 
-def _alive_after(process: subprocess.Popen[bytes], life: set[int]) -> set[int]:
-    """Those workers of a life that do not end."""
-    _wait_for(lambda: not _alive(life), process)
-    return _alive(life)
+def _left_after(process: subprocess.Popen[bytes], life: set[int]) -> list[str]:
+    """What does not go of a life: workers, and their sockets, which the kernel closes a little after a worker's end."""
+
+    def left() -> list[str]:
+        return [f"worker {pid}" for pid in _alive(life)] + _sockets(life)
+
+    _wait_for(lambda: not left(), process)
+    return left()
 
 
 def _size(path: Path) -> int:
