@@ -147,7 +147,7 @@ def literals() -> str:
     texts = []
     for path in sources():
         text = path.read_text()
-        if path.suffix == ".go":
+        if path.suffix in (".go", ".c"):
             texts += re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'" \+\n\s*"', "", text))
         else:
             constants = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)]
