@@ -7,19 +7,18 @@ which is local: columns of sources (own nodes, then halo rows) and own rows of d
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Dict, Optional, Sequence
 
 import torch
 from torch import Tensor
 
-from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS
-from sar.graph.edge_tensor.tensor import METADATA
 
 from .edges import SplitEdges
 from .lifted import LiftedTensor
+from .numbers import SplitNumbers
 from .reduce import reduced
 
 __all__ = ["EdgeEnds", "lift"]
@@ -27,18 +26,15 @@ __all__ = ["EdgeEnds", "lift"]
 NODES = {"u": "source nodes", "v": "destination nodes"}
 
 
-class EdgeEnds(Tensor):
+class EdgeEnds(SplitNumbers):
     """int64 ``[num_edges]``: the sources ("u") or destinations ("v") of a worker's edges.
-
-    ``numel()`` counts the edges of all workers, because layers that ask whether there are edges have to get the same
-    answer on all of them.
 
     :param edges: whose ends
     :param side: "u" or "v"
     :param shape: sizes before and after broadcasting; ``place`` is the dimension of edges in it
     """
 
-    _edges: SplitEdges
+    handlers: ClassVar[Dict[Any, Callable[..., Any]]] = {}
     _side: str
     _place: int
 
@@ -57,11 +53,6 @@ class EdgeEnds(Tensor):
         pass
 
     @property
-    def edges(self) -> SplitEdges:
-        """Whose ends these are."""
-        return self._edges
-
-    @property
     def side(self) -> str:
         """"u" for sources, "v" for destinations."""
         return self._side
@@ -76,55 +67,15 @@ class EdgeEnds(Tensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"EdgeEnds({'sources' if self._side == 'u' else 'destinations'}, {self.numbers()})"
 
-    @classmethod
-    @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in COUNTS:
-            return args[0].edges.num_edges_global
-        if func in METADATA:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        handler = HANDLERS.get(func)
-        if handler is not None:
-            result = handler(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
-
-
-COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
-HANDLERS: Dict[Any, Callable[..., Any]] = {}
-"""Functions of torch with ends among their arguments. Handlers return ``NotImplemented`` where numbers are needed."""
-
 
 def handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a handler."""
+    """Registers a handler of functions with ends among their arguments."""
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
-        HANDLERS.update(dict.fromkeys(functions, handler))
+        EdgeEnds.handlers.update(dict.fromkeys(functions, handler))
         return handler
 
     return decorate
-
-
-def numbers(tree: Any) -> Any:
-    """The same structure with the numbers of all ends and edge indices."""
-    if isinstance(tree, Tensor):
-        read = getattr(tree, "numbers", None)
-        return tree if read is None else read()
-    if isinstance(tree, (list, tuple)):
-        made = [numbers(item) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    return tree
 
 
 def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:

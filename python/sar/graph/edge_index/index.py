@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Iterator
 
 import torch
 from torch import Tensor
 
-from sar.autograd.compile import uncompiled
-from sar.graph.edge_tensor.tensor import METADATA
-
 from .edges import SplitEdges
-from .ends import COUNTS, EdgeEnds, handles, numbers, same
+from .ends import EdgeEnds, handles, same
+from .numbers import SplitNumbers
 
 __all__ = ["SplitEdgeIndex", "edge_index"]
 
 
-class SplitEdgeIndex(Tensor):
+class SplitEdgeIndex(SplitNumbers):
     """int64 ``[2, num_edges]``: the in-edges of a worker's own nodes, in the order of edge tensors.
 
     It takes the place of the ``edge_index`` of a whole graph in layers of PyG. It holds no numbers. Where they are
@@ -27,7 +25,7 @@ class SplitEdgeIndex(Tensor):
     :param flipped: rows are exchanged, so messages go to where edges begin
     """
 
-    _edges: SplitEdges
+    per_edge = 2
     _flipped: bool
 
     @staticmethod
@@ -38,11 +36,6 @@ class SplitEdgeIndex(Tensor):
 
     def __init__(self, edges: SplitEdges, flipped: bool = False) -> None:
         pass
-
-    @property
-    def edges(self) -> SplitEdges:
-        """The edges."""
-        return self._edges
 
     @property
     def flipped(self) -> bool:
@@ -75,30 +68,6 @@ class SplitEdgeIndex(Tensor):
 
     def __deepcopy__(self, memo: Any) -> SplitEdgeIndex:
         return self
-
-    @classmethod
-    @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in COUNTS:
-            return 2 * args[0].edges.num_edges_global
-        if func in METADATA:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        handler = HANDLERS.get(func)
-        if handler is not None:
-            result = handler(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
 
 
 def edge_index(graph: Any) -> SplitEdgeIndex:
@@ -183,7 +152,7 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     return given[0].of(edges.with_loops())
 
 
-HANDLERS: Dict[Any, Callable[..., Any]] = {
+SplitEdgeIndex.handlers = {
     Tensor.__getitem__: _getitem,
     Tensor.select: _select,
     torch.select: _select,
