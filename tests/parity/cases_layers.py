@@ -13,7 +13,7 @@ from torch import nn
 
 import sar
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy
+from tests.support.worker import build, numpy, random_layer
 
 WIDER = int(os.environ.get("SAR_LAYERS_WIDER", "1"))
 """A factor for feature sizes, for measurements of memory."""
@@ -183,12 +183,7 @@ class _Attention(nn.Module):
 
 
 def make(name: str, seed: int = 11) -> nn.Module:
-    """The layer with random parameters, none of them zero: biases that begin there hide mistakes."""
-    torch.manual_seed(seed)
-    model = SPECS[name].make()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return model
+    return random_layer(SPECS[name].make, seed)
 
 
 def call(name: str, model: nn.Module, graph: Any, inputs: list[Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from torch import nn
 import sar
 from sar.graph.edge_index import blocks, lifted, reduce
 from tests.support.graphs import Graph
-from tests.support.worker import build, numpy
+from tests.support.worker import build, numpy, random_layer
 
 IN, OUT, HEADS, EDGE, TYPES = 6, 4, 2, 3, 3
 
@@ -199,12 +199,7 @@ def graph_index(part: dict[str, Any]) -> Any:
 
 
 def make(name: str, seed: int = 11) -> nn.Module:
-    """The layer with random parameters, none of them zero: biases that begin there hide mistakes."""
-    torch.manual_seed(seed)
-    model = SPECS[name].make()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return model
+    return random_layer(SPECS[name].make, seed)
 
 
 def draw(graph: Graph, name: str, dtype: str) -> list[np.ndarray]:

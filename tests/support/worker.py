@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import torch
 from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
+from torch import nn
 
 import sar
 
@@ -52,3 +53,12 @@ def numpy(tree: Any) -> Any:
 
 def tensor(array: np.ndarray | None, grad: bool = False) -> torch.Tensor | None:
     return None if array is None else torch.from_numpy(array.copy()).requires_grad_(grad)
+
+
+def random_layer(make: Callable[[], nn.Module], seed: int = 11) -> nn.Module:
+    """The layer with random parameters, none of them zero: biases that begin there hide mistakes."""
+    torch.manual_seed(seed)
+    model = make()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model
