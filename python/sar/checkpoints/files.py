@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from sar.errors import FormatError
-from sar.results.files import sync_directory
+from sar.results.files import write_text
 
 DESCRIPTION, LATEST = "checkpoint.json", "latest"
 VERSION = 1
@@ -46,17 +46,6 @@ class Stored(NamedTuple):
     offset: int
     length: int
     crc: int
-
-
-def write_text(path: str, text: str) -> None:
-    """Writes a file that is there as a whole or not at all, also after a power cut."""
-    scratch = f"{path}.partial"
-    with open(scratch, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
-    sync_directory(os.path.dirname(path))
 
 
 def write_description(folder: str, description: Dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
-from sar.results.files import sync_directory
+from sar.results.files import sync_directory, write_text
 
 from . import files
 from .files import Stored
@@ -156,7 +156,7 @@ class Write:
                 from . import tensor_files
 
                 stored = tensor_files.write_pieces(self._scratch, self.rank, self.world, self._pieces)
-                files.write_text(self._mark(self.rank), json.dumps(stored))
+                write_text(self._mark(self.rank), json.dumps(stored))
             except Exception as error:
                 self.error = error
             finally:
@@ -203,7 +203,7 @@ class Write:
         sync_directory(self._scratch)
         os.rename(self._scratch, os.path.join(self.directory, self.name))
         sync_directory(self.directory)
-        files.write_text(os.path.join(self.directory, files.LATEST), self.name + "\n")
+        write_text(os.path.join(self.directory, files.LATEST), self.name + "\n")
         names = [name for name in files.checkpoints_in(self.directory) if name != self.name]
         for name in names[: max(0, len(names) + 1 - self.keep)]:
             shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)

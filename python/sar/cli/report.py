@@ -30,15 +30,13 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from sar.report.events import read
     from sar.report.page import page
+    from sar.results.files import write_text
 
     found = read(arguments.folder)
     path = arguments.plan or os.path.join(arguments.folder, "plan.json")
     plan = _plan(path) if arguments.plan or os.path.exists(path) else []
     name = os.path.basename(os.path.abspath(arguments.folder))
-    scratch = f"{arguments.output}.partial"
-    with open(scratch, "w", encoding="utf-8", errors="replace") as file:
-        file.write(page(found, name, plan))
-    os.replace(scratch, arguments.output)
+    write_text(arguments.output, page(found, name, plan))
     print(f"{len(found.workers)} of {found.world} workers, {len(found.workers[0].epochs)} epochs: {arguments.output}")
     return 0
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ import numpy as np
 
 from sar.extras import need
 from sar.profiling.plan import Estimate, estimate_memory
+from sar.results.files import write_text
 
 from .dataset import Dataset
 
@@ -45,16 +44,7 @@ class Report(NamedTuple):
 
     def write_json(self, path: str) -> None:
         """Writes the report, or nothing."""
-        directory = os.path.dirname(os.path.abspath(path))
-        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as file:
-            try:
-                json.dump(self.as_json(), file, indent=1)
-                file.write("\n")
-                os.chmod(file.name, 0o644)
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        write_text(path, json.dumps(self.as_json(), indent=1) + "\n")
 
 
 def plan(description: str, layers: Sequence[str]) -> Sequence[Estimate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import Any, List, Tuple
@@ -49,3 +50,19 @@ def sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a file that is there as a whole or not at all, also after a power cut."""
+    scratch = f"{path}.partial"
+    try:
+        with open(scratch, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(scratch)
+        raise
+    sync_directory(os.path.dirname(os.path.abspath(path)))
