@@ -151,16 +151,20 @@ print(_allocator.pool_stats()["live"], _allocator.pool_stats()["kept"])
 def test_a_child_has_memory_of_its_own() -> None:
     """After a fork, also one while another thread allocates, torch goes on in the child."""
     code = """
-stop = []
+import faulthandler
+stop, begun = [], threading.Event()
 def churn():
     while not stop:
         torch.ones(100000)
+        begun.set()
 thread = threading.Thread(target=churn)
 thread.start()
+begun.wait()  # what torch and the loader prepare for a thread's first tensor is not safe to fork
 mine = torch.full((MIB,), 7.0)
 for _ in range(20):
     child = os.fork()
     if child == 0:
+        faulthandler.dump_traceback_later(30, exit=True)
         ok = bool((mine == 7).all())
         mine.fill_(8.0)
         more = [torch.full((MIB,), float(i)) for i in range(3)]
