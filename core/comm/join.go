@@ -219,7 +219,7 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			return reply, rendezvousf("rank %d met rank 0 at %s, which has not answered for %.1f s: %v; until then %s of %d had not come%s: is rank 0 still running, and is no firewall between?",
 				cfg.Rank, c.addr, time.Since(heard).Seconds(), err, listRanks(missing), cfg.World, seen)
 		}
-		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and is no firewall between?",
+		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and does no firewall close that port (SAR_PORT_RANGE names those that are open)?",
 			cfg.Rank, c.addr, cfg.Start.Seconds(), err)
 	}
 }

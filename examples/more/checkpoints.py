@@ -10,7 +10,6 @@ sar partition examples/data/cora.npz --parts 3 --self-loops --out parts/3
 sar launch -n 3 examples/more/checkpoints.py parts/3/cora.json run 300
 """
 
-import os
 import sys
 
 import dgl
@@ -38,9 +37,9 @@ def over_workers(number, op="sum"):
     return number.item()
 
 
-rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-port = int(os.environ["MASTER_PORT"])
-sar.initialize_comms(rank, world_size, os.environ["MASTER_ADDR"], "sar", master_port_number=port)
+# Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
+sar.initialize_comms()
+rank, world_size = sar.rank(), sar.world_size()
 
 description, directory, epochs = sys.argv[1], sys.argv[2], int((sys.argv[3:] or [100])[0])
 data = sar.load_dgl_partition_data(description, rank, torch.device("cpu"))

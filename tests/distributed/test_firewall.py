@@ -8,21 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import run_sar
-from tests.support.machines import Machine, NoMachines, machines, run
+from tests.support.machines import Machine, NoMachines, machines, open_ports
 
 FIRST, LAST = 29400, 29401
-RULES = f"""
-table inet firewall {{
-  chain input {{
-    type filter hook input priority 0; policy drop;
-    iif lo accept
-    ct state established,related accept
-    meta l4proto {{ icmp, icmpv6 }} accept
-    tcp dport {FIRST}-{LAST} accept
-  }}
-}}
-"""
-
 WORKER = """
 import os, torch, sar
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -41,10 +29,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[list[Machine], str]]:
     """Two machines behind firewalls, and what takes the place of ssh to reach them."""
     try:
         with machines(2) as found:
-            file = tmp_path / "rules"
-            file.write_text(RULES)
-            for machine in found:
-                run(machine.inside, "nft", "-f", str(file))
+            open_ports(found, FIRST, LAST)
             cases = "\n".join(f'{m.address}) exec {" ".join(m.inside)} sh -c "$*";;' for m in found)
             ssh = tmp_path / "ssh"
             skip = 'while :; do case "$1" in -o) shift 2;; -*) shift;; *) break;; esac; done'

@@ -108,15 +108,19 @@ def test_mpirun(name: str, version: str, options: list[str], words: list[str], e
     assert losses(done.stdout) == expected
 
 
-def test_sbatch_script(words: list[str], tmp_path: Path) -> None:
-    """The file to copy, with an srun that shows what it would start, and Slurm's variables of a batch script."""
+@pytest.mark.parametrize("restarts", ["", "1", "2"])
+def test_sbatch_script(restarts: str, tmp_path: Path) -> None:
+    """The file to copy, with an srun that shows what it would start and fails twice, and Slurm's variables of a batch
+    script."""
     srun = tmp_path / "srun"
-    srun.write_text('#!/bin/bash\necho "$OMP_NUM_THREADS $@"\n')
+    srun.write_text('#!/bin/bash\necho "$OMP_NUM_THREADS $@" >> log\ntest "$(wc -l < log)" = 3\n')
     srun.chmod(0o755)
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "4"}
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "4", "RESTARTS": restarts}
     script = ["bash", str(FILES / "train.sbatch"), "train.py", "parts/graph.json"]
-    done = subprocess.run(script, env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "4 --cpus-per-task=4 --kill-on-bad-exit=1 python train.py parts/graph.json\n"
+    done = subprocess.run(script, env=env, cwd=tmp_path, capture_output=True, text=True)
+    line = "4 --cpus-per-task=4 --kill-on-bad-exit=1 --label python train.py parts/graph.json\n"
+    assert (tmp_path / "log").read_text() == line * (1 + int(restarts or 0))
+    assert done.returncode == (0 if restarts == "2" else 1)
 
 
 def test_pytorch_job_file() -> None:

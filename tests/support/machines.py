@@ -25,7 +25,7 @@ class Machine(NamedTuple):
     inside: list[str]
     """What to put in front of a command that runs there. Its working directory is ``/``."""
     pid: int
-    """A process whose network and mount namespaces are the machine's."""
+    """A process whose network, mount and UTS namespaces are the machine's."""
     port: str
     """The other end of ``veth``, at the switch."""
     switch: list[str]
@@ -57,12 +57,34 @@ def machines(count: int = 2) -> Iterator[list[Machine]]:
             keeper.communicate()  # closes its input
 
 
+def open_ports(places: list[Machine], first: int, last: int) -> None:
+    """Has a firewall on each machine let others reach these ports alone, the last included.
+
+    :raises NoMachines: there is no nftables
+    """
+    for machine in places:
+        run(machine.inside, "nft", _FIREWALL.format(first=first, last=last))
+
+
+_FIREWALL = """
+table inet firewall {{
+  chain input {{
+    type filter hook input priority 0; policy drop;
+    iif lo accept
+    ct state established,related accept
+    meta l4proto {{ icmp, icmpv6 }} accept
+    tcp dport {first}-{last} accept
+  }}
+}}
+"""
+
+
 def _inside(pid: int) -> list[str]:
-    return ["nsenter", "--target", str(pid), "--net", "--mount", "--"]
+    return ["nsenter", "--target", str(pid), "--net", "--mount", "--uts", "--"]
 
 
 def _keeper() -> subprocess.Popen[str]:
-    words = ["unshare", "--net", "--mount", "--", "sh", "-c", KEEPER]
+    words = ["unshare", "--net", "--mount", "--uts", "--", "sh", "-c", KEEPER]
     try:
         keeper = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -143,7 +143,7 @@ def _meet(name: str, found: environment.Environment, token: str, settings: Dict[
         if file is None or me == 0:
             if found.launcher == environment.ARGUMENTS:
                 raise
-            raise RendezvousError(f"{error} ({'; '.join(found.reasons)})") from error
+            raise RendezvousError(f"{error} ({'; '.join(found.reasons)})") from None  # repeats it
         now_address, now = network.read_address_file(file.path)
         if now.token == file.token:
             raise RendezvousError(
