@@ -75,4 +75,5 @@ with sar.Checkpointer(directory, models, optimizer, graph=graph, every=10) as ch
             loss = over_workers(loss.item())
             if rank == 0:
                 print(f"epoch {epoch:3d}  loss {loss:.6f}  test {100 * correct / n_test:.1f} %")
+        sar.log_epoch(epoch, epochs)  # on a terminal, a line with the time left
         checkpoints.step(epoch)  # every 10 epochs it copies the state, and a thread writes the copy

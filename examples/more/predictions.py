@@ -75,7 +75,8 @@ def main():
             with log.phase("evaluation"):
                 found = common.accuracies(logits.detach(), nodes.labels, nodes.masks)
                 total = common.total(loss.item())
-            log.epoch(epoch, loss=total, accuracy=dict(zip(("train", "val", "test"), found)))
+            accuracy = dict(zip(("train", "val", "test"), found))
+            log.epoch(epoch, args.train_iters, loss=total, accuracy=accuracy)
             if args.rank == 0 and epoch % args.every == 0:
                 print(f"epoch {epoch:3d}  loss {total:.4f}  test accuracy {100 * found[2]:.1f} %")
 

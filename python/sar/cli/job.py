@@ -95,6 +95,8 @@ def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Site]
     """The hosts of one life, and what their workers are told. A life has a token of its own, and a port unless one was
     given: what is left of an earlier life cannot join it."""
     common = {"SAR_RESTART_COUNT": str(life), "PYTHONUNBUFFERED": "1"}
+    if sys.stderr.isatty():
+        common["SAR_PROGRESS"] = os.environ.get("SAR_PROGRESS") or "1"  # the stderr of workers is a pipe
     try:
         token = tokens.for_launch(arguments.nodes)
     except ValueError as error:

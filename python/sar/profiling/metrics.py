@@ -11,6 +11,7 @@ from sar._engine.session import Session
 
 from . import records
 from .log_files import name_of, own_file
+from .progress import ProgressLine, progress_line
 from .prometheus import PrometheusServer
 from .samples import slowest
 from .tensorboard import TensorBoardWriter
@@ -36,6 +37,7 @@ class _Told:
         self.epochs = records.Epochs(session)
         self.last: Mapping[str, Any] = {"epoch": None, "took": None, "values": {}, "phases": {}}
         self.reader: Optional[_Reader] = None
+        self.line: Optional[ProgressLine] = progress_line(session.rank)
 
 
 _told: Optional[_Told] = None
@@ -62,6 +64,8 @@ def stop() -> None:
     """Closes it. Harmless when called twice."""
     global _told
     told, _told = _told, None
+    if told is not None and told.line is not None:
+        told.line.close()
     if told is not None and told.reader is not None:
         try:
             told.reader.close()
@@ -69,12 +73,17 @@ def stop() -> None:
             logger.warning("%s: %s", VARIABLE, error)
 
 
-def tell(record: Mapping[str, Any]) -> None:
-    """Passes the record of an epoch on. A reader that fails is left out from then on: the run continues."""
+def tell(record: Mapping[str, Any], of: Optional[int]) -> None:
+    """Passes the record of an epoch on. A reader that fails is left out from then on: the run continues.
+
+    :param of: the number of the last epoch, if the script told it
+    """
     told = _told
     if told is None:
         return
     told.last = record
+    if told.line is not None and of is not None:
+        told.line.write(record, of)
     if told.reader is not None:
         try:
             told.reader.write(record)
@@ -83,16 +92,18 @@ def tell(record: Mapping[str, Any]) -> None:
             told.reader = None
 
 
-def log_epoch(epoch: int, **values: Any) -> None:
+def log_epoch(epoch: int, of: Optional[int] = None, **values: Any) -> None:
     """Ends an epoch for :func:`sar.metrics` and ``SAR_METRICS``. :meth:`sar.RunLog.epoch` does this too, so call one
     of the two. Sends nothing, so some workers may go without.
 
     :param epoch: its number
+    :param of: the number of the last epoch: rank 0 then shows a line with the time left, if its stderr is a terminal or
+        that of ``sar launch`` is one
     :param values: numbers, or numbers by name, as in ``accuracy={"train": 0.9}``
     :raises TypeError: something else
     :raises RuntimeError: before :func:`sar.initialize_comms`
     """
-    tell(_current().epochs.end(epoch, values))
+    tell(_current().epochs.end(epoch, values), of)
 
 
 def metrics() -> Dict[str, Any]:

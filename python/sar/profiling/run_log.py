@@ -45,16 +45,17 @@ class RunLog:
         time in an inner one would count twice."""
         return self._epochs.phase(name)
 
-    def epoch(self, epoch: int, **values: Any) -> None:
+    def epoch(self, epoch: int, of: Optional[int] = None, **values: Any) -> None:
         """Ends an epoch: writes its values, the seconds of its phases, and what the worker holds and has sent.
 
+        :param of: see :func:`sar.log_epoch`
         :param values: numbers, or numbers by name, as in ``accuracy={"train": 0.9}``; each is a picture of the report,
             of rank 0
         :raises TypeError: something else
         """
         record = self._epochs.end(epoch, values)
         self._file.write(record)
-        metrics.tell(record)
+        metrics.tell(record, of)
 
     def close(self) -> None:
         """Closes the file; harmless when called twice."""

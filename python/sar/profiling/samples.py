@@ -44,7 +44,7 @@ def samples(record: Mapping[str, Any]) -> Iterator[Sample]:
         yield Sample(EPOCH, "", record["epoch"])
         yield Sample(EPOCH_SECONDS, "", record["took"])
     for name, value in record["values"].items():
-        for key, number in _numbers(name, value):
+        for key, number in flattened(name, value):
             yield Sample(VALUE, key, number)
     for family, field in ((PHASE, "phases"), (SENT, "sent"), (RECEIVED, "received"), (WAITED, "waited")):
         for key, number in record[field].items():
@@ -68,10 +68,10 @@ def slowest(waited: Dict[str, float]) -> Optional[str]:
     return max(waited, key=waited.__getitem__, default=None)
 
 
-def _numbers(name: str, value: Any) -> Iterator[Tuple[str, float]]:
+def flattened(name: str, value: Any) -> Iterator[Tuple[str, float]]:
     """A value that a script told, or those of it that have names; values that are not finite are left out."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _numbers(f"{name}/{key}", inner)
+            yield from flattened(f"{name}/{key}", inner)
     elif value is not None:
         yield name, value
