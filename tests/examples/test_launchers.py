@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,12 +62,9 @@ def pytorch_job(rank: int, port: str) -> dict[str, str]:
 
 def job_set(rank: int, port: str) -> dict[str, str]:
     """What jobset.yaml sets, and what Kubernetes adds; the first pod is this host."""
-    yaml = pytest.importorskip("yaml")
-    job = yaml.safe_load((FILES / "jobset.yaml").read_text())["spec"]["replicatedJobs"][0]["template"]["spec"]
-    (container,) = job["template"]["spec"]["containers"]
+    (jobs,) = resource("jobset.yaml", "jobset.x-k8s.io/v1alpha2")["replicatedJobs"]
+    (container,) = jobs["template"]["spec"]["template"]["spec"]["containers"]
     own = {e["name"]: e["value"] for e in container["env"] if "value" in e}
-    assert own["WORLD_SIZE"] == str(job["completions"]) == str(job["parallelism"])
-    assert own["MASTER_ADDR"] == "sar-gcn-workers-0-0.sar-gcn"
     return {**own, "JOB_COMPLETION_INDEX": str(rank), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
 
 
@@ -123,14 +121,53 @@ def test_sbatch_script(restarts: str, tmp_path: Path) -> None:
     assert done.returncode == (0 if restarts == "2" else 1)
 
 
+def resource(name: str, version: str) -> dict[str, Any]:
+    """The specification in a file to copy, whose kind is that of its name."""
+    yaml = pytest.importorskip("yaml")
+    (found,) = yaml.safe_load_all((FILES / name).read_text())
+    assert (found["apiVersion"], found["kind"].lower()) == (version, name.partition(".")[0])
+    assert found["metadata"]["name"] == "sar-gcn"
+    return found["spec"]
+
+
+def token_of(environment: list[dict[str, Any]]) -> object:
+    (variable,) = (e for e in environment if e["name"] == "SAR_JOB_TOKEN")
+    return variable["valueFrom"]["secretKeyRef"]
+
+
+SECRET = {"name": "sar", "key": "token"}  # as the comments in the files make it
+
+
 def test_pytorch_job_file() -> None:
     """As many pods as partitions; every pod the same."""
-    yaml = pytest.importorskip("yaml")
-    spec = yaml.safe_load((FILES / "pytorchjob.yaml").read_text())["spec"]
+    spec = resource("pytorchjob.yaml", "kubeflow.org/v1")
     master, worker = (spec["pytorchReplicaSpecs"][name] for name in ("Master", "Worker"))
-    assert spec["nprocPerNode"] == "1" and master["replicas"] + worker["replicas"] == 2
+    assert spec["nprocPerNode"] == "1" and (master["replicas"], worker["replicas"]) == (1, 1)
     assert master["template"] == worker["template"]
-    assert master["template"]["spec"]["containers"][0]["name"] == "pytorch"  # the operator looks for that name
+    (container,) = master["template"]["spec"]["containers"]
+    assert container["name"] == "pytorch"  # the operator looks for that name
+    assert container["command"][0] == "python" and token_of(container["env"]) == SECRET
+
+
+def test_train_job_file() -> None:
+    spec = resource("trainjob.yaml", "trainer.kubeflow.org/v1alpha1")
+    trainer = spec["trainer"]
+    assert spec["runtimeRef"] == {"name": "torch-distributed"}
+    assert trainer["numNodes"] * trainer["numProcPerNode"] == 2 and trainer["command"][0] == "torchrun"
+    assert token_of(trainer["env"]) == SECRET
+
+
+def test_job_set_file() -> None:
+    """One job of two pods, whose first one has the name that the others look for."""
+    (jobs,) = resource("jobset.yaml", "jobset.x-k8s.io/v1alpha2")["replicatedJobs"]
+    job = jobs["template"]["spec"]
+    assert jobs["replicas"] == 1 and job["parallelism"] == job["completions"] == 2 and job["backoffLimit"] == 0
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    own = {e["name"]: e.get("value") for e in container["env"]}
+    assert own["MASTER_ADDR"] == f"sar-gcn-{jobs['name']}-0-0.sar-gcn" and own["WORLD_SIZE"] == "2"
+    assert token_of(container["env"]) == SECRET and pod["restartPolicy"] == "Never"
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
 
 @pytest.mark.parametrize(
