@@ -13,7 +13,7 @@ import torch
 
 from sar.checkpoints import placement, tree
 from sar.inference.model import load
-from tests.distributed import cases_checkpoints
+from tests.distributed import cases_checkpoints, cases_checkpoints_killed
 from tests.support.partitions import partition
 from tests.support.pool import Pool
 from tests.support.sessions import Workers
@@ -230,3 +230,19 @@ def test_trees() -> None:
     ):
         with pytest.raises(TypeError, match=said):
             tree.encode(bad, "x", {})
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_killed_while_it_writes(two: Workers, tmp_path: Path, parts: dict[int, str], victim: int) -> None:
+    """Before whichever step a worker is killed, the last checkpoint is the one before or the new one, as a whole; and
+    the next one leaves nothing else behind."""
+    found, other = two.run(cases_checkpoints_killed.killed, json=parts[2], folder=str(tmp_path), victim=victim)
+    assert found == other
+    *kills, (died, step, _) = found
+    assert not died and step == 2 and len(kills) > (20 if victim == 0 else 3)
+    steps = [loaded for _, loaded, _ in kills]
+    if victim == 0:
+        assert steps == sorted(steps) and set(steps) == {1, 2}
+    else:  # once rank 1 has written its part, rank 0 may complete the checkpoint without it
+        assert steps[0] == 1 and set(steps) <= {1, 2}
+    assert {tuple(names) for _, _, names in found} == {("latest", "step-000000000003")}

@@ -206,7 +206,11 @@ class Write:
         write_text(os.path.join(self.directory, files.LATEST), self.name + "\n")
         names = [name for name in files.checkpoints_in(self.directory) if name != self.name]
         for name in names[: max(0, len(names) + 1 - self.keep)]:
-            shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
+            # Renamed, so that it is no checkpoint any more, and the next one removes what a kill leaves of it.
+            scratch = os.path.join(self.directory, f".{name}.partial")
+            with contextlib.suppress(OSError):
+                os.rename(os.path.join(self.directory, name), scratch)
+                shutil.rmtree(scratch, ignore_errors=True)
 
     def failed(self) -> bool:
         """Whether it is known by now that this rank has failed."""
