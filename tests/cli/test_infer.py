@@ -96,6 +96,28 @@ def test_classes_by_id(graph: Path, tmp_path: Path) -> None:
     assert table == {"id": list(range(N)), "prediction": expected.argmax(1).tolist()}
 
 
+def test_a_directory_of_checkpoints(graph: Path, tmp_path: Path) -> None:
+    """What two workers have trained and saved, in three parts: the last checkpoint, and one by its name."""
+    script = ROOT / "tests" / "cli" / "checkpointed.py"
+    done = run_sar("launch", "-n", 2, script, graph / "p2" / "g.json", tmp_path / "run", warm_workers=True)
+    assert done.returncode == 0, done.stderr
+    one, two = sorted((tmp_path / "run").glob("step-*"))
+    for directory, expected in ((tmp_path / "run", two), (two, two), (one, one)):
+        run("infer", SPEC, *common(graph, directory, 3), "--out", tmp_path / "out.npy")
+        model = models.build()
+        load(model, str(expected))
+        arrays = np.load(graph / "g.npz")
+        whole = dgl.graph(tuple(torch.from_numpy(arrays["edge_index"])), num_nodes=N)
+        with torch.no_grad():
+            output = model.eval()(whole, torch.from_numpy(arrays["x"])).numpy()
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), output, rtol=1e-5, atol=1e-5)
+        saved = np.load(tmp_path / f"logits-{int(expected.name[5:17])}.npy")  # of rank 0 as it trained
+        found = np.load(tmp_path / "out.npy")[saved[:, 0].astype(int)]
+        np.testing.assert_allclose(found, saved[:, 1:], rtol=1e-4, atol=1e-4)
+    shown = json.loads(run("evaluate", SPEC, *common(graph, tmp_path / "run", 3), "--json"))
+    assert set(shown) == {"train", "val", "test"}
+
+
 def test_embeddings(graph: Path, tmp_path: Path) -> None:
     trained("gat", tmp_path / "model.pt", graph)
     words = [SPEC, *common(graph, tmp_path / "model.pt", 2, kind="gat"), "--embeddings", "first"]
