@@ -2,7 +2,8 @@
 
 ::
 
-    data = sar.pyg.load("parts/cora.json")     # in place of the whole graph
+    sar.pyg.partition(dataset[0], 4, "parts")   # once
+    data = sar.pyg.load("parts")                # in place of the whole graph
     model = torch_geometric.nn.GAT(data.num_features, 64, num_layers=3, out_channels=7, heads=4)
     sar.sync_params(model)
     out = model(data.x, data.edge_index)
@@ -12,34 +13,67 @@ torch_geometric is imported when one of these functions is called.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from .extras import need
 
-__all__ = ["edge_index", "load", "restore"]
+__all__ = ["edge_index", "load", "partition", "restore"]
 
 
 def load(path: Any) -> Any:
-    """This worker's part of a partitioned graph as a ``torch_geometric.data.Data``. Collective.
+    """This worker's part of a partitioned graph. Collective.
 
-    - ``x``, ``y``, masks and other columns of nodes: the rows of own nodes. Columns called ``feat`` and ``label`` are
-      ``x`` and ``y``
+    Graphs of one node type and one relation come as a ``torch_geometric.data.Data``, others as a ``HeteroData`` with
+    the same columns by node type and by relation.
+
+    - ``x``, ``y``, masks and other columns of nodes: the rows of own nodes. Columns called ``feat`` or ``features``
+      and ``label`` or ``labels`` are ``x`` and ``y``
     - ``n_id``: int64, the original id of each own node, where the partition has them; else its id in the partition
     - ``edge_index``: see :func:`edge_index`
     - ``edge_attr`` and other columns of edges: ``[in-edges of own nodes, ...]``; floating-point ones are
       :class:`~sar.graph.edge_tensor.tensor.EdgeTensor`
 
-    :param path: the JSON file of ``sar partition`` or of DGL's partitioner, or the directory that it lies in
+    :param path: the JSON file of :func:`partition`, ``sar partition`` or DGL's partitioner, or the directory that it
+        lies in
     :raises OSError: a file is missing
     :raises sar.FormatError: a file is damaged
     :raises ValueError: the number of partitions is not the number of workers
-    :raises NotImplementedError: a graph of several node types or relations
     :raises sar.extras.MissingLibraryError: torch_geometric is not installed
     """
     _adapt()
     from .integrations.pyg import data
 
     return data.load(path)
+
+
+def partition(
+    data: Any, parts: int, out: Any, *, name: str = "graph", method: Optional[str] = None, seed: int = 0
+) -> str:
+    """Cuts a whole graph and writes a partition for each worker, as ``sar partition`` does. Runs on one process, before
+    :func:`sar.initialize_comms` or without it.
+
+    Tensors with a row for each node or edge are written; bools come back as ``uint8``, but for those whose name ends in
+    ``_mask``.
+
+    :param data: a ``Data`` or ``HeteroData`` of torch_geometric, with ``edge_index``
+    :param parts: number of parts: one for each worker
+    :param out: directory to write to; made if missing
+    :param name: name of the graph, and of its description in ``out``
+    :param method: ``"kaminpar"``, ``"metis"``, ``"fennel"``, ``"random"`` or ``"contiguous"``; by default the best one
+        that is installed
+    :param seed: of what is drawn by chance
+    :returns: the path that :func:`load` takes
+    :raises TypeError: it is no Data and no HeteroData
+    :raises ValueError: arguments that do not fit, a relation without ``edge_index``, or a split graph
+    :raises sar.FormatError: an edge ends at a node that is not there, or columns do not fit
+    :raises RuntimeError: ``out`` holds the parts of another graph, the memory does not do, or the partitioner is not
+        installed or fails
+    :raises sar.extras.MissingLibraryError: torch_geometric is not installed
+    """
+    need("torch_geometric", "pyg", "sar.pyg")
+    from .integrations.pyg import partition as partitioner
+
+    return partitioner.partition(data, parts, out, name, method, seed)
 
 
 def edge_index(graph: Any) -> Any:

@@ -147,8 +147,27 @@ SPECS: dict[str, Spec] = {
     "gcn_model": Spec(_conv("GCN", IN, 8, 2, OUT, norm="batch_norm", jk="cat"), XE, norm=True),
     "sage_model": Spec(_conv("GraphSAGE", IN, 8, 3, OUT, jk="lstm"), XE),
     "gat_model": Spec(_conv("GAT", IN, 8, 2, OUT, heads=2, v2=True), XE),
+    "gin_model": Spec(_conv("GIN", IN, 8, 2, OUT, jk="max", train_eps=True), XE),
+    "pna_model": Spec(
+        _conv("PNA", IN, 8, 2, OUT, aggregators=["mean", "max", "std"], scalers=["identity", "linear"], deg=DEGREES),
+        XE,
+        how="blocks",
+    ),
+    "edge_cnn_model": Spec(_conv("EdgeCNN", IN, 8, 2, OUT, jk="last"), XE, how="blocks"),
+    "deep_gcn_model": Spec(lambda: _deep(0), XE),
+    "deep_gcn_again_model": Spec(lambda: _deep(1), XE),
     "hyper": Spec(_conv("HypergraphConv", IN, OUT), XE, how="values"),
 }
+
+
+def _deep(again: int) -> nn.Module:
+    """DeepGCNLayer with residuals before and behind its layer; ``again``: computed again in backward."""
+    layers = [
+        _nn().DeepGCNLayer(_nn().GENConv(IN, IN, norm=None), nn.LayerNorm(IN), nn.ELU(), block, ckpt_grad=bool(again))
+        for block in ("res+", "res", "plain", "dense")
+    ]
+    made: nn.Module = _nn().Sequential("x, e", [(layer, "x, e -> x") for layer in layers])
+    return made
 
 
 def _own() -> nn.Module:
@@ -400,9 +419,9 @@ def _Shown(looks: bool) -> Any:
 
 def said(part: dict[str, Any]) -> list[str]:
     """What goes wrong, and what it says."""
-    from torch_geometric.utils import scatter, to_undirected
-
     edge_index = graph_index(part)
+    from torch_geometric.utils import scatter, to_undirected  # as they are replaced
+
     looped = edge_index.of(edge_index.edges.with_loops())
     rows = edge_index.edges.rows("v")
     x = torch.randn(rows + 1, IN)

@@ -66,6 +66,13 @@ CASES: dict[str, str] = {
     "MixHopConv": "mix_hop",
 }
 
+# layer: the models of cases_pyg_hetero.py that run it, and a note
+HETERO: dict[str, tuple[str, str]] = {
+    "HeteroConv": ("hetero_conv hetero_conv_max gatv2_columns nn_columns", "as the layers in it run"),
+    "HGTConv": ("hgt hgt_wide", "fused: one softmax over all relations into a node"),
+    "HANConv": ("han han_attention", "fused; relations are weighed by a mean over the nodes of all workers"),
+}
+
 NOTES: dict[str, str] = {
     "ARMAConv": "node features are `[stacks, nodes, channels]`",
     "ChebConv": "*values*: one weight for each edge",
@@ -89,9 +96,6 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 # name: why
 UNTRIED: dict[str, str] = {
-    "HeteroConv": "takes the edge index of each relation; not tested yet",
-    "HGTConv": "not tested yet",
-    "HANConv": "not tested yet",
     "SplineConv": "needs pyg-lib",
     "GravNetConv": "finds neighbours among points, and needs torch-cluster",
     "DynamicEdgeConv": "finds neighbours among points, and needs torch-cluster",
@@ -123,6 +127,15 @@ def page() -> str:
         how = dict.fromkeys(SPECS[case].how for case in cases.split())
         lines.append(f"| {layer} | {', '.join(how)} | {NOTES.get(layer, '')} |")
     lines += [
+        "",
+        "## Heterographs",
+        "",
+        "The same figures, in tests/parity/test_pyg_hetero.py, which also has models made by `to_hetero`, and",
+        "`HeteroDictLinear` and `HeteroJumpingKnowledge`. Widths may be left to the first call (`-1`).",
+        "",
+        "| layer | notes |",
+        "| --- | --- |",
+        *(f"| {layer} | {note} |" for layer, (_, note) in HETERO.items()),
         "",
         "## Not run",
         "",

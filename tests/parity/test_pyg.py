@@ -134,10 +134,11 @@ sys.modules["dgl"] = None
 import sar
 assert sar.pyg.load and "torch_geometric" not in sys.modules
 sys.modules["torch_geometric"] = None
-try:
-    sar.pyg.load("nowhere")
-except ImportError as error:
-    print(error)
+for missing in (lambda: sar.pyg.load("nowhere"), lambda: sar.pyg.partition(None, 1, "nowhere")):
+    try:
+        missing()
+    except ImportError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    assert "pip install 'sar[pyg]'" in done.stdout
+    assert done.stdout.count("pip install 'sar[pyg]'") == 2

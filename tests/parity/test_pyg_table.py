@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity import cases_pyg
-from tests.parity.pyg_table import CASES, PAGE, REFUSED, UNTRIED, page
+from tests.parity import cases_pyg, cases_pyg_hetero
+from tests.parity.pyg_table import CASES, HETERO, PAGE, REFUSED, UNTRIED, page
 
 conv = pytest.importorskip("torch_geometric.nn.conv")
 
 
 def test_every_layer_is_there_once() -> None:
-    groups = [set(CASES), set(REFUSED), set(UNTRIED)]
+    groups = [set(CASES), set(HETERO), set(REFUSED), set(UNTRIED)]
     assert sum(map(len, groups)) == len(set.union(*groups)), "a layer is in two groups"
     assert set(conv.__all__) - {"MessagePassing"} == set.union(*groups)
 
@@ -23,6 +23,13 @@ def test_every_case_belongs_to_a_layer() -> None:
         for case in cases.split():
             kinds = {type(module).__name__ for module in cases_pyg.SPECS[case].make().modules()}
             assert layer in kinds, f"{case} does not run {layer} but {kinds}"
+
+
+def test_models_of_heterographs_have_the_layer() -> None:
+    for layer, (names, _) in HETERO.items():
+        for name in names.split():
+            kinds = {type(module).__name__ for module in cases_pyg_hetero.MODELS[name]().modules()}
+            assert layer in kinds, f"{name} does not run {layer} but {kinds}"
 
 
 def test_refused_are_those_that_refuse() -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import glob
-import json
 import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sar.data.directory import open_regular
 from sar.partitioning.options import BALANCES, Options, PartitioningError
 from sar.units import size
 
@@ -250,17 +247,15 @@ def _name_of(graph: str) -> str:
 
 def refuse_to_overwrite(out: str, name: str) -> None:
     """Parts of every graph have the same file names, so a directory has room for one graph."""
-    for file in sorted(glob.glob(os.path.join(glob.escape(out), "*.json"))):
-        if os.path.basename(file) == f"{name}.json":
-            continue
-        with contextlib.suppress(OSError, ValueError), open_regular(file) as handle:
-            content = json.load(handle)
-            if isinstance(content, dict) and "part-0" in content:
-                raise Failure(
-                    f"{out} holds the parts of another graph ({os.path.basename(file)}), which would be overwritten: "
-                    "give another directory as --out",
-                    2,
-                )
+    from sar.partitioning.parts import other_graph
+
+    file = other_graph(out, name)
+    if file is not None:
+        raise Failure(
+            f"{out} holds the parts of another graph ({file}), which would be overwritten: give another directory as "
+            "--out",
+            2,
+        )
 
 
 def text_of(report: Report) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from sar.data.directory import ids_file, scratch_directory
+from sar.data.directory import ids_file, open_regular, scratch_directory
 from sar.extras import need
 
 from .dataset import Dataset
@@ -32,6 +34,19 @@ class PartsOptions(NamedTuple):
 def memory_to_write(dataset: Dataset, parts: int, format: str) -> int:
     """Bytes with which parts are written unless the user gives others: 4 GiB, or more where nodes alone need it."""
     return max(4 << 30, 2 * dataset.least_memory(parts, format))
+
+
+def other_graph(directory: str, name: str) -> Optional[str]:
+    """The description of a graph of another name in a directory: parts of every graph have the same file names, so a
+    directory has room for one."""
+    for file in sorted(glob.glob(os.path.join(glob.escape(directory), "*.json"))):
+        if os.path.basename(file) == f"{name}.json":
+            continue
+        with contextlib.suppress(OSError, ValueError), open_regular(file) as handle:
+            content = json.load(handle)
+            if isinstance(content, dict) and "part-0" in content:
+                return os.path.basename(file)
+    return None
 
 
 def write_parts(

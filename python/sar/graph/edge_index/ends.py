@@ -12,6 +12,7 @@ from typing import Any, Callable, ClassVar, Dict, Optional, Sequence
 import torch
 from torch import Tensor
 
+from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS
@@ -78,6 +79,7 @@ def handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     return decorate
 
 
+@uncompiled
 def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
     """Rows of nodes at the ends of each edge. Lazy for floating-point numbers; others are fetched, collectively.
 

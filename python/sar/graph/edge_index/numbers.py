@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_tensor.tensor import METADATA
+from sar.graph.edge_tensor.tensor import METADATA, changes
 
 from .edges import SplitEdges
 
@@ -56,6 +56,11 @@ class SplitNumbers(Tensor):
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        if changes(func) and args and isinstance(args[0], SplitNumbers):
+            raise NotImplementedError(
+                f"{getattr(func, '__name__', func)} would change the edge index of a graph split over workers, which "
+                "holds no numbers: change the graph before it is partitioned, or edge_index.numbers()"
+            )
         return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
 
     @classmethod

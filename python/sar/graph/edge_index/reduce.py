@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sar.autograd import expression
+from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.message import FLOATS
 from sar.autograd.transpose import sum_to_sources
@@ -22,6 +23,7 @@ from .lifted import LiftedTensor
 __all__ = ["reduced"]
 
 
+@uncompiled
 def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Tensor:
     """Sum, mean, maximum or minimum over the edges of each own node. Collective for lifted tensors, and for sources.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Union
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from sar._engine import session as _session
 from sar.autograd.expression import load as load_edges
@@ -31,30 +31,45 @@ def edge_index(graph: Any) -> SplitEdgeIndex:
     return index
 
 
-def load(path: Any) -> Data:
+def load(path: Any) -> Union[Data, HeteroData]:
     """See :func:`sar.pyg.load`."""
     partition = load_dgl_partition_data(path, _session.current().rank)
     features = dict(partition.node_features)
     graph = construct_full_graph(partition)
-    if not graph.is_homogeneous:
-        raise NotImplementedError(
-            f"{path} has several node types or relations: load it with sar.construct_full_graph, and take "
-            "sar.pyg.edge_index(graph[relation]) of each relation"
-        )
-    columns: Dict[str, Tensor] = {}
-    for name, column in features.items():
-        bare = name.rpartition("/")[2]
-        if bare not in PRIVATE:
-            columns[NODE_NAMES.get(bare, bare) if NODE_NAMES.get(bare) not in columns else bare] = column
-    nodes = graph._state.nodes[graph.ntypes[0]]
-    columns.setdefault("n_id", nodes.rows(dst=True) + nodes.first)
+    if graph.is_homogeneous:
+        return Data(**_nodes(graph, graph.ntypes[0], features), **_edges(graph))
+    data = HeteroData()
+    for kind in graph.ntypes:
+        data[kind].update(_nodes(graph, kind, features))
+    for triple in graph.canonical_etypes:
+        data[triple].update(_edges(graph[triple]))
+    return data
+
+
+def _nodes(graph: Any, kind: str, features: Mapping[str, Tensor]) -> Dict[str, Any]:
+    """Columns of the own nodes of a type under the names that PyG has for them."""
+    own = {
+        name.rpartition("/")[2]: column for name, column in features.items() if name.rpartition("/")[0] in (kind, "")
+    }
+    own = {name: column for name, column in own.items() if name not in PRIVATE}
+    columns = {name: column for name, column in own.items() if name not in NODE_NAMES}
+    for name in own.keys() - columns.keys():
+        taken = NODE_NAMES[name] in columns
+        columns[name if taken else NODE_NAMES[name]] = own[name]
+    for name, column in columns.items():
+        if name.endswith("_mask") and column.dtype == torch.uint8:  # files hold bools as such
+            columns[name] = column.bool()
+    rows = graph._state.nodes[kind]
+    columns.setdefault("n_id", rows.rows(dst=True) + rows.first)
+    return {**columns, "num_nodes": rows.num_dst}
+
+
+def _edges(graph: Any) -> Dict[str, Any]:
+    """The edge index of a relation, and columns of its edges."""
     index = edge_index(graph)
+    columns: Dict[str, Any] = {"edge_index": index}
     for name in list(graph.edata):
         if name not in PRIVATE and name != "orig_id":
             column = graph.edata[name]
             columns[name] = LiftedTensor(index.edges, load_edges("e", column)) if column.dtype in FLOATS else column
-    data = Data(edge_index=index, num_nodes=nodes.num_dst, **columns)
-    for name, column in columns.items():
-        if name.endswith("_mask") and column.dtype == torch.uint8:  # as DGL's files hold bools
-            data[name] = column.bool()
-    return data
+    return columns

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_geometric.utils import get_laplacian
 
 from sar.autograd import expression
+from sar.autograd.compile import uncompiled
 from sar.config import Config
 from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
@@ -27,6 +28,8 @@ from sar.graph.edge_tensor.source_softmax import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.readout import graph_reduce
 from sar.integrations.replacements import Patches
+
+from . import hetero, scripts
 
 SORTED = tuple(
     getattr(torch_geometric.nn.aggr, name)
@@ -58,6 +61,13 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", _aggregate_sorted)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", _cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", _hypergraph_conv)
+    for path, method in scripts.METHODS.items():
+        owner, _, name = f"torch_geometric.{path}".rpartition(".")
+        patches.wrap(owner, name, method)
+    patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)
+    patches.wrap("torch_geometric.data.HeteroData", "to_homogeneous", hetero.to_homogeneous)
+    for name, forward in hetero.LAYERS.items():
+        patches.wrap(f"torch_geometric.nn.{name}", "forward", forward)
     for name in OVER_NODES:
         patches.wrap(f"torch_geometric.nn.{name}", "forward", _refusing_own_rows(name))
     for layer, why in REFUSED.items():
@@ -101,18 +111,21 @@ def _softmax(
     if not isinstance(index, EdgeEnds):
         return original(src, index, ptr, num_nodes, dim)
     _check_size(index, num_nodes)
-    edges = index.edges
     if dim % src.dim():
         moved = _softmax(original, values(src).movedim(dim, 0), index, ptr, num_nodes, 0)
         return values(moved).movedim(0, dim)
+    return _softmax_at(index, src)
+
+
+@uncompiled
+def _softmax_at(index: EdgeEnds, src: Tensor) -> Tensor:
+    edges = index.edges
     if index.side == "u":
         return source_softmax([edges.relation], [src])[0]
     return LiftedTensor(edges, expression.softmax(as_expr(src, "e")))
 
 
-def _degree(
-    original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None
-) -> Tensor:
+def _degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None) -> Tensor:
     if not isinstance(index, EdgeEnds):
         return original(index, num_nodes, dtype)
     _check_size(index, num_nodes)
@@ -138,6 +151,14 @@ def _check_size(index: EdgeEnds, size: Optional[int]) -> None:
         )
 
 
+def _check_edges(edges: SplitEdges, column: Optional[Tensor]) -> None:
+    if column is not None and len(column) != edges.num_edges:
+        raise ValueError(
+            f"a tensor of shape {tuple(column.shape)} was given for {edges.num_edges} edges: tensors of edges have a "
+            "row for each in-edge of own nodes, as data.edge_attr has, and belong to the edge_index that they came with"
+        )
+
+
 def _aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
     """For aggregations that take messages in the order of their destinations: those of a node in the order of edges."""
     if not isinstance(index, EdgeEnds) or not isinstance(module, SORTED):
@@ -154,6 +175,7 @@ def _remove_self_loops(original: Any, edge_index: Any, edge_attr: Optional[Tenso
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(edge_index, edge_attr)
     edges = edge_index.edges
+    _check_edges(edges, edge_attr)
     if edge_attr is not None and not edges.loops().none:
         edge_attr = edge_attr[_no_loop(edges)]
     return edge_index.of(edges.without_loops()), edge_attr
@@ -172,6 +194,7 @@ def _add_self_loops(
     size = min(num_nodes) if isinstance(num_nodes, (tuple, list)) else num_nodes
     _check_size(edge_index.end(1), size)
     if edge_attr is not None:
+        _check_edges(edge_index.edges, edge_attr)
         return original(edge_index, edge_attr, fill_value, edge_index.edges.rows("v"))
     return edge_index.of(edge_index.edges.with_loops(any_order)), None
 
@@ -194,6 +217,7 @@ def _add_remaining_self_loops(
         return original(edge_index, edge_attr, fill_value, num_nodes)
     edges = edge_index.edges
     _check_size(edge_index.end(1), num_nodes)
+    _check_edges(edges, edge_attr)
     if edge_attr is not None:
         own = torch.stack([edges.numbers()[1]] * 2)
         own[0] = edges.numbers()[0]
@@ -289,15 +313,6 @@ def _maybe_num_nodes(original: Any, edge_index: Any, num_nodes: Optional[int] = 
 # ---- what needs the whole graph ------------------------------------------------------
 
 
-def _needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> Any:
-    if any(isinstance(a, (SplitEdgeIndex, EdgeEnds)) for a in (*args, *kwargs.values())):
-        raise NotImplementedError(
-            f"torch_geometric.utils.{original.__name__} needs the edges of the whole graph, which are on several "
-            "workers: apply it before the graph is partitioned"
-        )
-    return original(*args, **kwargs)
-
-
 def _refusing(layer: str, why: str) -> Callable[..., Any]:
     def forward(original: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(a, SplitEdgeIndex) for a in (*args, *kwargs.values())):
@@ -341,7 +356,17 @@ OVER_NODES += ["LayerNorm"]  # with mode="graph"
 
 WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "subgraph", "k_hop_subgraph", "to_dense_adj"]
 WHOLE += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]
-WHOLE += ["remove_isolated_nodes", "contains_isolated_nodes"]
+WHOLE += ["remove_isolated_nodes", "contains_isolated_nodes", "hetero.group_hetero_graph"]
+WHOLE += ["hetero.construct_bipartite_edge_index", "structured_negative_sampling", "batched_negative_sampling"]
+WHOLE += ["homophily", "assortativity", "get_ppr", "bipartite_subgraph", "segregate_self_loops", "dropout_path"]
+WHOLE += [
+    "dropout_adj",
+    "unbatch_edge_index",
+    "to_torch_csc_tensor",
+    "to_torch_sparse_tensor",
+    "train_test_split_edges",
+]
+WHOLE += ["dropout_node", "add_random_edge", "to_dgl", "to_networkit", "to_cugraph", "get_self_loop_attr"]
 """Functions of torch_geometric.utils that are refused."""
 
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
@@ -353,8 +378,10 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "utils.add_remaining_self_loops": _add_remaining_self_loops,
     "utils.contains_self_loops": _contains_self_loops,
     "utils.num_nodes.maybe_num_nodes": _maybe_num_nodes,
+    "utils.dropout_edge": scripts.dropout_edge,
     "nn.conv.gcn_conv.gcn_norm": _gcn_norm,
-    **{f"utils.{name}": _needs_whole_graph for name in WHOLE},
+    "nn.conv.han_conv.group": hetero.group,
+    **{f"utils.{name}": scripts.needs_whole_graph for name in WHOLE},
     **{f"nn.global_{name}_pool": _refusing_own_rows(f"global_{name}_pool") for name in ("add", "mean", "max")},
 }
 """Functions of torch_geometric: each is given the original and its arguments."""

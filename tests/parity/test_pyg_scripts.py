@@ -1,0 +1,77 @@
+"""What scripts of PyG do beside calling layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.parity import cases_pyg_scripts as cases
+from tests.support.graphs import make
+from tests.support.sessions import Workers
+
+pytest.importorskip("torch_geometric")
+
+
+@pytest.mark.parametrize("kind", cases.COMPILED)
+def test_compiled(two: Workers, kind: str) -> None:
+    """Models through torch.compile give the same, also where one rank alone compiles."""
+    graph = make("random", 2, seed=71)
+    for who in ([True, True], [True, False]):
+        given = [{"part": graph.part(rank), "compiles": who[rank]} for rank in range(2)]
+        for apart in two.run(cases.compiled, given, kind=kind):
+            assert max(apart) <= 1e-10
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_hooks(few: Workers, changes: bool) -> None:
+    """Hooks of MessagePassing are called in PyG's order, see lazy tensors of edges, and may change them."""
+    graph = make("random", few.world, seed=72)
+    x = np.random.default_rng(73).standard_normal((graph.num_nodes, cases.IN))
+    whole = cases.hooked(x, index=np.stack([graph.src, graph.dst]), changes=changes)
+    given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(few.world)]
+    for rank, one in enumerate(few.run(cases.hooked, given, changes=changes)):
+        assert [name for name, _ in one["seen"]] == [name for name, _ in whole["seen"]]
+        seen = dict(one["seen"])
+        assert "LiftedTensor" in seen["message before"] and seen["message after"] == ["LiftedTensor"]
+        for name in ("out", "x"):
+            np.testing.assert_allclose(one[name], whole[name][graph.rows(rank)], rtol=1e-10, atol=1e-10)
+
+
+def test_functions_of_edges(few: Workers) -> None:
+    graph = make("random", few.world, seed=74)
+    loops = graph.src == graph.dst
+    kept = []
+    found = few.run(cases.answers, [{"part": graph.part(rank)} for rank in range(few.world)])
+    for rank, one in enumerate(found):
+        mine = graph.edges(rank)
+        rows = graph.rows(rank).stop - graph.rows(rank).start
+        bare = int((~loops[mine]).sum())
+        assert one["loops"] == [True, True, False, True]
+        assert one["edges"] == [len(mine), len(mine) + rows, bare + rows, bare]
+        np.testing.assert_array_equal(
+            one["degree"], np.bincount(graph.dst, minlength=graph.num_nodes)[graph.rows(rank)]
+        )
+        assert one["dropped"][0] == one["dropped"][1] < one["dropped"][2] == len(mine) and one["same"]
+        kept.append(one["kept"])
+        assert one["data"] == [rows, len(mine), "is_directed"]
+        np.testing.assert_array_equal(one["sums"][:, 0], np.bincount(one["ends"], minlength=rows))
+    assert 0.4 < np.concatenate(kept).mean() < 0.8
+
+
+def test_refused(two: Workers) -> None:
+    """Each says what it needs and what to do, on every rank."""
+    graph = make("random", 2, seed=75)
+    texts = {
+        "Node2Vec": "walks",
+        "Explainer": "explain",
+        "explain": "explain",
+        "change in place": "before it is partitioned",
+        "edges of another graph": "a row for each in-edge of own nodes",
+        "rows of other nodes": "a row for each node that this worker owns",
+        "sum over the wrong size": "a row for each node that this worker owns",
+        "edges picked in another order": "by a mask",
+        "dropout_edge": "force_undirected",
+    }
+    for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
+        for name, text in said.items():
+            assert texts.get(name, "needs the edges of the whole graph") in text, f"{name}: {text}"
