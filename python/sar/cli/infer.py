@@ -13,7 +13,8 @@ from .output import Failure, add_outside_paths
 
 _MODEL = """\
 MODULE:FUNCTION, or FILE.py:FUNCTION, returns the model. It is called as model(graph, x), where x is the node feature
---features, [own nodes, width]; with several node types x is {type: tensor}. Where the module has a function
+--features, [own nodes, width]; with several node types x is {type: tensor}. A model of PyG, whose second argument is
+called edge_index or edge_index_dict, is called as model(x, edge_index). Where the module has a function
 predict(model, graph, features), that is called in place of it, with all node features by name ("type/name"). All
 workers run the same code, on their own nodes; the model sees the whole graph.
 """

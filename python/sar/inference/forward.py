@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
+from sar import pyg
 from sar.autograd.fused import lean
 from sar.autograd.fused.deferred import computed
 
@@ -50,7 +52,7 @@ def _as(column: Tensor, dtype: torch.dtype) -> Tensor:
 def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], name: str, layer: Optional[str]) -> Any:
     """The model's output for all own nodes, or that of one of its layers. Collective.
 
-    In evaluation mode and without gradients. The model is called as ``model(graph, x)``, or as
+    In evaluation mode and without gradients. The model is called as :func:`arguments` has it, or as
     ``predict(model, graph, columns)`` where its module has that function. ``columns`` is emptied, so that what the
     model has done with goes.
 
@@ -69,7 +71,7 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
             else:
                 inputs = [features_of(columns, kinds, name, dtype_of(model))]
                 columns.clear()
-                out = model(graph, inputs.pop())
+                out = model(*arguments(model, graph, kinds, inputs.pop()))
     except _Reached:
         return caught[0]
     finally:
@@ -78,6 +80,18 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     if layer is not None:
         raise ValueError(f"the model did not call its layer {layer!r} in this pass: name one that forward runs")
     return out
+
+
+def arguments(model: nn.Module, graph: Any, kinds: List[str], rows: Rows) -> Tuple[Any, Any]:
+    """What a model is called with: the graph and node features, or, where the second argument of its forward is called
+    ``edge_index`` or ``edge_index_dict``, node features and that, as models of PyG are."""
+    second = list(inspect.signature(model.forward).parameters)[1:2]
+    if second == ["edge_index"]:
+        return rows, pyg.edge_index(graph)
+    if second == ["edge_index_dict"]:
+        rows = {kinds[0]: rows} if isinstance(rows, Tensor) else rows
+        return rows, {triple: pyg.edge_index(graph[triple]) for triple in graph.canonical_etypes}
+    return graph, rows
 
 
 def _catch(caught: List[Any], out: Any) -> None:
