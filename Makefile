@@ -74,6 +74,14 @@ test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .ve
 	PATH="$(abspath $(MATRIX_VENV))/bin:$$PATH" $(MATRIX_VENV)/bin/python $(PYTEST) $(MATRIX_TESTS)
 	@$(MATRIX_VENV)/bin/python -c 'import dgl, sys, torch; print(f"test-matrix: all passed with Python {sys.version.split()[0]}, torch {torch.__version__}, DGL {dgl.__version__}")'
 
+PYG_BEFORE ?= 2.7.0
+PYG_HOME := $(abspath build/pyg-before)
+PYG_TESTS ?= $(wildcard tests/parity/test_pyg*.py) tests/cli/test_infer_pyg.py
+test-matrix-pyg: $(BUILD_STAMP) libsar ## the tests of PyG with the release before the newest, in build/pyg-before
+	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target $(PYG_HOME) torch_geometric==$(PYG_BEFORE)
+	PYTHONPATH=$(PYG_HOME) $(PY) $(PYTEST) $(PYG_TESTS)
+	@PYTHONPATH=$(PYG_HOME) $(PY) -W ignore -c 'import torch_geometric as p; assert p.__version__ == "$(PYG_BEFORE)"; print(f"test-matrix-pyg: all passed with PyG {p.__version__}")'
+
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
 	$(PY) $(PYTEST) $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 

@@ -115,6 +115,9 @@ COPIED = [
     ("custom_message.py", "cora", 72.0),
     ("graphsage.py", "cora", 60.0),
     ("rgcn.py", "papers", 75.0),
+    ("pyg_gat.py", "cora", 78.0),
+    ("pyg_jumping.py", "cora", 65.0),
+    ("pyg_hetero.py", "papers", 75.0),
 ]
 
 
