@@ -196,7 +196,7 @@ bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are l
 	$(PY) bench/partition_formats.py
 
 CHECKPOINT ?=
-bench-checkpoint: $(BUILD_STAMP) ## what a checkpoint in the background adds to an epoch of 10 s; CHECKPOINT="--layers 6 --scratch DIR"
+bench-checkpoint: $(BUILD_STAMP) ## what a checkpoint in the background adds to an epoch of some 10 s; CHECKPOINT="--layers 20 --scratch DIR"
 	$(PY) bench/checkpoint.py $(CHECKPOINT)
 
 MAPPED ?=

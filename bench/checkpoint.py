@@ -4,7 +4,7 @@ Two workers train SAGE on the bench graph, with learned features for every node,
 node (the features and Adam's two moments). Epochs come in pairs: one begins with a checkpoint, which a thread writes
 meanwhile; the other has none. The ratio is the median of the pairs' ratios.
 
-    python bench/checkpoint.py [--layers 6] [--width 128] [--learned 64] [--pairs 7] [--scratch DIR]
+    python bench/checkpoint.py [--layers 16] [--width 256] [--learned 64] [--pairs 7] [--scratch DIR]
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def work(args: argparse.Namespace) -> None:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--layers", type=int, default=6)
-    p.add_argument("--width", type=int, default=128)
+    p.add_argument("--layers", type=int, default=16)
+    p.add_argument("--width", type=int, default=256)
     p.add_argument("--learned", type=int, default=64)
     p.add_argument("--pairs", type=int, default=7)
     p.add_argument("--scratch", default=WORK)

@@ -83,9 +83,14 @@ def job(folder: Path, launcher: str, kills: int, seed: int) -> Outcome:
 
 
 def _kill(process: subprocess.Popen[bytes], life: set[int], folder: Path, rng: random.Random) -> bool:
-    """Kills a worker of a life: somewhere on its way to the first epoch, or in an epoch, or while it saves or ends."""
-    if rng.random() < 0.3:
+    """Kills a worker of a life: somewhere on its way to the first epoch, or while a checkpoint is written, or in an
+    epoch, or while it ends."""
+    when = rng.random()
+    if when < 0.3:
         time.sleep(rng.random() * 4)
+    elif when < 0.6:
+        _wait_for(lambda: any((folder / "run").glob(".step-*.partial")), process, 0.001)
+        time.sleep(rng.random() * 0.03)
     else:
         size = _size(folder / "losses")
         _wait_for(lambda: _size(folder / "losses") > size, process)
@@ -124,11 +129,11 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], every: float = 0.02) -> None:
     """Waits until a condition holds, the job has ended, or time is up."""
     end = time.monotonic() + DEADLINE
     while not condition() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def _workers(launcher: int) -> set[int]:
