@@ -1,10 +1,14 @@
 """Bandwidth of the transports: 4 MiB both ways at once over shared memory, TCP, TLS, and those that are libraries.
 
 Two processes hold all of them at the same time and take turns, so that a busy machine slows all of them alike. Checks
-what arrived. Prints seconds and processor time per exchange, bytes per second each way, and the ratios to TCP and to
-gloo, which is torch.distributed called by the script itself; "torch" is the same library below a link of SAR's.
+what arrived. Prints seconds and processor time per exchange, bytes per second each way, and the ratios to shared
+memory, TCP and gloo, which is torch.distributed called by the script itself; "torch" is the same library below a link
+of SAR's.
 
-    python bench/wire.py [--bytes 4194304] [--rounds 7] [--exchanges 30] [--ways shm,tcp,tls,torch,gloo]
+    python bench/wire.py [--bytes 4194304] [--rounds 7] [--exchanges 30] [--ways shm,tcp,tls,torch,gloo,...]
+
+UCX (ucx_shm, ucx_tcp) and mpi are there where their libraries are. For MPI the mpiexec beside this Python starts the
+two processes.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import datetime
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -23,13 +28,29 @@ import torch.distributed as dist
 import common
 from sar._engine import abi
 from sar.cli.output import table
-from sar.distributed import torch_transport
+from sar.distributed import libraries, tokens, torch_transport
 from sar.units import size
 
-GLOO, TORCH, TLS = "gloo", "torch", "tls"
+GLOO, TORCH, TLS, MPI = "gloo", "torch", "tls", "mpi"
 WAYS = ("shm", "tcp", TLS, TORCH, GLOO)
-BASES = ("tcp", GLOO)
+UCX = {"ucx_shm": "sm,self", "ucx_tcp": "tcp,self"}  # what UCX may use
+BASES = ("shm", "tcp", GLOO)
+MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
 START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS = 60.0, 20.0, 60.0
+
+
+def found(transport: str) -> bool:
+    """Whether the library of a transport is here."""
+    libraries.announce(transport)
+    try:
+        abi.transport_probe(transport)
+    except ValueError:
+        return False
+    return transport != MPI or os.path.exists(MPIEXEC)
+
+
+def all_ways() -> list[str]:
+    return [*WAYS, *(UCX if found("ucx") else ()), *([MPI] if found(MPI) else ())]
 
 
 def exchanges(rank: int, ports: dict[str, int]) -> dict:
@@ -42,6 +63,8 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
         world_size=2,
         timeout=datetime.timedelta(seconds=START_SECONDS),
     )
+    for library in ("ucx", MPI):
+        libraries.announce(library)
     torch_transport.prepare("gloo", TORCH, rank, 2, START_SECONDS)
 
     def gloo(send, receive):
@@ -52,7 +75,8 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
     ways = {GLOO: gloo}
     for way in (way for way in ports if way != GLOO):  # in one order on both
         limits = (START_SECONDS, LIVENESS_SECONDS, OPERATION_SECONDS)
-        transport = "tcp" if way == TLS else way
+        transport = {TLS: "tcp", **dict.fromkeys(UCX, "ucx")}.get(way, way)
+        os.environ["UCX_TLS"] = UCX.get(way, "all")  # UCX reads it when a session opens
         session = abi.session_open(rank, 2, "127.0.0.1", ports[way], None, transport, None, *limits, 0, tls=way == TLS)
 
         def native(send, receive, session=session):  # on the communicator that carries rows
@@ -64,7 +88,7 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
 
 def worker(ports: dict[str, int], count: int, rounds: int, repeat: int) -> None:
     """One of the two processes. Answers with seconds and processor seconds per exchange, by way and round."""
-    rank = int(os.environ["RANK"])
+    rank = int(os.environ.get("PMI_RANK", os.environ["RANK"]))  # the first is mpiexec's
     torch.set_num_threads(1)
     ways = exchanges(rank, ports)
     send = torch.arange(count, dtype=torch.uint8) + rank
@@ -83,9 +107,22 @@ def worker(ports: dict[str, int], count: int, rounds: int, repeat: int) -> None:
             if turn:
                 taken[way].append((elapsed / repeat, worked / repeat))
     dist.barrier()
-    print(json.dumps(taken), flush=True)
+    print(json.dumps({"rank": rank, "taken": taken}), flush=True)
     dist.barrier()
     os._exit(0)  # both have answered: the sessions end with the process
+
+
+def run(words: list[str], mpi: bool) -> list[dict]:
+    """Starts the two processes and returns what they measured, by rank."""
+    if not mpi:
+        with common.Group("wire.py", words, 2, 1, {}) as group:
+            answers = group.answers()
+    else:  # mpiexec starts both, and mixes their lines
+        command = [MPIEXEC, "-n", "2", sys.executable, os.path.abspath(__file__), *words]
+        job = {**common.environment(0, 2, 1, "127.0.0.1", common.free_port()), tokens.VARIABLE: tokens.fresh()}
+        done = subprocess.run(command, env=job, stdout=subprocess.PIPE, text=True, check=True)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return [answer["taken"] for answer in sorted(answers, key=lambda answer: answer["rank"])]
 
 
 def main() -> None:
@@ -93,16 +130,16 @@ def main() -> None:
     p.add_argument("--bytes", type=int, default=4 << 20, help="each way (default: 4 MiB)")
     p.add_argument("--rounds", type=int, default=7, help="turns of each way (default: 7)")
     p.add_argument("--exchanges", type=int, default=30, help="exchanges a turn (default: 30)")
-    p.add_argument("--ways", default=",".join(WAYS), help=f"transports, tls, and gloo (default: {','.join(WAYS)})")
+    p.add_argument("--ways", help=f"of {', '.join([*WAYS, *UCX, MPI])} (default: all that are here)")
     p.add_argument("--ports", help=argparse.SUPPRESS)  # in the two processes
     args = p.parse_args()
     if args.ports:
         worker(json.loads(args.ports), args.bytes, args.rounds, args.exchanges)
         return
-    chosen = tuple(dict.fromkeys([*args.ways.split(","), *BASES]))  # what is compared with is always there
+    asked = args.ways.split(",") if args.ways else all_ways()
+    chosen = tuple(dict.fromkeys([*asked, *BASES]))  # what is compared with is always there
     ports = json.dumps({way: common.free_port() for way in chosen})
-    with common.Group("wire.py", [*sys.argv[1:], "--ports", ports], 2, 1, {}) as group:
-        answers = group.answers()
+    answers = run([*sys.argv[1:], "--ports", ports], MPI in chosen)
     # An exchange is over when both have finished it; both work for it.
     seconds = {way: [max(a[0], b[0]) for a, b in zip(*(answer[way] for answer in answers))] for way in chosen}
     worked = {way: [a[1] + b[1] for a, b in zip(*(answer[way] for answer in answers))] for way in chosen}
@@ -120,7 +157,16 @@ def main() -> None:
     machine = common.machine()
     print(common.machine_line(machine))
     print(f"\n{size(args.bytes)} both ways at once between two workers, {args.rounds} turns of {args.exchanges}")
-    head = ["", "an exchange", "each way", "processor time", "speed to tcp's", "to gloo's", "processor time to tcp's"]
+    head = [
+        "",
+        "an exchange",
+        "each way",
+        "processor time",
+        "speed to shm's",
+        "to tcp's",
+        "to gloo's",
+        "processor time to tcp's",
+    ]
     print(table(head, rows))
     common.save("wire", {"machine": machine, "bytes": args.bytes, "ways": results})
 
