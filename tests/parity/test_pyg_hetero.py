@@ -13,21 +13,12 @@ import torch
 
 import sar
 from tests.parity import cases_pyg_hetero as cases
+from tests.parity.test_pyg_layers import UNIT, near
 from tests.support import hetero
 from tests.support.hetero import KINDS, TRIPLES
 from tests.support.sessions import Workers
 
 pytest.importorskip("torch_geometric")
-
-UNIT = {"float64": 1e-10, "float32": 1e-5}
-
-
-def near(value: np.ndarray, truth: np.ndarray, unit: float, what: str) -> None:
-    assert value.shape == truth.shape, f"{what}: {value.shape}, expected {truth.shape}"
-    if truth.size:
-        error = float(np.abs(value - truth).max() / max(np.abs(truth).max(), 1.0))
-        assert error <= unit, f"{what}: {error:.1e}"
-
 
 def _held(cut: hetero.Cut, ends: Any, rank: int) -> np.ndarray:
     """Positions of the edges that have columns, in a worker's order: by the owner of their source."""
