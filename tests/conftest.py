@@ -17,6 +17,9 @@ if "SAR_TEST_RUN" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="sar-tests-")
     os.environ["SAR_TEST_RUN"] = _folder.name
 RUN = Path(os.environ["SAR_TEST_RUN"])
+# PyG writes a module for each layer into the temporary folder, and leaves it there
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+os.environ["TMPDIR"] = tempfile.tempdir = str(RUN)
 # the secret of this user, which jobs without a token of their own use: one for the tests
 os.environ.setdefault("SAR_SECRET_FILE", str(RUN / "secret"))
 
