@@ -117,6 +117,10 @@ PROGRAMS ?= 20000
 fuzz-programs: $(BUILD_STAMP) ## random programs of message passing against DGL, PROGRAMS of them (20000)
 	SAR_RANDOM_PROGRAMS=$(PROGRAMS) $(PY) -m pytest $(EVERY_CASE) tests/parity/test_random_programs.py
 
+MODELS ?= 5000
+fuzz-models: $(BUILD_STAMP) ## random layers against PyG, MODELS of them (5000)
+	SAR_RANDOM_MODELS=$(MODELS) $(PY) -m pytest $(EVERY_CASE) tests/parity/test_pyg_models.py -s
+
 FAULTS ?= 400
 SEED ?= 1
 FAULT_OPTIONS ?=

@@ -34,9 +34,9 @@ from . import hetero, scripts
 SORTED = tuple(
     getattr(torch_geometric.nn.aggr, name)
     for name in ("LSTMAggregation", "GRUAggregation", "MLPAggregation", "SortAggregation", "GraphMultisetTransformer")
-    + ("SetTransformerAggregation", "PatchTransformerAggregation", "LCMAggregation")
+    + ("SetTransformerAggregation", "PatchTransformerAggregation", "LCMAggregation", "QuantileAggregation")
 )
-"""Aggregations that want their messages sorted by destination."""
+"""Aggregations that want their messages sorted by destination, or some at the first one."""
 
 __all__ = ["adapt", "restore"]
 
@@ -165,7 +165,13 @@ def _aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, 
         return original(module, x, index, *args, **kwargs)
     dim = kwargs.get("dim", args[2] if len(args) > 2 else -2)
     rows, order = _destinations(index).sort(stable=True)
-    return original(module, values(x).index_select(dim, order), rows, *args, **kwargs)
+    x, own = values(x).index_select(dim, order), index.edges.rows("v")
+    # Two messages to one more node in front: quantiles fail where the first node has none, or where there is but one.
+    shape = list(x.shape)
+    shape[dim] = 2
+    x = torch.cat([x.new_zeros(shape), x], dim)
+    rows = torch.cat([rows.new_zeros(2), rows + 1])
+    return original(module, x, rows, **{**kwargs, "ptr": None, "dim_size": own + 1, "dim": dim}).narrow(dim, 1, own)
 
 
 # ---- self loops ------------------------------------------------------------------

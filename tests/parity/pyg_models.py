@@ -1,0 +1,301 @@
+"""Draws layers as users of PyG write them: the source of a ``MessagePassing`` class from a seed.
+
+What a message computes is a list of lines, each of which makes a value from earlier ones. Values are known by name and
+by the shape that one edge has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+HEAD = '''"""Layers drawn at random."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_geometric.nn import MessagePassing, aggr
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degree, remove_self_loops, scatter, softmax
+'''
+
+UNARY = ["torch.tanh({a})", "{a}.sigmoid()", "F.relu({a})", "F.leaky_relu({a}, 0.2)", "F.elu({a})", "-{a}", "{a}.sin()"]
+UNARY += ["F.softplus({a})", "{a}.abs()", "2 * {a} - 1", "{a}.clamp(-1, 1)", "torch.exp(torch.tanh({a}))", "{a} / 3"]
+UNARY += ["({a}.abs() + 0.1).sqrt()", "{a}.clamp(min=0.1)", "1 / (1 + {a} ** 2)", "{a}.softmax(dim=-1)", "1 - {a}"]
+UNARY += ["{a}.cumsum(-1)", "F.layer_norm({a}, ({d},))", "{a}.flip(-1)", "torch.where({a} > 0, {a}, {a} * 0.3)"]
+UNARY += ["{a}.detach() * 0.5", "F.gelu({a})", "{a} / ({a}.square().sum(-1, keepdim=True) + 1)", "{a}.contiguous() + 0"]
+UNARY += ["{a} - {a}.mean(dim=-1, keepdim=True)", "{a}.clone().mul_(0.7)", "F.silu({a})", "{a}.unsqueeze(1).squeeze(1)"]
+SAME = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b}.abs() + 1)", "torch.maximum({a}, {b})", "{a}.mul({b})"]
+SAME += ["torch.where({a} > {b}, {a}, 0.5 * {b})", "torch.lerp({a}, {b}, 0.3)", "torch.stack([{a}, {b}]).mean(0)"]
+WIDE = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{b} * {a}", "{a} / ({b}.abs() + 1)"]
+NARROW = ["{a}.sum(-1, keepdim=True)", "{a}.mean(dim=-1, keepdim=True)", "{a}[:, :1]", "{a}.amax(-1, keepdim=True)"]
+NARROW += ["({a}.square().sum(-1, keepdim=True) + 0.1).sqrt()", "{a}.narrow(-1, 0, 1)", "{a}.prod(-1, keepdim=True)"]
+
+ANY_FLOW = ["'sum'", "'mean'", "'add'", "aggr.SumAggregation()", "aggr.MeanAggregation()", "['sum', 'mean']"]
+AGGREGATIONS = ["'max'", "'min'", "'mul'", "'std'", "'var'", "'median'", "'softmax'", "['mean', 'max', 'std']"]
+AGGREGATIONS += ["aggr.SoftmaxAggregation(learn=True)", "aggr.SoftmaxAggregation(t=0.5, semi_grad=True)"]
+AGGREGATIONS += ["aggr.QuantileAggregation(q=[0.25, 0.75])", "['min', aggr.SoftmaxAggregation(t=2.0)]"]
+AGGREGATIONS += ["aggr.MultiAggregation(['sum', 'max', 'var'], mode='{mode}')", "aggr.StdAggregation(semi_grad=True)"]
+AGGREGATIONS += [
+    "aggr.MultiAggregation(['mean', 'min'], mode='proj', mode_kwargs=dict(in_channels={d}, out_channels=3))"
+]
+AGGREGATIONS += ["aggr.DegreeScalerAggregation(['mean', 'max'], ['identity', 'amplification', 'linear'], {degrees})"]
+AGGREGATIONS += ["aggr.PowerMeanAggregation(learn=True)", "aggr.VarAggregation()"]
+DEGREES = "torch.tensor([1, 4, 9, 6, 3, 2])"
+
+HOOKS = [
+    "model.register_message_forward_hook(lambda m, given, out: out * 1.5)",
+    "model.register_message_forward_hook(lambda m, given, out: torch.tanh(out))",
+    "model.register_message_forward_pre_hook(lambda m, given: ({**given[-1], 'x_j': given[-1]['x_j'] * 0.5},))",
+    "model.register_aggregate_forward_pre_hook(lambda m, given: ({**given[-1]},))",
+    "model.register_aggregate_forward_hook(lambda m, given, out: out + 1)",
+    "model.register_propagate_forward_hook(lambda m, given, out: out.sigmoid())",
+]
+
+
+class Model(NamedTuple):
+    """A layer, and the tensors that it is called with.
+
+    :ivar name: of the class
+    :ivar source: its definition, and ``hooks_<name>``
+    :ivar inputs: by argument: "s" rows of sources, "t" of destinations, "e" of edges; and the shape of one row
+    :ivar bipartite: edges go from nodes of one type to nodes of another
+    """
+
+    name: str
+    source: str
+    inputs: dict[str, tuple[str, tuple[int, ...]]]
+    bipartite: bool
+
+
+class Draw:
+    """Draws one layer."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.made: list[str] = []  # lines of __init__
+
+    def one(self, items: Any) -> Any:
+        return items[int(self.rng.integers(len(items)))]
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def module(self, text: str) -> str:
+        name = f"self.p{len(self.made)}"
+        self.made.append(f"{name} = {text}")
+        return name
+
+    def parameter(self, *shape: int) -> str:
+        return self.module(f"nn.Parameter(torch.randn({', '.join(map(str, shape))}))")
+
+    # ---- lines ---------------------------------------------------------------
+
+    def line(self, known: dict[str, int]) -> tuple[str, int]:
+        """A value made from known ones, whose widths are given, and its width."""
+        a = self.one(list(known))
+        d = known[a]
+        b = self.one([name for name in known if known[name] == d])
+        thin = [name for name in known if known[name] == 1]
+        kind = self.one(["unary", "unary", "same", "same", "wide", "linear", "cat", "narrow", "softmax", "more"])
+        if kind == "same" and a != b:
+            return self.one(SAME).format(a=a, b=b), d
+        if kind == "wide" and thin:
+            return self.one(WIDE).format(a=a, b=self.one(thin)), d
+        if kind == "linear":
+            return self.linear(a, d)
+        if kind == "cat":
+            other = self.one(list(known))
+            return f"torch.cat([{a}, {other}], dim=-1)", d + known[other]
+        if kind == "narrow":
+            return self.one(NARROW).format(a=a), 1
+        if kind == "softmax":
+            if d > 2:
+                a, d = f"({a} @ {self.parameter(d, 1)})", 1
+            return self.one(
+                ["softmax({a}, index, ptr, size_i)", "softmax(src={a}, index=index, num_nodes=size_i)"]
+            ).format(a=a), d
+        if kind == "more":
+            return self.more(a, d, known)
+        return self.one(UNARY).format(a=a, d=d), d
+
+    def linear(self, a: str, d: int) -> tuple[str, int]:
+        out = int(self.rng.integers(1, 6))
+        form = self.one(["linear", "linear", "matmul", "bias", "scale", "mlp", "function"])
+        if form == "bias":
+            return f"{a} + {self.parameter(d)}", d
+        if form == "scale":
+            return f"{a} * {self.parameter(1, d)}", d
+        if form == "matmul":
+            return f"{a} @ {self.parameter(d, out)}", out
+        if form == "function":
+            return f"F.linear({a}, {self.parameter(out, d)}, {self.parameter(out)})", out
+        if form == "mlp":
+            return f"{self.module(f'nn.Sequential(nn.Linear({d}, 4), nn.Tanh(), nn.Linear(4, {out}))')}({a})", out
+        return f"{self.module(f'nn.Linear({d}, {out}, bias={self.chance(0.5)})')}({a})", out
+
+    def more(self, a: str, d: int, known: dict[str, int]) -> tuple[str, int]:
+        """Heads, products of rows, and parts of rows."""
+        b = self.one([name for name in known if known[name] == d])
+        if d % 2 or self.chance(0.3):
+            thin = self.one(list(known))
+            if known[thin] * d <= 12:
+                return f"torch.einsum('ei,ej->eij', {a}, {thin}).flatten(1)", d * known[thin]
+            return f"{a}[:, 1:] if {d} > 2 else {a}", d - 1 if d > 2 else d
+        half, scores = d // 2, f"({a} * {self.parameter(1, d)}).view(-1, 2, {d // 2}).sum(-1)"
+        form = self.one(["heads", "heads", "dot", "chunk", "bmm"])
+        if form == "heads":
+            alpha = f"softmax({scores}, index, ptr, size_i)"
+            return f"({b}.view(-1, 2, {half}) * {alpha}.unsqueeze(-1)).view(-1, {d})", d
+        if form == "dot":
+            return f"({a}.view(-1, 2, {half}) * {b}.view(-1, 2, {half})).sum(dim=-1)", 2
+        if form == "chunk":
+            return f"torch.mul(*{a}.chunk(2, dim=-1))", half
+        return f"torch.bmm({a}.view(-1, 2, {half}), {b}.view(-1, {half}, 2)).reshape(-1, 4)", 4
+
+    def body(self, known: dict[str, int], lines: int, prefix: str) -> tuple[list[str], str, int]:
+        known, made, last = dict(known), [], ""
+        for n in range(lines):
+            text, width = self.line(known)
+            last = f"{prefix}{n}"
+            made.append(f"{last} = {text}")
+            if width > 12:
+                made.append(f"{last} = {last}[:, :7]")
+                width = 7
+            known[last] = width
+        return made, last, known[last]
+
+
+def draw(seed: int) -> Model:
+    """The layer of a seed."""
+    d = Draw(seed)
+    name, bipartite = f"Layer{seed}", d.chance(0.25)
+    # PyG takes pairs of tensors the other way round for the other flow, and their sizes not
+    flow = "target_to_source" if not bipartite and d.chance(0.2) else "source_to_target"
+    node_dim = d.one([0, -2])
+    wide = int(d.rng.integers(1, 6))
+    other = int(d.rng.integers(1, 6)) if bipartite else wide
+    inputs: dict[str, tuple[str, tuple[int, ...]]] = {"x": ("s", (wide,))}
+    if bipartite:
+        inputs["z"] = ("t", (other,))
+    given = {"x_j": wide}
+    call = {"x": "(x, z)" if bipartite else "x"}
+    if d.chance(0.6):
+        given["x_i"] = other
+    if not bipartite and d.chance(0.3):
+        inputs["s"] = ("s", (1,))
+        call["s"] = "s"
+        given.update({key: 1 for key in d.one([["s_j"], ["s_i"], ["s_i", "s_j"]])})
+    if d.chance(0.5):
+        wide_edge = int(d.rng.integers(1, 4))
+        inputs["edge_attr"], given["edge_attr"], call["edge_attr"] = ("e", (wide_edge,)), wide_edge, "edge_attr"
+    first: list[str] = []
+    if d.chance(0.3):
+        inputs["w"], call["w"], given["w"] = ("e", ()), "w", 1
+        first.append("w = w.view(-1, 1)")
+    forward, norm = _edges(d, bipartite, inputs, flow)
+    if norm:
+        call["norm"], given["norm"] = "norm", 1
+        first.append("norm = norm.view(-1, 1)")
+    edge_update: list[str] = []
+    if d.chance(0.25):
+        edge_update, width = _edge_update(d, given, first)
+        forward.append(f"alpha = self.edge_updater(edge_index, {', '.join(f'{k}={v}' for k, v in call.items())})")
+        call["alpha"], given["alpha"] = "alpha", width
+    lines, last, width = d.body(given, int(d.rng.integers(1, 8)), "m")
+    aggregation = d.one(ANY_FLOW if flow == "target_to_source" or d.chance(0.35) else AGGREGATIONS)
+    if "PowerMean" in aggregation:
+        lines.append(f"{last} = F.softplus({last}) + 0.2")
+    again = not bipartite and d.chance(0.25)
+    if again and width != wide:
+        lines.append(f"{last} = {d.module(f'nn.Linear({width}, {wide})')}({last})")
+        width = wide
+    if again:  # the result is as wide as the input
+        aggregation = d.one(ANY_FLOW[:5])
+    mode = d.one(["cat", "sum", "mean", "max", "min"])
+    aggregation = aggregation.replace("{d}", str(width)).replace("{mode}", mode).replace("{degrees}", DEGREES)
+    aggregate, update = [] if again else _aggregate(d), _update(d, bipartite)
+    propagate = f"self.propagate(edge_index, {', '.join(f'{k}={v}' for k, v in call.items())}{_size(d, bipartite)})"
+    if again:
+        forward += ["for _ in range(2):", f"    x = torch.tanh({propagate})", "return x"]
+    else:
+        forward.append(f"return {propagate}")
+    arguments = [*given, "index", "ptr", "size_i"]
+    source = [f"class {name}(MessagePassing):", "    def __init__(self):"]
+    source.append(f"        super().__init__(aggr={aggregation}, flow={flow!r}, node_dim={node_dim})")
+    source += [f"        {line}" for line in d.made]
+    source += [
+        "",
+        f"    def forward(self, edge_index, nodes, {', '.join(inputs)}):",
+        *(f"        {x}" for x in forward),
+    ]
+    source += [*edge_update, "", f"    def message(self, {', '.join(arguments)}):"]
+    source += [f"        {line}" for line in [*first, *lines, f"return {last}"]] + aggregate + update
+    hooks = [d.one(HOOKS)] if d.chance(0.2) else ["pass"]
+    source += ["", "", f"def hooks_{name}(model):", *(f"    {line}" for line in hooks), "", ""]
+    return Model(name, "\n".join(source), inputs, bipartite)
+
+
+def _edges(d: Draw, bipartite: bool, inputs: Any, flow: str) -> tuple[list[str], bool]:
+    """What happens to the edges before messages are sent; whether there is a normalization."""
+    if bipartite or d.chance(0.5):
+        return [], False
+    attr = next((name for name in ("edge_attr", "w") if name in inputs), "")
+    both = "edge_attr" in inputs and "w" in inputs
+    form = d.one(["degree", "gcn", "add", "remaining", "remove", "flip"])
+    if form == "degree":
+        end = d.one([0, 1])
+        return [
+            f"deg = degree(edge_index[{end}], nodes, dtype=x.dtype) + 1",
+            "norm = deg.pow(-0.5)[edge_index[0]] * deg.pow(-0.5)[edge_index[1]]",
+        ], True
+    if form == "flip":
+        return ["edge_index = edge_index.flip(0).flip(0)"], False
+    if both:
+        return [], False
+    if form == "gcn" and attr != "edge_attr":
+        loops = "add_self_loops=False, " if attr else ""
+        given = f"edge_index, {attr or None}, nodes, {loops}flow={flow!r}, dtype=x.dtype"
+        return [f"edge_index, norm = gcn_norm({given})"], True
+    function = {"add": "add_self_loops", "remaining": "add_remaining_self_loops", "remove": "remove_self_loops"}
+    last = ", num_nodes=nodes" if form != "remove" and form != "gcn" else ""
+    if form == "gcn":
+        return [], False
+    if last and attr and d.chance(0.5):
+        last += f", fill_value={d.one(['0.5', '1.0'] if form == 'remaining' else ['0.5', repr('mean'), repr('sum')])}"
+    return [f"edge_index, {attr or '_'} = {function[form]}(edge_index, {attr or None}{last})"], False
+
+
+def _edge_update(d: Draw, given: dict[str, int], first: list[str]) -> tuple[list[str], int]:
+    lines, last, width = d.body(given, int(d.rng.integers(1, 4)), "u")
+    head = ["", f"    def edge_update(self, {', '.join([*given, 'index', 'ptr', 'size_i'])}):"]
+    return head + [f"        {line}" for line in [*first, *lines, f"return {last}"]], width
+
+
+def _aggregate(d: Draw) -> list[str]:
+    if not d.chance(0.12):
+        return []
+    more = "scatter(inputs.sigmoid(), index, self.node_dim, dim_size, reduce='mean')"
+    made = "self.aggr_module(inputs, index, ptr=ptr, dim_size=dim_size, dim=self.node_dim)"
+    return [
+        "",
+        "    def aggregate(self, inputs, index, ptr, dim_size):",
+        f"        return torch.cat([{made}, {more}], -1)",
+    ]
+
+
+def _update(d: Draw, bipartite: bool) -> list[str]:
+    if not d.chance(0.25):
+        return []
+    return [
+        "",
+        "    def update(self, out, x):",
+        f"        return out + {'x[1]' if bipartite else 'x'}.sum(-1, keepdim=True)",
+    ]
+
+
+def _size(d: Draw, bipartite: bool) -> str:
+    if bipartite or d.chance(0.7):
+        return ""
+    return ", size=(nodes, nodes)"
