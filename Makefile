@@ -150,6 +150,10 @@ bench-gat: $(BUILD_STAMP) $(BENCH_STAMP) ## the same of GAT, 4 heads of 32 and o
 	$(PY) bench/run.py --model gat128 --policies pool --rows 1:-:metis,2:shm:metis,8:shm:metis --rounds 2 --epochs 2 --name gat128
 	$(PY) bench/plot.py gat gat128
 
+bench-pyg: $(BUILD_STAMP) $(BENCH_STAMP) ## layers of PyG on SAR against PyG alone and against DGL's functions: time, memory; PYG="--models gat"
+	$(PY) bench/pyg.py $(PYG)
+	$(PY) bench/pyg.py --workers 8 --models gat,sage,gcn --name pyg-8
+
 profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker, for SAGE and GAT, in bench/out
 	SAR_SYMBOLS=1 $(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
 	$(PY) bench/flame.py --model sage

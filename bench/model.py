@@ -22,6 +22,8 @@ WAYS = {
     "efficient": "sar.nn, GATConv with memory_efficient=True; GAT alone",
     "sa": "dgl.nn, what forward fetched is kept",
     "one_shot": "dgl.nn on all boundary rows at once",
+    "pyg": "torch_geometric.nn on sar.pyg's edge index",
+    "as_pyg": "what torch_geometric.nn does, by DGL's functions",
 }
 
 
@@ -53,23 +55,18 @@ class Net(nn.Module):
 
 
 def make(name: str, library: str, n_features: int, n_classes: int, norm, way: str = "plain") -> nn.Module:
-    """A model of ``library``'s layers: ``"dgl"`` (which SAR uses too) or ``"pyg"``. ``way`` is that of WAYS."""
-    if library == "pyg":
-        from torch_geometric.nn import GATConv, SAGEConv
+    """A model of ``library``'s layers: ``"dgl"`` or ``"pyg"``; SAR uses both. ``way`` is that of WAYS."""
+    if library == "pyg" or way == "as_pyg":
+        import pyg_model
 
-        def sage(i: int, o: int) -> nn.Module:
-            return SAGEConv(i, o)
+        return pyg_model.make(name, library, n_features, n_classes, norm)
+    layers = sar.nn if way == "nn" else dgl.nn
 
-        def gat(i: int, o: int) -> nn.Module:
-            return PerHead(GATConv(i, o, HEADS, add_self_loops=False), HEADS)
-    else:
-        layers = sar.nn if way == "nn" else dgl.nn
+    def sage(i: int, o: int) -> nn.Module:
+        return layers.SAGEConv(i, o, "mean")
 
-        def sage(i: int, o: int) -> nn.Module:
-            return layers.SAGEConv(i, o, "mean")
-
-        def gat(i: int, o: int) -> nn.Module:
-            return layers.GATConv(i, o, HEADS, allow_zero_in_degree=True)
+    def gat(i: int, o: int) -> nn.Module:
+        return layers.GATConv(i, o, HEADS, allow_zero_in_degree=True)
 
     def lean_gat(i: int, o: int, merge: str, activation=None) -> nn.Module:
         options = {"activation": activation, "merge": merge, "memory_efficient": True}
@@ -94,17 +91,6 @@ def make(name: str, library: str, n_features: int, n_classes: int, norm, way: st
     if way in ("remat", "nn"):
         blocks = [sar.remat(block) for block in blocks[:-1]] + blocks[-1:]
     return Net(blocks)
-
-
-class PerHead(nn.Module):
-    """PyG's attention gives heads side by side; here they are a dimension, as DGL has it."""
-
-    def __init__(self, layer: nn.Module, heads: int) -> None:
-        super().__init__()
-        self.layer, self.heads = layer, heads
-
-    def forward(self, x, edges):
-        return self.layer(x, edges).view(x.shape[0], self.heads, -1)
 
 
 class Training:

@@ -1,6 +1,6 @@
 """Draws what run.py measured: time and memory of a worker against the number of workers.
 
-    python bench/plot.py [NAME ...]      reads bench/out/NAME.json (default: epoch), writes bench/out/NAME.png
+python bench/plot.py [NAME ...]      reads bench/out/NAME.json (default: epoch), writes bench/out/NAME.png
 """
 
 from __future__ import annotations

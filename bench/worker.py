@@ -4,7 +4,8 @@ of one, ``memory`` tells what they took, ``links`` what has travelled. The first
 ready.
 
     python bench/worker.py dgl GRAPH.npz ALLOCATOR MODEL        the whole graph, DGL alone
-    python bench/worker.py pyg GRAPH.npz ALLOCATOR MODEL        the same by PyG
+    python bench/worker.py pyg GRAPH.npz ALLOCATOR MODEL        the same by PyG; BENCH_EDGES, csr, sorted or coo, is how
+                                                                it gets edges
     python bench/worker.py sar PARTS/NAME.json ALLOCATOR MODEL  one worker; rank and the others from the environment,
                                                                 and BENCH_WAY, one of model.WAYS; with BENCH_RECORD,
                                                                 rank 1 writes its calls to that file
@@ -24,7 +25,7 @@ import torch
 from torch import nn
 
 import sar
-from model import Training, on_edges, on_graph, warm_up
+from model import MODELS, Training, on_edges, on_graph, warm_up
 from record import Recorder
 from sar.cli.resident import reset_peak, resident
 
@@ -82,9 +83,16 @@ def held() -> int:
     return now["now"] - now["files"]
 
 
+def load_late(model: str, way: str) -> None:
+    """What is imported and loaded at first use, before sizes are taken."""
+    warm_up(model if model in MODELS else "sage")
+    if way in ("pyg", "as_pyg"):
+        import torch_geometric.nn  # noqa: F401
+
+
 def whole_training(path: str, model: str, library: str) -> tuple[Training, Memory, dict]:
     """DGL or PyG alone."""
-    warm_up(model)
+    load_late(model, library)
     reset_peak()
     memory = Memory()
     with np.load(path) as arrays:
@@ -105,17 +113,22 @@ def whole_training(path: str, model: str, library: str) -> tuple[Training, Memor
 
 
 def pyg_edges(ends: torch.Tensor, nodes: int, model: str):
-    """What PyG is fastest on: a torch CSR matrix where its layer is one sparse product, sorted edges elsewhere."""
+    """By default what PyG is fastest on: a torch CSR matrix where its layer is one sparse product, sorted edges
+    elsewhere."""
     from torch_geometric import EdgeIndex
     from torch_geometric.utils import to_torch_csr_tensor
 
-    if model == "sage":
+    kind = os.environ.get("BENCH_EDGES", "csr" if model == "sage" else "sorted")
+    if kind == "csr":
         return to_torch_csr_tensor(ends.flip(0).long(), size=(nodes, nodes))
+    if kind == "coo":
+        return ends.long()
     return EdgeIndex(ends.long(), sparse_size=(nodes, nodes)).sort_by("col").values.fill_cache_()
 
 
 def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
-    warm_up(model)
+    way = os.environ.get("BENCH_WAY", "plain")
+    load_late(model, way)
     reset_peak()
     memory = Memory(sar.memory_stats)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -135,7 +148,6 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     before, accounted = held(), engine()
     graph = sar.construct_full_graph(data)
     del data
-    way = os.environ.get("BENCH_WAY", "plain")
     sar.Config.disable_sr = way == "sa"
     edge_tensors = sum(tensor.nbytes for tensor in graph.edata.values())  # torch's, not the engine's
     structure = {
@@ -150,8 +162,8 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     sar.comm.all_reduce(n_train, "sum")
     training = Training(
         model,
-        "dgl",
-        on_graph(graph),
+        "pyg" if way == "pyg" else "dgl",
+        on_edges(sar.pyg.edge_index(graph)) if way == "pyg" else on_graph(graph),
         features,
         labels,
         mask.bool(),
