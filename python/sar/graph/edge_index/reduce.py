@@ -160,29 +160,30 @@ def flat_shapes(expr: Expr) -> Expr:
     ``alpha.unsqueeze(-1)`` after a softmax then is the softmax of logits that have that shape, which is the form of
     attention that the engine has loops for.
     """
-    done: Dict[Tuple[int, Tuple[int, ...]], Expr] = {}
+    return _shaped(expr, expr.shape, {})
 
-    def shaped(x: Expr, shape: Tuple[int, ...]) -> Expr:
-        key = (id(x), shape)
-        if key not in done:
-            done[key] = _shaped(x, shape)
-        return done[key]
 
-    def _shaped(x: Expr, shape: Tuple[int, ...]) -> Expr:
-        if x.op == "reshape":
-            return shaped(x.args[0], shape)
-        if shape == x.shape:
-            return _with(x, [shaped(a, a.shape) for a in x.args], shape) if x.args else x
-        if x.op == "load" and x.tensor is not None:
-            return load(x.side, x.tensor.reshape(x.tensor.shape[0], *shape))
-        alike = [a for a in x.args if a.shape == x.shape]
-        single = [a for a in x.args if a.shape == () and a.op == "param"]
-        binary = x.op in ("add", "sub", "mul", "div") and len({*map(id, alike), *map(id, single)}) == len(x.args)
-        if x.op in SHAPE_FREE or (binary and alike):
-            return _with(x, [a if a in single else shaped(a, shape) for a in x.args], shape)
-        return Expr("reshape", shape, x.dtype, (shaped(x, x.shape),))
+def _shaped(x: Expr, shape: Tuple[int, ...], done: Dict[Tuple[int, Tuple[int, ...]], Expr]) -> Expr:
+    # in the module, since a nested function that calls itself would keep the tensors until cycles are collected
+    key = (id(x), shape)
+    if key not in done:
+        done[key] = _shaped_anew(x, shape, done)
+    return done[key]
 
-    return shaped(expr, expr.shape)
+
+def _shaped_anew(x: Expr, shape: Tuple[int, ...], done: Dict[Tuple[int, Tuple[int, ...]], Expr]) -> Expr:
+    if x.op == "reshape":
+        return _shaped(x.args[0], shape, done)
+    if shape == x.shape:
+        return _with(x, [_shaped(a, a.shape, done) for a in x.args], shape) if x.args else x
+    if x.op == "load" and x.tensor is not None:
+        return load(x.side, x.tensor.reshape(x.tensor.shape[0], *shape))
+    alike = [a for a in x.args if a.shape == x.shape]
+    single = [a for a in x.args if a.shape == () and a.op == "param"]
+    binary = x.op in ("add", "sub", "mul", "div") and len({*map(id, alike), *map(id, single)}) == len(x.args)
+    if x.op in SHAPE_FREE or (binary and alike):
+        return _with(x, [a if a in single else _shaped(a, shape, done) for a in x.args], shape)
+    return Expr("reshape", shape, x.dtype, (_shaped(x, x.shape, done),))
 
 
 def _with(x: Expr, args: List[Expr], shape: Tuple[int, ...]) -> Expr:

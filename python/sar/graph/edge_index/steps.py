@@ -134,23 +134,22 @@ def rows_of(side: str, tensor: Tensor) -> Step:
 
 def of_expression(relation: Relation, expr: Expr) -> Step:
     """An expression as steps. Softmaxes and dropouts in it are computed first, which is collective."""
-    made: Dict[int, Step] = {}
+    return _of_expression(relation, expr, {})
 
-    def step(x: Expr) -> Step:
-        if id(x) not in made:
-            if x.op == "load":
-                assert x.tensor is not None
-                made[id(x)] = rows_of(x.side, x.tensor)
-            elif x.op in ("softmax", "dropout"):
-                made[id(x)] = rows_of("e", evaluate(relation, x, None))
-            else:
-                args = [a.tensor if a.op == "param" else step(a) for a in x.args]
-                found = _tried(_function(x), args, {})
-                assert isinstance(found, Step)
-                made[id(x)] = found
-        return made[id(x)]
 
-    return step(expr)
+def _of_expression(relation: Relation, x: Expr, made: Dict[int, Step]) -> Step:
+    if id(x) not in made:
+        if x.op == "load":
+            assert x.tensor is not None
+            made[id(x)] = rows_of(x.side, x.tensor)
+        elif x.op in ("softmax", "dropout"):
+            made[id(x)] = rows_of("e", evaluate(relation, x, None))
+        else:
+            args = [a.tensor if a.op == "param" else _of_expression(relation, a, made) for a in x.args]
+            found = _tried(_function(x), args, {})
+            assert isinstance(found, Step)
+            made[id(x)] = found
+    return made[id(x)]
 
 
 def _function(x: Expr) -> Callable[..., Any]:
@@ -200,28 +199,27 @@ def apply(
     :param steps: those of the tensors of edges among the arguments, by id
     :param in_place: the function changes its first argument, which stays as it is here
     """
-    edges, shared = relation.num_edges, SHARED.get(func, ())
-
-    def swapped(tree: Any, place: Union[int, str]) -> Any:
-        if id(tree) in steps:
-            return steps[id(tree)]
-        if isinstance(tree, Tensor):
-            if place in shared or isinstance(tree, torch.nn.Parameter) or not tree.dim() or tree.shape[0] != edges:
-                return tree
-            return rows_of("e", tree)
-        if isinstance(tree, (list, tuple)):
-            tree = tuple(tree) if isinstance(tree, torch.Size) else tree
-            made = [swapped(item, place) for item in tree]
-            if func in SIZED and made and type(made[0]) is int and made[0] == edges:
-                made[0] = NumEdges()
-            return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-        return tree
-
-    given = [swapped(item, n) for n, item in enumerate(args)]
-    if func in SIZED and len(given) > 1 and type(given[1]) is int and given[1] == edges:
+    given = [_swapped(item, relation.num_edges, func, n, steps) for n, item in enumerate(args)]
+    if func in SIZED and len(given) > 1 and type(given[1]) is int and given[1] == relation.num_edges:
         given[1] = NumEdges()
-    named = {key: swapped(item, key) for key, item in kwargs.items()}
+    named = {key: _swapped(item, relation.num_edges, func, key, steps) for key, item in kwargs.items()}
     return _tried(_on_a_copy(func) if in_place else func, given, named)
+
+
+def _swapped(tree: Any, edges: int, func: Any, place: Union[int, str], steps: Mapping[int, Step]) -> Any:
+    """An argument with steps in the places of tensors of edges."""
+    if id(tree) in steps:
+        return steps[id(tree)]
+    if isinstance(tree, Tensor):
+        shared = place in SHARED.get(func, ()) or isinstance(tree, torch.nn.Parameter)
+        return tree if shared or not tree.dim() or tree.shape[0] != edges else rows_of("e", tree)
+    if isinstance(tree, (list, tuple)):
+        tree = tuple(tree) if isinstance(tree, torch.Size) else tree
+        made = [_swapped(item, edges, func, place, steps) for item in tree]
+        if func in SIZED and made and type(made[0]) is int and made[0] == edges:
+            made[0] = NumEdges()
+        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+    return tree
 
 
 def _on_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
