@@ -12,7 +12,10 @@ import torch
 from torch import nn
 
 import sar
+from sar.autograd.fused import sage
 from sar.graph.edge_index import blocks, lifted, reduce
+from tests.parity.observed_models import fused
+from tests.parity.one_piece import counted
 from tests.support.graphs import Graph
 from tests.support.worker import build, numpy, random_layer
 
@@ -65,6 +68,8 @@ SPECS: dict[str, Spec] = {
     "gcn_plain": Spec(_conv("GCNConv", IN, OUT, add_self_loops=False), XE),
     "gcn_bare": Spec(_conv("GCNConv", IN, OUT, normalize=False), XE),
     "sage": Spec(_conv("SAGEConv", IN, OUT), XE),
+    "sage_square": Spec(_conv("SAGEConv", IN, IN, normalize=True), XE),
+    "sage_wide": Spec(_conv("SAGEConv", IN, 2 * IN, bias=False), XE),
     "sage_pair": Spec(_conv("SAGEConv", (IN, EDGE), OUT, project=True, normalize=True), ([X, ("n", EDGE)], E)),
     "sage_max": Spec(_conv("SAGEConv", IN, OUT, aggr="max"), XE),
     "gin": Spec(lambda: _nn().GINConv(_mlp(IN, OUT), train_eps=True), XE),
@@ -332,13 +337,20 @@ def noted() -> Iterator[set[str]]:
 
 
 def layer(
-    part: dict[str, Any], name: str, state: Any, dtype: str, inputs: list[np.ndarray], grads: list[np.ndarray]
+    part: dict[str, Any],
+    name: str,
+    state: Any,
+    dtype: str,
+    inputs: list[np.ndarray],
+    grads: list[np.ndarray],
+    separate: tuple[int, ...] = (),
 ) -> dict[str, Any]:
-    """The same on a worker; of parameters it has a part of the gradient."""
+    """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
+    steps; ``pieces``: how many SAGEConv ran in one piece."""
     edge_index = graph_index(part)
-    with noted() as how:
+    with noted() as how, fused(sar.rank() not in separate), counted(sage._SageMean) as pieces:
         found = step(name, edge_index, inputs, grads, state, dtype)
-    return {**found, "how": "values" if "values" in how else "blocks" if how else "fused"}
+    return {**found, "how": "values" if "values" in how else "blocks" if how else "fused", "pieces": len(pieces)}
 
 
 def refused(part: dict[str, Any], name: str) -> str:

@@ -34,7 +34,8 @@ def near(value: np.ndarray, truth: np.ndarray, unit: float, what: str) -> None:
         assert error <= unit, f"{what}: {error:.1e}"
 
 
-def check(workers: Workers, graph: Graph, name: str, dtype: str) -> None:
+def check(workers: Workers, graph: Graph, name: str, dtype: str, separate: tuple[int, ...] = ()) -> list[Any]:
+    """Runs a layer on the workers and alone. ``separate``: ranks that run its steps one by one."""
     inputs = cases_pyg.draw(graph, name, dtype)
     expected = oracle(graph, name, inputs, dtype)
     truth = expected if dtype == "float64" else oracle(graph, name, inputs, "float64", like=expected)
@@ -52,7 +53,7 @@ def check(workers: Workers, graph: Graph, name: str, dtype: str) -> None:
         }
         for rank in ranks
     ]
-    found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype)
+    found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype, separate=separate)
     for rank, one in enumerate(found):
         for n, value in enumerate(one["out"]):
             near(value, own(rank, truth["out"][n], "n"), UNIT[dtype], f"result {n} of rank {rank}")
@@ -64,6 +65,7 @@ def check(workers: Workers, graph: Graph, name: str, dtype: str) -> None:
         rounding = float(np.abs(expected["parameters"][key] - value).max(initial=0) / max(np.abs(value).max(), 1.0))
         unit = max(UNIT[dtype], 4 * rounding)
         near(sum(one["parameters"][key] for one in found), value, unit, f"gradient of {key}")
+    return found
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -92,3 +94,11 @@ def test_refused(two: Workers, name: str) -> None:
     graph = make("random", 2, seed=34)
     for said in two.run(cases_pyg.refused, [{"part": graph.part(r)} for r in range(2)], name=name):
         assert "on a graph split over workers" in said
+
+
+@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide"])
+@pytest.mark.parametrize("separate", [(), (0,), (1,), (0, 1)])
+def test_sage_in_one_piece(two: Workers, name: str, separate: tuple[int, ...]) -> None:
+    """Each rank may decide for itself whether SAGEConv runs in one piece."""
+    found = check(two, make("random", 2, seed=71), name, "float64", separate)
+    assert [one["pieces"] for one in found] == [int(rank not in separate) for rank in range(2)]

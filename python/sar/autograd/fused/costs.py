@@ -45,8 +45,9 @@ def product_first(in_features: int, out_features: int) -> bool:
 
 
 def offers_gradient(in_features: int, out_features: int) -> bool:
-    """Whether backward can send g as well as g W_neigh, which are equally wide; then A x need not be saved."""
-    return in_features == out_features
+    """Whether backward, after a mean before the product, does better to send g, which is no wider than g W_neigh; then
+    A x need not be saved."""
+    return in_features >= out_features
 
 
 def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sar.config import Config
 from sar.graph.manager import GraphShardManager
 
-__all__ = ["as_made", "fits_alone", "layer_choices", "note_choice", "plain_linear"]
+__all__ = ["as_made", "fits_alone", "layer_choices", "note_choice", "plain_linear", "undisturbed"]
 
 _choices: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether each layer ran fused on a graph of ours when it last ran."""
@@ -50,7 +50,7 @@ def plain_linear(module: Any) -> bool:
 def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
     """Whether a linear map on rows of a full graph is only the product with its weight."""
     return (
-        Config.fuse
+        undisturbed()
         and isinstance(graph, GraphShardManager)
         and len(graph._relations) == 1
         and graph.src_is_tgt
@@ -60,9 +60,12 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
         and plain_linear(fc)
         and x.dtype == fc.weight.dtype
         and x.shape[1] == fc.in_features
-        and not _autocast()
-        and not _global_hooks()
     )
+
+
+def undisturbed() -> bool:
+    """Whether layers may be fused at all: not switched off, no autocast, no hooks for all modules."""
+    return Config.fuse and not _autocast() and not _global_hooks()
 
 
 def _global_hooks() -> bool:

@@ -13,9 +13,9 @@ is computed, which sends fewer numbers. If x needs no gradient, backward sends n
 it is recomputed instead of saved (:func:`sar.autograd.fused.recompute.save`).
 
 A worker may have to run the three modules, for example because one of them has a hook. It sends the same as the fused
-form, with one exception: if x is as wide as the result, the modules send g W_neigh and the fused form g. In that case
-each fused worker offers g in forward, and sends it if all workers offered it (``abi.FUSED``); otherwise it sends g
-W_neigh.
+form, with one exception: if the mean comes before the product and x is no narrower than the result, the modules send
+g W_neigh and the fused form g. In that case each fused worker offers g in forward, and sends it if all workers offered
+it (``abi.FUSED``); otherwise it sends g W_neigh.
 """
 
 from __future__ import annotations
@@ -54,34 +54,43 @@ def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: st
         fused = lean.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
-    out = sage_mean(graph._relation(None), layer.feat_drop(feat), layer.fc_self, layer.fc_neigh)
+    own, neigh = layer.fc_self, layer.fc_neigh
+    first = product_first(neigh.in_features, neigh.out_features)
+    out = sage_mean(graph._relation(None), layer.feat_drop(feat), neigh.weight, own.weight, own.bias, first)
     if layer.activation is not None:
         out = layer.activation(out)
     return out if layer.norm is None else layer.norm(out)
 
 
-def sage_mean(relation: Relation, x: Tensor, fc_self: nn.Linear, fc_neigh: nn.Linear) -> Tensor:
+def sage_mean(
+    relation: Relation, x: Tensor, w_neigh: Tensor, w_self: Tensor, bias: Optional[Tensor], first: bool
+) -> Tensor:
     """Collective in forward and backward.
 
-    :param x: ``[num_src, i]``; destinations are its first rows. :func:`fits` says whether it may be given
+    :param x: ``[num_src, i]``; destinations are its first rows
+    :param w_neigh: ``[o, i]``
+    :param w_self: ``[o, i]``
+    :param bias: ``[o]``
+    :param first: whether the product with ``w_neigh`` comes before the mean; the same on all workers
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
     if lean.active():
-        return _by_columns(relation, x.contiguous(), fc_self, fc_neigh.weight)
+        return _by_columns(relation, x.contiguous(), w_neigh, w_self, bias, first)
     agreed = Agreed()
     x = x.contiguous()
-    out: Tensor = _SageMean.apply(anchor(), x, fc_neigh.weight, fc_self.weight, fc_self.bias, relation, agreed, save(x))
-    own = (x, fc_neigh.weight, fc_self.weight, fc_self.bias)
+    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, save(x), first)
+    own = (x, w_neigh, w_self, bias)
     return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
 
 
-def _by_columns(relation: Relation, x: Tensor, fc_self: nn.Linear, w_neigh: Tensor) -> Tensor:
+def _by_columns(
+    relation: Relation, x: Tensor, w_neigh: Tensor, w_self: Tensor, bias: Optional[Tensor], first: bool
+) -> Tensor:
     """The same without gradients, beside x and the result in the memory of some columns."""
     (in_features, out_features), rows = (x.shape[1], w_neigh.shape[0]), relation.num_dst
     spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
-    out = fc_self(x[:rows])
-    first = product_first(in_features, out_features)
+    out = nn.functional.linear(x[:rows], w_self, bias)
     step = lean.columns(in_features, out_features)
     for begin in range(0, out_features if first else in_features, step):
         at = slice(begin, begin + step)
@@ -108,11 +117,11 @@ class _SageMean(torch.autograd.Function):
         relation: Relation,
         agreed: Agreed,
         saved: Tuple[Saved, Optional[Held]],
+        first: bool,
     ) -> Tensor:
         in_features, out_features, rows = x.shape[1], w_self.shape[0], relation.num_dst
         spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
         grads = ctx.needs_input_grad
-        first = product_first(in_features, out_features)
         constant = not grads[1]  # then it may lie in a file
         u, of_own = x, None
         if first and constant:
@@ -120,7 +129,7 @@ class _SageMean(torch.autograd.Function):
         elif first:
             u = x.mm(w_neigh.t())
         need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
-        need |= abi.FUSED if offers_gradient(in_features, out_features) else 0
+        need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
         bits = memo.forward(relation, spec, need, u, None, mean)
         agreed.bits = bits & abi.GRAD_U
@@ -170,7 +179,7 @@ class _SageMean(torch.autograd.Function):
             del at_grad
         if grad_x is not None:
             grad_x[: grad.shape[0]].addmm_(grad, w_self)
-        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None
+        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None, None
 
 
 def _back(ctx: Any, grad: Tensor, grad_u: Optional[Tensor]) -> None:

@@ -29,7 +29,7 @@ from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.readout import graph_reduce
 from sar.integrations.replacements import Patches
 
-from . import hetero, scripts
+from . import fused, hetero, scripts
 
 SORTED = tuple(
     getattr(torch_geometric.nn.aggr, name)
@@ -59,6 +59,7 @@ def adapt() -> None:
     for module in ANY_ORDER:
         patches.wrap(f"torch_geometric.nn.conv.{module}", "add_self_loops", _add_self_loops_in_any_order)
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", _aggregate_sorted)
+    patches.wrap("torch_geometric.nn.SAGEConv", "forward", fused.sage_conv)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", _cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", _hypergraph_conv)
     for path, method in scripts.METHODS.items():
