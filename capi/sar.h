@@ -147,7 +147,8 @@ sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);
 enum { SAR_EXCHANGE_AUTO = 0, SAR_EXCHANGE_PULL = 1, SAR_EXCHANGE_PUSH = 2 };
 sar_status sar_session_set_exchange(sar_handle session, int32_t exchange);
 /* The window, in bytes, that a session of so many workers gives itself once it holds a graph of which no worker owns more
- * than so many nodes: 4 to 16 MiB. Samplers, and rows that no frame would hold, have it take the most. */
+ * than so many nodes: 4 to 16 MiB, and among many workers more, for frames of 256 KiB. Samplers, and rows that no frame would
+ * hold, have it take at least 16 MiB. */
 int64_t sar_default_window(int32_t world, int64_t nodes);
 /* JSON: rank, world, peers [{rank, host, pid, transport}], window {limit, live, peak since it has that limit},
  * links [{peer, communicator, transport, sent_payload, sent_bytes, sent_frames, recv_...,

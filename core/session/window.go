@@ -8,7 +8,8 @@ import (
 	"sar/core/mem"
 )
 
-// A window that nobody names is as large as the job can use, between these.
+// A window that nobody names is as large as the job can use, between these among few
+// workers. Larger windows than mostWindow stop paying at about a MiB per link and direction.
 const (
 	leastWindow = 4 << 20
 	mostWindow  = 16 << 20
@@ -16,21 +17,30 @@ const (
 
 // What a job can use: half a MiB for each peer, below which frames are small, and
 // beyond that no more than the own rows of a tensor 256 wide in single precision,
-// a tenth or so of what the worker holds while it trains. Larger windows than
-// mostWindow stop paying at about a MiB per link and direction.
+// a tenth or so of what the worker holds while it trains.
 const (
 	peerBytes = 512 << 10
 	rowBytes  = 1 << 10
 )
 
+// Among many workers mostWindow leaves frames that cost more than what they carry, so the
+// window grows until a frame holds frameBytes, as long as it takes no more than half of
+// those rows.
+const (
+	frameBytes = 256 << 10
+	linkFrames = 6 // a link holds three in each direction
+)
+
 // DefaultWindow is the window of a session whose user names none, among so many
 // workers, once it holds a graph of which no worker owns more than so many nodes.
 func DefaultWindow(world int, nodes int64) int64 {
-	window := int64(leastWindow)
-	for window < mostWindow && (window < int64(world-1)*peerBytes || 2*window <= nodes*rowBytes) {
+	window, peers, rows := int64(leastWindow), int64(world-1), nodes*rowBytes
+	for window < mostWindow && (window < peers*peerBytes || 2*window <= rows) {
 		window *= 2
 	}
-	return max(window, leastOf(world))
+	// In whole MiB, with a page a link for what is not rows.
+	frames := (peers*(linkFrames*frameBytes+linkBytes)*reduceShare/(reduceShare-1) + 1<<20 - 1) &^ (1<<20 - 1)
+	return max(window, leastOf(world), min(frames, rows/2&^(1<<20-1)))
 }
 
 // Of the window, Reduce has an eighth and each further communicator a

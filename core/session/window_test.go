@@ -15,6 +15,9 @@ func TestDefaultWindow(t *testing.T) {
 	}{
 		{1, 0, 4}, {2, 0, 4}, {2, 8191, 4}, {2, 8192, 8}, {2, 16383, 8}, {2, 16384, 16}, {2, 1 << 40, 16},
 		{8, 7500, 4}, {9, 0, 4}, {10, 0, 8}, {10, 8192, 8}, {17, 0, 8}, {18, 0, 16}, {200, 0, 16},
+		// Among many workers, frames of 256 KiB, as far as half of the rows goes.
+		{9, 1 << 40, 16}, {11, 1 << 40, 18}, {24, 7000, 16}, {24, 60_000, 29}, {24, 1 << 40, 40}, {128, 10_000, 16},
+		{128, 868_000, 219}, {256, 434_000, 211}, {256, 1 << 40, 439},
 	} {
 		if got := DefaultWindow(c.world, c.nodes); got != c.mib<<20 {
 			t.Errorf("%d workers, %d nodes: %d bytes, want %d MiB", c.world, c.nodes, got, c.mib)

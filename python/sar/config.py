@@ -45,7 +45,8 @@ class Config(metaclass=_Settings):
     window_bytes: Optional[int] = None
     """Bytes of remote rows, rings and send staging that a worker may hold at once, from the next graph operation
     on: never exceeded, to the byte. ``None``: 4, 8 or 16 MiB, by the number of workers and the nodes of the largest
-    part (1 KiB for each, 512 KiB for each peer), and 16 MiB with samplers. ``sar.stats()["window"]`` shows what it
+    part (1 KiB for each, 512 KiB for each peer), and 16 MiB with samplers; among more than 10 workers up to 1.7 MiB for
+    each peer, for frames of 256 KiB, but no more than half a KiB for each node. ``sar.stats()["window"]`` shows what it
     is, and the most that was held since it has been that. A window too small raises :class:`sar.BudgetError`, which
     names the smallest that works."""
 
