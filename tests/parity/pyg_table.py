@@ -16,7 +16,7 @@ CASES: dict[str, str] = {
     "SimpleConv": "simple simple_mul",
     "GCNConv": "gcn gcn_weights gcn_improved gcn_plain gcn_bare",
     "ChebConv": "cheb cheb_rw",
-    "SAGEConv": "sage sage_pair sage_max",
+    "SAGEConv": "sage sage_pair sage_max sage_square sage_wide",
     "GraphConv": "graph graph_max",
     "GatedGraphConv": "gated_graph",
     "ResGatedGraphConv": "res_gated_plain res_gated",
