@@ -6,12 +6,12 @@ are tested.
 
 from __future__ import annotations
 
-from tests.parity.cases_pyg import SPECS
+from tests.parity.pyg_specs import SPECS
 from tests.support import ROOT
 
 PAGE = ROOT / "docs" / "layers-pyg.md"
 
-# layer: the cases of cases_pyg.py that run it
+# layer: the cases of pyg_specs.py that run it
 CASES: dict[str, str] = {
     "SimpleConv": "simple simple_mul",
     "GCNConv": "gcn gcn_weights gcn_improved gcn_plain gcn_bare",

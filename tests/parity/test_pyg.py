@@ -13,7 +13,7 @@ import torch
 
 import sar
 from tests.parity import cases_pyg
-from tests.parity.cases_pyg import IN
+from tests.parity.pyg_specs import IN
 from tests.support.command import run_sar
 from tests.support.graphs import close, make
 from tests.support.sessions import Workers

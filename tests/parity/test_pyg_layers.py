@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.parity import cases_pyg
-from tests.parity.cases_pyg import SPECS
+from tests.parity.pyg_specs import REFUSED, SPECS
 from tests.support.graphs import Graph, make
 from tests.support.sessions import Workers
 
@@ -88,7 +88,7 @@ def test_other_graphs(two: Workers, name: str, kind: str) -> None:
     check(two, make(kind, 2, seed=33), name, "float64")
 
 
-@pytest.mark.parametrize("name", cases_pyg.REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_refused(two: Workers, name: str) -> None:
     """Layers that would see their worker's nodes alone say so on every rank."""
     graph = make("random", 2, seed=34)

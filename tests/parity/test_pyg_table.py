@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity import cases_pyg, cases_pyg_hetero
+from tests.parity import cases_pyg_hetero
+from tests.parity.pyg_specs import SPECS
 from tests.parity.pyg_table import CASES, HETERO, PAGE, REFUSED, UNTRIED, page
 
 conv = pytest.importorskip("torch_geometric.nn.conv")
@@ -18,10 +19,10 @@ def test_every_layer_is_there_once() -> None:
 
 def test_every_case_belongs_to_a_layer() -> None:
     named = {case for cases in CASES.values() for case in cases.split()}
-    assert named == {name for name in cases_pyg.SPECS if not name.endswith("_model") and name != "own_message"}
+    assert named == {name for name in SPECS if not name.endswith("_model") and name != "own_message"}
     for layer, cases in CASES.items():
         for case in cases.split():
-            kinds = {type(module).__name__ for module in cases_pyg.SPECS[case].make().modules()}
+            kinds = {type(module).__name__ for module in SPECS[case].make().modules()}
             assert layer in kinds, f"{case} does not run {layer} but {kinds}"
 
 
