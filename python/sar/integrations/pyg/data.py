@@ -16,7 +16,7 @@ from sar.graph.construct import construct_full_graph
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index as of_graph
 from sar.graph.edge_index.lifted import LiftedTensor
 
-from . import patches
+from . import refused
 
 NODE_NAMES = {"feat": "x", "features": "x", "label": "y", "labels": "y", "orig_id": "n_id"}
 """What other libraries call columns of nodes, and what PyG does."""
@@ -27,7 +27,7 @@ def edge_index(graph: Any) -> SplitEdgeIndex:
     """See :func:`sar.pyg.edge_index`."""
     index = of_graph(graph)
     if _session.current().world > 1:
-        patches.split.add(index.edges)
+        refused.split.add(index.edges)
     return index
 
 

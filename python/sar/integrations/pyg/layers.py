@@ -1,0 +1,91 @@
+"""Layers and functions whose steps would look at numbers of the whole graph."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import get_laplacian
+
+from sar.graph.counts import counts
+from sar.graph.edge_index.ends import EdgeEnds, lift
+from sar.graph.edge_index.index import SplitEdgeIndex
+from sar.graph.edge_tensor.tensor import values
+from sar.graph.readout import graph_reduce
+
+from .reductions import check_size
+from .self_loops import remove_self_loops
+
+__all__ = ["cheb_conv", "gcn_norm", "hypergraph_conv", "maybe_num_nodes"]
+
+
+def gcn_norm(
+    original: Any,
+    edge_index: Any,
+    edge_weight: Optional[Tensor] = None,
+    num_nodes: Optional[int] = None,
+    improved: bool = False,
+    add_self_loops: bool = True,
+    flow: str = "source_to_target",
+    dtype: Optional[torch.dtype] = None,
+) -> Any:
+    """Without weights, the normalization is a product of one number of the source and one of the destination."""
+    if not isinstance(edge_index, SplitEdgeIndex) or edge_weight is not None:
+        return original(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    check_size(edge_index.end(1), num_nodes)
+    edges = edge_index.edges
+    if add_self_loops:
+        edges = edges.without_loops().with_loops(any_order=True)
+    edge_index = edge_index.of(edges)
+    source, target = edge_index
+    counted = target if flow == "source_to_target" else source
+    degrees = edges.relation.degrees(out=counted.side == "u").to(dtype or torch.get_default_dtype())
+    norm = degrees.pow(-0.5)
+    norm.masked_fill_(norm == float("inf"), 0.0)
+    return edge_index, lift(norm, 0, source) * lift(norm, 0, target)
+
+
+def cheb_conv(
+    original: Any,
+    layer: Any,
+    x: Tensor,
+    edge_index: Any,
+    edge_weight: Optional[Tensor] = None,
+    batch: Optional[Tensor] = None,
+    lambda_max: Optional[Tensor] = None,
+) -> Tensor:
+    """Where the largest eigenvalue is not given, PyG takes twice the largest weight; here, of the weights of all
+    workers. Collective."""
+    if isinstance(edge_index, SplitEdgeIndex) and lambda_max is None:
+        index, weight = get_laplacian(
+            *remove_self_loops(None, edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0]
+        )
+        edges: Any = counts([index.edges.num_edges], [index.edges.num_edges_global])
+        lambda_max = 2.0 * graph_reduce(edges, values(weight), "max").squeeze(0)
+    return original(layer, x, edge_index, edge_weight, batch, lambda_max)
+
+
+def hypergraph_conv(
+    original: Any,
+    layer: Any,
+    x: Tensor,
+    hyperedge_index: Any,
+    hyperedge_weight: Optional[Tensor] = None,
+    hyperedge_attr: Optional[Tensor] = None,
+    num_edges: Optional[int] = None,
+) -> Tensor:
+    """PyG counts hyperedges by the largest number among them."""
+    if isinstance(hyperedge_index, SplitEdgeIndex) and num_edges is None:
+        num_edges = hyperedge_index.edges.rows("v")
+    return original(layer, x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
+
+
+def maybe_num_nodes(original: Any, edge_index: Any, num_nodes: Optional[int] = None) -> int:
+    if num_nodes is not None:
+        return num_nodes
+    if isinstance(edge_index, EdgeEnds):
+        return edge_index.edges.rows(edge_index.side)
+    if isinstance(edge_index, SplitEdgeIndex):
+        return max(edge_index.edges.rows(side) for side in "uv")
+    return int(original(edge_index, num_nodes))

@@ -1,0 +1,114 @@
+"""Sums, maxima and softmaxes by the ends of edges, and aggregations that want their messages in order."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+import torch_geometric.nn
+from torch import Tensor
+
+from sar.autograd import expression
+from sar.autograd.compile import uncompiled
+from sar.graph.edge_index.edges import SplitEdges
+from sar.graph.edge_index.ends import EdgeEnds
+from sar.graph.edge_index.lifted import LiftedTensor
+from sar.graph.edge_index.reduce import reduced
+from sar.graph.edge_tensor.source_softmax import source_softmax
+from sar.graph.edge_tensor.tensor import as_expr, values
+
+__all__ = ["aggregate_sorted", "check_edges", "check_size", "degree", "scatter", "softmax"]
+
+SORTED = tuple(
+    getattr(torch_geometric.nn.aggr, name)
+    for name in ("LSTMAggregation", "GRUAggregation", "MLPAggregation", "SortAggregation", "GraphMultisetTransformer")
+    + ("SetTransformerAggregation", "PatchTransformerAggregation", "LCMAggregation", "QuantileAggregation")
+)
+"""Aggregations that want their messages sorted by destination, or some at the first one."""
+
+REDUCERS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min"}
+
+
+def scatter(
+    original: Any, src: Tensor, index: Any, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum"
+) -> Tensor:
+    if not isinstance(index, EdgeEnds):
+        return original(src, index, dim, dim_size, reduce)
+    check_size(index, dim_size)
+    if reduce not in REDUCERS:
+        return original(values(src), _destinations(index), dim, index.edges.rows(index.side), reduce)
+    return reduced(index.edges, index.side, src, dim % src.dim(), REDUCERS[reduce])
+
+
+def softmax(
+    original: Any,
+    src: Tensor,
+    index: Any = None,
+    ptr: Optional[Tensor] = None,
+    num_nodes: Optional[int] = None,
+    dim: int = 0,
+) -> Tensor:
+    if not isinstance(index, EdgeEnds):
+        return original(src, index, ptr, num_nodes, dim)
+    check_size(index, num_nodes)
+    if dim % src.dim():
+        moved = softmax(original, values(src).movedim(dim, 0), index, ptr, num_nodes, 0)
+        return values(moved).movedim(0, dim)
+    return _softmax_at(index, src)
+
+
+@uncompiled
+def _softmax_at(index: EdgeEnds, src: Tensor) -> Tensor:
+    edges = index.edges
+    if index.side == "u":
+        return source_softmax([edges.relation], [src])[0]
+    return LiftedTensor(edges, expression.softmax(as_expr(src, "e")))
+
+
+def degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None) -> Tensor:
+    if not isinstance(index, EdgeEnds):
+        return original(index, num_nodes, dtype)
+    check_size(index, num_nodes)
+    return index.edges.relation.degrees(out=index.side == "u").to(dtype or torch.get_default_dtype())
+
+
+def _destinations(index: EdgeEnds) -> Tensor:
+    """Rows of destinations, for functions that look at all edges of a node."""
+    if index.side == "u":
+        raise NotImplementedError(
+            "this reduction over the out-edges of each node, which end on several workers, is not computed: sum, mean "
+            'and softmax are; or give the graph with its edges reversed and flow="source_to_target"'
+        )
+    return index.numbers()
+
+
+def check_size(index: EdgeEnds, size: Optional[int]) -> None:
+    own = index.edges.rows(index.side)
+    if size is not None and size != own:
+        raise ValueError(
+            f"a size of {size} nodes was given, and this worker owns {own}: tensors of nodes have a row for each node "
+            "that this worker owns, as data.x has"
+        )
+
+
+def check_edges(edges: SplitEdges, column: Optional[Tensor]) -> None:
+    if column is not None and len(column) != edges.num_edges:
+        raise ValueError(
+            f"a tensor of shape {tuple(column.shape)} was given for {edges.num_edges} edges: tensors of edges have a "
+            "row for each in-edge of own nodes, as data.edge_attr has, and belong to the edge_index that they came with"
+        )
+
+
+def aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
+    """For aggregations that take messages in the order of their destinations: those of a node in the order of edges."""
+    if not isinstance(index, EdgeEnds) or not isinstance(module, SORTED):
+        return original(module, x, index, *args, **kwargs)
+    dim = kwargs.get("dim", args[2] if len(args) > 2 else -2)
+    rows, order = _destinations(index).sort(stable=True)
+    x, own = values(x).index_select(dim, order), index.edges.rows("v")
+    # Two messages to one more node in front: quantiles fail where the first node has none, or where there is but one.
+    shape = list(x.shape)
+    shape[dim] = 2
+    x = torch.cat([x.new_zeros(shape), x], dim)
+    rows = torch.cat([rows.new_zeros(2), rows + 1])
+    return original(module, x, rows, **{**kwargs, "ptr": None, "dim_size": own + 1, "dim": dim}).narrow(dim, 1, own)
