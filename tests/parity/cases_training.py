@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import torch
@@ -89,6 +89,37 @@ class Net(torch.nn.Module):
         return h
 
 
+def fit(
+    net: torch.nn.Module,
+    logits: Callable[[], torch.Tensor],
+    labels: torch.Tensor,
+    rows: torch.Tensor,
+    n_train: int,
+    epochs: int,
+    weight_decay: float = 0.0,
+    alone: bool = False,
+) -> list[float]:
+    """Full-batch training with Adam: the loss of every epoch, over all workers.
+
+    :param rows: mask of the training nodes among ``labels``; ``n_train`` of them on all workers
+    :param alone: there are no workers
+    """
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=weight_decay)
+    net.train()
+    losses = []
+    for _ in range(epochs):
+        loss = torch.nn.functional.cross_entropy(logits()[rows], labels[rows], reduction="sum") / n_train
+        optimizer.zero_grad()
+        loss.backward()
+        total = loss.detach().clone()
+        if not alone:
+            sar.gather_grads(net)
+            sar.comm.all_reduce(total, torch.distributed.ReduceOp.SUM)
+        optimizer.step()
+        losses.append(total.item())
+    return losses
+
+
 def train(
     part: dict[str, Any],
     x: np.ndarray,
@@ -103,8 +134,6 @@ def train(
     seed: int = 0,
 ) -> dict[str, Any]:
     """Full-batch training: the loss of every epoch, over all workers, and the test accuracy at the end."""
-    from torch.nn.functional import cross_entropy
-
     features, labels = torch.from_numpy(x), torch.from_numpy(y)
     train_rows, test_rows = (torch.from_numpy(m) for m in masks)
     torch.set_default_dtype(features.dtype)
@@ -114,19 +143,7 @@ def train(
         net = Net(model, x.shape[1], classes, dropout)
         sar.sync_params(net)
         torch.manual_seed(1000 + seed * sar.world_size() + sar.rank())
-        optimizer = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=weight_decay)
-        losses = []
-        for _ in range(epochs):
-            net.train()
-            logits = net(graph, features)
-            loss = cross_entropy(logits[train_rows], labels[train_rows], reduction="sum") / n_train
-            optimizer.zero_grad()
-            loss.backward()
-            sar.gather_grads(net)
-            optimizer.step()
-            total = loss.detach().clone()
-            sar.comm.all_reduce(total, torch.distributed.ReduceOp.SUM)
-            losses.append(total.item())
+        losses = fit(net, lambda: net(graph, features), labels, train_rows, n_train, epochs, weight_decay)
         net.eval()
         with torch.no_grad():
             right = net(graph, features).argmax(1)[test_rows] == labels[test_rows]
