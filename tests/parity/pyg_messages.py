@@ -1,0 +1,121 @@
+"""Draws what messages of random layers compute (:mod:`tests.parity.pyg_models`).
+
+It is a list of lines, each of which makes a value from earlier ones. Values are known by name and by the shape that
+one edge has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+UNARY = ["torch.tanh({a})", "{a}.sigmoid()", "F.relu({a})", "F.leaky_relu({a}, 0.2)", "F.elu({a})", "-{a}", "{a}.sin()"]
+UNARY += ["F.softplus({a})", "{a}.abs()", "2 * {a} - 1", "{a}.clamp(-1, 1)", "torch.exp(torch.tanh({a}))", "{a} / 3"]
+UNARY += ["({a}.abs() + 0.1).sqrt()", "{a}.clamp(min=0.1)", "1 / (1 + {a} ** 2)", "{a}.softmax(dim=-1)", "1 - {a}"]
+UNARY += ["{a}.cumsum(-1)", "F.layer_norm({a}, ({d},))", "{a}.flip(-1)", "torch.where({a} > 0, {a}, {a} * 0.3)"]
+UNARY += ["{a}.detach() * 0.5", "F.gelu({a})", "{a} / ({a}.square().sum(-1, keepdim=True) + 1)", "{a}.contiguous() + 0"]
+UNARY += ["{a} - {a}.mean(dim=-1, keepdim=True)", "{a}.clone().mul_(0.7)", "F.silu({a})", "{a}.unsqueeze(1).squeeze(1)"]
+SAME = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b}.abs() + 1)", "torch.maximum({a}, {b})", "{a}.mul({b})"]
+SAME += ["torch.where({a} > {b}, {a}, 0.5 * {b})", "torch.lerp({a}, {b}, 0.3)", "torch.stack([{a}, {b}]).mean(0)"]
+WIDE = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{b} * {a}", "{a} / ({b}.abs() + 1)"]
+NARROW = ["{a}.sum(-1, keepdim=True)", "{a}.mean(dim=-1, keepdim=True)", "{a}[:, :1]", "{a}.amax(-1, keepdim=True)"]
+NARROW += ["({a}.square().sum(-1, keepdim=True) + 0.1).sqrt()", "{a}.narrow(-1, 0, 1)", "{a}.prod(-1, keepdim=True)"]
+
+
+class Draw:
+    """Draws one layer."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.made: list[str] = []  # lines of __init__
+
+    def one(self, items: Any) -> Any:
+        return items[int(self.rng.integers(len(items)))]
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def module(self, text: str) -> str:
+        name = f"self.p{len(self.made)}"
+        self.made.append(f"{name} = {text}")
+        return name
+
+    def parameter(self, *shape: int) -> str:
+        return self.module(f"nn.Parameter(torch.randn({', '.join(map(str, shape))}))")
+
+    # ---- lines ---------------------------------------------------------------
+
+    def line(self, known: dict[str, int]) -> tuple[str, int]:
+        """A value made from known ones, whose widths are given, and its width."""
+        a = self.one(list(known))
+        d = known[a]
+        b = self.one([name for name in known if known[name] == d])
+        thin = [name for name in known if known[name] == 1]
+        kind = self.one(["unary", "unary", "same", "same", "wide", "linear", "cat", "narrow", "softmax", "more"])
+        if kind == "same" and a != b:
+            return self.one(SAME).format(a=a, b=b), d
+        if kind == "wide" and thin:
+            return self.one(WIDE).format(a=a, b=self.one(thin)), d
+        if kind == "linear":
+            return self.linear(a, d)
+        if kind == "cat":
+            other = self.one(list(known))
+            return f"torch.cat([{a}, {other}], dim=-1)", d + known[other]
+        if kind == "narrow":
+            return self.one(NARROW).format(a=a), 1
+        if kind == "softmax":
+            if d > 2:
+                a, d = f"({a} @ {self.parameter(d, 1)})", 1
+            return self.one(
+                ["softmax({a}, index, ptr, size_i)", "softmax(src={a}, index=index, num_nodes=size_i)"]
+            ).format(a=a), d
+        if kind == "more":
+            return self.more(a, d, known)
+        return self.one(UNARY).format(a=a, d=d), d
+
+    def linear(self, a: str, d: int) -> tuple[str, int]:
+        out = int(self.rng.integers(1, 6))
+        form = self.one(["linear", "linear", "matmul", "bias", "scale", "mlp", "function"])
+        if form == "bias":
+            return f"{a} + {self.parameter(d)}", d
+        if form == "scale":
+            return f"{a} * {self.parameter(1, d)}", d
+        if form == "matmul":
+            return f"{a} @ {self.parameter(d, out)}", out
+        if form == "function":
+            return f"F.linear({a}, {self.parameter(out, d)}, {self.parameter(out)})", out
+        if form == "mlp":
+            return f"{self.module(f'nn.Sequential(nn.Linear({d}, 4), nn.Tanh(), nn.Linear(4, {out}))')}({a})", out
+        return f"{self.module(f'nn.Linear({d}, {out}, bias={self.chance(0.5)})')}({a})", out
+
+    def more(self, a: str, d: int, known: dict[str, int]) -> tuple[str, int]:
+        """Heads, products of rows, and parts of rows."""
+        b = self.one([name for name in known if known[name] == d])
+        if d % 2 or self.chance(0.3):
+            thin = self.one(list(known))
+            if known[thin] * d <= 12:
+                return f"torch.einsum('ei,ej->eij', {a}, {thin}).flatten(1)", d * known[thin]
+            return f"{a}[:, 1:] if {d} > 2 else {a}", d - 1 if d > 2 else d
+        half, scores = d // 2, f"({a} * {self.parameter(1, d)}).view(-1, 2, {d // 2}).sum(-1)"
+        form = self.one(["heads", "heads", "dot", "chunk", "bmm"])
+        if form == "heads":
+            alpha = f"softmax({scores}, index, ptr, size_i)"
+            return f"({b}.view(-1, 2, {half}) * {alpha}.unsqueeze(-1)).view(-1, {d})", d
+        if form == "dot":
+            return f"({a}.view(-1, 2, {half}) * {b}.view(-1, 2, {half})).sum(dim=-1)", 2
+        if form == "chunk":
+            return f"torch.mul(*{a}.chunk(2, dim=-1))", half
+        return f"torch.bmm({a}.view(-1, 2, {half}), {b}.view(-1, {half}, 2)).reshape(-1, 4)", 4
+
+    def body(self, known: dict[str, int], lines: int, prefix: str) -> tuple[list[str], str, int]:
+        known, made, last = dict(known), [], ""
+        for n in range(lines):
+            text, width = self.line(known)
+            last = f"{prefix}{n}"
+            made.append(f"{last} = {text}")
+            if width > 12:
+                made.append(f"{last} = {last}[:, :7]")
+                width = 7
+            known[last] = width
+        return made, last, known[last]
