@@ -200,8 +200,5 @@ REFUSED: dict[str, Spec] = {
     "gps": Spec(lambda: pyg_nn().GPSConv(IN, pyg_nn().SAGEConv(IN, IN)), XE),
     "wl": Spec(_conv("WLConv"), (("nt",), E)),
     "mesh_cnn": Spec(_conv("MeshCNNConv", IN, OUT), XE),
-    "graph_norm": Spec(lambda: pyg_nn().Sequential("x, e", [(pyg_nn().GraphNorm(IN), "x -> x")]), XE),
-    "layer_norm": Spec(lambda: pyg_nn().Sequential("x, e", [(pyg_nn().LayerNorm(IN), "x -> x")]), XE),
-    "pool": Spec(lambda: pyg_nn().Sequential("x, e", [(lambda x: pyg_nn().global_mean_pool(x, None), "x -> x")]), XE),
 }
 """Layers that raise NotImplementedError on all ranks, saying what to do."""

@@ -17,7 +17,7 @@ from sar.autograd.types import anchor
 
 from .counts import Counts
 
-__all__ = ["graph_reduce", "graph_softmax"]
+__all__ = ["graph_reduce", "graph_softmax", "sum_over_workers"]
 
 
 def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
@@ -34,7 +34,9 @@ def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
         return -graph_reduce(rows, -value, "max")
     if reducer not in ("sum", "mean", "max"):
         raise ValueError(f"reducer {reducer!r} is unknown: give sum, mean, max or min")
-    out = _shared(value, reducer == "max")
+    if reducer == "max":
+        return _shared(_Most, value)
+    out = sum_over_workers(value.double().sum(0, keepdim=True)).to(value.dtype)
     return out / rows.whole.clamp(min=1).to(out.dtype) if reducer == "mean" else out
 
 
@@ -46,27 +48,31 @@ def graph_softmax(rows: Counts, value: Tensor) -> Tensor:
     return power / graph_reduce(rows, power, "sum")
 
 
-def _shared(value: Tensor, most: bool) -> Tensor:
+def sum_over_workers(value: Tensor) -> Tensor:
+    """Adds up a tensor of all workers, of the same shape on each. Collective."""
+    return _shared(_Sum, value)
+
+
+def _shared(function: Any, value: Tensor) -> Tensor:
     wanted = torch.tensor([float(value.requires_grad and torch.is_grad_enabled())])
     _session.all_reduce(wanted, "max", abi.TRAIN)
     needed = bool(wanted)
-    out: Tensor = (_Most if most else _Sum).apply(anchor(), value)
+    out: Tensor = function.apply(anchor(), value)
     return out if needed else out.detach()
 
 
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, value: Tensor) -> Tensor:
-        ctx.shape = value.shape
-        total = value.double().sum(0, keepdim=True)
+        total = value.clone()
         _session.all_reduce(total, "sum", abi.TRAIN)
-        return total.to(value.dtype)
+        return total
 
     @staticmethod
     @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         total = _everyones(grad)
-        return None, total.expand(ctx.shape) if ctx.needs_input_grad[1] else None
+        return None, total if ctx.needs_input_grad[1] else None
 
 
 class _Most(torch.autograd.Function):
@@ -98,6 +104,6 @@ class _Most(torch.autograd.Function):
 
 
 def _everyones(grad: Tensor) -> Tensor:
-    total = grad.double()
+    total = grad.to(torch.float64, copy=True)
     _session.all_reduce(total, "sum", abi.TRAIN)
     return total.to(grad.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, ClassVar, NamedTuple, Optional
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -27,9 +28,13 @@ class SplitEdges:
     messages are sent along them.
 
     :param graph: a graph manager of one relation
+    :cvar alive: all that there are
     """
 
+    alive: ClassVar[WeakSet[SplitEdges]] = WeakSet()
+
     def __init__(self, graph: Any) -> None:
+        self.alive.add(self)
         self._graph = graph
         self._with_loops: Optional[SplitEdges] = None
         self._without_loops: Optional[SplitEdges] = None

@@ -16,7 +16,7 @@ from sar.graph.construct import construct_full_graph
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index as of_graph
 from sar.graph.edge_index.lifted import LiftedTensor
 
-from . import refused
+from . import over_nodes
 
 NODE_NAMES = {"feat": "x", "features": "x", "label": "y", "labels": "y", "orig_id": "n_id"}
 """What other libraries call columns of nodes, and what PyG does."""
@@ -25,10 +25,8 @@ PRIVATE = frozenset(["_ID", "_TYPE", "inner_node", "inner_edge", "part_id", "rel
 
 def edge_index(graph: Any) -> SplitEdgeIndex:
     """See :func:`sar.pyg.edge_index`."""
-    index = of_graph(graph)
-    if _session.current().world > 1:
-        refused.split.add(index.edges)
-    return index
+    over_nodes.sessions.add(_session.current())
+    return of_graph(graph)
 
 
 def load(path: Any) -> Union[Data, HeteroData]:

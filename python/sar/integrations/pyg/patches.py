@@ -14,7 +14,7 @@ import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 from sar.config import Config
 from sar.integrations.replacements import Patches
 
-from . import fused, hetero, layers, reductions, refused, scripts, self_loops
+from . import fused, hetero, layers, over_nodes, reductions, refused, scripts, self_loops
 
 __all__ = ["adapt", "restore"]
 
@@ -40,15 +40,14 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.SAGEConv", "forward", fused.sage_conv)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", layers.cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", layers.hypergraph_conv)
-    for path, method in scripts.METHODS.items():
+    patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", over_nodes.aggregate)
+    for path, method in {**scripts.METHODS, **over_nodes.METHODS}.items():
         owner, _, name = f"torch_geometric.{path}".rpartition(".")
         patches.wrap(owner, name, method)
     patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)
     patches.wrap("torch_geometric.data.HeteroData", "to_homogeneous", hetero.to_homogeneous)
     for name, forward in hetero.LAYERS.items():
         patches.wrap(f"torch_geometric.nn.{name}", "forward", forward)
-    for name in refused.OVER_NODES:
-        patches.wrap(f"torch_geometric.nn.{name}", "forward", refused.refusing_own_rows(name))
     for layer, why in refused.REFUSED.items():
         patches.wrap(f"torch_geometric.nn.{layer}", "forward", refused.refusing(layer, why))
     patches.apply()
@@ -76,6 +75,6 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "nn.conv.gcn_conv.gcn_norm": layers.gcn_norm,
     "nn.conv.han_conv.group": hetero.group,
     **{f"utils.{name}": scripts.needs_whole_graph for name in refused.WHOLE},
-    **{f"nn.global_{name}_pool": refused.refusing_own_rows(f"global_{name}_pool") for name in ("add", "mean", "max")},
+    **over_nodes.POOLS,
 }
 """Functions of torch_geometric: each is given the original and its arguments."""

@@ -16,8 +16,9 @@ from sar.graph.edge_index.lifted import LiftedTensor
 from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_tensor.source_softmax import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
+from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, softmax_by_graph
 
-__all__ = ["aggregate_sorted", "check_edges", "check_size", "degree", "scatter", "softmax"]
+__all__ = ["SORTED", "aggregate_sorted", "check_edges", "check_size", "degree", "scatter", "softmax"]
 
 SORTED = tuple(
     getattr(torch_geometric.nn.aggr, name)
@@ -32,6 +33,9 @@ REDUCERS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "amax": "m
 def scatter(
     original: Any, src: Tensor, index: Any, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum"
 ) -> Tensor:
+    if isinstance(index, NodeBatch):
+        _check_graphs(index, dim_size)
+        return reduce_by_graph(src, index, dim % src.dim(), REDUCERS.get(reduce, reduce))
     if not isinstance(index, EdgeEnds):
         return original(src, index, dim, dim_size, reduce)
     check_size(index, dim_size)
@@ -48,6 +52,9 @@ def softmax(
     num_nodes: Optional[int] = None,
     dim: int = 0,
 ) -> Tensor:
+    if isinstance(index, NodeBatch):
+        _check_graphs(index, num_nodes)
+        return softmax_by_graph(src, index, dim % src.dim())
     if not isinstance(index, EdgeEnds):
         return original(src, index, ptr, num_nodes, dim)
     check_size(index, num_nodes)
@@ -66,6 +73,9 @@ def _softmax_at(index: EdgeEnds, src: Tensor) -> Tensor:
 
 
 def degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None) -> Tensor:
+    if isinstance(index, NodeBatch):
+        _check_graphs(index, num_nodes)
+        return nodes_per_graph(index).to(dtype or torch.get_default_dtype())
     if not isinstance(index, EdgeEnds):
         return original(index, num_nodes, dtype)
     check_size(index, num_nodes)
@@ -89,6 +99,11 @@ def check_size(index: EdgeEnds, size: Optional[int]) -> None:
             f"a size of {size} nodes was given, and this worker owns {own}: tensors of nodes have a row for each node "
             "that this worker owns, as data.x has"
         )
+
+
+def _check_graphs(batch: NodeBatch, graphs: Optional[int]) -> None:
+    if graphs is not None and graphs != batch.graphs:
+        raise ValueError(f"a size of {graphs} graphs was given, and all workers together have {batch.graphs}")
 
 
 def check_edges(edges: SplitEdges, column: Optional[Tensor]) -> None:

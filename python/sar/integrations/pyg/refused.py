@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from typing import Any, Callable
-from weakref import WeakSet
 
-import torch
-from torch import Tensor
-
-from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.index import SplitEdgeIndex
 
-__all__ = ["OVER_NODES", "REFUSED", "WHOLE", "refusing", "refusing_own_rows", "split"]
+__all__ = ["REFUSED", "WHOLE", "refusing"]
 
 
 def refusing(layer: str, why: str) -> Callable[..., Any]:
@@ -23,26 +18,6 @@ def refusing(layer: str, why: str) -> Callable[..., Any]:
     return forward
 
 
-split: WeakSet[SplitEdges] = WeakSet()
-"""The edges of graphs that are split over several workers."""
-
-
-def refusing_own_rows(name: str) -> Callable[..., Any]:
-    def over_nodes(original: Any, *args: Any, **kwargs: Any) -> Any:
-        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
-        own = {edges.rows("v") for edges in split}
-        if tensors and len(tensors[0]) in own and getattr(module, "mode", "graph") == "graph":
-            raise NotImplementedError(
-                f"{name} on a graph split over workers would see this worker's nodes alone: reduce with "
-                "sar.comm.all_reduce, or use sar.convert_batchnorm(model) with torch_geometric.nn.BatchNorm. For other "
-                f"tensors, which happen to have {len(tensors[0])} rows too, set sar.Config.patch_pyg = False"
-            )
-        return original(*args, **kwargs)
-
-    return over_nodes
-
-
 REFUSED = {
     "GPSConv": "would relate each node to the nodes of its worker, not to all: use attention over neighbours",
     "WLConv": "would number colours on each worker by itself: colour the whole graph before it is partitioned",
@@ -50,10 +25,6 @@ REFUSED = {
     "PANConv": "multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
 }
 """Layers that would give other results than on the whole graph, with what to do."""
-
-OVER_NODES = ["GraphNorm", "InstanceNorm", "PairNorm", "GraphSizeNorm", "MeanSubtractionNorm", "DiffGroupNorm"]
-OVER_NODES += ["LayerNorm"]  # with mode="graph"
-"""Normalizations by all nodes of a graph."""
 
 WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "subgraph", "k_hop_subgraph", "to_dense_adj"]
 WHOLE += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]

@@ -1,0 +1,210 @@
+"""Normalizations and pools, whose statistics are those of all nodes of a graph.
+
+Each call first agrees with all workers on whether the tensor has a row for each own node; so once a split graph has
+been made, every worker makes the same calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import Any, Callable, Dict, Iterator, Optional
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import aggr as nn_aggr
+
+from sar._engine import abi, session as _session
+from sar.autograd.compile import uncompiled
+from sar.graph.counts import counts
+from sar.graph.edge_index.edges import SplitEdges
+from sar.graph.edge_index.ends import EdgeEnds
+from sar.graph.node_batch import NodeBatch, nodes_per_graph
+from sar.graph.readout import graph_reduce
+from sar.nn.batch_norm import DistributedBN1D
+
+from .reductions import SORTED
+
+__all__ = ["METHODS", "POOLS", "inside_layer", "node_batch", "sessions"]
+
+sessions: WeakSet[_session.Session] = WeakSet()
+"""Sessions in which edge indices were made."""
+
+_plain: ContextVar[bool] = ContextVar("a layer aggregates the edges of a graph that is not split", default=False)
+
+
+def _active() -> bool:
+    session = _session.peek()
+    return session is not None and session.world > 1 and session in sessions and not _plain.get()
+
+
+@contextlib.contextmanager
+def _of_edges() -> Iterator[None]:
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
+
+
+def inside_layer(original: Any, layer: Any, inputs: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+    """``MessagePassing.aggregate``. What it aggregates are messages, so workers need not agree on what they are."""
+    if isinstance(index, EdgeEnds) or not _active():
+        return original(layer, inputs, index, *args, **kwargs)
+    with _of_edges():
+        return original(layer, inputs, index, *args, **kwargs)
+
+
+@uncompiled
+def node_batch(name: str, x: Any, dim: int = 0, batch: Any = None, graphs: Optional[int] = None) -> Optional[NodeBatch]:
+    """The graphs of own nodes, if ``x`` has a row for each on every worker. Collective, once a split graph was made.
+
+    :param name: what reduces over nodes, for errors
+    :param x: a tensor, with rows in dimension ``dim``
+    :param batch: the graph of each row; None: all are one graph
+    :param graphs: how many graphs; counted where None
+    :returns: None where ``x`` is no tensor of nodes; its rows are then all there, as after pooling
+    :raises ValueError: on every worker, where tensors have a row for each own node on some of them only, or different
+        numbers of rows
+    """
+    if isinstance(batch, NodeBatch):
+        return batch
+    if isinstance(batch, EdgeEnds) or not _active():
+        return None
+    rows = x.shape[dim] if isinstance(x, Tensor) and -x.dim() <= dim < x.dim() else -1
+    own = {edges.rows(side) for edges in SplitEdges.alive for side in "uv"}
+    count = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
+    fits = batch is None or (batch.dim() == 1 and len(batch) == rows)
+    told = torch.tensor([int(rows in own), int(rows not in own), rows, -rows, count, graphs or 0, int(not fits)])
+    _session.all_reduce(told, "max", abi.TRAIN)
+    some, others, most, least, count, size, wrong = (int(n) for n in told)
+    if not some and most == -least:
+        return None
+    if others:
+        raise ValueError(
+            f"{name} reduces over all nodes of a graph, which is split over workers. It was given {rows} rows on this "
+            f"worker, up to {most} on others, and not on every worker these are as many as it owns nodes "
+            f"({', '.join(map(str, sorted(own))) or 'none'} here). Give a row for each own node, as data.x has, or the "
+            "same tensor on every worker"
+        )
+    if wrong:
+        raise ValueError(f"{name}: batch has to give the graph of each own node, int64 [{rows}] on this worker")
+    if size and count > size:
+        raise ValueError(f"{name}: a batch vector names graph {count - 1}, and a size of {size} graphs was given")
+    return NodeBatch.of(torch.zeros(rows, dtype=torch.int64) if batch is None else batch, size or count)
+
+
+# ---- normalizations ----------------------------------------------------------------
+
+
+def _norm(size_name: str) -> Callable[..., Any]:
+    """The forward of a normalization ``(x, batch, batch_size)``."""
+
+    def forward(original: Any, layer: Any, x: Tensor, batch: Any = None, size: Any = None, **named: Any) -> Tensor:
+        size = named.pop(size_name, size)
+        found = node_batch(type(layer).__name__, x, 0, batch, size)
+        batch, size = (batch, size) if found is None else (found, found.graphs)
+        out: Tensor = original(layer, x, batch, size, **named)
+        return out
+
+    return forward
+
+
+def _instance_norm(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """With a batch vector, PyG's running statistics would hold the steps of all epochs."""
+    out: Tensor = _norm("batch_size")(original, layer, *args, **kwargs)
+    for name in ("running_mean", "running_var"):
+        value = getattr(layer, name)
+        if value is not None and value.requires_grad:
+            setattr(layer, name, value.detach())
+    return out
+
+
+def _layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_size: Optional[int] = None) -> Tensor:
+    found = node_batch("LayerNorm", x, 0, batch, batch_size) if layer.mode == "graph" else None
+    if found is None or batch is not None:
+        batch, batch_size = (batch, batch_size) if found is None else (found, found.graphs)
+        out: Tensor = original(layer, x, batch, batch_size)
+    else:  # without a batch vector, PyG adds eps to the deviation and not to the variance
+        entries: Any = counts([x.numel()], [int(nodes_per_graph(found)) * x.shape[1:].numel()])
+        x = x - graph_reduce(entries, x.reshape(-1), "mean")
+        out = x / (graph_reduce(entries, x.square().reshape(-1), "mean").sqrt() + layer.eps)
+        if layer.weight is not None and layer.bias is not None:
+            out = out * layer.weight + layer.bias
+    return out
+
+
+def _diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
+    if node_batch("DiffGroupNorm", x) is not None:
+        plain = torch.tensor([int(not isinstance(layer.norm, DistributedBN1D))])
+        _session.all_reduce(plain, "max", abi.TRAIN)
+        if plain:
+            raise NotImplementedError(
+                "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
+                "sees this worker's nodes alone: model = sar.convert_batchnorm(model)"
+            )
+    out: Tensor = original(layer, x)
+    return out
+
+
+# ---- pools ---------------------------------------------------------------------------
+
+
+def _pool(name: str) -> Callable[..., Tensor]:
+    def pool(original: Any, x: Tensor, batch: Optional[Tensor], size: Optional[int] = None) -> Tensor:
+        dim = -1 if isinstance(x, Tensor) and x.dim() == 1 else -2
+        found = node_batch(f"global_{name}_pool", x, dim, batch, size)
+        if found is None:
+            out: Tensor = original(x, batch, size)
+        elif batch is not None:
+            out = original(x, found, found.graphs)
+        else:
+            rows: Any = counts([len(found)], [int(nodes_per_graph(found))])
+            out = graph_reduce(rows, x.movedim(dim, 0), {"add": "sum"}.get(name, name)).movedim(0, dim)
+            out = out if x.dim() <= 2 else out.squeeze(dim)
+        return out
+
+    return pool
+
+
+ORDERED = (*SORTED, nn_aggr.MulAggregation, nn_aggr.EquilibriumAggregation)
+"""Aggregations that look at all rows of a graph at once."""
+
+
+def aggregate(
+    original: Any, module: nn.Module, x: Any, index: Any = None, ptr: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """An aggregation module that pools the nodes of a graph."""
+    size, dim = (args + (None, None)[len(args) :])[:2]
+    size, dim = kwargs.pop("dim_size", size), kwargs.pop("dim", -2 if dim is None else dim)
+    found = None if isinstance(index, EdgeEnds) else node_batch(type(module).__name__, x, dim, index, size)
+    if found is None:
+        return original(module, x, index, ptr, size, dim, **kwargs)
+    if ptr is not None:
+        raise NotImplementedError(
+            f"{type(module).__name__}(ptr=...) over the nodes of a graph split over workers: give index, the graph of "
+            "each own node"
+        )
+    if isinstance(module, ORDERED):
+        raise NotImplementedError(
+            f"{type(module).__name__} over the nodes of a graph split over workers needs all nodes of a graph on one "
+            "worker: use sum, mean, max, min, var, std, softmax, power mean, attention, deep sets or Set2Set"
+        )
+    return original(module, x, found, None, found.graphs, dim, **kwargs)
+
+
+METHODS: Dict[str, Callable[..., Any]] = {
+    "nn.GraphNorm.forward": _norm("batch_size"),
+    "nn.InstanceNorm.forward": _instance_norm,
+    "nn.PairNorm.forward": _norm("batch_size"),
+    "nn.GraphSizeNorm.forward": _norm("batch_size"),
+    "nn.MeanSubtractionNorm.forward": _norm("dim_size"),
+    "nn.LayerNorm.forward": _layer_norm,
+    "nn.DiffGroupNorm.forward": _diff_group_norm,
+    "nn.MessagePassing.aggregate": inside_layer,
+}
+"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+
+POOLS: Dict[str, Callable[..., Tensor]] = {f"nn.global_{name}_pool": _pool(name) for name in ("add", "mean", "max")}
+"""Functions likewise."""
