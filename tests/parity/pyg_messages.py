@@ -21,6 +21,10 @@ SAME += ["torch.where({a} > {b}, {a}, 0.5 * {b})", "torch.lerp({a}, {b}, 0.3)", 
 WIDE = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{b} * {a}", "{a} / ({b}.abs() + 1)"]
 NARROW = ["{a}.sum(-1, keepdim=True)", "{a}.mean(dim=-1, keepdim=True)", "{a}[:, :1]", "{a}.amax(-1, keepdim=True)"]
 NARROW += ["({a}.square().sum(-1, keepdim=True) + 0.1).sqrt()", "{a}.narrow(-1, 0, 1)", "{a}.prod(-1, keepdim=True)"]
+COLUMN = ["{a} = {a}.view(-1, 1)", "{a} = {a}.unsqueeze(-1)", "{a} = {a}[:, None]", "{a} = {a}.reshape(-1, 1)"]
+PLAIN = ["{a} * {b}", "{a} * {b}", "{a} * {b}", "{b} * {a}", "{b} * {a}", "({a}).mul({b})", "{a} + {b}", "{a} - {b}"]
+PLAIN += ["{b} - {a}", "{a} / (1 + {b} * {b})", "{a} * ({b})"]
+AROUND = ["2 * ({a})", "-({a})", "F.relu({a})", "1 - ({a})", "({a}) / 3"]
 
 
 class Draw:
@@ -48,7 +52,7 @@ class Draw:
 
     def line(self, known: dict[str, int]) -> tuple[str, int]:
         """A value made from known ones, whose widths are given, and its width."""
-        a = self.one(list(known))
+        a = list(known)[-1] if self.chance(0.5) else self.one(list(known))  # so that few lines are for nothing
         d = known[a]
         b = self.one([name for name in known if known[name] == d])
         thin = [name for name in known if known[name] == 1]
@@ -107,6 +111,49 @@ class Draw:
         if form == "chunk":
             return f"torch.mul(*{a}.chunk(2, dim=-1))", half
         return f"torch.bmm({a}.view(-1, 2, {half}), {b}.view(-1, {half}, 2)).reshape(-1, 4)", 4
+
+    def plain(self, known: dict[str, int], prefix: str, any_shape: bool) -> tuple[list[str], str, int]:
+        """A short product or sum of what is given, as most layers have; at times of heads.
+
+        :param any_shape: the value of an edge may be a number, or have two dimensions: its width is 0 then
+        """
+        d = known[self.one(list(known))]
+        wide, thin = ([name for name in known if known[name] == n] for n in (d, 1))
+        heads = d % 2 == 0 and self.chance(0.4)
+        terms = [self.term(self.one(wide), known, d, heads, narrow=False)]
+        for _ in range(int(self.rng.integers(0, 4))):
+            terms.append(self.term(self.one(wide + 2 * thin), known, d, heads, narrow=True))
+        self.rng.shuffle(terms)
+        text = terms[0]
+        for term in terms[1:]:
+            text = self.one(PLAIN).format(a=text if self.chance(0.5) else f"({text})", b=term)
+        if self.chance(0.15):
+            text = self.one(AROUND).format(a=text)
+        last = f"{prefix}0"
+        lines = [f"{last} = {text}"]
+        if any_shape and (heads or self.chance(0.3)):
+            return (lines if heads else [*lines, f"{last} = {last}.sum(-1)"]), last, 0
+        if heads:
+            lines.append(f"{last} = {last}.{self.one(['flatten(1)', f'view(-1, {d})', f'reshape(-1, {d})'])}")
+        return lines, last, d
+
+    def term(self, name: str, known: dict[str, int], d: int, heads: bool, narrow: bool) -> str:
+        """What is given, or a softmax or a product of it, in the shape that ``d`` features have with two heads.
+
+        :param narrow: it may have a single feature
+        """
+        width, text = known[name], name
+        form = self.one(["row"] * 7 + ["softmax", "dot", "unary"])
+        if form == "dot" and narrow:
+            text = f"({name} * {self.one([other for other in known if known[other] == width])}).sum(-1, keepdim=True)"
+            width = 1
+        elif form == "softmax":
+            text = f"softmax({name}, index, ptr, size_i)"
+        elif form == "unary":
+            text = self.one(["{a}.tanh()", "F.leaky_relu({a})", "(2 * {a})", "(1 - {a})"]).format(a=name)
+        if not heads:
+            return text
+        return f"{text}.view(-1, 2, {d // 2})" if width == d else text + self.one([".unsqueeze(-1)", ".view(-1, 1, 1)"])
 
     def body(self, known: dict[str, int], lines: int, prefix: str) -> tuple[list[str], str, int]:
         known, made, last = dict(known), [], ""

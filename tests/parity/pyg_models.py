@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tests.parity.pyg_messages import Draw
+from tests.parity.pyg_messages import COLUMN, Draw
 
 HEAD = '''"""Layers drawn at random."""
 
@@ -56,53 +56,57 @@ class Model(NamedTuple):
 def draw(seed: int) -> Model:
     """The layer of a seed."""
     d = Draw(seed)
-    name, bipartite = f"Layer{seed}", d.chance(0.25)
-    # PyG takes pairs of tensors the other way round for the other flow, and their sizes not
-    flow = "target_to_source" if not bipartite and d.chance(0.2) else "source_to_target"
+    name, bipartite = f"Layer{seed}", d.chance(0.3)
+    flow = d.one(["source_to_target"] * 4 + ["target_to_source"])
     node_dim = d.one([0, -2])
-    wide = int(d.rng.integers(1, 6))
-    other = int(d.rng.integers(1, 6)) if bipartite else wide
+    wide, other = (int(n) for n in d.rng.integers(1, 6, 2))
     inputs: dict[str, tuple[str, tuple[int, ...]]] = {"x": ("s", (wide,))}
-    if bipartite:
-        inputs["z"] = ("t", (other,))
-    given = {"x_j": wide}
-    call = {"x": "(x, z)" if bipartite else "x"}
-    if d.chance(0.6):
-        given["x_i"] = other
+    call, given, size = _nodes(d, bipartite, flow, inputs, wide, other)
     if not bipartite and d.chance(0.3):
         inputs["s"] = ("s", (1,))
         call["s"] = "s"
         given.update({key: 1 for key in d.one([["s_j"], ["s_i"], ["s_i", "s_j"]])})
     if d.chance(0.5):
-        wide_edge = int(d.rng.integers(1, 4))
+        wide_edge = d.one([int(d.rng.integers(1, 4)), max(given.values())])
         inputs["edge_attr"], given["edge_attr"], call["edge_attr"] = ("e", (wide_edge,)), wide_edge, "edge_attr"
     first: list[str] = []
     if d.chance(0.3):
         inputs["w"], call["w"], given["w"] = ("e", ()), "w", 1
-        first.append("w = w.view(-1, 1)")
+        first.append(d.one(COLUMN).format(a="w"))
+    flipped = not bipartite and d.chance(0.1)
     forward, norm = _edges(d, bipartite, inputs, flow)
+    if flipped:
+        forward.insert(0, d.one(["edge_index = edge_index.flip(0)", "edge_index = edge_index[[1, 0]]"]))
+    at_sources = (flow == "target_to_source") != flipped  # which knows sums, means and softmaxes alone
     if norm:
         call["norm"], given["norm"] = "norm", 1
-        first.append("norm = norm.view(-1, 1)")
+        first.append(d.one(COLUMN).format(a="norm"))
     edge_update: list[str] = []
+    to_edges = f"{', '.join(f'{k}={v}' for k, v in call.items())}{size}"
     if d.chance(0.25):
         edge_update, width = _edge_update(d, given, first)
-        forward.append(f"alpha = self.edge_updater(edge_index, {', '.join(f'{k}={v}' for k, v in call.items())})")
+        forward.append(f"alpha = self.edge_updater(edge_index, {to_edges})")
         call["alpha"], given["alpha"] = "alpha", width
-    lines, last, width = d.body(given, int(d.rng.integers(1, 8)), "m")
-    aggregation = d.one(ANY_FLOW if flow == "target_to_source" or d.chance(0.35) else AGGREGATIONS)
-    if "PowerMean" in aggregation:
-        lines.append(f"{last} = F.softplus({last}) + 0.2")
-    again = not bipartite and d.chance(0.25)
+        to_edges = f"alpha=alpha, {to_edges}"
+    plain, again = d.chance(0.4), not bipartite and d.chance(0.25)
+    any_shape = plain and not again and node_dim == 0 and d.chance(0.25)
+    if plain:
+        lines, last, width = d.plain(given, "m", any_shape)
+    else:
+        lines, last, width = d.body(given, int(d.rng.integers(1, 8)), "m")
+    aggregation = d.one(ANY_FLOW if at_sources or d.chance(0.6 if plain else 0.35) else AGGREGATIONS)
     if again and width != wide:
         lines.append(f"{last} = {d.module(f'nn.Linear({width}, {wide})')}({last})")
         width = wide
-    if again:  # the result is as wide as the input
+    if again or any_shape:  # the result is as wide as the input, or aggregations of matrices do not take it
         aggregation = d.one(ANY_FLOW[:5])
+    if "PowerMean" in aggregation:
+        lines.append(f"{last} = F.softplus({last}) + 0.2")
     mode = d.one(["cat", "sum", "mean", "max", "min"])
     aggregation = aggregation.replace("{d}", str(width)).replace("{mode}", mode).replace("{degrees}", DEGREES)
-    aggregate, update = [] if again else _aggregate(d), _update(d, bipartite)
-    propagate = f"self.propagate(edge_index, {', '.join(f'{k}={v}' for k, v in call.items())}{_size(d, bipartite)})"
+    aggregate = [] if again or any_shape else _aggregate(d)
+    update = [] if any_shape else _update(d, bipartite, flow, call)
+    propagate = f"self.propagate(edge_index, {to_edges})"
     if again:
         forward += ["for _ in range(2):", f"    x = torch.tanh({propagate})", "return x"]
     else:
@@ -123,6 +127,23 @@ def draw(seed: int) -> Model:
     return Model(name, "\n".join(source), inputs, bipartite)
 
 
+def _nodes(
+    d: Draw, bipartite: bool, flow: str, inputs: Any, wide: int, other: int
+) -> tuple[dict[str, str], dict[str, int], str]:
+    """Arguments of propagate, widths of those of messages, and the sizes. Sources have ``x``, destinations ``z``."""
+    x_i = d.chance(0.7)
+    if not bipartite:
+        return {"x": "x"}, {"x_j": wide, **({"x_i": wide} if x_i else {})}, d.one([""] * 3 + [", size=(nodes, nodes)"])
+    inputs["z"] = ("t", (other,))
+    size = ", size=(len(x), len(z))"
+    if flow == "source_to_target" and d.chance(0.6):
+        return {"x": "(x, z)"}, {"x_j": wide, **({"x_i": other} if x_i else {})}, d.one(["", size])
+    # PyG takes the sizes of a pair the other way round for the other flow: one tensor for each end
+    if flow == "source_to_target":
+        return {"x": "x", "z": "z"}, {"x_j": wide, **({"z_i": other} if x_i else {})}, size
+    return {"x": "x", "z": "z"}, {"z_j": other, **({"x_i": wide} if x_i else {})}, size
+
+
 def _edges(d: Draw, bipartite: bool, inputs: Any, flow: str) -> tuple[list[str], bool]:
     """What happens to the edges before messages are sent; whether there is a normalization."""
     if bipartite or d.chance(0.5):
@@ -141,7 +162,7 @@ def _edges(d: Draw, bipartite: bool, inputs: Any, flow: str) -> tuple[list[str],
     if both:
         return [], False
     if form == "gcn" and attr != "edge_attr":
-        loops = "add_self_loops=False, " if attr else ""
+        loops = "add_self_loops=False, " if attr else d.one(["", "improved=True, "])
         given = f"edge_index, {attr or None}, nodes, {loops}flow={flow!r}, dtype=x.dtype"
         return [f"edge_index, norm = gcn_norm({given})"], True
     function = {"add": "add_self_loops", "remaining": "add_remaining_self_loops", "remove": "remove_self_loops"}
@@ -154,7 +175,10 @@ def _edges(d: Draw, bipartite: bool, inputs: Any, flow: str) -> tuple[list[str],
 
 
 def _edge_update(d: Draw, given: dict[str, int], first: list[str]) -> tuple[list[str], int]:
-    lines, last, width = d.body(given, int(d.rng.integers(1, 4)), "u")
+    if d.chance(0.4):
+        lines, last, width = d.plain(given, "u", any_shape=False)
+    else:
+        lines, last, width = d.body(given, int(d.rng.integers(1, 4)), "u")
     head = ["", f"    def edge_update(self, {', '.join([*given, 'index', 'ptr', 'size_i'])}):"]
     return head + [f"        {line}" for line in [*first, *lines, f"return {last}"]], width
 
@@ -171,17 +195,13 @@ def _aggregate(d: Draw) -> list[str]:
     ]
 
 
-def _update(d: Draw, bipartite: bool) -> list[str]:
+UPDATES = ["out + {x}.sum(-1, keepdim=True)", "torch.relu(out) * {x}.mean(-1, keepdim=True)", "out"]
+UPDATES += ["F.normalize(out, dim=-1, eps=1.0)", "torch.tanh(out) - {x}[:, :1]"]
+
+
+def _update(d: Draw, bipartite: bool, flow: str, call: dict[str, str]) -> list[str]:
     if not d.chance(0.25):
         return []
-    return [
-        "",
-        "    def update(self, out, x):",
-        f"        return out + {'x[1]' if bipartite else 'x'}.sum(-1, keepdim=True)",
-    ]
-
-
-def _size(d: Draw, bipartite: bool) -> str:
-    if bipartite or d.chance(0.7):
-        return ""
-    return ", size=(nodes, nodes)"
+    name = "z" if "z" in call and flow == "source_to_target" else "x"
+    rows = "x[1]" if bipartite and "z" not in call else name
+    return ["", f"    def update(self, out, {name}):", f"        return {d.one(UPDATES).format(x=rows)}"]
