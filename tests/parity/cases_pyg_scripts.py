@@ -152,7 +152,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
     """What each says."""
     index = graph_index(part)
     import torch_geometric.transforms as transforms
-    from torch_geometric import nn as pyg, utils
+    from torch_geometric import loader, nn as pyg, utils
     from torch_geometric.data import Data
     from torch_geometric.explain import Explainer, GNNExplainer
 
@@ -182,12 +182,20 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "has_isolated_nodes": data.has_isolated_nodes,
         "remove_isolated_nodes": lambda: utils.remove_isolated_nodes(index),
         "subgraph": lambda: utils.subgraph(torch.arange(rows), index),
+        "subgraph, relabelled": lambda: utils.subgraph(torch.ones(rows) > 0, index, relabel_nodes=True),
+        "dropout_node, relabelled": lambda: utils.dropout_node(index, relabel_nodes=True),
+        "NeighborLoader": lambda: loader.NeighborLoader(data, [-1], batch_size=4),
+        "ClusterData": lambda: loader.ClusterData(data, 2),
+        "inference": lambda: model.eval().inference(data),
+        "TopKPooling": lambda: pyg.TopKPooling(IN)(x, index),
+        "SAGPooling": lambda: pyg.SAGPooling(IN)(x, index),
+        "GraphUNet": lambda: pyg.GraphUNet(IN, 4, OUT, 2)(x, index),
+        "SGFormer": lambda: pyg.SGFormer(IN, 4, OUT)(x, index, torch.zeros(rows).long()),
         "k_hop_subgraph": lambda: utils.k_hop_subgraph(0, 2, index),
         "negative_sampling": lambda: utils.negative_sampling(index),
         "batched_negative_sampling": lambda: utils.batched_negative_sampling(index, torch.zeros(rows).long()),
         "structured_negative_sampling": lambda: utils.structured_negative_sampling(index),
         "add_random_edge": lambda: utils.add_random_edge(index, 0.5),
-        "dropout_node": lambda: utils.dropout_node(index),
         "to_dgl": lambda: utils.to_dgl(data),
         "homophily": lambda: utils.homophily(index, torch.zeros(rows)),
         "to_dense_adj": lambda: utils.to_dense_adj(index),

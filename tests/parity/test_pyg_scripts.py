@@ -71,6 +71,12 @@ def test_refused(two: Workers) -> None:
         "sum over the wrong size": "a row for each node that this worker owns",
         "edges picked in another order": "by a mask",
         "dropout_edge": "force_undirected",
+        "subgraph": "takes a mask",
+        "subgraph, relabelled": "relabel_nodes=False",
+        "dropout_node, relabelled": "relabel_nodes=False",
+        "NeighborLoader": "sar.DistNeighborSampler",
+        "ClusterData": "sar.DistNeighborSampler",
+        "inference": "call model(data.x, data.edge_index)",
     }
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
         for name, text in said.items():

@@ -14,7 +14,7 @@ import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 from sar.config import Config
 from sar.integrations.replacements import Patches
 
-from . import fused, hetero, layers, over_nodes, reductions, refused, scripts, self_loops
+from . import fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
 
 __all__ = ["adapt", "restore"]
 
@@ -41,7 +41,7 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.ChebConv", "forward", layers.cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", layers.hypergraph_conv)
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", over_nodes.aggregate)
-    for path, method in {**scripts.METHODS, **over_nodes.METHODS}.items():
+    for path, method in {**scripts.METHODS, **over_nodes.METHODS, **propagation.METHODS}.items():
         owner, _, name = f"torch_geometric.{path}".rpartition(".")
         patches.wrap(owner, name, method)
     patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)
@@ -72,6 +72,8 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "utils.contains_self_loops": self_loops.contains_self_loops,
     "utils.num_nodes.maybe_num_nodes": layers.maybe_num_nodes,
     "utils.dropout_edge": scripts.dropout_edge,
+    "utils.dropout_node": scripts.dropout_node,
+    "utils.subgraph": scripts.subgraph,
     "nn.conv.gcn_conv.gcn_norm": layers.gcn_norm,
     "nn.conv.han_conv.group": hetero.group,
     **{f"utils.{name}": scripts.needs_whole_graph for name in refused.WHOLE},

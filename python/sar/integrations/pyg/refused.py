@@ -26,7 +26,7 @@ REFUSED = {
 }
 """Layers that would give other results than on the whole graph, with what to do."""
 
-WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "subgraph", "k_hop_subgraph", "to_dense_adj"]
+WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "k_hop_subgraph", "to_dense_adj"]
 WHOLE += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]
 WHOLE += ["remove_isolated_nodes", "contains_isolated_nodes", "hetero.group_hetero_graph"]
 WHOLE += ["hetero.construct_bipartite_edge_index", "structured_negative_sampling", "batched_negative_sampling"]
@@ -38,5 +38,5 @@ WHOLE += [
     "to_torch_sparse_tensor",
     "train_test_split_edges",
 ]
-WHOLE += ["dropout_node", "add_random_edge", "to_dgl", "to_networkit", "to_cugraph", "get_self_loop_attr"]
+WHOLE += ["add_random_edge", "to_dgl", "to_networkit", "to_cugraph", "get_self_loop_attr"]
 """Functions of torch_geometric.utils that are refused."""

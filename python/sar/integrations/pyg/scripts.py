@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
+from sar.graph.edge_index.ends import lift
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 from sar.graph.edge_index.numbers import SplitNumbers
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["METHODS", "dropout_edge", "needs_whole_graph"]
+from .reductions import check_size
+
+__all__ = ["METHODS", "dropout_edge", "dropout_node", "needs_whole_graph", "subgraph"]
 
 
 def _any_split(args: Any, kwargs: Any) -> bool:
@@ -48,6 +51,56 @@ def dropout_edge(
     return chosen, mask
 
 
+def subgraph(
+    original: Any,
+    subset: Any,
+    edge_index: Any,
+    edge_attr: Optional[Tensor] = None,
+    relabel_nodes: bool = False,
+    num_nodes: Optional[int] = None,
+    *,
+    return_edge_mask: bool = False,
+) -> Any:
+    """The edges between nodes of a mask. Collective."""
+    if not isinstance(edge_index, SplitEdgeIndex):
+        return original(subset, edge_index, edge_attr, relabel_nodes, num_nodes, return_edge_mask=return_edge_mask)
+    if relabel_nodes or not isinstance(subset, Tensor) or subset.dtype != torch.bool:
+        raise NotImplementedError(
+            "subgraph of a graph split over workers takes a mask, bool with an entry for each own node, and "
+            "relabel_nodes=False: for other subsets apply it before the graph is partitioned"
+        )
+    edges = edge_index.edges
+    check_size(edge_index.end(1), num_nodes)
+    if not edges.square or len(subset) != edges.rows("v"):
+        raise ValueError(f"a mask of {len(subset)} nodes was given, and this worker owns {edges.rows('v')}")
+    ends = edge_index.end(0), edge_index.end(1)
+    mask = torch.stack([lift(subset.long(), 0, end) for end in ends]).all(0)
+    kept: Tensor = edge_index[:, mask]
+    edge_attr = None if edge_attr is None else edge_attr[mask]
+    return (kept, edge_attr, mask) if return_edge_mask else (kept, edge_attr)
+
+
+def dropout_node(
+    original: Any,
+    edge_index: Any,
+    p: float = 0.5,
+    num_nodes: Optional[int] = None,
+    training: bool = True,
+    relabel_nodes: bool = False,
+) -> Any:
+    """Each worker draws which of its nodes stay. Collective."""
+    if not isinstance(edge_index, SplitEdgeIndex):
+        return original(edge_index, p, num_nodes, training, relabel_nodes)
+    if not 0 <= p <= 1:
+        raise ValueError(f"Dropout probability has to be between 0 and 1 (got {p})")
+    edges = edge_index.edges
+    if not training or p == 0:
+        return edge_index, torch.ones(edges.num_edges, dtype=torch.bool), torch.ones(edges.rows("v"), dtype=torch.bool)
+    stay = torch.rand(edges.rows("v")) > p
+    kept, _, mask = subgraph(None, stay, edge_index, None, relabel_nodes, num_nodes, return_edge_mask=True)
+    return kept, mask, stay
+
+
 def needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Refuses a function for split graphs."""
     if _any_split(args, kwargs):
@@ -56,6 +109,26 @@ def needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> Any:
             "workers: apply it before the graph is partitioned"
         )
     return original(*args, **kwargs)
+
+
+def _loader(original: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+    if _any_split(args, kwargs):
+        raise NotImplementedError(
+            f"{type(loader).__name__} would draw from this worker's edges alone. model(data.x, data.edge_index) "
+            "computes all own nodes from all their neighbours, and `sar infer` does so from a checkpoint; "
+            "sar.DataLoader with sar.DistNeighborSampler draws batches"
+        )
+    original(loader, *args, **kwargs)
+
+
+def _inference(original: Any, model: Any, loader: Any, *args: Any, **kwargs: Any) -> Tensor:
+    if _any_split((loader, *args), kwargs):
+        raise NotImplementedError(
+            "inference(loader) computes a layer from batches of nodes; on a graph split over workers call "
+            "model(data.x, data.edge_index) under torch.no_grad(), or use `sar infer`"
+        )
+    found: Tensor = original(model, loader, *args, **kwargs)
+    return found
 
 
 def _has_self_loops(original: Any, store: Any) -> bool:
@@ -92,11 +165,20 @@ EXPLAIN = (
     "(torch_geometric.utils.k_hop_subgraph)"
 )
 
+LOADERS = ["NeighborLoader", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler", "ClusterData", "RandomNodeLoader"]
+LOADERS += ["GraphSAINTSampler", "NeighborSampler"]
+WHOLE_METHODS = [f"{name}.forward" for name in ("TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling")]
+WHOLE_METHODS += ["ClusterPooling.forward", "SGFormer.forward", "Polynormer.forward", "AttentiveFP.forward"]
+WHOLE_METHODS += ["SignedGCN.create_spectral_features", "GraphUNet.forward"]
+
 METHODS: Dict[str, Callable[..., Any]] = {
     "nn.MessagePassing.explain_message": _explain_message,
     "explain.Explainer.__call__": _explainer,
     "data.storage.EdgeStorage.has_self_loops": _has_self_loops,
     "transforms.RandomLinkSplit.forward": needs_whole_graph,
+    "nn.models.basic_gnn.BasicGNN.inference": _inference,
+    **{f"loader.{name}.__init__": _loader for name in LOADERS},
+    **{f"nn.{name}": needs_whole_graph for name in WHOLE_METHODS},
     "nn.Node2Vec.__init__": _walks,
     "nn.MetaPath2Vec.__init__": _walks,
 }
