@@ -94,25 +94,27 @@ SPECS: dict[str, Spec] = {
     "signed_first": Spec(_conv("SignedConv", IN, OUT, first_aggr=True), (X, E, E)),
     "signed": Spec(_conv("SignedConv", IN // 2, OUT, first_aggr=False), (X, E, E)),
     "dna": Spec(_conv("DNAConv", IN, heads=2), (("n", 2, IN), E), how="blocks"),
-    "point_net": Spec(lambda: pyg_nn().PointNetConv(mlp(IN + 3, OUT), mlp(OUT, OUT)), (X, ("n", 3), E), how="blocks"),
+    "point_net": Spec(lambda: pyg_nn().PointNetConv(mlp(IN + 3, OUT), mlp(OUT, OUT)), (X, ("n", 3), E)),
     "gmm": Spec(_conv("GMMConv", IN, OUT, EDGE, 2), (X, E, EF)),
     "gmm_separate": Spec(_conv("GMMConv", IN, OUT, EDGE, 2, separate_gaussians=True), (X, E, EF)),
     "nn": Spec(lambda: pyg_nn().NNConv(IN, OUT, mlp(EDGE, IN * OUT), aggr="mean"), (X, E, EF), how="blocks"),
     "cg": Spec(_conv("CGConv", IN, EDGE), (X, E, EF), how="blocks"),
-    "edge_conv": Spec(lambda: pyg_nn().EdgeConv(mlp(2 * IN, OUT), aggr="mean"), XE, how="blocks"),
-    "edge_conv_max": Spec(
-        lambda: pyg_nn().EdgeConv(nn.Sequential(nn.Linear(2 * IN, OUT), nn.ReLU())), XE, how="blocks"
-    ),
+    "edge_conv": Spec(lambda: pyg_nn().EdgeConv(mlp(2 * IN, OUT), aggr="mean"), XE),
+    "edge_conv_max": Spec(lambda: pyg_nn().EdgeConv(nn.Sequential(nn.Linear(2 * IN, OUT), nn.ReLU())), XE),
     "ppf": Spec(
         lambda: pyg_nn().PPFConv(mlp(IN + 4, OUT), add_self_loops=False), (X, ("n", 3), ("n", 3), E), how="blocks"
     ),
     "feast": Spec(_conv("FeaStConv", IN, OUT, heads=HEADS), XE, how="blocks"),
-    "point_transformer": Spec(_conv("PointTransformerConv", IN, OUT), (X, ("n", 3), E), how="blocks"),
+    "point_transformer": Spec(_conv("PointTransformerConv", IN, OUT), (X, ("n", 3), E)),
     "le": Spec(_conv("LEConv", IN, OUT), (X, E, W)),
+    "pna_towers": Spec(
+        lambda: pyg_nn().PNAConv(IN, OUT, ["sum", "var"], ["linear"], DEGREES, towers=2, divide_input=True),
+        XE,
+    ),
+    "pna_deep": Spec(_conv("PNAConv", IN, OUT, ["mean", "max"], ["identity"], DEGREES, pre_layers=2), XE, how="blocks"),
     "pna": Spec(
         _conv("PNAConv", IN, OUT, ["mean", "min", "max", "std"], ["identity", "attenuation"], DEGREES, edge_dim=EDGE),
         (X, E, EF),
-        how="blocks",
     ),
     "cluster_gcn": Spec(_conv("ClusterGCNConv", IN, OUT, diag_lambda=0.3), XE, how="values"),
     "gen": Spec(_conv("GENConv", IN, OUT, learn_t=True), XE, norm=True),
@@ -127,7 +129,7 @@ SPECS: dict[str, Spec] = {
     "fa": Spec(_conv("FAConv", IN), (X, X, E)),
     "eg": Spec(_conv("EGConv", IN, OUT, ["symnorm", "max", "std"], num_heads=2), XE),
     "pdn": Spec(_conv("PDNConv", IN, OUT, EDGE, 5), (X, E, EF)),
-    "general": Spec(_conv("GeneralConv", IN, OUT, EDGE, attention=True, heads=HEADS), (X, E, EF), how="blocks"),
+    "general": Spec(_conv("GeneralConv", IN, OUT, EDGE, attention=True, heads=HEADS), (X, E, EF)),
     "heat": Spec(
         _conv("HEATConv", IN, OUT, TYPES, TYPES, 3, EDGE, 2, heads=HEADS), (X, E, ("nt",), ET, EF), how="blocks"
     ),
@@ -146,7 +148,6 @@ SPECS: dict[str, Spec] = {
     "pna_model": Spec(
         _conv("PNA", IN, 8, 2, OUT, aggregators=["mean", "max", "std"], scalers=["identity", "linear"], deg=DEGREES),
         XE,
-        how="blocks",
     ),
     "edge_cnn_model": Spec(_conv("EdgeCNN", IN, 8, 2, OUT, jk="last"), XE, how="blocks"),
     "deep_gcn_model": Spec(lambda: _deep(0), XE),

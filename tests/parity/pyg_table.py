@@ -47,7 +47,7 @@ CASES: dict[str, str] = {
     "PointTransformerConv": "point_transformer",
     "HypergraphConv": "hyper",
     "LEConv": "le",
-    "PNAConv": "pna",
+    "PNAConv": "pna pna_towers pna_deep",
     "ClusterGCNConv": "cluster_gcn",
     "GENConv": "gen gen_edges",
     "GCN2Conv": "gcn2",

@@ -28,6 +28,7 @@ from sar.graph.edge_tensor.tensor import (
 
 from .blocks import run
 from .edges import SplitEdges
+from .linear import Parts, on_nodes
 from .steps import Step, apply, of_expression
 
 __all__ = ["LiftedTensor"]
@@ -43,6 +44,8 @@ class LiftedTensor(EdgeTensor):
 
     _edges: SplitEdges
     _step: Optional[Step]
+    _parts: Optional[Parts] = None
+    """What a tensor computed by steps is besides: expressions side by side."""
 
     @staticmethod
     def __new__(cls, edges: SplitEdges, expr: Expr) -> LiftedTensor:
@@ -98,8 +101,12 @@ class LiftedTensor(EdgeTensor):
 
     def _same(self) -> EdgeTensor:
         made = LiftedTensor.of_step(self._edges, self._step) if self._step else LiftedTensor(self._edges, self._expr)
-        made._value = self._value
+        made._value, made._parts = self._value, self._parts
         return made
+
+    def parts(self) -> Optional[Parts]:
+        """Expressions that give it side by side; None where there are only steps."""
+        return (self._expr,) if self._step is None else self._parts
 
     def as_step(self) -> Step:
         """The step that computes it. Collective where the expression has parts that look at several edges."""
@@ -107,9 +114,9 @@ class LiftedTensor(EdgeTensor):
 
     def become(self, other: Any) -> EdgeTensor:
         if isinstance(other, LiftedTensor) and other._step is not None:
-            self._step, self._value = other._step, None
+            self._step, self._parts, self._value = other._step, other._parts, None
             return self
-        self._step = None
+        self._step = self._parts = None
         return super().become(other)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -135,7 +142,12 @@ class LiftedTensor(EdgeTensor):
             result = NotImplemented if handler is None else handler(*args, **kwargs)
             if result is not NotImplemented:
                 return args[0].become(result) if in_place else result
+        found = None if in_place else on_nodes(func, args, kwargs, LiftedTensor.parts)
+        if isinstance(found, Expr):
+            return lifted[0].extended(found)
         made = _by_steps(func, args, kwargs, lifted, in_place and changes(func))
+        if found is not None and isinstance(made, LiftedTensor):
+            made._parts = found
         if made is not NotImplemented:
             return args[0].become(made) if in_place else made
         if any(t._step is not None for t in lifted) and not in_place:
