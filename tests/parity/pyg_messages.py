@@ -119,15 +119,16 @@ class Draw:
         """
         d = known[self.one(list(known))]
         wide, thin = ([name for name in known if known[name] == n] for n in (d, 1))
-        heads = d % 2 == 0 and self.chance(0.4)
-        terms = [self.term(self.one(wide), known, d, heads, narrow=False)]
-        for _ in range(int(self.rng.integers(0, 4))):
-            terms.append(self.term(self.one(wide + 2 * thin), known, d, heads, narrow=True))
+        heads, product = d % 2 == 0 and self.chance(0.4), self.chance(0.5)
+        terms = [self.term(self.one(wide), known, d, heads, narrow=False, bare=product)]
+        for _ in range(int(self.rng.integers(int(product), 4))):
+            terms.append(self.term(self.one(wide + 2 * thin), known, d, heads, narrow=True, bare=product))
         self.rng.shuffle(terms)
         text = terms[0]
         for term in terms[1:]:
-            text = self.one(PLAIN).format(a=text if self.chance(0.5) else f"({text})", b=term)
-        if self.chance(0.15):
+            form = self.one(PLAIN[:6] if product else PLAIN)
+            text = form.format(a=text if self.chance(0.5) else f"({text})", b=term)
+        if not product and self.chance(0.2):
             text = self.one(AROUND).format(a=text)
         last = f"{prefix}0"
         lines = [f"{last} = {text}"]
@@ -137,13 +138,14 @@ class Draw:
             lines.append(f"{last} = {last}.{self.one(['flatten(1)', f'view(-1, {d})', f'reshape(-1, {d})'])}")
         return lines, last, d
 
-    def term(self, name: str, known: dict[str, int], d: int, heads: bool, narrow: bool) -> str:
+    def term(self, name: str, known: dict[str, int], d: int, heads: bool, narrow: bool, bare: bool) -> str:
         """What is given, or a softmax or a product of it, in the shape that ``d`` features have with two heads.
 
         :param narrow: it may have a single feature
+        :param bare: nothing is computed from it
         """
         width, text = known[name], name
-        form = self.one(["row"] * 7 + ["softmax", "dot", "unary"])
+        form = "row" if bare else self.one(["row"] * 4 + ["softmax", "dot", "unary"])
         if form == "dot" and narrow:
             text = f"({name} * {self.one([other for other in known if known[other] == width])}).sum(-1, keepdim=True)"
             width = 1

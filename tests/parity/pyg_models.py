@@ -31,7 +31,8 @@ DEGREES = "torch.tensor([1, 4, 9, 6, 3, 2])"
 HOOKS = [
     "model.register_message_forward_hook(lambda m, given, out: out * 1.5)",
     "model.register_message_forward_hook(lambda m, given, out: torch.tanh(out))",
-    "model.register_message_forward_pre_hook(lambda m, given: ({**given[-1], 'x_j': given[-1]['x_j'] * 0.5},))",
+    "model.register_message_forward_pre_hook("
+    "lambda m, given: ({k: v * 0.5 if k[-2:] == '_j' else v for k, v in given[-1].items()},))",
     "model.register_aggregate_forward_pre_hook(lambda m, given: ({**given[-1]},))",
     "model.register_aggregate_forward_hook(lambda m, given, out: out + 1)",
     "model.register_propagate_forward_hook(lambda m, given, out: out.sigmoid())",
@@ -62,7 +63,7 @@ def draw(seed: int) -> Model:
     wide, other = (int(n) for n in d.rng.integers(1, 6, 2))
     inputs: dict[str, tuple[str, tuple[int, ...]]] = {"x": ("s", (wide,))}
     call, given, size = _nodes(d, bipartite, flow, inputs, wide, other)
-    if not bipartite and d.chance(0.3):
+    if not bipartite and d.chance(0.4):
         inputs["s"] = ("s", (1,))
         call["s"] = "s"
         given.update({key: 1 for key in d.one([["s_j"], ["s_i"], ["s_i", "s_j"]])})
