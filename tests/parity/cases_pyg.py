@@ -15,9 +15,12 @@ from sar.autograd.fused import sage
 from sar.graph.edge_index import blocks, lifted, reduce
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted
+from tests.parity.pyg_aggregations import CASES
 from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES, E, mlp, pyg_nn
 from tests.support.graphs import Graph
 from tests.support.worker import build, numpy, random_layer
+
+KNOWN = {**SPECS, **CASES}
 
 
 def graph_index(part: dict[str, Any]) -> Any:
@@ -28,7 +31,7 @@ def graph_index(part: dict[str, Any]) -> Any:
 
 
 def make(name: str, seed: int = 11) -> nn.Module:
-    return random_layer(SPECS[name].make, seed)
+    return random_layer(KNOWN[name].make, seed)
 
 
 def draw(graph: Graph, name: str, dtype: str) -> list[np.ndarray]:
@@ -59,7 +62,7 @@ def rows(name: str) -> list[tuple[Any, ...]]:
             return [row for each in given for row in found(each)]
         return [given] if isinstance(given, tuple) else []
 
-    return found(list(SPECS[name].args))
+    return found(list(KNOWN[name].args))
 
 
 def call(name: str, model: nn.Module, edge_index: Any, given: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -73,7 +76,7 @@ def call(name: str, model: nn.Module, edge_index: Any, given: list[torch.Tensor]
             return tuple(filled(each) for each in arg)
         return next(left) if isinstance(arg, tuple) else arg
 
-    spec = SPECS[name]
+    spec = KNOWN[name]
     made = [filled(arg) for arg in spec.args]
     plain = len(made) - len(spec.names)
     out = model(*made[:plain], **dict(zip(spec.names, made[plain:])))
@@ -94,7 +97,7 @@ def step(
     torch.set_default_dtype(getattr(torch, dtype))
     try:
         model = make(name)
-        if state is not None and SPECS[name].norm:
+        if state is not None and KNOWN[name].norm:
             model = sar.convert_batchnorm(model)
         if state is not None:
             model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
@@ -282,3 +285,14 @@ def numbers(part: dict[str, Any]) -> dict[str, Any]:
             "type": [str(edge_index.dtype), edge_index.long() is edge_index, edge_index.to("cpu") is edge_index],
         }
     )
+
+
+def equilibrium(part: dict[str, Any]) -> str:
+    """What the aggregation says that is not run."""
+    edge_index = graph_index(part)
+    layer = pyg_nn().SimpleConv(aggr=pyg_nn().aggr.EquilibriumAggregation(IN, OUT, [4]))
+    try:
+        layer(torch.randn(edge_index.edges.rows("v"), IN), edge_index)
+    except NotImplementedError as error:
+        return str(error)
+    return "nothing"

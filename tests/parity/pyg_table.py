@@ -6,6 +6,7 @@ are tested.
 
 from __future__ import annotations
 
+from tests.parity import pyg_aggregations
 from tests.parity.pyg_specs import SPECS
 from tests.support import ROOT
 
@@ -86,6 +87,16 @@ NOTES: dict[str, str] = {
     "PNAConv": "`deg` is the histogram of the whole graph",
 }
 
+# aggregation: a note
+PADDED = "rows padded to the node with the most messages, of all workers"
+AGGREGATION_NOTES: dict[str, str] = {
+    **dict.fromkeys(["LSTMAggregation", "GRUAggregation", "SortAggregation", "LCMAggregation"], PADDED),
+    **dict.fromkeys(["GraphMultisetTransformer", "SetTransformerAggregation", "PatchTransformerAggregation"], PADDED),
+    "MLPAggregation": "with batch norm: `sar.convert_batchnorm(model)`",
+    "MultiAggregation": "as those in it",
+    "DegreeScalerAggregation": "as those in it; `deg` is the histogram of the whole graph",
+}
+
 # name: why, and the way round
 REFUSED: dict[str, tuple[str, str]] = {
     "GPSConv": ("relates each node to all", "attention over neighbours"),
@@ -136,6 +147,26 @@ def page() -> str:
         "| layer | notes |",
         "| --- | --- |",
         *(f"| {layer} | {note} |" for layer, (_, note) in HETERO.items()),
+        "",
+        "## Aggregations",
+        "",
+        "All of `torch_geometric.nn.aggr`, as the aggregation of a layer: the same figures, over shared memory and TCP",
+        "(tests/parity/test_pyg_aggregations.py). What is *values* below looks at all messages of a node. Where PyG",
+        "wants edges in the order of their destinations, any order does here: messages of a node come in the order of",
+        "edges.",
+        "",
+        "| aggregation | runs | notes |",
+        "| --- | --- | --- |",
+        *(
+            f"| {name} | {', '.join({spec.how: None for spec in cases.values()})} | {AGGREGATION_NOTES.get(name, '')} |"
+            for name, cases in pyg_aggregations.AGGREGATIONS.items()
+        ),
+        *(
+            f"| {name} | refused: {why} | {instead} instead |"
+            for name, (why, instead) in pyg_aggregations.REFUSED.items()
+        ),
+        "",
+        "As pools over nodes see [Porting a PyG script](pyg.md#normalizations-and-pools).",
         "",
         "## Not run",
         "",

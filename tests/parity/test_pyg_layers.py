@@ -34,8 +34,14 @@ def near(value: np.ndarray, truth: np.ndarray, unit: float, what: str) -> None:
         assert error <= unit, f"{what}: {error:.1e}"
 
 
-def check(workers: Workers, graph: Graph, name: str, dtype: str, separate: tuple[int, ...] = ()) -> list[Any]:
-    """Runs a layer on the workers and alone. ``separate``: ranks that run its steps one by one."""
+def check(
+    workers: Workers, graph: Graph, name: str, dtype: str, separate: tuple[int, ...] = (), rounds: bool = False
+) -> list[Any]:
+    """Runs a layer on the workers and alone.
+
+    :param separate: ranks that run its steps one by one
+    :param rounds: gradients of inputs may be as far off as PyG's own in single precision, times four
+    """
     inputs = cases_pyg.draw(graph, name, dtype)
     expected = oracle(graph, name, inputs, dtype)
     truth = expected if dtype == "float64" else oracle(graph, name, inputs, "float64", like=expected)
@@ -54,16 +60,21 @@ def check(workers: Workers, graph: Graph, name: str, dtype: str, separate: tuple
         for rank in ranks
     ]
     found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype, separate=separate)
+
+    def allowed(of: np.ndarray, value: np.ndarray) -> float:
+        rounding = float(np.abs(of - value).max(initial=0) / max(np.abs(value).max(initial=0), 1.0))
+        return max(UNIT[dtype], 4 * rounding)
+
     for rank, one in enumerate(found):
         for n, value in enumerate(one["out"]):
             near(value, own(rank, truth["out"][n], "n"), UNIT[dtype], f"result {n} of rank {rank}")
         for n, (value, kind) in enumerate(zip(one["inputs"], kinds)):
             if truth["inputs"][n] is not None:
-                near(value, own(rank, truth["inputs"][n], kind), UNIT[dtype], f"gradient of input {n}, rank {rank}")
-        assert one["how"] == SPECS[name].how
+                unit = allowed(expected["inputs"][n], truth["inputs"][n]) if rounds else UNIT[dtype]
+                near(value, own(rank, truth["inputs"][n], kind), unit, f"gradient of input {n}, rank {rank}")
+        assert one["how"] == cases_pyg.KNOWN[name].how
     for key, value in truth["parameters"].items():
-        rounding = float(np.abs(expected["parameters"][key] - value).max(initial=0) / max(np.abs(value).max(), 1.0))
-        unit = max(UNIT[dtype], 4 * rounding)
+        unit = allowed(expected["parameters"][key], value)
         near(sum(one["parameters"][key] for one in found), value, unit, f"gradient of {key}")
     return found
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity import cases_pyg_hetero
+from tests.parity import cases_pyg_hetero, pyg_aggregations
 from tests.parity.pyg_specs import SPECS
 from tests.parity.pyg_table import CASES, HETERO, PAGE, REFUSED, UNTRIED, page
 
 conv = pytest.importorskip("torch_geometric.nn.conv")
+aggr = pytest.importorskip("torch_geometric.nn.aggr")
 
 
 def test_every_layer_is_there_once() -> None:
     groups = [set(CASES), set(HETERO), set(REFUSED), set(UNTRIED)]
     assert sum(map(len, groups)) == len(set.union(*groups)), "a layer is in two groups"
     assert set(conv.__all__) - {"MessagePassing"} == set.union(*groups)
+
+
+def test_every_aggregation_is_there_once() -> None:
+    run, refused = set(pyg_aggregations.AGGREGATIONS), set(pyg_aggregations.REFUSED)
+    assert not run & refused and run | refused == set(aggr.__all__) - {"Aggregation"}
+    for name, cases in pyg_aggregations.AGGREGATIONS.items():
+        for spec in cases.values():
+            assert name in {type(module).__name__ for module in spec.make().modules()}
 
 
 def test_every_case_belongs_to_a_layer() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
-import torch_geometric.nn
 from torch import Tensor
+from torch_geometric.nn import aggr
 
+from sar._engine import abi, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.graph.edge_index.edges import SplitEdges
@@ -20,11 +21,13 @@ from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, so
 
 __all__ = ["SORTED", "aggregate_sorted", "check_edges", "check_size", "degree", "scatter", "softmax"]
 
-SORTED = tuple(
-    getattr(torch_geometric.nn.aggr, name)
-    for name in ("LSTMAggregation", "GRUAggregation", "MLPAggregation", "SortAggregation", "GraphMultisetTransformer")
-    + ("SetTransformerAggregation", "PatchTransformerAggregation", "LCMAggregation", "QuantileAggregation")
+PADDED: Tuple[Any, ...] = tuple(
+    getattr(aggr, name)
+    for name in ("LSTMAggregation", "GRUAggregation", "SortAggregation", "LCMAggregation", "GraphMultisetTransformer")
+    + ("SetTransformerAggregation", "PatchTransformerAggregation")
 )
+"""Aggregations that pad rows to the largest number of messages of a node."""
+SORTED: Tuple[Any, ...] = (*PADDED, aggr.MLPAggregation, aggr.QuantileAggregation)
 """Aggregations that want their messages sorted by destination, or some at the first one."""
 
 REDUCERS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "amax": "max", "min": "min", "amin": "min"}
@@ -116,14 +119,33 @@ def check_edges(edges: SplitEdges, column: Optional[Tensor]) -> None:
 
 def aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *args: Any, **kwargs: Any) -> Tensor:
     """For aggregations that take messages in the order of their destinations: those of a node in the order of edges."""
-    if not isinstance(index, EdgeEnds) or not isinstance(module, SORTED):
+    if not isinstance(index, EdgeEnds) or not isinstance(module, (*SORTED, aggr.EquilibriumAggregation)):
         return original(module, x, index, *args, **kwargs)
+    if isinstance(module, aggr.EquilibriumAggregation):
+        raise NotImplementedError(
+            "EquilibriumAggregation on a graph split over workers would differentiate sums over its edges twice: use "
+            "AttentionalAggregation, DeepSetsAggregation or SoftmaxAggregation"
+        )
     dim = kwargs.get("dim", args[2] if len(args) > 2 else -2)
     rows, order = _destinations(index).sort(stable=True)
     x, own = values(x).index_select(dim, order), index.edges.rows("v")
-    # Two messages to one more node in front: quantiles fail where the first node has none, or where there is but one.
+    kwargs = {**kwargs, "ptr": None, "dim": dim}
+    if isinstance(module, PADDED):
+        kwargs["max_num_elements"] = _most_messages(index) + isinstance(module, aggr.PatchTransformerAggregation)
+    if isinstance(module, aggr.MLPAggregation):  # it may have a batch norm over nodes
+        return original(module, x, rows, **{**kwargs, "dim_size": own})
+    # Two messages to one more node in front: quantiles fail where the first node has none, or where there is but one,
+    # and torch's LSTM where there is no node.
     shape = list(x.shape)
     shape[dim] = 2
     x = torch.cat([x.new_zeros(shape), x], dim)
     rows = torch.cat([rows.new_zeros(2), rows + 1])
-    return original(module, x, rows, **{**kwargs, "ptr": None, "dim_size": own + 1, "dim": dim}).narrow(dim, 1, own)
+    return original(module, x, rows, **{**kwargs, "dim_size": own + 1}).narrow(dim, 1, own)
+
+
+def _most_messages(index: EdgeEnds) -> int:
+    """The largest number of edges that end at a node, of all workers: so long are PyG's padded rows. Collective."""
+    degrees = index.edges.relation.degrees(out=False)
+    most = torch.tensor([int(degrees.max()) if len(degrees) else 0, 1])
+    _session.all_reduce(most, "max", abi.TRAIN)
+    return int(most.max())
