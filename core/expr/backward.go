@@ -120,10 +120,10 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 			return err
 		}
 	}
-	if plan.Result {
+	if plan.Result && p.online >= 0 {
 		r.weightedSums(r.Out, grad)
 	}
-	if p.Reduce != Mean {
+	if p.Reduce != Mean && !p.Reduce.shared() {
 		return nil
 	}
 	scaled, err := r.make(len(grad))
@@ -133,6 +133,16 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 	r.grad = scaled
 	ptr := r.Rel.RowPtr.Data
 	r.rowwise(func(i int) {
+		if p.Reduce.shared() {
+			for j := i * w; j < (i+1)*w; j++ {
+				n := max(1, r.Winner[j])
+				if r.Out[j] == 0 {
+					n++ // torch counts the 0 that a result begins with
+				}
+				scaled[j] = grad[j] / T(n)
+			}
+			return
+		}
 		scale := 1 / T(max(1, ptr[i+1]-ptr[i]))
 		for j := i * w; j < (i+1)*w; j++ {
 			scaled[j] = grad[j] * scale

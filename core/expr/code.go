@@ -200,7 +200,7 @@ func (p *Program) forwardCodes() []*code {
 				}
 			}
 		} else {
-			kind := map[Reduce]sinkKind{None: sinkEdge, Sum: sinkRow, Mean: sinkRow, Max: sinkExtremum, Min: sinkExtremum}[p.Reduce]
+			kind := map[Reduce]sinkKind{None: sinkEdge, Sum: sinkRow, Mean: sinkRow, Max: sinkExtremum, Min: sinkExtremum, MaxShared: sinkExtremum, MinShared: sinkExtremum}[p.Reduce]
 			if p.online >= 0 {
 				kind = sinkOnline
 			}

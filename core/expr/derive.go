@@ -32,7 +32,10 @@ func (p *Program) derive(set uint32) *gradients {
 	}
 	if active[p.result] {
 		of[p.result] = b.load(p.slotGrad(), p.nodes[p.result].shape)
-		if p.Reduce == Max || p.Reduce == Min {
+		switch {
+		case p.Reduce.shared():
+			of[p.result] = b.add(node{op: opBest, a: of[p.result], b: b.of[p.result], shape: p.nodes[p.result].shape, slot: -1})
+		case p.Reduce.Extremum():
 			of[p.result] = b.make(opWinner, of[p.result], -1)
 		}
 	}

@@ -103,7 +103,7 @@ func (w *writer) write() string {
 			}
 		}
 	}
-	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1, w.pick("sum", "sum", "mean", "max", "min")
+	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1, w.pick("sum", "sum", "mean", "max", "min", "max_shared", "min_shared")
 	made, err := json.Marshal(w.text)
 	if err != nil {
 		panic(err)
@@ -142,7 +142,7 @@ func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain 
 	for _, w := range p.Softmaxes() {
 		r.Most, r.Inv = append(r.Most, make([]float64, rel.NumDst*w)), append(r.Inv, make([]float64, rel.NumDst*w))
 	}
-	if p.Reduce == Max || p.Reduce == Min {
+	if p.Reduce.Extremum() {
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
 	made.out = make([]float64, rel.NumDst*p.Width())

@@ -103,13 +103,11 @@ func (s *Sweep[T]) newPartial(i int32, byColumn bool) *partial[T] {
 			p.targets[n] = row(width, 0)
 		case k.kind == sinkExtremum:
 			p.targets[n] = row(width, T(math.Inf(-1)))
-			if s.code.p.Reduce == Min {
+			if s.code.p.Reduce.least() {
 				p.targets[n] = row(width, T(math.Inf(1)))
 			}
 			p.winner = make([]int32, width)
-			for j := range p.winner {
-				p.winner[j] = -1
-			}
+			fillWith(p.winner, s.code.p.noWinner())
 		}
 	}
 	softmaxes := s.code.p.softmaxes
@@ -169,7 +167,13 @@ func (s *Sweep[T]) mergeWeights(p *partial[T], slot int) (f [2][]T) {
 }
 
 func (s *Sweep[T]) mergeExtremum(best, x []T, won, winner []int32) {
-	last, least := view.Size[T]() == 4, s.code.p.Reduce == Min // see extremum
+	last, least := view.Size[T]() == 4, s.code.p.Reduce.least() // see extremum
+	if s.code.p.Reduce.shared() {
+		for j := range x {
+			winAll(best[j:j+1], x[j:j+1], won[j:j+1], winner[j], least)
+		}
+		return
+	}
 	for j, v := range x {
 		better := v > best[j]
 		if least {

@@ -56,7 +56,7 @@ func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *
 		r.Most, r.Inv = append(r.Most, make([]T, rel.NumDst*w)), append(r.Inv, make([]T, rel.NumDst*w))
 	}
 	r.Out, r.Grad, r.Grads = make([]T, len(grad)), grad, make([][]T, len(tensors))
-	if p.Reduce == "max" || p.Reduce == "min" {
+	if program.Reduce.Extremum() {
 		r.Winner = make([]int32, len(grad))
 	}
 	for i, x := range tensors {

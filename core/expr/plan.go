@@ -64,7 +64,7 @@ func (p *Program) Differentiate(operands uint32, elemSize int) *GradientPlan {
 // others.
 func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
 	g := p.derive(operands)
-	plan := &GradientPlan{Operands: operands, Result: operands != 0 && p.online >= 0}
+	plan := &GradientPlan{Operands: operands, Result: operands != 0 && (p.online >= 0 || p.Reduce.shared())}
 	for level := p.levels() - 1; level >= 0; level-- {
 		var sinks []sink
 		for s, x := range p.softmaxes {

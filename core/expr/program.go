@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 )
 
 // Float lists the element types.
@@ -49,11 +50,20 @@ const (
 	Mean
 	Max
 	Min
+	MaxShared // the gradient is divided among equal messages
+	MinShared
 )
 
-var reducers = []string{"none", "sum", "mean", "max", "min"}
+var reducers = []string{"none", "sum", "mean", "max", "min", "max_shared", "min_shared"}
 
 func (r Reduce) String() string { return reducers[r] }
+
+// Extremum tells whether the result is the greatest or least message.
+func (r Reduce) Extremum() bool { return r >= Max }
+
+func (r Reduce) least() bool { return r == Min || r == MinShared }
+
+func (r Reduce) shared() bool { return r == MaxShared || r == MinShared }
 
 // MaxOperands is how many operands a program may have: which of them need a
 // gradient travels as bits of a frame's flags.
@@ -184,7 +194,7 @@ func Parse(source string) (*Program, error) {
 	p.result = *t.Result
 	reduce := slices.Index(reducers, t.Reduce)
 	if reduce < 0 {
-		return nil, invalid("reduce %q: there are none, sum, mean, max and min", t.Reduce)
+		return nil, invalid("reduce %q: there are %s", t.Reduce, strings.Join(reducers, ", "))
 	}
 	p.Reduce = Reduce(reduce)
 	p.findSoftmaxes()

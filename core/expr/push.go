@@ -21,7 +21,7 @@ type slotAt struct{ slot, width, offset int }
 // pushLayout is nil where the sweep needs more than sources, destinations and parameters.
 func (c *code) pushLayout(elemSize int) *PushLayout {
 	p := c.p
-	if p.Reduce == None || p.Reduce == Max || p.Reduce == Min || c.needsEdges() {
+	if p.Reduce == None || p.Reduce.Extremum() || c.needsEdges() {
 		return nil
 	}
 	x := &PushLayout{}

@@ -21,7 +21,8 @@ type Run[T Float] struct {
 	KeyBase  int64
 
 	// What forward leaves for backward: of each softmax what its arguments were taken
-	// relative to, which is about the greatest, and the inverse of the sum [NumDst, width]; the winning edges of max and min [NumDst, Width].
+	// relative to, which is about the greatest, and the inverse of the sum [NumDst, width]; the winning edges of max and min [NumDst, Width],
+	// or how many equal messages won.
 	Most, Inv [][]T
 	Winner    []int32
 
@@ -76,7 +77,15 @@ func (p *Program) NeedsEdges() bool {
 			return true
 		}
 	}
-	return p.Seeds > 0 || p.Reduce == None || p.Reduce == Max || p.Reduce == Min
+	return p.Seeds > 0 || p.Reduce == None || p.Reduce.Extremum()
+}
+
+// noWinner is what Run.Winner has where there is no edge.
+func (p *Program) noWinner() int32 {
+	if p.Reduce.shared() {
+		return 0
+	}
+	return -1
 }
 
 // Phase is one sweep over all edges.
@@ -95,14 +104,12 @@ func (r *Run[T]) Forward() []Phase[T] {
 	}
 	clear(out)
 	switch p.Reduce {
-	case Max:
+	case Max, MaxShared:
 		fillWith(out, T(math.Inf(-1)))
-	case Min:
+	case Min, MinShared:
 		fillWith(out, T(math.Inf(1)))
 	}
-	for i := range r.Winner {
-		r.Winner[i] = -1
-	}
+	fillWith(r.Winner, p.noWinner())
 	var phases []Phase[T]
 	for _, c := range p.forwardCodes() {
 		sweep := newSweep(c, r)
@@ -158,10 +165,10 @@ func (r *Run[T]) finish() {
 	r.rowwise(func(i int) {
 		row := r.Out[i*w : (i+1)*w]
 		switch p.Reduce {
-		case Max, Min: // no edge, or none that is finite
+		case Max, Min, MaxShared, MinShared: // no edge, or none that is finite
 			for j, v := range row {
 				if math.IsInf(float64(v), 0) {
-					row[j], r.Winner[i*w+j] = 0, -1
+					row[j], r.Winner[i*w+j] = 0, p.noWinner()
 				}
 			}
 			return
@@ -201,7 +208,7 @@ func (r *Run[T]) shares(f func(r0, r1 int)) {
 	r.Pool.Run((n+share-1)/share, func(t int) { f(t*share, min(n, (t+1)*share)) })
 }
 
-func fillWith[T Float](x []T, v T) {
+func fillWith[T Float | int32](x []T, v T) {
 	for i := range x {
 		x[i] = v
 	}

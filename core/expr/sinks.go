@@ -259,14 +259,32 @@ func (t *task[T]) coefficientsByHead(c []T, heads int) []T {
 // extremum keeps the greatest (least) number of each destination's element and the
 // edge that it is of. Of equal ones float32 keeps the last edge and float64 the
 // first, as DGL 1.1 does where it computes with libxsmm (float32 on CPUs with
-// AVX2 or AVX-512). NaN never wins.
+// AVX2 or AVX-512). Where the gradient is shared, it keeps how many equal ones there are.
+// NaN never wins.
 func (t *task[T]) extremum(a *adding, target *rows[T]) {
-	w, x, least := a.width, t.reg(a.reg), t.s.code.p.Reduce == Min
+	w, x, least, shared := a.width, t.reg(a.reg), t.s.code.p.Reduce.least(), t.s.code.p.Reduce.shared()
 	for k, i := range t.row_[:t.m] {
 		best, won := target.row(i)[:w], t.s.run.Winner[int(i)*w:]
 		if t.own != nil {
 			won = t.own.winner
 		}
+		if shared {
+			winAll(best, x[k*w:(k+1)*w], won[:w], 1, least)
+			continue
+		}
 		t.s.ops.Win(best, x[k*w:(k+1)*w], won[:w], t.edge[k], least)
+	}
+}
+
+// winAll: where x[j] > best[j] (least: <), best[j] becomes x[j] and won[j] n; where they are equal, n is added.
+func winAll[T Float](best, x []T, won []int32, n int32, least bool) {
+	best, won = best[:len(x)], won[:len(x)]
+	for j, v := range x {
+		switch {
+		case v == best[j]:
+			won[j] += n
+		case !least && v > best[j], least && v < best[j]:
+			best[j], won[j] = v, n
+		}
 	}
 }

@@ -119,7 +119,7 @@ func newSweep[T Float](c *code, r *Run[T]) *Sweep[T] {
 // inPlace tells whether an instruction reads the loads among its operands where they
 // lie, row by row: products that are summed do, and operations of wide rows.
 func (s *Sweep[T]) inPlace(n node) bool {
-	if n.op == opDots || n.op == opWinner {
+	if n.op == opDots || n.op == opWinner || n.op == opBest {
 		return true
 	}
 	if n.op < opAdd || n.op > opDiv || n.width*view.Size[T]() < rowBytes {
@@ -261,7 +261,7 @@ func (s *Sweep[T]) schedule(made []bool) {
 		switch {
 		case n.op == opLoad:
 			fixed[i] = !c.lazy(i)
-		case n.op == opMask || n.op == opWinner || n.op == opWeigh:
+		case n.op == opMask || n.op == opWinner || n.op == opBest || n.op == opWeigh:
 		default:
 			fixed[i] = fixed[n.a] && (n.b < 0 || fixed[n.b])
 		}

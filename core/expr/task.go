@@ -116,6 +116,9 @@ func (t *task[T]) compute(st *step) {
 	case opWinner:
 		t.winner(z, st)
 		return
+	case opBest:
+		t.best(z, st)
+		return
 	case opMask:
 		t.mask(z, st)
 		return
@@ -227,6 +230,20 @@ func (t *task[T]) total(z, x []T, st *step) {
 		to, from := z[k*w:(k+1)*w], x[k*n:(k+1)*n]
 		for j, at := range st.ra.at {
 			to[at] += from[j]
+		}
+	}
+}
+
+// best: z = x where y is what its destination has.
+func (t *task[T]) best(z []T, st *step) {
+	x, y := t.source(st.a), t.source(st.b)
+	w := st.width
+	for k, i := range t.row_[:t.m] {
+		to, from, best := z[k*w:(k+1)*w], x.of(k)[:w], t.s.run.Out[int(i)*w:][:w]
+		for j, v := range y.of(k)[:w] {
+			if to[j] = 0; v == best[j] {
+				to[j] = from[j]
+			}
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (p Program) Info() ProgramInfo {
 	return info
 }
 
-func (p Program) winner() bool { return p.Reduce == expr.Max || p.Reduce == expr.Min }
+func (p Program) winner() bool { return p.Reduce.Extremum() }
 
 // ProgramCall is one run of a program. Tensors that are not needed have no elements.
 type ProgramCall[T Float] struct {

@@ -42,7 +42,7 @@ func drawCase(rng *rand.Rand, g *whole) *programCase {
 func (c *programCase) String() string { return c.p.String() }
 
 // extreme tells whether one edge decides: then rounding may decide between edges.
-func (c *programCase) extreme() bool { return c.p.Reduce == "max" || c.p.Reduce == "min" }
+func (c *programCase) extreme() bool { return c.p.Extremum() }
 
 // runPrograms runs programs one after the other on P workers.
 func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programCase) []programRun[T] {

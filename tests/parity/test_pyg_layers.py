@@ -35,14 +35,22 @@ def near(value: np.ndarray, truth: np.ndarray, unit: float, what: str) -> None:
 
 
 def check(
-    workers: Workers, graph: Graph, name: str, dtype: str, separate: tuple[int, ...] = (), rounds: bool = False
+    workers: Workers,
+    graph: Graph,
+    name: str,
+    dtype: str,
+    separate: tuple[int, ...] = (),
+    rounds: bool = False,
+    whole: bool = False,
 ) -> list[Any]:
     """Runs a layer on the workers and alone.
 
     :param separate: ranks that run its steps one by one
     :param rounds: gradients of inputs may be as far off as PyG's own in single precision, times four
+    :param whole: inputs are whole numbers
     """
     inputs = cases_pyg.draw(graph, name, dtype)
+    inputs = [x.round() if whole and x.dtype.kind == "f" else x for x in inputs]
     expected = oracle(graph, name, inputs, dtype)
     truth = expected if dtype == "float64" else oracle(graph, name, inputs, "float64", like=expected)
     kinds = ["n" if kind[0] in ("n", "nt") else "e" for kind in cases_pyg.rows(name)]
@@ -105,6 +113,13 @@ def test_refused(two: Workers, name: str) -> None:
     graph = make("random", 2, seed=34)
     for said in two.run(cases_pyg.refused, [{"part": graph.part(r)} for r in range(2)], name=name):
         assert "on a graph split over workers" in said
+
+
+@pytest.mark.parametrize("name", ["sage_max", "graph_max"])
+@pytest.mark.parametrize("kind", ["random", "hub"])
+def test_equal_messages(few: Workers, name: str, kind: str) -> None:
+    """The gradient of a maximum is divided among the equal messages of a node."""
+    check(few, make(kind, few.world, seed=35), name, "float64", whole=True)
 
 
 @pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide"])

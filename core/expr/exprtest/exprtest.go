@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"sar/core/expr"
 )
@@ -166,6 +167,11 @@ func (p *Program) Run(g *Graph, tensors [][]float64) []float64 {
 	return p.reduce(g, regs[p.Result])
 }
 
+// Extremum tells whether the result is the greatest or least message.
+func (p *Program) Extremum() bool {
+	return strings.HasPrefix(p.Reduce, "max") || strings.HasPrefix(p.Reduce, "min")
+}
+
 func (p *Program) reduce(g *Graph, m []float64) []float64 {
 	w := Width(p.Shapes[p.Result])
 	if p.Reduce == "none" {
@@ -178,7 +184,7 @@ func (p *Program) reduce(g *Graph, m []float64) []float64 {
 			switch {
 			case p.Reduce == "sum" || p.Reduce == "mean":
 				*to += x
-			case seen[v] == 0 || p.Reduce == "max" && x > *to || p.Reduce == "min" && x < *to:
+			case seen[v] == 0 || strings.HasPrefix(p.Reduce, "max") && x > *to || strings.HasPrefix(p.Reduce, "min") && x < *to:
 				*to = x
 			}
 		}
@@ -196,7 +202,7 @@ func (p *Program) reduce(g *Graph, m []float64) []float64 {
 func Random(rng *rand.Rand) *Program {
 	h, d := 1+rng.IntN(4), 1+rng.IntN(9)
 	family := [][]int{{h, d}, {h, d}, {h, 1}, {d}, {1, d}, {}, {1}}
-	p := &Program{Reduce: []string{"sum", "sum", "mean", "max", "min", "none"}[rng.IntN(6)]}
+	p := &Program{Reduce: []string{"sum", "sum", "mean", "max", "min", "max_shared", "min_shared", "none"}[rng.IntN(8)]}
 	for i := range 2 + rng.IntN(3) {
 		side := []string{"u", "u", "v", "e", "p"}[rng.IntN(5)]
 		if i == 0 {

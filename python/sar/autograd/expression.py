@@ -62,6 +62,7 @@ UNARY: Dict[str, str] = {
 }
 """Operations of one expression and, for some, the number ``alpha``."""
 
+REDUCERS = ("sum", "mean", "max", "min", "max_shared", "min_shared")
 SIDES = {"u": "source nodes", "v": "destination nodes", "e": "edges"}
 
 
@@ -179,13 +180,16 @@ def evaluate(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
 
     :param reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"`` over the in-edges of each destination; rows without
         edges give 0, as do rows where max or min is infinite. Of equal values max and min take the last edge in
-        float32 and the first in float64, as DGL does on CPUs with AVX-512. ``None``: no reduction
+        float32 and the first in float64, as DGL does on CPUs with AVX-512; ``"max_shared"`` and ``"min_shared"`` divide
+        the gradient among them, as PyG does. ``None``: no reduction
     :returns: ``[num_dst, *expr.shape]``, or ``[num_edges, *expr.shape]`` in the users' order of edges for ``None``
     :raises ValueError: the reducer, or the number of rows of a tensor
     :raises TypeError: dtypes differ
     """
-    if reduce not in ("sum", "mean", "max", "min", None):
-        raise ValueError(f"reduce {reduce!r} is unknown: give sum, mean, max or min, or None for a value per edge")
+    if reduce not in (*REDUCERS, None):
+        raise ValueError(
+            f"reduce {reduce!r} is unknown: give one of {', '.join(REDUCERS)}, or None for a value per edge"
+        )
     return program.run(relation, expr, reduce)
 
 

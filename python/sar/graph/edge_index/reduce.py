@@ -44,7 +44,9 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     if moved.dtype not in FLOATS:
         return _numbers(edges, values(moved), op).movedim(0, dim)
     lifted = moved if isinstance(moved, LiftedTensor) else LiftedTensor(edges, load("e", moved))
-    if op in ("max", "min") and torch.is_grad_enabled():
+    if op in ("max", "min") and lifted.step is None:
+        op = f"{op}_shared"
+    elif op in ("max", "min") and torch.is_grad_enabled():
         return _shared_extremum(edges, lifted, op).movedim(0, dim)
     return _lifted(lifted, op).movedim(0, dim)
 
@@ -55,14 +57,14 @@ def _lifted(src: LiftedTensor, op: str) -> Tensor:
 
 
 def _shared_extremum(edges: SplitEdges, src: LiftedTensor, op: str) -> Tensor:
-    """A maximum or minimum whose gradient is divided among equal messages, as torch's ``scatter_reduce`` does."""
+    """An extremum of steps whose gradient is divided among equal messages, as torch's ``scatter_reduce`` does."""
     with torch.no_grad():
         best = _lifted(src, op)
     away: Any = LiftedTensor(edges, load("v", best)) - src.detach()
     away = (away if op == "max" else -away) * (1e290 if src.dtype == torch.float64 else 1e30)
     won = 1 - away.clamp(max=1)
     with torch.no_grad():
-        share = 1 / _lifted(won, "sum").clamp(min=1)
+        share = 1 / (_lifted(won, "sum").clamp(min=1) + (best == 0))  # torch counts the 0 that a result begins with
     out = _lifted(won * LiftedTensor(edges, load("v", share)) * src, "sum")
     return best + (out - out.detach())  # the sum of equal numbers is rounded
 
@@ -108,8 +110,14 @@ class Product(NamedTuple):
 
 def _expression(relation: Relation, expr: Expr, op: str) -> Tensor:
     """A reduced expression. In sums of products, factors of destinations are taken out, and those of sources are
-    multiplied before they travel; what is left has kernels of its own."""
+    multiplied before they travel; what is left has kernels of its own. Terms of destinations are taken out of means and
+    extrema."""
     expr = flat_shapes(expr)
+    if op in ("mean", "max_shared", "min_shared") and expr.op == "add":
+        for rest, end in (expr.args, expr.args[::-1]):
+            if end.op == "load" and end.side == "v" and end.shape == expr.shape == rest.shape:
+                assert end.tensor is not None
+                return _expression(relation, rest, op) + _where_edges_end(relation, end.tensor)
     product = Product([], [], [])
     if op not in ("sum", "mean") or expr.op != "mul" or not _factors(expr, product):
         return evaluate(relation, expr, op)
@@ -122,6 +130,12 @@ def _expression(relation: Relation, expr: Expr, op: str) -> Tensor:
         inner = Expr("mul", expr.shape, expr.dtype, (inner, product.rest[0]))
     out = evaluate(relation, inner, op)
     return out * _multiplied(product.v, width) if product.v else out
+
+
+def _where_edges_end(relation: Relation, tensor: Tensor) -> Tensor:
+    """Rows of destinations, 0 where no edge ends."""
+    none = relation.degrees(out=False) == 0
+    return tensor.masked_fill(none.view(-1, *(1,) * (tensor.dim() - 1)), 0) if bool(none.any()) else tensor
 
 
 def _factors(expr: Expr, product: Product) -> bool:
