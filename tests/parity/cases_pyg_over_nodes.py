@@ -151,6 +151,15 @@ ORDERED: dict[str, tuple[Any, ...]] = {
 }
 
 
+NEIGHBOURS = ["DynamicEdgeConv", "GravNetConv", "XConv"]
+
+
+def neighbours(name: str, x: torch.Tensor) -> Any:
+    """A layer that finds neighbours. PyG makes none without pyg-lib, which is asked after the layer has refused."""
+    layer = nn.Module.__new__(getattr(_nn(), name))
+    return layer.forward(x, x)
+
+
 def said(part: dict[str, Any]) -> dict[str, str]:
     """What is raised. Afterwards, workers still agree on what comes next."""
     index, nn_ = graph_index(part), _nn()
@@ -162,6 +171,7 @@ def said(part: dict[str, Any]) -> dict[str, str]:
         )(x, batch)
         for name, args in ORDERED.items()
     }
+    tried.update({name: lambda name=name: neighbours(name, x) for name in NEIGHBOURS})
     tried["ptr"] = lambda: nn_.aggr.SumAggregation()(x, ptr=torch.tensor([0, rows]))
     tried["batch norm inside"] = lambda: nn_.DiffGroupNorm(IN, 2)(x)
     tried["rows of one worker alone"] = lambda: nn_.GraphNorm(IN)(x if first else x.new_ones(rows + 1, IN))

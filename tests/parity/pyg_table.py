@@ -105,12 +105,13 @@ REFUSED: dict[str, tuple[str, str]] = {
     "PANConv": ("multiplies sparse matrices of the whole graph", "MixHopConv, TAGConv"),
 }
 
+NEIGHBOURS = "needs pyg-lib, of which PyPI has no wheel; refused, since it finds neighbours among all points"
 # name: why
 UNTRIED: dict[str, str] = {
-    "SplineConv": "needs pyg-lib",
-    "GravNetConv": "finds neighbours among points, and needs torch-cluster",
-    "DynamicEdgeConv": "finds neighbours among points, and needs torch-cluster",
-    "XConv": "finds neighbours among points, and needs torch-cluster",
+    "SplineConv": "needs pyg-lib, of which PyPI has no wheel",
+    "GravNetConv": NEIGHBOURS,
+    "DynamicEdgeConv": NEIGHBOURS,
+    "XConv": NEIGHBOURS,
     "FusedGATConv": "needs dgNN and a GPU",
     "CuGraphSAGEConv": "needs cuGraph and a GPU",
     "CuGraphGATConv": "needs cuGraph and a GPU",

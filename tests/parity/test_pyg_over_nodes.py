@@ -64,6 +64,7 @@ def test_refused_on_every_worker(few: Workers) -> None:
     graph = make("random", few.world, seed=83)
     texts = {
         **dict.fromkeys(cases.ORDERED, "needs all nodes of a graph on one worker"),
+        **dict.fromkeys(cases.NEIGHBOURS, "would find neighbours among the points of each worker"),
         "ptr": "give index, the graph of each own node",
         "batch norm inside": "sar.convert_batchnorm(model)",
         "rows of one worker alone": "Give a row for each own node",

@@ -29,6 +29,7 @@ from sar.graph.edge_tensor.tensor import (
 from .blocks import run
 from .edges import SplitEdges
 from .linear import Parts, on_nodes
+from .own_edges import warn_of_own_edges
 from .steps import Step, apply, of_expression
 
 __all__ = ["LiftedTensor"]
@@ -150,6 +151,7 @@ class LiftedTensor(EdgeTensor):
             made._parts = found
         if made is not NotImplemented:
             return args[0].become(made) if in_place else made
+        warn_of_own_edges(func, args, kwargs)
         if any(t._step is not None for t in lifted) and not in_place:
             return func(*(values(a) for a in args), **{k: values(v) for k, v in kwargs.items()})
         return EdgeTensor.__torch_function__(func, types, args, kwargs)

@@ -148,6 +148,19 @@ def _diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
     return out
 
 
+def _neighbours(original: Any, layer: Any, x: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Layers that find neighbours among points."""
+    name = type(layer).__name__
+    if node_batch(name, x[0] if isinstance(x, (tuple, list)) else x) is not None:
+        raise NotImplementedError(
+            f"{name} on a graph split over workers would find neighbours among the points of each worker: make the "
+            "edges before the graph is partitioned (torch_geometric.transforms.KNNGraph), and use EdgeConv or "
+            "PointNetConv"
+        )
+    out: Tensor = original(layer, x, *args, **kwargs)
+    return out
+
+
 # ---- pools ---------------------------------------------------------------------------
 
 
@@ -202,6 +215,7 @@ METHODS: Dict[str, Callable[..., Any]] = {
     "nn.MeanSubtractionNorm.forward": _norm("dim_size"),
     "nn.LayerNorm.forward": _layer_norm,
     "nn.DiffGroupNorm.forward": _diff_group_norm,
+    **{f"nn.{name}.forward": _neighbours for name in ("DynamicEdgeConv", "GravNetConv", "XConv")},
     "nn.MessagePassing.aggregate": inside_layer,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
