@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import sar
-from sar.autograd.fused import sage
+from sar.autograd.fused import normalized_sum, sage
 from sar.graph.edge_index import blocks, lifted, reduce
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted
@@ -154,9 +154,10 @@ def layer(
     separate: tuple[int, ...] = (),
 ) -> dict[str, Any]:
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
-    steps; ``pieces``: how many SAGEConv ran in one piece."""
+    steps; ``pieces``: how many SAGEConv or GCNConv ran in one piece."""
     edge_index = graph_index(part)
-    with noted() as how, fused(sar.rank() not in separate), counted(sage._SageMean) as pieces:
+    piece = normalized_sum._NormalizedSum if name.startswith("gcn") else sage._SageMean
+    with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces:
         found = step(name, edge_index, inputs, grads, state, dtype)
     return {**found, "how": "values" if "values" in how else "blocks" if how else "fused", "pieces": len(pieces)}
 

@@ -122,9 +122,9 @@ def test_equal_messages(few: Workers, name: str, kind: str) -> None:
     check(few, make(kind, few.world, seed=35), name, "float64", whole=True)
 
 
-@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide"])
+@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide", "gcn"])
 @pytest.mark.parametrize("separate", [(), (0,), (1,), (0, 1)])
-def test_sage_in_one_piece(two: Workers, name: str, separate: tuple[int, ...]) -> None:
-    """Each rank may decide for itself whether SAGEConv runs in one piece."""
+def test_in_one_piece(two: Workers, name: str, separate: tuple[int, ...]) -> None:
+    """Each rank may decide for itself whether SAGEConv or GCNConv runs in one piece."""
     found = check(two, make("random", 2, seed=71), name, "float64", separate)
     assert [one["pieces"] for one in found] == [int(rank not in separate) for rank in range(2)]

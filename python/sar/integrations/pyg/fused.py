@@ -6,20 +6,23 @@ multiplied, as PyG's own steps do, also where the product would be narrower.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MeanAggregation, SAGEConv
+from torch_geometric.nn import GCNConv, GINConv, MeanAggregation, SAGEConv, SumAggregation
+from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
 from sar.autograd.fused import lean
 from sar.autograd.fused.deferred import computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
+from sar.autograd.fused.normalized_sum import normalized_sum
 from sar.autograd.fused.sage import sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
+from sar.graph.edge_index.lifted import LiftedTensor
 
-__all__ = ["sage_conv"]
+__all__ = ["gcn_conv", "gin_conv", "sage_conv"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -55,6 +58,65 @@ def _sage_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
         and not lean.active()
         and undisturbed()
     )
+
+
+def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
+    """The forward of GCNConv."""
+    if not isinstance(edge_index, SplitEdgeIndex):
+        return original(layer, x, edge_index, edge_weight)
+    x = computed(x)
+    norm = None
+    if edge_weight is None and not edge_index.flipped and edge_index.edges.square and _gcn_fits(layer, x, edge_index):
+        norm = _norm(layer, x, edge_index)
+    if not note_choice(layer, edge_index.graph, norm is not None) or norm is None:
+        return original(layer, x, edge_index, edge_weight)
+    edges, left, right = norm
+    return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, left, right)
+
+
+def _gcn_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
+    return (
+        type(layer) is GCNConv
+        and _steps_as_made(layer)
+        and as_made(layer.aggr_module, SumAggregation)
+        and layer.normalize
+        and layer.lin.bias is None
+        and _fits(layer.lin, x)
+        and x.shape[0] == edge_index.edges.rows("u")
+        and not lean.active()
+        and undisturbed()
+    )
+
+
+def _norm(layer: Any, x: Tensor, edge_index: SplitEdgeIndex) -> Optional[Tuple[Any, Tensor, Tensor]]:
+    """Edges, and the factor of each source and destination; None where weights are not a product of both."""
+    found = layer._cached_edge_index
+    if found is None:
+        found = gcn.gcn_norm(edge_index, None, x.shape[0], layer.improved, layer.add_self_loops, layer.flow, x.dtype)
+        if layer.cached:
+            layer._cached_edge_index = found
+    index, weight = found
+    if not isinstance(index, SplitEdgeIndex) or not isinstance(weight, LiftedTensor) or weight.step is not None:
+        return None
+    sides = {a.side: a.tensor for a in weight.expr.args} if weight.expr.op == "mul" else {}
+    left, right = sides.get("u"), sides.get("v")
+    if left is None or right is None or left.requires_grad or right.requires_grad:
+        return None
+    return (index.edges, left, right) if left.dtype == x.dtype and left.dim() == right.dim() == 1 else None
+
+
+def gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+    """The forward of GINConv: its steps, with own rows added to the sum in place."""
+    own = x[1] if isinstance(x, (tuple, list)) else x
+    fits = isinstance(edge_index, SplitEdgeIndex) and type(layer) is GINConv and _steps_as_made(layer) and undisturbed()
+    if not fits or own is None or layer.eps.requires_grad or not as_made(layer.aggr_module, SumAggregation):
+        return original(layer, x, edge_index, size)
+    x = computed(x)
+    sources, own = x if isinstance(x, (tuple, list)) else (x, x)
+    out = layer.propagate(edge_index, x=(sources, own), size=size)
+    if out.dtype != own.dtype or out.shape != own.shape:
+        return layer.nn(out + (1 + layer.eps) * own)
+    return layer.nn(out.add_(own, alpha=1 + float(layer.eps)))
 
 
 def _fits(lin: Any, x: Any) -> bool:

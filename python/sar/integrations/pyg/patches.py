@@ -38,6 +38,8 @@ def adapt() -> None:
         patches.wrap(f"torch_geometric.nn.conv.{module}", "add_self_loops", self_loops.add_self_loops_in_any_order)
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", reductions.aggregate_sorted)
     patches.wrap("torch_geometric.nn.SAGEConv", "forward", fused.sage_conv)
+    patches.wrap("torch_geometric.nn.GCNConv", "forward", fused.gcn_conv)
+    patches.wrap("torch_geometric.nn.GINConv", "forward", fused.gin_conv)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", layers.cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", layers.hypergraph_conv)
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", over_nodes.aggregate)
