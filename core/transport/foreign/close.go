@@ -42,17 +42,24 @@ func (l *link) free() {
 // depart delivers what was committed, where the peer is there and nothing has failed, and ends
 // the channel and the connection. Each side says when nothing follows, and a side that hears
 // so says it too, for then all of the other's messages have come. So nothing is posted in
-// the end, which not every library can take back.
+// the end, which not every library can take back. The end of the connection may overtake the
+// library's messages, so they still have a second then.
 func (l *link) depart() {
 	late := time.NewTimer(lingerTime)
 	defer late.Stop()
 	if !l.failed.Load() && l.sendLast() {
-		for _, over := range []<-chan struct{}{l.reader, l.lastSent} {
+		pumped := l.pumped
+		for reader, lastSent := l.reader, l.lastSent; reader != nil || lastSent != nil; {
 			select {
-			case <-over:
-			case <-l.pumped: // nobody is there any more
+			case <-reader:
+				reader = nil
+			case <-lastSent:
+				lastSent = nil
+			case <-pumped:
+				pumped = nil
+				late.Reset(overtakeTime)
 			case <-late.C:
-				late.Reset(0)
+				reader, lastSent = nil, nil
 			}
 		}
 	}

@@ -3,8 +3,11 @@ package foreign_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"sar/core/transport/conformance"
 	"sar/core/transport/foreign"
@@ -66,7 +69,9 @@ func (p *pipe) match() {
 			panic(fmt.Sprintf("%d bytes are received as %d", len(s.b), len(r.b)))
 		}
 		copy(r.b, s.b)
-		s.r.Done(nil)
+		if s.r != nil {
+			s.r.Done(nil)
+		}
 		r.r.Done(nil)
 	}
 }
@@ -78,6 +83,58 @@ func drop(list *[]posted) {
 		p.r.Done(errEnded)
 	}
 	*list = nil
+}
+
+// late is a library that buffers what is sent, and brings it to rank 1 after a while only.
+type late struct {
+	queues
+	left      sync.WaitGroup // channels that are not disconnected
+	cancelled atomic.Int64   // receives that were in progress then
+}
+
+func (l *late) Open(rank, _ int) (foreign.Worker, error) {
+	l.left.Add(1)
+	return &lateWorker{queueWorker{rank}, l}, nil
+}
+
+type lateWorker struct {
+	queueWorker
+	library *late
+}
+
+func (w *lateWorker) Connect(p foreign.Peer) (foreign.Channel, error) {
+	return &lateChannel{queueChannel{pipeOf(p.SendTag), pipeOf(p.ReceiveTag)}, w.library, w.rank}, nil
+}
+
+type lateChannel struct {
+	queueChannel
+	library *late
+	rank    int
+}
+
+func (c *lateChannel) Send(b []byte, _ foreign.Memory, r *foreign.Request) {
+	go r.Done(nil)
+	c.out.Lock()
+	c.out.sends = append(c.out.sends, posted{slices.Clone(b), nil})
+	c.out.Unlock()
+	time.AfterFunc(time.Duration(1-c.rank)*50*time.Millisecond, c.out.match)
+}
+
+func (c *lateChannel) Receive(b []byte, _ foreign.Memory, r *foreign.Request) {
+	c.in.Lock()
+	c.in.receives = append(c.in.receives, posted{b, r})
+	c.in.Unlock()
+	time.AfterFunc(time.Duration(c.rank)*50*time.Millisecond, c.in.match)
+}
+
+func (c *lateChannel) Disconnect() {
+	go func() {
+		c.in.Lock()
+		c.library.cancelled.Add(int64(len(c.in.receives)))
+		drop(&c.in.receives)
+		c.in.Unlock()
+		c.library.left.Done()
+	}()
 }
 
 type queueChannel struct{ out, in *pipe }
@@ -114,6 +171,30 @@ func TestConformance(t *testing.T) {
 		})
 	}
 	t.Run("direct", func(t *testing.T) { conformance.RunDirect(t, conformance.Over(&queues{"queues", true})) })
+}
+
+// TestCloseBoth has both sides close while what one of them sends comes about later than the end
+// of its connection. Not every library can take a receive back, so none may be in progress then.
+func TestCloseBoth(t *testing.T) {
+	library := &late{queues: queues{name: "late"}}
+	token := "the token of the job"
+	links, errs := conformance.Join(t, library, 0, 1, 1<<16, [2]string{token, token})
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	var closing sync.WaitGroup
+	for _, l := range links {
+		closing.Go(func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	closing.Wait()
+	library.left.Wait()
+	if n := library.cancelled.Load(); n != 0 {
+		t.Errorf("%d receives were in progress when the channels were disconnected", n)
+	}
 }
 
 // TestProof has the other end of a channel not know the job's token.

@@ -37,17 +37,18 @@ const (
 
 // Places in the page of each link.
 const (
-	arrivingAt  = 0
-	roomAt      = 64
-	lastAt      = 128
-	proofOutAt  = 256
-	proofInAt   = proofOutAt + blockBytes
-	pageBytes   = 4096
-	blockBytes  = 128
-	lingerTime  = 5 * time.Second        // for a closed link to deliver what was committed
-	departTime  = 100 * time.Millisecond // that Close waits for it
-	revokeTime  = 10 * time.Second       // ten times what a library that revokes may take
-	mostSending = MaxPosted - 4          // room and the last message are posted beside frames
+	arrivingAt   = 0
+	roomAt       = 64
+	lastAt       = 128
+	proofOutAt   = 256
+	proofInAt    = proofOutAt + blockBytes
+	pageBytes    = 4096
+	blockBytes   = 128
+	lingerTime   = 5 * time.Second        // for a closed link to deliver what was committed
+	overtakeTime = time.Second            // for that to arrive once the peer's connection has ended
+	departTime   = 100 * time.Millisecond // that Close waits for it
+	revokeTime   = 10 * time.Second       // ten times what a library that revokes may take
+	mostSending  = MaxPosted - 4          // room and the last message are posted beside frames
 )
 
 var longAgo = time.Unix(1, 0)

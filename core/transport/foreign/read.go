@@ -39,8 +39,11 @@ func (l *link) read() {
 	}
 }
 
-// await waits for a message that is received. It passes room on meanwhile.
+// await waits for a message that is received. It passes room on meanwhile. When the peer has
+// gone nothing more is waited for, unless this side has closed too: then the peer's last
+// message may have come about behind the end of its connection, and depart ends the wait.
 func (l *link) await(a *awaited) error {
+	gone := l.gone
 	for {
 		select {
 		case err := <-a.done:
@@ -50,8 +53,11 @@ func (l *link) await(a *awaited) error {
 			return err
 		case <-l.again:
 			l.tellRoom()
-		case <-l.gone:
-			return l.inEnds.GoneErr()
+		case <-gone:
+			if !l.closed() {
+				return l.inEnds.GoneErr()
+			}
+			gone = nil
 		case <-l.dead:
 			return transport.ErrClosed
 		}
