@@ -31,12 +31,12 @@ func Names() (names []string) {
 func (n *Node) choose(name string) error {
 	n.transports = transports
 	if name == "" || name == Auto {
-		var err error
+		// Each worker decides for itself and tells its peers, and a pair of workers uses the library where both do.
 		if found := foreign.Automatic(); found != nil && n.cfg.Identity.Certificate() == [32]byte{} {
-			err = n.open(found)
+			_ = n.open(found) // nobody has asked for it: without it there is tcp
 		}
 		n.allowed = n.transports
-		return err
+		return nil
 	}
 	if found := foreign.Find(name); found != nil {
 		if err := n.open(found); err != nil {
@@ -57,10 +57,12 @@ func (n *Node) choose(name string) error {
 }
 
 // open has a library carry links between hosts, which it does better than TCP.
-func (n *Node) open(p foreign.Provider) (err error) {
-	if n.library, err = foreign.Open(p, n.cfg.Identity); err != nil {
+func (n *Node) open(p foreign.Provider) error {
+	library, err := foreign.Open(p, n.cfg.Identity)
+	if err != nil {
 		return err
 	}
+	n.library = library
 	at := slices.Index(n.transports, tcp.Transport)
 	n.transports = slices.Insert(slices.Clone(n.transports), at, n.library.Transport())
 	return nil
