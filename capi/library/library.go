@@ -29,6 +29,23 @@ func Further(name, file string) bool {
 	return C.library_further(n, f) == 0
 }
 
+// hasDevice tells whether a folder lists RDMA devices. Without one UCX is not even loaded unless it is asked for.
+func hasDevice(folder string) bool {
+	f := C.CString(folder)
+	defer C.free(unsafe.Pointer(f))
+	return bool(C.ucx_has_device(f))
+}
+
+// listed are the transports in what UCX prints about a context or an endpoint. With a remote one among those of the
+// context, UCX is used without being asked for.
+func listed(printed string) (names string, remote bool) {
+	p := C.CString(printed)
+	defer C.free(unsafe.Pointer(p))
+	var list [C.SAR_TRANSPORT_TEXT]C.char
+	remote = bool(C.ucx_list(&list[0], p))
+	return C.GoString(&list[0]), remote
+}
+
 // End does what C's exit does: it finalizes MPI where this process has initialized it. A Go program,
 // which leaves without that, calls it last.
 func End() { C.mpi_end() }

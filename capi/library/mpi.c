@@ -299,27 +299,37 @@ static const struct carrier carrier = {
 	.revoke = revoke,
 };
 
-// A process that has initialized MPI finalizes it when it ends, unless something has failed: then
-// MPI_Finalize could wait for ever, and a launcher that sees a process leave without it ends the job.
-static atomic_int finalized;
+// A process that has initialized MPI finalizes it when it ends, once its links have closed, and then
+// waits for the other processes, as every MPI program does. If something has failed it does not, for
+// that could take for ever: a launcher that sees a process leave without MPI_Finalize ends the job.
+static const int64_t closing_ns = INT64_C(7000000000); // longer than links take
+
+struct ending {
+	struct call call;
+	bool later; // requests are in progress
+};
 
 static void run_finalize(struct loop *l, struct task *t)
 {
+	struct ending *e = (struct ending *)t;
 	(void)l;
-	(void)t;
-	mpi.MPI_Finalize();
-	atomic_store(&finalized, 1);
+	e->later = state.count > 0 && !state.failed;
+	if (!e->later && !(state.failed && state.size > 1))
+		mpi.MPI_Finalize();
+	loop_called(&e->call);
 }
 
 void mpi_end(void)
 {
-	static struct task task = {.run = run_finalize};
+	struct ending e = {.call.task.run = run_finalize, .later = true};
 	int over = 0;
-	if (!state.loop || !state.initialized || (state.failed && state.size > 1) || mpi.MPI_Finalized(&over) || over)
+	if (!state.loop || !state.initialized || mpi.MPI_Finalized(&over) || over)
 		return;
-	loop_hand(state.loop, &task);
-	for (int64_t end = now_ns() + INT64_C(10000000000); !atomic_load(&finalized) && now_ns() < end;)
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	for (int64_t end = now_ns() + closing_ns; e.later && now_ns() < end;) {
+		loop_call(state.loop, &e.call);
+		if (e.later)
+			nanosleep(&(struct timespec){0, 1000000}, NULL);
+	}
 }
 
 static void register_exit(void) { atexit(mpi_end); }
@@ -348,8 +358,14 @@ static sar_status mpi_probe(void *user, int32_t *automatic, char *text)
 		return SAR_ERR_IO;
 	if (mpi.MPI_Get_library_version(version, &length))
 		return SAR_ERR_IO;
+	for (char *c = version; *c; c++) // "MPICH Version:      5.0.2" and more lines, or "Open MPI v5.0.8, ..."
+		*c = *c == '\t' ? ' ' : *c;
 	version[strcspn(version, "\n")] = 0;
-	snprintf(text, SAR_TRANSPORT_TEXT, "%.400s", version);
+	char *colon = strchr(version, ':'), *number = colon ? colon + 1 + strspn(colon + 1, " ") : NULL;
+	if (number)
+		snprintf(text, SAR_TRANSPORT_TEXT, "%.*s %.100s, %.256s", (int)(colon - version), version, number, library_path(&mpi_library));
+	else
+		snprintf(text, SAR_TRANSPORT_TEXT, "%.150s, %.256s", version, library_path(&mpi_library));
 	return SAR_OK;
 }
 

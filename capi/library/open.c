@@ -18,6 +18,13 @@ static void *at(const char *file, char *why, size_t bytes)
 	return handle;
 }
 
+// is_missing tells whether the system has no such file, in place of one that it cannot load.
+static int is_missing(const char *reason, const char *file)
+{
+	size_t n = strlen(file);
+	return !strncmp(reason, file, n) && reason[n] == ':' && strstr(reason, "No such file");
+}
+
 static void *find(const struct library *l, char *why, size_t bytes)
 {
 	char reason[256] = "";
@@ -31,7 +38,9 @@ static void *find(const struct library *l, char *why, size_t bytes)
 	handle = at(l->file, reason, sizeof reason);
 	if (!handle)
 		handle = at(l->further, reason, sizeof reason);
-	if (!handle)
+	if (!handle && is_missing(reason, l->file))
+		snprintf(why, bytes, "%s is not found (%s): %s, or set %s to the path of its %s", l->name, l->file, l->install, l->variable, l->file);
+	else if (!handle)
 		snprintf(why, bytes, "%s cannot be loaded (%s): %s, or set %s to the path of its %s", l->name, reason, l->install, l->variable, l->file);
 	return handle;
 }
@@ -62,6 +71,12 @@ int library_open(struct library *l, char *why, size_t bytes)
 	l->opened = !bad;
 	pthread_mutex_unlock(&lock);
 	return bad;
+}
+
+const char *library_path(const struct library *l)
+{
+	Dl_info about;
+	return dladdr(*l->symbols->to, &about) && about.dli_fname ? about.dli_fname : l->file;
 }
 
 void library_is_at(struct library *l, const char *file)

@@ -30,6 +30,9 @@ struct library {
 // library_open loads a library for the rest of the process, once: 0, or -1 with a text in why. Any thread.
 int library_open(struct library *, char *why, size_t bytes);
 
+// library_path is where the loaded library lies.
+const char *library_path(const struct library *);
+
 extern struct library ucx_library, mpi_library;
 
 // library_is_at sets further.

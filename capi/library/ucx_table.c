@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// has_device tells whether the system has devices that UCX reaches past the kernel.
-static bool has_device(void)
+bool ucx_has_device(const char *folder)
 {
-	DIR *d = opendir("/sys/class/infiniband");
+	DIR *d = opendir(folder);
 	bool found = false;
 	for (struct dirent *e; d && !found && (e = readdir(d));)
 		found = e->d_name[0] != '.';
@@ -60,38 +59,38 @@ static void ucx_close(void *worker)
 	worker_close(worker);
 }
 
-struct listing {
-	struct call call;
-	char *text;
-	size_t used;
-	bool remote;
-};
-
 // list_name adds a transport with its device, such as tcp/eth0, to a list that has it not yet.
-static void list_name(struct listing *list, const char *name)
+static void list_name(char *list, const char *name)
 {
-	list->remote |= is_remote(name);
-	list->text[list->used] = 0;
-	if (strstr(list->text, name) || list->used + strlen(name) + 3 > SAR_TRANSPORT_TEXT)
-		return;
-	list->used += sprintf(list->text + list->used, "%s%s", list->used ? ", " : "", name);
+	size_t used = strlen(list), n = strlen(name);
+	for (const char *at = list; (at = strstr(at, name)); at += n)
+		if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ','))
+			return;
+	if (used + n + 3 <= SAR_TRANSPORT_TEXT)
+		sprintf(list + used, "%s%s", used && list[used - 1] != ' ' ? ", " : "", name);
 }
 
-// list_names reads what UCX says of a context, in lines such as "# resource 3 : md 1 dev 2 flags -- tcp/eth0",
-// and of an endpoint, in lines such as "# lane[0]: 1:tcp/eth0.0 md[1] ...".
-static void list_names(struct listing *list, char *said)
+bool ucx_list(char *list, char *said)
 {
+	bool remote = false;
 	char *rest = NULL;
 	for (char *line = strtok_r(said, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		char *lane = strstr(line, "lane["), *name;
-		if (lane && (name = strchr(lane, ' ')) && (name = strchr(name, ':'))) {
+		char *name = strstr(line, "lane[");
+		if (name && (name = strchr(name, ' ')) && (name = strchr(name, ':')))
 			name[strcspn(name, ". ")] = 0;
-			list_name(list, name + 1);
-		} else if (strstr(line, "resource") && (name = strrchr(line, ' ')) && strchr(name, '/')) {
-			list_name(list, name + 1);
-		}
+		else if (!strstr(line, "resource") || !(name = strrchr(line, ' ')) || !strchr(name, '/'))
+			continue;
+		list_name(list, name + 1);
+		remote |= is_remote(name + 1);
 	}
+	return remote;
 }
+
+struct listing {
+	struct call call;
+	char *list;
+	bool remote;
+};
 
 // run_list lists what endpoints use, or what they could where there are none.
 static void run_list(struct loop *l, struct task *t)
@@ -110,27 +109,38 @@ static void run_list(struct loop *l, struct task *t)
 		fclose(f);
 	}
 	if (said)
-		list_names(list, said);
+		list->remote = ucx_list(list->list, said);
 	free(said);
 	loop_called(&list->call);
+}
+
+// introduce begins the list with the library's version and file.
+static void introduce(char *list)
+{
+	unsigned major, minor, release;
+	ucp.ucp_get_version(&major, &minor, &release);
+	snprintf(list, SAR_TRANSPORT_TEXT, "UCX %u.%u.%u, %.256s: ", major, minor, release, library_path(&ucx_library));
 }
 
 static sar_status ucx_probe(void *user, int32_t *automatic, char *text)
 {
 	char unread[SAR_TRANSPORT_TEXT];
-	struct listing list = {.call.task.run = run_list, .text = text ? text : unread};
+	struct listing list = {.call.task.run = run_list, .list = text ? text : unread};
 	struct loop *l;
 	(void)user;
 	*automatic = 0;
-	if (!text && !has_device())
+	if (!text && !ucx_has_device("/sys/class/infiniband"))
 		return SAR_OK; // it is not loaded for that
+	if (library_open(&ucx_library, list.list, SAR_TRANSPORT_TEXT))
+		return SAR_ERR_IO;
+	introduce(list.list);
 	pthread_mutex_lock(&in_use.lock);
 	bool asked = in_use.loop;
 	if (asked)
 		loop_call(in_use.loop, &list.call);
 	pthread_mutex_unlock(&in_use.lock);
 	if (!asked) {
-		if (library_open(&ucx_library, list.text, SAR_TRANSPORT_TEXT) || loop_open(&ucx_carrier.driver, ucx_carrier.start_ns, &l, list.text, SAR_TRANSPORT_TEXT))
+		if (loop_open(&ucx_carrier.driver, ucx_carrier.start_ns, &l, list.list, SAR_TRANSPORT_TEXT))
 			return SAR_ERR_IO;
 		loop_call(l, &list.call);
 		loop_close(l);

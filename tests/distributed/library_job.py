@@ -1,4 +1,7 @@
-"""A worker of a short training that says what it ended with: ``python -m tests.distributed.library_job [HOW]``."""
+"""A worker of short trainings that says what each ended with: ``python -m tests.distributed.library_job WAY...``.
+
+A way is a transport, with what UCX may use: ``tcp``, ``ucx:tcp,self``; ``mpi:killed`` ends when rank 1 is killed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ import sar
 from tests.lifecycle.steps import report, ring
 
 
-def main(how: str) -> None:
+def train(transport: str, detail: str) -> None:
+    os.environ["SAR_TRANSPORT"] = transport
+    if transport == "ucx":
+        os.environ["UCX_TLS"] = detail  # UCX reads it when a session opens
     sar.initialize_comms()
     rank, world = sar.rank(), sar.world_size()
     torch.manual_seed(rank)
@@ -24,9 +30,10 @@ def main(how: str) -> None:
     torch.manual_seed(0)
     layers = torch.nn.ModuleList([sar.nn.SAGEConv(64, 300, "mean"), sar.nn.GATConv(300, 8, 1)])
     optimizer = torch.optim.Adam(layers.parameters(), lr=0.01)
-    if how == "killed" and rank == 1:
+    killed = detail == "killed"
+    if killed and rank == 1:
         threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-    for _ in range(10**9 if how == "killed" else 4):
+    for _ in range(10**9 if killed else 4):
         out = layers[1](graph, torch.relu(layers[0](graph, x))).flatten(1)
         loss = (out - target).square().mean()
         optimizer.zero_grad()
@@ -42,4 +49,5 @@ def main(how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "")
+    for way in sys.argv[1:]:
+        train(*(way + ":").split(":")[:2])

@@ -2,64 +2,97 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sar.cli import doctor
+from sar.cli.job import environment
 from sar.distributed import libraries, tokens
 from sar.distributed.network import free_port
 from tests.lifecycle.scenarios import Group
-from tests.support import ROOT
+from tests.support import ROOT, warm
 
-JOB = "tests.distributed.library_job"
+JOB = ["-m", "tests.distributed.library_job"]
 MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
 
 
+def probe(name: str, **variables: str) -> dict[str, str]:
+    """What ``sar doctor`` learns of a transport's library."""
+    command = [sys.executable, "-m", "sar.cli.probe", "network", name]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@functools.lru_cache(None)
+def missing(name: str) -> str:
+    """Why a transport's library cannot be used here, or an empty string."""
+    return probe(name)["problem"] or (f"no {MPIEXEC}" if name == "mpi" and not os.path.exists(MPIEXEC) else "")
+
+
 def need(name: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "sar.cli.probe", "network", name], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(done.stderr.splitlines()[-1])
-    if name == "mpi" and not os.path.exists(MPIEXEC):
-        pytest.skip(f"no {MPIEXEC}")
+    why = missing(name)
+    if why:
+        pytest.skip(why)
 
 
-def started_by(launcher: list[str], transport: str, *how: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "SAR_TRANSPORT": transport, "OMP_NUM_THREADS": "1", tokens.VARIABLE: tokens.fresh()}
-    variables.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **environment})
-    return subprocess.run(
-        [*launcher, "-m", JOB, *how], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=150
-    )
+def launched(world: int, *ways: str) -> tuple[list[int], str, str]:
+    """Exit codes, output and errors of workers that are started as ``sar launch`` does."""
+    port, token = free_port(), tokens.fresh()
+    workers = [
+        warm.Popen(
+            [*JOB, *ways],
+            cwd=ROOT,
+            env={**environment(rank, world, 1, "127.0.0.1", port), tokens.VARIABLE: token},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    said = [worker.communicate(timeout=150) for worker in workers]
+    return [w.returncode for w in workers], "".join(out for out, _ in said), "".join(err for _, err in said)
 
 
-def launch(world: int) -> list[str]:
-    return [sys.executable, "-m", "sar", "launch", "--no-prefix", "-n", str(world), "--threads", "1"]
+def mpiexec(world: int, *command: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", tokens.VARIABLE: tokens.fresh()}
+    variables.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())})
+    whole = [MPIEXEC, "-n", str(world), *command]
+    return subprocess.run(whole, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=150)
 
 
-def mpiexec(world: int, *words: str) -> list[str]:
-    return [MPIEXEC, *words, "-n", str(world), sys.executable]
+def check(output: str, world: int, *ways: str) -> None:
+    """Each rank ended each training over the transport of that with the same bits."""
+    reports: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    for rank in range(world):
+        own = [report for report in reports if report["rank"] == rank]
+        assert [report["used"] for report in own] == [[way.split(":")[0]] for way in ways], reports
+        assert len({report["digest"] for report in own}) == 1, reports
 
 
-def trained(done: subprocess.CompletedProcess[str], world: int, transport: str) -> list[str]:
-    """What each rank ended with."""
-    assert done.returncode == 0, done.stderr[-3000:]
-    reports: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert sorted(r["rank"] for r in reports) == list(range(world)) and all(r["used"] == [transport] for r in reports)
-    return [r["digest"] for r in sorted(reports, key=lambda r: int(r["rank"]))]
+def test_ucx_trains_as_tcp_does() -> None:
+    need("ucx")
+    ways = ("tcp", "ucx:tcp,self", "ucx:sm,self")
+    codes, output, errors = launched(3, *ways)
+    assert codes == [0, 0, 0], errors[-3000:]
+    check(output, 3, *ways)
 
 
-@pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize(("transport", "devices"), [("ucx", "tcp,self"), ("ucx", "sm,self"), ("mpi", "")])
-def test_trains_as_tcp_does(transport: str, devices: str, world: int) -> None:
-    need(transport)
-    own = trained(started_by(launch(world), "tcp"), world, "tcp")
-    way = mpiexec(world) if transport == "mpi" else launch(world)
-    settings = {"UCX_TLS": devices} if devices else {}
-    assert trained(started_by(way, transport, **settings), world, transport) == own
+def test_mpi_trains_as_tcp_does() -> None:
+    need("mpi")
+    done = mpiexec(3, sys.executable, *JOB, "tcp", "mpi")
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    check(done.stdout, 3, "tcp", "mpi")
 
 
 @pytest.mark.parametrize("devices", ["tcp,self", "sm,self"])
@@ -81,28 +114,69 @@ def test_a_stopped_worker() -> None:
         assert report["kind"] == "PeerLostError" and report["rank"] == 1, report
 
 
-@pytest.mark.parametrize("words", [[], ["-disable-auto-cleanup"]])
-def test_a_killed_worker_of_mpi(words: list[str]) -> None:
-    """mpiexec ends the job; told not to, it leaves that to the survivors, who know who is lost."""
+# mpiexec ends a job when a process of it leaves without MPI_Finalize. It does not see that while a shell has the
+# process's connection to mpiexec as well: so each shell stays until the others' processes have ended.
+STAYING = """
+"$@" 2> "$0/$PMI_RANK"
+: > "$0/$PMI_RANK.ended"
+until [ -e "$0/0.ended" ] && [ -e "$0/1.ended" ] && [ -e "$0/2.ended" ]; do sleep 0.1; done
+"""
+
+
+def test_a_killed_worker_of_mpi(tmp_path: Path) -> None:
+    """Where mpiexec lets them, the survivors tell who is lost."""
     need("mpi")
-    done = started_by(mpiexec(3, *words), "mpi", "killed")
-    assert done.returncode != 0
-    if words:
-        assert done.stderr.count("PeerLostError") >= 2 and "rank 1" in done.stderr, done.stderr[-3000:]
+    mpiexec(3, "sh", "-c", STAYING, str(tmp_path), sys.executable, *JOB, "mpi:killed")
+    for rank in (0, 2):
+        said = (tmp_path / str(rank)).read_text()
+        assert "PeerLostError" in said and "rank 1" in said, said[-3000:]
 
 
 def test_workers_of_no_mpi_world() -> None:
     """Each worker is a world of its own."""
     need("mpi")
-    done = started_by(launch(2), "mpi")
-    assert done.returncode != 0 and "start all workers by one mpiexec" in done.stderr, done.stderr[-3000:]
+    codes, _, errors = launched(2, "mpi")
+    assert all(codes) and "start all workers by one mpiexec" in errors, errors[-3000:]
 
 
 @pytest.mark.parametrize("transport", ["ucx", "mpi"])
-def test_a_library_that_is_not_there(transport: str) -> None:
+def test_a_library_that_is_not_there(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     variable = f"SAR_{transport.upper()}_LIB"
-    done = started_by(launch(2), transport, **{variable: "/nowhere/lib.so"})
-    assert done.returncode != 0 and f"/nowhere/lib.so, which {variable} names" in done.stderr, done.stderr[-3000:]
+    monkeypatch.setenv(variable, "/nowhere/lib.so")
+    codes, _, errors = launched(2, transport)
+    assert all(codes) and f"/nowhere/lib.so, which {variable} names" in errors, errors[-3000:]
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    report = doctor._Report()
+    monkeypatch.setenv("SAR_MPI_LIB", "/nowhere/lib.so")
+    doctor._library(report, "mpi")
+    found, fix = capsys.readouterr().out.splitlines()
+    assert found.split(None, 2) == ["note", "mpi", "/nowhere/lib.so, which SAR_MPI_LIB names, cannot be loaded"]
+    assert fix.lstrip().startswith("-> ") and "ValueError" not in found + fix
+    need("ucx")
+    monkeypatch.setenv("UCX_TLS", "tcp,self")
+    doctor._library(report, "ucx")
+    could, does = capsys.readouterr().out.splitlines()
+    assert re.match(r"  ok  ucx +UCX 1\.\d+\.\d+, /\S+libucp\S*: .*tcp/lo.*; used with SAR_TRANSPORT=ucx", could), could
+    assert re.match(r"  ok  ucx +two workers over ucx \(tcp/\w+\): [\d.]+ GB/s", does), does
+    assert not report.trouble
+
+
+def test_search_order() -> None:
+    """The file that the variable names, then the system's, then that of a wheel."""
+    need("ucx")
+    try:
+        ctypes.CDLL("libucp.so.0")
+        system = True
+    except OSError:
+        system = False
+    wheel = libraries.in_wheels("ucx")
+    without = probe("ucx")["uses"]
+    assert wheel or system
+    assert (wheel == "" or wheel not in without) if system else wheel in without
+    if wheel:
+        assert wheel in probe("ucx", SAR_UCX_LIB=wheel)["uses"]
 
 
 def test_wheels() -> None:

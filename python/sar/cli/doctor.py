@@ -177,7 +177,8 @@ def _transport(report: _Report, transport: str) -> None:
             return
     found = answers[0][0]
     assert found is not None
-    over = found["transport"] + (f" ({found['uses']})" if found["uses"] else "")
+    used = found["uses"].rpartition(": ")[2]
+    over = found["transport"] + (f" ({used})" if used else "")
     report.line("ok", transport, f"two workers over {over}: {found['gigabytes_per_second']:.1f} GB/s each way")
 
 
@@ -186,6 +187,10 @@ def _library(report: _Report, name: str) -> None:
     found, error = _probe("network", name)
     if found is None:
         report.line("note", name, error)
+        return
+    if found["problem"]:
+        problem, _, fix = found["problem"].removeprefix("it cannot be used here: ").partition(": ")
+        report.line("note", name, problem, fix)
         return
     when = "and where there are RDMA devices" if name == "ucx" else "with workers that mpiexec started"
     report.line("ok", name, f"{found['uses']}; used with SAR_TRANSPORT={name}, {when}")

@@ -128,12 +128,15 @@ def pair() -> dict[str, Any]:
 
 
 def network(name: str) -> dict[str, Any]:
-    """What a transport that is a library would use here."""
+    """What a transport that is a library would use here, or why it cannot be used."""
     from sar._engine import abi
     from sar.distributed import libraries
 
     libraries.announce(name)
-    return {"uses": abi.transport_probe(name)}
+    try:
+        return {"uses": abi.transport_probe(name), "problem": ""}
+    except ValueError as error:
+        return {"uses": "", "problem": str(error)}
 
 
 def main() -> None:
