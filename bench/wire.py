@@ -17,9 +17,11 @@ import argparse
 import datetime
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import torch
@@ -86,8 +88,9 @@ def exchanges(rank: int, ports: dict[str, int]) -> dict:
     return ways
 
 
-def worker(ports: dict[str, int], count: int, rounds: int, repeat: int) -> None:
-    """One of the two processes. Answers with seconds and processor seconds per exchange, by way and round."""
+def worker(ports: dict[str, int], count: int, rounds: int, repeat: int, answers: str | None) -> None:
+    """One of the two processes. Answers with seconds and processor seconds per exchange, by way and round, on stdout or
+    in a file of the directory ``answers``."""
     rank = int(os.environ.get("PMI_RANK", os.environ["RANK"]))  # the first is mpiexec's
     torch.set_num_threads(1)
     ways = exchanges(rank, ports)
@@ -107,7 +110,11 @@ def worker(ports: dict[str, int], count: int, rounds: int, repeat: int) -> None:
             if turn:
                 taken[way].append((elapsed / repeat, worked / repeat))
     dist.barrier()
-    print(json.dumps({"rank": rank, "taken": taken}), flush=True)
+    answer = json.dumps({"rank": rank, "taken": taken})
+    if answers:
+        pathlib.Path(answers, str(rank)).write_text(answer)
+    else:
+        print(answer, flush=True)
     dist.barrier()
     os._exit(0)  # both have answered: the sessions end with the process
 
@@ -117,11 +124,12 @@ def run(words: list[str], mpi: bool) -> list[dict]:
     if not mpi:
         with common.Group("wire.py", words, 2, 1, {}) as group:
             answers = group.answers()
-    else:  # mpiexec starts both, and mixes their lines
-        command = [MPIEXEC, "-n", "2", sys.executable, os.path.abspath(__file__), *words]
-        job = {**common.environment(0, 2, 1, "127.0.0.1", common.free_port()), tokens.VARIABLE: tokens.fresh()}
-        done = subprocess.run(command, env=job, stdout=subprocess.PIPE, text=True, check=True)
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
+    else:  # mpiexec starts both, and mixes what they print
+        with tempfile.TemporaryDirectory() as folder:
+            command = [MPIEXEC, "-n", "2", sys.executable, os.path.abspath(__file__), *words, "--answers", folder]
+            job = {**common.environment(0, 2, 1, "127.0.0.1", common.free_port()), tokens.VARIABLE: tokens.fresh()}
+            subprocess.run(command, env=job, check=True)
+            answers = [json.loads(file.read_text()) for file in pathlib.Path(folder).iterdir()]
     return [answer["taken"] for answer in sorted(answers, key=lambda answer: answer["rank"])]
 
 
@@ -132,9 +140,10 @@ def main() -> None:
     p.add_argument("--exchanges", type=int, default=30, help="exchanges a turn (default: 30)")
     p.add_argument("--ways", help=f"of {', '.join([*WAYS, *UCX, MPI])} (default: all that are here)")
     p.add_argument("--ports", help=argparse.SUPPRESS)  # in the two processes
+    p.add_argument("--answers", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.ports:
-        worker(json.loads(args.ports), args.bytes, args.rounds, args.exchanges)
+        worker(json.loads(args.ports), args.bytes, args.rounds, args.exchanges, args.answers)
         return
     asked = args.ways.split(",") if args.ways else all_ways()
     chosen = tuple(dict.fromkeys([*asked, *BASES]))  # what is compared with is always there
