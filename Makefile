@@ -82,6 +82,9 @@ test-matrix-pyg: $(BUILD_STAMP) libsar ## the tests of PyG with the release befo
 	PYTHONPATH=$(PYG_HOME) $(PY) $(PYTEST) $(PYG_TESTS)
 	@PYTHONPATH=$(PYG_HOME) $(PY) -W ignore -c 'import torch_geometric as p; assert p.__version__ == "$(PYG_BEFORE)"; print(f"test-matrix-pyg: all passed with PyG {p.__version__}")'
 
+test-layers-pyg: $(BUILD_STAMP) ## every layer of PyG in both precisions on 1, 2 and 4 workers, over shared memory and TCP
+	$(PY) $(PYTEST) $(EVERY_CASE) tests/parity/test_pyg_layers.py
+
 test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or generated data
 	$(PY) $(PYTEST) $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 

@@ -151,7 +151,7 @@ def _edges(d: Draw, bipartite: bool, inputs: Any, flow: str) -> tuple[list[str],
         return [], False
     attr = next((name for name in ("edge_attr", "w") if name in inputs), "")
     both = "edge_attr" in inputs and "w" in inputs
-    form = d.one(["degree", "gcn", "add", "remaining", "remove", "flip"])
+    form = d.one(["degree", "gcn", "gcn", "gcn", "add", "remaining", "remove", "flip"])
     if form == "degree":
         end = d.one([0, 1])
         return [

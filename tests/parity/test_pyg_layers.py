@@ -11,10 +11,15 @@ import torch
 from tests.parity import cases_pyg
 from tests.parity.pyg_specs import REFUSED, SPECS
 from tests.support.graphs import Graph, make
-from tests.support.sessions import Workers
+from tests.support.pool import Pool
+from tests.support.sessions import SESSIONS, Session, Workers
 
 pytest.importorskip("torch_geometric")
 
+CANCELLING = {"gen_edges", "own_message", "pna_model"}
+"""Layers with differences of nearly equal numbers, such as standard deviations: on some graphs, single precision is off
+by up to 5e-5."""
+EVERYWHERE = [session for session in SESSIONS if session.world <= 4]
 UNIT = {"float64": 1e-10, "float32": 1e-5}
 
 
@@ -46,7 +51,7 @@ def check(
     """Runs a layer on the workers and alone.
 
     :param separate: ranks that run its steps one by one
-    :param rounds: gradients of inputs may be as far off as PyG's own in single precision, times four
+    :param rounds: results and gradients of inputs may be as far off as PyG's own in single precision, times four
     :param whole: inputs are whole numbers
     """
     inputs = cases_pyg.draw(graph, name, dtype)
@@ -69,16 +74,19 @@ def check(
     ]
     found = workers.run(cases_pyg.layer, given, name=name, state=expected["state"], dtype=dtype, separate=separate)
 
+    basic = UNIT[dtype] * (5 if rounds and dtype == "float32" and name in CANCELLING else 1)
+
     def allowed(of: np.ndarray, value: np.ndarray) -> float:
         rounding = float(np.abs(of - value).max(initial=0) / max(np.abs(value).max(initial=0), 1.0))
-        return max(UNIT[dtype], 4 * rounding)
+        return max(basic, 4 * rounding)
 
     for rank, one in enumerate(found):
         for n, value in enumerate(one["out"]):
-            near(value, own(rank, truth["out"][n], "n"), UNIT[dtype], f"result {n} of rank {rank}")
+            unit = allowed(expected["out"][n], truth["out"][n]) if rounds else basic
+            near(value, own(rank, truth["out"][n], "n"), unit, f"result {n} of rank {rank}")
         for n, (value, kind) in enumerate(zip(one["inputs"], kinds)):
             if truth["inputs"][n] is not None:
-                unit = allowed(expected["inputs"][n], truth["inputs"][n]) if rounds else UNIT[dtype]
+                unit = allowed(expected["inputs"][n], truth["inputs"][n]) if rounds else basic
                 near(value, own(rank, truth["inputs"][n], kind), unit, f"gradient of input {n}, rank {rank}")
         assert one["how"] == cases_pyg.KNOWN[name].how
     for key, value in truth["parameters"].items():
@@ -98,6 +106,19 @@ def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1; gradients of
     parameters, which are sums over all rows, within four times PyG's own rounding where that is more."""
     check(two, make("random", 2, seed=32), name, "float32")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("session", EVERYWHERE, ids=str)
+@pytest.mark.parametrize("dtype", UNIT)
+@pytest.mark.parametrize("name", SPECS)
+def test_everywhere(pool: Pool, name: str, dtype: str, session: Session) -> None:
+    """Both precisions over both transports, on graphs with isolated nodes, self loops and parallel edges, where each
+    worker owns nodes and where one owns none (``make test-layers-pyg``). Where four times PyG's own rounding in
+    single precision is more than 1e-5, that is allowed; 5e-5 for three layers."""
+    workers = Workers(pool, *session)
+    for kind in ("random", "empty_worker")[: session.world]:
+        check(workers, make(kind, session.world, seed=35), name, dtype, rounds=dtype == "float32")
 
 
 @pytest.mark.parametrize("kind", ["no_edges_between", "one_node", "no_edges", "hub"])
