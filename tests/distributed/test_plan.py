@@ -33,8 +33,10 @@ def test_growth_is_as_predicted(two: Workers, widths: list[int]) -> None:
         src = rng.integers(0, nodes, edges // 2)
         start = np.array([0, half, nodes])
         arguments.append({"part": {"start": start, "src": src, "dst": dst}, "rows": half})
-    two.run(cases_plan.growth, arguments, widths=widths)  # the pages of the window are touched for the first time
-    measured = max(two.run(cases_plan.growth, arguments, widths=widths))
+    # In the first run pages of the window are touched for the first time, and memory of tests before may be given back
+    # meanwhile; in the others less may be.
+    _, *runs = (max(two.run(cases_plan.growth, arguments, widths=widths)) for _ in range(3))
+    measured = max(runs)
     hidden = [layer for w in widths[1:-1] for layer in (f"sage:{w}", "bn", "relu")]
     (e, *_) = estimate_memory(
         None,
