@@ -39,21 +39,63 @@ func (c *Communicator) eachPeer(peer func(r int) int, f func(r, q int) error) er
 	return nil
 }
 
-// Barrier returns once every rank has called it. Steps: log2(P). Bytes: log2(P)
-// empty frames per rank.
+// Barrier returns once every rank has called it. Up to barrierFan ranks: log2(P) steps, and
+// as many empty frames from each rank. More: along a tree, two frames for each rank but 0.
 func (c *Communicator) Barrier() error {
 	return c.collective(KindBarrier, func(op *Op) error {
+		if c.World() > barrierFan {
+			return op.treeBarrier()
+		}
 		for round, d := 0, 1; d < c.World(); round, d = round+1, 2*d {
 			if err := op.Send(c.up(d), 0, round, 0, nil); err != nil {
 				return err
 			}
-			if _, err := op.Next(c.down(d), round, 0); err != nil {
+			if err := op.signal(c.down(d), round); err != nil {
 				return err
 			}
-			op.Release(c.down(d))
 		}
 		return nil
 	})
+}
+
+// barrierFan is how many ranks report to one in the tree of a barrier: with 16, two steps up
+// and two down for 17 to 273 ranks.
+const barrierFan = 16
+
+// treeBarrier waits for the ranks below, reports to the one above, waits for its release and
+// passes that on.
+func (op *Op) treeBarrier() error {
+	me, p := op.c.Rank(), op.c.World()
+	first := min(me*barrierFan+1, p)
+	last := min(first+barrierFan, p)
+	for q := first; q < last; q++ {
+		if err := op.signal(q, 0); err != nil {
+			return err
+		}
+	}
+	if above := (me - 1) / barrierFan; me > 0 {
+		if err := op.Send(above, 0, 0, 0, nil); err != nil {
+			return err
+		}
+		if err := op.signal(above, 1); err != nil {
+			return err
+		}
+	}
+	for q := first; q < last; q++ {
+		if err := op.Send(q, 0, 1, 0, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signal waits for the frame of a round that says no more than that peer is there.
+func (op *Op) signal(peer, round int) error {
+	_, err := op.Next(peer, round, 0)
+	if err == nil {
+		op.Release(peer)
+	}
+	return err
 }
 
 // Up to flatBytes the root of a broadcast and every rank of an all-reduce send

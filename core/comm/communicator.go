@@ -278,7 +278,7 @@ func (g *Group) meet(key string, value []byte) ([][]byte, error) {
 				left = append(left, r)
 			}
 		}
-		reply, err := g.coord.meet(meetRequest{Session: g.session, Rank: g.cfg.Rank, Key: key, Value: value})
+		reply, err := g.coord.meet(meetRequest{Rank: g.cfg.Rank, Key: key, Value: value})
 		if e := g.usable(); e != nil {
 			return nil, e
 		}

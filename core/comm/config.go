@@ -76,8 +76,17 @@ func (c Config) beatEvery() time.Duration {
 	return min(500*time.Millisecond, c.Liveness/6)
 }
 
-// pingEvery is the time between two signs of life to each other rank. Every rank sends them to
-// every other, so that with many ranks they come less often: about 32 a second from each.
+// pingEvery is the time between two signs of life of this rank. Rank 0 sends them to all, so
+// that with many ranks they come less often: about 32 a second.
 func (c Config) pingEvery() time.Duration {
+	if c.Rank != 0 {
+		return c.beatEvery()
+	}
 	return min(time.Duration(max(16, c.World))*time.Second/32, c.Liveness/6)
+}
+
+// toldAfter is by how much what rank 0 tells of a rank lags.
+func (c Config) toldAfter() time.Duration {
+	c.Rank = 0
+	return c.beatEvery() + c.pingEvery()
 }

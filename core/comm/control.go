@@ -11,24 +11,45 @@ import (
 	"time"
 )
 
-// message is what travels on the connection that each pair of ranks keeps for
-// control: a u32 length, little-endian, and JSON.
+// message is what travels on connections for control: a u32 length, little-endian,
+// and JSON.
 type message struct {
 	Type    string
-	Failure failure
+	Rank    int              `json:",omitzero"` // whose goodbye it is
+	Failure failure          `json:",omitzero"`
 	Memory  map[string]int64 `json:",omitempty"` // with signs of life and goodbyes
+	Here    *position        `json:",omitempty"` // with signs of life to rank 0
+	Phases  []Phase          `json:",omitempty"` // of all ranks, with those from rank 0
+	Ask     *meetRequest     `json:",omitempty"`
+	Answer  *meetReply       `json:",omitempty"`
 }
 
 const (
 	msgPing = "ping" // a sign of life
 	msgBye  = "bye"  // this rank shuts down in good order
 	msgFail = "fail" // the group has failed
+	msgMeet = "meet" // a meeting's question to rank 0, or its answer
 )
 
-const maxControl = 8 * maxText // JSON makes six bytes of one at worst
+// maxControl holds an error, of whose bytes JSON makes six at worst, and what many ranks
+// bring to a meeting.
+const maxControl = 4 << 20
 
 // tellTime bounds a write to one peer. A peer that reads has room at once.
 const tellTime = 250 * time.Millisecond
+
+// mostMeshed is the largest world in which each pair of ranks has a connection for
+// control. In a larger one each rank has one to rank 0, which passes on goodbyes and
+// failures: P-1 connections in all and not P·(P-1)/2, and as many signs of life.
+const mostMeshed = 16
+
+// passesOn says whether rank 0 tells the others what a rank says.
+func (c Config) passesOn() bool { return c.World > mostMeshed && c.Rank == 0 }
+
+// controls says whether this rank has a connection for control to another.
+func (c Config) controls(peer int) bool {
+	return c.World <= mostMeshed || c.Rank == 0 || peer == 0
+}
 
 // control is one such connection. Its end without a goodbye is the death of
 // the peer's process.
@@ -72,27 +93,35 @@ func (c *control) receive() (message, error) {
 
 func (c *control) close() { _ = c.conn.Close() }
 
-// attach starts listening to every peer. conns is nil at this rank's place.
+// attach starts listening to every peer with which there is a connection.
 func (g *Group) attach(conns []net.Conn) {
 	for r, conn := range conns {
-		if g.peers[r] == nil {
-			continue
+		if conn != nil {
+			g.peers[r].control = &control{conn: conn}
 		}
-		g.peers[r].control = &control{conn: conn}
 	}
 	for r, p := range g.peers {
-		if p != nil {
+		if p != nil && p.control != nil {
 			g.wg.Go(func() { g.listen(r, p) })
 		}
 	}
 }
 
-// tell sends m to every peer.
-func (g *Group) tell(m message) { g.send(m, func(*peer) bool { return true }) }
+// tell sends m to every peer with which there is a connection.
+func (g *Group) tell(m message) { g.send(m, toAll) }
+
+func toAll(*peer) bool { return true }
 
 // send sends m to some peers. One that cannot be reached is dead or about to be found
 // dead, so errors do not matter here.
 func (g *Group) send(m message, to func(*peer) bool) {
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	g.sendLocked(m, to)
+}
+
+// sendLocked is send for who holds telling.
+func (g *Group) sendLocked(m message, to func(*peer) bool) {
 	encoded, err := m.encoded()
 	if err != nil {
 		return // never: a message holds text and numbers
@@ -106,6 +135,7 @@ func (g *Group) send(m message, to func(*peer) bool) {
 
 // listen takes what rank r says until its connection ends.
 func (g *Group) listen(r int, p *peer) {
+	defer close(p.over)
 	for {
 		m, err := p.control.receive()
 		if err != nil {
@@ -122,14 +152,26 @@ func (g *Group) listen(r int, p *peer) {
 			return
 		}
 		p.heard.Store(int64(now()))
+		of := p // whom it is about
+		if m.Type == msgBye && r == 0 && m.Rank > 0 && m.Rank < len(g.peers) && g.peers[m.Rank] != nil {
+			of = g.peers[m.Rank]
+		}
 		if m.Memory != nil {
-			p.memory.Store(&m.Memory)
+			of.memory.Store(&m.Memory)
 		}
 		switch m.Type {
+		case msgPing:
+			g.learn(r, m)
+		case msgMeet:
+			g.met(r, p, m)
 		case msgBye:
-			p.byeOnce.Do(func() { close(p.bye) })
+			of.byeOnce.Do(func() { close(of.bye) })
+			if g.cfg.passesOn() {
+				m.Rank = r
+				g.send(m, func(q *peer) bool { return q != p })
+			}
 		case msgFail:
-			g.fail(m.Failure.unpack(g.cfg.Rank, r, p.Host), false)
+			g.fail(m.Failure.unpack(g.cfg.Rank, r, p.Host), g.cfg.passesOn())
 		}
 	}
 }

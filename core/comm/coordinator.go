@@ -7,27 +7,25 @@ import (
 	"time"
 )
 
-// coordinator is what every rank asks of rank 0. Rank 0, and ranks that share
-// its process, call the hub; the others reach it over gorpc.
+// coordinator is what every rank asks of rank 0: the hub at rank 0, and for the others
+// their connection for control to it.
 type coordinator interface {
 	// meet leaves this rank's value at a meeting and waits for a moment
 	// whether everyone has come. It is called until the reply says Done.
 	meet(meetRequest) (meetReply, error)
-	// beat is a sign of life.
-	beat(beatRequest) (beatReply, error)
 }
 
 // errStranger answers requests that no member of the group makes.
 var errStranger = errors.New("request from outside of the group")
 
 type meetRequest struct {
-	Session [16]byte
-	Rank    int
-	Key     string
-	Value   []byte
+	Rank  int
+	Key   string
+	Value []byte
 }
 
 type meetReply struct {
+	Key     string
 	Done    bool
 	Values  [][]byte // by rank
 	Missing []int    // who has not come
@@ -45,32 +43,23 @@ type commState struct {
 	Lane uint64 // the caller, see schedule
 }
 
-type beatRequest struct {
-	Session  [16]byte
-	Rank     int
+// position is where a rank is in its schedules. It tells rank 0 with its signs of life.
+type position struct {
 	Progress uint64
 	Latest   Phase
 	Comms    []commState
 }
 
-type beatReply struct {
-	Phases  []Phase // of every rank
-	Failure *failure
-}
-
 // hub is rank 0's side of coordination.
 type hub struct {
-	session [16]byte
 	world   int
 	fail    func(error) error // ends rank 0's group, which tells everyone
 	failure func() error
 	gone    func(r int) bool // has said goodbye
 	name    func(comm uint32) string
-	pack    func(error) failure
 
 	mu       sync.Mutex
 	meetings map[string]*meeting
-	fetched  time.Duration // when a meeting's values were last handed out
 	ranks    []report
 }
 
@@ -83,19 +72,18 @@ type meeting struct {
 	full    chan struct{}
 }
 
-// report is the last beat of a rank.
+// report is what a rank has last told.
 type report struct {
-	beatRequest
+	position
 	at, since time.Duration // when it came, and since when nothing in it has changed
 }
 
 func newHub(g *Group) *hub {
 	return &hub{
-		session: g.session, world: g.cfg.World,
-		fail: func(err error) error { return g.fail(err, true) }, failure: g.Failure,
+		world: g.cfg.World,
+		fail:  func(err error) error { return g.fail(err, true) }, failure: g.Failure,
 		gone:     func(r int) bool { return g.peers[r] != nil && g.peers[r].gone() },
 		name:     g.commName,
-		pack:     func(err error) failure { return pack(err, g.cfg.Rank, g.self.Host) },
 		meetings: map[string]*meeting{},
 		ranks:    make([]report, g.cfg.World),
 	}
@@ -115,7 +103,14 @@ func within(limit time.Duration, done <-chan struct{}) {
 }
 
 func (h *hub) meet(req meetRequest) (meetReply, error) {
-	if req.Session != h.session || req.Rank < 0 || req.Rank >= h.world {
+	reply, err := h.attend(req)
+	h.delivered(req, reply)
+	return reply, err
+}
+
+// attend is meet for who has to deliver the reply.
+func (h *hub) attend(req meetRequest) (meetReply, error) {
+	if req.Rank < 0 || req.Rank >= h.world {
 		return meetReply{}, errStranger
 	}
 	h.mu.Lock()
@@ -134,24 +129,34 @@ func (h *hub) meet(req meetRequest) (meetReply, error) {
 	within(pollTime, m.full)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	reply := meetReply{Done: m.count == h.world}
-	if !reply.Done {
-		for r, here := range m.here {
-			if !here {
-				reply.Missing = append(reply.Missing, r)
-			}
-		}
+	reply := meetReply{Key: req.Key, Done: m.count == h.world}
+	if reply.Done {
+		reply.Values = m.values
 		return reply, nil
 	}
-	reply.Values = m.values
-	if !m.fetched[req.Rank] {
-		m.fetched[req.Rank] = true
-		h.fetched = now()
-		if m.left++; m.left == h.world {
-			delete(h.meetings, req.Key)
+	for r, here := range m.here {
+		if !here {
+			reply.Missing = append(reply.Missing, r)
 		}
 	}
 	return reply, nil
+}
+
+// delivered notes that who asked has the reply.
+func (h *hub) delivered(req meetRequest, reply meetReply) {
+	if !reply.Done {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.meetings[req.Key]
+	if m == nil || m.fetched[req.Rank] {
+		return
+	}
+	m.fetched[req.Rank] = true
+	if m.left++; m.left == h.world {
+		delete(h.meetings, req.Key)
+	}
 }
 
 // drain waits until everyone has the reply of the meetings that are over, so
@@ -159,7 +164,7 @@ func (h *hub) meet(req meetRequest) (meetReply, error) {
 func (h *hub) drain(limit time.Duration) {
 	for end := now() + limit; now() < end && h.failure() == nil; time.Sleep(5 * time.Millisecond) {
 		h.mu.Lock()
-		open := now()-h.fetched < replyTime
+		open := false
 		for _, m := range h.meetings {
 			for r, fetched := range m.fetched {
 				open = open || m.count == h.world && !fetched && !h.gone(r)
@@ -172,28 +177,31 @@ func (h *hub) drain(limit time.Duration) {
 	}
 }
 
-func (h *hub) beat(req beatRequest) (beatReply, error) {
-	if req.Session != h.session || req.Rank < 0 || req.Rank >= h.world || len(req.Comms) > maxComms {
-		return beatReply{}, errStranger
+// beat takes in where rank r is.
+func (h *hub) beat(r int, at position) {
+	if len(at.Comms) > maxComms {
+		return
 	}
 	h.mu.Lock()
-	r := &h.ranks[req.Rank]
-	if r.at == 0 || !sameReport(r.beatRequest, req) {
-		r.since = now()
+	defer h.mu.Unlock()
+	rep := &h.ranks[r]
+	if rep.at == 0 || !same(rep.position, at) {
+		rep.since = now()
 	}
-	r.beatRequest, r.at = req, now()
-	reply := beatReply{Phases: make([]Phase, h.world)}
-	for i := range h.ranks {
-		reply.Phases[i] = h.ranks[i].Latest
-	}
-	h.mu.Unlock()
-	if err := h.failure(); err != nil {
-		f := h.pack(err)
-		reply.Failure = &f
-	}
-	return reply, nil
+	rep.position, rep.at = at, now()
 }
 
-func sameReport(a, b beatRequest) bool {
+// phases are what all ranks do.
+func (h *hub) phases() []Phase {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	phases := make([]Phase, h.world)
+	for r := range phases {
+		phases[r] = h.ranks[r].Latest
+	}
+	return phases
+}
+
+func same(a, b position) bool {
 	return a.Progress == b.Progress && slices.Equal(a.Comms, b.Comms)
 }

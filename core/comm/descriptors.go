@@ -12,14 +12,19 @@ import (
 const ownDescriptors = 5
 
 // checkDescriptors makes sure that this process can open what it takes to meet
-// the others, which is a connection to each and one to rank 0.
+// the others: connections for control and one for calls to rank 0.
 func checkDescriptors(cfg Config) error {
 	if cfg.World == 1 {
 		return nil
 	}
-	need := ownDescriptors + cfg.World
-	if cfg.Rank == 0 { // everyone's to it
-		need += cfg.World
+	need := ownDescriptors + 1
+	for peer := range cfg.World {
+		if peer != cfg.Rank && cfg.controls(peer) {
+			need++
+		}
+	}
+	if cfg.Rank == 0 { // everyone's calls come to it
+		need += cfg.World - 1
 	}
 	var opened []int
 	defer func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,20 +132,51 @@ func TestSlowIsNotLost(t *testing.T) {
 func TestAbort(t *testing.T) {
 	// As long as may be, and of bytes that grow most on the way.
 	message := "ValueError: bad label in line 7\n" + strings.Repeat("\x1b", 60_000)
-	for r, err := range onRanks(t, Config{World: 3}, 1<<20, func(c *Communicator) error {
-		if c.Rank() == 2 {
-			time.Sleep(50 * time.Millisecond)
-			c.Group().Abort(message)
+	for _, world := range meshAndStar {
+		for r, err := range onRanks(t, Config{World: world}, 1<<20, func(c *Communicator) error {
+			if c.Rank() == 2 {
+				time.Sleep(50 * time.Millisecond)
+				c.Group().Abort(message)
+			}
+			err := c.Barrier()
+			if again := c.Barrier(); err == nil || again == nil || again.Error() != err.Error() {
+				return fmt.Errorf("not sticky: %v, then %v", err, again)
+			}
+			return err
+		}) {
+			var e *RemoteError
+			if !errors.As(err, &e) || e.Rank != 2 || e.Host != "local-2" || e.Message != message {
+				t.Errorf("%d workers: rank %d: %.300v", world, r, err)
+			}
 		}
-		err := c.Barrier()
-		if again := c.Barrier(); err == nil || again == nil || again.Error() != err.Error() {
-			return fmt.Errorf("not sticky: %v, then %v", err, again)
+	}
+}
+
+// The links of a rank that has ended because of a failure may end before rank 0 has told
+// of the failure. Who waits for that rank waits for rank 0's word.
+func TestCauseBeforeConsequence(t *testing.T) {
+	var broken sync.WaitGroup
+	broken.Add(1)
+	for r, err := range onRanks(t, Config{World: mostMeshed + 2}, 1<<20, func(c *Communicator) error {
+		switch c.Rank() {
+		case 0:
+			c.g.telling.Lock() // rank 0 knows the cause, and is slow to tell
+			broken.Done()
+			time.Sleep(byeTime + byeTime/2)
+			err := c.g.failLocked(&RemoteError{Rank: 0, Message: "the cause"}, true)
+			c.g.telling.Unlock()
+			return err
+		case 5:
+			broken.Wait()
+			c.closeLinks()
+			<-c.g.Failed()
+			return c.g.Failure()
 		}
-		return err
+		return c.Barrier()
 	}) {
 		var e *RemoteError
-		if !errors.As(err, &e) || e.Rank != 2 || e.Host != "local-2" || e.Message != message {
-			t.Errorf("rank %d: %.300v", r, err)
+		if !errors.As(err, &e) || e.Rank != 0 || e.Message != "the cause" {
+			t.Errorf("rank %d: %v", r, err)
 		}
 	}
 }

@@ -38,6 +38,11 @@ type Group struct {
 	coord   coordinator
 	onClose []func() // what Join started, in order
 
+	// telling is held by who tells all peers something, so that all hear it in one order. A
+	// failure is told before anything that follows from it: rank 0 passes on the goodbye of
+	// a rank that ends because of a failure when everyone has been told of the failure.
+	telling sync.Mutex
+
 	mu      sync.Mutex
 	comms   []*Communicator // id - 1
 	setup   schedule        // of making communicators, as id 0
@@ -55,11 +60,13 @@ type Group struct {
 // peer is what this rank knows of another one.
 type peer struct {
 	transport.Endpoint
-	control *control
+	control *control                         // nil where there is none, see Config.controls
 	inside  bool                             // in this process: it lives as long as this rank
 	heard   atomic.Int64                     // last sign of life, nanoseconds since start
 	bye     chan struct{}                    // closed when it says goodbye
 	byeOnce sync.Once                        //
+	over    chan struct{}                    // closed when nothing more comes over control
+	asks    chan struct{}                    // a place for each of its questions that rank 0 answers at this moment
 	memory  atomic.Pointer[map[string]int64] // what it last told of its memory
 	told    atomic.Pointer[sighting]         // what the coordinator says it does
 	seen    atomic.Pointer[sighting]         // what its last frame was of
@@ -76,18 +83,23 @@ func (p *peer) gone() bool {
 
 // newGroup makes a group of ranks whose endpoints are known; peers reach each
 // other over controls (nil for this rank).
-func newGroup(cfg Config, session [16]byte, ends []transport.Endpoint, f fabric, c coordinator) *Group {
+func newGroup(cfg Config, session [16]byte, ends []transport.Endpoint, f fabric) *Group {
 	g := &Group{
-		cfg: cfg, session: session, fabric: f, coord: c, self: ends[cfg.Rank],
+		cfg: cfg, session: session, fabric: f, self: ends[cfg.Rank],
 		failed: make(chan struct{}), done: make(chan struct{}),
 		peers: make([]*peer, cfg.World),
 	}
 	for r := range g.peers {
 		if r != cfg.Rank {
 			_, inside := listening.Load(ends[r].TCP)
-			g.peers[r] = &peer{Endpoint: ends[r], inside: inside, bye: make(chan struct{})}
+			g.peers[r] = &peer{Endpoint: ends[r], inside: inside, bye: make(chan struct{}), over: make(chan struct{}), asks: make(chan struct{}, mostAsks)}
 			g.peers[r].heard.Store(int64(now()))
 		}
+	}
+	if cfg.Rank == 0 {
+		g.coord = newHub(g)
+	} else {
+		g.coord = &asker{g: g, open: map[string]chan meetReply{}}
 	}
 	return g
 }
@@ -137,6 +149,15 @@ func (g *Group) usable() error {
 // fail makes err the end of the group unless it has ended already, and returns
 // what ended it. With tell the other ranks hear of it.
 func (g *Group) fail(err error, tell bool) error {
+	if tell {
+		g.telling.Lock() // before anyone can know of the failure
+		defer g.telling.Unlock()
+	}
+	return g.failLocked(err, tell)
+}
+
+// failLocked is fail for who holds telling where it tells.
+func (g *Group) failLocked(err error, tell bool) error {
 	g.mu.Lock()
 	if g.closed || g.failure != nil {
 		old := g.failure
@@ -152,7 +173,7 @@ func (g *Group) fail(err error, tell bool) error {
 	// Peers first: failing the links lets this process raise the error and
 	// exit, and then they would only see it vanish.
 	if tell {
-		g.tell(message{Type: msgFail, Failure: pack(err, g.cfg.Rank, g.self.Host)})
+		g.sendLocked(message{Type: msgFail, Failure: pack(err, g.cfg.Rank, g.self.Host)}, toAll)
 	}
 	close(g.failed)
 	for _, c := range comms {
@@ -195,7 +216,7 @@ func (g *Group) Close() error {
 	if failure != nil { // who has not heard of it yet must not take our leaving for the cause
 		g.tell(message{Type: msgFail, Failure: pack(failure, g.cfg.Rank, g.self.Host)})
 	}
-	g.tell(message{Type: msgBye, Memory: g.ownMemory()})
+	g.tell(message{Type: msgBye, Rank: g.cfg.Rank, Memory: g.ownMemory()})
 	for _, c := range comms {
 		c.failLinks(transport.ErrClosed) // not a failure: what was committed still leaves
 	}

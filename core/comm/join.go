@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ func Join(cfg Config) (*Group, error) {
 	}
 	if cfg.World == 1 {
 		host, _ := os.Hostname()
-		return newGroup(cfg, [16]byte{}, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil, nil), nil
+		return newGroup(cfg, [16]byte{}, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil), nil
 	}
 	at, id, err := prepare(cfg)
 	if err != nil {
@@ -101,13 +102,12 @@ func join(cfg Config, id *trust.Identity, n *node.Node, m *master, end transport
 		return nil, err
 	}
 	var (
-		reply  joinReply
-		err    error
-		c      *client
-		onStop func()
+		reply joinReply
+		err   error
 	)
+	stop := func() {}
 	if m != nil {
-		onStop = m.server.stop
+		stop = m.server.stop
 		if err = m.begin(n, own); err == nil {
 			reply, err = m.wait(cfg)
 		}
@@ -115,33 +115,31 @@ func join(cfg Config, id *trust.Identity, n *node.Node, m *master, end transport
 			m.linger(lingerTime)
 		}
 	} else {
-		c = connect(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort)), id, max(time.Second, cfg.Liveness/3))
-		onStop = c.stop
+		c := connect(net.JoinHostPort(cfg.MasterAddr, fmt.Sprint(cfg.MasterPort)), id, max(time.Second, cfg.Liveness/3))
 		reply, err = c.meetMaster(cfg, own, deadline)
+		c.stop()
+	}
+	var conns []net.Conn
+	if err == nil {
+		conns, err = controls(cfg, n, reply, deadline)
 	}
 	if err != nil {
-		onStop()
+		stop()
 		return nil, err
 	}
-	conns, err := controls(cfg, n, reply, deadline)
-	if err != nil {
-		onStop()
-		return nil, err
-	}
-	g := newGroup(cfg, reply.Session, reply.Peers, n, c)
-	var h *hub
-	if m != nil {
-		h = newHub(g)
-		g.coord = h
-		m.open(h)
+	g := newGroup(cfg, reply.Session, reply.Peers, n)
+	if h, ok := g.coord.(*hub); ok {
 		g.onClose = append(g.onClose, func() { h.drain(lingerTime) })
 	}
-	g.onClose = append(g.onClose, onStop)
+	g.onClose = append(g.onClose, stop)
 	g.attach(conns)
-	g.start(h)
+	g.start()
 	if err := g.agree("start", "start-up"); err != nil {
 		_ = g.Close()
 		return nil, err
+	}
+	if m != nil {
+		debug.FreeOSMemory() // what it took to answer all calls of the rendezvous
 	}
 	return g, nil
 }
@@ -155,7 +153,7 @@ func controls(cfg Config, n *node.Node, reply joinReply, deadline time.Time) ([]
 	if soon := time.Now().Add(cfg.Liveness + 2*trust.ProofTime); soon.Before(deadline) {
 		deadline = soon
 	}
-	conns, err := n.Control(deadline)
+	conns, err := n.Control(cfg.controls, deadline)
 	if err == nil {
 		return conns, nil
 	}
@@ -174,7 +172,24 @@ func controls(cfg Config, n *node.Node, reply joinReply, deadline time.Time) ([]
 		e := reply.Peers[peer]
 		text += fmt.Sprintf(" (process %d on %s, at %s): it has ended, or a firewall is between; SAR_SOCKET_NAME chooses another network interface", e.PID, e.Host, e.TCP)
 	}
-	return nil, &RendezvousError{text}
+	failed := &RendezvousError{text}
+	giveUp(conns, failed, reply.Peers[cfg.Rank].Host, cfg.Rank)
+	return nil, failed
+}
+
+// giveUp ends the connections for control that were made, and says why: a peer whose own are
+// complete has begun, and would take this rank's end for the cause.
+func giveUp(conns []net.Conn, why error, host string, rank int) {
+	encoded, err := message{Type: msgFail, Failure: pack(why, rank, host)}.encoded()
+	for _, conn := range conns {
+		if conn != nil {
+			c := &control{conn: conn}
+			if err == nil {
+				_ = c.send(encoded)
+			}
+			c.close()
+		}
+	}
 }
 
 // silentTime is how long rank 0, which answers several times a second, may not

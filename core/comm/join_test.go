@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sar/core/internal/freeport"
+	"sar/core/transport"
 	"sar/core/transport/node"
 	"sar/core/trust"
 )
@@ -362,4 +363,18 @@ func TestTwoPortsForTwoWorkers(t *testing.T) {
 	if _, err := Join(cfgs[0]); err == nil || !strings.Contains(err.Error(), "SAR_PORT_RANGE") {
 		t.Errorf("a range with rank 0's port alone: %v", err)
 	}
+}
+
+// TestGiveUp has rank 2 fail to reach rank 1 when rank 0 has begun already.
+func TestGiveUp(t *testing.T) {
+	g := newGroup(Config{Rank: 0, World: 3}, [16]byte{}, make([]transport.Endpoint, 3), nil)
+	here, there := net.Pipe()
+	g.attach([]net.Conn{nil, nil, here})
+	giveUp([]net.Conn{there, nil, nil}, &RendezvousError{"rank 2 cannot connect to rank 1"}, "c", 2)
+	<-g.Failed()
+	var remote *RemoteError
+	if err := g.Failure(); !errors.As(err, &remote) || remote.Rank != 2 || !strings.Contains(err.Error(), "to rank 1") {
+		t.Errorf("%v", err)
+	}
+	_ = g.Close()
 }

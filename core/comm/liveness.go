@@ -19,20 +19,21 @@ func (g *Group) beat(tick *time.Ticker) bool {
 	return false
 }
 
-// watch sends signs of life to every peer of another process and notices whose stop.
+// watch sends signs of life to every peer with which there is a connection for control, and
+// notices whose stop. Those to rank 0 say where this rank is, those from rank 0 where all are.
 func (g *Group) watch() {
 	every := g.cfg.pingEvery()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	last := now()
-	for g.beat(tick) {
-		g.send(message{Type: msgPing, Memory: g.ownMemory()}, func(p *peer) bool { return !p.inside })
+	for on := true; on; on = g.beat(tick) {
+		g.ping()
 		t := now()
 		// Where this process itself was stopped, the others' silence is ours.
 		asleep := t-last > every+g.cfg.Liveness/3
 		last = t
 		for r, p := range g.peers {
-			if p == nil || p.inside || p.gone() {
+			if p == nil || p.control == nil || p.inside || p.gone() {
 				continue
 			}
 			silent := t - time.Duration(p.heard.Load())
@@ -46,75 +47,59 @@ func (g *Group) watch() {
 	}
 }
 
-// report beats at the coordinator until the group ends. Rank 0's silence on
-// this way, too, is its loss. Afterwards nobody needs the connection, and the
-// attempts to restore it end.
-func (g *Group) report() {
-	if c, ok := g.coord.(*client); ok {
-		defer c.stop()
+// ping sends one sign of life to each.
+func (g *Group) ping() {
+	m := message{Type: msgPing, Memory: g.ownMemory()}
+	if h, ok := g.coord.(*hub); ok {
+		m.Phases = h.phases()
+		g.tell(m)
+		return
 	}
-	every := g.cfg.beatEvery()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	last, heard := now(), now()
-	for on := true; on; on = g.beat(tick) {
-		reply, err := g.coord.beat(g.snapshot())
-		t := now()
-		if t-last > every+g.cfg.Liveness { // this process was stopped
-			heard = t
-		}
-		last = t
-		if err == nil {
-			heard = t
-			g.learn(reply)
-		} else if root := g.peers[0]; root != nil {
-			if root.gone() {
-				return // rank 0 has shut down; pings and links tell the rest
-			}
-			if t-heard > g.cfg.Liveness {
-				g.lost(0, "it has not answered for %.1f s: it was stopped or cut off", (t - heard).Seconds())
-			}
-		}
-	}
+	root := g.peers[0]
+	g.send(m, func(p *peer) bool { return p != root })
+	here := g.position()
+	m.Here = &here
+	g.send(m, func(p *peer) bool { return p == root })
 }
 
 // arbitrate looks for divergence; rank 0 alone does.
 func (g *Group) arbitrate(h *hub) {
 	tick := time.NewTicker(g.cfg.beatEvery())
 	defer tick.Stop()
-	for g.beat(tick) {
+	for on := true; on; on = g.beat(tick) {
+		h.beat(g.cfg.Rank, g.position())
 		h.diverge()
 	}
 }
 
-// learn takes what the coordinator knows of the others.
-func (g *Group) learn(reply beatReply) {
-	if len(reply.Phases) == g.cfg.World {
-		for r, p := range g.peers {
-			if p == nil {
-				continue
-			}
-			if old := p.told.Load(); old == nil || old.Phase != reply.Phases[r] {
-				p.told.Store(&sighting{reply.Phases[r], now()})
-			}
+// learn takes what a sign of life from rank r tells of the schedules.
+func (g *Group) learn(r int, m message) {
+	if h, ok := g.coord.(*hub); ok {
+		if m.Here != nil {
+			h.beat(r, *m.Here)
 		}
+		return
 	}
-	if reply.Failure != nil {
-		host := g.self.Host
-		if g.peers[0] != nil {
-			host = g.peers[0].Host
+	if r != 0 || len(m.Phases) != g.cfg.World {
+		return
+	}
+	for r, p := range g.peers {
+		if p == nil {
+			continue
 		}
-		g.fail(reply.Failure.unpack(g.cfg.Rank, 0, host), false)
+		if old := p.told.Load(); old == nil || old.Phase != m.Phases[r] {
+			p.told.Store(&sighting{m.Phases[r], now()})
+		}
 	}
 }
 
-// snapshot is this rank's beat.
-func (g *Group) snapshot() beatRequest {
+// position is where this rank is.
+func (g *Group) position() position {
 	g.mu.Lock()
 	comms := append([]*Communicator(nil), g.comms...)
 	setup := g.setup
 	g.mu.Unlock()
-	req := beatRequest{Session: g.session, Rank: g.cfg.Rank, Progress: g.frames.Load(), Comms: []commState{setup.state()}}
+	at := position{Progress: g.frames.Load(), Comms: []commState{setup.state()}}
 	latest := setup
 	for _, c := range comms {
 		c.mu.Lock()
@@ -122,21 +107,21 @@ func (g *Group) snapshot() beatRequest {
 		for _, l := range c.links {
 			if l != nil {
 				st := l.Stats()
-				req.Progress += st.SentFrames + st.RecvFrames
+				at.Progress += st.SentFrames + st.RecvFrames
 			}
 		}
 		c.mu.Unlock()
-		req.Comms = append(req.Comms, s.state())
+		at.Comms = append(at.Comms, s.state())
 		if s.changed > latest.changed {
 			latest = s
 		}
 	}
-	req.Latest = latest.Phase
-	return req
+	at.Latest = latest.Phase
+	return at
 }
 
 // phaseOf names what rank r was last known to do: the newest of what the
-// coordinator told, which lags by the beats of r and of this rank, and of the
+// coordinator told, which lags by the beats of r and of rank 0, and of the
 // frames that came from r.
 func (g *Group) phaseOf(r int) string {
 	p := g.peers[r]
@@ -144,7 +129,7 @@ func (g *Group) phaseOf(r int) string {
 	if told := p.told.Load(); told != nil {
 		what = *told
 	}
-	if seen := p.seen.Load(); seen != nil && seen.newer(what, 2*g.cfg.beatEvery()) {
+	if seen := p.seen.Load(); seen != nil && seen.newer(what, g.cfg.toldAfter()) {
 		what = *seen
 	}
 	switch {
@@ -170,14 +155,13 @@ func (s sighting) newer(t sighting, lag time.Duration) bool {
 	return s.at > t.at-lag
 }
 
-// start begins to watch the peers; h is rank 0's, nil elsewhere.
-func (g *Group) start(h *hub) {
+// start begins to watch the peers.
+func (g *Group) start() {
 	if g.cfg.World == 1 {
 		return
 	}
 	g.wg.Go(g.watch)
-	g.wg.Go(g.report)
-	if h != nil {
+	if h, ok := g.coord.(*hub); ok {
 		g.wg.Go(func() { g.arbitrate(h) })
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the coordinator tells of another communicator is as old as two beats, so that a
+// What the coordinator tells of another communicator is as old as its beat and one of rank 0, so that a
 // frame which came just before it is of a later operation.
 func TestNewestSighting(t *testing.T) {
 	at := func(comm uint32, seq uint64, at time.Duration) sighting {

@@ -223,8 +223,8 @@ func (op *Op) Mismatch(peer int, detail string) error {
 	return op.c.g.fail(&SizeError{Rank: op.c.g.cfg.Rank, Peer: peer, Op: op.String(), Detail: detail}, true)
 }
 
-// byeTime is how long ended waits for the control connection to say why a link
-// has ended. It is there already, or on its way.
+// byeTime is how long ended waits for control connections to say why a link has ended. They
+// have said it already, or are about to.
 const byeTime = time.Second
 
 // Wrap turns what a link returned into the error that ends the operation, and
@@ -250,18 +250,35 @@ func (op *Op) Wrap(err error, peer int) error {
 
 // ended finds out why a connection to peer has ended, and ends the group.
 func (g *Group) ended(peer int, err error) error {
+	enough := now() + byeTime
 	timer := time.NewTimer(byeTime)
 	defer timer.Stop()
-	select {
-	case <-g.failed:
-		return g.Failure()
-	case <-g.done:
-		return ErrClosed
-	case <-g.peers[peer].bye:
-		return g.lost(peer, shutDown)
-	case <-timer.C:
-		return g.lost(peer, "its data connection ended: %v", err)
+	for {
+		select {
+		case <-g.failed:
+			return g.Failure()
+		case <-g.done:
+			return ErrClosed
+		case <-g.peers[peer].bye:
+			return g.lost(peer, shutDown)
+		case <-timer.C:
+		}
+		if g.informed(peer, enough) {
+			return g.lost(peer, "its data connection ended: %v", err)
+		}
+		timer.Reset(byeTime / 20)
 	}
+}
+
+// informed says whether this rank has heard of what peer said, and of why it may have left,
+// up to time t. Where rank 0 passes that on, a later sign of life of rank 0 shows it. If
+// none comes, rank 0 is lost, which ends the group.
+func (g *Group) informed(peer int, t time.Duration) bool {
+	if g.peers[peer].control != nil {
+		return true
+	}
+	root := g.peers[0]
+	return root.gone() || time.Duration(root.heard.Load()) > t
 }
 
 // Run runs the parts of an operation side by side, none of them on this goroutine. A

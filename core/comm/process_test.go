@@ -185,14 +185,49 @@ func TestKilledInAllReduce(t *testing.T) {
 	}
 }
 
-func TestKilledBetweenOperations(t *testing.T) {
-	workers := startWorkers(t, 3, "idle", nil)
-	_ = workers[1].cmd.Process.Signal(unix.SIGKILL)
-	_ = workers[1].cmd.Wait()
-	for _, r := range []int{0, 2} {
-		_, _ = workers[r].stdin.WriteString("\n")
+// others lets every worker but one go on that waits.
+func others(workers []*worker, but int) {
+	for r, w := range workers {
+		if r != but {
+			_, _ = w.stdin.WriteString("\n")
+		}
 	}
-	survivorsLose(t, workers, 1, 2*time.Second, "barrier (operation 1")
+}
+
+// meshAndStar are a world in which all ranks have connections for control, and one in which rank 0
+// passes on what they say.
+var meshAndStar = []int{3, mostMeshed + 2}
+
+func TestKilledBetweenOperations(t *testing.T) {
+	for _, world := range meshAndStar {
+		for _, victim := range []int{0, 1} {
+			t.Run(fmt.Sprint(world, victim), func(t *testing.T) {
+				workers := startWorkers(t, world, "idle", nil)
+				_ = workers[victim].cmd.Process.Signal(unix.SIGKILL)
+				_ = workers[victim].cmd.Wait()
+				others(workers, victim)
+				phase := ""
+				if world == 3 { // among more, not everyone has had a frame of the victim
+					phase = "barrier (operation 1"
+				}
+				survivorsLose(t, workers, victim, 2*time.Second, phase)
+			})
+		}
+	}
+}
+
+// Rank 0 notices who is stopped, and tells those who have no connection to it for control. That
+// rank 0 is stopped everyone notices, some later than others have left because of it.
+func TestStoppedAmongMany(t *testing.T) {
+	for _, victim := range []int{0, 3} {
+		t.Run(strconv.Itoa(victim), func(t *testing.T) {
+			t.Parallel()
+			workers := startWorkers(t, mostMeshed+2, "idle", func(c *Config) { c.Liveness = 5 * time.Second })
+			_ = workers[victim].cmd.Process.Signal(unix.SIGSTOP)
+			others(workers, victim)
+			survivorsLose(t, workers, victim, 10*time.Second, "")
+		})
+	}
 }
 
 func TestStoppedPastLiveness(t *testing.T) {
@@ -232,18 +267,21 @@ func TestPausedWithinLiveness(t *testing.T) {
 
 // A worker that ends in good order while others wait for it is no riddle.
 func TestShutDownWhileOthersWait(t *testing.T) {
-	workers := startWorkers(t, 3, "idle", nil)
-	_ = workers[1].stdin.Close() // its read fails, it closes the group
-	if o := workers[1].end(t); o.Type != "*errors.errorString" {
-		t.Fatalf("%+v", o)
-	}
-	for _, r := range []int{0, 2} {
-		_, _ = workers[r].stdin.WriteString("\n")
-	}
-	for _, r := range []int{0, 2} {
-		o := workers[r].end(t)
-		if o.Type != "*comm.PeerLost" || o.Rank != 1 || o.Reason != shutDown || o.Seconds > 1 {
-			t.Errorf("rank %d: %+v", r, o)
+	for _, world := range meshAndStar {
+		workers := startWorkers(t, world, "idle", nil)
+		_ = workers[1].stdin.Close() // its read fails, it closes the group
+		if o := workers[1].end(t); o.Type != "*errors.errorString" {
+			t.Fatalf("%+v", o)
+		}
+		others(workers, 1)
+		for r, w := range workers {
+			if r == 1 {
+				continue
+			}
+			o := w.end(t)
+			if o.Type != "*comm.PeerLost" || o.Rank != 1 || o.Reason != shutDown || o.Seconds > 1 {
+				t.Errorf("%d workers: rank %d: %+v", world, r, o)
+			}
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // protocol is the version of everything that workers say to each other.
-const protocol = 2
+const protocol = 4
 
 // joinRequest is repeated until the reply says Done or has an Error.
 type joinRequest struct {
@@ -32,7 +32,7 @@ type joinReply struct {
 	Error   string
 }
 
-// master is the rendezvous at rank 0. After it, it serves the hub.
+// master is the rendezvous at rank 0. After it, it turns away who comes too late.
 type master struct {
 	world   int
 	server  *server
@@ -44,8 +44,6 @@ type master struct {
 	count   int
 	err     error
 	over    chan struct{} // closed when all are there or err is set
-	hub     *hub
-	ready   chan struct{} // closed with hub
 	refused []string      // why workers of this job were turned away, the first few
 }
 
@@ -63,7 +61,7 @@ const vanishTime = 5 * time.Second
 func newMaster(cfg Config) (m *master, err error) {
 	m = &master{
 		world: cfg.World, joined: make([]*joiner, cfg.World),
-		over: make(chan struct{}), ready: make(chan struct{}),
+		over: make(chan struct{}),
 	}
 	if _, err := rand.Read(m.session[:]); err != nil {
 		return nil, err
@@ -91,32 +89,10 @@ func (m *master) handle(from string, request any) any {
 			reply := m.join(r)
 			return &reply
 		}
-	case *meetRequest:
-		if caller(r.Rank, m.world) == from {
-			return coordinate(m, (*hub).meet, *r)
-		}
-	case *beatRequest:
-		if caller(r.Rank, m.world) == from {
-			return coordinate(m, (*hub).beat, *r)
-		}
 	default:
 		return &refusal{fmt.Sprintf("rank 0 does not know what %T is", request)}
 	}
 	return &refusal{"the call is of another rank than the connection"}
-}
-
-// coordinate has the hub answer, once there is one.
-func coordinate[Request, Reply any](m *master, ask func(h *hub, r Request) (Reply, error), r Request) any {
-	select {
-	case <-m.ready:
-	case <-time.After(pollTime):
-		return &refusal{"rank 0 is not ready yet"}
-	}
-	reply, err := ask(m.hub, r)
-	if err != nil {
-		return &refusal{fmt.Sprint(err)}
-	}
-	return &reply
 }
 
 // join takes a worker in and waits a moment for the others.
@@ -291,10 +267,4 @@ func (m *master) linger(limit time.Duration) {
 			return
 		}
 	}
-}
-
-// open lets the hub answer.
-func (m *master) open(h *hub) {
-	m.hub = h
-	close(m.ready)
 }

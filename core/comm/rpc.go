@@ -16,7 +16,7 @@ import (
 	"sar/core/trust"
 )
 
-// Control calls travel by gorpc, which encodes with gob, over connections that
+// Calls of the rendezvous travel by gorpc, which encodes with gob, over connections that
 // have proved that they belong to the job. Nothing longer than maxMessage is
 // read, and nothing that is compressed: gorpc leaves compression to the client,
 // and a few bytes that decompress to gigabytes cost rank 0 those.
@@ -34,7 +34,7 @@ const (
 type refusal struct{ Text string }
 
 func init() {
-	for _, t := range []any{&joinRequest{}, &joinReply{}, &meetRequest{}, &meetReply{}, &beatRequest{}, &beatReply{}, &refusal{}} {
+	for _, t := range []any{&joinRequest{}, &joinReply{}, &refusal{}} {
 		gorpc.RegisterType(t)
 	}
 	gorpc.SetErrorLogger(gorpc.NilErrorLogger)
@@ -175,7 +175,7 @@ func (s *server) stop() {
 	s.rpc.Stop()
 }
 
-// client is the end of the other ranks. It is a coordinator.
+// client is the end of the other ranks.
 type client struct {
 	addr    string
 	id      *trust.Identity
@@ -302,9 +302,6 @@ func call[Reply any](c *client, request any, timeout time.Duration) (Reply, erro
 		return none, fmt.Errorf("rank 0 answered with %T", r)
 	}
 }
-
-func (c *client) meet(r meetRequest) (meetReply, error) { return call[meetReply](c, &r, c.timeout) }
-func (c *client) beat(r beatRequest) (beatReply, error) { return call[beatReply](c, &r, c.timeout) }
 
 func (c *client) join(r joinRequest, deadline time.Time) (joinReply, error) {
 	return call[joinReply](c, &r, min(time.Second, max(redialTime, time.Until(deadline))))

@@ -22,7 +22,7 @@ import (
 // process, both directions together. Meshes of several ids may be made at once.
 func (n *Node) Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transport.Link, error) {
 	links := make([]transport.Link, n.cfg.World)
-	err := n.each(deadline, func(ctx context.Context, peer transport.Endpoint) (err error) {
+	err := n.each(deadline, 0, func(ctx context.Context, peer transport.Endpoint) (err error) {
 		h := hello{mesh: id, bytes: uint64(bytesPerLink)}
 		if peer.Rank < n.cfg.Rank {
 			links[peer.Rank], err = n.dialLink(ctx, peer, h)
@@ -42,15 +42,20 @@ func (n *Node) Mesh(id uint32, bytesPerLink int, deadline time.Time) ([]transpor
 	return links, nil
 }
 
-// Control makes one plain connection to every peer, nil for this rank. Every
-// rank calls it; another call makes other connections.
-func (n *Node) Control(deadline time.Time) ([]net.Conn, error) {
+// Control makes one plain connection to every peer that wanted says yes to, nil for
+// the others and for this rank. Both ranks of a pair must say the same. Every
+// rank calls it; another call makes other connections. With an error come those that were
+// made nevertheless, over which the caller can say why it gives up.
+func (n *Node) Control(wanted func(peer int) bool, deadline time.Time) ([]net.Conn, error) {
 	n.mu.Lock()
 	h := hello{purpose: trust.Control, mesh: n.controls}
 	n.controls++
 	n.mu.Unlock()
 	conns := make([]net.Conn, n.cfg.World)
-	err := n.each(deadline, func(ctx context.Context, peer transport.Endpoint) (err error) {
+	err := n.each(deadline, settleTime, func(ctx context.Context, peer transport.Endpoint) (err error) {
+		if !wanted(peer.Rank) {
+			return nil
+		}
 		if peer.Rank < n.cfg.Rank {
 			conns[peer.Rank], err = n.dialControl(ctx, peer, h)
 			return err
@@ -59,22 +64,22 @@ func (n *Node) Control(deadline time.Time) ([]net.Conn, error) {
 		if err != nil {
 			return err
 		}
-		conns[peer.Rank] = a.conn
-		return n.accepted(ctx, a, h)
-	})
-	if err != nil {
-		for _, c := range conns {
-			if c != nil {
-				_ = c.Close()
-			}
+		if err = n.accepted(ctx, a, h); err != nil {
+			_ = a.conn.Close()
+			return err
 		}
-		return nil, err
-	}
-	return conns, nil
+		conns[peer.Rank] = a.conn
+		return nil
+	})
+	return conns, err
 }
 
-// each runs f for every peer at once. The first error ends the others.
-func (n *Node) each(deadline time.Time, f func(context.Context, transport.Endpoint) error) error {
+// settleTime is how long connections for control that are under way go on after one has failed.
+// Without it, a rank that finds another one dead would leave the rest waiting for both.
+const settleTime = time.Second
+
+// each runs f for every peer at once. The first error ends the others after settle.
+func (n *Node) each(deadline time.Time, settle time.Duration, f func(context.Context, transport.Endpoint) error) error {
 	n.mu.Lock()
 	peers, closed := n.peers, n.closed
 	n.mu.Unlock()
@@ -101,7 +106,11 @@ func (n *Node) each(deadline time.Time, f func(context.Context, transport.Endpoi
 	for range len(peers) - 1 {
 		if err := <-results; err != nil && first == nil {
 			first = err
-			cancel()
+			if settle == 0 {
+				cancel()
+			} else {
+				defer time.AfterFunc(settle, cancel).Stop()
+			}
 		}
 	}
 	return first

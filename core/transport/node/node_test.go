@@ -112,7 +112,7 @@ func control(t *testing.T, nodes []*Node) [][]net.Conn {
 	for r, n := range nodes {
 		go func() {
 			var err error
-			conns[r], err = n.Control(time.Now().Add(patience))
+			conns[r], err = n.Control(func(int) bool { return true }, time.Now().Add(patience))
 			errs <- err
 		}()
 	}
@@ -122,6 +122,41 @@ func control(t *testing.T, nodes []*Node) [][]net.Conn {
 		}
 	}
 	return conns
+}
+
+// TestControlWithoutOne has rank 1 end before connections are made: the others blame it and
+// not each other, and have the connection over which to say so.
+func TestControlWithoutOne(t *testing.T) {
+	nodes := open(t, repeat(tcp.Transport.Name, 3)...)
+	if err := nodes[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		rank  int
+		conns []net.Conn
+		err   error
+	}
+	results := make(chan result)
+	for _, r := range []int{2, 0} {
+		go func() {
+			if r == 0 {
+				time.Sleep(100 * time.Millisecond) // rank 2 has found rank 1 gone
+			}
+			conns, err := nodes[r].Control(func(int) bool { return true }, time.Now().Add(time.Second))
+			results <- result{r, conns, err}
+		}()
+	}
+	for range 2 {
+		got := <-results
+		if got.err == nil || !strings.Contains(got.err.Error(), "rank 1") {
+			t.Errorf("rank %d: %v", got.rank, got.err)
+		}
+		if other := got.conns[2-got.rank]; other == nil {
+			t.Errorf("rank %d has no connection to rank %d", got.rank, 2-got.rank)
+		} else {
+			_ = other.Close()
+		}
+	}
 }
 
 func TestControl(t *testing.T) {
