@@ -155,7 +155,7 @@ class Write:
             try:
                 from . import tensor_files
 
-                stored = tensor_files.write_pieces(self._scratch, self.rank, self.world, self._pieces)
+                stored = tensor_files.write_pieces(self._scratch, self.rank, self._pieces)
                 write_text(self._mark(self.rank), json.dumps(stored))
             except Exception as error:
                 self.error = error

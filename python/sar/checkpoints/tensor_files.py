@@ -1,53 +1,57 @@
-"""Writes tensors with torch.distributed.checkpoint. Importing it takes half a second, so that it is imported late."""
+"""Writes tensors as torch.distributed.checkpoint does: a file a rank, with what ``torch.save`` makes of each piece, and
+``.metadata``. Importing torch.distributed.checkpoint takes half a second, so that this module is imported late."""
 
 from __future__ import annotations
 
 import os
 import zlib
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, BinaryIO, Dict, List, Optional, Sequence, cast
 
 import torch
 from torch import Tensor
 from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint import metadata as dcp_metadata, planner as dcp_planner
+from torch.distributed.checkpoint import metadata as dcp_metadata
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.storage import WriteResult
 
 from .files import Stored
 from .placement import Piece
 
-_BLOCK = 4 << 20
 
-
-def write_pieces(folder: str, rank: int, world: int, given: Sequence[Piece]) -> List[Stored]:
+def write_pieces(folder: str, rank: int, given: Sequence[Piece]) -> List[Stored]:
     """Writes a rank's file into a directory that exists, and syncs it."""
-    writer = dcp.FileSystemWriter(folder)
-    at = {_index(piece.name, piece.first, piece.shape): piece for piece in given}
-    items = [_write_item(index, piece) for index, piece in at.items()]
-    plan = writer.prepare_global_plan([dcp_planner.SavePlan(items)] * world)[rank]
-    results = writer.write_data(plan, _Values(at)).wait()  # type: ignore[arg-type]
+    name = f"__{rank}_0.distcp"
     found = []
-    for result in results:
-        piece, place = at[result.index], result.storage_data
-        rows = len(piece.values) if piece.first is not None else 1
-        crc = _checksum(os.path.join(folder, place.relative_path), place.offset, place.length)
-        dtype = str(piece.values.dtype).replace("torch.", "")
-        found.append(
-            Stored(
-                piece.name, piece.first, rows, piece.shape, dtype, place.relative_path, place.offset, place.length, crc
-            )
-        )
+    with open(os.path.join(folder, name), "wb") as file:
+        for piece in given:
+            begin, output = file.tell(), _Summed(file)
+            torch.save(_alone(piece.values), cast(BinaryIO, output))
+            rows = len(piece.values) if piece.first is not None else 1
+            dtype = str(piece.values.dtype).replace("torch.", "")
+            length = file.tell() - begin
+            found.append(Stored(piece.name, piece.first, rows, piece.shape, dtype, name, begin, length, output.crc))
+        file.flush()
+        os.fsync(file.fileno())
     return found
 
 
-class _Values:
-    """Gives torch's writer the values of its items."""
+class _Summed:
+    """Keeps the CRC-32 of what is written to a file, so that it is not read again."""
 
-    def __init__(self, pieces: Dict[Any, Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.crc = file, 0
 
-    def resolve_data(self, item: Any) -> Tensor:
-        return self._pieces[item.index].values
+    def write(self, data: Any) -> int:
+        self.crc = zlib.crc32(data, self.crc)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _alone(values: Tensor) -> Tensor:
+    """The tensor, or a copy where it is a part of a larger one, all of which ``torch.save`` would write."""
+    return values if values.untyped_storage().nbytes() == values.nbytes else values.clone()
 
 
 def _index(name: str, first: Optional[int], shape: Sequence[int]) -> Any:
@@ -60,27 +64,6 @@ def _chunk(first: Optional[int], rows: int, shape: Sequence[int]) -> Any:
         return dcp_metadata.ChunkStorageMetadata(torch.Size([]), torch.Size([]))
     offsets = [first] + [0] * (len(shape) - 1)
     return dcp_metadata.ChunkStorageMetadata(torch.Size(offsets), torch.Size([rows, *shape[1:]]))
-
-
-def _write_item(index: Any, piece: Piece) -> Any:
-    data = dcp_planner.TensorWriteData(
-        _chunk(piece.first, len(piece.values) if piece.first is not None else 1, piece.shape),
-        dcp_metadata.TensorProperties(dtype=piece.values.dtype),
-        torch.Size(piece.shape),
-    )
-    return dcp_planner.WriteItem(index, dcp_planner.WriteItemType.SHARD, tensor_data=data)
-
-
-def _checksum(path: str, offset: int, length: int) -> int:
-    crc = 0
-    with open(path, "rb") as file:
-        file.seek(offset)
-        while length > 0:
-            block = file.read(min(_BLOCK, length))
-            if not block:
-                break
-            crc, length = zlib.crc32(block, crc), length - len(block)
-    return crc
 
 
 def write_metadata(folder: str, stored: Sequence[Stored]) -> None:
