@@ -314,7 +314,9 @@ def test_rows_that_are_missing_on_one_worker(graph: Path, tmp_path: Path) -> Non
     torch.save(models.one_row().state_dict(), tmp_path / "model.pt")
     words = ["tests.cli.models_to_infer:one_row", *common(graph, tmp_path / "model.pt"), "--out", tmp_path / "out.npy"]
     errors = run("infer", *words, code=1)
-    assert "expected (" in errors and "RemoteError: write_rows failed on rank 1" in errors
+    assert "expected (" in errors
+    # What rank 0 is told: by the agreement, or by rank 1's end where that overtakes it.
+    assert "RemoteError: write_rows failed on rank 1" in errors or "RemoteError: rank 1 on " in errors
 
 
 # ---- memory -----------------------------------------------------------------------
