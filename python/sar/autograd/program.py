@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
@@ -46,12 +46,14 @@ class Written(NamedTuple):
     seeds: List[int]
 
 
+Recomputed = Tuple[Tensor, Callable[[], Tensor]]
 _programs: Dict[str, Compiled] = {}
 _MOST_PROGRAMS = 4096
 
 
-def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
-    """See :func:`sar.autograd.expression.evaluate`."""
+def run(relation: Relation, expr: Expr, reduce: Optional[str], recomputed: Optional[Recomputed] = None) -> Tensor:
+    """See :func:`sar.autograd.expression.evaluate`. ``recomputed``: a contiguous tensor that it loads, and what gives
+    its values in backward, where it is not saved."""
     fast = _built_in(relation, expr, reduce)
     if fast is not None:
         return fast
@@ -64,6 +66,8 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
         need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
     rows = relation.num_edges if reduce is None else relation.num_dst
     call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
+    if recomputed is not None:
+        call.recomputed = [recomputed[1] if t is recomputed[0] else None for t in tensors]
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
     call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")
@@ -168,6 +172,8 @@ class _Call:
 
     agreed = 0
     name = "an edge expression"
+    recomputed: Sequence[Optional[Callable[[], Tensor]]] = ()
+    """What gives each operand in backward where it is not saved."""
 
     def __init__(
         self, relation: Relation, program: Compiled, seeds: List[int], shape: Tuple[int, ...], need: int
@@ -215,7 +221,9 @@ class _Run(torch.autograd.Function):
         call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
         ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
         if call.agreed:
-            kept = [t if saves >> i & 1 else None for i, t in enumerate(operands)]
+            again = call.recomputed or [None] * len(operands)
+            kept = [t if saves >> i & 1 and again[i] is None else None for i, t in enumerate(operands)]
+            ctx.again = [(i, values) for i, values in enumerate(again) if saves >> i & 1 and values is not None]
             ctx.save_for_backward(*kept, out if saves & abi.OUT_SAVED else None, *state)
         return out
 
@@ -226,6 +234,8 @@ class _Run(torch.autograd.Function):
         saved = _saved(ctx)
         nothing = grad_out.new_empty(0)
         operands = [nothing if t is None else t for t in saved[: ctx.n]]
+        for i, values in ctx.again:
+            operands[i] = values()
         out = nothing if saved[ctx.n] is None else saved[ctx.n]
         wanted = [bool(call.need >> i & 1) for i in range(ctx.n)]
         grads = [grad_out.new_empty(shape) if w else nothing for w, shape in zip(wanted, ctx.shapes)]

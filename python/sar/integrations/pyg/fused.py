@@ -1,7 +1,7 @@
 """Layers of PyG in one piece, where nothing can see that their steps are not run one by one.
 
 Each rank decides that for itself, so what it sends must not depend on it: rows are aggregated before they are
-multiplied, as PyG's own steps do, also where the product would be narrower.
+multiplied, as PyG's own steps do, also where the product would be narrower, and attention sends its scores first.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, GINConv, MeanAggregation, SAGEConv, SumAggregation
+from torch_geometric.nn import GATConv, GCNConv, GINConv, MeanAggregation, SAGEConv, SumAggregation
 from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
 from sar.autograd.fused import lean
 from sar.autograd.fused.deferred import computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
+from sar.autograd.fused.gat_pyg import attend
 from sar.autograd.fused.normalized_sum import normalized_sum
 from sar.autograd.fused.sage import sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 
-__all__ = ["gcn_conv", "gin_conv", "sage_conv"]
+__all__ = ["gat_conv", "gcn_conv", "gin_conv", "sage_conv"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -30,7 +31,7 @@ HOOKS = [
     for when in ("pre_", "")
 ]
 """Attributes of torch_geometric.nn.MessagePassing."""
-METHODS = ("propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_updater")
+METHODS = ("propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_updater", "edge_update")
 
 
 def sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
@@ -117,6 +118,49 @@ def gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = Non
     if out.dtype != own.dtype or out.shape != own.shape:
         return layer.nn(out + (1 + layer.eps) * own)
     return layer.nn(out.add_(own, alpha=1 + float(layer.eps)))
+
+
+def gat_conv(
+    original: Any,
+    layer: Any,
+    x: Any,
+    edge_index: Any,
+    edge_attr: Optional[Tensor] = None,
+    size: Any = None,
+    return_attention_weights: Optional[bool] = None,
+) -> Any:
+    """The forward of GATConv."""
+    if not isinstance(edge_index, SplitEdgeIndex):
+        return original(layer, x, edge_index, edge_attr, size, return_attention_weights)
+    x = computed(x)
+    plain = edge_attr is None and size is None and return_attention_weights is None
+    fits = plain and not edge_index.flipped and edge_index.edges.square and _gat_fits(layer, x, edge_index)
+    if not note_choice(layer, edge_index.graph, fits):
+        return original(layer, x, edge_index, edge_attr, size, return_attention_weights)
+    edges = edge_index.edges
+    if layer.add_self_loops:
+        edges = edges.without_loops().with_loops(any_order=True)
+    dropout_p = layer.dropout if layer.training else 0.0
+    relation, vectors = edges.relation, (layer.att_src, layer.att_dst)
+    out = attend(relation, x, layer.lin.weight, *vectors, layer.negative_slope, dropout_p)
+    out = out.flatten(1) if layer.concat else out.mean(1)
+    return out if layer.bias is None else out + layer.bias
+
+
+def _gat_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
+    return (
+        type(layer) is GATConv
+        and _steps_as_made(layer)
+        and as_made(layer.aggr_module, SumAggregation)
+        and layer.lin is not None
+        and layer.lin.bias is None
+        and getattr(layer, "res", None) is None
+        and _fits(layer.lin, x)
+        and layer.att_src.dtype == layer.att_dst.dtype == x.dtype
+        and x.shape[0] == edge_index.edges.rows("u")
+        and not lean.active()
+        and undisturbed()
+    )
 
 
 def _fits(lin: Any, x: Any) -> bool:
