@@ -11,16 +11,17 @@ import torch
 from torch import nn
 
 import sar
-from sar.autograd.fused import normalized_sum, sage
+from sar.autograd.fused import gat_pyg, normalized_sum, sage
 from sar.graph.edge_index import blocks, lifted, reduce
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted
 from tests.parity.pyg_aggregations import CASES
+from tests.parity.pyg_own_layers import OWN
 from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES, E, mlp, pyg_nn
 from tests.support.graphs import Graph
 from tests.support.worker import build, numpy, random_layer
 
-KNOWN = {**SPECS, **CASES}
+KNOWN = {**SPECS, **CASES, **OWN}
 
 
 def graph_index(part: dict[str, Any]) -> Any:
@@ -88,7 +89,13 @@ def leaves(inputs: list[np.ndarray]) -> list[torch.Tensor]:
 
 
 def step(
-    name: str, edge_index: Any, inputs: list[np.ndarray], grads: list[np.ndarray] | None, state: Any, dtype: str
+    name: str,
+    edge_index: Any,
+    inputs: list[np.ndarray],
+    grads: list[np.ndarray] | None,
+    state: Any,
+    dtype: str,
+    dropout: float = 0.0,
 ) -> dict[str, Any]:
     """Results and all gradients.
 
@@ -102,6 +109,9 @@ def step(
         if state is not None:
             model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
         saved = numpy(model.state_dict())
+        if dropout:
+            model.dropout = dropout
+            torch.manual_seed(6)
         given = leaves(inputs)
         out = call(name, model, edge_index, given)
         rng = np.random.default_rng(12)
@@ -152,13 +162,15 @@ def layer(
     inputs: list[np.ndarray],
     grads: list[np.ndarray],
     separate: tuple[int, ...] = (),
+    dropout: float = 0.0,
 ) -> dict[str, Any]:
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
-    steps; ``pieces``: how many SAGEConv or GCNConv ran in one piece."""
+    steps; ``dropout``: of attention; ``pieces``: how many SAGEConv, GCNConv or GATConv ran in one piece."""
     edge_index = graph_index(part)
-    piece = normalized_sum._NormalizedSum if name.startswith("gcn") else sage._SageMean
+    pieces_of = {"gcn": normalized_sum._NormalizedSum, "gat": gat_pyg._Scores}
+    piece = pieces_of.get(name.partition("_")[0], sage._SageMean)
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces:
-        found = step(name, edge_index, inputs, grads, state, dtype)
+        found = step(name, edge_index, inputs, grads, state, dtype, dropout)
     return {**found, "how": "values" if "values" in how else "blocks" if how else "fused", "pieces": len(pieces)}
 
 
@@ -166,7 +178,7 @@ def refused(part: dict[str, Any], name: str) -> str:
     """What a layer says that is not run."""
     edge_index = graph_index(part)
     rows = edge_index.edges.rows("v")
-    x = torch.zeros(rows, dtype=torch.int64) if name == "wl" else torch.randn(rows, IN)
+    x = torch.randn(rows, IN)
     try:
         REFUSED[name].make()(x, edge_index)
     except NotImplementedError as error:
@@ -286,6 +298,24 @@ def numbers(part: dict[str, Any]) -> dict[str, Any]:
             "type": [str(edge_index.dtype), edge_index.long() is edge_index, edge_index.to("cpu") is edge_index],
         }
     )
+
+
+def colours(index: Any, first: np.ndarray) -> dict[str, Any]:
+    """Colours of WLConv after one and two steps, of numbers and of one-hot rows, and their histograms."""
+    layers = [pyg_nn().WLConv() for _ in range(2)]
+    found = []
+    for _ in range(2):  # the second time the layers know the colours
+        x = torch.from_numpy(first)
+        for n, layer in enumerate(layers):
+            x = layer(torch.nn.functional.one_hot(x, TYPES) if n == 0 else x, index)
+            found.append(x)
+    graphs = torch.from_numpy(first) % 2
+    histograms = [layers[1].histogram(x, *more) for more in ((), (None, True), (graphs,), (graphs, True))]
+    return numpy({"colours": torch.stack(found, 1), "histograms": histograms})
+
+
+def colours_on_worker(part: dict[str, Any], first: np.ndarray) -> dict[str, Any]:
+    return colours(graph_index(part), first)
 
 
 def equilibrium(part: dict[str, Any]) -> str:

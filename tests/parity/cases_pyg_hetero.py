@@ -9,13 +9,14 @@ import torch
 from torch import nn
 
 import sar
+from tests.parity import pyg_pairs
 from tests.support.hetero import KINDS, TRIPLES
 from tests.support.worker import data_of, numpy
 
 IN, OUT = 6, 4
 METADATA = (list(KINDS), TRIPLES)
-EDGES_WITH_COLUMNS = ("paper", "cites", "paper")
-WIDTH = 3
+EDGES_WITH_COLUMNS = pyg_pairs.WRITES
+WIDTH = pyg_pairs.WIDTH
 """Of the columns of those edges."""
 
 
@@ -44,6 +45,8 @@ class Twice(nn.Module):
 
 class WithColumns(nn.Module):
     """Layers that take columns of edges."""
+
+    with_columns = True
 
     def __init__(self, layer: Callable[[], nn.Module]) -> None:
         from torch_geometric.nn import HeteroConv
@@ -79,8 +82,10 @@ class _Gat(nn.Module):
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "hetero_conv": lambda: Twice("sum"),
     "hetero_conv_max": lambda: Twice("max"),
-    "gatv2_columns": lambda: WithColumns(lambda: _nn().GATv2Conv(IN, OUT, heads=2, edge_dim=WIDTH)),
-    "nn_columns": lambda: WithColumns(lambda: _nn().NNConv(IN, OUT, nn.Linear(WIDTH, IN * OUT))),
+    "hetero_gatv2_columns": lambda: WithColumns(
+        lambda: _nn().GATv2Conv((IN, IN), OUT, heads=2, edge_dim=WIDTH, add_self_loops=False)
+    ),
+    "hetero_nn_columns": lambda: WithColumns(lambda: _nn().NNConv((IN, IN), OUT, nn.Linear(WIDTH, IN * OUT))),
     "to_hetero_sage": lambda: _to_hetero(lambda: _nn().GraphSAGE((-1, -1), 8, 2, OUT, jk="cat")),
     "to_hetero_gat": lambda: _to_hetero(_Gat),
     "hgt": lambda: _nn().HGTConv(IN, IN, METADATA, heads=2),  # adds its input, which is as wide
@@ -88,6 +93,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "han": lambda: _nn().HANConv(IN, 8, METADATA, heads=2),
     "han_attention": lambda: _Attention(),
     "hetero_jumping": lambda: _Jumping(),
+    **pyg_pairs.LAYERS,
 }
 
 
@@ -142,7 +148,7 @@ def step(
         model = MODELS[name]()
         leaves = {kind: torch.from_numpy(value.astype(dtype)).requires_grad_() for kind, value in x.items()}
         edge = torch.from_numpy(columns.astype(dtype)).requires_grad_()
-        more = ({EDGES_WITH_COLUMNS: edge},) if isinstance(model, WithColumns) else ()
+        more = ({EDGES_WITH_COLUMNS: edge},) if getattr(model, "with_columns", False) else ()
         with torch.no_grad():  # widths of layers are known after the first call
             model(leaves, edge_index_dict, *more)
         if state is None:

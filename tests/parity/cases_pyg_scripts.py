@@ -32,7 +32,7 @@ COMPILED: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def compiled(part: dict[str, Any], kind: str, compiles: bool) -> list[float]:
+def compiled(part: dict[str, Any], kind: str, compiles: bool, backend: str) -> list[float]:
     """How far results and gradients of a compiled model are from those of the model as it is, two steps each.
 
     :param compiles: whether this rank compiles it
@@ -44,7 +44,7 @@ def compiled(part: dict[str, Any], kind: str, compiles: bool) -> list[float]:
         torch.manual_seed(0)
         net = COMPILED[kind]().double()
         x = torch.randn(index.edges.rows("v"), IN, dtype=torch.double, requires_grad=True)
-        model = torch.compile(net, backend="eager") if through and compiles else net
+        model = torch.compile(net, backend=backend) if through and compiles else net
         for _ in range(2):
             out = model(x, index)
             out.square().sum().backward()

@@ -21,7 +21,7 @@ CASES: dict[str, str] = {
     "GraphConv": "graph graph_max",
     "GatedGraphConv": "gated_graph",
     "ResGatedGraphConv": "res_gated_plain res_gated",
-    "GATConv": "gat gat_plain gat_edges gat_pair",
+    "GATConv": "gat gat_mean gat_wide gat_plain gat_edges gat_pair",
     "GATv2Conv": "gatv2 gatv2_edges",
     "TransformerConv": "transformer transformer_edges",
     "AGNNConv": "agnn",
@@ -65,11 +65,12 @@ CASES: dict[str, str] = {
     "AntiSymmetricConv": "anti_symmetric",
     "DirGNNConv": "dir",
     "MixHopConv": "mix_hop",
+    "GPSConv": "gps gps_alone",
 }
 
 # layer: the models of cases_pyg_hetero.py that run it, and a note
 HETERO: dict[str, tuple[str, str]] = {
-    "HeteroConv": ("hetero_conv hetero_conv_max gatv2_columns nn_columns", "as the layers in it run"),
+    "HeteroConv": ("hetero_conv hetero_conv_max hetero_gatv2_columns hetero_nn_columns", "as the layers in it run"),
     "HGTConv": ("hgt hgt_wide", "fused: one softmax over all relations into a node"),
     "HANConv": ("han han_attention", "fused; relations are weighed by a mean over the nodes of all workers"),
 }
@@ -84,6 +85,8 @@ NOTES: dict[str, str] = {
     "RGCNConv": "makes a graph for each relation in each forward: `FastRGCNConv` does not",
     "FiLMConv": "with several relations as RGCNConv",
     "SuperGATConv": "in evaluation: its loss in training draws edges that are not there (`negative_sampling`)",
+    "GPSConv": "`multihead`: own nodes attend to the rows of all, which each worker gathers; `performer` is refused",
+    "WLConv": "colours are numbered in the order of partitions; each worker has the table of all",
     "PNAConv": "`deg` is the histogram of the whole graph",
 }
 
@@ -99,8 +102,6 @@ AGGREGATION_NOTES: dict[str, str] = {
 
 # name: why, and the way round
 REFUSED: dict[str, tuple[str, str]] = {
-    "GPSConv": ("relates each node to all", "attention over neighbours"),
-    "WLConv": ("numbers the colours of all nodes", "colour the whole graph before it is partitioned"),
     "MeshCNNConv": ("takes messages by their position among all edges", "the whole graph on one worker"),
     "PANConv": ("multiplies sparse matrices of the whole graph", "MixHopConv, TAGConv"),
 }
@@ -139,6 +140,7 @@ def page() -> str:
         how = dict.fromkeys(SPECS[case].how for case in cases.split())
         lines.append(f"| {layer} | {', '.join(how)} | {NOTES.get(layer, '')} |")
     lines += [
+        f"| WLConv | values | {NOTES['WLConv']} |",
         "",
         "## Heterographs",
         "",

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.parity import cases_pyg
-from tests.parity.pyg_specs import REFUSED, SPECS
+from tests.parity.pyg_own_layers import OWN
+from tests.parity.pyg_specs import REFUSED, SPECS, TYPES
 from tests.support.graphs import Graph, make
 from tests.support.pool import Pool
 from tests.support.sessions import SESSIONS, Session, Workers
@@ -101,6 +102,11 @@ def test_layer(few: Workers, name: str) -> None:
     check(few, make("empty_worker" if few.world == 4 else "random", few.world, seed=30), name, "float64")
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_own_layer(few: Workers, name: str) -> None:
+    check(few, make("empty_worker" if few.world == 4 else "random", few.world, seed=36), name, "float64")
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1; gradients of
@@ -136,6 +142,18 @@ def test_refused(two: Workers, name: str) -> None:
         assert "on a graph split over workers" in said
 
 
+def test_colours(few: Workers) -> None:
+    """Colours of WLConv have PyG's numbers on every worker; histograms count the nodes of all."""
+    graph = make("empty_worker" if few.world == 4 else "random", few.world, seed=37)
+    first = np.random.default_rng(38).integers(0, TYPES, graph.num_nodes)
+    truth = cases_pyg.colours(torch.from_numpy(np.stack([graph.src, graph.dst])), first)
+    given = [{"part": graph.part(rank), "first": first[graph.rows(rank)]} for rank in range(graph.world)]
+    for rank, one in enumerate(few.run(cases_pyg.colours_on_worker, given)):
+        np.testing.assert_array_equal(one["colours"], truth["colours"][graph.rows(rank)])
+        for value, expected in zip(one["histograms"], truth["histograms"], strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["sage_max", "graph_max"])
 @pytest.mark.parametrize("kind", ["random", "hub"])
 def test_equal_messages(few: Workers, name: str, kind: str) -> None:
@@ -143,9 +161,38 @@ def test_equal_messages(few: Workers, name: str, kind: str) -> None:
     check(few, make(kind, few.world, seed=35), name, "float64", whole=True)
 
 
-@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide", "gcn"])
+@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide", "gcn", "gat", "gat_mean"])
 @pytest.mark.parametrize("separate", [(), (0,), (1,), (0, 1)])
 def test_in_one_piece(two: Workers, name: str, separate: tuple[int, ...]) -> None:
-    """Each rank may decide for itself whether SAGEConv or GCNConv runs in one piece."""
+    """Each rank may decide for itself whether SAGEConv, GCNConv or GATConv runs in one piece."""
     found = check(two, make("random", 2, seed=71), name, "float64", separate)
     assert [one["pieces"] for one in found] == [int(rank not in separate) for rank in range(2)]
+
+
+@pytest.mark.parametrize("dtype", UNIT)
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("name", ["gcn", "gat", "gat_mean", "gat_wide"])
+def test_bits_in_one_piece(two: Workers, name: str, dropout: float, dtype: str) -> None:
+    """Results and gradients in one piece are those of the layer's steps, bit by bit, whichever ranks run these, and
+    with the same dropout of attention."""
+    graph = make("random", 2, seed=72)
+    inputs = cases_pyg.draw(graph, name, dtype)
+    whole = oracle(graph, name, inputs, dtype)
+    given = [
+        {
+            "part": graph.part(rank),
+            "inputs": [inputs[0][graph.rows(rank)]],
+            "grads": [g[graph.rows(rank)] for g in whole["grads"]],
+        }
+        for rank in range(2)
+    ]
+    common = {"name": name, "state": whole["state"], "dtype": dtype, "dropout": dropout}
+    steps, *others = (two.run(cases_pyg.layer, given, separate=s, **common) for s in ((0, 1), (), (0,), (1,)))
+    dropped = not np.allclose(steps[0]["out"][0], whole["out"][0][graph.rows(0)], 1e-4, 1e-4)
+    assert dropped == (name != "gcn" and dropout > 0)
+    for found in others:
+        for one, expected in zip(found, steps):
+            for what in ("out", "inputs"):
+                np.testing.assert_array_equal(one[what][0], expected[what][0], what)
+            for key, value in expected["parameters"].items():
+                np.testing.assert_array_equal(one["parameters"][key], value, key)

@@ -137,5 +137,5 @@ def test_random_models(pool: Pool, session: tuple[int, str], tmp_path: Path) -> 
                 one.check([result[n] for result in results], plain[n], truth[n])
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{one.model.source}") from None
-    print(f"{done} layers")
+    print(f"{done} layers, seeds {seeds.start} to {seeds.stop - 1}")
     assert done > 0.9 * len(seeds)

@@ -12,14 +12,25 @@ from tests.support.sessions import Workers
 pytest.importorskip("torch_geometric")
 
 
-@pytest.mark.parametrize("kind", cases.COMPILED)
-def test_compiled(two: Workers, kind: str) -> None:
-    """Models through torch.compile give the same, also where one rank alone compiles."""
+def check_compiled(two: Workers, kind: str, backend: str) -> None:
     graph = make("random", 2, seed=71)
     for who in ([True, True], [True, False]):
         given = [{"part": graph.part(rank), "compiles": who[rank]} for rank in range(2)]
-        for apart in two.run(cases.compiled, given, kind=kind):
+        for apart in two.run(cases.compiled, given, kind=kind, backend=backend):
             assert max(apart) <= 1e-10
+
+
+@pytest.mark.parametrize("kind", cases.COMPILED)
+def test_compiled(two: Workers, kind: str) -> None:
+    """Models through torch.compile give the same, also where one rank alone compiles."""
+    check_compiled(two, kind, "eager")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", cases.COMPILED)
+def test_compiled_by_inductor(two: Workers, kind: str) -> None:
+    """The same with the code that inductor makes."""
+    check_compiled(two, kind, "inductor")
 
 
 @pytest.mark.parametrize("changes", [False, True])

@@ -17,7 +17,7 @@ from sar.autograd.types import anchor
 
 from .counts import Counts
 
-__all__ = ["graph_reduce", "graph_softmax", "sum_over_workers"]
+__all__ = ["graph_reduce", "graph_softmax", "rows_of_all", "sum_over_workers"]
 
 
 def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
@@ -51,6 +51,15 @@ def graph_softmax(rows: Counts, value: Tensor) -> Tensor:
 def sum_over_workers(value: Tensor) -> Tensor:
     """Adds up a tensor of all workers, of the same shape on each. Collective."""
     return _shared(_Sum, value)
+
+
+def rows_of_all(value: Tensor) -> Tensor:
+    """The rows of all workers, by rank. Collective; gradients are returned to the owners and added up.
+
+    :param value: ``[own rows, ...]``, the same dtype and trailing dimensions on every worker
+    :returns: ``[rows of all workers, ...]``
+    """
+    return _shared(_Gathered, value)
 
 
 def _shared(function: Any, value: Tensor) -> Tensor:
@@ -101,6 +110,25 @@ class _Most(torch.autograd.Function):
         if len(out):
             out.scatter_(0, where, torch.where(mine, total, torch.zeros_like(total)))
         return None, out if ctx.needs_input_grad[1] else None
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, value: Tensor) -> Tensor:
+        world = _session.current().world
+        sizes = [torch.empty(1, dtype=torch.int64) for _ in range(world)]
+        _session.all_to_all(sizes, [torch.tensor([len(value)])] * world, abi.TRAIN)
+        ctx.rows, ctx.shape = [int(n) for n in sizes], value.shape
+        found = [value.new_empty((n, *value.shape[1:])) for n in ctx.rows]
+        _session.all_to_all(found, [value] * world, abi.TRAIN)
+        return torch.cat(found)
+
+    @staticmethod
+    @differentiable_once("rows of all workers")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        parts = [grad.new_empty(ctx.shape) for _ in ctx.rows]
+        _session.all_to_all(parts, grad.split(ctx.rows), abi.TRAIN)
+        return None, torch.stack(parts).sum(0) if ctx.needs_input_grad[1] else None
 
 
 def _everyones(grad: Tensor) -> Tensor:

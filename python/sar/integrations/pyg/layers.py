@@ -17,7 +17,7 @@ from sar.graph.readout import graph_reduce
 from .reductions import check_size
 from .self_loops import remove_self_loops
 
-__all__ = ["cheb_conv", "gcn_norm", "hypergraph_conv", "maybe_num_nodes"]
+__all__ = ["cheb_conv", "gcn_norm", "hypergraph_conv", "maybe_num_nodes", "wl_conv_continuous"]
 
 
 def gcn_norm(
@@ -79,6 +79,20 @@ def hypergraph_conv(
     if isinstance(hyperedge_index, SplitEdgeIndex) and num_edges is None:
         num_edges = hyperedge_index.edges.rows("v")
     return original(layer, x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
+
+
+def wl_conv_continuous(
+    original: Any,
+    layer: Any,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Optional[Tensor] = None,
+    size: Any = None,
+) -> Tensor:
+    """Where weights are not given, PyG makes one for each element of ``edge_index[1]``: here those of all workers."""
+    if isinstance(edge_index, SplitEdgeIndex) and edge_weight is None:
+        edge_weight = (x if isinstance(x, Tensor) else x[0]).new_ones(edge_index.shape[1])
+    return original(layer, x, edge_index, edge_weight, size)
 
 
 def maybe_num_nodes(original: Any, edge_index: Any, num_nodes: Optional[int] = None) -> int:

@@ -14,7 +14,7 @@ import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 from sar.config import Config
 from sar.integrations.replacements import Patches
 
-from . import fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
+from . import all_nodes, fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
 
 __all__ = ["adapt", "restore"]
 
@@ -40,10 +40,12 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.SAGEConv", "forward", fused.sage_conv)
     patches.wrap("torch_geometric.nn.GCNConv", "forward", fused.gcn_conv)
     patches.wrap("torch_geometric.nn.GINConv", "forward", fused.gin_conv)
+    patches.wrap("torch_geometric.nn.GATConv", "forward", fused.gat_conv)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", layers.cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", layers.hypergraph_conv)
+    patches.wrap("torch_geometric.nn.WLConvContinuous", "forward", layers.wl_conv_continuous)
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", over_nodes.aggregate)
-    for path, method in {**scripts.METHODS, **over_nodes.METHODS, **propagation.METHODS}.items():
+    for path, method in {**scripts.METHODS, **over_nodes.METHODS, **all_nodes.METHODS, **propagation.METHODS}.items():
         owner, _, name = f"torch_geometric.{path}".rpartition(".")
         patches.wrap(owner, name, method)
     patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)

@@ -19,8 +19,6 @@ def refusing(layer: str, why: str) -> Callable[..., Any]:
 
 
 REFUSED = {
-    "GPSConv": "would relate each node to the nodes of its worker, not to all: use attention over neighbours",
-    "WLConv": "would number colours on each worker by itself: colour the whole graph before it is partitioned",
     "MeshCNNConv": "takes the messages of a node by their position among all edges: use it on the whole graph",
     "PANConv": "multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
 }
