@@ -157,6 +157,9 @@ bench-pyg: $(BUILD_STAMP) $(BENCH_STAMP) ## layers of PyG on SAR against PyG alo
 	$(PY) bench/pyg.py $(PYG)
 	$(PY) bench/pyg.py --workers 8 --models gat,sage,gcn --name pyg-8
 
+bench-messages: $(BUILD_STAMP) $(BENCH_STAMP) ## memory of 1 GiB of messages of PyG, in the engine and in Python
+	$(PY) bench/messages.py
+
 profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker, for SAGE and GAT, in bench/out
 	SAR_SYMBOLS=1 $(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
 	$(PY) bench/flame.py --model sage
