@@ -126,41 +126,20 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 		},
 	}
 	if gradU != nil {
-		product, free, err := a.ownGradients(gradU, a.product(own, gradOut, scale.Data, nil))
+		o, err := a.newOwnGradients(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
 		if err != nil {
 			return err
 		}
-		defer free()
-		m.Parts, m.Part = product.Parts, func(i int) {
+		defer o.free()
+		m.Parts, m.Needs, m.Passes, m.Until = o.product.Parts, o.needs, o.groups, o.until
+		m.Part = func(i int) {
 			adding.Lock()
 			defer adding.Unlock()
-			product.Run(i)
+			o.product.Run(i)
 		}
 	}
 	_, err = m.Move(rel.Rank, rel.Parts)
 	return err
-}
-
-// ownParts is how often a worker looks for arrivals while it computes from own rows.
-const ownParts = 32
-
-// ownGradients is the product with own rows in parts, between which what the first
-// peer sends may be added already: a sum of two has the same bits in either order,
-// and what later peers send comes after both.
-func (a *Aggregate[T]) ownGradients(gradU []T, own kernel.Product[T]) (product kernel.Accumulation, free func(), err error) {
-	if a.Rel.Parts == 1 {
-		return kernel.Accumulation{Parts: 1, Run: func(int) { kernel.SpMM(a.Pool, gradU, own) }}, func() {}, nil
-	}
-	shared, err := mem.Make[uint8](mem.Scratch, a.Rel.NumSrc)
-	if err != nil {
-		return product, nil, err
-	}
-	first := a.Rel.Send[1].Data
-	for _, i := range first {
-		shared.Data[i] = 1
-	}
-	kernel.ClearRows(a.Pool, gradU, a.Width, first)
-	return kernel.SpMMAccumulate(a.Pool, gradU, own, shared.Data, ownParts), shared.Free, nil
 }
 
 // BackwardE computes the gradient of the weights,

@@ -41,20 +41,40 @@ func newLocalGradients[T expr.Float](x program[T], sweep *expr.Sweep[T], operand
 // columnsOf cuts n columns into parts by number, and keeps to the relation's order of
 // rows in each, where it has one.
 func columnsOf(n int, order []int32) [][]int32 {
-	parts := make([][]int32, min(n, columnParts))
-	for i := range n {
-		j := int32(i)
-		if len(order) == n {
-			j = order[i]
+	parts, columns := make([][]int32, min(n, columnParts)), make([]int32, n)
+	if len(order) == n {
+		orderByPart(columns, order, len(parts))
+	} else {
+		for j := range columns {
+			columns[j] = int32(j)
 		}
-		part := partOf(j, n, len(parts))
-		parts[part] = append(parts[part], j)
+	}
+	for part := range parts {
+		parts[part] = columns[firstOf(part, n, len(parts)):firstOf(part+1, n, len(parts))]
 	}
 	return parts
 }
 
 // partOf is the part of column j of n.
 func partOf(j int32, n, parts int) int { return int(int64(j) * int64(parts) / int64(n)) }
+
+// firstOf is the first column of a part.
+func firstOf(part, n, parts int) int {
+	return int((int64(part)*int64(n) + int64(parts) - 1) / int64(parts))
+}
+
+// orderByPart writes the columns of order to dst, those of each part together.
+func orderByPart(dst, order []int32, parts int) {
+	next := make([]int, parts)
+	for part := range next {
+		next[part] = firstOf(part, len(order), parts)
+	}
+	for _, j := range order {
+		part := partOf(j, len(order), parts)
+		dst[next[part]] = j
+		next[part]++
+	}
+}
 
 // part computes one part.
 func (o *localGradients[T]) part(part int) {

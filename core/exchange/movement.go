@@ -4,7 +4,7 @@
 //
 // With P workers a movement takes P-1 rounds. In round r worker p receives the rows of p-r
 // and sends its own to p+r; to owners, as gradients go, the directions are swapped.
-// Receiving follows the order of rounds. Sending runs beside it, to each peer by itself: a
+// Receiving follows the order of rounds, in one pass or several. Sending runs beside it, to each peer by itself: a
 // link that is full stops only its own sender, what a receiver waits for is never behind
 // anything else, and the movement cannot lock up however small the window is.
 package exchange
@@ -51,6 +51,11 @@ type Movement struct {
 	// Consume takes rows [first, first+n) of what comes in in round r. src is
 	// the receive buffer and is gone afterwards. Nil where there is a Reply.
 	Consume func(r, first, n int, src []byte) error
+	// Rows come in in so many passes over all rounds, 0 and 1 are the same; the first of
+	// them take Until(r, passes) rows of round r together. So some rows of every peer can
+	// be taken while the parts that others need have not ended. Without Reply.
+	Passes int
+	Until  func(r, passes int) int
 	// Reply returns a row for each that came in; nil: nothing returns.
 	Reply *Reply
 	// OnCallerThread has Local and what takes incoming rows run on the goroutine that
@@ -188,22 +193,15 @@ func (s *moving) receive(sender *sendScheduler) (err error) {
 			return err
 		}
 	}
+	if s.Reply == nil {
+		return s.takeRows()
+	}
 	for r := 1; r < s.world; r++ {
 		peer := s.peer(r, false)
 		for first, k := 0, 0; first < s.Recv[r] || k == 0; k++ {
 			n := min(s.rows, s.Recv[r]-first)
 			a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.RowBytes, all: n == s.Recv[r], what: "consume"}
-			if s.Reply != nil {
-				err = s.reply(a, first)
-			} else if err = s.awaitParts(r, first, n); err == nil {
-				err = s.take(a, func(src []byte) error {
-					if s.Consume == nil {
-						return nil
-					}
-					return s.Consume(r, first, n, src)
-				})
-			}
-			if err != nil {
+			if err := s.reply(a, first); err != nil {
 				return err
 			}
 			first += n
@@ -313,23 +311,35 @@ func (s *moving) take(a arrival, f func(src []byte) error) error {
 			seen = &s.seen[1]
 		}
 	}
-	frame, err := s.Op.Next(a.peer, a.tag, a.chunk)
+	payload, err := s.next(a, seen)
 	if err != nil {
 		return err
 	}
-	if len(frame.Payload) != a.n*a.rowBytes {
-		err = s.differ(a, len(frame.Payload))
-	} else if a.n > 0 {
+	if a.n > 0 {
 		span := trace.Begin()
-		err = f(frame.Payload)
-		span.End(a.what, trace.Receiving, s.Op.Comm(), a.peer, a.round, int64(len(frame.Payload)))
+		err = f(payload)
+		span.End(a.what, trace.Receiving, s.Op.Comm(), a.peer, a.round, int64(len(payload)))
 	}
-	*seen |= frame.Tag.Flags
 	s.Op.Release(a.peer)
 	if err == nil {
 		s.passOn(order)
 	}
 	return err
+}
+
+// next returns the contents of a frame, which has to be released, and adds its flags to
+// seen.
+func (s *moving) next(a arrival, seen *uint16) ([]byte, error) {
+	frame, err := s.Op.Next(a.peer, a.tag, a.chunk)
+	if err != nil {
+		return nil, err
+	}
+	*seen |= frame.Tag.Flags
+	if len(frame.Payload) != a.n*a.rowBytes {
+		s.Op.Release(a.peer)
+		return nil, s.differ(a, len(frame.Payload))
+	}
+	return frame.Payload, nil
 }
 
 // differ is the error where a frame of size bytes came.

@@ -23,13 +23,20 @@ func rows(p, q int) int {
 	return 3*p + q + 1
 }
 
+type schedule struct {
+	world   int
+	toOwner bool
+	passes  int
+}
+
 // transcript runs a movement and returns what each rank did, senders and
 // receivers apart, since the two run side by side.
-func transcript(t *testing.T, world int, toOwner bool) string {
+func transcript(t *testing.T, o schedule) string {
+	world := o.world
 	sent, got := make([]strings.Builder, world), make([]strings.Builder, world)
 	// small frames, so that rounds have several
 	errs := everyRank(t, world, 1<<14*(world-1), func(p int, c *comm.Communicator) error {
-		return move(c, p, world, toOwner, &sent[p], &got[p])
+		return move(c, p, o, &sent[p], &got[p])
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
@@ -58,17 +65,19 @@ func round(line string) (r int) {
 
 const rowBytes = 1000
 
-func move(c *comm.Communicator, p, world int, toOwner bool, sent, got *strings.Builder) error {
+func move(c *comm.Communicator, p int, o schedule, sent, got *strings.Builder) error {
+	world := o.world
 	op, err := c.Begin(comm.KindAggregate, comm.Forward)
 	if err != nil {
 		return err
 	}
-	m := &Movement{Op: op, ToOwner: toOwner, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
+	m := &Movement{Op: op, ToOwner: o.toOwner, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
 	peer := (&moving{Movement: m, rank: p, world: world}).peer
 	for r := 1; r < world; r++ {
 		to, from := peer(r, true), peer(r, false)
 		m.Send[r], m.Recv[r] = rows(p, to), rows(from, p)
 	}
+	m.Passes, m.Until = o.passes, func(r, n int) int { return m.Recv[r] * n / o.passes }
 	m.Produce = func(r, first, n int, dst []byte) error {
 		to := peer(r, true)
 		fmt.Fprintf(sent, "  round %d: to rank %d rows %d-%d of %d\n", r, to, first, first+n-1, m.Send[r])
@@ -101,12 +110,11 @@ func move(c *comm.Communicator, p, world int, toOwner bool, sent, got *strings.B
 // The schedule, in transcripts that a person can read.
 func TestRounds(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		world int
-		owner bool
-	}{{"pull-2", 2, false}, {"pull-4", 4, false}, {"owner-4", 4, true}} {
+		name string
+		schedule
+	}{{"pull-2", schedule{2, false, 1}}, {"pull-4", schedule{4, false, 1}}, {"owner-4", schedule{4, true, 1}}, {"owner-4-passes", schedule{4, true, 3}}} {
 		t.Run(c.name, func(t *testing.T) {
-			got, path := transcript(t, c.world, c.owner), "testdata/"+c.name+".txt"
+			got, path := transcript(t, c.schedule), "testdata/"+c.name+".txt"
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)

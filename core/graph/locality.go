@@ -222,10 +222,17 @@ func SlotsBefore[P Offset](ptr []P, order []int32) (before mem.Array[P], err err
 	if before, err = mem.Make[P](mem.Structure, len(order)+1); err != nil {
 		return before, err
 	}
-	for place, i := range order {
-		before.Data[place+1] = before.Data[place] + ptr[i+1] - ptr[i]
-	}
+	CountBefore(before.Data, ptr, order)
 	return before, nil
+}
+
+// CountBefore writes to before [n+1] how many slots the rows at earlier places of order [n]
+// have together.
+func CountBefore[P Offset](before, ptr []P, order []int32) {
+	before[0] = 0
+	for place, i := range order {
+		before[place+1] = before[place] + ptr[i+1] - ptr[i]
+	}
 }
 
 // makeOrder fills Order, RowsBefore and ColsBefore. Only where own rows are own

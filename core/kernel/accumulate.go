@@ -13,22 +13,32 @@ import "sar/core/internal/view"
 type Accumulation struct {
 	Parts int            // how many there are
 	Run   func(part int) // computes one
+	After []int          // so many parts have ended when a group of rows has
 }
 
-// SpMMAccumulate prepares the product in at most parts parts of about equal work, without
-// Post. filled [n].
-func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts int) Accumulation {
+// SpMMAccumulate prepares the product in about parts parts, without Post. filled [n]. ends
+// are the places of the order at which groups of rows end, the last of them n: a group
+// begins when those before it have ended.
+func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts int, ends ...int) Accumulation {
 	m.check(len(m.W), m.W != nil)
 	m.A.needRows()
 	need("y", len(y), m.A.Rows()*m.Width)
 	need("filled", len(filled), m.A.Rows())
 	adviseHuge(y)
 	a, all := &m.A, newSums(m)
-	rows, hubs := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
-	tasks := append(hubs, rows...)
-	parts = min(parts, len(tasks))
+	var tasks []part
+	cuts, after, begin := []int{0}, make([]int, len(ends)), 0 // part i is tasks cuts[i] to cuts[i+1]
+	for g, end := range ends {
+		rows, hubs := plan(a, begin, end, m.Width, view.Size[T](), p.Threads())
+		first, n := len(tasks), len(hubs)+len(rows)
+		tasks = append(append(tasks, hubs...), rows...)
+		for i, pieces := 0, min(max(1, parts/len(ends)), n); i < pieces; i++ {
+			cuts = append(cuts, first+n*(i+1)/pieces)
+		}
+		begin, after[g] = end, len(cuts)-1
+	}
 	run := func(part int) {
-		from, to := len(tasks)*part/parts, len(tasks)*(part+1)/parts
+		from, to := cuts[part], cuts[part+1]
 		p.Run(to-from, func(t int) {
 			q, m := tasks[from+t], all
 			m.start(q)
@@ -51,7 +61,7 @@ func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts
 			})
 		})
 	}
-	return Accumulation{parts, run}
+	return Accumulation{len(cuts) - 1, run, after}
 }
 
 // ClearRows: y[idx[k],:] = 0. y [n, width].

@@ -24,6 +24,14 @@ func withHub(rng *rand.Rand, n, m, most, hub int) CSR {
 	return a
 }
 
+// first is the first part of group g.
+func first(after []int, g int) int {
+	if g == 0 {
+		return 0
+	}
+	return after[g-1]
+}
+
 // Parts of a product that are added to rows, or written over them, give the bits
 // of the whole product and an addition, also of hub rows.
 func TestSpMMAccumulate(t *testing.T) {
@@ -51,15 +59,20 @@ func TestSpMMAccumulate(t *testing.T) {
 				}
 			}
 			got := slices.Clone(before)
-			o := SpMMAccumulate(p, got, productOf(x, width, a, nil, 1, scale), kept, 7)
-			if o.Parts < 1 || o.Parts > 7 || width == 256 && o.Parts < 2 {
-				t.Fatalf("%d parts", o.Parts)
-			}
-			for part := range o.Parts {
-				o.Run(part)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%d threads, width %d: other bits", threads, width)
+			for _, ends := range [][]int{{n}, {0, 100, 100, 250, n}} {
+				copy(got, before)
+				o := SpMMAccumulate(p, got, productOf(x, width, a, nil, 1, scale), kept, 7, ends...)
+				if o.Parts < 1 || o.Parts > 7 || width == 256 && o.Parts < 2 || o.After[len(ends)-1] != o.Parts {
+					t.Fatalf("%d parts, after groups %d", o.Parts, o.After)
+				}
+				for g, end := range ends {
+					for part := first(o.After, g); part < o.After[g]; part++ {
+						o.Run(part)
+					}
+					if !slices.Equal(got[:end*width], want[:end*width]) || !slices.Equal(got[end*width:], before[end*width:]) {
+						t.Errorf("%d threads, width %d, group %d of %d: other bits", threads, width, g, ends)
+					}
+				}
 			}
 			for i := range got {
 				got[i] = 1

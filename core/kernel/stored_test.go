@@ -88,7 +88,7 @@ func TestStoredIsRefused(t *testing.T) {
 		"rows":   func() { SpMMRows(p, x[1:], productOf(x, 1, a, nil, 1, nil), 1, 20) },
 		"window": func() { SpMMWindow(p, x, productOf(x, 1, a, nil, 1, nil), Window{&Cursor{Slot: cursor}, 0, 20, true}) },
 		"sddmm":  func() { SDDMM(p, w, x, productOf(x, 1, a, nil, 1, nil)) },
-		"onto":   func() { SpMMAccumulate(p, x, productOf(x, 1, a, nil, 1, nil), make([]uint8, 20), 1) },
+		"onto":   func() { SpMMAccumulate(p, x, productOf(x, 1, a, nil, 1, nil), make([]uint8, 20), 1, 20) },
 	} {
 		func() {
 			defer func() {

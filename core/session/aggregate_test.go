@@ -171,6 +171,60 @@ func TestWindowChangesNoBit(t *testing.T) {
 	}
 }
 
+// A gradient is the sum over own edges, then what the peers p+1, p+2, … return, in that
+// order, whatever comes when: other orders would give other numbers here. Rows of a peer
+// are many enough to be taken group by group, and do not fit into one frame.
+func TestOrderOfReturnedGradients(t *testing.T) {
+	const parts, width = 4, 64
+	rng := rand.New(rand.NewPCG(11, 12))
+	g := randomGraph(rng, 60000, 600000, parts)
+	g.starts = []int64{0, 18000, 33000, 44000, 60000}
+	value := []float32{1, 1 << 24, -1 << 24, 3} // of gradients of results, by rank
+	rankOf := func(node int64) (p int) {
+		for node >= g.starts[p+1] {
+			p++
+		}
+		return p
+	}
+	edges := make([][parts]float32, g.n) // by reader's rank
+	for k := range g.src {
+		edges[g.src[k]][rankOf(g.dst[k])]++
+	}
+	for _, window := range []int64{1 << 18, 1 << 20} {
+		workers(t, parts, Config{Window: window}, func(s *Session) error {
+			p := s.Rank()
+			src, dst, _ := g.of(p)
+			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			if err != nil {
+				return err
+			}
+			defer dg.Free()
+			lo, n := int(g.starts[p]), int(g.starts[p+1]-g.starts[p])
+			rows := func() Rows[float32] { return Rows[float32]{make([]float32, n*width), n, width} }
+			in, out, gradU := rows(), rows(), rows()
+			for i := range out.Data {
+				out.Data[i] = value[p]
+			}
+			for range 5 {
+				if err := Backward(dg, Aggregation{Agreed: GradU}, Gradients[float32]{U: &in, Out: out, GradU: &gradU}); err != nil {
+					return err
+				}
+				for i, got := range gradU.Data {
+					var want float32
+					for r := range parts {
+						q := (p + r) % parts
+						want += edges[lo+i/width][q] * value[q]
+					}
+					if got != want {
+						return fmt.Errorf("window %d: row %d: %v, want %v", window, i/width, got, want)
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
 func TestDegreesAndCounts(t *testing.T) {
 	const parts = 4
 	g := randomGraph(rand.New(rand.NewPCG(9, 9)), 80, 600, parts)
