@@ -96,7 +96,8 @@ class SplitEdges:
         """
         if self._with_loops is None:
             self._check_square()
-            self._with_loops = SplitEdges(self.graph.add_self_loop())
+            with torch.no_grad():  # what is made once is no part of what torch.utils.checkpoint runs again
+                self._with_loops = SplitEdges(self.graph.add_self_loop())
         return self._with_loops
 
     def without_loops(self) -> SplitEdges:
@@ -135,7 +136,8 @@ class _WithoutLoops(SplitEdges):
     @property
     def graph(self) -> Any:
         if self._graph is None:
-            self._graph = self._before.graph.remove_self_loop()
+            with torch.no_grad():
+                self._graph = self._before.graph.remove_self_loop()
         return self._graph
 
     @property
