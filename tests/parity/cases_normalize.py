@@ -13,29 +13,39 @@ from torch.utils.checkpoint import checkpoint
 
 import sar
 from sar.autograd.fused import recompute
+from tests.parity.pyg_specs import pyg_nn
 from tests.support.worker import build, numpy
 
 WAYS = ["relu", "in place", "plain", "elu", "read twice", "checkpoint", "remat", "bfloat16", "backward twice"]
-WAYS += ["no grad", "changed before", "changed after", "reentrant checkpoint"]
+WAYS += ["no grad", "changed before", "changed after", "reentrant checkpoint", "checkpoint and read later"]
+WAYS += ["changed after, and read"]
 
 
 class Net(nn.Module):
-    """Three layers of SAGE or GAT with batch norm between them. ``way``: what follows batch norm, and how it runs."""
+    """Three layers of SAGE, GAT or PyG's GCN with batch norm between them. ``way``: what follows batch norm, and how it
+    runs."""
 
     def __init__(self, kind: str, widths: list[int], norm: Any, way: str) -> None:
         super().__init__()
         pairs = list(zip(widths, widths[1:]))
         # a bias that batch norm takes away again has a gradient of nothing but rounding
-        if kind == "sage":
+        layers: list[nn.Module]
+        if kind == "gcn":
+            layers = [pyg_nn().GCNConv(i, o, bias=o == widths[-1]) for i, o in pairs]
+        elif kind == "sage":
             layers = [dgl.nn.SAGEConv(i, o, "mean", bias=o == widths[-1]) for i, o in pairs]
         else:
             layers = [dgl.nn.GATConv(i, o, 1, allow_zero_in_degree=True, bias=o == widths[-1]) for i, o in pairs]
         self.layers = nn.ModuleList(layers)
         self.norms = nn.ModuleList(norm(o) for _, o in pairs[:-1])
-        self.way = way
+        self.way, self.kind = way, kind
+
+    def convolve(self, n: int, graph: Any, h: torch.Tensor) -> torch.Tensor:
+        layer = self.layers[n]
+        return layer(h, graph) if self.kind == "gcn" else layer(graph, h).flatten(1)
 
     def block(self, n: int, graph: Any, h: torch.Tensor) -> torch.Tensor:
-        h = self.norms[n](self.layers[n](graph, h).flatten(1))
+        h = self.norms[n](self.convolve(n, graph, h))
         if self.way == "in place":
             return F.relu(h, inplace=True)
         if self.way == "plain":
@@ -49,17 +59,23 @@ class Net(nn.Module):
         return F.elu(h) if self.way == "elu" else F.relu(h)
 
     def forward(self, graph: Any, h: torch.Tensor, again: bool) -> torch.Tensor:
+        hidden = []
         for n, _ in enumerate(self.norms):
+            hidden.append(h)
             if again and "checkpoint" in self.way:
-                h = checkpoint(self.block, n, graph, h, use_reentrant=self.way != "checkpoint")
+                h = checkpoint(self.block, n, graph, h, use_reentrant="reentrant" in self.way)
             else:
                 h = self.block(n, graph, h)
-        out = self.layers[-1](graph, h).flatten(1)
+        out = self.convolve(-1, graph, h)
+        if "read later" in self.way:  # torch's checkpoints run again with rows that are there by now
+            out = out + sum(h.mean(1, keepdim=True) for h in hidden)
+        if self.way == "changed after, and read":
+            out = out + (h.mul_(3) if again else h * 3).mean(1, keepdim=True)
         if again and self.way == "changed after":  # torch forbids it; here the layers have saved what it is made of
             with torch.no_grad():
                 h.mul_(3)
         if self.way == "read twice":
-            out = out + 0.5 * self.layers[-1](graph, h).flatten(1) * h.mean(1, keepdim=True)
+            out = out + 0.5 * self.convolve(-1, graph, h) * h.mean(1, keepdim=True)
         return out
 
 
@@ -68,10 +84,11 @@ class OfOneBlock(nn.Module):
 
     def __init__(self, net: Net, n: int) -> None:
         super().__init__()
-        self.n, self.layer, self.norm = n, net.layers[n], net.norms[n]
+        self.layer, self.norm, self.swapped = net.layers[n], net.norms[n], net.kind == "gcn"
 
     def forward(self, graph: Any, h: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.norm(self.layer(graph, h).flatten(1)))
+        h = self.layer(h, graph) if self.swapped else self.layer(graph, h).flatten(1)
+        return F.relu(self.norm(h))
 
 
 def wrap(net: Net) -> Any:
@@ -92,6 +109,7 @@ def step(
         net.block = wrap(net)  # type: ignore[method-assign]
     rows = torch.from_numpy(x.copy()).requires_grad_()
     graph = build(part)
+    graph = sar.pyg.edge_index(graph) if kind == "gcn" else graph
     counts = {"applied": 0}
     original = recompute.apply
 

@@ -167,7 +167,7 @@ def layer(
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
     steps; ``dropout``: of attention; ``pieces``: how many SAGEConv, GCNConv or GATConv ran in one piece."""
     edge_index = graph_index(part)
-    pieces_of = {"gcn": normalized_sum._NormalizedSum, "gat": gat_pyg._Scores}
+    pieces_of = {"gcn": normalized_sum._ScaledSum, "gat": gat_pyg._Scores}
     piece = pieces_of.get(name.partition("_")[0], sage._SageMean)
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces:
         found = step(name, edge_index, inputs, grads, state, dtype, dropout)

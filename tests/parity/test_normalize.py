@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar import DistributedBN1D
+from sar._engine import columns
+from sar.autograd.fused import row_blocks
 from tests.parity import cases_normalize
 from tests.parity.cases_normalize import WAYS, Net
 from tests.support.graphs import close, make
@@ -28,7 +30,8 @@ def both(
     rng = np.random.default_rng(92)
     x = rng.standard_normal((graph.num_nodes, 4)).astype(dtype)
     grad = rng.standard_normal((graph.num_nodes, 3)).astype(dtype)
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)), num_nodes=graph.num_nodes)
+    ends = torch.from_numpy(graph.src), torch.from_numpy(graph.dst)
+    whole = torch.stack(ends) if kind == "gcn" else dgl.graph(ends, num_nodes=graph.num_nodes)
     torch.manual_seed(7)
     net = Net(kind, [4, width, width, 3], lambda f: torch.nn.BatchNorm1d(f, track_running_stats=False), way)
     net.to(torch.from_numpy(x).dtype)
@@ -57,11 +60,23 @@ def check(found: list[dict[str, Any]], expected: dict[str, Any], loose: float = 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nets(workers: Workers, way: str) -> None:
-    for kind in ("sage", "gat"):
+    for kind in ("sage", "gat", "gcn"):
         found, expected = both(workers, kind, way)
         check(found, expected, 5e10 if way == "bfloat16" else 100)
-        if way == "relu" and found[0]["out"].size:
+        if way == "relu" and kind == "gcn":
+            assert found[0]["counts"] == {"forward": 2, "applied": 4}  # in blocks, of which there is one
+        elif way == "relu" and found[0]["out"].size:
             assert found[0]["counts"] == {"forward": 2, "applied": 3}  # the rows that the second layer read
+
+
+def test_products_of_rows_in_blocks() -> None:
+    """What a layer sends does not depend on whether it has rows as a whole."""
+    for rows, width, out in ((9000, 256, 256), (5003, 100, 47), (800, 33, 1), (0, 5, 4)):
+        for dtype in (torch.float32, torch.float64):
+            x, w, grad = (torch.randn(*shape, dtype=dtype) for shape in ((rows, width), (out, width), (rows, out)))
+            made = torch.tanh(x)
+            assert torch.equal(row_blocks.products(x, w, made_by=torch.tanh)[0], made.mm(w.t()))
+            assert torch.equal(row_blocks.sums(x, grad, made_by=torch.tanh)[0], grad.t().mm(made))
 
 
 def test_rows_changed_past_torch(two: Workers) -> None:
@@ -74,7 +89,8 @@ def test_rows_changed_past_torch(two: Workers) -> None:
 @pytest.mark.parametrize("width", [1, 47])
 def test_graphs_and_widths(two: Workers, graph: str, width: int) -> None:
     for dtype in ("float32", "float64"):
-        check(*both(two, "sage", "relu", graph, dtype, width), 100)
+        for kind in ("sage", "gcn"):
+            check(*both(two, kind, "relu", graph, dtype, width), 100)
 
 
 class Square(torch.autograd.Function):
@@ -129,7 +145,7 @@ def test_readers(reader: str, shape: tuple[int, int]) -> None:
             norm.bias.copy_(torch.linspace(1, -0.5, shape[1]))
         rows = x.clone().requires_grad_()
         out = READERS[reader](norm(rows))
-        assert type(out) is Tensor
+        assert type(out * 1) is Tensor  # of ReLU it is deferred, too
         out.backward(grad)
         results.append((out.detach(), rows.grad, norm.weight.grad, norm.bias.grad))
     for what, mine, wanted in zip(("out", "x", "weight", "bias"), *results):
@@ -161,6 +177,10 @@ def test_refused() -> None:
     torch.relu_(h)
     with pytest.raises(RuntimeError, match="changed in place.*clone"):
         Square.apply(h).sum().backward()
+    h = torch.relu(norm(x * 1))
+    h.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in place.*clone"):
+        Square.apply(h).sum().backward()
     rows = x * 1
     h = norm(rows)
     rows.mul_(2)
@@ -169,5 +189,104 @@ def test_refused() -> None:
     rows = x * 1
     out = torch.relu(norm(rows))
     rows.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match="input of batch norm was changed"):
         out.sum().backward()
+
+
+class Twice(torch.autograd.Function):
+    """Backward makes a tensor that nobody else holds."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        return a * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * 2
+
+
+def kept_by_hook(h: Tensor, out: Tensor, x: Tensor, grad: Tensor) -> list[Tensor]:
+    kept: list[Tensor] = []
+    h.register_hook(kept.append)
+    out.backward(grad)
+    return kept
+
+
+def kept_by_hook_of_node(h: Tensor, out: Tensor, x: Tensor, grad: Tensor) -> list[Tensor]:
+    kept: list[Tensor] = []
+    h.grad_fn.register_prehook(lambda grads: kept.append(grads[0]))  # type: ignore[union-attr]
+    out.backward(grad)
+    return [kept[0] * 1]
+
+
+def retained(h: Tensor, out: Tensor, x: Tensor, grad: Tensor) -> list[Tensor]:
+    h.retain_grad()
+    out.backward(grad)
+    return [h.grad]  # type: ignore[list-item]
+
+
+def asked_for(h: Tensor, out: Tensor, x: Tensor, grad: Tensor) -> list[Tensor]:
+    of_h, x.grad = torch.autograd.grad(out, [h, x], grad)
+    return [of_h]
+
+
+def nobody(h: Tensor, out: Tensor, x: Tensor, grad: Tensor) -> list[Tensor]:
+    out.backward(grad)
+    return []
+
+
+HOLDERS = [nobody, kept_by_hook, kept_by_hook_of_node, retained, asked_for]
+SHARED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "alone": lambda h, x: Twice.apply(h),
+    "of relu": lambda h, x: Twice.apply(F.relu(h)),
+    "handed on": lambda h, x: h + x,
+    "handed to both": lambda h, x: Twice.apply(h + x),
+    "handed to both by relu": lambda h, x: Twice.apply(F.relu(h) + x),
+    "handed to both as views": lambda h, x: Twice.apply(h.view(-1) + x.view(-1)).view_as(x),
+    "handed on by relu": lambda h, x: F.relu(h) + x,
+    "read twice": lambda h, x: Twice.apply(h) + F.relu(h),
+    "a view": lambda h, x: torch.cat([Twice.apply(h), x]).view(2, -1).sum(0).view_as(x),
+    "expanded": lambda h, x: h.sum(0, keepdim=True) + x * 0,
+}
+
+
+@pytest.mark.parametrize("sharing", SHARED)
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_gradients_that_others_hold(holder: Any, sharing: str) -> None:
+    """Batch norm writes its gradient over the one that came in only if nobody can see that."""
+    torch.manual_seed(1)
+    x, grad = torch.randn(300, 6), torch.randn(300, 6)
+    results = []
+    for norm in (DistributedBN1D(6, distributed=False), torch.nn.BatchNorm1d(6)):
+        leaf = x.clone().requires_grad_()
+        early = leaf * 3  # autograd comes to it after batch norm
+        h = norm(leaf * 1)
+        given = grad.clone()
+        kept = holder(h, SHARED[sharing](h, early), leaf, given)
+        assert torch.equal(given, grad)
+        results.append((leaf.grad, norm.weight.grad if holder is not asked_for else None, *kept))
+    assert len(results[0]) == len(results[1])
+    for mine, wanted in zip(*results):
+        assert (mine is None) == (wanted is None)
+        if mine is not None:
+            close(torch.as_tensor(mine).numpy(), wanted.numpy(), f"{holder.__name__}, {sharing}", 100)
+
+
+def test_gradient_in_place() -> None:
+    """Where nobody holds the gradient, no other memory is taken for the result."""
+    written = []
+    original = columns.normalize_grad
+
+    def noted(grad: Tensor, x: Tensor, numbers: Tensor, relu: bool, out: Tensor) -> None:
+        written.append(grad.data_ptr() == out.data_ptr())
+        original(grad, x, numbers, relu, out)
+
+    columns.normalize_grad = noted
+    try:
+        for read in (Twice.apply, lambda h: Twice.apply(F.relu(h)), lambda h: h * 1):
+            read(DistributedBN1D(6, distributed=False)(torch.randn(30, 6, requires_grad=True) * 1)).backward(
+                torch.randn(30, 6)
+            )
+    finally:
+        columns.normalize_grad = original
+    assert written == [True, True, True]

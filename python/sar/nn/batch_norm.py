@@ -75,8 +75,8 @@ class DistributedBN1D(nn.Module):
     def forward(self, inp: Tensor) -> Tensor:
         """Normalizes ``inp``, ``[n, f]`` float32 or float64. Collective where distributed.
 
-        In training the result is computed when it is first read. If ReLU reads it, ReLU of it is computed directly from
-        ``inp``. Only ``inp`` is saved for backward.
+        In training the result is computed when it is first read, and so is ReLU of it, directly from ``inp``. Only
+        ``inp`` is saved for backward.
 
         :raises ValueError: another shape, or no worker has a row
         :raises TypeError: another dtype

@@ -5,7 +5,8 @@ order of rank, in double precision (Chan, Golub and LeVeque's formula), so that 
 each other and the result hardly depends on how many workers there are. One small collective in forward and one in
 backward, ``2 f`` numbers per worker for f features. Workers without rows take part.
 
-Only the rows before normalization are saved for backward; the normalized rows are recomputed.
+Only the rows before normalization are saved for backward; the normalized rows are recomputed. The gradient is computed
+in the memory of the one that came in, if nobody else holds that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sar.config import Config
 
 from . import lean, recompute
 from .deferred import DeferredTensor, MaskedGradient
+from .sole import sole_gradient
 
 
 class Moments(NamedTuple):
@@ -134,9 +136,13 @@ class _Normalize(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         if ctx.gradients is not None:
             ctx.gradients.check(grad)
-        relu = isinstance(grad, MaskedGradient)
-        grad = grad.grad_of_relu if isinstance(grad, MaskedGradient) else grad.contiguous()
-        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu)
+        sole, relu = sole_gradient(grad), isinstance(grad, MaskedGradient)
+        if isinstance(grad, MaskedGradient):
+            sole = sole and grad.sole
+            grad = grad.grad_of_relu
+        elif not grad.is_contiguous():
+            grad, sole = grad.contiguous(), True
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu, grad if sole else None)
         return None, *found, None, None
 
 

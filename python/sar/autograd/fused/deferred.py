@@ -4,8 +4,10 @@ Batch norm returns a :class:`DeferredTensor`, which has no memory. It is the res
 of :mod:`sar.autograd.fused.batch_norm`. That node runs batch norm's collectives, so it exists whether or not a script
 reads the tensor, and in whatever order. A reader adds a node of its own behind it (:class:`_Read`), which is local:
 
-- ReLU is computed directly from batch norm's input. The normalized rows are never materialized, nor saved for backward.
-- Any other reader computes the normalized rows once and gets an ordinary tensor. A later ReLU reads these rows too.
+- ReLU is deferred too, and computed directly from batch norm's input. The normalized rows are never materialized, nor
+  saved for backward.
+- A layer that needs some rows at a time (:meth:`DeferredTensor.unread`) computes them, and again in backward.
+- Any other reader computes the rows once and gets an ordinary tensor. A later ReLU reads these rows too.
 
 Shape, dtype and the like are free. Hooks, ``retain_grad`` and ``torch.autograd.grad`` work as on any tensor.
 
@@ -15,6 +17,7 @@ goes directly to batch norm's node.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
 import torch
@@ -24,6 +27,8 @@ from torch import Tensor
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.graph.edge_tensor.tensor import METADATA, OF_AUTOGRAD, changes
+
+from .sole import sole_gradient
 
 __all__ = ["DeferredTensor", "MaskedGradient", "State", "computed"]
 
@@ -61,6 +66,11 @@ class DeferredTensor(Tensor):
     def gradients(self) -> Gradients:
         """Used by backward of the node that makes this tensor, to check its gradient."""
         return self._state.gradients
+
+    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor], Tensor]]]:
+        """What it is computed from, and what computes any run of its rows from the same of that; None if its values
+        are there already, since they may have been changed in place."""
+        return self._state.unread()
 
     @classmethod
     @uncompiled
@@ -120,10 +130,12 @@ class State:
         """ReLU of it, where nobody has read it before."""
         if self._values is not None or not torch.is_grad_enabled():
             return None
+        self._check()
+        if not in_place:
+            return self._read(tensor, True, DeferredTensor(self.source, _Relu(self.recipe)))
         made = self._read(tensor, True, None)
-        if in_place:
-            self._plain, self._values = made, made.detach()
-            self.changed(tensor)
+        self._plain, self._values = made, made.detach()
+        self.changed(tensor)
         return made
 
     def changed(self, tensor: DeferredTensor) -> None:
@@ -133,14 +145,24 @@ class State:
         with torch._C.DisableTorchFunctionSubclass():
             torch.autograd.graph.increment_version(tensor)
 
+    def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor], Tensor]]]:
+        """See :meth:`DeferredTensor.unread`."""
+        if self._values is not None:
+            return None
+        self._check()
+        return self.source, functools.partial(self.recipe.apply, relu=False)
+
     def compute(self, relu: bool) -> Tensor:
         """The values, or ReLU of them, anew."""
+        self._check()
+        return self.recipe.apply(self.source, relu)
+
+    def _check(self) -> None:
         if self.source._version != self._version:
             raise RuntimeError(
                 "the input of batch norm was changed in place before the result was read: batch norm keeps its input "
                 "for backward, so change a copy, or change it after"
             )
-        return self.recipe.apply(self.source, relu)
 
     def _read(self, tensor: DeferredTensor, relu: bool, given: Optional[Tensor]) -> Tensor:
         with torch._C.DisableTorchFunctionSubclass():
@@ -148,6 +170,19 @@ class State:
         if given is None and made.requires_grad:
             self.recipe.note(made, self.source, relu)
         return made
+
+
+class _Relu:
+    """ReLU of what a recipe computes."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def apply(self, source: Tensor, relu: bool) -> Tensor:
+        return self._recipe.apply(source, True)
+
+    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
+        self._recipe.note(rows, source, True)
 
 
 class Gradients:
@@ -180,21 +215,26 @@ class Gradients:
 
 
 class _Read(torch.autograd.Function):
-    """An ordinary tensor with the values of a deferred one, or with ReLU of them. Local in both passes."""
+    """A tensor with the values of a deferred one, or with ReLU of them, which may be deferred. Local in both passes."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, state: State, relu: bool, given: Tuple[Optional[Tensor]]) -> Tensor:
         ctx.recipe, ctx.relu, ctx.gradients = state.recipe, relu, state.gradients
-        ctx.save_for_backward(state.source)  # which recipe.note may refer to, so it has to last as long as the node
+        if relu:  # else nothing: a block of torch.utils.checkpoint reads in its first pass alone what came from another
+            ctx.save_for_backward(state.source)
         (values,) = given  # in a tuple, as it is no input to autograd
+        ctx.own = values.gradients if isinstance(values, DeferredTensor) else None
         return state.compute(relu) if values is None else values
 
     @staticmethod
     @differentiable_once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        (source,) = ctx.saved_tensors
+        if ctx.own is not None:
+            ctx.own.check(grad)
         if ctx.relu:
-            grad = MaskedGradient(grad.contiguous(), source, ctx.recipe)
+            (source,) = ctx.saved_tensors
+            sole = sole_gradient(grad) or not grad.is_contiguous()
+            grad = MaskedGradient(grad.contiguous(), source, ctx.recipe, sole)
         return ctx.gradients.read(grad), None, None, None
 
 
@@ -205,19 +245,21 @@ class MaskedGradient(Tensor):
     else, such as a hook or a sum with the gradients of other readers, gets an ordinary tensor.
 
     :param grad: contiguous
+    :param sole: whether nobody else holds ``grad``
     """
 
     grad_of_relu: Tensor
+    sole: bool
     _compute: Callable[[], Tensor]
 
     @staticmethod
-    def __new__(cls, grad: Tensor, source: Tensor, recipe: Recipe) -> MaskedGradient:
+    def __new__(cls, grad: Tensor, source: Tensor, recipe: Recipe, sole: bool) -> MaskedGradient:
         self: MaskedGradient = Tensor._make_wrapper_subclass(cls, grad.shape, dtype=grad.dtype, device=grad.device)
-        self.grad_of_relu = grad
+        self.grad_of_relu, self.sole = grad, sole
         self._compute = lambda: torch.ops.aten.threshold_backward(grad, recipe.apply(source, True), 0)
         return self
 
-    def __init__(self, grad: Tensor, source: Tensor, recipe: Recipe) -> None:
+    def __init__(self, grad: Tensor, source: Tensor, recipe: Recipe, sole: bool) -> None:
         pass
 
     @classmethod

@@ -23,6 +23,7 @@ from torch import Tensor
 from sar.distributed.agreement import agree
 
 from .deferred import DeferredTensor, State
+from .sole import sole_memory
 
 Step = Callable[[Tensor], Tensor]
 """Rows to rows of the same shape and dtype, each row by itself."""
@@ -133,7 +134,7 @@ class _Chain:
 
     def apply(self, source: Tensor, relu: bool) -> Tensor:
         with torch._C.DisableTorchFunction():  # what runs here is not deferred again
-            out = source if _held_once(source) else torch.empty_like(source)
+            out = source if sole_memory(source) else torch.empty_like(source)
             size = max(1, BLOCK_BYTES // max(1, source[:1].numel() * source.element_size()))
             for begin in range(0, len(source), size):
                 rows = source[begin : begin + size]
@@ -144,13 +145,3 @@ class _Chain:
 
     def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
         pass
-
-
-def _held_once(tensor: Tensor) -> bool:
-    """Whether nothing but this tensor refers to its memory, and the memory is torch's own."""
-    count = getattr(torch._C, "_storage_Use_Count", None)
-    storage, other = tensor.untyped_storage(), torch.empty(1)
-    if count is None or not storage.resizable():
-        return False
-    alone = other.untyped_storage()
-    return bool(count(storage._cdata) == count(alone._cdata))

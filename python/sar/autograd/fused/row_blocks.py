@@ -1,13 +1,14 @@
-"""Products of constant rows with weights, some rows at a time.
+"""Products of rows with weights, some rows at a time.
 
-Rows of features may lie in a file that is larger than memory (``Config.features``). So what reads them goes through
-them in as few passes as it can, and while it computes with some rows, a thread reads those that follow. Features in
-memory are read in the same blocks, so that a worker gets the same bits whether it maps its features or not.
+Constant rows of features may lie in a file that is larger than memory (``Config.features``). So what reads them goes
+through them in as few passes as it can, and while it computes with some rows, a thread reads those that follow.
+Features in memory are read in the same blocks, so that a worker gets the same bits whether it maps its features or not.
+Rows that can be computed from others, as batch norm's, are computed for each block and need not exist as a whole.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -21,37 +22,52 @@ MOST = 32 * UNIT
 BLOCK_BYTES = 16 << 20
 
 
-def block_rows(x: Tensor) -> int:
-    """Rows of a block: up to :data:`BLOCK_BYTES` of them, but at least :data:`UNIT` rows."""
-    units = BLOCK_BYTES // max(1, UNIT * x.shape[1] * x.element_size())
+MADE_BYTES = 4 << 20
+"""Of rows that are made for each block: they should still be in a cache when they are multiplied."""
+
+
+def block_rows(x: Tensor, most: int = BLOCK_BYTES) -> int:
+    """Rows of a block: up to ``most`` bytes of them, but at least :data:`UNIT` rows."""
+    units = most // max(1, UNIT * x.shape[1] * x.element_size())
     return min(MOST, UNIT * max(1, units))
 
 
-def blocks(x: Tensor) -> Iterator[Tuple[slice, Tensor]]:
+Rows = Callable[[Tensor], Tensor]
+"""Makes rows of those of another tensor, some at a time."""
+
+
+def blocks(x: Tensor, made_by: Optional[Rows] = None) -> Iterator[Tuple[slice, Tensor]]:
     """All rows, block by block: which they are, and the rows, valid until the next ones are asked for. A last block of
     less than :data:`UNIT` rows is part of the one before: libraries have other loops for few rows, whose sums have
-    other bits."""
-    starts = list(range(0, max(1, len(x) - UNIT + 1), block_rows(x)))
+    other bits.
+
+    :param made_by: what makes the rows, of those of x
+    """
+    step = block_rows(x, MADE_BYTES if made_by else BLOCK_BYTES)
+    starts = list(range(0, max(1, len(x) - UNIT + 1), step))
     found = [slice(begin, end) for begin, end in zip(starts, [*starts[1:], len(x)])]
-    return zip(found, mappings.in_turn([x[rows] for rows in found]))
+    rows = mappings.in_turn([x[at] for at in found])
+    return zip(found, map(made_by, rows) if made_by else rows)
 
 
-def products(x: Tensor, *weights: Tensor, own: Optional[int] = None) -> List[Tensor]:
-    """``x W'`` for each W ``[o, i]``, in one pass over ``x`` ``[n, i]``. ``own``: the last one is of so many rows."""
+def products(x: Tensor, *weights: Tensor, own: Optional[int] = None, made_by: Optional[Rows] = None) -> List[Tensor]:
+    """``x W'`` for each W ``[o, i]``, in one pass over ``x`` ``[n, i]``. ``own``: the last one is of so many rows;
+    ``made_by``: what makes the rows that are multiplied, of rows of x."""
     made = [x.new_empty(len(x), len(w)) for w in weights]
     if own is not None:
         made[-1] = x.new_empty(own, len(weights[-1]))
-    for at, rows in blocks(x):
+    for at, rows in blocks(x, made_by):
         for out, w in zip(made, weights):
             part = out[at]
             torch.mm(rows[: len(part)], w.t(), out=part)
     return made
 
 
-def sums(x: Tensor, *factors: Tensor) -> List[Tensor]:
-    """``f' x``, ``[o, i]``, for each f ``[m, o]``, in one pass over the first m rows of ``x`` ``[n, i]``."""
+def sums(x: Tensor, *factors: Tensor, made_by: Optional[Rows] = None) -> List[Tensor]:
+    """``f' x``, ``[o, i]``, for each f ``[m, o]``, in one pass over the first m rows of ``x`` ``[n, i]``.
+    ``made_by`` as for :func:`products`."""
     made: List[Tensor] = []
-    for at, rows in blocks(x):
+    for at, rows in blocks(x, made_by):
         for k, f in enumerate(factors):
             if at.start == 0:
                 made.append(f[at].t().mm(rows[: len(f)]))

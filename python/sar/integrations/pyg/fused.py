@@ -15,7 +15,7 @@ from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
 from sar.autograd.fused import lean
-from sar.autograd.fused.deferred import computed
+from sar.autograd.fused.deferred import DeferredTensor, computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
 from sar.autograd.fused.gat_pyg import attend
 from sar.autograd.fused.normalized_sum import normalized_sum
@@ -65,12 +65,13 @@ def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Op
     """The forward of GCNConv."""
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(layer, x, edge_index, edge_weight)
-    x = computed(x)
+    if not isinstance(x, DeferredTensor) or x.unread() is None:
+        x = computed(x)
     norm = None
     if edge_weight is None and not edge_index.flipped and edge_index.edges.square and _gcn_fits(layer, x, edge_index):
         norm = _norm(layer, x, edge_index)
     if not note_choice(layer, edge_index.graph, norm is not None) or norm is None:
-        return original(layer, x, edge_index, edge_weight)
+        return original(layer, computed(x), edge_index, edge_weight)
     edges, left, right = norm
     return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, left, right)
 
@@ -167,7 +168,7 @@ def _fits(lin: Any, x: Any) -> bool:
     """Whether a linear map on rows is the product with its weight."""
     return (
         as_made(lin, Linear)
-        and type(x) in (Tensor, nn.Parameter)
+        and type(x) in (Tensor, nn.Parameter, DeferredTensor)
         and x.dim() == 2
         and x.dtype in (torch.float32, torch.float64)
         and x.dtype == lin.weight.dtype
