@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import sar
-from sar.autograd.fused import gat_pyg, normalized_sum, sage
+from sar.autograd.fused import gat_pyg, linear, normalized_sum, sage
 from sar.graph.edge_index import blocks, lifted, reduce
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted
@@ -96,8 +96,9 @@ def step(
     state: Any,
     dtype: str,
     dropout: float = 0.0,
+    constant: bool = False,
 ) -> dict[str, Any]:
-    """Results and all gradients.
+    """Results and all gradients; those of inputs are 0 where inputs are constant.
 
     :param grads: of the results; drawn where there are none
     """
@@ -112,7 +113,7 @@ def step(
         if dropout:
             model.dropout = dropout
             torch.manual_seed(6)
-        given = leaves(inputs)
+        given = [x.detach() if constant else x for x in leaves(inputs)]
         out = call(name, model, edge_index, given)
         rng = np.random.default_rng(12)
         grads = grads or [rng.standard_normal(tuple(o.shape)).astype(dtype) for o in out]
@@ -125,7 +126,7 @@ def step(
         "state": saved,
         "grads": grads,
         "out": found,
-        "inputs": numpy([x.grad for x in given]),
+        "inputs": numpy([torch.zeros_like(x) if constant else x.grad for x in given]),
         "parameters": numpy(parameters),
     }
 
@@ -163,14 +164,16 @@ def layer(
     grads: list[np.ndarray],
     separate: tuple[int, ...] = (),
     dropout: float = 0.0,
+    constant: bool = False,
 ) -> dict[str, Any]:
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
-    steps; ``dropout``: of attention; ``pieces``: how many SAGEConv, GCNConv or GATConv ran in one piece."""
+    steps; ``dropout``: of attention; ``pieces``: how many layers ran in one piece, or computed a linear map again."""
     edge_index = graph_index(part)
     pieces_of = {"gcn": normalized_sum._ScaledSum, "gat": gat_pyg._Scores}
+    pieces_of.update(dict.fromkeys(("gatv2", "transformer"), linear._Linear))
     piece = pieces_of.get(name.partition("_")[0], sage._SageMean)
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces:
-        found = step(name, edge_index, inputs, grads, state, dtype, dropout)
+        found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)
     return {**found, "how": "values" if "values" in how else "blocks" if how else "fused", "pieces": len(pieces)}
 
 

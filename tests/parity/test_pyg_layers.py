@@ -161,17 +161,39 @@ def test_equal_messages(few: Workers, name: str, kind: str) -> None:
     check(few, make(kind, few.world, seed=35), name, "float64", whole=True)
 
 
-@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide", "gcn", "gat", "gat_mean"])
+@pytest.mark.parametrize("name", ["sage", "sage_square", "sage_wide", "gcn", "gat", "gat_mean", "gatv2", "transformer"])
 @pytest.mark.parametrize("separate", [(), (0,), (1,), (0, 1)])
 def test_in_one_piece(two: Workers, name: str, separate: tuple[int, ...]) -> None:
-    """Each rank may decide for itself whether SAGEConv, GCNConv or GATConv runs in one piece."""
+    """Each rank may decide for itself whether SAGEConv, GCNConv or GATConv runs in one piece, and whether GATv2Conv and
+    TransformerConv compute a linear map again."""
     found = check(two, make("random", 2, seed=71), name, "float64", separate)
     assert [one["pieces"] for one in found] == [int(rank not in separate) for rank in range(2)]
 
 
+@pytest.mark.parametrize("name", ["sage", "gcn", "gin", "gat", "gatv2", "transformer"])
+def test_constant_inputs(two: Workers, name: str) -> None:
+    """Gradients of parameters are the same where rows of nodes need none, as in the first layer of a model."""
+    graph = make("random", 2, seed=73)
+    inputs = cases_pyg.draw(graph, name, "float64")
+    whole = oracle(graph, name, inputs, "float64")
+    given = [
+        {
+            "part": graph.part(r),
+            "inputs": [inputs[0][graph.rows(r)]],
+            "grads": [g[graph.rows(r)] for g in whole["grads"]],
+        }
+        for r in range(2)
+    ]
+    found = two.run(cases_pyg.layer, given, name=name, state=whole["state"], dtype="float64", constant=True)
+    for rank, one in enumerate(found):
+        near(one["out"][0], whole["out"][0][graph.rows(rank)], UNIT["float64"], "result")
+    for key, value in whole["parameters"].items():
+        near(sum(one["parameters"][key] for one in found), value, UNIT["float64"], key)
+
+
 @pytest.mark.parametrize("dtype", UNIT)
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("name", ["gcn", "gat", "gat_mean", "gat_wide"])
+@pytest.mark.parametrize("name", ["gcn", "gat", "gat_mean", "gat_wide", "gatv2", "transformer"])
 def test_bits_in_one_piece(two: Workers, name: str, dropout: float, dtype: str) -> None:
     """Results and gradients in one piece are those of the layer's steps, bit by bit, whichever ranks run these, and
     with the same dropout of attention."""

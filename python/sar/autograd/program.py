@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
 
 from sar._engine import programs as abi, session as _session
 
-from . import message
+from . import again, message
 from .once import calling_layer, differentiable_once
 from .types import Expr, Relation
 
@@ -46,14 +46,12 @@ class Written(NamedTuple):
     seeds: List[int]
 
 
-Recomputed = Tuple[Tensor, Callable[[], Tensor]]
 _programs: Dict[str, Compiled] = {}
 _MOST_PROGRAMS = 4096
 
 
-def run(relation: Relation, expr: Expr, reduce: Optional[str], recomputed: Optional[Recomputed] = None) -> Tensor:
-    """See :func:`sar.autograd.expression.evaluate`. ``recomputed``: a contiguous tensor that it loads, and what gives
-    its values in backward, where it is not saved."""
+def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
+    """See :func:`sar.autograd.expression.evaluate`."""
     fast = _built_in(relation, expr, reduce)
     if fast is not None:
         return fast
@@ -66,8 +64,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str], recomputed: Optio
         need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
     rows = relation.num_edges if reduce is None else relation.num_dst
     call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
-    if recomputed is not None:
-        call.recomputed = [recomputed[1] if t is recomputed[0] else None for t in tensors]
+    call.again = [again.values_of(t) for t in tensors]
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
     call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")
@@ -172,7 +169,7 @@ class _Call:
 
     agreed = 0
     name = "an edge expression"
-    recomputed: Sequence[Optional[Callable[[], Tensor]]] = ()
+    again: Sequence[Optional[again.Values]] = ()
     """What gives each operand in backward where it is not saved."""
 
     def __init__(
@@ -221,9 +218,8 @@ class _Run(torch.autograd.Function):
         call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
         ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
         if call.agreed:
-            again = call.recomputed or [None] * len(operands)
-            kept = [t if saves >> i & 1 and again[i] is None else None for i, t in enumerate(operands)]
-            ctx.again = [(i, values) for i, values in enumerate(again) if saves >> i & 1 and values is not None]
+            kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]
+            ctx.again = [(i, values) for i, values in enumerate(call.again) if saves >> i & 1 and values is not None]
             ctx.save_for_backward(*kept, out if saves & abi.OUT_SAVED else None, *state)
         return out
 

@@ -15,7 +15,7 @@ from typing import Any, Iterator, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar.autograd import expression as ex, program
+from sar.autograd import again, expression as ex, program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import Relation
@@ -49,7 +49,8 @@ def attend(
     factors = ex.softmax(ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope))
     if dropout_p > 0:
         factors = ex.dropout(factors, dropout_p, agreed_seed())
-    return program.run(relation, ex.binary("mul", factors, ex.load("u", ft)), "sum", (ft, product.again))
+    again.note(ft, product.again)
+    return program.run(relation, ex.binary("mul", factors, ex.load("u", ft)), "sum")
 
 
 class _Product:
@@ -59,13 +60,18 @@ class _Product:
 
     def again(self) -> Tensor:
         """``[n, heads, each]``; stays until the gradients of the scores were computed."""
-        ctx = self.ctx
+        return _again(self.ctx)[3]
+
+
+def _again(ctx: Any) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x, W, the vectors of the scores, and W x."""
+    if ctx.kept is None:
         *rows_saved, weight, attn = ctx.saved_tensors  # once: torch.utils.checkpoint allows no more
         x = rows_of(Saved(*rows_saved), ctx.held)
         (ft,) = [x.mm(weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
-        ft = ft.view(len(x), *attn.shape[1:])
-        ctx.recomputed = x, weight, attn, ft
-        return ft
+        ctx.kept = x, weight, attn, ft.view(len(x), *attn.shape[1:])
+    found: Tuple[Tensor, Tensor, Tensor, Tensor] = ctx.kept
+    return found
 
 
 class _Scores(torch.autograd.Function):
@@ -93,7 +99,7 @@ class _Scores(torch.autograd.Function):
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight, attn)
         ctx.set_materialize_grads(False)
-        product.ctx = ctx
+        product.ctx, ctx.kept = ctx, None
         return ft, el, er
 
     @staticmethod
@@ -101,8 +107,8 @@ class _Scores(torch.autograd.Function):
     def backward(
         ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_er: Optional[Tensor]
     ) -> Tuple[Optional[Tensor], ...]:
-        x, weight, attn, ft = ctx.recomputed
-        del ctx.recomputed
+        x, weight, attn, ft = _again(ctx)
+        ctx.kept = None
         for_x, for_w, for_src, for_dst, *_ = ctx.needs_input_grad
         if grad_ft is not None:  # nobody else has it
             for at in _blocks(grad_ft):

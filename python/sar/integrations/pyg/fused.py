@@ -10,7 +10,16 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GINConv, MeanAggregation, SAGEConv, SumAggregation
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    MeanAggregation,
+    SAGEConv,
+    SumAggregation,
+    TransformerConv,
+)
 from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
@@ -18,12 +27,13 @@ from sar.autograd.fused import lean
 from sar.autograd.fused.deferred import DeferredTensor, computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
 from sar.autograd.fused.gat_pyg import attend
+from sar.autograd.fused.linear import computed_again
 from sar.autograd.fused.normalized_sum import normalized_sum
 from sar.autograd.fused.sage import sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 
-__all__ = ["gat_conv", "gcn_conv", "gin_conv", "sage_conv"]
+__all__ = ["gat_conv", "gatv2_conv", "gcn_conv", "gin_conv", "sage_conv", "transformer_conv"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -162,6 +172,28 @@ def _gat_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
         and not lean.active()
         and undisturbed()
     )
+
+
+def gatv2_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+    """The forward of GATv2Conv: its steps, of which one linear map is computed again in backward."""
+    return _attention(original, layer, x, edge_index, GATv2Conv, "lin_l", *args, **kwargs)
+
+
+def transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+    """The forward of TransformerConv: its steps, of which one linear map is computed again in backward."""
+    return _attention(original, layer, x, edge_index, TransformerConv, "lin_value", *args, **kwargs)
+
+
+def _attention(
+    original: Any, layer: Any, x: Any, edge_index: Any, kind: Any, name: str, *args: Any, **kwargs: Any
+) -> Any:
+    if not isinstance(edge_index, SplitEdgeIndex) or not torch.is_grad_enabled():
+        return original(layer, x, edge_index, *args, **kwargs)
+    x = computed(x)
+    lin, rows = getattr(layer, name), x[0] if isinstance(x, (tuple, list)) else x
+    again = type(layer) is kind and _steps_as_made(layer) and _fits(lin, rows) and undisturbed()
+    with computed_again(*([lin] if again else [])):
+        return original(layer, x, edge_index, *args, **kwargs)
 
 
 def _fits(lin: Any, x: Any) -> bool:

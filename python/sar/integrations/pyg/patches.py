@@ -41,6 +41,8 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.GCNConv", "forward", fused.gcn_conv)
     patches.wrap("torch_geometric.nn.GINConv", "forward", fused.gin_conv)
     patches.wrap("torch_geometric.nn.GATConv", "forward", fused.gat_conv)
+    patches.wrap("torch_geometric.nn.GATv2Conv", "forward", fused.gatv2_conv)
+    patches.wrap("torch_geometric.nn.TransformerConv", "forward", fused.transformer_conv)
     patches.wrap("torch_geometric.nn.ChebConv", "forward", layers.cheb_conv)
     patches.wrap("torch_geometric.nn.HypergraphConv", "forward", layers.hypergraph_conv)
     patches.wrap("torch_geometric.nn.WLConvContinuous", "forward", layers.wl_conv_continuous)

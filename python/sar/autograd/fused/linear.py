@@ -1,0 +1,79 @@
+"""Linear maps whose result is computed again in backward where an expression read it, instead of saved by that.
+
+The rows that are multiplied are saved in any case, for the gradient of the weight.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Iterator, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sar.autograd import again
+from sar.autograd.once import differentiable_once
+
+__all__ = ["computed_again"]
+
+
+@contextmanager
+def computed_again(*modules: nn.Module) -> Iterator[None]:
+    """While this is entered, results of modules are computed again in backward, if expressions read them.
+
+    :param modules: each is as its class made it, and ``F.linear`` with its ``weight`` and ``bias``, of two dimensions.
+        Nobody but expressions may see their results
+    """
+    for module in modules:
+        module.forward = partial(_linear, module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            del module.forward
+
+
+def _linear(module: Any, x: Tensor) -> Tensor:
+    product = _Product()
+    out: Tensor = _Linear.apply(x, module.weight, module.bias, product)
+    if out.requires_grad:
+        again.note(out, product.again)
+    return out
+
+
+class _Product:
+    """The result, computed again."""
+
+    ctx: Any = None
+
+    def again(self) -> Tensor:
+        """``[n, o]``; stays until backward of the linear map, for others that read it."""
+        ctx = self.ctx
+        if ctx.kept is None:
+            x, weight, bias = ctx.saved_tensors  # once: torch.utils.checkpoint allows no more
+            ctx.kept = x, weight, F.linear(x, weight, bias)
+        out: Tensor = ctx.kept[2]
+        return out
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor], product: _Product) -> Tensor:
+        ctx.save_for_backward(x, weight, bias)
+        ctx.kept, product.ctx = None, ctx
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    @differentiable_once("a linear map before attention")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        x, weight, _ = ctx.saved_tensors if ctx.kept is None else ctx.kept
+        ctx.kept = None
+        for_x, for_weight, for_bias, _ = ctx.needs_input_grad
+        return (
+            grad.mm(weight) if for_x else None,
+            grad.t().mm(x) if for_weight else None,
+            grad.sum(0) if for_bias else None,
+            None,
+        )
