@@ -12,9 +12,7 @@ from sar._engine.session import Session
 from . import records
 from .log_files import name_of, own_file
 from .progress import ProgressLine, progress_line
-from .prometheus import PrometheusServer
 from .samples import slowest
-from .tensorboard import TensorBoardWriter
 
 VARIABLE = "SAR_METRICS"
 _FORMS = "prometheus:PORT, prometheus:HOST:PORT, jsonl:FILE, tensorboard:FOLDER"
@@ -141,10 +139,15 @@ def _open(text: str, session: Session) -> _Reader:
     kind, _, where = text.partition(":")
     if not where or kind not in ("prometheus", "jsonl", "tensorboard"):
         raise ValueError(f"{VARIABLE}={text!r}: give one of {_FORMS}")
+    # imported here: few scripts use these
     if kind == "prometheus":
+        from .prometheus import PrometheusServer
+
         host, port = _address(text, where, session.rank)
         return PrometheusServer(host, port, session.rank, metrics)
     if kind == "tensorboard":
+        from .tensorboard import TensorBoardWriter
+
         return TensorBoardWriter(os.path.join(where, f"rank{session.rank:05d}"))
     path = own_file(where, session.rank, session.world, ".jsonl")
     if where.endswith("/"):
