@@ -100,8 +100,7 @@ def test_pieces(two: Workers, tmp_path: Path, parts: dict[int, str], monkeypatch
 
 def test_torch_reads_them(two: Workers, tmp_path: Path, parts: dict[int, str]) -> None:
     """Tools of torch.distributed.checkpoint take the directory for one of theirs."""
-    from torch.distributed.checkpoint import format_utils
-
+    format_utils = pytest.importorskip("torch.distributed.checkpoint.format_utils")  # from torch 2.3 on
     trained(two, parts, tmp_path / "run", 1)
     (folder,) = (tmp_path / "run").glob("step-*")
     format_utils.dcp_to_torch_save(folder, tmp_path / "all.pt")

@@ -45,9 +45,11 @@ def _counts(grad: Tensor) -> Optional[Counts]:
 
 
 def _held(tensor: Tensor) -> Optional[int]:
-    count = getattr(torch._C, "_storage_Use_Count", None)
-    storage = tensor.untyped_storage()
-    return None if count is None or not storage.resizable() else int(count(storage._cdata))
+    """None where torch cannot tell (2.2), or where the memory is not torch's own."""
+    count, storage = getattr(torch._C, "_storage_Use_Count", None), tensor.untyped_storage()
+    if count is None or not hasattr(storage, "resizable") or not storage.resizable():
+        return None
+    return int(count(storage._cdata))
 
 
 @functools.cache
