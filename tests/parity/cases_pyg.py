@@ -13,6 +13,7 @@ from torch import nn
 import sar
 from sar.autograd.fused import gat_pyg, linear, normalized_sum, sage
 from sar.graph.edge_index import blocks, lifted, reduce
+from tests.parity.cases_exchange import sent
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted
 from tests.parity.pyg_aggregations import CASES
@@ -167,14 +168,17 @@ def layer(
     constant: bool = False,
 ) -> dict[str, Any]:
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
-    steps; ``dropout``: of attention; ``pieces``: how many layers ran in one piece, or computed a linear map again."""
+    steps; ``dropout``: of attention; ``pieces``: how many layers ran in one piece, or computed a linear map again;
+    ``sent``: bytes of rows and gradients."""
     edge_index = graph_index(part)
     pieces_of = {"gcn": normalized_sum._ScaledSum, "gat": gat_pyg._Scores}
     pieces_of.update(dict.fromkeys(("gatv2", "transformer"), linear._Linear))
     piece = pieces_of.get(name.partition("_")[0], sage._SageMean)
+    before = sent()
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces:
         found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)
-    return {**found, "how": "values" if "values" in how else "blocks" if how else "fused", "pieces": len(pieces)}
+    way = "values" if "values" in how else "blocks" if how else "fused"
+    return {**found, "how": way, "pieces": len(pieces), "sent": int((sent() - before).sum())}
 
 
 def refused(part: dict[str, Any], name: str) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from tests.parity import cases_pyg
 from tests.parity.pyg_own_layers import OWN
-from tests.parity.pyg_specs import REFUSED, SPECS, TYPES
+from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES
 from tests.support.graphs import Graph, make
 from tests.support.pool import Pool
 from tests.support.sessions import SESSIONS, Session, Workers
@@ -165,9 +165,17 @@ def test_equal_messages(few: Workers, name: str, kind: str) -> None:
 @pytest.mark.parametrize("separate", [(), (0,), (1,), (0, 1)])
 def test_in_one_piece(two: Workers, name: str, separate: tuple[int, ...]) -> None:
     """Each rank may decide for itself whether SAGEConv, GCNConv or GATConv runs in one piece, and whether GATv2Conv and
-    TransformerConv compute a linear map again."""
+    TransformerConv compute a linear map again. A SAGEConv that narrows does so on all ranks or on none."""
     found = check(two, make("random", 2, seed=71), name, "float64", separate)
-    assert [one["pieces"] for one in found] == [int(rank not in separate) for rank in range(2)]
+    narrows = name == "sage" and len(separate) > 0
+    assert [one["pieces"] for one in found] == [int(rank not in separate and not narrows) for rank in range(2)]
+
+
+def test_a_layer_that_narrows_sends_the_narrower_rows(two: Workers) -> None:
+    """SAGEConv sends its product in forward, and in backward the gradient of it."""
+    graph = make("random", 2, seed=71)
+    steps, narrow = ([one["sent"] for one in check(two, graph, "sage", "float64", s)] for s in ((0,), ()))
+    assert min(steps) > 0 and [n * IN for n in narrow] == [n * OUT for n in steps]
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gin", "gat", "gatv2", "transformer"])

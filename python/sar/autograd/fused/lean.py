@@ -20,6 +20,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor
 
+from sar.autograd.compile import uncompiled
 from sar.distributed.agreement import agree
 
 from .deferred import DeferredTensor, State
@@ -49,6 +50,7 @@ def active() -> bool:
     return _on and not torch.is_grad_enabled()
 
 
+@uncompiled
 def all_fit(fits: bool) -> bool:
     """Whether a layer fits on every worker. Collective."""
     _, (unfit,) = agree(0, [int(not fits)])

@@ -1,7 +1,8 @@
 """Layers of PyG in one piece, where nothing can see that their steps are not run one by one.
 
 Each rank decides that for itself, so what it sends must not depend on it: rows are aggregated before they are
-multiplied, as PyG's own steps do, also where the product would be narrower, and attention sends its scores first.
+multiplied, as PyG's own steps do, and attention sends its scores first. The exception is a SAGEConv whose result is
+narrower than its rows: all ranks agree in each forward whether they multiply first, and send the narrower product.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
 from sar.autograd.fused import lean
+from sar.autograd.fused.costs import product_first
 from sar.autograd.fused.deferred import DeferredTensor, computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
 from sar.autograd.fused.gat_pyg import attend
@@ -49,18 +51,26 @@ def sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = No
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(layer, x, edge_index, size)
     x = computed(x)
-    fits = size is None and not edge_index.flipped and edge_index.edges.square and _sage_fits(layer, x, edge_index)
+    plain = size is None and not edge_index.flipped and edge_index.edges.square and type(layer) is SAGEConv
+    fits, first = plain and _sage_fits(layer, x, edge_index), plain and _product_is_narrower(layer)
+    if first:
+        fits = lean.all_fit(fits)
     if not note_choice(layer, edge_index.graph, fits):
         return original(layer, x, edge_index, size)
     lin = layer.lin_l
-    out = sage_mean(edge_index.edges.relation, x, lin.weight, layer.lin_r.weight, lin.bias, False)
+    out = sage_mean(edge_index.edges.relation, x, lin.weight, layer.lin_r.weight, lin.bias, first)
     return nn.functional.normalize(out, p=2.0, dim=-1) if layer.normalize else out
+
+
+def _product_is_narrower(layer: Any) -> bool:
+    """Whether a SAGEConv may multiply before it aggregates, and gains by it. Says the same on all ranks."""
+    lin, takes = layer.lin_l, isinstance(layer.aggr_module, MeanAggregation) and layer.root_weight and not layer.project
+    return takes and isinstance(lin, Linear) and product_first(lin.in_channels, lin.out_channels)
 
 
 def _sage_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
     return (
-        type(layer) is SAGEConv
-        and _steps_as_made(layer)
+        _steps_as_made(layer)
         and as_made(layer.aggr_module, MeanAggregation)
         and layer.root_weight
         and not layer.project
