@@ -62,6 +62,7 @@ def convolve(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: st
     return out if layer.norm is None else layer.norm(out)
 
 
+@uncompiled
 def sage_mean(
     relation: Relation, x: Tensor, w_neigh: Tensor, w_self: Tensor, bias: Optional[Tensor], first: bool
 ) -> Tensor:

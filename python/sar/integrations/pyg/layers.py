@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import get_laplacian
 
+from sar.autograd.compile import uncompiled
 from sar.graph.counts import counts
 from sar.graph.edge_index.ends import EdgeEnds, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
@@ -20,6 +21,7 @@ from .self_loops import remove_self_loops
 __all__ = ["cheb_conv", "gcn_norm", "hypergraph_conv", "maybe_num_nodes", "wl_conv_continuous"]
 
 
+@uncompiled
 def gcn_norm(
     original: Any,
     edge_index: Any,
