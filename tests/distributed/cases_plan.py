@@ -17,22 +17,23 @@ from tests.support.worker import build
 
 
 class SAGE(nn.Module):
-    def __init__(self, widths: list[int]) -> None:
+    def __init__(self, widths: list[int], dropout: float) -> None:
         super().__init__()
+        self.dropout = dropout
         self.layers = nn.ModuleList([sar.nn.SAGEConv(i, o, "mean") for i, o in zip(widths, widths[1:])])
         self.norms = nn.ModuleList([sar.DistributedBN1D(w) for w in widths[1:-1]])
 
     def forward(self, graph: Any, h: torch.Tensor) -> torch.Tensor:
         for layer, norm in zip(self.layers, self.norms):
-            h = F.relu(norm(layer(graph, h)))
+            h = F.dropout(F.relu(norm(layer(graph, h))), self.dropout)
         return self.layers[-1](graph, h)
 
 
-def growth(part: dict[str, Any], rows: int, widths: list[int]) -> int:
+def growth(part: dict[str, Any], rows: int, widths: list[int], dropout: float) -> int:
     """Bytes by which the resident size grows at most while training, after one step on something small."""
 
     def train(graph: Any, x: torch.Tensor, steps: int) -> None:
-        model = SAGE(widths)
+        model = SAGE(widths, dropout)
         optimizer = torch.optim.Adam(model.parameters())
         for _ in range(steps):
             loss = model(graph, x).square().sum()

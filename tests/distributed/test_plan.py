@@ -22,8 +22,9 @@ from tests.support.sessions import Workers
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("widths", [[64, 128, 128, 16], [128, 64, 32]])
-def test_growth_is_as_predicted(two: Workers, widths: list[int]) -> None:
+@pytest.mark.parametrize("widths, dropout", [([64, 128, 128, 16], 0), ([64, 128, 128, 16], 0.5), ([128, 64, 32], 0)])
+def test_growth_is_as_predicted(two: Workers, widths: list[int], dropout: float) -> None:
+    """Dropout of nothing takes no memory."""
     nodes, edges = 80_000, 160_000
     rng = np.random.default_rng(70)
     half = nodes // 2
@@ -35,9 +36,9 @@ def test_growth_is_as_predicted(two: Workers, widths: list[int]) -> None:
         arguments.append({"part": {"start": start, "src": src, "dst": dst}, "rows": half})
     # In the first run pages of the window are touched for the first time, and memory of tests before may be given back
     # meanwhile; in the others less may be.
-    _, *runs = (max(two.run(cases_plan.growth, arguments, widths=widths)) for _ in range(3))
+    _, *runs = (max(two.run(cases_plan.growth, arguments, widths=widths, dropout=dropout)) for _ in range(3))
     measured = max(runs)
-    hidden = [layer for w in widths[1:-1] for layer in (f"sage:{w}", "bn", "relu")]
+    hidden = [layer for w in widths[1:-1] for layer in (f"sage:{w}", "bn", "relu", *["dropout"] * (dropout > 0))]
     (e, *_) = estimate_memory(
         None,
         [*hidden, f"sage:{widths[-1]}"],

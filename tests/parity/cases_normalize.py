@@ -19,6 +19,10 @@ from tests.support.worker import build, numpy
 WAYS = ["relu", "in place", "plain", "elu", "read twice", "checkpoint", "remat", "bfloat16", "backward twice"]
 WAYS += ["no grad", "changed before", "changed after", "reentrant checkpoint", "checkpoint and read later"]
 WAYS += ["changed after, and read"]
+NOTHING = ["dropout 0", "dropout in evaluation", "dropout after batch norm"]  # what gives its input as it is
+COUNTED = ["relu", *NOTHING, "contiguous", "contiguous after batch norm"]
+"""Ways in which rows are computed again, in place of being kept."""
+WAYS += COUNTED[1:]
 
 
 class Net(nn.Module):
@@ -48,6 +52,16 @@ class Net(nn.Module):
         h = self.norms[n](self.convolve(n, graph, h))
         if self.way == "in place":
             return F.relu(h, inplace=True)
+        if self.way == "dropout 0":
+            return F.dropout(F.relu(h), 0.0)
+        if self.way == "dropout in evaluation":
+            return nn.Dropout(0.5).eval()(F.relu(h))
+        if self.way == "dropout after batch norm":
+            return torch.dropout(h, 0.0, train=True)
+        if self.way == "contiguous":
+            return F.relu(h).contiguous()
+        if self.way == "contiguous after batch norm":
+            return h.contiguous()
         if self.way == "plain":
             return h
         if self.way == "changed before":  # the next layer reads it

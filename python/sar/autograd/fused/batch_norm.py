@@ -109,8 +109,9 @@ def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm
     if not norm.needs_backward:
         later = lean.defer(x, lambda rows: norm.apply(rows, False)) if lean.active() else None
         return norm.apply(x, False) if later is None else later
-    made = DeferredTensor(x, norm) if Config.fuse else norm.apply(x, False)
-    result: Tensor = _Normalize.apply(anchor(), x, weight, bias, norm, (made,))
+    source = x.detach()
+    made = DeferredTensor(source, norm) if Config.fuse else norm.apply(x, False)
+    result: Tensor = _Normalize.apply(anchor(), x, weight, bias, norm, (source, made))
     return result
 
 
@@ -123,12 +124,13 @@ class _Normalize(torch.autograd.Function):
         weight: Optional[Tensor],
         bias: Optional[Tensor],
         norm: Norm,
-        made: Tuple[Tensor],
+        given: Tuple[Tensor, Tensor],
     ) -> Tensor:
-        ctx.save_for_backward(x)
+        source, made = given  # in a tuple, as they are no inputs to autograd
+        ctx.save_for_backward(source)
         ctx.norm = norm
-        ctx.gradients = made[0].gradients if isinstance(made[0], DeferredTensor) else None
-        return made[0]  # in a tuple, as it is no input to autograd
+        ctx.gradients = made.gradients if isinstance(made, DeferredTensor) else None
+        return made
 
     @staticmethod
     @differentiable_once("batch norm")

@@ -7,6 +7,7 @@ reads the tensor, and in whatever order. A reader adds a node of its own behind 
 - ReLU is deferred too, and computed directly from batch norm's input. The normalized rows are never materialized, nor
   saved for backward.
 - A layer that needs some rows at a time (:meth:`DeferredTensor.unread`) computes them, and again in backward.
+- Dropout that drops nothing (``p=0``, or evaluation) does not read it: its result is the same tensor.
 - Any other reader computes the rows once and gets an ordinary tensor. A later ReLU reads these rows too.
 
 Shape, dtype and the like are free. Hooks, ``retain_grad`` and ``torch.autograd.grad`` work as on any tensor.
@@ -46,7 +47,8 @@ class Recipe(Protocol):
 class DeferredTensor(Tensor):
     """A tensor of the shape and dtype of ``source``, computed from it when it is first read.
 
-    :param source: must not be changed in place before it is read
+    :param source: without history; must not be changed in place before it is read. Layers that save it in place of the
+        rows (:mod:`sar.autograd.fused.recompute`) refer to it weakly, so whoever needs it for backward saves this object
     """
 
     _state: State
@@ -84,6 +86,8 @@ class DeferredTensor(Tensor):
                     args = (args[0], _plainly(args[1]), *args[2:])
                 return plain_gradient(func(*args, **kwargs))
         target = args[0] if args and isinstance(args[0], DeferredTensor) else None
+        if target is not None and func in _DROPOUT and _drops_nothing(*args[1:], **kwargs):
+            return target
         if func in _RELU and target is not None:
             in_place = changes(func) or (args[1] if len(args) > 1 else kwargs.get("inplace", False))
             found = target._state.relu(target, bool(in_place))
@@ -106,7 +110,7 @@ class State:
     """What is known of a deferred tensor."""
 
     def __init__(self, source: Tensor, recipe: Recipe) -> None:
-        self.source, self._version, self.recipe = source.detach(), source._version, recipe
+        self.source, self._version, self.recipe = source, source._version, recipe
         self._values: Optional[Tensor] = None  # without history; the memory of all others
         self._plain: Optional[Tensor] = None  # the same under autograd
         self.gradients = Gradients()
@@ -280,6 +284,15 @@ class MaskedGradient(Tensor):
 
 
 _RELU = frozenset([torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu])
+_DROPOUT = frozenset([F.dropout, torch.dropout, torch.dropout_])
+
+
+def _drops_nothing(
+    p: float = 0.5, training: bool = True, inplace: bool = False, *, train: Optional[bool] = None
+) -> bool:
+    """Whether dropout with these arguments behind the first one gives its input as it is."""
+    on = training if train is None else train
+    return p == 0 or (not on and 0 < p <= 1)
 
 
 def _plainly(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:

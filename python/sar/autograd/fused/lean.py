@@ -70,13 +70,13 @@ def defer(x: Tensor, step: Step) -> Optional[Tensor]:
     if isinstance(x, DeferredTensor):
         chain = x._state.recipe
         if isinstance(chain, _Chain) and x._state._values is None:
-            return DeferredTensor(x._state.source, _Chain([*chain.steps, step]))
+            return DeferredTensor(x._state.source.detach(), _Chain([*chain.steps, step]))
         return None
     if type(x) is not Tensor or x.dim() < 2 or not x.is_contiguous() or not x.is_floating_point():
         return None
     if x.device.type != "cpu" or x.numel() * x.element_size() < MIN_BYTES:
         return None
-    return DeferredTensor(x, _Chain([step]))
+    return DeferredTensor(x.detach(), _Chain([step]))
 
 
 def reread(shape: Sequence[int], dtype: torch.dtype, read: Callable[[], Tensor]) -> Tensor:

@@ -171,8 +171,8 @@ def _mean(s: State, heads: int) -> None:
 
 
 def _dropout(s: State) -> None:
-    mask = s.worker.rows * s.width
-    s.done(s.tape.run([s.x], s.bytes(s.width), saves_extra=mask), s.width)
+    # torch multiplies with a mask of the type of the rows, which it saves
+    s.done(s.tape.run([s.x], s.bytes(s.width), saves_extra=s.bytes(s.width)), s.width)
 
 
 def _linear(s: State, width: int) -> None:
