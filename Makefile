@@ -144,17 +144,23 @@ $(BENCH_STAMP): requirements-bench.txt $(VENV_STAMP)
 	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-bench.txt
 	@touch $@
 
-bench: $(BUILD_STAMP) $(BENCH_STAMP) ## time and memory of an epoch of SAGE against DGL and PyG: table, JSON, PNG
+# As people train: half of the elements dropped after every layer but the last.
+DROPOUT_ROWS := --dropout 0.5 --policies pool --rows 1:-:metis,2:shm:metis,8:shm:metis,pyg
+
+bench: $(BUILD_STAMP) $(BENCH_STAMP) ## time and memory of an epoch of SAGE against DGL and PyG, and with dropout: tables, JSON, PNG
 	$(PY) bench/run.py
-	$(PY) bench/plot.py epoch
+	$(PY) bench/run.py $(DROPOUT_ROWS) --name epoch-dropout
+	$(PY) bench/plot.py epoch epoch-dropout
 
 bench-gat: $(BUILD_STAMP) $(BENCH_STAMP) ## the same of GAT, 4 heads of 32 and of 128
 	$(PY) bench/run.py --model gat --policies pool --rows 1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,pyg --name gat
 	$(PY) bench/run.py --model gat128 --policies pool --rows 1:-:metis,2:shm:metis,8:shm:metis --rounds 2 --epochs 2 --name gat128
-	$(PY) bench/plot.py gat gat128
+	$(PY) bench/run.py --model gat $(DROPOUT_ROWS) --name gat-dropout
+	$(PY) bench/plot.py gat gat128 gat-dropout
 
 bench-pyg: $(BUILD_STAMP) $(BENCH_STAMP) ## layers of PyG on SAR against PyG alone and against DGL's functions: time, memory; PYG="--models gat"
 	$(PY) bench/pyg.py $(PYG)
+	$(PY) bench/pyg.py --models gat,sage,gcn --dropout 0.5 --name pyg-dropout
 	$(PY) bench/pyg.py --workers 8 --models gat,sage,gcn --name pyg-8
 
 bench-messages: $(BUILD_STAMP) $(BENCH_STAMP) ## memory of 1 GiB of messages of PyG, in the engine and in Python

@@ -44,14 +44,18 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
+    """Blocks one after the other, with dropout between them."""
+
     def __init__(self, blocks: list[Block]) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
+        self.dropout = 0.0
 
     def forward(self, convolve, h):
-        for block in self.blocks:
-            h = block(convolve, h)
-        return h
+        *hidden, last = self.blocks
+        for block in hidden:
+            h = F.dropout(block(convolve, h), self.dropout, self.training)
+        return last(convolve, h)
 
 
 def make(name: str, library: str, n_features: int, n_classes: int, norm, way: str = "plain") -> nn.Module:

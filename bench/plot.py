@@ -47,7 +47,8 @@ def draw(name: str) -> str:
         for axis in (left, right):
             axis.set_xscale("log", base=2)
             axis.legend(fontsize=8)
-    figure.suptitle(f"{content.get('model', 'sage')}: {common.machine_line(content['machine'])}", fontsize=7)
+    model = content.get("model", "sage") + (f", dropout {content['dropout']:g}" if content.get("dropout") else "")
+    figure.suptitle(f"{model}: {common.machine_line(content['machine'])}", fontsize=7)
     figure.tight_layout()
     path = os.path.join(common.OUT, f"{name}.png")
     figure.savefig(path, dpi=120)

@@ -9,7 +9,7 @@ is what SAR's own account grew by, which has no tensors of torch.
 With ``--workers 8`` there is no peer: it compares both ways of SAR, of the worker that grows most.
 
     python bench/pyg.py [--models gat,sage,...] [--rounds 3] [--epochs 2] [--edges csr,sorted,coo] [--workers 1]
-                        [--without-peer] [--name pyg]
+                        [--without-peer] [--dropout P] [--name pyg]
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ THREADS = 2
 EDGES = "csr,sorted,coo"
 
 
-def alone(model: str, edges: str) -> common.Group:
+def alone(model: str, edges: str, a: argparse.Namespace) -> common.Group:
     words = ["pyg", common.reordered_graph(), "pool", model]
-    return common.Group("worker.py", words, 1, THREADS, {"BENCH_EDGES": edges})
+    return common.Group("worker.py", words, 1, THREADS, {"BENCH_EDGES": edges, "BENCH_DROPOUT": str(a.dropout)})
 
 
-def split(model: str, way: str, workers: int) -> common.Group:
-    words = ["sar", common.parts(workers, "metis"), "pool", model]
-    extra = {"BENCH_WAY": way, **({"SAR_TRANSPORT": "shm"} if workers > 1 else {})}
-    return common.Group("worker.py", words, workers, max(1, THREADS // workers), extra)
+def split(model: str, way: str, a: argparse.Namespace) -> common.Group:
+    words = ["sar", common.parts(a.workers, "metis"), "pool", model]
+    extra = {"BENCH_WAY": way, "BENCH_DROPOUT": str(a.dropout)}
+    if a.workers > 1:
+        extra["SAR_TRANSPORT"] = "shm"
+    return common.Group("worker.py", words, a.workers, max(1, THREADS // a.workers), extra)
 
 
-def fastest(model: str, kinds: list[str]) -> tuple[str, dict[str, float]]:
+def fastest(model: str, a: argparse.Namespace) -> tuple[str, dict[str, float]]:
     """How PyG alone gets its edges, and the seconds of an epoch with each kind that the model's layers take."""
     seconds: dict[str, float] = {}
+    kinds = a.edges.split(",")
     for kind in kinds if len(kinds) > 1 else []:
-        with stage(f"{model}: PyG alone, {kind}") as step, alone(model, kind) as group:
+        with stage(f"{model}: PyG alone, {kind}") as step, alone(model, kind, a) as group:
             try:
                 group.answers()
                 seconds[kind] = min(group.ask("epochs 2")[0]["seconds"])
@@ -86,11 +89,11 @@ def measure(model: str, a: argparse.Namespace) -> dict:
     """All sides of one model, in turns. The first is what the others are compared with."""
     sides, tried = [], {}
     if not a.without_peer:
-        kind, tried = fastest(model, a.edges.split(","))
-        sides.append((f"PyG alone, {kind}", lambda: alone(model, kind)))
+        kind, tried = fastest(model, a)
+        sides.append((f"PyG alone, {kind}", lambda: alone(model, kind, a)))
     if model in BY_DGL:
-        sides.append(("SAR, DGL's functions", lambda: split(model, "as_pyg", a.workers)))
-    sides.append(("SAR, PyG's layers", lambda: split(model, "pyg", a.workers)))
+        sides.append(("SAR, DGL's functions", lambda: split(model, "as_pyg", a)))
+    sides.append(("SAR, PyG's layers", lambda: split(model, "pyg", a)))
     with stage(f"{model}, {a.workers} worker(s)") as step:
         peers = [Peer(name, start()) for name, start in sides]
         for turn in range(a.rounds):
@@ -130,6 +133,7 @@ def main() -> None:
     p.add_argument("--edges", default=EDGES, help=f"how PyG alone may get its edges (default: {EDGES})")
     p.add_argument("--workers", type=int, default=1, help="of SAR (default: 1)")
     p.add_argument("--without-peer", action="store_true", help="SAR's two ways alone")
+    p.add_argument("--dropout", type=float, default=0, metavar="P", help="after every layer but the last (default: 0)")
     p.add_argument("--name", default="pyg", help="of the JSON file in bench/out (default: pyg)")
     a = p.parse_args()
     if a.rounds < 2:
@@ -141,7 +145,7 @@ def main() -> None:
     print(common.machine_line(machine), flush=True)
     measured = [measure(model, a) for model in a.models.split(",")]
     print(f"\n{render(measured)}\n", flush=True)
-    common.save(a.name, {"machine": machine, "workers": a.workers, "models": measured})
+    common.save(a.name, {"machine": machine, "workers": a.workers, "dropout": a.dropout, "models": measured})
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ minus the size after imports; a warm-up before both has loaded what torch loads 
 sar.estimate_memory says of the total beforehand.
 
     python bench/run.py [--model sage|gat|gat128] [--rounds 4] [--epochs 3] [--policies pool,compact]
-                        [--rows 2:shm:metis,...,pyg | --modes | --less] [--window MIB] [--name epoch]
+                        [--rows 2:shm:metis,...,pyg | --modes | --less] [--dropout P] [--window MIB] [--name epoch]
 
 The way of a row (fourth word): plain, the default; remat and nn: sar.remat on dgl.nn and on sar.nn; efficient:
 sar.nn.GATConv with memory_efficient=True; sa and one_shot: modes that keep what forward fetched, and that hold all
-boundary rows at once.
+boundary rows at once. With --dropout, all sides drop that share of elements after every layer but the last.
 """
 
 from __future__ import annotations
@@ -31,35 +31,42 @@ LESS = "1:-:metis,1:-:metis:remat,1:-:metis:nn"
 PEER_THREADS = 2
 
 
-def planned(description: str, model: str, window: int) -> dict:
+def planned(description: str, a: argparse.Namespace) -> dict:
     """What the heaviest worker should take, and what the workers should send in an epoch, in bytes."""
-    if model == "sage":
-        layers = [f"sage:{HIDDEN}", "bn", "relu"] * 2 + ["sage:47"]
+    dropout = ["dropout"] if a.dropout else []
+    if a.model == "sage":
+        layers = [f"sage:{HIDDEN}", "bn", "relu", *dropout] * 2 + ["sage:47"]
     else:
-        layers = [f"gat:{HEADS}x{WIDTHS[model]}", "elu"] * 2 + [f"gat:{HEADS}x47", f"mean:{HEADS}"]
-    found = sar.estimate_memory(description, layers, in_features=100, window_bytes=window)
+        layers = [f"gat:{HEADS}x{WIDTHS[a.model]}", "elu", *dropout] * 2 + [f"gat:{HEADS}x47", f"mean:{HEADS}"]
+    found = sar.estimate_memory(description, layers, in_features=100, window_bytes=window_bytes(a))
     return {"planned": max(e.peak for e in found), "planned_sent": sum(e.sent_per_epoch for e in found)}
 
 
-def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int, model: str, window: int = 0) -> dict:
+def window_bytes(a: argparse.Namespace) -> int:
+    return int(a.window * common.MIB)
+
+
+def measure(peer: common.Group, row: str, policy: str, a: argparse.Namespace) -> dict:
     """One row, ``workers:transport:method[:way]`` or ``pyg``, in turns with the peer."""
     alone = row == "pyg"
     count, transport, method, *ways = ("1", "-", "-") if alone else row.split(":")
     way = ways[0] if ways else "plain"
     workers = int(count)
     threads = max(1, PEER_THREADS // workers)
-    extra = {"BENCH_WAY": way, **({"SAR_TRANSPORT": transport} if transport != "-" else {})}
-    if window:
-        extra["BENCH_WINDOW"] = str(window)
+    extra = {"BENCH_WAY": way, "BENCH_DROPOUT": str(a.dropout)}
+    if transport != "-":
+        extra["SAR_TRANSPORT"] = transport
+    if a.window:
+        extra["BENCH_WINDOW"] = str(window_bytes(a))
     description = common.reordered_graph() if alone else common.parts(workers, method)
     ours, theirs, ratios, processor, first = [], [], [], [], 0.0
-    words = ["pyg" if alone else "sar", description, policy, model]
+    words = ["pyg" if alone else "sar", description, policy, a.model]
     with common.Group("worker.py", words, workers, threads, extra) as group:
         ready = group.answers()
-        for turn in range(rounds):
-            alone_costs = peer.ask(f"epochs {epochs}")[0]
+        for turn in range(a.rounds):
+            alone_costs = peer.ask(f"epochs {a.epochs}")[0]
             peer_seconds = alone_costs["seconds"]
-            answers = group.ask(f"epochs {epochs}")
+            answers = group.ask(f"epochs {a.epochs}")
             own_seconds = [max(times) for times in zip(*(a["seconds"] for a in answers))]
             if turn == 0:  # warm-up of both
                 first = sum(a["losses"][0] for a in answers)
@@ -98,22 +105,21 @@ def measure(peer: common.Group, row: str, policy: str, rounds: int, epochs: int,
             structure_resident=max(r["structure_resident"] for r in ready),
             structure_accounted=max(r["structure_accounted"] for r in ready),
             window_limit=largest["window_limit"],
-            **(planned(description, model, window) if way == "plain" else {}),
+            **(planned(description, a) if way == "plain" else {}),
         )
     return result
 
 
-def run_policy(
-    policy: str, rows: list[str], rounds: int, epochs: int, model: str, window: int
-) -> tuple[dict, list[dict]]:
+def run_policy(policy: str, a: argparse.Namespace) -> tuple[dict, list[dict]]:
     """The peer and all rows under one allocator policy."""
     measured = []
-    with common.Group("worker.py", ["dgl", common.reordered_graph(), policy, model], 1, PEER_THREADS, {}) as peer:
+    words, extra = ["dgl", common.reordered_graph(), policy, a.model], {"BENCH_DROPOUT": str(a.dropout)}
+    with common.Group("worker.py", words, 1, PEER_THREADS, extra) as peer:
         peer.answers()
-        warm = peer.ask(f"epochs {epochs}")[0]
-        for row in rows:
+        warm = peer.ask(f"epochs {a.epochs}")[0]
+        for row in a.rows.split(","):
             with stage(f"{policy}: {row}") as step:
-                measured.append(measure(peer, row, policy, rounds, epochs, model, window))
+                measured.append(measure(peer, row, policy, a))
                 step.note = f"{measured[-1]['seconds']:.3f} s an epoch, {measured[-1]['ratio']:.2f}x DGL"
         memory = peer.ask("memory")[0]
     return {"policy": policy, "first_loss": warm["losses"][0], "faults": warm["faults"], **memory}, measured
@@ -191,6 +197,7 @@ def main() -> None:
     p.add_argument("--rows", default=ROWS, help=f"workers:transport:parts[:way], or pyg (default: {ROWS})")
     p.add_argument("--modes", action="store_const", dest="rows", const=MODES, help=f"modes of SAR: --rows {MODES}")
     p.add_argument("--less", action="store_const", dest="rows", const=LESS, help=f"less kept: --rows {LESS}")
+    p.add_argument("--dropout", type=float, default=0, metavar="P", help="after every layer but the last (default: 0)")
     p.add_argument("--window", type=float, default=0, metavar="MIB", help="Config.window_bytes (default: SAR's)")
     p.add_argument("--name", default="epoch", help="of the JSON file in bench/out (default: epoch)")
     args = p.parse_args()
@@ -198,10 +205,9 @@ def main() -> None:
         p.error("--rounds must be 2 or more: the first is a warm-up")
     machine = common.machine()
     print(common.machine_line(machine), flush=True)
-    window = int(args.window * common.MIB)
     policies = []
     for policy in args.policies.split(","):
-        peer, rows = run_policy(policy, args.rows.split(","), args.rounds, args.epochs, args.model, window)
+        peer, rows = run_policy(policy, args)
         print(f"\n{render(peer, rows)}", flush=True)
         policies.append({"peer": peer, "rows": rows})
     print(
@@ -209,7 +215,7 @@ def main() -> None:
         "most held of what is allowed; cpu: processor time of all workers; faults (of pages) and sent (MiB of all "
         "workers): in an epoch."
     )
-    common.save(args.name, {"machine": machine, "model": args.model, "policies": policies})
+    common.save(args.name, {"machine": machine, "model": args.model, "dropout": args.dropout, "policies": policies})
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ ready.
     python bench/worker.py sar PARTS/NAME.json ALLOCATOR MODEL  one worker; rank and the others from the environment,
                                                                 and BENCH_WAY, one of model.WAYS; with BENCH_RECORD,
                                                                 rank 1 writes its calls to that file
+
+BENCH_DROPOUT is the share of elements that is dropped after every layer but the last (0).
 """
 
 from __future__ import annotations
@@ -190,6 +192,7 @@ def main() -> None:
         training, memory, ready = sar_training(path, model)
     else:
         training, memory, ready = whole_training(path, model, kind)
+    training.model.dropout = float(os.environ.get("BENCH_DROPOUT", "0"))
     memory.training_begins()
     answer(ready)
     for line in sys.stdin:

@@ -48,7 +48,7 @@ class DeferredTensor(Tensor):
     """A tensor of the shape and dtype of ``source``, computed from it when it is first read.
 
     :param source: without history; must not be changed in place before it is read. Layers that save it in place of the
-        rows (:mod:`sar.autograd.fused.recompute`) refer to it weakly, so whoever needs it for backward saves this object
+        rows (:mod:`sar.autograd.fused.recompute`) refer to it weakly: batch norm's node saves this very object
     """
 
     _state: State
