@@ -13,7 +13,7 @@ RUN apt-get update \
 
 # The wheel of this processor; pip leaves the others alone.
 COPY dist/release/ /tmp/wheels/
-RUN pip install --no-cache-dir --extra-index-url "${TORCH_INDEX}" --find-links /tmp/wheels "sar[${EXTRAS}]" \
+RUN pip install --no-cache-dir --extra-index-url "${TORCH_INDEX}" --find-links /tmp/wheels "sar-gnn[${EXTRAS}]" \
     && rm -rf /tmp/wheels
 
 # The user's secret would lie in the home (docs/security.md); give a job its token in SAR_JOB_TOKEN.

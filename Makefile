@@ -70,7 +70,7 @@ MATRIX_TESTS ?=
 test-matrix: wheel libsar ## the Python tests with torch 2.2 and DGL 2.1, in .venv-dgl2
 	test -x $(MATRIX_VENV)/bin/python || $(PYTHON) -m venv $(MATRIX_VENV)
 	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --requirement requirements-dgl2.txt
-	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar-*.whl
+	$(MATRIX_VENV)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall dist/sar_gnn-*.whl
 	PATH="$(abspath $(MATRIX_VENV))/bin:$$PATH" $(MATRIX_VENV)/bin/python $(PYTEST) $(MATRIX_TESTS)
 	@$(MATRIX_VENV)/bin/python -c 'import dgl, sys, torch; print(f"test-matrix: all passed with Python {sys.version.split()[0]}, torch {torch.__version__}, DGL {dgl.__version__}")'
 
@@ -250,10 +250,10 @@ bench-growth: $(BUILD_STAMP) ## time and memory against the number of edges, 1 t
 bench-sampling: $(BUILD_STAMP) ## sampled batches against DGL's loader
 	$(PY) bench/sampling.py
 
-wheel: $(VENV_STAMP) ## dist/sar-*.whl, for this processor and glibc; installs without Go and gcc
-	rm -rf build/lib.* build/bdist.* dist/sar-*.whl
+wheel: $(VENV_STAMP) ## dist/sar_gnn-*.whl, for this processor and glibc; installs without Go and gcc
+	rm -rf build/lib.* build/bdist.* dist/sar_gnn-*.whl
 	$(PIP_WHEEL) --wheel-dir dist .
-	@ls dist/sar-*.whl
+	@ls dist/sar_gnn-*.whl
 
 PIP_WHEEL := $(PY) -m pip wheel --disable-pip-version-check --quiet --no-build-isolation --no-deps
 
@@ -263,7 +263,7 @@ $(WHEELS_STAMP): requirements-wheels.txt $(VENV_STAMP)
 	@touch $@
 
 WHEEL_ARCHS ?= x86_64 aarch64
-wheels: $(WHEELS_STAMP) ## dist/release/sar-*.whl, to publish: for glibc 2.28 and newer, of WHEEL_ARCHS (x86_64 aarch64)
+wheels: $(WHEELS_STAMP) ## dist/release/sar_gnn-*.whl, to publish: for glibc 2.28 and newer, of WHEEL_ARCHS (x86_64 aarch64)
 	rm -rf dist/release
 	for arch in $(WHEEL_ARCHS); do \
 	  rm -rf build/lib.* build/bdist.*; \
@@ -298,5 +298,5 @@ examples-c-aarch64: $(WHEELS_STAMP) ## the same for aarch64, compiled by zig, ru
 	  CC="$$($(PY) -c 'import ziglang; print(ziglang.__path__[0])')/zig cc -target aarch64-linux-gnu.2.28"
 
 clean: ## everything that was built; .venv stays
-	rm -rf build dist python/sar.egg-info python/sar/_ext $(BUILD_STAMP)
+	rm -rf build dist python/*.egg-info python/sar/_ext $(BUILD_STAMP)
 	find python tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

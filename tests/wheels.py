@@ -71,7 +71,7 @@ for epoch in range(3):
 
 def audit(wheels: list[Path]) -> None:
     for wheel in wheels:
-        name = re.fullmatch(r"sar-[\d.]+-cp39-abi3-manylinux_2_(\d+)_(x86_64|aarch64)\.whl", wheel.name)
+        name = re.fullmatch(r"sar_gnn-[\d.]+-cp39-abi3-manylinux_2_(\d+)_(x86_64|aarch64)\.whl", wheel.name)
         assert name and int(name[1]) <= NEWEST_GLIBC, f"{wheel.name}: not what `make wheels` builds"
         shown = " ".join(command([sys.executable, "-m", "auditwheel", "show", str(wheel)]).split())
         found = re.search(r'platform tag: "manylinux_2_(\d+)_(\w+)"', shown)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+DISTRIBUTION = "sar-gnn"
+"""What pip installs this package by; on the package index ``sar`` is another one."""
+
 
 class MissingLibraryError(ImportError):
     """A library of an extra is not installed, or does not work. The message says how to get it."""
@@ -22,4 +25,5 @@ def need(name: str, extra: str, purpose: str, otherwise: str = "") -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         library, hint = name.partition(".")[0], f", or {otherwise}" if otherwise else ""
-        raise MissingLibraryError(f"{purpose} needs {library} ({error}): pip install 'sar[{extra}]'{hint}") from None
+        install = f"pip install '{DISTRIBUTION}[{extra}]'{hint}"
+        raise MissingLibraryError(f"{purpose} needs {library} ({error}): {install}") from None

@@ -422,6 +422,24 @@ def test_doctor_finds_no_trouble() -> None:
         assert line in done.stdout
 
 
+def test_doctor_finds_another_package_of_the_module(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``sar`` on the package index is not this package. Names are compared as pip compares them."""
+    monkeypatch.syspath_prepend(tmp_path)
+    installed = {"sar": "sar/parser.py", "Sar_GNN": "sar/cli.py", "sarif": "sarif/sar.py", "of": "sar.py"}
+    for name, record in installed.items():
+        folder = tmp_path / f"{name}-0.3.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.3\n")
+        (folder / "RECORD").write_text(f"{record},sha256=x,1\n{folder.name}/RECORD,,\n")
+    report = doctor._Report()
+    doctor._distributions(report)
+    said = capsys.readouterr().out
+    assert report.trouble == 2 and f"the package sar 0.3 ({tmp_path}) has files of the module sar" in said
+    assert "the package of 0.3" in said and "-> pip uninstall sar sar-gnn, then install sar-gnn again" in said
+
+
 @pytest.mark.full  # the same as the next, with the workers that are really there
 def test_doctor_finds_a_bad_setting() -> None:
     done = run_sar("doctor", SAR_ALLOCATOR="nonsense")

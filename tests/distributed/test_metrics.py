@@ -140,7 +140,7 @@ def test_port_in_use(two: Workers) -> None:
 def test_libraries_that_are_missing(two: Workers, setting: str, library: str) -> None:
     for kind, text in two.run(cases_metrics.refused, setting=setting, without=library):
         assert kind == "MissingLibraryError"
-        assert f"needs {library} " in text and text.endswith("pip install 'sar[metrics]'")
+        assert f"needs {library} " in text and text.endswith("pip install 'sar-gnn[metrics]'")
 
 
 def test_a_full_disk_does_not_end_the_run(two: Workers, tmp_path: Path) -> None:

@@ -141,4 +141,4 @@ for missing in (lambda: sar.pyg.load("nowhere"), lambda: sar.pyg.partition(None,
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.count("pip install 'sar[pyg]'") == 2
+    assert done.stdout.count("pip install 'sar-gnn[pyg]'") == 2

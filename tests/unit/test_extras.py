@@ -15,8 +15,8 @@ def test_need() -> None:
     assert need("os.path", "some", "this").join("a", "b") == "a/b"
     with pytest.raises(MissingLibraryError) as caught:
         need("no_such.part", "some", "this")
-    assert str(caught.value) == "this needs no_such (No module named 'no_such'): pip install 'sar[some]'"
-    with pytest.raises(MissingLibraryError, match=r"'sar\[some\]', or walk$"):
+    assert str(caught.value) == "this needs no_such (No module named 'no_such'): pip install 'sar-gnn[some]'"
+    with pytest.raises(MissingLibraryError, match=r"'sar-gnn\[some\]', or walk$"):
         need("no_such", "some", "this", "walk")
 
 
@@ -45,4 +45,4 @@ def test_commands_without_a_library(
     monkeypatch.setitem(sys.modules, library, None)  # an import of it fails
     assert cli.main(words.format(tmp_path).split()) == 1
     said = capsys.readouterr().err
-    assert message in said and "pip install 'sar[" in said
+    assert message in said and "pip install 'sar-gnn[" in said

@@ -14,6 +14,7 @@ import pytest
 import tomllib
 
 from sar._engine import library as engine
+from sar.extras import DISTRIBUTION
 from tests.support import ROOT
 
 LIBSAR = ROOT / "build" / "lib" / "libsar.so"
@@ -106,12 +107,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = place.glob("sar-*.whl")
+    (built,) = place.glob("sar_gnn-*.whl")
     return built
 
 
 def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
-    assert re.fullmatch(r"sar-[\d.]+-cp39-abi3-manylinux_2_\d+_\w+\.whl", wheel.name)
+    assert re.fullmatch(r"sar_gnn-[\d.]+-cp39-abi3-manylinux_2_\d+_\w+\.whl", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         metadata = archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
@@ -165,6 +166,19 @@ def test_extras_that_the_package_names_exist() -> None:
         if isinstance(call.args[1], ast.Constant)
     }
     assert named and named <= set(extras)
+
+
+def test_what_pip_installs() -> None:
+    """``sar`` on the package index is another package, so nothing may tell users to install that."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["name"] == DISTRIBUTION
+    files = [ROOT / "README.md", ROOT / "Dockerfile", *(ROOT / "docs").rglob("*.md")]
+    files += (ROOT / "python" / "sar").rglob("*.py")
+    texts = {path: path.read_text().replace("{DISTRIBUTION}", DISTRIBUTION) for path in files}
+    wrong = re.compile(r"pip install\b[^\n]*[ '\"]sar(?=[\[ '\"`,=<>]|$)|(?<![\w-])sar\[[a-z]", re.MULTILINE)
+    assert not [(path, found[0]) for path, text in texts.items() for found in [wrong.search(text)] if found]
+    named = re.findall(DISTRIBUTION + r"\[([a-z,]+)\]", "".join(texts.values()))
+    assert named and {extra for extras in named for extra in extras.split(",")} <= {*project["optional-dependencies"]}
 
 
 def test_dockerfile() -> None:

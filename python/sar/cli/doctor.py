@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +17,14 @@ from sar.distributed import tokens
 from sar.distributed.environment import environment
 from sar.distributed.network import free_port
 from sar.errors import RendezvousError
+from sar.extras import DISTRIBUTION
 from sar.units import size
 
 from .job import environment as worker_environment
 
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
 _ENOUGH_SHARED_MEMORY = 256 << 20
+_FILES_OF_MODULE = re.compile(r"^(\.\./)*sar(/|\.py\b)", re.MULTILINE)
 
 
 def add(commands: Any) -> None:
@@ -57,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"{platform.system()} {platform.release()} {platform.machine()}, {' '.join(platform.libc_ver())}, "
         f"{len(os.sched_getaffinity(0))} cores",
     )
+    _distributions(report)
     _packages(report)
     transports = _engine(report)
     _launcher(report)
@@ -78,6 +83,20 @@ def print_version() -> int:
         return 1
     print(f"sar {found['package']}, engine {found['engine']}, ABI {found['abi']}")
     return 0
+
+
+def _distributions(report: _Report) -> None:
+    """Others that have files of the module ``sar``: whichever was installed last has written over the other's."""
+    for found in importlib.metadata.distributions():
+        name = found.metadata["Name"] or "?"
+        files = found.read_text("RECORD") or found.read_text("installed-files.txt") or ""
+        if re.sub("[-_.]+", "-", name).lower() != DISTRIBUTION and _FILES_OF_MODULE.search(files):
+            report.line(
+                "FAIL",
+                "module sar",
+                f"the package {name} {found.version} ({found.locate_file('')}) has files of the module sar, too",
+                f"pip uninstall {name} {DISTRIBUTION}, then install {DISTRIBUTION} again",
+            )
 
 
 def _packages(report: _Report) -> None:

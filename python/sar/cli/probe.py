@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any, Callable
 
+import sar
+
 from .resident import resident
 
 _PAIR_BYTES = 4 << 20
@@ -38,22 +40,13 @@ def engine() -> dict[str, Any]:
     version = library.text_call("sar_version")
     extension = sys.modules["sar._ext._sar_engine"].__file__
     return {
-        "package": _package_version() or version,
+        "package": sar.__version__,
         "engine": version,
         "abi": ABI_VERSION,  # loading has checked that the engine has the same
         "simd": simd,
         "transports": json.loads(library.face().Doctor())["transports"],
         "file": extension,
     }
-
-
-def _package_version() -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version("sar")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def together() -> dict[str, Any]:
@@ -85,8 +78,6 @@ def allocator() -> dict[str, Any]:
     """How many bytes of 64 MiB freed the process keeps under each policy, and the policy in use."""
     import torch
 
-    import sar
-
     kept = {}
     for policy in ("pool", "compact", "default"):
         sar.set_allocator(policy)
@@ -105,7 +96,6 @@ def pair() -> dict[str, Any]:
     """Two workers exchange tensors and check what they got."""
     import torch
 
-    import sar
     from sar._engine import abi
 
     os.environ.setdefault("SAR_START_TIMEOUT", "30")

@@ -52,7 +52,7 @@ def ingest(
     :raises ValueError: the source is not as it should be, or has bad rows (the message names the first ten)
     :raises FileExistsError: ``out`` holds something, or another process is making it
     :raises sar.BudgetError: the memory is not enough
-    :raises ImportError: the libraries of the extra ``sar[ingest]`` are not installed
+    :raises ImportError: the libraries of the extra ``sar-gnn[ingest]`` are not installed
     """
     from .make import make  # with all that reads and sorts, which training does not need
 

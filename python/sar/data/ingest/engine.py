@@ -19,7 +19,7 @@ _LEAST_BYTES = 384 << 20
 
 
 def import_extra(name: str) -> Any:
-    """A library of the extra ``sar[ingest]``.
+    """A library of the extra ``sar-gnn[ingest]``.
 
     :raises ImportError: it is not installed
     """
