@@ -93,8 +93,9 @@ $(DOCS_STAMP): requirements-docs.txt $(VENV_STAMP)
 	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-docs.txt
 	@touch $@
 
+# Not --quiet: MkDocs then counts no warnings, and --strict finds nothing.
 docs: $(BUILD_STAMP) $(DOCS_STAMP) ## the site, in build/site; a warning is an error
-	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict
 
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
 	@unformatted=$$(gofmt -l core capi pybind examples/go bench); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }

@@ -122,6 +122,27 @@ def test_links_of_pages_outside_the_site(page: str) -> None:
     assert links and not missing
 
 
+SITES = {"": 0, "[a](b.md)": 1, "[a](other.md#b)": 1, "[a](#b)": 1, "[a](/other.md)": 1, "[a][sar.b]": 1}
+
+
+@pytest.mark.parametrize("text", SITES)
+def test_broken_links_fail_the_site(text: str, tmp_path: Path) -> None:
+    """With the options and settings that `make docs` has."""
+    pytest.importorskip("mkdocs")
+    yaml = pytest.importorskip("yaml")
+    recipe = subprocess.run(["make", "--dry-run", "docs"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    (options,) = re.findall(r"-m mkdocs build(.*)$", recipe, re.MULTILINE)
+    ours = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    small = {"site_name": "small", "validation": ours["validation"], "plugins": ["mkdocstrings"]}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(small))
+    (tmp_path / "docs").mkdir()
+    for page in ("index", "other"):
+        (tmp_path / "docs" / f"{page}.md").write_text(f"# {page}\n\n{text}\n")
+    command = [sys.executable, "-m", "mkdocs", "build", *options.split(), "--config-file", tmp_path / "mkdocs.yml"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    assert done.returncode == SITES[text], done.stderr
+
+
 def sources() -> Iterator[Path]:
     engine = [*(ROOT / "core").rglob("*.go"), *(ROOT / "capi").rglob("*.go"), *(ROOT / "capi").rglob("*.c")]
     for path in [*(ROOT / "python/sar").rglob("*.py"), *engine]:

@@ -36,10 +36,15 @@ class Checkpointer:
     this rank writes once more. What goes wrong is raised on all ranks by the next call of :meth:`step`,
     :meth:`save`, or :meth:`close`.
 
-    :param directory, model, optimizer, graph, per_node, keep: see :func:`sar.save_checkpoint`
+    :param directory: where the checkpoints lie; it must be the same for all workers
+    :param model: a module, or several by name
+    :param optimizer: an optimizer, or several by name
+    :param graph: of :func:`sar.construct_full_graph`; needed for tensors with a row for each own node
     :param every: save at steps that are multiples of this
     :param minutes: save when so many minutes, by rank 0's clock, have passed since the last time; with neither, save at
         every step
+    :param keep: how many checkpoints stay in the directory
+    :param per_node: node types of tensors with a row for each own node, by name, where their shape leaves it open
     :param background: False writes before :meth:`step` returns
     :raises ValueError: every or minutes is not positive
     """
