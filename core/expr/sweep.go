@@ -65,7 +65,7 @@ type adding struct {
 	d     int // elements of x that share an element of c
 	at    int // among those of the sweep
 	of    []int32
-	leaky *leaky  // the register is made of activations that are not made, times c
+	leaky *leaky  // the register is c times an activation that is never materialized
 	with  *adding // what is added up along with it, of the same rows
 	done  bool    // along with something else
 }

@@ -57,7 +57,7 @@ class Config(metaclass=_Settings):
     state of its softmax, and sends little back; half the bytes for GAT, but it costs memory for the edges (2 or 4 bytes
     each) and more computing. ``"auto"``: for each pair of workers what is cheaper, by rows, edges and kind of link.
     Expressions that read edge features or draw dropout are always pulled. ``sar.stats()["links"]`` shows the bytes of
-    each way. The numbers are the same but for rounding."""
+    each way. Results agree up to rounding."""
 
     patch_dgl: bool = True
     """Whether making a graph has DGL's layers understand it (:func:`sar.patch_dgl` does it in any case). With ``False``
@@ -72,7 +72,7 @@ class Config(metaclass=_Settings):
     fuse: bool = True
     """Whether SAGEConv with the mean, GATConv with one linear map and batch norm run as one fused operation each, with
     less memory. With ``False`` they run step by step: layers of DGL as DGL wrote them, and batch norm returns an
-    ordinary tensor. The numbers are the same but for rounding, and so is what a worker sends, so workers may differ.
+    ordinary tensor. Results agree up to rounding. Messages are identical, so workers may use different settings.
     ``sar.stats()["layers"]`` shows how layers ran."""
 
     block_bytes: int = 8 << 20

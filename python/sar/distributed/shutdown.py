@@ -23,7 +23,7 @@ _hooks_installed = False
 
 
 def shutdown() -> None:
-    """Says goodbye to the other workers and frees what the engine holds.
+    """Tells the other workers that this one is leaving, and frees what the engine holds.
 
     Not collective, and harmless when called twice; it also happens when the interpreter exits. Workers that still wait
     for this one raise :class:`sar.PeerLostError`. Where rank 0 logs at level INFO, it waits half a second at most for
@@ -44,7 +44,7 @@ def shutdown() -> None:
 
 
 def install_hooks() -> None:
-    """Makes the process say goodbye when it ends, and report its exception or Ctrl-C, if any. Once per process."""
+    """Has the process tell the other workers when it ends, and report its exception or Ctrl-C, if any. Once per process."""
     interrupts.watch(_interrupted)
     global _hooks_installed
     if _hooks_installed:

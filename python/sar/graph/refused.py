@@ -27,7 +27,7 @@ REFUSED: Dict[str, str] = {
 
 def _refusing(name: str, why: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"graph.{name} is not there for a graph split over workers: {why}")
+        raise NotImplementedError(f"graph.{name} is not supported on a partitioned graph: {why}")
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Raises NotImplementedError: {why}."
