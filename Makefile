@@ -7,6 +7,8 @@ PY     := $(VENV)/bin/python
 GO     ?= go
 # The kernels use Go's SIMD package; without the experiment they are scalar.
 export GOEXPERIMENT := simd
+# An older Go fetches the one that go.mod names, also where its packager turned that off.
+export GOTOOLCHAIN ?= auto
 
 GO_SOURCES  := go.mod go.sum $(shell find core capi pybind -name '*_test.go' -prune -o \( -name '*.go' -o -name '*.[chs]' \) -print 2>/dev/null)
 GO_PACKAGES := ./core/... ./capi/... ./pybind/... ./examples/go/... ./bench/...
@@ -98,7 +100,7 @@ docs: $(BUILD_STAMP) $(DOCS_STAMP) ## the site, in build/site; a warning is an e
 	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict
 
 lint: $(VENV_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy
-	@unformatted=$$(gofmt -l core capi pybind examples/go bench); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
+	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l core capi pybind examples/go bench); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
 	$(GO) vet $(GO_PACKAGES)
 	$(GO) tool staticcheck $(GO_PACKAGES)
 	$(GO) mod tidy -diff

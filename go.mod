@@ -1,6 +1,6 @@
 module sar
 
-go 1.26.0
+go 1.27.0
 
 require (
 	github.com/valyala/gorpc v0.0.0-20160519171614-908281bef774

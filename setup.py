@@ -68,8 +68,9 @@ def cross() -> dict[str, str]:
 
 
 def run(*command: str, cwd: Path = ROOT, **more: str) -> None:
-    env = {**os.environ, "GOEXPERIMENT": "simd", "CGO_ENABLED": "1", **more}
-    for tool, use in (("go", "Go, version 1.26 or newer"), ("gcc", "a C compiler")):
+    # An older Go fetches the one that go.mod names, also where its packager turned that off.
+    env = {"GOTOOLCHAIN": "auto", **os.environ, "GOEXPERIMENT": "simd", "CGO_ENABLED": "1", **more}
+    for tool, use in (("go", "Go, version 1.27, or 1.21 and newer, which fetch it"), ("gcc", "a C compiler")):
         if shutil.which(tool) is None and not (tool == "gcc" and os.environ.get("CC")):
             raise SystemExit(f"building sar needs {use}: {tool} is not on the PATH. A wheel needs neither.")
     done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -160,7 +160,7 @@ def test_go_example() -> None:
         capture_output=True,
         text=True,
         timeout=DEADLINE,
-        env={**os.environ, "GOEXPERIMENT": "simd"},
+        env={"GOTOOLCHAIN": "auto", **os.environ, "GOEXPERIMENT": "simd"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"test ([\d.]+) %", done.stdout)

@@ -34,12 +34,12 @@ func columnSumsF32x16(c *Columns[float32]) {
 	last := maskF32x16(d % 16)
 	for at := 0; at < len(c.X)*4; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x, at+j)))
-			a.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(plain, j)))).Store((*[16]float32)(unsafe.Add(plain, j)))
+			a := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x, at+j)))
+			a.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(plain, j)))).StoreArray((*[16]float32)(unsafe.Add(plain, j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, at+j)), last)
-			a.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(plain, j)), last)).StoreMasked((*[16]float32)(unsafe.Add(plain, j)), last)
+			a := loadPartF32x16(unsafe.Add(x, at+j), last)
+			a.Add(loadPartF32x16(unsafe.Add(plain, j), last)).StoreArrayMasked((*[16]float32)(unsafe.Add(plain, j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -59,16 +59,16 @@ func deviationsF32x16(c *Columns[float32]) {
 	last := maskF32x16(d % 16)
 	for at := 0; at < len(c.X)*4; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(about, j))))
-			a.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(plain, j)))).Store((*[16]float32)(unsafe.Add(plain, j)))
-			a.Mul(a).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(along, j)))).Store((*[16]float32)(unsafe.Add(along, j)))
+			a := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(about, j))))
+			a.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(plain, j)))).StoreArray((*[16]float32)(unsafe.Add(plain, j)))
+			a.Mul(a).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(along, j)))).StoreArray((*[16]float32)(unsafe.Add(along, j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(about, j)), last))
-			a.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(plain, j)), last)).StoreMasked((*[16]float32)(unsafe.Add(plain, j)), last)
-			a.Mul(a).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(along, j)), last)).StoreMasked((*[16]float32)(unsafe.Add(along, j)), last)
+			a := loadPartF32x16(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF32x16(unsafe.Add(about, j), last))
+			a.Add(loadPartF32x16(unsafe.Add(plain, j), last)).StoreArrayMasked((*[16]float32)(unsafe.Add(plain, j)), last)
+			a.Mul(a).Add(loadPartF32x16(unsafe.Add(along, j), last)).StoreArrayMasked((*[16]float32)(unsafe.Add(along, j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -90,22 +90,22 @@ func affineF32x16(c *Columns[float32]) {
 	last := maskF32x16(d % 16)
 	for at := 0; at < len(c.X)*4; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(about, j))))
-			a = a.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(shift, j))))
+			a := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(about, j))))
+			a = a.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(shift, j))))
 			if gate {
-				a = zero.Merge(a, a.LessEqual(zero))
+				a = zero.IfElse(a.LessEqual(zero), a)
 			}
-			a.Store((*[16]float32)(unsafe.Add(z, at+j)))
+			a.StoreArray((*[16]float32)(unsafe.Add(z, at+j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(about, j)), last))
-			a = a.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(scale, j)), last)).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(shift, j)), last))
+			a := loadPartF32x16(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF32x16(unsafe.Add(about, j), last))
+			a = a.Mul(loadPartF32x16(unsafe.Add(scale, j), last)).Add(loadPartF32x16(unsafe.Add(shift, j), last))
 			if gate {
-				a = zero.Merge(a, a.LessEqual(zero))
+				a = zero.IfElse(a.LessEqual(zero), a)
 			}
-			a.StoreMasked((*[16]float32)(unsafe.Add(z, at+j)), last)
+			a.StoreArrayMasked((*[16]float32)(unsafe.Add(z, at+j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -129,26 +129,26 @@ func productsF32x16(c *Columns[float32]) {
 	last := maskF32x16(d % 16)
 	for at := 0; at < len(c.X)*4; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(about, j))))
-			b := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(g, at+j)))
+			a := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(about, j))))
+			b := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(g, at+j)))
 			if gate {
-				s := a.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(shift, j))))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(shift, j))))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(plain, j)))).Store((*[16]float32)(unsafe.Add(plain, j)))
-			a.Mul(b).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(along, j)))).Store((*[16]float32)(unsafe.Add(along, j)))
+			b.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(plain, j)))).StoreArray((*[16]float32)(unsafe.Add(plain, j)))
+			a.Mul(b).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(along, j)))).StoreArray((*[16]float32)(unsafe.Add(along, j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(about, j)), last))
-			b := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(g, at+j)), last)
+			a := loadPartF32x16(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF32x16(unsafe.Add(about, j), last))
+			b := loadPartF32x16(unsafe.Add(g, at+j), last)
 			if gate {
-				s := a.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(scale, j)), last)).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(shift, j)), last))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(loadPartF32x16(unsafe.Add(scale, j), last)).Add(loadPartF32x16(unsafe.Add(shift, j), last))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(plain, j)), last)).StoreMasked((*[16]float32)(unsafe.Add(plain, j)), last)
-			a.Mul(b).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(along, j)), last)).StoreMasked((*[16]float32)(unsafe.Add(along, j)), last)
+			b.Add(loadPartF32x16(unsafe.Add(plain, j), last)).StoreArrayMasked((*[16]float32)(unsafe.Add(plain, j)), last)
+			a.Mul(b).Add(loadPartF32x16(unsafe.Add(along, j), last)).StoreArrayMasked((*[16]float32)(unsafe.Add(along, j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -172,28 +172,28 @@ func gradientF32x16(c *Columns[float32]) {
 	last := maskF32x16(d % 16)
 	for at := 0; at < len(c.X)*4; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(about, j))))
-			b := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(g, at+j)))
+			a := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(about, j))))
+			b := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(g, at+j)))
 			if gate {
-				s := a.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(shift, j))))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(shift, j))))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b = b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(scale, j))))
-			b = b.Add(a.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(times, j))))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(plus, j))))
-			b.Store((*[16]float32)(unsafe.Add(z, at+j)))
+			b = b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(scale, j))))
+			b = b.Add(a.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(times, j))))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(plus, j))))
+			b.StoreArray((*[16]float32)(unsafe.Add(z, at+j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(about, j)), last))
-			b := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(g, at+j)), last)
+			a := loadPartF32x16(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF32x16(unsafe.Add(about, j), last))
+			b := loadPartF32x16(unsafe.Add(g, at+j), last)
 			if gate {
-				s := a.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(scale, j)), last)).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(shift, j)), last))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(loadPartF32x16(unsafe.Add(scale, j), last)).Add(loadPartF32x16(unsafe.Add(shift, j), last))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b = b.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(scale, j)), last))
-			b = b.Add(a.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(times, j)), last))).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(plus, j)), last))
-			b.StoreMasked((*[16]float32)(unsafe.Add(z, at+j)), last)
+			b = b.Mul(loadPartF32x16(unsafe.Add(scale, j), last))
+			b = b.Add(a.Mul(loadPartF32x16(unsafe.Add(times, j), last))).Add(loadPartF32x16(unsafe.Add(plus, j), last))
+			b.StoreArrayMasked((*[16]float32)(unsafe.Add(z, at+j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()

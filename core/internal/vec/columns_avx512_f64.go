@@ -34,12 +34,12 @@ func columnSumsF64x8(c *Columns[float64]) {
 	last := maskF64x8(d % 8)
 	for at := 0; at < len(c.X)*8; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, at+j)))
-			a.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(plain, j)))).Store((*[8]float64)(unsafe.Add(plain, j)))
+			a := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, at+j)))
+			a.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(plain, j)))).StoreArray((*[8]float64)(unsafe.Add(plain, j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(x, at+j)), last)
-			a.Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(plain, j)), last)).StoreMasked((*[8]float64)(unsafe.Add(plain, j)), last)
+			a := loadPartF64x8(unsafe.Add(x, at+j), last)
+			a.Add(loadPartF64x8(unsafe.Add(plain, j), last)).StoreArrayMasked((*[8]float64)(unsafe.Add(plain, j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -59,16 +59,16 @@ func deviationsF64x8(c *Columns[float64]) {
 	last := maskF64x8(d % 8)
 	for at := 0; at < len(c.X)*8; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(about, j))))
-			a.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(plain, j)))).Store((*[8]float64)(unsafe.Add(plain, j)))
-			a.Mul(a).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(along, j)))).Store((*[8]float64)(unsafe.Add(along, j)))
+			a := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(about, j))))
+			a.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(plain, j)))).StoreArray((*[8]float64)(unsafe.Add(plain, j)))
+			a.Mul(a).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(along, j)))).StoreArray((*[8]float64)(unsafe.Add(along, j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(about, j)), last))
-			a.Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(plain, j)), last)).StoreMasked((*[8]float64)(unsafe.Add(plain, j)), last)
-			a.Mul(a).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(along, j)), last)).StoreMasked((*[8]float64)(unsafe.Add(along, j)), last)
+			a := loadPartF64x8(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF64x8(unsafe.Add(about, j), last))
+			a.Add(loadPartF64x8(unsafe.Add(plain, j), last)).StoreArrayMasked((*[8]float64)(unsafe.Add(plain, j)), last)
+			a.Mul(a).Add(loadPartF64x8(unsafe.Add(along, j), last)).StoreArrayMasked((*[8]float64)(unsafe.Add(along, j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -90,22 +90,22 @@ func affineF64x8(c *Columns[float64]) {
 	last := maskF64x8(d % 8)
 	for at := 0; at < len(c.X)*8; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(about, j))))
-			a = a.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(shift, j))))
+			a := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(about, j))))
+			a = a.Mul(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(shift, j))))
 			if gate {
-				a = zero.Merge(a, a.LessEqual(zero))
+				a = zero.IfElse(a.LessEqual(zero), a)
 			}
-			a.Store((*[8]float64)(unsafe.Add(z, at+j)))
+			a.StoreArray((*[8]float64)(unsafe.Add(z, at+j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(about, j)), last))
-			a = a.Mul(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(scale, j)), last)).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(shift, j)), last))
+			a := loadPartF64x8(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF64x8(unsafe.Add(about, j), last))
+			a = a.Mul(loadPartF64x8(unsafe.Add(scale, j), last)).Add(loadPartF64x8(unsafe.Add(shift, j), last))
 			if gate {
-				a = zero.Merge(a, a.LessEqual(zero))
+				a = zero.IfElse(a.LessEqual(zero), a)
 			}
-			a.StoreMasked((*[8]float64)(unsafe.Add(z, at+j)), last)
+			a.StoreArrayMasked((*[8]float64)(unsafe.Add(z, at+j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -129,26 +129,26 @@ func productsF64x8(c *Columns[float64]) {
 	last := maskF64x8(d % 8)
 	for at := 0; at < len(c.X)*8; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(about, j))))
-			b := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(g, at+j)))
+			a := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(about, j))))
+			b := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(g, at+j)))
 			if gate {
-				s := a.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(shift, j))))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(shift, j))))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(plain, j)))).Store((*[8]float64)(unsafe.Add(plain, j)))
-			a.Mul(b).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(along, j)))).Store((*[8]float64)(unsafe.Add(along, j)))
+			b.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(plain, j)))).StoreArray((*[8]float64)(unsafe.Add(plain, j)))
+			a.Mul(b).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(along, j)))).StoreArray((*[8]float64)(unsafe.Add(along, j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(about, j)), last))
-			b := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(g, at+j)), last)
+			a := loadPartF64x8(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF64x8(unsafe.Add(about, j), last))
+			b := loadPartF64x8(unsafe.Add(g, at+j), last)
 			if gate {
-				s := a.Mul(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(scale, j)), last)).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(shift, j)), last))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(loadPartF64x8(unsafe.Add(scale, j), last)).Add(loadPartF64x8(unsafe.Add(shift, j), last))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b.Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(plain, j)), last)).StoreMasked((*[8]float64)(unsafe.Add(plain, j)), last)
-			a.Mul(b).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(along, j)), last)).StoreMasked((*[8]float64)(unsafe.Add(along, j)), last)
+			b.Add(loadPartF64x8(unsafe.Add(plain, j), last)).StoreArrayMasked((*[8]float64)(unsafe.Add(plain, j)), last)
+			a.Mul(b).Add(loadPartF64x8(unsafe.Add(along, j), last)).StoreArrayMasked((*[8]float64)(unsafe.Add(along, j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -172,28 +172,28 @@ func gradientF64x8(c *Columns[float64]) {
 	last := maskF64x8(d % 8)
 	for at := 0; at < len(c.X)*8; at += row {
 		for j := 0; j < whole; j += 64 {
-			a := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, at+j)))
-			a = a.Sub(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(about, j))))
-			b := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(g, at+j)))
+			a := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, at+j)))
+			a = a.Sub(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(about, j))))
+			b := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(g, at+j)))
 			if gate {
-				s := a.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(shift, j))))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(scale, j)))).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(shift, j))))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b = b.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(scale, j))))
-			b = b.Add(a.Mul(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(times, j))))).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(plus, j))))
-			b.Store((*[8]float64)(unsafe.Add(z, at+j)))
+			b = b.Mul(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(scale, j))))
+			b = b.Add(a.Mul(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(times, j))))).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(plus, j))))
+			b.StoreArray((*[8]float64)(unsafe.Add(z, at+j)))
 		}
 		if j := whole; j < row {
-			a := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(x, at+j)), last)
-			a = a.Sub(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(about, j)), last))
-			b := archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(g, at+j)), last)
+			a := loadPartF64x8(unsafe.Add(x, at+j), last)
+			a = a.Sub(loadPartF64x8(unsafe.Add(about, j), last))
+			b := loadPartF64x8(unsafe.Add(g, at+j), last)
 			if gate {
-				s := a.Mul(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(scale, j)), last)).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(shift, j)), last))
-				b = zero.Merge(b, s.LessEqual(zero))
+				s := a.Mul(loadPartF64x8(unsafe.Add(scale, j), last)).Add(loadPartF64x8(unsafe.Add(shift, j), last))
+				b = zero.IfElse(s.LessEqual(zero), b)
 			}
-			b = b.Mul(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(scale, j)), last))
-			b = b.Add(a.Mul(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(times, j)), last))).Add(archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Add(plus, j)), last))
-			b.StoreMasked((*[8]float64)(unsafe.Add(z, at+j)), last)
+			b = b.Mul(loadPartF64x8(unsafe.Add(scale, j), last))
+			b = b.Add(a.Mul(loadPartF64x8(unsafe.Add(times, j), last))).Add(loadPartF64x8(unsafe.Add(plus, j), last))
+			b.StoreArrayMasked((*[8]float64)(unsafe.Add(z, at+j)), last)
 		}
 	}
 	archsimd.ClearAVXUpperBits()

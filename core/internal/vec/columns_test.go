@@ -20,7 +20,7 @@ func TestColumns(t *testing.T) {
 func columnLoops[T Float](t *testing.T, ops, reference *ColumnOps[T]) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	draw := func(n int) []T {
-		x := make([]T, n)
+		x := room[T](n)
 		for i := range x {
 			if x[i] = T(rng.NormFloat64()); rng.IntN(30) == 0 {
 				x[i] = []T{0, T(math.NaN()), T(math.Inf(1)), T(math.Inf(-1))}[rng.IntN(4)]

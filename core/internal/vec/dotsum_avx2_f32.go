@@ -49,39 +49,39 @@ func dotSumsF32x8(g *Gather[float32], w []float32, heads int) {
 //go:noinline
 //go:nocheckptr
 func dotSum1F32x8(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, heads int) {
-	z00 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 0)))
-	z10 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 32)))
-	z20 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 64)))
-	z30 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 96)))
+	z00 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 0)))
+	z10 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 32)))
+	z20 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 64)))
+	z30 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 96)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var a0 archsimd.Float32x8
 		b0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 0)))
-		x00 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))
-		a0 = x00.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 0))), a0)
+		x00 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))
+		a0 = x00.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 0))), a0)
 		z00 = z00.Add(b0.Mul(x00))
 		var a1 archsimd.Float32x8
 		b1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 4)))
-		x10 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))
-		a1 = x10.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 32))), a1)
+		x10 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))
+		a1 = x10.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 32))), a1)
 		z10 = z10.Add(b1.Mul(x10))
 		var a2 archsimd.Float32x8
 		b2 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 8)))
-		x20 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))
-		a2 = x20.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 64))), a2)
+		x20 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 64)))
+		a2 = x20.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 64))), a2)
 		z20 = z20.Add(b2.Mul(x20))
 		var a3 archsimd.Float32x8
 		b3 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 12)))
-		x30 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))
-		a3 = x30.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 96))), a3)
+		x30 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 96)))
+		a3 = x30.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 96))), a3)
 		z30 = z30.Add(b3.Mul(x30))
 		store4F32x8(out, a0, a1, a2, a3)
 		c, out = unsafe.Add(c, heads*4), unsafe.Add(out, heads*4)
 	}
-	z00.Store((*[8]float32)(unsafe.Add(z, 0)))
-	z10.Store((*[8]float32)(unsafe.Add(z, 32)))
-	z20.Store((*[8]float32)(unsafe.Add(z, 64)))
-	z30.Store((*[8]float32)(unsafe.Add(z, 96)))
+	z00.StoreArray((*[8]float32)(unsafe.Add(z, 0)))
+	z10.StoreArray((*[8]float32)(unsafe.Add(z, 32)))
+	z20.StoreArray((*[8]float32)(unsafe.Add(z, 64)))
+	z30.StoreArray((*[8]float32)(unsafe.Add(z, 96)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -90,59 +90,59 @@ func dotSum1F32x8(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c,
 //go:noinline
 //go:nocheckptr
 func dotSum2F32x8(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, heads int) {
-	z00 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 0)))
-	z01 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 32)))
-	z10 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 64)))
-	z11 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 96)))
-	z20 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 128)))
-	z21 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 160)))
-	z30 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 192)))
-	z31 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 224)))
+	z00 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 0)))
+	z01 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 32)))
+	z10 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 64)))
+	z11 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 96)))
+	z20 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 128)))
+	z21 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 160)))
+	z30 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 192)))
+	z31 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 224)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var a0 archsimd.Float32x8
 		b0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 0)))
-		x00 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))
-		a0 = x00.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 0))), a0)
+		x00 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))
+		a0 = x00.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 0))), a0)
 		z00 = z00.Add(b0.Mul(x00))
-		x01 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))
-		a0 = x01.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 32))), a0)
+		x01 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))
+		a0 = x01.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 32))), a0)
 		z01 = z01.Add(b0.Mul(x01))
 		var a1 archsimd.Float32x8
 		b1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 4)))
-		x10 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))
-		a1 = x10.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 64))), a1)
+		x10 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 64)))
+		a1 = x10.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 64))), a1)
 		z10 = z10.Add(b1.Mul(x10))
-		x11 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))
-		a1 = x11.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 96))), a1)
+		x11 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 96)))
+		a1 = x11.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 96))), a1)
 		z11 = z11.Add(b1.Mul(x11))
 		var a2 archsimd.Float32x8
 		b2 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 8)))
-		x20 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128)))
-		a2 = x20.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 128))), a2)
+		x20 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 128)))
+		a2 = x20.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 128))), a2)
 		z20 = z20.Add(b2.Mul(x20))
-		x21 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 160)))
-		a2 = x21.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 160))), a2)
+		x21 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 160)))
+		a2 = x21.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 160))), a2)
 		z21 = z21.Add(b2.Mul(x21))
 		var a3 archsimd.Float32x8
 		b3 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 12)))
-		x30 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 192)))
-		a3 = x30.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 192))), a3)
+		x30 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 192)))
+		a3 = x30.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 192))), a3)
 		z30 = z30.Add(b3.Mul(x30))
-		x31 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 224)))
-		a3 = x31.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 224))), a3)
+		x31 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 224)))
+		a3 = x31.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 224))), a3)
 		z31 = z31.Add(b3.Mul(x31))
 		store4F32x8(out, a0, a1, a2, a3)
 		c, out = unsafe.Add(c, heads*4), unsafe.Add(out, heads*4)
 	}
-	z00.Store((*[8]float32)(unsafe.Add(z, 0)))
-	z01.Store((*[8]float32)(unsafe.Add(z, 32)))
-	z10.Store((*[8]float32)(unsafe.Add(z, 64)))
-	z11.Store((*[8]float32)(unsafe.Add(z, 96)))
-	z20.Store((*[8]float32)(unsafe.Add(z, 128)))
-	z21.Store((*[8]float32)(unsafe.Add(z, 160)))
-	z30.Store((*[8]float32)(unsafe.Add(z, 192)))
-	z31.Store((*[8]float32)(unsafe.Add(z, 224)))
+	z00.StoreArray((*[8]float32)(unsafe.Add(z, 0)))
+	z01.StoreArray((*[8]float32)(unsafe.Add(z, 32)))
+	z10.StoreArray((*[8]float32)(unsafe.Add(z, 64)))
+	z11.StoreArray((*[8]float32)(unsafe.Add(z, 96)))
+	z20.StoreArray((*[8]float32)(unsafe.Add(z, 128)))
+	z21.StoreArray((*[8]float32)(unsafe.Add(z, 160)))
+	z30.StoreArray((*[8]float32)(unsafe.Add(z, 192)))
+	z31.StoreArray((*[8]float32)(unsafe.Add(z, 224)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -161,50 +161,50 @@ func dotSumF32x8(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c, 
 		j := 0
 		b0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 0)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
-			a0 = v.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, j))), a0)
-			archsimd.LoadFloat32x8(to).Add(b0.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
+			a0 = v.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, j))), a0)
+			archsimd.LoadFloat32x8Array(to).Add(b0.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r, j)), last), (*[8]float32)(unsafe.Add(z, j))
-			a0 = v.MulAdd(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(y, j)), last), a0)
-			archsimd.LoadMaskedFloat32x8(to, last).Add(b0.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF32x8(unsafe.Add(r, j), last), (*[8]float32)(unsafe.Add(z, j))
+			a0 = v.MulAdd(loadPartF32x8(unsafe.Add(y, j), last), a0)
+			loadPartF32x8(unsafe.Pointer(to), last).Add(b0.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		b1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 4)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
-			a1 = v.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, j))), a1)
-			archsimd.LoadFloat32x8(to).Add(b1.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
+			a1 = v.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, j))), a1)
+			archsimd.LoadFloat32x8Array(to).Add(b1.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r, j)), last), (*[8]float32)(unsafe.Add(z, j))
-			a1 = v.MulAdd(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(y, j)), last), a1)
-			archsimd.LoadMaskedFloat32x8(to, last).Add(b1.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF32x8(unsafe.Add(r, j), last), (*[8]float32)(unsafe.Add(z, j))
+			a1 = v.MulAdd(loadPartF32x8(unsafe.Add(y, j), last), a1)
+			loadPartF32x8(unsafe.Pointer(to), last).Add(b1.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		b2 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 8)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
-			a2 = v.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, j))), a2)
-			archsimd.LoadFloat32x8(to).Add(b2.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
+			a2 = v.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, j))), a2)
+			archsimd.LoadFloat32x8Array(to).Add(b2.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r, j)), last), (*[8]float32)(unsafe.Add(z, j))
-			a2 = v.MulAdd(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(y, j)), last), a2)
-			archsimd.LoadMaskedFloat32x8(to, last).Add(b2.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF32x8(unsafe.Add(r, j), last), (*[8]float32)(unsafe.Add(z, j))
+			a2 = v.MulAdd(loadPartF32x8(unsafe.Add(y, j), last), a2)
+			loadPartF32x8(unsafe.Pointer(to), last).Add(b2.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		b3 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, 12)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
-			a3 = v.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, j))), a3)
-			archsimd.LoadFloat32x8(to).Add(b3.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
+			a3 = v.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, j))), a3)
+			archsimd.LoadFloat32x8Array(to).Add(b3.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r, j)), last), (*[8]float32)(unsafe.Add(z, j))
-			a3 = v.MulAdd(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(y, j)), last), a3)
-			archsimd.LoadMaskedFloat32x8(to, last).Add(b3.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF32x8(unsafe.Add(r, j), last), (*[8]float32)(unsafe.Add(z, j))
+			a3 = v.MulAdd(loadPartF32x8(unsafe.Add(y, j), last), a3)
+			loadPartF32x8(unsafe.Pointer(to), last).Add(b3.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		store4F32x8(out, a0, a1, a2, a3)
@@ -234,38 +234,38 @@ func dotSumRowsF32x8(z, y, x unsafe.Pointer, stride int, cols []int32, base int,
 		b3 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, (k+3)*heads*4)))
 		var a0, a1, a2, a3 archsimd.Float32x8
 		for j := 0; j < full; j += 32 {
-			p, to := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, j))), (*[8]float32)(unsafe.Add(z, j))
-			sum := archsimd.LoadFloat32x8(to)
-			x0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r0, j)))
+			p, to := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, j))), (*[8]float32)(unsafe.Add(z, j))
+			sum := archsimd.LoadFloat32x8Array(to)
+			x0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r0, j)))
 			a0 = x0.MulAdd(p, a0)
 			sum = sum.Add(b0.Mul(x0))
-			x1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r1, j)))
+			x1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r1, j)))
 			a1 = x1.MulAdd(p, a1)
 			sum = sum.Add(b1.Mul(x1))
-			x2 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r2, j)))
+			x2 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r2, j)))
 			a2 = x2.MulAdd(p, a2)
 			sum = sum.Add(b2.Mul(x2))
-			x3 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r3, j)))
+			x3 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r3, j)))
 			a3 = x3.MulAdd(p, a3)
 			sum = sum.Add(b3.Mul(x3))
-			sum.Store(to)
+			sum.StoreArray(to)
 		}
 		if tail > 0 {
-			p, to := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(y, full)), last), (*[8]float32)(unsafe.Add(z, full))
-			sum := archsimd.LoadMaskedFloat32x8(to, last)
-			x0 := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r0, full)), last)
+			p, to := loadPartF32x8(unsafe.Add(y, full), last), (*[8]float32)(unsafe.Add(z, full))
+			sum := loadPartF32x8(unsafe.Pointer(to), last)
+			x0 := loadPartF32x8(unsafe.Add(r0, full), last)
 			a0 = x0.MulAdd(p, a0)
 			sum = sum.Add(b0.Mul(x0))
-			x1 := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r1, full)), last)
+			x1 := loadPartF32x8(unsafe.Add(r1, full), last)
 			a1 = x1.MulAdd(p, a1)
 			sum = sum.Add(b1.Mul(x1))
-			x2 := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r2, full)), last)
+			x2 := loadPartF32x8(unsafe.Add(r2, full), last)
 			a2 = x2.MulAdd(p, a2)
 			sum = sum.Add(b2.Mul(x2))
-			x3 := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r3, full)), last)
+			x3 := loadPartF32x8(unsafe.Add(r3, full), last)
 			a3 = x3.MulAdd(p, a3)
 			sum = sum.Add(b3.Mul(x3))
-			sum.StoreMasked(to, last)
+			sum.StoreArrayMasked(to, last)
 		}
 		if heads == 1 {
 			store4F32x8(unsafe.Add(out, k*4), a0, a1, a2, a3)
@@ -281,14 +281,14 @@ func dotSumRowsF32x8(z, y, x unsafe.Pointer, stride int, cols []int32, base int,
 		b := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, k*heads*4)))
 		var a archsimd.Float32x8
 		for j := 0; j < full; j += 32 {
-			v, to := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
-			a = v.MulAdd(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, j))), a)
-			archsimd.LoadFloat32x8(to).Add(b.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, j))), (*[8]float32)(unsafe.Add(z, j))
+			a = v.MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, j))), a)
+			archsimd.LoadFloat32x8Array(to).Add(b.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(r, full)), last), (*[8]float32)(unsafe.Add(z, full))
-			a = v.MulAdd(archsimd.LoadMaskedFloat32x8((*[8]float32)(unsafe.Add(y, full)), last), a)
-			archsimd.LoadMaskedFloat32x8(to, last).Add(b.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF32x8(unsafe.Add(r, full), last), (*[8]float32)(unsafe.Add(z, full))
+			a = v.MulAdd(loadPartF32x8(unsafe.Add(y, full), last), a)
+			loadPartF32x8(unsafe.Pointer(to), last).Add(b.Mul(v)).StoreArrayMasked(to, last)
 		}
 		store4F32x8(unsafe.Pointer(&s), a, a, a, a)
 		*(*uint32)(unsafe.Add(out, k*heads*4)) = s[0]
@@ -327,20 +327,20 @@ func leakyBothF32x8(g *Gather[float32], w, a, values []float32, heads int, alpha
 //go:nocheckptr
 func leakyBoth1F32x8(y, z, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	zero, slope := archsimd.BroadcastFloat32x8(0), archsimd.BroadcastFloat32x8(alpha)
-	y0, z0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 0)))
-	w0, up0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(w, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 0)))
+	y0, z0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 0)))
+	w0, up0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(w, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(slope)
 	o0 := (at + 0) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0))).Add(w0)
 		b0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0)))
-		y0 = y0.Add(b0.Mul(up0.Merge(down0, s0.Greater(zero))))
+		y0 = y0.Add(b0.Mul(up0.IfElse(s0.Greater(zero), down0)))
 		z0 = z0.Add(b0.Mul(s0.Max(s0.Mul(slope))))
 		c = unsafe.Add(c, heads*4)
 	}
-	y0.Store((*[8]float32)(unsafe.Add(y, 0)))
-	z0.Store((*[8]float32)(unsafe.Add(z, 0)))
+	y0.StoreArray((*[8]float32)(unsafe.Add(y, 0)))
+	z0.StoreArray((*[8]float32)(unsafe.Add(z, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -350,29 +350,29 @@ func leakyBoth1F32x8(y, z, x, w, a unsafe.Pointer, stride int, cols []int32, bas
 //go:nocheckptr
 func leakyBoth2F32x8(y, z, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	zero, slope := archsimd.BroadcastFloat32x8(0), archsimd.BroadcastFloat32x8(alpha)
-	y0, z0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 0)))
-	w0, up0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(w, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 0)))
+	y0, z0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 0)))
+	w0, up0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(w, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(slope)
 	o0 := (at + 0) / per * 4
-	y1, z1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(y, 32))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(z, 32)))
-	w1, up1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(w, 32))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 32)))
+	y1, z1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(y, 32))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(z, 32)))
+	w1, up1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(w, 32))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 32)))
 	down1 := up1.Mul(slope)
 	o1 := (at + 1) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0))).Add(w0)
 		b0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0)))
-		y0 = y0.Add(b0.Mul(up0.Merge(down0, s0.Greater(zero))))
+		y0 = y0.Add(b0.Mul(up0.IfElse(s0.Greater(zero), down0)))
 		z0 = z0.Add(b0.Mul(s0.Max(s0.Mul(slope))))
-		s1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32))).Add(w1)
+		s1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32))).Add(w1)
 		b1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1)))
-		y1 = y1.Add(b1.Mul(up1.Merge(down1, s1.Greater(zero))))
+		y1 = y1.Add(b1.Mul(up1.IfElse(s1.Greater(zero), down1)))
 		z1 = z1.Add(b1.Mul(s1.Max(s1.Mul(slope))))
 		c = unsafe.Add(c, heads*4)
 	}
-	y0.Store((*[8]float32)(unsafe.Add(y, 0)))
-	z0.Store((*[8]float32)(unsafe.Add(z, 0)))
-	y1.Store((*[8]float32)(unsafe.Add(y, 32)))
-	z1.Store((*[8]float32)(unsafe.Add(z, 32)))
+	y0.StoreArray((*[8]float32)(unsafe.Add(y, 0)))
+	z0.StoreArray((*[8]float32)(unsafe.Add(z, 0)))
+	y1.StoreArray((*[8]float32)(unsafe.Add(y, 32)))
+	z1.StoreArray((*[8]float32)(unsafe.Add(z, 32)))
 	archsimd.ClearAVXUpperBits()
 }

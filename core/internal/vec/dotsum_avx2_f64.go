@@ -49,39 +49,39 @@ func dotSumsF64x4(g *Gather[float64], w []float64, heads int) {
 //go:noinline
 //go:nocheckptr
 func dotSum1F64x4(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, heads int) {
-	z00 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 0)))
-	z10 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 32)))
-	z20 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 64)))
-	z30 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 96)))
+	z00 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 0)))
+	z10 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 32)))
+	z20 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 64)))
+	z30 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 96)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var a0 archsimd.Float64x4
 		b0 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 0)))
-		x00 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))
-		a0 = x00.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), a0)
+		x00 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))
+		a0 = x00.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), a0)
 		z00 = z00.Add(b0.Mul(x00))
 		var a1 archsimd.Float64x4
 		b1 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 8)))
-		x10 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))
-		a1 = x10.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), a1)
+		x10 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))
+		a1 = x10.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), a1)
 		z10 = z10.Add(b1.Mul(x10))
 		var a2 archsimd.Float64x4
 		b2 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 16)))
-		x20 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))
-		a2 = x20.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64))), a2)
+		x20 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))
+		a2 = x20.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64))), a2)
 		z20 = z20.Add(b2.Mul(x20))
 		var a3 archsimd.Float64x4
 		b3 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 24)))
-		x30 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))
-		a3 = x30.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96))), a3)
+		x30 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))
+		a3 = x30.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96))), a3)
 		z30 = z30.Add(b3.Mul(x30))
 		store4F64x4(out, a0, a1, a2, a3)
 		c, out = unsafe.Add(c, heads*8), unsafe.Add(out, heads*8)
 	}
-	z00.Store((*[4]float64)(unsafe.Add(z, 0)))
-	z10.Store((*[4]float64)(unsafe.Add(z, 32)))
-	z20.Store((*[4]float64)(unsafe.Add(z, 64)))
-	z30.Store((*[4]float64)(unsafe.Add(z, 96)))
+	z00.StoreArray((*[4]float64)(unsafe.Add(z, 0)))
+	z10.StoreArray((*[4]float64)(unsafe.Add(z, 32)))
+	z20.StoreArray((*[4]float64)(unsafe.Add(z, 64)))
+	z30.StoreArray((*[4]float64)(unsafe.Add(z, 96)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -90,59 +90,59 @@ func dotSum1F64x4(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c,
 //go:noinline
 //go:nocheckptr
 func dotSum2F64x4(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c, out unsafe.Pointer, heads int) {
-	z00 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 0)))
-	z01 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 32)))
-	z10 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 64)))
-	z11 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 96)))
-	z20 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 128)))
-	z21 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 160)))
-	z30 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 192)))
-	z31 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 224)))
+	z00 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 0)))
+	z01 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 32)))
+	z10 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 64)))
+	z11 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 96)))
+	z20 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 128)))
+	z21 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 160)))
+	z30 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 192)))
+	z31 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 224)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var a0 archsimd.Float64x4
 		b0 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 0)))
-		x00 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))
-		a0 = x00.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), a0)
+		x00 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))
+		a0 = x00.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), a0)
 		z00 = z00.Add(b0.Mul(x00))
-		x01 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))
-		a0 = x01.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), a0)
+		x01 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))
+		a0 = x01.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), a0)
 		z01 = z01.Add(b0.Mul(x01))
 		var a1 archsimd.Float64x4
 		b1 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 8)))
-		x10 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))
-		a1 = x10.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64))), a1)
+		x10 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))
+		a1 = x10.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64))), a1)
 		z10 = z10.Add(b1.Mul(x10))
-		x11 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))
-		a1 = x11.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96))), a1)
+		x11 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))
+		a1 = x11.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96))), a1)
 		z11 = z11.Add(b1.Mul(x11))
 		var a2 archsimd.Float64x4
 		b2 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 16)))
-		x20 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))
-		a2 = x20.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128))), a2)
+		x20 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))
+		a2 = x20.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 128))), a2)
 		z20 = z20.Add(b2.Mul(x20))
-		x21 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))
-		a2 = x21.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160))), a2)
+		x21 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160)))
+		a2 = x21.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 160))), a2)
 		z21 = z21.Add(b2.Mul(x21))
 		var a3 archsimd.Float64x4
 		b3 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 24)))
-		x30 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))
-		a3 = x30.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192))), a3)
+		x30 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192)))
+		a3 = x30.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 192))), a3)
 		z30 = z30.Add(b3.Mul(x30))
-		x31 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 224)))
-		a3 = x31.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 224))), a3)
+		x31 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 224)))
+		a3 = x31.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 224))), a3)
 		z31 = z31.Add(b3.Mul(x31))
 		store4F64x4(out, a0, a1, a2, a3)
 		c, out = unsafe.Add(c, heads*8), unsafe.Add(out, heads*8)
 	}
-	z00.Store((*[4]float64)(unsafe.Add(z, 0)))
-	z01.Store((*[4]float64)(unsafe.Add(z, 32)))
-	z10.Store((*[4]float64)(unsafe.Add(z, 64)))
-	z11.Store((*[4]float64)(unsafe.Add(z, 96)))
-	z20.Store((*[4]float64)(unsafe.Add(z, 128)))
-	z21.Store((*[4]float64)(unsafe.Add(z, 160)))
-	z30.Store((*[4]float64)(unsafe.Add(z, 192)))
-	z31.Store((*[4]float64)(unsafe.Add(z, 224)))
+	z00.StoreArray((*[4]float64)(unsafe.Add(z, 0)))
+	z01.StoreArray((*[4]float64)(unsafe.Add(z, 32)))
+	z10.StoreArray((*[4]float64)(unsafe.Add(z, 64)))
+	z11.StoreArray((*[4]float64)(unsafe.Add(z, 96)))
+	z20.StoreArray((*[4]float64)(unsafe.Add(z, 128)))
+	z21.StoreArray((*[4]float64)(unsafe.Add(z, 160)))
+	z30.StoreArray((*[4]float64)(unsafe.Add(z, 192)))
+	z31.StoreArray((*[4]float64)(unsafe.Add(z, 224)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -161,50 +161,50 @@ func dotSumF64x4(z, y, x unsafe.Pointer, stride int, cols []int32, base int, c, 
 		j := 0
 		b0 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 0)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
-			a0 = v.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), a0)
-			archsimd.LoadFloat64x4(to).Add(b0.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
+			a0 = v.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), a0)
+			archsimd.LoadFloat64x4Array(to).Add(b0.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, j)), last), (*[4]float64)(unsafe.Add(z, j))
-			a0 = v.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, j)), last), a0)
-			archsimd.LoadMaskedFloat64x4(to, last).Add(b0.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF64x4(unsafe.Add(r, j), last), (*[4]float64)(unsafe.Add(z, j))
+			a0 = v.MulAdd(loadPartF64x4(unsafe.Add(y, j), last), a0)
+			loadPartF64x4(unsafe.Pointer(to), last).Add(b0.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		b1 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 8)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
-			a1 = v.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), a1)
-			archsimd.LoadFloat64x4(to).Add(b1.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
+			a1 = v.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), a1)
+			archsimd.LoadFloat64x4Array(to).Add(b1.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, j)), last), (*[4]float64)(unsafe.Add(z, j))
-			a1 = v.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, j)), last), a1)
-			archsimd.LoadMaskedFloat64x4(to, last).Add(b1.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF64x4(unsafe.Add(r, j), last), (*[4]float64)(unsafe.Add(z, j))
+			a1 = v.MulAdd(loadPartF64x4(unsafe.Add(y, j), last), a1)
+			loadPartF64x4(unsafe.Pointer(to), last).Add(b1.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		b2 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 16)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
-			a2 = v.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), a2)
-			archsimd.LoadFloat64x4(to).Add(b2.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
+			a2 = v.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), a2)
+			archsimd.LoadFloat64x4Array(to).Add(b2.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, j)), last), (*[4]float64)(unsafe.Add(z, j))
-			a2 = v.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, j)), last), a2)
-			archsimd.LoadMaskedFloat64x4(to, last).Add(b2.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF64x4(unsafe.Add(r, j), last), (*[4]float64)(unsafe.Add(z, j))
+			a2 = v.MulAdd(loadPartF64x4(unsafe.Add(y, j), last), a2)
+			loadPartF64x4(unsafe.Pointer(to), last).Add(b2.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		b3 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, 24)))
 		for end := j + full; j < end; j += 32 {
-			v, to := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
-			a3 = v.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), a3)
-			archsimd.LoadFloat64x4(to).Add(b3.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
+			a3 = v.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), a3)
+			archsimd.LoadFloat64x4Array(to).Add(b3.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, j)), last), (*[4]float64)(unsafe.Add(z, j))
-			a3 = v.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, j)), last), a3)
-			archsimd.LoadMaskedFloat64x4(to, last).Add(b3.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF64x4(unsafe.Add(r, j), last), (*[4]float64)(unsafe.Add(z, j))
+			a3 = v.MulAdd(loadPartF64x4(unsafe.Add(y, j), last), a3)
+			loadPartF64x4(unsafe.Pointer(to), last).Add(b3.Mul(v)).StoreArrayMasked(to, last)
 			j += d - full
 		}
 		store4F64x4(out, a0, a1, a2, a3)
@@ -234,38 +234,38 @@ func dotSumRowsF64x4(z, y, x unsafe.Pointer, stride int, cols []int32, base int,
 		b3 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k+3)*heads*8)))
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < full; j += 32 {
-			p, to := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), (*[4]float64)(unsafe.Add(z, j))
-			sum := archsimd.LoadFloat64x4(to)
-			x0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j)))
+			p, to := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), (*[4]float64)(unsafe.Add(z, j))
+			sum := archsimd.LoadFloat64x4Array(to)
+			x0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r0, j)))
 			a0 = x0.MulAdd(p, a0)
 			sum = sum.Add(b0.Mul(x0))
-			x1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j)))
+			x1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r1, j)))
 			a1 = x1.MulAdd(p, a1)
 			sum = sum.Add(b1.Mul(x1))
-			x2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j)))
+			x2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r2, j)))
 			a2 = x2.MulAdd(p, a2)
 			sum = sum.Add(b2.Mul(x2))
-			x3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j)))
+			x3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r3, j)))
 			a3 = x3.MulAdd(p, a3)
 			sum = sum.Add(b3.Mul(x3))
-			sum.Store(to)
+			sum.StoreArray(to)
 		}
 		if tail > 0 {
-			p, to := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, full)), last), (*[4]float64)(unsafe.Add(z, full))
-			sum := archsimd.LoadMaskedFloat64x4(to, last)
-			x0 := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r0, full)), last)
+			p, to := loadPartF64x4(unsafe.Add(y, full), last), (*[4]float64)(unsafe.Add(z, full))
+			sum := loadPartF64x4(unsafe.Pointer(to), last)
+			x0 := loadPartF64x4(unsafe.Add(r0, full), last)
 			a0 = x0.MulAdd(p, a0)
 			sum = sum.Add(b0.Mul(x0))
-			x1 := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r1, full)), last)
+			x1 := loadPartF64x4(unsafe.Add(r1, full), last)
 			a1 = x1.MulAdd(p, a1)
 			sum = sum.Add(b1.Mul(x1))
-			x2 := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r2, full)), last)
+			x2 := loadPartF64x4(unsafe.Add(r2, full), last)
 			a2 = x2.MulAdd(p, a2)
 			sum = sum.Add(b2.Mul(x2))
-			x3 := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r3, full)), last)
+			x3 := loadPartF64x4(unsafe.Add(r3, full), last)
 			a3 = x3.MulAdd(p, a3)
 			sum = sum.Add(b3.Mul(x3))
-			sum.StoreMasked(to, last)
+			sum.StoreArrayMasked(to, last)
 		}
 		if heads == 1 {
 			store4F64x4(unsafe.Add(out, k*8), a0, a1, a2, a3)
@@ -281,14 +281,14 @@ func dotSumRowsF64x4(z, y, x unsafe.Pointer, stride int, cols []int32, base int,
 		b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, k*heads*8)))
 		var a archsimd.Float64x4
 		for j := 0; j < full; j += 32 {
-			v, to := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
-			a = v.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), a)
-			archsimd.LoadFloat64x4(to).Add(b.Mul(v)).Store(to)
+			v, to := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, j))), (*[4]float64)(unsafe.Add(z, j))
+			a = v.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), a)
+			archsimd.LoadFloat64x4Array(to).Add(b.Mul(v)).StoreArray(to)
 		}
 		if tail > 0 {
-			v, to := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, full)), last), (*[4]float64)(unsafe.Add(z, full))
-			a = v.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, full)), last), a)
-			archsimd.LoadMaskedFloat64x4(to, last).Add(b.Mul(v)).StoreMasked(to, last)
+			v, to := loadPartF64x4(unsafe.Add(r, full), last), (*[4]float64)(unsafe.Add(z, full))
+			a = v.MulAdd(loadPartF64x4(unsafe.Add(y, full), last), a)
+			loadPartF64x4(unsafe.Pointer(to), last).Add(b.Mul(v)).StoreArrayMasked(to, last)
 		}
 		store4F64x4(unsafe.Pointer(&s), a, a, a, a)
 		*(*uint64)(unsafe.Add(out, k*heads*8)) = s[0]
@@ -327,20 +327,20 @@ func leakyBothF64x4(g *Gather[float64], w, a, values []float64, heads int, alpha
 //go:nocheckptr
 func leakyBoth1F64x4(y, z, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	zero, slope := archsimd.BroadcastFloat64x4(0), archsimd.BroadcastFloat64x4(alpha)
-	y0, z0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 0)))
-	w0, up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	y0, z0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 0)))
+	w0, up0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(slope)
 	o0 := (at + 0) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
 		b0 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0)))
-		y0 = y0.Add(b0.Mul(up0.Merge(down0, s0.Greater(zero))))
+		y0 = y0.Add(b0.Mul(up0.IfElse(s0.Greater(zero), down0)))
 		z0 = z0.Add(b0.Mul(s0.Max(s0.Mul(slope))))
 		c = unsafe.Add(c, heads*8)
 	}
-	y0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	z0.Store((*[4]float64)(unsafe.Add(z, 0)))
+	y0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	z0.StoreArray((*[4]float64)(unsafe.Add(z, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -350,29 +350,29 @@ func leakyBoth1F64x4(y, z, x, w, a unsafe.Pointer, stride int, cols []int32, bas
 //go:nocheckptr
 func leakyBoth2F64x4(y, z, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	zero, slope := archsimd.BroadcastFloat64x4(0), archsimd.BroadcastFloat64x4(alpha)
-	y0, z0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 0)))
-	w0, up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	y0, z0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 0)))
+	w0, up0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(slope)
 	o0 := (at + 0) / per * 8
-	y1, z1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(z, 32)))
-	w1, up1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 32)))
+	y1, z1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(z, 32)))
+	w1, up1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 32))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 32)))
 	down1 := up1.Mul(slope)
 	o1 := (at + 1) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
 		b0 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0)))
-		y0 = y0.Add(b0.Mul(up0.Merge(down0, s0.Greater(zero))))
+		y0 = y0.Add(b0.Mul(up0.IfElse(s0.Greater(zero), down0)))
 		z0 = z0.Add(b0.Mul(s0.Max(s0.Mul(slope))))
-		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
 		b1 := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1)))
-		y1 = y1.Add(b1.Mul(up1.Merge(down1, s1.Greater(zero))))
+		y1 = y1.Add(b1.Mul(up1.IfElse(s1.Greater(zero), down1)))
 		z1 = z1.Add(b1.Mul(s1.Max(s1.Mul(slope))))
 		c = unsafe.Add(c, heads*8)
 	}
-	y0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	z0.Store((*[4]float64)(unsafe.Add(z, 0)))
-	y1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	z1.Store((*[4]float64)(unsafe.Add(z, 32)))
+	y0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	z0.StoreArray((*[4]float64)(unsafe.Add(z, 0)))
+	y1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	z1.StoreArray((*[4]float64)(unsafe.Add(z, 32)))
 	archsimd.ClearAVXUpperBits()
 }

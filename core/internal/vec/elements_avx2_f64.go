@@ -28,12 +28,12 @@ func plusF64x4(z, x, y []float64) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+4 <= len(z); j += 4 {
-		archsimd.LoadFloat64x4((*[4]float64)(x[j:])).Add(archsimd.LoadFloat64x4((*[4]float64)(y[j:]))).Store((*[4]float64)(z[j:]))
+		archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])).Add(archsimd.LoadFloat64x4Array((*[4]float64)(y[j:]))).StoreArray((*[4]float64)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF64x4(len(z) - j)
-		a := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)
-		a.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF64x4(unsafe.Pointer(&x[j]), last)
+		a.Add(loadPartF64x4(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -43,12 +43,12 @@ func minusF64x4(z, x, y []float64) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+4 <= len(z); j += 4 {
-		archsimd.LoadFloat64x4((*[4]float64)(x[j:])).Sub(archsimd.LoadFloat64x4((*[4]float64)(y[j:]))).Store((*[4]float64)(z[j:]))
+		archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])).Sub(archsimd.LoadFloat64x4Array((*[4]float64)(y[j:]))).StoreArray((*[4]float64)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF64x4(len(z) - j)
-		a := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)
-		a.Sub(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF64x4(unsafe.Pointer(&x[j]), last)
+		a.Sub(loadPartF64x4(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -58,12 +58,12 @@ func timesF64x4(z, x, y []float64) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+4 <= len(z); j += 4 {
-		archsimd.LoadFloat64x4((*[4]float64)(x[j:])).Mul(archsimd.LoadFloat64x4((*[4]float64)(y[j:]))).Store((*[4]float64)(z[j:]))
+		archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(y[j:]))).StoreArray((*[4]float64)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF64x4(len(z) - j)
-		a := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)
-		a.Mul(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF64x4(unsafe.Pointer(&x[j]), last)
+		a.Mul(loadPartF64x4(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -73,12 +73,12 @@ func overF64x4(z, x, y []float64) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+4 <= len(z); j += 4 {
-		archsimd.LoadFloat64x4((*[4]float64)(x[j:])).Div(archsimd.LoadFloat64x4((*[4]float64)(y[j:]))).Store((*[4]float64)(z[j:]))
+		archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])).Div(archsimd.LoadFloat64x4Array((*[4]float64)(y[j:]))).StoreArray((*[4]float64)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF64x4(len(z) - j)
-		a := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)
-		a.Div(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF64x4(unsafe.Pointer(&x[j]), last)
+		a.Div(loadPartF64x4(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -89,14 +89,14 @@ func leakyF64x4(z, x, y []float64, c float64) {
 	cv, zero := archsimd.BroadcastFloat64x4(c), archsimd.BroadcastFloat64x4(0)
 	j := 0
 	for ; j+4 <= len(z); j += 4 {
-		b := archsimd.LoadFloat64x4((*[4]float64)(y[j:]))
-		b.Merge(b.Mul(cv), archsimd.LoadFloat64x4((*[4]float64)(x[j:])).Greater(zero)).Store((*[4]float64)(z[j:]))
+		b := archsimd.LoadFloat64x4Array((*[4]float64)(y[j:]))
+		b.IfElse(archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])).Greater(zero), b.Mul(cv)).StoreArray((*[4]float64)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF64x4(len(z) - j)
-		b := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last)
-		a := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)
-		b.Merge(b.Mul(cv), a.Greater(zero)).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+		b := loadPartF64x4(unsafe.Pointer(&y[j]), last)
+		a := loadPartF64x4(unsafe.Pointer(&x[j]), last)
+		b.IfElse(a.Greater(zero), b.Mul(cv)).StoreArrayMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -107,13 +107,13 @@ func gateF64x4(z, x, y []float64) {
 	zero := archsimd.BroadcastFloat64x4(0)
 	j := 0
 	for ; j+4 <= len(z); j += 4 {
-		shut := archsimd.LoadFloat64x4((*[4]float64)(x[j:])).LessEqual(zero)
-		zero.Merge(archsimd.LoadFloat64x4((*[4]float64)(y[j:])), shut).Store((*[4]float64)(z[j:]))
+		shut := archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])).LessEqual(zero)
+		zero.IfElse(shut, archsimd.LoadFloat64x4Array((*[4]float64)(y[j:]))).StoreArray((*[4]float64)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF64x4(len(z) - j)
-		shut := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last).LessEqual(zero)
-		zero.Merge(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&y[j])), last), shut).StoreMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
+		shut := loadPartF64x4(unsafe.Pointer(&x[j]), last).LessEqual(zero)
+		zero.IfElse(shut, loadPartF64x4(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[4]float64)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -133,10 +133,10 @@ func timesEachF64x4(z, x, c []float64, d int) {
 	for _, s := range c {
 		cv := archsimd.BroadcastFloat64x4(s)
 		for j := 0; j < full*8; j += 32 {
-			archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(from, j))).Mul(cv).Store((*[4]float64)(unsafe.Add(to, j)))
+			archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(from, j))).Mul(cv).StoreArray((*[4]float64)(unsafe.Add(to, j)))
 		}
 		if full < d {
-			archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(from, full*8)), last).Mul(cv).StoreMasked((*[4]float64)(unsafe.Add(to, full*8)), last)
+			loadPartF64x4(unsafe.Add(from, full*8), last).Mul(cv).StoreArrayMasked((*[4]float64)(unsafe.Add(to, full*8)), last)
 		}
 		to, from = unsafe.Add(to, d*8), unsafe.Add(from, d*8)
 	}
@@ -178,15 +178,15 @@ func gatherSumHeadsF64x4(g *Gather[float64], heads int) {
 func heads1F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
 	}
 	o0 := (at + 0) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -197,19 +197,19 @@ func heads1F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsa
 func heads2F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0, a1 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
 	}
 	o0 := (at + 0) / per * 8
 	o1 := (at + 1) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -220,10 +220,10 @@ func heads2F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsa
 func heads4F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0, a1, a2, a3 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
 	}
 	o0 := (at + 0) / per * 8
 	o1 := (at + 1) / per * 8
@@ -231,16 +231,16 @@ func heads4F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsa
 	o3 := (at + 3) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -251,14 +251,14 @@ func heads4F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsa
 func heads8F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
-		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192)))
-		a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 224)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
+		a4 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 128)))
+		a5 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 160)))
+		a6 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 192)))
+		a7 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 224)))
 	}
 	o0 := (at + 0) / per * 8
 	o1 := (at + 1) / per * 8
@@ -270,24 +270,24 @@ func heads8F64x4(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsa
 	o7 := (at + 7) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-		a4 = a4.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o4))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-		a5 = a5.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o5))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
-		a6 = a6.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o6))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))))
-		a7 = a7.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o7))).Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 224)))))
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+		a4 = a4.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o4))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+		a5 = a5.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o5))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160)))))
+		a6 = a6.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o6))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192)))))
+		a7 = a7.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o7))).Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 224)))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
-	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
-	a6.Store((*[4]float64)(unsafe.Add(y, 192)))
-	a7.Store((*[4]float64)(unsafe.Add(y, 224)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
+	a4.StoreArray((*[4]float64)(unsafe.Add(y, 128)))
+	a5.StoreArray((*[4]float64)(unsafe.Add(y, 160)))
+	a6.StoreArray((*[4]float64)(unsafe.Add(y, 192)))
+	a7.StoreArray((*[4]float64)(unsafe.Add(y, 224)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -336,17 +336,17 @@ func dotPairsF64x4(p *Pairs[float64]) {
 		}
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < full*8; j += 32 {
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(x0, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y0, j))), a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(x1, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y1, j))), a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(x2, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y2, j))), a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(x3, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y3, j))), a3)
+			a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(x0, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y0, j))), a0)
+			a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(x1, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y1, j))), a1)
+			a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(x2, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y2, j))), a2)
+			a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(x3, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y3, j))), a3)
 		}
 		if full < d {
 			t := full * 8
-			a0 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x0, t)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y0, t)), last), a0)
-			a1 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x1, t)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y1, t)), last), a1)
-			a2 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x2, t)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y2, t)), last), a2)
-			a3 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x3, t)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y3, t)), last), a3)
+			a0 = loadPartF64x4(unsafe.Add(x0, t), last).MulAdd(loadPartF64x4(unsafe.Add(y0, t), last), a0)
+			a1 = loadPartF64x4(unsafe.Add(x1, t), last).MulAdd(loadPartF64x4(unsafe.Add(y1, t), last), a1)
+			a2 = loadPartF64x4(unsafe.Add(x2, t), last).MulAdd(loadPartF64x4(unsafe.Add(y2, t), last), a2)
+			a3 = loadPartF64x4(unsafe.Add(x3, t), last).MulAdd(loadPartF64x4(unsafe.Add(y3, t), last), a3)
 		}
 		if i+4 > n {
 			s := fourF64x4(a0, a1, a2, a3)
@@ -401,17 +401,17 @@ func gatherDotHeadsF64x4(g *Gather[float64], heads int) {
 //go:noinline
 //go:nocheckptr
 func dotHeads1F64x4(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads int) {
-	y00 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-	y10 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-	y20 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-	y30 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
+	y00 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+	y10 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+	y20 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+	y30 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var zero archsimd.Float64x4
-		a0 := y00.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))), zero)
-		a1 := y10.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))), zero)
-		a2 := y20.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))), zero)
-		a3 := y30.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))), zero)
+		a0 := y00.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))), zero)
+		a1 := y10.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))), zero)
+		a2 := y20.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))), zero)
+		a3 := y30.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))), zero)
 		store4F64x4(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*8)
 	}
@@ -423,25 +423,25 @@ func dotHeads1F64x4(out, y, x unsafe.Pointer, stride int, cols []int32, base, he
 //go:noinline
 //go:nocheckptr
 func dotHeads2F64x4(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads int) {
-	y00 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-	y01 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-	y10 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-	y11 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-	y20 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-	y21 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
-	y30 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192)))
-	y31 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 224)))
+	y00 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+	y01 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+	y10 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+	y11 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
+	y20 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 128)))
+	y21 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 160)))
+	y30 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 192)))
+	y31 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 224)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var zero archsimd.Float64x4
-		a0 := y00.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))), zero)
-		a1 := y10.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))), zero)
-		a2 := y20.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))), zero)
-		a3 := y30.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))), zero)
-		a0 = y01.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))), a0)
-		a1 = y11.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))), a1)
-		a2 = y21.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))), a2)
-		a3 = y31.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 224))), a3)
+		a0 := y00.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))), zero)
+		a1 := y10.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))), zero)
+		a2 := y20.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))), zero)
+		a3 := y30.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192))), zero)
+		a0 = y01.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))), a0)
+		a1 = y11.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))), a1)
+		a2 = y21.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160))), a2)
+		a3 = y31.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 224))), a3)
 		store4F64x4(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*8)
 	}
@@ -463,16 +463,16 @@ func dotHeadsF64x4(out, y, x unsafe.Pointer, stride int, cols []int32, base, hea
 		r1, r2, r3 := unsafe.Add(r, d), unsafe.Add(r, 2*d), unsafe.Add(r, 3*d)
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < full; j += 32 {
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j))), a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y1, j))), a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y2, j))), a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y3, j))), a3)
+			a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j))), a0)
+			a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y1, j))), a1)
+			a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y2, j))), a2)
+			a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y3, j))), a3)
 		}
 		if tail > 0 {
-			a0 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r, full)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, full)), last), a0)
-			a1 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r1, full)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y1, full)), last), a1)
-			a2 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r2, full)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y2, full)), last), a2)
-			a3 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r3, full)), last).MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y3, full)), last), a3)
+			a0 = loadPartF64x4(unsafe.Add(r, full), last).MulAdd(loadPartF64x4(unsafe.Add(y, full), last), a0)
+			a1 = loadPartF64x4(unsafe.Add(r1, full), last).MulAdd(loadPartF64x4(unsafe.Add(y1, full), last), a1)
+			a2 = loadPartF64x4(unsafe.Add(r2, full), last).MulAdd(loadPartF64x4(unsafe.Add(y2, full), last), a2)
+			a3 = loadPartF64x4(unsafe.Add(r3, full), last).MulAdd(loadPartF64x4(unsafe.Add(y3, full), last), a3)
 		}
 		store4F64x4(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*8)
@@ -496,18 +496,18 @@ func dotRowsF64x4(out, y, x unsafe.Pointer, stride int, cols []int32, base, head
 		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < full; j += 32 {
-			b := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j)))
-			a0 = b.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j))), a0)
-			a1 = b.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))), a1)
-			a2 = b.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))), a2)
-			a3 = b.MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))), a3)
+			b := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j)))
+			a0 = b.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r0, j))), a0)
+			a1 = b.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r1, j))), a1)
+			a2 = b.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r2, j))), a2)
+			a3 = b.MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r3, j))), a3)
 		}
 		if tail > 0 {
-			b := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, full)), last)
-			a0 = b.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r0, full)), last), a0)
-			a1 = b.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r1, full)), last), a1)
-			a2 = b.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r2, full)), last), a2)
-			a3 = b.MulAdd(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r3, full)), last), a3)
+			b := loadPartF64x4(unsafe.Add(y, full), last)
+			a0 = b.MulAdd(loadPartF64x4(unsafe.Add(r0, full), last), a0)
+			a1 = b.MulAdd(loadPartF64x4(unsafe.Add(r1, full), last), a1)
+			a2 = b.MulAdd(loadPartF64x4(unsafe.Add(r2, full), last), a2)
+			a3 = b.MulAdd(loadPartF64x4(unsafe.Add(r3, full), last), a3)
 		}
 		if heads == 1 && k+3 <= most {
 			store4F64x4(unsafe.Add(out, k*8), a0, a1, a2, a3)
@@ -557,14 +557,14 @@ func leakyHeadsF64x4(out, w, a, x unsafe.Pointer, stride int, cols []int32, base
 		r3, w3, p3 := unsafe.Add(r2, d), unsafe.Add(w2, d), unsafe.Add(p2, d)
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < d; j += 32 {
-			s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w0, j))))
-			a0 = s0.Max(s0.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p0, j))), a0)
-			s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w1, j))))
-			a1 = s1.Max(s1.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p1, j))), a1)
-			s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w2, j))))
-			a2 = s2.Max(s2.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p2, j))), a2)
-			s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))).Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w3, j))))
-			a3 = s3.Max(s3.Mul(c)).MulAdd(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p3, j))), a3)
+			s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r0, j))).Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w0, j))))
+			a0 = s0.Max(s0.Mul(c)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(p0, j))), a0)
+			s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r1, j))).Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w1, j))))
+			a1 = s1.Max(s1.Mul(c)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(p1, j))), a1)
+			s2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r2, j))).Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w2, j))))
+			a2 = s2.Max(s2.Mul(c)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(p2, j))), a2)
+			s3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r3, j))).Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w3, j))))
+			a3 = s3.Max(s3.Mul(c)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(p3, j))), a3)
 		}
 		store4F64x4(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*8)
@@ -586,14 +586,14 @@ func leakyRowsF64x4(out, w, a, x unsafe.Pointer, stride int, cols []int32, base,
 		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < d; j += 32 {
-			b, p := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, j))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, j)))
-			s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j))).Add(b)
+			b, p := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, j))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, j)))
+			s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r0, j))).Add(b)
 			a0 = s0.Max(s0.Mul(c)).MulAdd(p, a0)
-			s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))).Add(b)
+			s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r1, j))).Add(b)
 			a1 = s1.Max(s1.Mul(c)).MulAdd(p, a1)
-			s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))).Add(b)
+			s2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r2, j))).Add(b)
 			a2 = s2.Max(s2.Mul(c)).MulAdd(p, a2)
-			s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))).Add(b)
+			s3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r3, j))).Add(b)
 			a3 = s3.Max(s3.Mul(c)).MulAdd(p, a3)
 		}
 		if heads == 1 && k+3 <= most {
@@ -652,17 +652,17 @@ func leakySumsF64x4(g *Gather[float64], w, a []float64, heads int, alpha float64
 //go:nocheckptr
 func leakySlopes1F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	zero := archsimd.BroadcastFloat64x4(0)
-	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
-	up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	a0, w0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o0 := (at + 0) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -672,15 +672,15 @@ func leakySlopes1F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base
 //go:nocheckptr
 func leakyArgs1F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	down := archsimd.BroadcastFloat64x4(alpha)
-	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	a0, w0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0)))
 	o0 := (at + 0) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
 		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -690,24 +690,24 @@ func leakyArgs1F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int,
 //go:nocheckptr
 func leakySlopes2F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	zero := archsimd.BroadcastFloat64x4(0)
-	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
-	up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	a0, w0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o0 := (at + 0) / per * 8
-	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
-	up1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 32)))
+	a1, w1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 32)))
+	up1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 32)))
 	down1 := up1.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o1 := (at + 1) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
-		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
-		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
+		s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1)))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -717,20 +717,20 @@ func leakySlopes2F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base
 //go:nocheckptr
 func leakyArgs2F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	down := archsimd.BroadcastFloat64x4(alpha)
-	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	a0, w0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0)))
 	o0 := (at + 0) / per * 8
-	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
+	a1, w1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 32)))
 	o1 := (at + 1) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
 		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
-		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
 		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -740,38 +740,38 @@ func leakyArgs2F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int,
 //go:nocheckptr
 func leakySlopes4F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	zero := archsimd.BroadcastFloat64x4(0)
-	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
-	up0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 0)))
+	a0, w0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o0 := (at + 0) / per * 8
-	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
-	up1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 32)))
+	a1, w1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 32)))
+	up1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 32)))
 	down1 := up1.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o1 := (at + 1) / per * 8
-	a2, w2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 64)))
-	up2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 64)))
+	a2, w2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 64)))
+	up2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 64)))
 	down2 := up2.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o2 := (at + 2) / per * 8
-	a3, w3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 96)))
-	up3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(a, 96)))
+	a3, w3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 96)))
+	up3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(a, 96)))
 	down3 := up3.Mul(archsimd.BroadcastFloat64x4(alpha))
 	o3 := (at + 3) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
-		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
-		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
-		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
-		s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).Add(w2)
-		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(up2.Merge(down2, s2.Greater(zero))))
-		s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).Add(w3)
-		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(up3.Merge(down3, s3.Greater(zero))))
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
+		s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1)))
+		s2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))).Add(w2)
+		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(up2.IfElse(s2.Greater(zero), down2)))
+		s3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))).Add(w3)
+		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(up3.IfElse(s3.Greater(zero), down3)))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -781,30 +781,30 @@ func leakySlopes4F64x4(y, x, w, a unsafe.Pointer, stride int, cols []int32, base
 //go:nocheckptr
 func leakyArgs4F64x4(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float64) {
 	down := archsimd.BroadcastFloat64x4(alpha)
-	a0, w0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 0)))
+	a0, w0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 0)))
 	o0 := (at + 0) / per * 8
-	a1, w1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 32)))
+	a1, w1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 32)))
 	o1 := (at + 1) / per * 8
-	a2, w2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 64)))
+	a2, w2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 64)))
 	o2 := (at + 2) / per * 8
-	a3, w3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96))), archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(w, 96)))
+	a3, w3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96))), archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(w, 96)))
 	o3 := (at + 3) / per * 8
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))).Add(w0)
 		a0 = a0.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
-		s1 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
+		s1 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))).Add(w1)
 		a1 = a1.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
-		s2 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))).Add(w2)
+		s2 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))).Add(w2)
 		a2 = a2.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o2))).Mul(s2.Max(s2.Mul(down))))
-		s3 := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))).Add(w3)
+		s3 := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))).Add(w3)
 		a3 = a3.Add(archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, o3))).Mul(s3.Max(s3.Mul(down))))
 		c = unsafe.Add(c, heads*8)
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -816,8 +816,8 @@ func store4F64x4(to unsafe.Pointer, a, b, c, d archsimd.Float64x4) {
 	b0 := b.GetLo().Add(b.GetHi())
 	c0 := c.GetLo().Add(c.GetHi())
 	d0 := d.GetLo().Add(d.GetHi())
-	a0.AddPairs(b0).Store((*[2]float64)(to))
-	c0.AddPairs(d0).Store((*[2]float64)(unsafe.Add(to, 16)))
+	a0.ConcatAddPairs(b0).StoreArray((*[2]float64)(to))
+	c0.ConcatAddPairs(d0).StoreArray((*[2]float64)(unsafe.Add(to, 16)))
 }
 
 // expF64x4: x = n·ln 2 + r with |r| ≤ ln 2 / 2; a polynomial of r, times 2^n in
@@ -849,9 +849,9 @@ func expF64x4(y, x []float64) {
 		n := min(4, len(y)-j)
 		var v archsimd.Float64x4
 		if n == 4 {
-			v = archsimd.LoadFloat64x4((*[4]float64)(x[j:]))
+			v = archsimd.LoadFloat64x4Array((*[4]float64)(x[j:]))
 		} else {
-			v = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), maskF64x4(n))
+			v = loadPartF64x4(unsafe.Pointer(&x[j]), maskF64x4(n))
 		}
 		w := v.Min(most).Max(least)
 		t := w.MulAdd(log2e, magic)
@@ -875,11 +875,11 @@ func expF64x4(y, x []float64) {
 		tl := k.Sub(th.Sub(magic)).Add(magic)
 		p = p.Mul(th.AsInt64x4().ShiftAllLeft(52).Add(bias).AsFloat64x4())
 		p = p.Mul(tl.AsInt64x4().ShiftAllLeft(52).Add(bias).AsFloat64x4())
-		p = p.Merge(v, v.Equal(v)) // NaN stays
+		p = p.IfElse(v.Equal(v), v) // NaN stays
 		if n == 4 {
-			p.Store((*[4]float64)(y[j:]))
+			p.StoreArray((*[4]float64)(y[j:]))
 		} else {
-			p.StoreMasked((*[4]float64)(unsafe.Pointer(&y[j])), maskF64x4(n))
+			p.StoreArrayMasked((*[4]float64)(unsafe.Pointer(&y[j])), maskF64x4(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()

@@ -28,12 +28,12 @@ func plusF32x16(z, x, y []float32) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+16 <= len(z); j += 16 {
-		archsimd.LoadFloat32x16((*[16]float32)(x[j:])).Add(archsimd.LoadFloat32x16((*[16]float32)(y[j:]))).Store((*[16]float32)(z[j:]))
+		archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])).Add(archsimd.LoadFloat32x16Array((*[16]float32)(y[j:]))).StoreArray((*[16]float32)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF32x16(len(z) - j)
-		a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-		a.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF32x16(unsafe.Pointer(&x[j]), last)
+		a.Add(loadPartF32x16(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -43,12 +43,12 @@ func minusF32x16(z, x, y []float32) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+16 <= len(z); j += 16 {
-		archsimd.LoadFloat32x16((*[16]float32)(x[j:])).Sub(archsimd.LoadFloat32x16((*[16]float32)(y[j:]))).Store((*[16]float32)(z[j:]))
+		archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])).Sub(archsimd.LoadFloat32x16Array((*[16]float32)(y[j:]))).StoreArray((*[16]float32)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF32x16(len(z) - j)
-		a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-		a.Sub(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF32x16(unsafe.Pointer(&x[j]), last)
+		a.Sub(loadPartF32x16(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -58,12 +58,12 @@ func timesF32x16(z, x, y []float32) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+16 <= len(z); j += 16 {
-		archsimd.LoadFloat32x16((*[16]float32)(x[j:])).Mul(archsimd.LoadFloat32x16((*[16]float32)(y[j:]))).Store((*[16]float32)(z[j:]))
+		archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(y[j:]))).StoreArray((*[16]float32)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF32x16(len(z) - j)
-		a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-		a.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF32x16(unsafe.Pointer(&x[j]), last)
+		a.Mul(loadPartF32x16(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -73,12 +73,12 @@ func overF32x16(z, x, y []float32) {
 	x, y = x[:len(z)], y[:len(z)]
 	j := 0
 	for ; j+16 <= len(z); j += 16 {
-		archsimd.LoadFloat32x16((*[16]float32)(x[j:])).Div(archsimd.LoadFloat32x16((*[16]float32)(y[j:]))).Store((*[16]float32)(z[j:]))
+		archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])).Div(archsimd.LoadFloat32x16Array((*[16]float32)(y[j:]))).StoreArray((*[16]float32)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF32x16(len(z) - j)
-		a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-		a.Div(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last)).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+		a := loadPartF32x16(unsafe.Pointer(&x[j]), last)
+		a.Div(loadPartF32x16(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -89,14 +89,14 @@ func leakyF32x16(z, x, y []float32, c float32) {
 	cv, zero := archsimd.BroadcastFloat32x16(c), archsimd.BroadcastFloat32x16(0)
 	j := 0
 	for ; j+16 <= len(z); j += 16 {
-		b := archsimd.LoadFloat32x16((*[16]float32)(y[j:]))
-		b.Merge(b.Mul(cv), archsimd.LoadFloat32x16((*[16]float32)(x[j:])).Greater(zero)).Store((*[16]float32)(z[j:]))
+		b := archsimd.LoadFloat32x16Array((*[16]float32)(y[j:]))
+		b.IfElse(archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])).Greater(zero), b.Mul(cv)).StoreArray((*[16]float32)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF32x16(len(z) - j)
-		b := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last)
-		a := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-		b.Merge(b.Mul(cv), a.Greater(zero)).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+		b := loadPartF32x16(unsafe.Pointer(&y[j]), last)
+		a := loadPartF32x16(unsafe.Pointer(&x[j]), last)
+		b.IfElse(a.Greater(zero), b.Mul(cv)).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -107,13 +107,13 @@ func gateF32x16(z, x, y []float32) {
 	zero := archsimd.BroadcastFloat32x16(0)
 	j := 0
 	for ; j+16 <= len(z); j += 16 {
-		shut := archsimd.LoadFloat32x16((*[16]float32)(x[j:])).LessEqual(zero)
-		zero.Merge(archsimd.LoadFloat32x16((*[16]float32)(y[j:])), shut).Store((*[16]float32)(z[j:]))
+		shut := archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])).LessEqual(zero)
+		zero.IfElse(shut, archsimd.LoadFloat32x16Array((*[16]float32)(y[j:]))).StoreArray((*[16]float32)(z[j:]))
 	}
 	if j < len(z) {
 		last := maskF32x16(len(z) - j)
-		shut := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last).LessEqual(zero)
-		zero.Merge(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&y[j])), last), shut).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
+		shut := loadPartF32x16(unsafe.Pointer(&x[j]), last).LessEqual(zero)
+		zero.IfElse(shut, loadPartF32x16(unsafe.Pointer(&y[j]), last)).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -125,15 +125,15 @@ func winF32x16(best, x []float32, won []int32, edge int32, least bool) {
 	for j := 0; j < len(best); j += 16 {
 		in := maskF32x16(min(16, len(best)-j))
 		to, at := (*[16]float32)(unsafe.Pointer(&best[j])), (*[16]int32)(unsafe.Pointer(&won[j]))
-		b, v := archsimd.LoadMaskedFloat32x16(to, in), archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), in)
-		w := archsimd.LoadMaskedInt32x16(at, in)
+		b, v := loadPartF32x16(unsafe.Pointer(to), in), loadPartF32x16(unsafe.Pointer(&x[j]), in)
+		w := loadPartF32x16(unsafe.Pointer(at), in).AsInt32x16()
 		better := v.Greater(b)
 		if least {
 			better = v.Less(b)
 		}
 		better = better.Or(v.Equal(b).And(e.Greater(w)))
-		v.Merge(b, better).StoreMasked(to, in)
-		e.Merge(w, better).StoreMasked(at, in)
+		v.IfElse(better, b).StoreArrayMasked(to, in)
+		e.IfElse(better, w).StoreArrayMasked(at, in)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -144,8 +144,8 @@ func pickF32x16(z, x []float32, won []int32, edge int32) {
 	e := archsimd.BroadcastInt32x16(edge)
 	for j := 0; j < len(z); j += 16 {
 		in := maskF32x16(min(16, len(z)-j))
-		mine := e.Equal(archsimd.LoadMaskedInt32x16((*[16]int32)(unsafe.Pointer(&won[j])), in)).And(in)
-		archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), in).Masked(mine).StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), in)
+		mine := e.Equal(loadPartF32x16(unsafe.Pointer(&won[j]), in).AsInt32x16()).And(in)
+		loadPartF32x16(unsafe.Pointer(&x[j]), in).Masked(mine).StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), in)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -165,10 +165,10 @@ func timesEachF32x16(z, x, c []float32, d int) {
 	for _, s := range c {
 		cv := archsimd.BroadcastFloat32x16(s)
 		for j := 0; j < full*4; j += 64 {
-			archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(from, j))).Mul(cv).Store((*[16]float32)(unsafe.Add(to, j)))
+			archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(from, j))).Mul(cv).StoreArray((*[16]float32)(unsafe.Add(to, j)))
 		}
 		if full < d {
-			archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(from, full*4)), last).Mul(cv).StoreMasked((*[16]float32)(unsafe.Add(to, full*4)), last)
+			loadPartF32x16(unsafe.Add(from, full*4), last).Mul(cv).StoreArrayMasked((*[16]float32)(unsafe.Add(to, full*4)), last)
 		}
 		to, from = unsafe.Add(to, d*4), unsafe.Add(from, d*4)
 	}
@@ -210,15 +210,15 @@ func gatherSumHeadsF32x16(g *Gather[float32], heads int) {
 func heads1F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
 	}
 	o0 := (at + 0) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -229,19 +229,19 @@ func heads1F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c uns
 func heads2F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0, a1 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
 	}
 	o0 := (at + 0) / per * 4
 	o1 := (at + 1) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -252,10 +252,10 @@ func heads2F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c uns
 func heads4F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0, a1, a2, a3 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
 	}
 	o0 := (at + 0) / per * 4
 	o1 := (at + 1) / per * 4
@@ -263,16 +263,16 @@ func heads4F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c uns
 	o3 := (at + 3) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -283,14 +283,14 @@ func heads4F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c uns
 func heads8F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, first bool) {
 	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
-		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 384)))
-		a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 448)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
+		a4 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 256)))
+		a5 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 320)))
+		a6 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 384)))
+		a7 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 448)))
 	}
 	o0 := (at + 0) / per * 4
 	o1 := (at + 1) / per * 4
@@ -302,24 +302,24 @@ func heads8F32x16(y, x unsafe.Pointer, stride int, cols []int32, base int, c uns
 	o7 := (at + 7) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-		a4 = a4.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o4))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-		a5 = a5.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o5))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
-		a6 = a6.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o6))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384)))))
-		a7 = a7.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o7))).Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 448)))))
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+		a4 = a4.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o4))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+		a5 = a5.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o5))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320)))))
+		a6 = a6.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o6))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 384)))))
+		a7 = a7.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o7))).Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 448)))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
-	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
-	a6.Store((*[16]float32)(unsafe.Add(y, 384)))
-	a7.Store((*[16]float32)(unsafe.Add(y, 448)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
+	a4.StoreArray((*[16]float32)(unsafe.Add(y, 256)))
+	a5.StoreArray((*[16]float32)(unsafe.Add(y, 320)))
+	a6.StoreArray((*[16]float32)(unsafe.Add(y, 384)))
+	a7.StoreArray((*[16]float32)(unsafe.Add(y, 448)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -368,17 +368,17 @@ func dotPairsF32x16(p *Pairs[float32]) {
 		}
 		var a0, a1, a2, a3 archsimd.Float32x16
 		for j := 0; j < full*4; j += 64 {
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x0, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y0, j))), a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x1, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y1, j))), a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x2, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y2, j))), a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(x3, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y3, j))), a3)
+			a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x0, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y0, j))), a0)
+			a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x1, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y1, j))), a1)
+			a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x2, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y2, j))), a2)
+			a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(x3, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y3, j))), a3)
 		}
 		if full < d {
 			t := full * 4
-			a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x0, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y0, t)), last), a0)
-			a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x1, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y1, t)), last), a1)
-			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x2, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y2, t)), last), a2)
-			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x3, t)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y3, t)), last), a3)
+			a0 = loadPartF32x16(unsafe.Add(x0, t), last).MulAdd(loadPartF32x16(unsafe.Add(y0, t), last), a0)
+			a1 = loadPartF32x16(unsafe.Add(x1, t), last).MulAdd(loadPartF32x16(unsafe.Add(y1, t), last), a1)
+			a2 = loadPartF32x16(unsafe.Add(x2, t), last).MulAdd(loadPartF32x16(unsafe.Add(y2, t), last), a2)
+			a3 = loadPartF32x16(unsafe.Add(x3, t), last).MulAdd(loadPartF32x16(unsafe.Add(y3, t), last), a3)
 		}
 		if i+4 > n {
 			s := fourF32x16(a0, a1, a2, a3)
@@ -433,17 +433,17 @@ func gatherDotHeadsF32x16(g *Gather[float32], heads int) {
 //go:noinline
 //go:nocheckptr
 func dotHeads1F32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads int) {
-	y00 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-	y10 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-	y20 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-	y30 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
+	y00 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+	y10 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+	y20 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+	y30 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var zero archsimd.Float32x16
-		a0 := y00.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))), zero)
-		a1 := y10.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))), zero)
-		a2 := y20.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))), zero)
-		a3 := y30.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))), zero)
+		a0 := y00.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))), zero)
+		a1 := y10.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))), zero)
+		a2 := y20.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))), zero)
+		a3 := y30.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))), zero)
 		store4F32x16(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*4)
 	}
@@ -455,25 +455,25 @@ func dotHeads1F32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, h
 //go:noinline
 //go:nocheckptr
 func dotHeads2F32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, heads int) {
-	y00 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-	y01 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-	y10 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-	y11 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-	y20 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-	y21 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
-	y30 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 384)))
-	y31 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 448)))
+	y00 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+	y01 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+	y10 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+	y11 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
+	y20 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 256)))
+	y21 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 320)))
+	y30 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 384)))
+	y31 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 448)))
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
 		var zero archsimd.Float32x16
-		a0 := y00.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))), zero)
-		a1 := y10.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))), zero)
-		a2 := y20.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))), zero)
-		a3 := y30.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))), zero)
-		a0 = y01.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))), a0)
-		a1 = y11.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))), a1)
-		a2 = y21.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))), a2)
-		a3 = y31.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 448))), a3)
+		a0 := y00.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))), zero)
+		a1 := y10.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))), zero)
+		a2 := y20.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))), zero)
+		a3 := y30.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 384))), zero)
+		a0 = y01.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))), a0)
+		a1 = y11.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))), a1)
+		a2 = y21.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320))), a2)
+		a3 = y31.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 448))), a3)
 		store4F32x16(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*4)
 	}
@@ -495,16 +495,16 @@ func dotHeadsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, he
 		r1, r2, r3 := unsafe.Add(r, d), unsafe.Add(r, 2*d), unsafe.Add(r, 3*d)
 		var a0, a1, a2, a3 archsimd.Float32x16
 		for j := 0; j < full; j += 64 {
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, j))), a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y1, j))), a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y2, j))), a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y3, j))), a3)
+			a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, j))), a0)
+			a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r1, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y1, j))), a1)
+			a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r2, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y2, j))), a2)
+			a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r3, j))).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y3, j))), a3)
 		}
 		if tail > 0 {
-			a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, full)), last), a0)
-			a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r1, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y1, full)), last), a1)
-			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r2, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y2, full)), last), a2)
-			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r3, full)), last).MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y3, full)), last), a3)
+			a0 = loadPartF32x16(unsafe.Add(r, full), last).MulAdd(loadPartF32x16(unsafe.Add(y, full), last), a0)
+			a1 = loadPartF32x16(unsafe.Add(r1, full), last).MulAdd(loadPartF32x16(unsafe.Add(y1, full), last), a1)
+			a2 = loadPartF32x16(unsafe.Add(r2, full), last).MulAdd(loadPartF32x16(unsafe.Add(y2, full), last), a2)
+			a3 = loadPartF32x16(unsafe.Add(r3, full), last).MulAdd(loadPartF32x16(unsafe.Add(y3, full), last), a3)
 		}
 		store4F32x16(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*4)
@@ -528,18 +528,18 @@ func dotRowsF32x16(out, y, x unsafe.Pointer, stride int, cols []int32, base, hea
 		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float32x16
 		for j := 0; j < full; j += 64 {
-			b := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, j)))
-			a0 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))), a0)
-			a1 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))), a1)
-			a2 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))), a2)
-			a3 = b.MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))), a3)
+			b := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, j)))
+			a0 = b.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r0, j))), a0)
+			a1 = b.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r1, j))), a1)
+			a2 = b.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r2, j))), a2)
+			a3 = b.MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r3, j))), a3)
 		}
 		if tail > 0 {
-			b := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, full)), last)
-			a0 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r0, full)), last), a0)
-			a1 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r1, full)), last), a1)
-			a2 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r2, full)), last), a2)
-			a3 = b.MulAdd(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r3, full)), last), a3)
+			b := loadPartF32x16(unsafe.Add(y, full), last)
+			a0 = b.MulAdd(loadPartF32x16(unsafe.Add(r0, full), last), a0)
+			a1 = b.MulAdd(loadPartF32x16(unsafe.Add(r1, full), last), a1)
+			a2 = b.MulAdd(loadPartF32x16(unsafe.Add(r2, full), last), a2)
+			a3 = b.MulAdd(loadPartF32x16(unsafe.Add(r3, full), last), a3)
 		}
 		if heads == 1 && k+3 <= most {
 			store4F32x16(unsafe.Add(out, k*4), a0, a1, a2, a3)
@@ -589,14 +589,14 @@ func leakyHeadsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, bas
 		r3, w3, p3 := unsafe.Add(r2, d), unsafe.Add(w2, d), unsafe.Add(p2, d)
 		var a0, a1, a2, a3 archsimd.Float32x16
 		for j := 0; j < d; j += 64 {
-			s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w0, j))))
-			a0 = s0.Max(s0.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p0, j))), a0)
-			s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w1, j))))
-			a1 = s1.Max(s1.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p1, j))), a1)
-			s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w2, j))))
-			a2 = s2.Max(s2.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p2, j))), a2)
-			s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w3, j))))
-			a3 = s3.Max(s3.Mul(c)).MulAdd(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(p3, j))), a3)
+			s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r0, j))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w0, j))))
+			a0 = s0.Max(s0.Mul(c)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(p0, j))), a0)
+			s1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r1, j))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w1, j))))
+			a1 = s1.Max(s1.Mul(c)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(p1, j))), a1)
+			s2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r2, j))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w2, j))))
+			a2 = s2.Max(s2.Mul(c)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(p2, j))), a2)
+			s3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r3, j))).Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w3, j))))
+			a3 = s3.Max(s3.Mul(c)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(p3, j))), a3)
 		}
 		store4F32x16(out, a0, a1, a2, a3)
 		out = unsafe.Add(out, heads*4)
@@ -618,14 +618,14 @@ func leakyRowsF32x16(out, w, a, x unsafe.Pointer, stride int, cols []int32, base
 		r3 := unsafe.Add(x, (int(cols[min(k+3, most)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float32x16
 		for j := 0; j < d; j += 64 {
-			b, p := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, j))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, j)))
-			s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))).Add(b)
+			b, p := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, j))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, j)))
+			s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r0, j))).Add(b)
 			a0 = s0.Max(s0.Mul(c)).MulAdd(p, a0)
-			s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).Add(b)
+			s1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r1, j))).Add(b)
 			a1 = s1.Max(s1.Mul(c)).MulAdd(p, a1)
-			s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).Add(b)
+			s2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r2, j))).Add(b)
 			a2 = s2.Max(s2.Mul(c)).MulAdd(p, a2)
-			s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).Add(b)
+			s3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r3, j))).Add(b)
 			a3 = s3.Max(s3.Mul(c)).MulAdd(p, a3)
 		}
 		if heads == 1 && k+3 <= most {
@@ -684,17 +684,17 @@ func leakySumsF32x16(g *Gather[float32], w, a []float32, heads int, alpha float3
 //go:nocheckptr
 func leakySlopes1F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	zero := archsimd.BroadcastFloat32x16(0)
-	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
-	up0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 0)))
+	a0, w0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o0 := (at + 0) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
+		s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -704,15 +704,15 @@ func leakySlopes1F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, bas
 //go:nocheckptr
 func leakyArgs1F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	down := archsimd.BroadcastFloat32x16(alpha)
-	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	a0, w0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 0)))
 	o0 := (at + 0) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
 		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -722,24 +722,24 @@ func leakyArgs1F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int
 //go:nocheckptr
 func leakySlopes2F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	zero := archsimd.BroadcastFloat32x16(0)
-	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
-	up0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 0)))
+	a0, w0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o0 := (at + 0) / per * 4
-	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
-	up1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 64)))
+	a1, w1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 64)))
+	up1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 64)))
 	down1 := up1.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o1 := (at + 1) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
-		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
-		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
+		s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
+		s1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1)))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -749,20 +749,20 @@ func leakySlopes2F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, bas
 //go:nocheckptr
 func leakyArgs2F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	down := archsimd.BroadcastFloat32x16(alpha)
-	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	a0, w0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 0)))
 	o0 := (at + 0) / per * 4
-	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
+	a1, w1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 64)))
 	o1 := (at + 1) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
 		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
-		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		s1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
 		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -772,38 +772,38 @@ func leakyArgs2F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int
 //go:nocheckptr
 func leakySlopes4F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	zero := archsimd.BroadcastFloat32x16(0)
-	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
-	up0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 0)))
+	a0, w0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 0)))
+	up0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o0 := (at + 0) / per * 4
-	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
-	up1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 64)))
+	a1, w1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 64)))
+	up1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 64)))
 	down1 := up1.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o1 := (at + 1) / per * 4
-	a2, w2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 128)))
-	up2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 128)))
+	a2, w2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 128)))
+	up2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 128)))
 	down2 := up2.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o2 := (at + 2) / per * 4
-	a3, w3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 192)))
-	up3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(a, 192)))
+	a3, w3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 192)))
+	up3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(a, 192)))
 	down3 := up3.Mul(archsimd.BroadcastFloat32x16(alpha))
 	o3 := (at + 3) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
-		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero))))
-		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
-		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero))))
-		s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).Add(w2)
-		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(up2.Merge(down2, s2.Greater(zero))))
-		s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).Add(w3)
-		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(up3.Merge(down3, s3.Greater(zero))))
+		s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0)))
+		s1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1)))
+		s2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))).Add(w2)
+		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(up2.IfElse(s2.Greater(zero), down2)))
+		s3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))).Add(w3)
+		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(up3.IfElse(s3.Greater(zero), down3)))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -813,30 +813,30 @@ func leakySlopes4F32x16(y, x, w, a unsafe.Pointer, stride int, cols []int32, bas
 //go:nocheckptr
 func leakyArgs4F32x16(y, x, w unsafe.Pointer, stride int, cols []int32, base int, c unsafe.Pointer, heads, at, per int, alpha float32) {
 	down := archsimd.BroadcastFloat32x16(alpha)
-	a0, w0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 0)))
+	a0, w0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 0)))
 	o0 := (at + 0) / per * 4
-	a1, w1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 64)))
+	a1, w1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 64)))
 	o1 := (at + 1) / per * 4
-	a2, w2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 128)))
+	a2, w2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 128)))
 	o2 := (at + 2) / per * 4
-	a3, w3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192))), archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(w, 192)))
+	a3, w3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192))), archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(w, 192)))
 	o3 := (at + 3) / per * 4
 	for _, col := range cols {
 		r := unsafe.Add(x, (int(col)-base)*stride)
-		s0 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
+		s0 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))).Add(w0)
 		a0 = a0.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o0))).Mul(s0.Max(s0.Mul(down))))
-		s1 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
+		s1 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))).Add(w1)
 		a1 = a1.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o1))).Mul(s1.Max(s1.Mul(down))))
-		s2 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))).Add(w2)
+		s2 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))).Add(w2)
 		a2 = a2.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o2))).Mul(s2.Max(s2.Mul(down))))
-		s3 := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))).Add(w3)
+		s3 := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))).Add(w3)
 		a3 = a3.Add(archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, o3))).Mul(s3.Max(s3.Mul(down))))
 		c = unsafe.Add(c, heads*4)
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -852,7 +852,7 @@ func store4F32x16(to unsafe.Pointer, a, b, c, d archsimd.Float32x16) {
 	b1 := b0.GetLo().Add(b0.GetHi())
 	c1 := c0.GetLo().Add(c0.GetHi())
 	d1 := d0.GetLo().Add(d0.GetHi())
-	a1.AddPairs(b1).AddPairs(c1.AddPairs(d1)).Store((*[4]float32)(to))
+	a1.ConcatAddPairs(b1).ConcatAddPairs(c1.ConcatAddPairs(d1)).StoreArray((*[4]float32)(to))
 }
 
 // expF32x16: x = n·ln 2 + r with |r| ≤ ln 2 / 2; a polynomial of r, times 2^n in
@@ -878,9 +878,9 @@ func expF32x16(y, x []float32) {
 		n := min(16, len(y)-j)
 		var v archsimd.Float32x16
 		if n == 16 {
-			v = archsimd.LoadFloat32x16((*[16]float32)(x[j:]))
+			v = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:]))
 		} else {
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), maskF32x16(n))
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), maskF32x16(n))
 		}
 		w := v.Min(most).Max(least)
 		t := w.MulAdd(log2e, magic)
@@ -898,11 +898,11 @@ func expF32x16(y, x []float32) {
 		tl := k.Sub(th.Sub(magic)).Add(magic)
 		p = p.Mul(th.AsInt32x16().ShiftAllLeft(23).Add(bias).AsFloat32x16())
 		p = p.Mul(tl.AsInt32x16().ShiftAllLeft(23).Add(bias).AsFloat32x16())
-		p = p.Merge(v, v.Equal(v)) // NaN stays
+		p = p.IfElse(v.Equal(v), v) // NaN stays
 		if n == 16 {
-			p.Store((*[16]float32)(y[j:]))
+			p.StoreArray((*[16]float32)(y[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&y[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&y[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()

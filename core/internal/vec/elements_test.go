@@ -38,7 +38,7 @@ func same[T Float](t *testing.T, what string, z, before, want []T, tolerance fun
 func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	draw := func(n int) []T {
-		x := make([]T, n)
+		x := room[T](n)
 		for i := range x {
 			x[i] = T(rng.NormFloat64())
 			if rng.IntN(20) == 0 {
@@ -68,7 +68,7 @@ func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 		for _, least := range []bool{false, true} { // few different values, NaN and infinities among them
 			few := []T{1, 2, T(math.NaN()), T(math.Inf(1)), T(math.Inf(-1))}
 			draw := func(n int) []T {
-				x := make([]T, n)
+				x := room[T](n)
 				for i := range x {
 					x[i] = few[rng.IntN(len(few))]
 				}

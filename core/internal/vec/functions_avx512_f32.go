@@ -22,16 +22,16 @@ func negativeF32x16(z, x []float32, c float32) {
 		n := min(16, len(z)-j)
 		var v archsimd.Float32x16
 		if n == 16 {
-			v = archsimd.LoadFloat32x16((*[16]float32)(x[j:]))
+			v = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:]))
 		} else {
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), maskF32x16(n))
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), maskF32x16(n))
 		}
 		p := v.Mul(up).Min(v.Mul(down))
-		p = p.Merge(v, v.Equal(v)) // NaN stays
+		p = p.IfElse(v.Equal(v), v) // NaN stays
 		if n == 16 {
-			p.Store((*[16]float32)(z[j:]))
+			p.StoreArray((*[16]float32)(z[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -46,17 +46,17 @@ func sigmoidF32x16(z, x []float32) {
 		n := min(16, len(z)-j)
 		var v, e archsimd.Float32x16
 		if n == 16 {
-			v, e = archsimd.LoadFloat32x16((*[16]float32)(x[j:])), archsimd.LoadFloat32x16((*[16]float32)(z[j:]))
+			v, e = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])), archsimd.LoadFloat32x16Array((*[16]float32)(z[j:]))
 		} else {
 			last := maskF32x16(n)
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), last)
+			e = loadPartF32x16(unsafe.Pointer(&z[j]), last)
 		}
-		p := e.Merge(one, v.Less(zero)).Div(one.Add(e))
+		p := e.IfElse(v.Less(zero), one).Div(one.Add(e))
 		if n == 16 {
-			p.Store((*[16]float32)(z[j:]))
+			p.StoreArray((*[16]float32)(z[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -74,25 +74,25 @@ func tanhF32x16(z, x []float32) {
 		n := min(16, len(z)-j)
 		var v, e archsimd.Float32x16
 		if n == 16 {
-			v, e = archsimd.LoadFloat32x16((*[16]float32)(x[j:])), archsimd.LoadFloat32x16((*[16]float32)(z[j:]))
+			v, e = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])), archsimd.LoadFloat32x16Array((*[16]float32)(z[j:]))
 		} else {
 			last := maskF32x16(n)
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), last)
+			e = loadPartF32x16(unsafe.Pointer(&z[j]), last)
 		}
 		p := one.Sub(e).Div(one.Add(e))
-		p = zero.Sub(p).Merge(p, v.Less(zero))
+		p = zero.Sub(p).IfElse(v.Less(zero), p)
 		s := v.Mul(v)
 		q := archsimd.BroadcastFloat32x16(-5.70498872745e-3)
 		q = q.MulAdd(s, archsimd.BroadcastFloat32x16(2.06390887954e-2))
 		q = q.MulAdd(s, archsimd.BroadcastFloat32x16(-5.37397155531e-2))
 		q = q.MulAdd(s, archsimd.BroadcastFloat32x16(1.33314422036e-1))
 		q = q.MulAdd(s, archsimd.BroadcastFloat32x16(-3.33332819422e-1))
-		p = q.Mul(s).MulAdd(v, v).Merge(p, v.Less(near).And(v.Greater(far)))
+		p = q.Mul(s).MulAdd(v, v).IfElse(v.Less(near).And(v.Greater(far)), p)
 		if n == 16 {
-			p.Store((*[16]float32)(z[j:]))
+			p.StoreArray((*[16]float32)(z[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -109,11 +109,11 @@ func eluF32x16(z, x []float32, c float32) {
 		n := min(16, len(z)-j)
 		var v, e archsimd.Float32x16
 		if n == 16 {
-			v, e = archsimd.LoadFloat32x16((*[16]float32)(x[j:])), archsimd.LoadFloat32x16((*[16]float32)(z[j:]))
+			v, e = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])), archsimd.LoadFloat32x16Array((*[16]float32)(z[j:]))
 		} else {
 			last := maskF32x16(n)
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), last)
+			e = loadPartF32x16(unsafe.Pointer(&z[j]), last)
 		}
 		q := archsimd.BroadcastFloat32x16(1.0 / 362880)
 		q = q.MulAdd(v, archsimd.BroadcastFloat32x16(1.0/40320))
@@ -124,12 +124,12 @@ func eluF32x16(z, x []float32, c float32) {
 		q = q.MulAdd(v, archsimd.BroadcastFloat32x16(1.0/6))
 		q = q.MulAdd(v, archsimd.BroadcastFloat32x16(1.0/2))
 		q = q.MulAdd(v, archsimd.BroadcastFloat32x16(1.0/1))
-		p := q.Mul(v).Merge(e.Sub(one), v.Greater(far)).Mul(scale)
-		p = v.Merge(p, v.Greater(zero))
+		p := q.Mul(v).IfElse(v.Greater(far), e.Sub(one)).Mul(scale)
+		p = v.IfElse(v.Greater(zero), p)
 		if n == 16 {
-			p.Store((*[16]float32)(z[j:]))
+			p.StoreArray((*[16]float32)(z[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -144,11 +144,11 @@ func softplusF32x16(z, x []float32) {
 		n := min(16, len(z)-j)
 		var v, e archsimd.Float32x16
 		if n == 16 {
-			v, e = archsimd.LoadFloat32x16((*[16]float32)(x[j:])), archsimd.LoadFloat32x16((*[16]float32)(z[j:]))
+			v, e = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])), archsimd.LoadFloat32x16Array((*[16]float32)(z[j:]))
 		} else {
 			last := maskF32x16(n)
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), last)
+			e = loadPartF32x16(unsafe.Pointer(&z[j]), last)
 		}
 		w := one.Add(e)
 		bits := w.AsUint32x16()
@@ -157,8 +157,8 @@ func softplusF32x16(z, x []float32) {
 		m := bits.And(archsimd.BroadcastUint32x16(1<<23 - 1)).Or(unit.AsUint32x16()).AsFloat32x16()
 		k := bits.ShiftAllRight(23).Add(magic.AsUint32x16()).AsFloat32x16().Sub(magic).Sub(archsimd.BroadcastFloat32x16(127))
 		large := m.Greater(archsimd.BroadcastFloat32x16(1.41421356237309504880))
-		m = m.Mul(archsimd.BroadcastFloat32x16(0.5)).Merge(m, large)
-		k = k.Add(unit).Merge(k, large)
+		m = m.Mul(archsimd.BroadcastFloat32x16(0.5)).IfElse(large, m)
+		k = k.Add(unit).IfElse(large, k)
 		m = m.Sub(unit)
 		s := m.Mul(m)
 		q := archsimd.BroadcastFloat32x16(7.0376836292e-2)
@@ -176,12 +176,12 @@ func softplusF32x16(z, x []float32) {
 		l = k.MulAdd(archsimd.BroadcastFloat32x16(0.693359375), m.Add(l))
 		// log1p(e), with what the rounding of 1 + e has left out
 		p := v.Max(zero).Add(l.Add(e.Sub(w.Sub(one)).Div(w)))
-		p = v.Merge(p, v.Greater(linear))
-		p = p.Merge(v, v.Equal(v))
+		p = v.IfElse(v.Greater(linear), p)
+		p = p.IfElse(v.Equal(v), v)
 		if n == 16 {
-			p.Store((*[16]float32)(z[j:]))
+			p.StoreArray((*[16]float32)(z[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -195,19 +195,19 @@ func logF32x16(z, x []float32) {
 		n := min(16, len(z)-j)
 		var v archsimd.Float32x16
 		if n == 16 {
-			v = archsimd.LoadFloat32x16((*[16]float32)(x[j:]))
+			v = archsimd.LoadFloat32x16Array((*[16]float32)(x[j:]))
 		} else {
-			v = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), maskF32x16(n))
+			v = loadPartF32x16(unsafe.Pointer(&x[j]), maskF32x16(n))
 		}
-		w := v.Mul(archsimd.BroadcastFloat32x16(0x1p25)).Merge(v, v.Less(least)) // below the normal range
+		w := v.Mul(archsimd.BroadcastFloat32x16(0x1p25)).IfElse(v.Less(least), v) // below the normal range
 		bits := w.AsUint32x16()
 		magic := archsimd.BroadcastFloat32x16(0x1.8p23)
 		unit := archsimd.BroadcastFloat32x16(1)
 		m := bits.And(archsimd.BroadcastUint32x16(1<<23 - 1)).Or(unit.AsUint32x16()).AsFloat32x16()
 		k := bits.ShiftAllRight(23).Add(magic.AsUint32x16()).AsFloat32x16().Sub(magic).Sub(archsimd.BroadcastFloat32x16(127))
 		large := m.Greater(archsimd.BroadcastFloat32x16(1.41421356237309504880))
-		m = m.Mul(archsimd.BroadcastFloat32x16(0.5)).Merge(m, large)
-		k = k.Add(unit).Merge(k, large)
+		m = m.Mul(archsimd.BroadcastFloat32x16(0.5)).IfElse(large, m)
+		k = k.Add(unit).IfElse(large, k)
 		m = m.Sub(unit)
 		s := m.Mul(m)
 		q := archsimd.BroadcastFloat32x16(7.0376836292e-2)
@@ -223,16 +223,16 @@ func logF32x16(z, x []float32) {
 		l = k.MulAdd(archsimd.BroadcastFloat32x16(-2.121944400546905827679e-4), l)
 		l = s.MulAdd(archsimd.BroadcastFloat32x16(-0.5), l)
 		l = k.MulAdd(archsimd.BroadcastFloat32x16(0.693359375), m.Add(l))
-		p := l.Sub(archsimd.BroadcastFloat32x16(17.32867951399863)).Merge(l, v.Less(least))
+		p := l.Sub(archsimd.BroadcastFloat32x16(17.32867951399863)).IfElse(v.Less(least), l)
 		infinite := archsimd.BroadcastFloat32x16(float32(math.Inf(1)))
-		p = infinite.Merge(p, v.Equal(infinite))
-		p = zero.Sub(infinite).Merge(p, v.Equal(zero))
-		p = archsimd.BroadcastFloat32x16(float32(math.NaN())).Merge(p, v.Less(zero))
-		p = p.Merge(v, v.Equal(v))
+		p = infinite.IfElse(v.Equal(infinite), p)
+		p = zero.Sub(infinite).IfElse(v.Equal(zero), p)
+		p = archsimd.BroadcastFloat32x16(float32(math.NaN())).IfElse(v.Less(zero), p)
+		p = p.IfElse(v.Equal(v), v)
 		if n == 16 {
-			p.Store((*[16]float32)(z[j:]))
+			p.StoreArray((*[16]float32)(z[j:]))
 		} else {
-			p.StoreMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
+			p.StoreArrayMasked((*[16]float32)(unsafe.Pointer(&z[j])), maskF32x16(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()

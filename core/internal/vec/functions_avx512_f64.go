@@ -22,16 +22,16 @@ func negativeF64x8(z, x []float64, c float64) {
 		n := min(8, len(z)-j)
 		var v archsimd.Float64x8
 		if n == 8 {
-			v = archsimd.LoadFloat64x8((*[8]float64)(x[j:]))
+			v = archsimd.LoadFloat64x8Array((*[8]float64)(x[j:]))
 		} else {
-			v = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), maskF64x8(n))
+			v = loadPartF64x8(unsafe.Pointer(&x[j]), maskF64x8(n))
 		}
 		p := v.Mul(up).Min(v.Mul(down))
-		p = p.Merge(v, v.Equal(v)) // NaN stays
+		p = p.IfElse(v.Equal(v), v) // NaN stays
 		if n == 8 {
-			p.Store((*[8]float64)(z[j:]))
+			p.StoreArray((*[8]float64)(z[j:]))
 		} else {
-			p.StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
+			p.StoreArrayMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -46,17 +46,17 @@ func sigmoidF64x8(z, x []float64) {
 		n := min(8, len(z)-j)
 		var v, e archsimd.Float64x8
 		if n == 8 {
-			v, e = archsimd.LoadFloat64x8((*[8]float64)(x[j:])), archsimd.LoadFloat64x8((*[8]float64)(z[j:]))
+			v, e = archsimd.LoadFloat64x8Array((*[8]float64)(x[j:])), archsimd.LoadFloat64x8Array((*[8]float64)(z[j:]))
 		} else {
 			last := maskF64x8(n)
-			v = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF64x8(unsafe.Pointer(&x[j]), last)
+			e = loadPartF64x8(unsafe.Pointer(&z[j]), last)
 		}
-		p := e.Merge(one, v.Less(zero)).Div(one.Add(e))
+		p := e.IfElse(v.Less(zero), one).Div(one.Add(e))
 		if n == 8 {
-			p.Store((*[8]float64)(z[j:]))
+			p.StoreArray((*[8]float64)(z[j:]))
 		} else {
-			p.StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
+			p.StoreArrayMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -74,14 +74,14 @@ func tanhF64x8(z, x []float64) {
 		n := min(8, len(z)-j)
 		var v, e archsimd.Float64x8
 		if n == 8 {
-			v, e = archsimd.LoadFloat64x8((*[8]float64)(x[j:])), archsimd.LoadFloat64x8((*[8]float64)(z[j:]))
+			v, e = archsimd.LoadFloat64x8Array((*[8]float64)(x[j:])), archsimd.LoadFloat64x8Array((*[8]float64)(z[j:]))
 		} else {
 			last := maskF64x8(n)
-			v = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF64x8(unsafe.Pointer(&x[j]), last)
+			e = loadPartF64x8(unsafe.Pointer(&z[j]), last)
 		}
 		p := one.Sub(e).Div(one.Add(e))
-		p = zero.Sub(p).Merge(p, v.Less(zero))
+		p = zero.Sub(p).IfElse(v.Less(zero), p)
 		s := v.Mul(v)
 		q := archsimd.BroadcastFloat64x8(-9.64399179425052238628e-1)
 		q = q.MulAdd(s, archsimd.BroadcastFloat64x8(-9.92877231001918586564e1))
@@ -90,11 +90,11 @@ func tanhF64x8(z, x []float64) {
 		d = d.MulAdd(s, archsimd.BroadcastFloat64x8(2.23548839060100448583e3))
 		d = d.MulAdd(s, archsimd.BroadcastFloat64x8(4.84406305325125486048e3))
 		q = q.Div(d)
-		p = q.Mul(s).MulAdd(v, v).Merge(p, v.Less(near).And(v.Greater(far)))
+		p = q.Mul(s).MulAdd(v, v).IfElse(v.Less(near).And(v.Greater(far)), p)
 		if n == 8 {
-			p.Store((*[8]float64)(z[j:]))
+			p.StoreArray((*[8]float64)(z[j:]))
 		} else {
-			p.StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
+			p.StoreArrayMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -111,11 +111,11 @@ func eluF64x8(z, x []float64, c float64) {
 		n := min(8, len(z)-j)
 		var v, e archsimd.Float64x8
 		if n == 8 {
-			v, e = archsimd.LoadFloat64x8((*[8]float64)(x[j:])), archsimd.LoadFloat64x8((*[8]float64)(z[j:]))
+			v, e = archsimd.LoadFloat64x8Array((*[8]float64)(x[j:])), archsimd.LoadFloat64x8Array((*[8]float64)(z[j:]))
 		} else {
 			last := maskF64x8(n)
-			v = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF64x8(unsafe.Pointer(&x[j]), last)
+			e = loadPartF64x8(unsafe.Pointer(&z[j]), last)
 		}
 		q := archsimd.BroadcastFloat64x8(1.0 / 20922789888000)
 		q = q.MulAdd(v, archsimd.BroadcastFloat64x8(1.0/1307674368000))
@@ -133,12 +133,12 @@ func eluF64x8(z, x []float64, c float64) {
 		q = q.MulAdd(v, archsimd.BroadcastFloat64x8(1.0/6))
 		q = q.MulAdd(v, archsimd.BroadcastFloat64x8(1.0/2))
 		q = q.MulAdd(v, archsimd.BroadcastFloat64x8(1.0/1))
-		p := q.Mul(v).Merge(e.Sub(one), v.Greater(far)).Mul(scale)
-		p = v.Merge(p, v.Greater(zero))
+		p := q.Mul(v).IfElse(v.Greater(far), e.Sub(one)).Mul(scale)
+		p = v.IfElse(v.Greater(zero), p)
 		if n == 8 {
-			p.Store((*[8]float64)(z[j:]))
+			p.StoreArray((*[8]float64)(z[j:]))
 		} else {
-			p.StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
+			p.StoreArrayMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -153,11 +153,11 @@ func softplusF64x8(z, x []float64) {
 		n := min(8, len(z)-j)
 		var v, e archsimd.Float64x8
 		if n == 8 {
-			v, e = archsimd.LoadFloat64x8((*[8]float64)(x[j:])), archsimd.LoadFloat64x8((*[8]float64)(z[j:]))
+			v, e = archsimd.LoadFloat64x8Array((*[8]float64)(x[j:])), archsimd.LoadFloat64x8Array((*[8]float64)(z[j:]))
 		} else {
 			last := maskF64x8(n)
-			v = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), last)
-			e = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&z[j])), last)
+			v = loadPartF64x8(unsafe.Pointer(&x[j]), last)
+			e = loadPartF64x8(unsafe.Pointer(&z[j]), last)
 		}
 		w := one.Add(e)
 		bits := w.AsUint64x8()
@@ -166,8 +166,8 @@ func softplusF64x8(z, x []float64) {
 		m := bits.And(archsimd.BroadcastUint64x8(1<<52 - 1)).Or(unit.AsUint64x8()).AsFloat64x8()
 		k := bits.ShiftAllRight(52).Add(magic.AsUint64x8()).AsFloat64x8().Sub(magic).Sub(archsimd.BroadcastFloat64x8(1023))
 		large := m.Greater(archsimd.BroadcastFloat64x8(1.41421356237309504880))
-		m = m.Mul(archsimd.BroadcastFloat64x8(0.5)).Merge(m, large)
-		k = k.Add(unit).Merge(k, large)
+		m = m.Mul(archsimd.BroadcastFloat64x8(0.5)).IfElse(large, m)
+		k = k.Add(unit).IfElse(large, k)
 		m = m.Sub(unit)
 		s := m.Mul(m)
 		q := archsimd.BroadcastFloat64x8(1.01875663804580931796e-4)
@@ -188,12 +188,12 @@ func softplusF64x8(z, x []float64) {
 		l = k.MulAdd(archsimd.BroadcastFloat64x8(0.693359375), m.Add(l))
 		// log1p(e), with what the rounding of 1 + e has left out
 		p := v.Max(zero).Add(l.Add(e.Sub(w.Sub(one)).Div(w)))
-		p = v.Merge(p, v.Greater(linear))
-		p = p.Merge(v, v.Equal(v))
+		p = v.IfElse(v.Greater(linear), p)
+		p = p.IfElse(v.Equal(v), v)
 		if n == 8 {
-			p.Store((*[8]float64)(z[j:]))
+			p.StoreArray((*[8]float64)(z[j:]))
 		} else {
-			p.StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
+			p.StoreArrayMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()
@@ -207,19 +207,19 @@ func logF64x8(z, x []float64) {
 		n := min(8, len(z)-j)
 		var v archsimd.Float64x8
 		if n == 8 {
-			v = archsimd.LoadFloat64x8((*[8]float64)(x[j:]))
+			v = archsimd.LoadFloat64x8Array((*[8]float64)(x[j:]))
 		} else {
-			v = archsimd.LoadMaskedFloat64x8((*[8]float64)(unsafe.Pointer(&x[j])), maskF64x8(n))
+			v = loadPartF64x8(unsafe.Pointer(&x[j]), maskF64x8(n))
 		}
-		w := v.Mul(archsimd.BroadcastFloat64x8(0x1p54)).Merge(v, v.Less(least)) // below the normal range
+		w := v.Mul(archsimd.BroadcastFloat64x8(0x1p54)).IfElse(v.Less(least), v) // below the normal range
 		bits := w.AsUint64x8()
 		magic := archsimd.BroadcastFloat64x8(0x1.8p52)
 		unit := archsimd.BroadcastFloat64x8(1)
 		m := bits.And(archsimd.BroadcastUint64x8(1<<52 - 1)).Or(unit.AsUint64x8()).AsFloat64x8()
 		k := bits.ShiftAllRight(52).Add(magic.AsUint64x8()).AsFloat64x8().Sub(magic).Sub(archsimd.BroadcastFloat64x8(1023))
 		large := m.Greater(archsimd.BroadcastFloat64x8(1.41421356237309504880))
-		m = m.Mul(archsimd.BroadcastFloat64x8(0.5)).Merge(m, large)
-		k = k.Add(unit).Merge(k, large)
+		m = m.Mul(archsimd.BroadcastFloat64x8(0.5)).IfElse(large, m)
+		k = k.Add(unit).IfElse(large, k)
 		m = m.Sub(unit)
 		s := m.Mul(m)
 		q := archsimd.BroadcastFloat64x8(1.01875663804580931796e-4)
@@ -238,16 +238,16 @@ func logF64x8(z, x []float64) {
 		l = k.MulAdd(archsimd.BroadcastFloat64x8(-2.121944400546905827679e-4), l)
 		l = s.MulAdd(archsimd.BroadcastFloat64x8(-0.5), l)
 		l = k.MulAdd(archsimd.BroadcastFloat64x8(0.693359375), m.Add(l))
-		p := l.Sub(archsimd.BroadcastFloat64x8(37.42994775023704)).Merge(l, v.Less(least))
+		p := l.Sub(archsimd.BroadcastFloat64x8(37.42994775023704)).IfElse(v.Less(least), l)
 		infinite := archsimd.BroadcastFloat64x8(float64(math.Inf(1)))
-		p = infinite.Merge(p, v.Equal(infinite))
-		p = zero.Sub(infinite).Merge(p, v.Equal(zero))
-		p = archsimd.BroadcastFloat64x8(float64(math.NaN())).Merge(p, v.Less(zero))
-		p = p.Merge(v, v.Equal(v))
+		p = infinite.IfElse(v.Equal(infinite), p)
+		p = zero.Sub(infinite).IfElse(v.Equal(zero), p)
+		p = archsimd.BroadcastFloat64x8(float64(math.NaN())).IfElse(v.Less(zero), p)
+		p = p.IfElse(v.Equal(v), v)
 		if n == 8 {
-			p.Store((*[8]float64)(z[j:]))
+			p.StoreArray((*[8]float64)(z[j:]))
 		} else {
-			p.StoreMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
+			p.StoreArrayMasked((*[8]float64)(unsafe.Pointer(&z[j])), maskF64x8(n))
 		}
 	}
 	archsimd.ClearAVXUpperBits()

@@ -5,6 +5,7 @@
 package vec
 
 import (
+	"math/bits"
 	"simd/archsimd"
 	"unsafe"
 )
@@ -39,7 +40,22 @@ func opsF64x4() Ops[float64] {
 
 // maskF64x4 is set in its first n lanes.
 func maskF64x4(n int) archsimd.Mask64x4 {
-	return archsimd.LoadInt64x4((*[4]int64)(unsafe.Pointer(&ones64[4-n]))).ToMask()
+	return archsimd.LoadInt64x4Array((*[4]int64)(unsafe.Pointer(&ones64[4-n]))).ToMask()
+}
+
+// loadPartF64x4 loads the lanes that a mask sets, the first few, and zeros for the others. Go loads
+// all lanes and then clears some. At the end of a page, behind which there may be nothing, the register
+// ends where the part ends, and its lanes move down.
+//
+//go:nocheckptr
+func loadPartF64x4(p unsafe.Pointer, in archsimd.Mask64x4) archsimd.Float64x4 {
+	if uintptr(p)%pageSize <= pageSize-32 {
+		return archsimd.LoadFloat64x4Array((*[4]float64)(p)).Masked(in)
+	}
+	back := 4 - bits.Len8(in.ToBits())
+	v := archsimd.LoadUint32x8Array((*[8]uint32)(unsafe.Add(p, -back*8)))
+	from := archsimd.LoadUint32x8Array((*[8]uint32)(unsafe.Pointer(&lanes[back*2])))
+	return v.Permute(from).AsFloat64x4().Masked(in)
 }
 
 // sumsF64x4 is the tiles by their registers.
@@ -104,19 +120,19 @@ func sum1F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	last := maskF64x4(w)
 	var a archsimd.Float64x4
 	if !first {
-		a = archsimd.LoadMaskedFloat64x4((*[4]float64)(y), last)
+		a = loadPartF64x4(y, last)
 	}
 	if c == nil {
 		for _, col := range cols {
-			a = a.Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x, (int(col)-base)*stride)), last))
+			a = a.Add(loadPartF64x4(unsafe.Add(x, (int(col)-base)*stride), last))
 		}
 	} else {
 		for k, col := range cols {
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, k*8)))
-			a = a.Add(b.Mul(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(x, (int(col)-base)*stride)), last)))
+			a = a.Add(b.Mul(loadPartF64x4(unsafe.Add(x, (int(col)-base)*stride), last)))
 		}
 	}
-	a.StoreMasked((*[4]float64)(y), last)
+	a.StoreArrayMasked((*[4]float64)(y), last)
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -129,8 +145,8 @@ func sum2F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -142,27 +158,27 @@ func sum2F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -175,9 +191,9 @@ func sum3F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1, a2 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -189,32 +205,32 @@ func sum3F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -227,10 +243,10 @@ func sum4F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1, a2, a3 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -242,37 +258,37 @@ func sum4F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -285,11 +301,11 @@ func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
+		a4 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -301,42 +317,42 @@ func sum5F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
+	a4.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -349,12 +365,12 @@ func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4, a5 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
+		a4 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 128)))
+		a5 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -366,47 +382,47 @@ func sum6F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))))
+				a5 = a5.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
-	a5.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
+	a4.StoreArray((*[4]float64)(unsafe.Add(y, 128)))
+	a5.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -419,13 +435,13 @@ func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4, a5, a6 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
-		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
+		a4 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 128)))
+		a5 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 160)))
+		a6 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -437,52 +453,52 @@ func sum7F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-				a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))))
+				a5 = a5.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160))))
+				a6 = a6.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-			a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160))))
+			a6 = a6.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
-				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
-			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
-	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
-	a6.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
+	a4.StoreArray((*[4]float64)(unsafe.Add(y, 128)))
+	a5.StoreArray((*[4]float64)(unsafe.Add(y, 160)))
+	a6.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -495,14 +511,14 @@ func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 	end := (w - 4) * 8
 	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float64x4
 	if !first {
-		a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 32)))
-		a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 64)))
-		a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 96)))
-		a4 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 128)))
-		a5 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 160)))
-		a6 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, 192)))
-		a7 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 32)))
+		a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 64)))
+		a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 96)))
+		a4 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 128)))
+		a5 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 160)))
+		a6 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, 192)))
+		a7 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -514,57 +530,57 @@ func sum8F64x4(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c uns
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-				a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-				a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-				a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-				a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-				a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))))
-				a7 = a7.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+				a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+				a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+				a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))))
+				a5 = a5.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160))))
+				a6 = a6.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192))))
+				a7 = a7.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32))))
-			a2 = a2.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64))))
-			a3 = a3.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96))))
-			a4 = a4.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128))))
-			a5 = a5.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160))))
-			a6 = a6.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192))))
-			a7 = a7.Add(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32))))
+			a2 = a2.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64))))
+			a3 = a3.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96))))
+			a4 = a4.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128))))
+			a5 = a5.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160))))
+			a6 = a6.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192))))
+			a7 = a7.Add(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (k-1)*8)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
-				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))))
-				a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192)))))
+				a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat64x4(*(*float64)(unsafe.Add(c, (n-1)*8)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 32)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 64)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 96)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 128)))))
-			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 160)))))
-			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, 192)))))
-			a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 32)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 64)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 96)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 128)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 160)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, 192)))))
+			a7 = a7.Add(b.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[4]float64)(unsafe.Add(y, 0)))
-	a1.Store((*[4]float64)(unsafe.Add(y, 32)))
-	a2.Store((*[4]float64)(unsafe.Add(y, 64)))
-	a3.Store((*[4]float64)(unsafe.Add(y, 96)))
-	a4.Store((*[4]float64)(unsafe.Add(y, 128)))
-	a5.Store((*[4]float64)(unsafe.Add(y, 160)))
-	a6.Store((*[4]float64)(unsafe.Add(y, 192)))
-	a7.Store((*[4]float64)(unsafe.Add(y, end)))
+	a0.StoreArray((*[4]float64)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[4]float64)(unsafe.Add(y, 32)))
+	a2.StoreArray((*[4]float64)(unsafe.Add(y, 64)))
+	a3.StoreArray((*[4]float64)(unsafe.Add(y, 96)))
+	a4.StoreArray((*[4]float64)(unsafe.Add(y, 128)))
+	a5.StoreArray((*[4]float64)(unsafe.Add(y, 160)))
+	a6.StoreArray((*[4]float64)(unsafe.Add(y, 192)))
+	a7.StoreArray((*[4]float64)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -587,18 +603,18 @@ func gatherDotF64x4(g *Gather[float64]) {
 		r3 := unsafe.Add(x, (int(g.Col[min(k+3, n-1)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float64x4
 		for j := 0; j < full*8; j += 32 {
-			v := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(y, j)))
-			a0 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r0, j))).MulAdd(v, a0)
-			a1 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r1, j))).MulAdd(v, a1)
-			a2 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r2, j))).MulAdd(v, a2)
-			a3 = archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(r3, j))).MulAdd(v, a3)
+			v := archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(y, j)))
+			a0 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r0, j))).MulAdd(v, a0)
+			a1 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r1, j))).MulAdd(v, a1)
+			a2 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r2, j))).MulAdd(v, a2)
+			a3 = archsimd.LoadFloat64x4Array((*[4]float64)(unsafe.Add(r3, j))).MulAdd(v, a3)
 		}
 		if full < d {
-			v := archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(y, full*8)), last)
-			a0 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r0, full*8)), last).MulAdd(v, a0)
-			a1 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r1, full*8)), last).MulAdd(v, a1)
-			a2 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r2, full*8)), last).MulAdd(v, a2)
-			a3 = archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Add(r3, full*8)), last).MulAdd(v, a3)
+			v := loadPartF64x4(unsafe.Add(y, full*8), last)
+			a0 = loadPartF64x4(unsafe.Add(r0, full*8), last).MulAdd(v, a0)
+			a1 = loadPartF64x4(unsafe.Add(r1, full*8), last).MulAdd(v, a1)
+			a2 = loadPartF64x4(unsafe.Add(r2, full*8), last).MulAdd(v, a2)
+			a3 = loadPartF64x4(unsafe.Add(r3, full*8), last).MulAdd(v, a3)
 		}
 		if k+4 > n {
 			s := fourF64x4(a0, a1, a2, a3)
@@ -617,8 +633,8 @@ func fourF64x4(a, b, c, d archsimd.Float64x4) (s [4]float64) {
 	b0 := b.GetLo().Add(b.GetHi())
 	c0 := c.GetLo().Add(c.GetHi())
 	d0 := d.GetLo().Add(d.GetHi())
-	a0.AddPairs(b0).Store((*[2]float64)(s[:2]))
-	c0.AddPairs(d0).Store((*[2]float64)(s[2:]))
+	a0.ConcatAddPairs(b0).StoreArray((*[2]float64)(s[:2]))
+	c0.ConcatAddPairs(d0).StoreArray((*[2]float64)(s[2:]))
 	return s
 }
 
@@ -629,12 +645,12 @@ func axpyF64x4(y, x []float64, c float64) {
 	j := 0
 	for ; j+4 <= len(y); j += 4 {
 		to := (*[4]float64)(y[j:])
-		archsimd.LoadFloat64x4(to).Add(cv.Mul(archsimd.LoadFloat64x4((*[4]float64)(x[j:])))).Store(to)
+		archsimd.LoadFloat64x4Array(to).Add(cv.Mul(archsimd.LoadFloat64x4Array((*[4]float64)(x[j:])))).StoreArray(to)
 	}
 	if j < len(y) {
 		last := maskF64x4(len(y) - j)
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat64x4(to, last).Add(cv.Mul(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last))).StoreMasked(to, last)
+		loadPartF64x4(unsafe.Pointer(to), last).Add(cv.Mul(loadPartF64x4(unsafe.Pointer(&x[j]), last))).StoreArrayMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -645,12 +661,12 @@ func addF64x4(y, x []float64) {
 	j := 0
 	for ; j+4 <= len(y); j += 4 {
 		to := (*[4]float64)(y[j:])
-		archsimd.LoadFloat64x4(to).Add(archsimd.LoadFloat64x4((*[4]float64)(x[j:]))).Store(to)
+		archsimd.LoadFloat64x4Array(to).Add(archsimd.LoadFloat64x4Array((*[4]float64)(x[j:]))).StoreArray(to)
 	}
 	if j < len(y) {
 		last := maskF64x4(len(y) - j)
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat64x4(to, last).Add(archsimd.LoadMaskedFloat64x4((*[4]float64)(unsafe.Pointer(&x[j])), last)).StoreMasked(to, last)
+		loadPartF64x4(unsafe.Pointer(to), last).Add(loadPartF64x4(unsafe.Pointer(&x[j]), last)).StoreArrayMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -661,12 +677,12 @@ func scaleF64x4(y []float64, c float64) {
 	j := 0
 	for ; j+4 <= len(y); j += 4 {
 		to := (*[4]float64)(y[j:])
-		archsimd.LoadFloat64x4(to).Mul(cv).Store(to)
+		archsimd.LoadFloat64x4Array(to).Mul(cv).StoreArray(to)
 	}
 	if j < len(y) {
 		last := maskF64x4(len(y) - j)
 		to := (*[4]float64)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat64x4(to, last).Mul(cv).StoreMasked(to, last)
+		loadPartF64x4(unsafe.Pointer(to), last).Mul(cv).StoreArrayMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }

@@ -5,6 +5,7 @@
 package vec
 
 import (
+	"math/bits"
 	"simd/archsimd"
 	"unsafe"
 )
@@ -40,6 +41,21 @@ func opsF32x16() Ops[float32] {
 // maskF32x16 is set in its first n lanes.
 func maskF32x16(n int) archsimd.Mask32x16 {
 	return archsimd.Mask32x16FromBits(uint16(1<<n - 1))
+}
+
+// loadPartF32x16 loads the lanes that a mask sets, the first few, and zeros for the others. Go loads
+// all lanes and then clears some. At the end of a page, behind which there may be nothing, the register
+// ends where the part ends, and its lanes move down.
+//
+//go:nocheckptr
+func loadPartF32x16(p unsafe.Pointer, in archsimd.Mask32x16) archsimd.Float32x16 {
+	if uintptr(p)%pageSize <= pageSize-64 {
+		return archsimd.LoadFloat32x16Array((*[16]float32)(p)).Masked(in)
+	}
+	back := 16 - bits.Len16(in.ToBits())
+	v := archsimd.LoadUint32x16Array((*[16]uint32)(unsafe.Add(p, -back*4)))
+	from := archsimd.LoadUint32x16Array((*[16]uint32)(unsafe.Pointer(&lanes[back*1])))
+	return v.Permute(from).AsFloat32x16().Masked(in)
 }
 
 // sumsF32x16 is the tiles by their registers.
@@ -104,19 +120,19 @@ func sum1F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	last := maskF32x16(w)
 	var a archsimd.Float32x16
 	if !first {
-		a = archsimd.LoadMaskedFloat32x16((*[16]float32)(y), last)
+		a = loadPartF32x16(y, last)
 	}
 	if c == nil {
 		for _, col := range cols {
-			a = a.Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, (int(col)-base)*stride)), last))
+			a = a.Add(loadPartF32x16(unsafe.Add(x, (int(col)-base)*stride), last))
 		}
 	} else {
 		for k, col := range cols {
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, k*4)))
-			a = a.Add(b.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(x, (int(col)-base)*stride)), last)))
+			a = a.Add(b.Mul(loadPartF32x16(unsafe.Add(x, (int(col)-base)*stride), last)))
 		}
 	}
-	a.StoreMasked((*[16]float32)(y), last)
+	a.StoreArrayMasked((*[16]float32)(y), last)
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -129,8 +145,8 @@ func sum2F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -142,27 +158,27 @@ func sum2F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -175,9 +191,9 @@ func sum3F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1, a2 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -189,32 +205,32 @@ func sum3F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -227,10 +243,10 @@ func sum4F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1, a2, a3 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -242,37 +258,37 @@ func sum4F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -285,11 +301,11 @@ func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
+		a4 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -301,42 +317,42 @@ func sum5F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
+	a4.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -349,12 +365,12 @@ func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4, a5 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
+		a4 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 256)))
+		a5 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -366,47 +382,47 @@ func sum6F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))))
+				a5 = a5.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
-	a5.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
+	a4.StoreArray((*[16]float32)(unsafe.Add(y, 256)))
+	a5.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -419,13 +435,13 @@ func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4, a5, a6 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
-		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
+		a4 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 256)))
+		a5 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 320)))
+		a6 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -437,52 +453,52 @@ func sum7F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-				a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))))
+				a5 = a5.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320))))
+				a6 = a6.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-			a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320))))
+			a6 = a6.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
-				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
-			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
-	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
-	a6.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
+	a4.StoreArray((*[16]float32)(unsafe.Add(y, 256)))
+	a5.StoreArray((*[16]float32)(unsafe.Add(y, 320)))
+	a6.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -495,14 +511,14 @@ func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 	end := (w - 16) * 4
 	var a0, a1, a2, a3, a4, a5, a6, a7 archsimd.Float32x16
 	if !first {
-		a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 0)))
-		a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 64)))
-		a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 128)))
-		a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 192)))
-		a4 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 256)))
-		a5 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 320)))
-		a6 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, 384)))
-		a7 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, end)))
+		a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 0)))
+		a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 64)))
+		a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 128)))
+		a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 192)))
+		a4 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 256)))
+		a5 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 320)))
+		a6 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, 384)))
+		a7 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, end)))
 	}
 	// r is one slot ahead: as a value that the loop carries, it is a register
 	// that the loads below take their offsets from. The last slot has a place of
@@ -514,57 +530,57 @@ func sum8F32x16(y, x unsafe.Pointer, w, stride int, cols []int32, base int, c un
 		if c == nil {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
-				a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-				a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-				a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-				a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-				a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-				a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-				a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))))
-				a7 = a7.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+				a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+				a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+				a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+				a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+				a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))))
+				a5 = a5.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320))))
+				a6 = a6.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 384))))
+				a7 = a7.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 				r = next
 			}
-			a0 = a0.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0))))
-			a1 = a1.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64))))
-			a2 = a2.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128))))
-			a3 = a3.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192))))
-			a4 = a4.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256))))
-			a5 = a5.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320))))
-			a6 = a6.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384))))
-			a7 = a7.Add(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end))))
+			a0 = a0.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0))))
+			a1 = a1.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64))))
+			a2 = a2.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128))))
+			a3 = a3.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192))))
+			a4 = a4.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256))))
+			a5 = a5.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320))))
+			a6 = a6.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 384))))
+			a7 = a7.Add(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end))))
 		} else {
 			for k := 1; k < n; k++ {
 				next := unsafe.Add(x, (int(*(*uint32)(unsafe.Add(col, k*4)))-base)*stride)
 				b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (k-1)*4)))
-				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
-				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384)))))
-				a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+				a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+				a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+				a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+				a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+				a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+				a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320)))))
+				a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 384)))))
+				a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 				r = next
 			}
 			b := archsimd.BroadcastFloat32x16(*(*float32)(unsafe.Add(c, (n-1)*4)))
-			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 0)))))
-			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 64)))))
-			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 128)))))
-			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 192)))))
-			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 256)))))
-			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 320)))))
-			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, 384)))))
-			a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r, end)))))
+			a0 = a0.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 0)))))
+			a1 = a1.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 64)))))
+			a2 = a2.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 128)))))
+			a3 = a3.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 192)))))
+			a4 = a4.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 256)))))
+			a5 = a5.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 320)))))
+			a6 = a6.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, 384)))))
+			a7 = a7.Add(b.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r, end)))))
 		}
 	}
-	a0.Store((*[16]float32)(unsafe.Add(y, 0)))
-	a1.Store((*[16]float32)(unsafe.Add(y, 64)))
-	a2.Store((*[16]float32)(unsafe.Add(y, 128)))
-	a3.Store((*[16]float32)(unsafe.Add(y, 192)))
-	a4.Store((*[16]float32)(unsafe.Add(y, 256)))
-	a5.Store((*[16]float32)(unsafe.Add(y, 320)))
-	a6.Store((*[16]float32)(unsafe.Add(y, 384)))
-	a7.Store((*[16]float32)(unsafe.Add(y, end)))
+	a0.StoreArray((*[16]float32)(unsafe.Add(y, 0)))
+	a1.StoreArray((*[16]float32)(unsafe.Add(y, 64)))
+	a2.StoreArray((*[16]float32)(unsafe.Add(y, 128)))
+	a3.StoreArray((*[16]float32)(unsafe.Add(y, 192)))
+	a4.StoreArray((*[16]float32)(unsafe.Add(y, 256)))
+	a5.StoreArray((*[16]float32)(unsafe.Add(y, 320)))
+	a6.StoreArray((*[16]float32)(unsafe.Add(y, 384)))
+	a7.StoreArray((*[16]float32)(unsafe.Add(y, end)))
 	archsimd.ClearAVXUpperBits()
 }
 
@@ -587,18 +603,18 @@ func gatherDotF32x16(g *Gather[float32]) {
 		r3 := unsafe.Add(x, (int(g.Col[min(k+3, n-1)])-base)*stride)
 		var a0, a1, a2, a3 archsimd.Float32x16
 		for j := 0; j < full*4; j += 64 {
-			v := archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(y, j)))
-			a0 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r0, j))).MulAdd(v, a0)
-			a1 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r1, j))).MulAdd(v, a1)
-			a2 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r2, j))).MulAdd(v, a2)
-			a3 = archsimd.LoadFloat32x16((*[16]float32)(unsafe.Add(r3, j))).MulAdd(v, a3)
+			v := archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(y, j)))
+			a0 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r0, j))).MulAdd(v, a0)
+			a1 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r1, j))).MulAdd(v, a1)
+			a2 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r2, j))).MulAdd(v, a2)
+			a3 = archsimd.LoadFloat32x16Array((*[16]float32)(unsafe.Add(r3, j))).MulAdd(v, a3)
 		}
 		if full < d {
-			v := archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(y, full*4)), last)
-			a0 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r0, full*4)), last).MulAdd(v, a0)
-			a1 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r1, full*4)), last).MulAdd(v, a1)
-			a2 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r2, full*4)), last).MulAdd(v, a2)
-			a3 = archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Add(r3, full*4)), last).MulAdd(v, a3)
+			v := loadPartF32x16(unsafe.Add(y, full*4), last)
+			a0 = loadPartF32x16(unsafe.Add(r0, full*4), last).MulAdd(v, a0)
+			a1 = loadPartF32x16(unsafe.Add(r1, full*4), last).MulAdd(v, a1)
+			a2 = loadPartF32x16(unsafe.Add(r2, full*4), last).MulAdd(v, a2)
+			a3 = loadPartF32x16(unsafe.Add(r3, full*4), last).MulAdd(v, a3)
 		}
 		if k+4 > n {
 			s := fourF32x16(a0, a1, a2, a3)
@@ -621,7 +637,7 @@ func fourF32x16(a, b, c, d archsimd.Float32x16) (s [4]float32) {
 	b1 := b0.GetLo().Add(b0.GetHi())
 	c1 := c0.GetLo().Add(c0.GetHi())
 	d1 := d0.GetLo().Add(d0.GetHi())
-	a1.AddPairs(b1).AddPairs(c1.AddPairs(d1)).Store(&s)
+	a1.ConcatAddPairs(b1).ConcatAddPairs(c1.ConcatAddPairs(d1)).StoreArray(&s)
 	return s
 }
 
@@ -632,12 +648,12 @@ func axpyF32x16(y, x []float32, c float32) {
 	j := 0
 	for ; j+16 <= len(y); j += 16 {
 		to := (*[16]float32)(y[j:])
-		archsimd.LoadFloat32x16(to).Add(cv.Mul(archsimd.LoadFloat32x16((*[16]float32)(x[j:])))).Store(to)
+		archsimd.LoadFloat32x16Array(to).Add(cv.Mul(archsimd.LoadFloat32x16Array((*[16]float32)(x[j:])))).StoreArray(to)
 	}
 	if j < len(y) {
 		last := maskF32x16(len(y) - j)
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat32x16(to, last).Add(cv.Mul(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last))).StoreMasked(to, last)
+		loadPartF32x16(unsafe.Pointer(to), last).Add(cv.Mul(loadPartF32x16(unsafe.Pointer(&x[j]), last))).StoreArrayMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -648,12 +664,12 @@ func addF32x16(y, x []float32) {
 	j := 0
 	for ; j+16 <= len(y); j += 16 {
 		to := (*[16]float32)(y[j:])
-		archsimd.LoadFloat32x16(to).Add(archsimd.LoadFloat32x16((*[16]float32)(x[j:]))).Store(to)
+		archsimd.LoadFloat32x16Array(to).Add(archsimd.LoadFloat32x16Array((*[16]float32)(x[j:]))).StoreArray(to)
 	}
 	if j < len(y) {
 		last := maskF32x16(len(y) - j)
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat32x16(to, last).Add(archsimd.LoadMaskedFloat32x16((*[16]float32)(unsafe.Pointer(&x[j])), last)).StoreMasked(to, last)
+		loadPartF32x16(unsafe.Pointer(to), last).Add(loadPartF32x16(unsafe.Pointer(&x[j]), last)).StoreArrayMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }
@@ -664,12 +680,12 @@ func scaleF32x16(y []float32, c float32) {
 	j := 0
 	for ; j+16 <= len(y); j += 16 {
 		to := (*[16]float32)(y[j:])
-		archsimd.LoadFloat32x16(to).Mul(cv).Store(to)
+		archsimd.LoadFloat32x16Array(to).Mul(cv).StoreArray(to)
 	}
 	if j < len(y) {
 		last := maskF32x16(len(y) - j)
 		to := (*[16]float32)(unsafe.Pointer(&y[j]))
-		archsimd.LoadMaskedFloat32x16(to, last).Mul(cv).StoreMasked(to, last)
+		loadPartF32x16(unsafe.Pointer(to), last).Mul(cv).StoreArrayMasked(to, last)
 	}
 	archsimd.ClearAVXUpperBits()
 }

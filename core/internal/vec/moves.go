@@ -22,19 +22,19 @@ func rowsSIMD[T Float](z, x []T, stride int, base int32, index []int32, w int) {
 	switch w * size {
 	case 16:
 		for _, i := range index {
-			archsimd.LoadUint8x16((*[16]uint8)(unsafe.Add(from, int(i-base)*step))).Store((*[16]uint8)(to))
+			archsimd.LoadUint8x16Array((*[16]uint8)(unsafe.Add(from, int(i-base)*step))).StoreArray((*[16]uint8)(to))
 			to = unsafe.Add(to, 16)
 		}
 	case 32:
 		for _, i := range index {
-			archsimd.LoadUint8x32((*[32]uint8)(unsafe.Add(from, int(i-base)*step))).Store((*[32]uint8)(to))
+			archsimd.LoadUint8x32Array((*[32]uint8)(unsafe.Add(from, int(i-base)*step))).StoreArray((*[32]uint8)(to))
 			to = unsafe.Add(to, 32)
 		}
 	default:
 		for _, i := range index {
 			at := unsafe.Add(from, int(i-base)*step)
-			archsimd.LoadUint8x32((*[32]uint8)(at)).Store((*[32]uint8)(to))
-			archsimd.LoadUint8x32((*[32]uint8)(unsafe.Add(at, 32))).Store((*[32]uint8)(unsafe.Add(to, 32)))
+			archsimd.LoadUint8x32Array((*[32]uint8)(at)).StoreArray((*[32]uint8)(to))
+			archsimd.LoadUint8x32Array((*[32]uint8)(unsafe.Add(at, 32))).StoreArray((*[32]uint8)(unsafe.Add(to, 32)))
 			to = unsafe.Add(to, 64)
 		}
 	}
@@ -52,7 +52,7 @@ func scatterAddF32(y, x []float32, index []int32, w int) {
 	to, from := unsafe.Pointer(unsafe.SliceData(y)), unsafe.Pointer(unsafe.SliceData(x[:len(index)*w]))
 	for _, i := range index {
 		at := (*[4]float32)(unsafe.Add(to, int(i)*16))
-		archsimd.LoadFloat32x4(at).Add(archsimd.LoadFloat32x4((*[4]float32)(from))).Store(at)
+		archsimd.LoadFloat32x4Array(at).Add(archsimd.LoadFloat32x4Array((*[4]float32)(from))).StoreArray(at)
 		from = unsafe.Add(from, 16)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -69,7 +69,7 @@ func scatterAddF64(y, x []float64, index []int32, w int) {
 	to, from := unsafe.Pointer(unsafe.SliceData(y)), unsafe.Pointer(unsafe.SliceData(x[:len(index)*w]))
 	for _, i := range index {
 		at := (*[4]float64)(unsafe.Add(to, int(i)*32))
-		archsimd.LoadFloat64x4(at).Add(archsimd.LoadFloat64x4((*[4]float64)(from))).Store(at)
+		archsimd.LoadFloat64x4Array(at).Add(archsimd.LoadFloat64x4Array((*[4]float64)(from))).StoreArray(at)
 		from = unsafe.Add(from, 32)
 	}
 	archsimd.ClearAVXUpperBits()

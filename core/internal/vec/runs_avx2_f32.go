@@ -19,19 +19,19 @@ func sumRowsF32x8(y, x []float32) {
 	at, from := unsafe.Pointer(unsafe.SliceData(y)), unsafe.Pointer(unsafe.SliceData(x))
 	switch len(y) {
 	case 4:
-		a := archsimd.LoadFloat32x4((*[4]float32)(at))
+		a := archsimd.LoadFloat32x4Array((*[4]float32)(at))
 		for ; n > 0; n -= 4 {
-			a = a.Add(archsimd.LoadFloat32x4((*[4]float32)(from)))
+			a = a.Add(archsimd.LoadFloat32x4Array((*[4]float32)(from)))
 			from = unsafe.Add(from, 16)
 		}
-		a.Store((*[4]float32)(at))
+		a.StoreArray((*[4]float32)(at))
 	case 8:
-		a := archsimd.LoadFloat32x8((*[8]float32)(at))
+		a := archsimd.LoadFloat32x8Array((*[8]float32)(at))
 		for ; n > 0; n -= 8 {
-			a = a.Add(archsimd.LoadFloat32x8((*[8]float32)(from)))
+			a = a.Add(archsimd.LoadFloat32x8Array((*[8]float32)(from)))
 			from = unsafe.Add(from, 32)
 		}
-		a.Store((*[8]float32)(at))
+		a.StoreArray((*[8]float32)(at))
 	default:
 		sumRowsScalar(y, x)
 		return
@@ -45,19 +45,19 @@ func mostRowsF32x8(y, x []float32) {
 	at, from := unsafe.Pointer(unsafe.SliceData(y)), unsafe.Pointer(unsafe.SliceData(x))
 	switch len(y) {
 	case 4:
-		a := archsimd.LoadFloat32x4((*[4]float32)(at))
+		a := archsimd.LoadFloat32x4Array((*[4]float32)(at))
 		for ; n > 0; n -= 4 {
-			a = a.Max(archsimd.LoadFloat32x4((*[4]float32)(from)))
+			a = a.Max(archsimd.LoadFloat32x4Array((*[4]float32)(from)))
 			from = unsafe.Add(from, 16)
 		}
-		a.Store((*[4]float32)(at))
+		a.StoreArray((*[4]float32)(at))
 	case 8:
-		a := archsimd.LoadFloat32x8((*[8]float32)(at))
+		a := archsimd.LoadFloat32x8Array((*[8]float32)(at))
 		for ; n > 0; n -= 8 {
-			a = a.Max(archsimd.LoadFloat32x8((*[8]float32)(from)))
+			a = a.Max(archsimd.LoadFloat32x8Array((*[8]float32)(from)))
 			from = unsafe.Add(from, 32)
 		}
-		a.Store((*[8]float32)(at))
+		a.StoreArray((*[8]float32)(at))
 	case 1:
 		if n < 8 {
 			mostRowsScalar(y, x)
@@ -65,13 +65,13 @@ func mostRowsF32x8(y, x []float32) {
 		}
 		a := archsimd.BroadcastFloat32x8(y[0])
 		// The last register reaches back over the one before. It is read first, since z may be x.
-		last := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(from, (n-8)*4)))
+		last := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(from, (n-8)*4)))
 		for ; n > 8; n -= 8 {
-			a = a.Max(archsimd.LoadFloat32x8((*[8]float32)(from)))
+			a = a.Max(archsimd.LoadFloat32x8Array((*[8]float32)(from)))
 			from = unsafe.Add(from, 32)
 		}
 		var lanes [8]float32
-		a.Max(last).Store(&lanes)
+		a.Max(last).StoreArray(&lanes)
 		archsimd.ClearAVXUpperBits()
 		y[0] = slices.Max(lanes[:])
 		return
@@ -89,16 +89,16 @@ func lessRowF32x8(z, y, x []float32) {
 	to := unsafe.Pointer(unsafe.SliceData(z[:n]))
 	switch len(y) {
 	case 4:
-		a := archsimd.LoadFloat32x4((*[4]float32)(at))
+		a := archsimd.LoadFloat32x4Array((*[4]float32)(at))
 		for ; n > 0; n -= 4 {
-			archsimd.LoadFloat32x4((*[4]float32)(from)).Sub(a).Store((*[4]float32)(to))
+			archsimd.LoadFloat32x4Array((*[4]float32)(from)).Sub(a).StoreArray((*[4]float32)(to))
 			to = unsafe.Add(to, 16)
 			from = unsafe.Add(from, 16)
 		}
 	case 8:
-		a := archsimd.LoadFloat32x8((*[8]float32)(at))
+		a := archsimd.LoadFloat32x8Array((*[8]float32)(at))
 		for ; n > 0; n -= 8 {
-			archsimd.LoadFloat32x8((*[8]float32)(from)).Sub(a).Store((*[8]float32)(to))
+			archsimd.LoadFloat32x8Array((*[8]float32)(from)).Sub(a).StoreArray((*[8]float32)(to))
 			to = unsafe.Add(to, 32)
 			from = unsafe.Add(from, 32)
 		}
@@ -109,14 +109,14 @@ func lessRowF32x8(z, y, x []float32) {
 		}
 		a := archsimd.BroadcastFloat32x8(y[0])
 		// The last register reaches back over the one before. It is read first, since z may be x.
-		last := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(from, (n-8)*4)))
+		last := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(from, (n-8)*4)))
 		end := unsafe.Add(to, (n-8)*4)
 		for ; n > 8; n -= 8 {
-			archsimd.LoadFloat32x8((*[8]float32)(from)).Sub(a).Store((*[8]float32)(to))
+			archsimd.LoadFloat32x8Array((*[8]float32)(from)).Sub(a).StoreArray((*[8]float32)(to))
 			to = unsafe.Add(to, 32)
 			from = unsafe.Add(from, 32)
 		}
-		last.Sub(a).Store((*[8]float32)(end))
+		last.Sub(a).StoreArray((*[8]float32)(end))
 	default:
 		lessRowScalar(z, y, x)
 		return

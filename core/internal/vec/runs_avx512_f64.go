@@ -19,26 +19,26 @@ func sumRowsF64x8(y, x []float64) {
 	at, from := unsafe.Pointer(unsafe.SliceData(y)), unsafe.Pointer(unsafe.SliceData(x))
 	switch len(y) {
 	case 2:
-		a := archsimd.LoadFloat64x2((*[2]float64)(at))
+		a := archsimd.LoadFloat64x2Array((*[2]float64)(at))
 		for ; n > 0; n -= 2 {
-			a = a.Add(archsimd.LoadFloat64x2((*[2]float64)(from)))
+			a = a.Add(archsimd.LoadFloat64x2Array((*[2]float64)(from)))
 			from = unsafe.Add(from, 16)
 		}
-		a.Store((*[2]float64)(at))
+		a.StoreArray((*[2]float64)(at))
 	case 4:
-		a := archsimd.LoadFloat64x4((*[4]float64)(at))
+		a := archsimd.LoadFloat64x4Array((*[4]float64)(at))
 		for ; n > 0; n -= 4 {
-			a = a.Add(archsimd.LoadFloat64x4((*[4]float64)(from)))
+			a = a.Add(archsimd.LoadFloat64x4Array((*[4]float64)(from)))
 			from = unsafe.Add(from, 32)
 		}
-		a.Store((*[4]float64)(at))
+		a.StoreArray((*[4]float64)(at))
 	case 8:
-		a := archsimd.LoadFloat64x8((*[8]float64)(at))
+		a := archsimd.LoadFloat64x8Array((*[8]float64)(at))
 		for ; n > 0; n -= 8 {
-			a = a.Add(archsimd.LoadFloat64x8((*[8]float64)(from)))
+			a = a.Add(archsimd.LoadFloat64x8Array((*[8]float64)(from)))
 			from = unsafe.Add(from, 64)
 		}
-		a.Store((*[8]float64)(at))
+		a.StoreArray((*[8]float64)(at))
 	default:
 		sumRowsScalar(y, x)
 		return
@@ -52,26 +52,26 @@ func mostRowsF64x8(y, x []float64) {
 	at, from := unsafe.Pointer(unsafe.SliceData(y)), unsafe.Pointer(unsafe.SliceData(x))
 	switch len(y) {
 	case 2:
-		a := archsimd.LoadFloat64x2((*[2]float64)(at))
+		a := archsimd.LoadFloat64x2Array((*[2]float64)(at))
 		for ; n > 0; n -= 2 {
-			a = a.Max(archsimd.LoadFloat64x2((*[2]float64)(from)))
+			a = a.Max(archsimd.LoadFloat64x2Array((*[2]float64)(from)))
 			from = unsafe.Add(from, 16)
 		}
-		a.Store((*[2]float64)(at))
+		a.StoreArray((*[2]float64)(at))
 	case 4:
-		a := archsimd.LoadFloat64x4((*[4]float64)(at))
+		a := archsimd.LoadFloat64x4Array((*[4]float64)(at))
 		for ; n > 0; n -= 4 {
-			a = a.Max(archsimd.LoadFloat64x4((*[4]float64)(from)))
+			a = a.Max(archsimd.LoadFloat64x4Array((*[4]float64)(from)))
 			from = unsafe.Add(from, 32)
 		}
-		a.Store((*[4]float64)(at))
+		a.StoreArray((*[4]float64)(at))
 	case 8:
-		a := archsimd.LoadFloat64x8((*[8]float64)(at))
+		a := archsimd.LoadFloat64x8Array((*[8]float64)(at))
 		for ; n > 0; n -= 8 {
-			a = a.Max(archsimd.LoadFloat64x8((*[8]float64)(from)))
+			a = a.Max(archsimd.LoadFloat64x8Array((*[8]float64)(from)))
 			from = unsafe.Add(from, 64)
 		}
-		a.Store((*[8]float64)(at))
+		a.StoreArray((*[8]float64)(at))
 	case 1:
 		if n < 8 {
 			mostRowsScalar(y, x)
@@ -79,13 +79,13 @@ func mostRowsF64x8(y, x []float64) {
 		}
 		a := archsimd.BroadcastFloat64x8(y[0])
 		// The last register reaches back over the one before. It is read first, since z may be x.
-		last := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(from, (n-8)*8)))
+		last := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(from, (n-8)*8)))
 		for ; n > 8; n -= 8 {
-			a = a.Max(archsimd.LoadFloat64x8((*[8]float64)(from)))
+			a = a.Max(archsimd.LoadFloat64x8Array((*[8]float64)(from)))
 			from = unsafe.Add(from, 64)
 		}
 		var lanes [8]float64
-		a.Max(last).Store(&lanes)
+		a.Max(last).StoreArray(&lanes)
 		archsimd.ClearAVXUpperBits()
 		y[0] = slices.Max(lanes[:])
 		return
@@ -103,23 +103,23 @@ func lessRowF64x8(z, y, x []float64) {
 	to := unsafe.Pointer(unsafe.SliceData(z[:n]))
 	switch len(y) {
 	case 2:
-		a := archsimd.LoadFloat64x2((*[2]float64)(at))
+		a := archsimd.LoadFloat64x2Array((*[2]float64)(at))
 		for ; n > 0; n -= 2 {
-			archsimd.LoadFloat64x2((*[2]float64)(from)).Sub(a).Store((*[2]float64)(to))
+			archsimd.LoadFloat64x2Array((*[2]float64)(from)).Sub(a).StoreArray((*[2]float64)(to))
 			to = unsafe.Add(to, 16)
 			from = unsafe.Add(from, 16)
 		}
 	case 4:
-		a := archsimd.LoadFloat64x4((*[4]float64)(at))
+		a := archsimd.LoadFloat64x4Array((*[4]float64)(at))
 		for ; n > 0; n -= 4 {
-			archsimd.LoadFloat64x4((*[4]float64)(from)).Sub(a).Store((*[4]float64)(to))
+			archsimd.LoadFloat64x4Array((*[4]float64)(from)).Sub(a).StoreArray((*[4]float64)(to))
 			to = unsafe.Add(to, 32)
 			from = unsafe.Add(from, 32)
 		}
 	case 8:
-		a := archsimd.LoadFloat64x8((*[8]float64)(at))
+		a := archsimd.LoadFloat64x8Array((*[8]float64)(at))
 		for ; n > 0; n -= 8 {
-			archsimd.LoadFloat64x8((*[8]float64)(from)).Sub(a).Store((*[8]float64)(to))
+			archsimd.LoadFloat64x8Array((*[8]float64)(from)).Sub(a).StoreArray((*[8]float64)(to))
 			to = unsafe.Add(to, 64)
 			from = unsafe.Add(from, 64)
 		}
@@ -130,14 +130,14 @@ func lessRowF64x8(z, y, x []float64) {
 		}
 		a := archsimd.BroadcastFloat64x8(y[0])
 		// The last register reaches back over the one before. It is read first, since z may be x.
-		last := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(from, (n-8)*8)))
+		last := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(from, (n-8)*8)))
 		end := unsafe.Add(to, (n-8)*8)
 		for ; n > 8; n -= 8 {
-			archsimd.LoadFloat64x8((*[8]float64)(from)).Sub(a).Store((*[8]float64)(to))
+			archsimd.LoadFloat64x8Array((*[8]float64)(from)).Sub(a).StoreArray((*[8]float64)(to))
 			to = unsafe.Add(to, 64)
 			from = unsafe.Add(from, 64)
 		}
-		last.Sub(a).Store((*[8]float64)(end))
+		last.Sub(a).StoreArray((*[8]float64)(end))
 	default:
 		lessRowScalar(z, y, x)
 		return

@@ -20,7 +20,7 @@ func TestRuns(t *testing.T) {
 func runs[T Float](t *testing.T, ops *Ops[T]) {
 	rng := rand.New(rand.NewPCG(10, 1))
 	draw := func(n int, special ...float64) []T {
-		x := make([]T, n)
+		x := room[T](n)
 		for i := range x {
 			x[i] = T(rng.NormFloat64())
 			if len(special) > 0 && rng.IntN(20) == 0 {

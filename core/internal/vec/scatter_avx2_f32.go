@@ -62,11 +62,11 @@ func scatterTilesF32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.P
 //go:noinline
 //go:nocheckptr
 func scatter1F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 4
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -77,14 +77,14 @@ func scatter1F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:noinline
 //go:nocheckptr
 func scatter2F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 4
-	x1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 32)))
+	x1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 32)))
 	o1 := (at + 1) / per * 4
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))).Store((*[8]float32)(unsafe.Add(r, 32)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))).StoreArray((*[8]float32)(unsafe.Add(r, 32)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -95,20 +95,20 @@ func scatter2F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:noinline
 //go:nocheckptr
 func scatter4F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 4
-	x1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 32)))
+	x1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 32)))
 	o1 := (at + 1) / per * 4
-	x2 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 64)))
+	x2 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 64)))
 	o2 := (at + 2) / per * 4
-	x3 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 96)))
+	x3 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 96)))
 	o3 := (at + 3) / per * 4
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))).Store((*[8]float32)(unsafe.Add(r, 32)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))).Store((*[8]float32)(unsafe.Add(r, 64)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))).Store((*[8]float32)(unsafe.Add(r, 96)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))).StoreArray((*[8]float32)(unsafe.Add(r, 32)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 64)))).StoreArray((*[8]float32)(unsafe.Add(r, 64)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 96)))).StoreArray((*[8]float32)(unsafe.Add(r, 96)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -119,32 +119,32 @@ func scatter4F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:noinline
 //go:nocheckptr
 func scatter8F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 4
-	x1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 32)))
+	x1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 32)))
 	o1 := (at + 1) / per * 4
-	x2 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 64)))
+	x2 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 64)))
 	o2 := (at + 2) / per * 4
-	x3 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 96)))
+	x3 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 96)))
 	o3 := (at + 3) / per * 4
-	x4 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 128)))
+	x4 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 128)))
 	o4 := (at + 4) / per * 4
-	x5 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 160)))
+	x5 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 160)))
 	o5 := (at + 5) / per * 4
-	x6 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 192)))
+	x6 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 192)))
 	o6 := (at + 6) / per * 4
-	x7 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 224)))
+	x7 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 224)))
 	o7 := (at + 7) / per * 4
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))).Store((*[8]float32)(unsafe.Add(r, 32)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))).Store((*[8]float32)(unsafe.Add(r, 64)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))).Store((*[8]float32)(unsafe.Add(r, 96)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o4))).Mul(x4).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 128)))).Store((*[8]float32)(unsafe.Add(r, 128)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o5))).Mul(x5).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 160)))).Store((*[8]float32)(unsafe.Add(r, 160)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o6))).Mul(x6).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 192)))).Store((*[8]float32)(unsafe.Add(r, 192)))
-		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o7))).Mul(x7).Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 224)))).Store((*[8]float32)(unsafe.Add(r, 224)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))).StoreArray((*[8]float32)(unsafe.Add(r, 32)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 64)))).StoreArray((*[8]float32)(unsafe.Add(r, 64)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 96)))).StoreArray((*[8]float32)(unsafe.Add(r, 96)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o4))).Mul(x4).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 128)))).StoreArray((*[8]float32)(unsafe.Add(r, 128)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o5))).Mul(x5).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 160)))).StoreArray((*[8]float32)(unsafe.Add(r, 160)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o6))).Mul(x6).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 192)))).StoreArray((*[8]float32)(unsafe.Add(r, 192)))
+		archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o7))).Mul(x7).Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 224)))).StoreArray((*[8]float32)(unsafe.Add(r, 224)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -156,10 +156,10 @@ func scatter8F32x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:nocheckptr
 func scatterTailF32x8(y, x unsafe.Pointer, w, stride int, rows []int32, c unsafe.Pointer, strideC int) {
 	in := maskF32x8(w)
-	v := archsimd.LoadMaskedFloat32x8((*[8]float32)(x), in)
+	v := loadPartF32x8(x, in)
 	for _, row := range rows {
 		r := (*[8]float32)(unsafe.Add(y, int(row)*stride))
-		archsimd.BroadcastFloat32x8(*(*float32)(c)).Mul(v).Add(archsimd.LoadMaskedFloat32x8(r, in)).StoreMasked(r, in)
+		archsimd.BroadcastFloat32x8(*(*float32)(c)).Mul(v).Add(loadPartF32x8(unsafe.Pointer(r), in)).StoreArrayMasked(r, in)
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -201,14 +201,14 @@ func scatterSlopesF32x8(s *Scatter[float32]) {
 //go:nocheckptr
 func scatterSlopes1F32x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []int32, c unsafe.Pointer, strideC, at, per int, alpha float32) {
 	zero := archsimd.BroadcastFloat32x8(0)
-	x0, up0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 0)))
+	x0, up0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o0 := (at + 0) / per * 4
 	for _, row := range rows {
 		r, v := unsafe.Add(y, int(row)*stride), unsafe.Add(w, int(row)*strideW)
-		s0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 0))).Add(x0)
-		t0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero)))
-		t0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
+		s0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 0))).Add(x0)
+		t0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0))
+		t0.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -220,20 +220,20 @@ func scatterSlopes1F32x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []
 //go:nocheckptr
 func scatterSlopes2F32x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []int32, c unsafe.Pointer, strideC, at, per int, alpha float32) {
 	zero := archsimd.BroadcastFloat32x8(0)
-	x0, up0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 0)))
+	x0, up0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o0 := (at + 0) / per * 4
-	x1, up1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 32))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 32)))
+	x1, up1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 32))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 32)))
 	down1 := up1.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o1 := (at + 1) / per * 4
 	for _, row := range rows {
 		r, v := unsafe.Add(y, int(row)*stride), unsafe.Add(w, int(row)*strideW)
-		s0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 0))).Add(x0)
-		t0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero)))
-		t0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
-		s1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 32))).Add(x1)
-		t1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero)))
-		t1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))).Store((*[8]float32)(unsafe.Add(r, 32)))
+		s0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 0))).Add(x0)
+		t0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0))
+		t0.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
+		s1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 32))).Add(x1)
+		t1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1))
+		t1.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))).StoreArray((*[8]float32)(unsafe.Add(r, 32)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -245,32 +245,32 @@ func scatterSlopes2F32x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []
 //go:nocheckptr
 func scatterSlopes4F32x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []int32, c unsafe.Pointer, strideC, at, per int, alpha float32) {
 	zero := archsimd.BroadcastFloat32x8(0)
-	x0, up0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 0))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 0)))
+	x0, up0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 0))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o0 := (at + 0) / per * 4
-	x1, up1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 32))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 32)))
+	x1, up1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 32))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 32)))
 	down1 := up1.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o1 := (at + 1) / per * 4
-	x2, up2 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 64))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 64)))
+	x2, up2 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 64))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 64)))
 	down2 := up2.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o2 := (at + 2) / per * 4
-	x3, up3 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(x, 96))), archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(a, 96)))
+	x3, up3 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(x, 96))), archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(a, 96)))
 	down3 := up3.Mul(archsimd.BroadcastFloat32x8(alpha))
 	o3 := (at + 3) / per * 4
 	for _, row := range rows {
 		r, v := unsafe.Add(y, int(row)*stride), unsafe.Add(w, int(row)*strideW)
-		s0 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 0))).Add(x0)
-		t0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero)))
-		t0.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 0)))).Store((*[8]float32)(unsafe.Add(r, 0)))
-		s1 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 32))).Add(x1)
-		t1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero)))
-		t1.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 32)))).Store((*[8]float32)(unsafe.Add(r, 32)))
-		s2 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 64))).Add(x2)
-		t2 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o2))).Mul(up2.Merge(down2, s2.Greater(zero)))
-		t2.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 64)))).Store((*[8]float32)(unsafe.Add(r, 64)))
-		s3 := archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(v, 96))).Add(x3)
-		t3 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o3))).Mul(up3.Merge(down3, s3.Greater(zero)))
-		t3.Add(archsimd.LoadFloat32x8((*[8]float32)(unsafe.Add(r, 96)))).Store((*[8]float32)(unsafe.Add(r, 96)))
+		s0 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 0))).Add(x0)
+		t0 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0))
+		t0.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 0)))).StoreArray((*[8]float32)(unsafe.Add(r, 0)))
+		s1 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 32))).Add(x1)
+		t1 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1))
+		t1.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 32)))).StoreArray((*[8]float32)(unsafe.Add(r, 32)))
+		s2 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 64))).Add(x2)
+		t2 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o2))).Mul(up2.IfElse(s2.Greater(zero), down2))
+		t2.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 64)))).StoreArray((*[8]float32)(unsafe.Add(r, 64)))
+		s3 := archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(v, 96))).Add(x3)
+		t3 := archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(c, o3))).Mul(up3.IfElse(s3.Greater(zero), down3))
+		t3.Add(archsimd.LoadFloat32x8Array((*[8]float32)(unsafe.Add(r, 96)))).StoreArray((*[8]float32)(unsafe.Add(r, 96)))
 		c = unsafe.Add(c, strideC*4)
 	}
 	archsimd.ClearAVXUpperBits()

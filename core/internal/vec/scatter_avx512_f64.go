@@ -62,11 +62,11 @@ func scatterTilesF64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.P
 //go:noinline
 //go:nocheckptr
 func scatter1F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 8
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -77,14 +77,14 @@ func scatter1F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:noinline
 //go:nocheckptr
 func scatter2F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 8
-	x1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 64)))
+	x1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 64)))
 	o1 := (at + 1) / per * 8
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))).Store((*[8]float64)(unsafe.Add(r, 64)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 64)))).StoreArray((*[8]float64)(unsafe.Add(r, 64)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -95,20 +95,20 @@ func scatter2F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:noinline
 //go:nocheckptr
 func scatter4F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 8
-	x1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 64)))
+	x1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 64)))
 	o1 := (at + 1) / per * 8
-	x2 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 128)))
+	x2 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 128)))
 	o2 := (at + 2) / per * 8
-	x3 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 192)))
+	x3 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 192)))
 	o3 := (at + 3) / per * 8
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))).Store((*[8]float64)(unsafe.Add(r, 64)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))).Store((*[8]float64)(unsafe.Add(r, 128)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))).Store((*[8]float64)(unsafe.Add(r, 192)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 64)))).StoreArray((*[8]float64)(unsafe.Add(r, 64)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 128)))).StoreArray((*[8]float64)(unsafe.Add(r, 128)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 192)))).StoreArray((*[8]float64)(unsafe.Add(r, 192)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -119,32 +119,32 @@ func scatter4F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:noinline
 //go:nocheckptr
 func scatter8F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Pointer, strideC, at, per int) {
-	x0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0)))
+	x0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0)))
 	o0 := (at + 0) / per * 8
-	x1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 64)))
+	x1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 64)))
 	o1 := (at + 1) / per * 8
-	x2 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 128)))
+	x2 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 128)))
 	o2 := (at + 2) / per * 8
-	x3 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 192)))
+	x3 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 192)))
 	o3 := (at + 3) / per * 8
-	x4 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 256)))
+	x4 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 256)))
 	o4 := (at + 4) / per * 8
-	x5 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 320)))
+	x5 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 320)))
 	o5 := (at + 5) / per * 8
-	x6 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 384)))
+	x6 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 384)))
 	o6 := (at + 6) / per * 8
-	x7 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 448)))
+	x7 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 448)))
 	o7 := (at + 7) / per * 8
 	for _, row := range rows {
 		r := unsafe.Add(y, int(row)*stride)
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))).Store((*[8]float64)(unsafe.Add(r, 64)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))).Store((*[8]float64)(unsafe.Add(r, 128)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))).Store((*[8]float64)(unsafe.Add(r, 192)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o4))).Mul(x4).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 256)))).Store((*[8]float64)(unsafe.Add(r, 256)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o5))).Mul(x5).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 320)))).Store((*[8]float64)(unsafe.Add(r, 320)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o6))).Mul(x6).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 384)))).Store((*[8]float64)(unsafe.Add(r, 384)))
-		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o7))).Mul(x7).Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 448)))).Store((*[8]float64)(unsafe.Add(r, 448)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(x0).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(x1).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 64)))).StoreArray((*[8]float64)(unsafe.Add(r, 64)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o2))).Mul(x2).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 128)))).StoreArray((*[8]float64)(unsafe.Add(r, 128)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o3))).Mul(x3).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 192)))).StoreArray((*[8]float64)(unsafe.Add(r, 192)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o4))).Mul(x4).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 256)))).StoreArray((*[8]float64)(unsafe.Add(r, 256)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o5))).Mul(x5).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 320)))).StoreArray((*[8]float64)(unsafe.Add(r, 320)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o6))).Mul(x6).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 384)))).StoreArray((*[8]float64)(unsafe.Add(r, 384)))
+		archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o7))).Mul(x7).Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 448)))).StoreArray((*[8]float64)(unsafe.Add(r, 448)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -156,10 +156,10 @@ func scatter8F64x8(y, x unsafe.Pointer, stride int, rows []int32, c unsafe.Point
 //go:nocheckptr
 func scatterTailF64x8(y, x unsafe.Pointer, w, stride int, rows []int32, c unsafe.Pointer, strideC int) {
 	in := maskF64x8(w)
-	v := archsimd.LoadMaskedFloat64x8((*[8]float64)(x), in)
+	v := loadPartF64x8(x, in)
 	for _, row := range rows {
 		r := (*[8]float64)(unsafe.Add(y, int(row)*stride))
-		archsimd.BroadcastFloat64x8(*(*float64)(c)).Mul(v).Add(archsimd.LoadMaskedFloat64x8(r, in)).StoreMasked(r, in)
+		archsimd.BroadcastFloat64x8(*(*float64)(c)).Mul(v).Add(loadPartF64x8(unsafe.Pointer(r), in)).StoreArrayMasked(r, in)
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -201,14 +201,14 @@ func scatterSlopesF64x8(s *Scatter[float64]) {
 //go:nocheckptr
 func scatterSlopes1F64x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []int32, c unsafe.Pointer, strideC, at, per int, alpha float64) {
 	zero := archsimd.BroadcastFloat64x8(0)
-	x0, up0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 0)))
+	x0, up0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o0 := (at + 0) / per * 8
 	for _, row := range rows {
 		r, v := unsafe.Add(y, int(row)*stride), unsafe.Add(w, int(row)*strideW)
-		s0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 0))).Add(x0)
-		t0 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero)))
-		t0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
+		s0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 0))).Add(x0)
+		t0 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0))
+		t0.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -220,20 +220,20 @@ func scatterSlopes1F64x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []
 //go:nocheckptr
 func scatterSlopes2F64x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []int32, c unsafe.Pointer, strideC, at, per int, alpha float64) {
 	zero := archsimd.BroadcastFloat64x8(0)
-	x0, up0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 0)))
+	x0, up0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o0 := (at + 0) / per * 8
-	x1, up1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 64))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 64)))
+	x1, up1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 64))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 64)))
 	down1 := up1.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o1 := (at + 1) / per * 8
 	for _, row := range rows {
 		r, v := unsafe.Add(y, int(row)*stride), unsafe.Add(w, int(row)*strideW)
-		s0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 0))).Add(x0)
-		t0 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero)))
-		t0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
-		s1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 64))).Add(x1)
-		t1 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero)))
-		t1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))).Store((*[8]float64)(unsafe.Add(r, 64)))
+		s0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 0))).Add(x0)
+		t0 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0))
+		t0.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
+		s1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 64))).Add(x1)
+		t1 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1))
+		t1.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 64)))).StoreArray((*[8]float64)(unsafe.Add(r, 64)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()
@@ -245,32 +245,32 @@ func scatterSlopes2F64x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []
 //go:nocheckptr
 func scatterSlopes4F64x8(y, x, w, a unsafe.Pointer, stride, strideW int, rows []int32, c unsafe.Pointer, strideC, at, per int, alpha float64) {
 	zero := archsimd.BroadcastFloat64x8(0)
-	x0, up0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 0))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 0)))
+	x0, up0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 0))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 0)))
 	down0 := up0.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o0 := (at + 0) / per * 8
-	x1, up1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 64))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 64)))
+	x1, up1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 64))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 64)))
 	down1 := up1.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o1 := (at + 1) / per * 8
-	x2, up2 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 128))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 128)))
+	x2, up2 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 128))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 128)))
 	down2 := up2.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o2 := (at + 2) / per * 8
-	x3, up3 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(x, 192))), archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(a, 192)))
+	x3, up3 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(x, 192))), archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(a, 192)))
 	down3 := up3.Mul(archsimd.BroadcastFloat64x8(alpha))
 	o3 := (at + 3) / per * 8
 	for _, row := range rows {
 		r, v := unsafe.Add(y, int(row)*stride), unsafe.Add(w, int(row)*strideW)
-		s0 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 0))).Add(x0)
-		t0 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(up0.Merge(down0, s0.Greater(zero)))
-		t0.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 0)))).Store((*[8]float64)(unsafe.Add(r, 0)))
-		s1 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 64))).Add(x1)
-		t1 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(up1.Merge(down1, s1.Greater(zero)))
-		t1.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 64)))).Store((*[8]float64)(unsafe.Add(r, 64)))
-		s2 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 128))).Add(x2)
-		t2 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o2))).Mul(up2.Merge(down2, s2.Greater(zero)))
-		t2.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 128)))).Store((*[8]float64)(unsafe.Add(r, 128)))
-		s3 := archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(v, 192))).Add(x3)
-		t3 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o3))).Mul(up3.Merge(down3, s3.Greater(zero)))
-		t3.Add(archsimd.LoadFloat64x8((*[8]float64)(unsafe.Add(r, 192)))).Store((*[8]float64)(unsafe.Add(r, 192)))
+		s0 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 0))).Add(x0)
+		t0 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o0))).Mul(up0.IfElse(s0.Greater(zero), down0))
+		t0.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 0)))).StoreArray((*[8]float64)(unsafe.Add(r, 0)))
+		s1 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 64))).Add(x1)
+		t1 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o1))).Mul(up1.IfElse(s1.Greater(zero), down1))
+		t1.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 64)))).StoreArray((*[8]float64)(unsafe.Add(r, 64)))
+		s2 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 128))).Add(x2)
+		t2 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o2))).Mul(up2.IfElse(s2.Greater(zero), down2))
+		t2.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 128)))).StoreArray((*[8]float64)(unsafe.Add(r, 128)))
+		s3 := archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(v, 192))).Add(x3)
+		t3 := archsimd.BroadcastFloat64x8(*(*float64)(unsafe.Add(c, o3))).Mul(up3.IfElse(s3.Greater(zero), down3))
+		t3.Add(archsimd.LoadFloat64x8Array((*[8]float64)(unsafe.Add(r, 192)))).StoreArray((*[8]float64)(unsafe.Add(r, 192)))
 		c = unsafe.Add(c, strideC*8)
 	}
 	archsimd.ClearAVXUpperBits()

@@ -28,3 +28,12 @@ var (
 	ones32 = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
 	ones64 = [8]int64{-1, -1, -1, -1}
 )
+
+// pageSize is the least that a processor protects as one.
+const pageSize = 4096
+
+// lanes are the numbers of lanes of 32 bits; registers wrap them.
+var lanes = [32]uint32{
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+	16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+}

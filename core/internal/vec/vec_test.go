@@ -3,9 +3,13 @@ package vec
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestChoose(t *testing.T) {
@@ -52,7 +56,7 @@ func elementwise[T Float](t *testing.T, ops *Ops[T], eps float64) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	reference := scalarOps[T]()
 	for n := range 150 {
-		x := make([]T, n)
+		x := room[T](n)
 		start := make([]T, n+2*guard)
 		for i := range x {
 			x[i] = T(rng.NormFloat64())
@@ -93,10 +97,39 @@ func BenchmarkAddF32(b *testing.B) {
 // normals draws as many standard normal numbers as it is asked for.
 func normals[T Float](rng *rand.Rand) func(n int) []T {
 	return func(n int) []T {
-		x := make([]T, n)
+		x := room[T](n)
 		for i := range x {
 			x[i] = T(rng.NormFloat64())
 		}
 		return x
 	}
+}
+
+// rooms are memory, each with a page behind it that nobody may touch.
+var rooms struct {
+	memory [64][]byte
+	next   int
+}
+
+// room is n numbers that end where a forbidden page begins: to read on is a fault. It lasts until
+// len(rooms.memory) others were taken.
+func room[T Float](n int) []T {
+	const size = 1 << 18
+	var t T
+	bytes := n * int(unsafe.Sizeof(t))
+	if n == 0 || bytes > size {
+		return make([]T, n)
+	}
+	rooms.next = (rooms.next + 1) % len(rooms.memory)
+	memory := &rooms.memory[rooms.next]
+	if *memory == nil {
+		var err error
+		if *memory, err = unix.Mmap(-1, 0, size+os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+			err = unix.Mprotect((*memory)[size:], unix.PROT_NONE)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&(*memory)[size-bytes])), n)
 }

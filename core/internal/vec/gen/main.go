@@ -71,6 +71,12 @@ func (f file) Half() []string {
 // Uint names the vector of unsigned integers of the same shape.
 func (f file) Uint() string { return fmt.Sprintf("Uint%dx%d", f.Bits, f.Lanes) }
 
+// WordLanes are the 32-bit lanes of a register.
+func (f file) WordLanes() int { return f.Lanes * f.Bits / 32 }
+
+// Words names the vector of unsigned 32-bit integers of the same width.
+func (f file) Words() string { return fmt.Sprintf("Uint32x%d", f.WordLanes()) }
+
 // Inverses are 1/n! from the highest power on, of a polynomial of (e^x - 1)/x for small x.
 func (f file) Inverses() []string {
 	n := 9
@@ -173,6 +179,7 @@ func main() {
 		"add":   func(a, b int) int { return a + b },
 		"sub":   func(a, b int) int { return a - b },
 		"mul":   func(a, b int) int { return a * b },
+		"div":   func(a, b int) int { return a / b },
 	}
 	for _, what := range []string{"loops", "elements", "functions", "scatter", "runs", "dotsum", "columns"} {
 		t := template.Must(template.New(what+".go.tmpl").Funcs(funcs).ParseFS(source, what+".go.tmpl"))
