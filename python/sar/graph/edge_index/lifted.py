@@ -8,7 +8,7 @@ computed only for functions that look at several edges together.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
@@ -25,14 +25,32 @@ from sar.graph.edge_tensor.tensor import (
     changes,
     values,
 )
+from sar.graph.relation import Relation
 
 from .blocks import run
-from .edges import SplitEdges
 from .linear import Parts, on_nodes
 from .own_edges import warn_of_own_edges
 from .steps import Step, apply, of_expression
 
 __all__ = ["LiftedTensor"]
+
+
+class Edges(Protocol):
+    """Whose tensors these are.
+
+    ``on_nodes``: whether linear maps of rows of nodes may be computed before they are picked by edge
+    """
+
+    on_nodes: bool
+
+    @property
+    def relation(self) -> Relation: ...
+
+    @property
+    def num_edges(self) -> int: ...
+
+    def compute(self, lifted: LiftedTensor) -> Tensor:
+        """The values of a tensor for all edges."""
 
 
 class LiftedTensor(EdgeTensor):
@@ -43,23 +61,23 @@ class LiftedTensor(EdgeTensor):
     :param step: the last of the steps that compute it
     """
 
-    _edges: SplitEdges
+    _edges: Edges
     _step: Optional[Step]
     _parts: Optional[Parts] = None
     """What a tensor computed by steps is besides: expressions side by side."""
 
     @staticmethod
-    def __new__(cls, edges: SplitEdges, expr: Expr) -> LiftedTensor:
+    def __new__(cls, edges: Edges, expr: Expr) -> LiftedTensor:
         self: Any = EdgeTensor.__new__(cls, edges.relation, expr)
         self._edges, self._step = edges, None
         made: LiftedTensor = self
         return made
 
-    def __init__(self, edges: SplitEdges, expr: Expr) -> None:
+    def __init__(self, edges: Edges, expr: Expr) -> None:
         pass
 
     @staticmethod
-    def of_step(edges: SplitEdges, step: Step) -> LiftedTensor:
+    def of_step(edges: Edges, step: Step) -> LiftedTensor:
         """The result of a step, ``[num_edges, ...]``."""
         relation, sample = edges.relation, step.sample
         shape = (relation.num_edges, *sample.shape[1:])
@@ -73,7 +91,7 @@ class LiftedTensor(EdgeTensor):
         return made
 
     @property
-    def edges(self) -> SplitEdges:
+    def edges(self) -> Edges:
         """Whose edges these are."""
         return self._edges
 
@@ -93,9 +111,16 @@ class LiftedTensor(EdgeTensor):
             self._value.requires_grad or not torch.is_grad_enabled() or not self._step.sample.requires_grad
         )
         if not usable:
-            self._value = run(self._edges.relation, self._step, None)
+            self._value = self._compute()
         assert self._value is not None
         return self._value
+
+    def _compute(self) -> Tensor:
+        return self._edges.compute(self)
+
+    def compute_in_blocks(self) -> Tensor:
+        """The values, computed on blocks of edges. Collective."""
+        return super()._compute() if self._step is None else run(self._edges.relation, self._step, None)
 
     def extended(self, expr: Expr) -> EdgeTensor:
         return LiftedTensor(self._edges, expr)
@@ -143,7 +168,7 @@ class LiftedTensor(EdgeTensor):
             result = NotImplemented if handler is None else handler(*args, **kwargs)
             if result is not NotImplemented:
                 return args[0].become(result) if in_place else result
-        found = None if in_place else on_nodes(func, args, kwargs, LiftedTensor.parts)
+        found = on_nodes(func, args, kwargs, LiftedTensor.parts) if lifted[0].edges.on_nodes and not in_place else None
         if isinstance(found, Expr):
             return lifted[0].extended(found)
         made = _by_steps(func, args, kwargs, lifted, in_place and changes(func))

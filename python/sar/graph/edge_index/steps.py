@@ -98,10 +98,10 @@ def _filled(tree: Any, rows: int, of: Callable[[Step], Tensor]) -> Any:
     return tree
 
 
-def ordered(step: Step) -> List[Step]:
-    """A step and all that it is computed from, each after its arguments."""
+def ordered(*steps: Step) -> List[Step]:
+    """Steps and all that they are computed from, each after its arguments."""
     found: Dict[int, Step] = {}
-    stack = [step]
+    stack = [*reversed(steps)]
     while stack:
         at = stack[-1]
         missing = [] if id(at) in found else [s for s in at.inputs() if id(s) not in found]
@@ -117,7 +117,7 @@ def ordered(step: Step) -> List[Step]:
 
 def rows_of(side: str, tensor: Tensor) -> Step:
     """Rows of a tensor, picked by edge."""
-    tensor = tensor if torch.is_grad_enabled() else tensor.detach()
+    tensor = tensor.detach() if tensor.requires_grad and not torch.is_grad_enabled() else tensor
     step = Step(None, side=side, tensor=tensor)
     shape = (NODES, *tensor.shape[1:])
     if tensor.is_floating_point():

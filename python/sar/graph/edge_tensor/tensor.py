@@ -89,9 +89,12 @@ class EdgeTensor(Tensor):
             self._value.requires_grad or not torch.is_grad_enabled() or not needs_grad(expr)
         )
         if not usable:
-            self._value = evaluate(self._relation, expr, None)
+            self._value = self._compute()
         assert self._value is not None
         return self._value
+
+    def _compute(self) -> Tensor:
+        return evaluate(self._relation, self.expr, None)
 
     def _same(self) -> EdgeTensor:
         """Another tensor with the same expression.
