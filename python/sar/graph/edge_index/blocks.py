@@ -37,45 +37,44 @@ class StepFunction:
         known: Dict[object, Slot] = {}
         for at in self.order:
             if at.tensor is not None:
-                # a tensor that is read in several places travels once
-                numbered = known.setdefault((at.side, id(at.tensor)), (at.side, f"{len(known):03d}"))
+                # a tensor that is read in several places travels once; each side is counted by itself, so that names of
+                # columns that travel do not depend on what workers have of others
+                name = f"{sum(side == at.side for side, _ in known.values()):03d}"
+                numbered = known.setdefault((at.side, id(at.tensor)), (at.side, name))
                 self._slots[id(at)] = found = numbered if slot is None else slot(at)
                 self.columns[found] = at.tensor
 
     def __call__(self, batch: Batch) -> Dict[str, Tensor]:
-        found: Dict[int, Tensor] = {}
+        found: Dict[int, Any] = {}
         for at in self.order:
             if at.tensor is not None:
                 found[id(at)] = batch.read(*self._slots[id(at)])
-                continue
-            result = at.run(batch.size, lambda s: found[id(s)])
-            found[id(at)] = result if at.pick is None else result[at.pick]
+            else:
+                found[id(at)] = at.run(lambda leaf: found[id(leaf)] if isinstance(leaf, Step) else leaf)
         return {name: found[id(step)] for name, step in self.results.items()}
 
     @staticmethod
     def column(slot: Slot) -> Tensor:
         """:raises ValueError: another worker reads it, and this one does not"""
-        raise ValueError(
-            "workers compute messages in different ways: a tensor has as many rows as another worker has edges, and "
-            "was taken for one of edges there. Make it a torch.nn.Parameter, or give it one more dimension in front"
-        )
+        raise ValueError("workers compute messages in different ways: the same code has to run on all of them")
 
     def outside(self) -> Outside:
         """The tensors with gradients that all edges share."""
         found = Outside()
         for at in self.order:
-            found.see((at.args, at.kwargs))
+            found.see(list(at.others()))
         return found
 
     def outputs(self) -> Dict[str, Output]:
         """Feature shape and dtype of each result, and whether it needs a gradient."""
-        samples = {name: step.sample for name, step in self.results.items()}
-        return {k: Output(tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in samples.items()}
+        found = {name: step.meta for name, step in self.results.items()}
+        return {k: Output(tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in found.items()}
 
     @property
     def edge_bytes(self) -> int:
         """Bytes that a run with its gradients takes for each edge, were everything kept."""
-        return 1 + 2 * sum(s.sample.element_size() * s.sample.shape[1:].numel() for s in self.order)
+        made = [s.meta for s in self.order if isinstance(s.meta, Tensor) and not s.view]
+        return 1 + 2 * sum(t.element_size() * t.shape[1:].numel() for t in made)
 
     def describe(self) -> Dict[str, Any]:
         """What workers agree on."""

@@ -53,7 +53,7 @@ class UdfExecutor:
         self.outputs = dict(outputs or {})
         self.outside = outside or Outside()
         self._observes = outside is None
-        self._cast = _autocast()
+        self._cast = autocast_state()
         self._seed, self._drew = 0, False
         self._saved: List[Tuple[List[Tensor], Dict[str, Tensor]]] = []
         self._sizes: List[Tuple[int, int]] = []
@@ -232,7 +232,7 @@ def rows_of(slots: Sequence[Slot], rows: Sequence[Tensor]) -> Read:
     return lambda side, name: found[side, name]
 
 
-def _autocast() -> Tuple[bool, torch.dtype]:
+def autocast_state() -> Tuple[bool, torch.dtype]:
     """Whether operations run in a lower precision, and in which."""
     try:
         return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
