@@ -169,7 +169,7 @@ def _form(step: Step) -> Any:
     return _forms[whole_key]
 
 
-INDEXED = frozenset([Tensor.__getitem__, Tensor.__setitem__, Tensor.index_put_, Tensor.index_put, torch.index_put])
+INDEXED = frozenset([Tensor.__getitem__, Tensor.__setitem__])
 """Functions whose results depend on how many entries of a mask are set."""
 
 

@@ -46,7 +46,7 @@ that edges stay in the first."""
 ALONG = """
 sum nansum prod mean nanmean std var std_mean var_mean median nanmedian argmax argmin all any count_nonzero: input dim
 amax amin max min aminmax logsumexp cumsum cumprod cummax cummin logcumsumexp softmax log_softmax softmin: input dim
-mode argsort msort sort glu special.softmax special.log_softmax: input dim=-1
+mode argsort sort glu special.softmax special.log_softmax: input dim=-1
 norm: input p='fro' dim
 normalize: input p=2.0 dim=1
 gumbel_softmax: logits tau=1 hard=False eps=1e-10 dim=-1
@@ -61,7 +61,7 @@ linalg.cross linalg.vecdot: input other dim=-1
 linalg.norm: input ord dim
 linalg.vector_norm: input ord=2 dim
 linalg.matrix_norm: input ord='fro' dim=(-2,-1)
-det slogdet inverse pinverse logdet matrix_exp cholesky qr linalg.det linalg.inv linalg.slogdet linalg.qr: input >=3
+det slogdet inverse pinverse logdet matrix_exp linalg.det linalg.inv linalg.slogdet linalg.qr: input >=3
 linalg.eigh linalg.eigvalsh linalg.svdvals linalg.pinv linalg.cholesky: input >=3
 linalg.solve: input other ==3
 fft.fft fft.ifft fft.rfft fft.irfft fft.hfft: input n dim=-1
@@ -150,11 +150,10 @@ SPECIAL: Dict[str, Callable[[Call], bool]] = {
     "view_as": rules.like_another,
     "reshape_as": rules.like_another,
     "permute": rules.permute,
-    **dict.fromkeys(("t", "T", "H"), rules.one_dimension),
+    **dict.fromkeys(("t", "T"), rules.one_dimension),
     "squeeze": rules.squeeze,
     "__getitem__": rules.getitem,
     "__setitem__": rules.setitem,
-    "index_put": rules.index_put,
     **dict.fromkeys(("matmul", "__matmul__", "linalg.matmul"), rules.matmul),
     "__rmatmul__": rules.matmul,
     "einsum": rules.einsum,
@@ -245,7 +244,7 @@ def _lines() -> Iterator[Tuple[str, Callable[[Call], bool], bool]]:
             for name in names.split():
                 yield name, entry, in_place
     for name, rule in SPECIAL.items():
-        yield name, rule, name in ("__setitem__", "index_put")
+        yield name, rule, False
 
 
 @functools.lru_cache(maxsize=None)
@@ -275,7 +274,7 @@ def known(func: Any) -> bool:
     return func in table()
 
 
-MOVES = frozenset("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__ index_put".split())
+MOVES = frozenset("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__".split())
 """Functions that put rows elsewhere, and none together."""
 
 

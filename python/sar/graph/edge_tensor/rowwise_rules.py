@@ -258,15 +258,6 @@ def _fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return x.copy_(torch.where(mask.bool(), value, x))
 
 
-def index_put(call: Call) -> bool:
-    given = call.named(("input", "indices", "values", "accumulate"))
-    index = tuple(slice(None) if i is None else i for i in given["indices"])
-    put = Call(call.func, [given["input"], index, given["values"]], {}, call.edges, call.is_edge)
-    fits = len(index) > 0 and not call.has_edges(index) and setitem(put)
-    call.of_edges.update(put.of_edges)
-    return fits
-
-
 def one_hot(call: Call) -> bool:
     given = call.named(("tensor", "num_classes"))
     return call.edge(given["tensor"]) and given.get("num_classes", -1) > 0
