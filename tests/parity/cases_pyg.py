@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from typing import Any, Iterator
 
 import numpy as np
@@ -156,6 +157,16 @@ def noted() -> Iterator[set[str]]:
         lifted.run = reduce.run = run
 
 
+@contextlib.contextmanager
+def warned() -> Iterator[list[str]]:
+    """What is warned of edges of one worker."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield said
+    said += [f"{w.filename}:{w.lineno}: {w.message}" for w in caught if w.category is RuntimeWarning and "edges" in str(w.message)]
+
+
 def layer(
     part: dict[str, Any],
     name: str,
@@ -169,16 +180,16 @@ def layer(
 ) -> dict[str, Any]:
     """The same on a worker; of parameters it has a part of the gradient. ``separate``: ranks whose layers run their own
     steps; ``dropout``: of attention; ``pieces``: how many layers ran in one piece, or computed a linear map again;
-    ``sent``: bytes of rows and gradients."""
+    ``sent``: bytes of rows and gradients; ``warned``: that edges are those of one worker."""
     edge_index = graph_index(part)
     pieces_of = {"gcn": normalized_sum._ScaledSum, "gat": gat_pyg._Scores}
     pieces_of.update(dict.fromkeys(("gatv2", "transformer"), linear._Linear))
     piece = pieces_of.get(name.partition("_")[0], sage._SageMean)
     before = sent()
-    with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces:
+    with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces, warned() as said:
         found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)
     way = "values" if "values" in how else "blocks" if how else "fused"
-    return {**found, "how": way, "pieces": len(pieces), "sent": int((sent() - before).sum())}
+    return {**found, "how": way, "pieces": len(pieces), "sent": int((sent() - before).sum()), "warned": said}
 
 
 def refused(part: dict[str, Any], name: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import warnings
 from typing import Set
 
 logger = logging.getLogger("sar")
@@ -16,3 +18,14 @@ def log_once(key: str, message: str) -> None:
     if key not in _said:
         _said.add(key)
         logger.warning(message)
+
+
+def warn_user(message: str) -> None:
+    """Gives a ``RuntimeWarning`` for the line of the script, or of the user's module, that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+_LIBRARIES = ("sar", "torch", "torch_geometric")

@@ -32,6 +32,7 @@ class SplitEdges:
     """
 
     alive: ClassVar[WeakSet[SplitEdges]] = WeakSet()
+    on_nodes = True
 
     def __init__(self, graph: Any) -> None:
         self.alive.add(self)
@@ -60,6 +61,11 @@ class SplitEdges:
     def num_edges_global(self) -> int:
         """Edges of all workers."""
         return self.relation.info.num_edges_global
+
+    def compute(self, lifted: Any) -> Tensor:
+        """The values of a lifted tensor for all edges. Collective."""
+        values: Tensor = lifted.compute_in_blocks()
+        return values
 
     def rows(self, side: str) -> int:
         """Own nodes at which edges begin ("u") or end ("v")."""

@@ -8,13 +8,15 @@ computed only for functions that look at several edges together.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, load
+from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
+from sar.graph.edge_tensor.rowwise import inplace_argument
 from sar.graph.edge_tensor.tensor import (
     IN_PLACE,
     LAZY,
@@ -23,16 +25,35 @@ from sar.graph.edge_tensor.tensor import (
     PAST_OVERRIDES,
     EdgeTensor,
     changes,
+    say,
     values,
 )
+from sar.graph.relation import Relation
 
 from .blocks import run
-from .edges import SplitEdges
 from .linear import Parts, on_nodes
 from .own_edges import warn_of_own_edges
 from .steps import Step, apply, of_expression
 
 __all__ = ["LiftedTensor"]
+
+
+class Edges(Protocol):
+    """Whose tensors these are.
+
+    ``on_nodes``: whether linear maps of rows of nodes may be computed before they are picked by edge
+    """
+
+    on_nodes: bool
+
+    @property
+    def relation(self) -> Relation: ...
+
+    @property
+    def num_edges(self) -> int: ...
+
+    def compute(self, lifted: LiftedTensor) -> Tensor:
+        """The values of a tensor for all edges."""
 
 
 class LiftedTensor(EdgeTensor):
@@ -43,37 +64,39 @@ class LiftedTensor(EdgeTensor):
     :param step: the last of the steps that compute it
     """
 
-    _edges: SplitEdges
+    _edges: Edges
     _step: Optional[Step]
     _parts: Optional[Parts] = None
     """What a tensor computed by steps is besides: expressions side by side."""
+    _as_steps: Optional[Tuple[bool, Step]] = None
+    """The step of an expression, and whether gradients were enabled when it was made."""
 
     @staticmethod
-    def __new__(cls, edges: SplitEdges, expr: Expr) -> LiftedTensor:
+    def __new__(cls, edges: Edges, expr: Expr) -> LiftedTensor:
         self: Any = EdgeTensor.__new__(cls, edges.relation, expr)
         self._edges, self._step = edges, None
         made: LiftedTensor = self
         return made
 
-    def __init__(self, edges: SplitEdges, expr: Expr) -> None:
+    def __init__(self, edges: Edges, expr: Expr) -> None:
         pass
 
     @staticmethod
-    def of_step(edges: SplitEdges, step: Step) -> LiftedTensor:
+    def of_step(edges: Edges, step: Step) -> LiftedTensor:
         """The result of a step, ``[num_edges, ...]``."""
-        relation, sample = edges.relation, step.sample
-        shape = (relation.num_edges, *sample.shape[1:])
+        relation, meta = edges.relation, step.meta
+        shape = (relation.num_edges, *meta.shape[1:])
         made: LiftedTensor = Tensor._make_wrapper_subclass(
-            LiftedTensor, shape, dtype=sample.dtype, requires_grad=sample.requires_grad
+            LiftedTensor, shape, dtype=meta.dtype, requires_grad=meta.requires_grad
         )
         made._relation, made._edges, made._step, made._value = relation, edges, step, None
-        if sample.requires_grad:
+        if meta.requires_grad:
             with torch._C.DisableTorchFunctionSubclass():
                 made.register_hook(_stray)
         return made
 
     @property
-    def edges(self) -> SplitEdges:
+    def edges(self) -> Edges:
         """Whose edges these are."""
         return self._edges
 
@@ -90,12 +113,19 @@ class LiftedTensor(EdgeTensor):
         if self._step is None:
             return super().materialize()
         usable = self._value is not None and (
-            self._value.requires_grad or not torch.is_grad_enabled() or not self._step.sample.requires_grad
+            self._value.requires_grad or not torch.is_grad_enabled() or not self._step.meta.requires_grad
         )
         if not usable:
-            self._value = run(self._edges.relation, self._step, None)
+            self._value = self._compute()
         assert self._value is not None
         return self._value
+
+    def _compute(self) -> Tensor:
+        return self._edges.compute(self)
+
+    def compute_in_blocks(self) -> Tensor:
+        """The values, computed on blocks of edges. Collective."""
+        return super()._compute() if self._step is None else run(self._edges.relation, self._step, None)
 
     def extended(self, expr: Expr) -> EdgeTensor:
         return LiftedTensor(self._edges, expr)
@@ -111,13 +141,18 @@ class LiftedTensor(EdgeTensor):
 
     def as_step(self) -> Step:
         """The step that computes it. Collective where the expression has parts that look at several edges."""
-        return of_expression(self._relation, self._expr) if self._step is None else self._step
+        if self._step is not None:
+            return self._step
+        grad = torch.is_grad_enabled()
+        if self._as_steps is None or self._as_steps[0] != grad:
+            self._as_steps = grad, of_expression(self._relation, self.expr)
+        return self._as_steps[1]
 
     def become(self, other: Any) -> EdgeTensor:
         if isinstance(other, LiftedTensor) and other._step is not None:
             self._step, self._parts, self._value = other._step, other._parts, None
             return self
-        self._step = self._parts = None
+        self._step = self._parts = self._as_steps = None
         return super().become(other)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -132,32 +167,66 @@ class LiftedTensor(EdgeTensor):
         kwargs = kwargs or {}
         if any(hasattr(kind, "numbers") for kind in types):
             return NotImplemented  # ends of edges know what to do
+        if func in SIZES and isinstance(args[0], LiftedTensor):
+            return _counted(func, args, kwargs)
         if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
             return EdgeTensor.__torch_function__(func, types, args, kwargs)
+        if func in NEW and not any(type(size) is EdgeCount for size in _first_size(args, kwargs)):
+            return LAZY[func](*args, **kwargs)
+        args, kwargs, inplace = _not_in_place(func, args, kwargs)
+        in_place = bool(args) and isinstance(args[0], LiftedTensor) and (inplace or changes(func))
         lifted = _lifted((args, kwargs))
-        in_place = bool(args) and isinstance(args[0], LiftedTensor) and (changes(func) or bool(kwargs.get("inplace")))
-        if kwargs.get("inplace"):
-            kwargs = {**kwargs, "inplace": False}
+        if kwargs.get("out") is not None or (changes(func) and not in_place):
+            return _with_values(func, args, kwargs, lifted, "writes")
         if all(t._step is None for t in lifted):
             handler = LAZY.get(IN_PLACE.get(func, func))
             result = NotImplemented if handler is None else handler(*args, **kwargs)
             if result is not NotImplemented:
                 return args[0].become(result) if in_place else result
-        found = None if in_place else on_nodes(func, args, kwargs, LiftedTensor.parts)
+        found = on_nodes(func, args, kwargs, LiftedTensor.parts) if lifted[0].edges.on_nodes and not in_place else None
         if isinstance(found, Expr):
             return lifted[0].extended(found)
-        made = _by_steps(func, args, kwargs, lifted, in_place and changes(func))
+        made = _by_steps(func, args, kwargs, lifted, in_place and not inplace)
+        if made is NotImplemented:
+            return _with_values(func, args, kwargs, lifted, "in place" if in_place and not inplace else "")
         if found is not None and isinstance(made, LiftedTensor):
             made._parts = found
-        if made is not NotImplemented:
-            return args[0].become(made) if in_place else made
-        warn_of_own_edges(func, args, kwargs)
-        if any(t._step is not None for t in lifted) and not in_place:
-            return func(*(values(a) for a in args), **{k: values(v) for k, v in kwargs.items()})
-        return EdgeTensor.__torch_function__(func, types, args, kwargs)
+        return args[0].become(made) if in_place else made
 
 
-def _by_steps(func: Any, args: Any, kwargs: Any, lifted: Any, in_place: bool) -> Any:
+SIZES = frozenset([Tensor.shape.__get__, Tensor.size, Tensor.__len__])  # type: ignore[attr-defined]
+NEW = frozenset(getattr(Tensor, name) for name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"))
+
+
+def _counted(func: Any, args: Any, kwargs: Any) -> Any:
+    """Sizes, of which that of edges knows what it is."""
+    with torch._C.DisableTorchFunctionSubclass():
+        found = func(*args, **kwargs)
+        dims = args[0].dim()
+    if func is Tensor.__len__:
+        warn_of_count("len() of a tensor of edges")
+    if isinstance(found, torch.Size):
+        return torch.Size((EdgeCount(found[0]), *found[1:]))
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    return EdgeCount(found) if dim is not None and func is Tensor.size and dim % dims == 0 else found
+
+
+def _first_size(args: Any, kwargs: Any) -> Any:
+    size = args[1] if len(args) > 1 else kwargs.get("size", ())
+    return size[:1] if isinstance(size, (tuple, list)) else (size,)
+
+
+def _not_in_place(func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any, bool]:
+    """Arguments without ``inplace``, and what it was."""
+    place = inplace_argument(func)
+    if place is None:
+        return args, kwargs, False
+    if len(args) > place:
+        return (*args[:place], False, *args[place + 1 :]), kwargs, bool(args[place])
+    return args, {**kwargs, "inplace": False}, bool(kwargs.get("inplace"))
+
+
+def _by_steps(func: Any, args: Any, kwargs: Any, lifted: List[LiftedTensor], in_place: bool) -> Any:
     """The results of a function as tensors computed by steps; NotImplemented where it does not treat each edge by
     itself."""
     edges = lifted[0].edges
@@ -166,13 +235,26 @@ def _by_steps(func: Any, args: Any, kwargs: Any, lifted: Any, in_place: bool) ->
             "tensors of the edges of two graphs were given to one function: edge_index with and without self loops are "
             "two graphs, for instance"
         )
-    steps = {id(t): t.as_step() for t in lifted}
-    found = apply(edges.relation, func, args, kwargs, steps, in_place)
+    found = apply(edges.relation, func, args, kwargs, LiftedTensor, LiftedTensor.as_step, in_place)
     if found is None:
         return NotImplemented
     if isinstance(found, Step):
         return LiftedTensor.of_step(edges, found)
-    return tuple(LiftedTensor.of_step(edges, step) for step in found)
+    return type(found)([LiftedTensor.of_step(edges, step) for step in found])
+
+
+def _with_values(func: Any, args: Any, kwargs: Any, lifted: List[LiftedTensor], how: str) -> Any:
+    """Calls a function with the values of this worker's edges.
+
+    :param how: "writes" into a tensor that is not of edges; "in place": changes its first argument, which is of edges
+    """
+    warn_of_own_edges(func, args, kwargs, lifted[0].relation.num_edges, how == "writes")
+    say(func)
+    if how != "in place":
+        return func(*values(args), **values(kwargs))
+    changed = args[0].materialize().clone()
+    func(changed, *values(args[1:]), **values(kwargs))
+    return args[0].become(changed)
 
 
 def _lifted(tree: Any) -> List[LiftedTensor]:

@@ -42,7 +42,7 @@ def on_nodes(func: Any, args: Any, kwargs: Any, parts_of: Callable[[Any], Option
 def _cat(parts_of: Any, tensors: Any, dim: int = 0, *, axis: Optional[int] = None, out: Any = None) -> Found:
     dim = dim if axis is None else axis
     parts: List[Expr] = []
-    edges = next(len(t) for t in tensors if isinstance(t, EdgeTensor))
+    edges = next(t.relation.num_edges for t in tensors if isinstance(t, EdgeTensor))
     for t in tensors:
         found = parts_of(t) if isinstance(t, EdgeTensor) else _of_edges(t, edges)
         if (

@@ -1,56 +1,46 @@
-"""Warns of functions that look at several edges: they see those of one worker."""
+"""Warns of functions that get the values of one worker's edges, where there are several workers."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Mapping, Sequence
 
 import torch.nn.functional as F
-from torch import Tensor
 
 from sar._engine import session as _session
+from sar._engine.log import warn_user
+from sar.graph.edge_tensor.rowwise import find, known, mixes
+from sar.graph.edge_tensor.tensor import EdgeTensor
 
 __all__ = ["warn_of_own_edges"]
 
-REDUCTIONS = frozenset(["sum", "mean", "prod", "std", "var", "norm", "max", "min", "amax", "amin", "aminmax", "median"])
-REDUCTIONS |= frozenset(
-    ["nanmean", "nansum", "mode", "logsumexp", "argmax", "argmin", "softmax", "log_softmax", "sort"]
-)
-REDUCTIONS |= frozenset(["argsort", "topk", "cumsum", "cumprod", "cummax", "cummin", "quantile"])
-"""Functions of torch with a dimension that they reduce or put in order: all of them where none is given."""
 
+def warn_of_own_edges(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], edges: int, writes: bool) -> None:
+    """Warns if a function may mix the edges of a graph that is split over several workers, or stores them.
 
-def warn_of_own_edges(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Warns if a function mixes the edges of a graph that is split over several workers.
-
-    :param func: a function of torch, with a tensor of edges for its first argument
+    :param func: a function of torch, with a tensor of edges among its arguments
+    :param edges: how many this worker has
+    :param writes: it writes into a tensor that is not of edges
     """
-    if _session.current().world == 1 or not args or not isinstance(args[0], Tensor):
+    if _session.current().world == 1:
         return
-    name = getattr(func, "__name__", "")
-    if func is F.batch_norm:
-        mixes = bool(kwargs.get("training", args[5] if len(args) > 5 else False))
+    name = getattr(func, "__name__", str(func))
+    if writes:
+        text = (
+            f"{name} writes values of this worker's edges into a tensor that is not of edges: add up over workers what "
+            "is to be one for the whole graph (sar.comm.all_reduce), or reduce by the ends of edges"
+        )
+    elif not known(func):
+        text = (
+            f"{name} is not known to treat each edge by itself, so it was given the values of this worker's edges, "
+            "which a tensor is made for: if it does, wrap the function that calls it in sar.rowwise"
+        )
+    elif not mixes(func, args) or find(func, args, dict(kwargs), edges, EdgeTensor) is not None:
+        return
     else:
-        mixes = name in REDUCTIONS and _along_edges(name, args, kwargs)
-    if mixes:
         instead = (
             "sar.convert_batchnorm(model)"
             if func is F.batch_norm
             else "reduce by the ends of edges (torch_geometric.utils.softmax or scatter with index)"
         )
-        warnings.warn(
-            f"{name} over a tensor of edges sees the edges of this worker, not those of the whole graph: {instead}",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-
-
-def _along_edges(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    place = 2 if name in ("norm", "topk", "quantile") else 1
-    dims = kwargs.get("dim", args[place] if len(args) > place else None)
-    if isinstance(dims, Tensor):  # the larger of two tensors
-        return False
-    if dims is None:
-        return True
-    given = dims if isinstance(dims, (tuple, list)) else (dims,)
-    return not given or any(d in (0, -args[0].dim()) for d in given)
+        text = f"{name} over a tensor of edges sees the edges of this worker, not those of the whole graph: {instead}"
+    warn_user(text)

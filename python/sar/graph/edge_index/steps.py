@@ -1,13 +1,16 @@
 """Functions of torch that are applied edge by edge, in blocks, when their result is reduced.
 
-A :class:`Step` is a function of torch with its arguments, which may be other steps. Each has a sample: its result on a
-few made-up rows, which tells shape and dtype. A function belongs here if rows of its result depend on the same rows of
-its arguments alone. That is found out on the sample: the first rows have to come out the same without the others.
+A :class:`Step` is a function of torch with its arguments, which may be other steps. What it gives is known from running
+it on tensors without data (device "meta"); no row is made up. A function belongs here if rows of its result depend on
+the same rows of its arguments alone, which a table says (:mod:`sar.graph.edge_tensor.rowwise`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+import contextlib
+import operator
+from collections import OrderedDict
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -15,17 +18,15 @@ from torch import Tensor
 
 from sar.autograd.expression import Expr, evaluate
 from sar.autograd.types import Relation
+from sar.graph.edge_tensor import rowwise
+from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
+from sar.graph.edge_tensor.rowwise_rules import tensors
+from sar.graph.udf.executor import autocast_state
 
-__all__ = ["Step", "apply", "of_expression", "ordered"]
+__all__ = ["ROWS", "Step", "apply", "make", "of_expression", "ordered", "rows_of"]
 
-NODES = 7
-"""Rows of a sample: a number that shapes of parameters seldom have."""
-FEWER = 3
-"""Rows that have to come out the same without the others."""
-
-
-class NumEdges:
-    """Stands for the number of edges among the arguments of a step."""
+ROWS = 1009
+"""Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
 
 
 class Step:
@@ -34,40 +35,50 @@ class Step:
     :ivar func: the function; None for rows of a tensor
     :ivar args: its arguments, with steps in the places of tensors of edges
     :ivar kwargs: likewise
-    :ivar pick: which of several results
+    :ivar in_place: the function changes its first argument, of which it gets a copy
+    :ivar grad: whether gradients were enabled where it was called
+    :ivar used: tensors with gradients that it uses besides its arguments
     :ivar side: "u", "v" or "e", of rows of a tensor
     :ivar tensor: whose rows
-    :ivar sample: ``[NODES, ...]``
-    :ivar fewer: the same of the first rows alone, ``[FEWER, ...]``
+    :ivar meta: what it gives, without data: ``[ROWS, ...]``, or several such tensors
+    :ivar view: whether the result lies in the memory of an argument
     """
 
-    __slots__ = ("args", "fewer", "func", "kwargs", "pick", "sample", "side", "tensor")
+    __slots__ = ("args", "func", "grad", "in_place", "kwargs", "meta", "side", "tensor", "used", "view")
+    meta: Any
 
     def __init__(
-        self,
-        func: Optional[Callable[..., Any]],
-        args: Any = (),
-        kwargs: Any = None,
-        pick: Optional[int] = None,
-        side: str = "",
-        tensor: Optional[Tensor] = None,
+        self, func: Optional[Callable[..., Any]], args: Any = (), kwargs: Any = None, in_place: bool = False
     ) -> None:
-        self.func, self.args, self.kwargs, self.pick = func, args, kwargs or {}, pick
-        self.side, self.tensor = side, tensor
-        self.sample = self.fewer = torch.empty(0)
+        self.func, self.args, self.kwargs, self.in_place = func, args, kwargs or {}, in_place
+        self.grad = torch.is_grad_enabled()
+        self.view = False
+        self.used: List[Tensor] = []
+        self.side, self.tensor = "", None
 
     def inputs(self) -> Iterator[Step]:
         """The steps among the arguments."""
         yield from _steps((self.args, self.kwargs))
 
-    def run(self, rows: int, of: Callable[[Step], Tensor]) -> Any:
-        """Calls the function with values in the places of steps; all of its results.
+    def others(self) -> Iterator[Tensor]:
+        """Tensors with gradients that all edges share."""
+        for t in [*tensors((self.args, self.kwargs)), *self.used]:
+            if t.requires_grad and self.grad:
+                yield t
 
-        :param rows: how many edges these are values of
+    def run(self, of: Callable[[Any], Any]) -> Any:
+        """Calls the function.
+
+        :param of: gives what is put in the place of a step, or of a tensor that all edges share
         """
         assert self.func is not None
-        args, kwargs = (_filled(tree, rows, of) for tree in (self.args, self.kwargs))
-        return self.func(*args, **kwargs)
+        args, kwargs = _mapped((self.args, self.kwargs), of)
+        with contextlib.nullcontext() if self.grad else torch.no_grad():  # also on blocks, in backward
+            if not self.in_place:
+                return self.func(*args, **kwargs)
+            copied = args[0].clone()
+            self.func(copied, *args[1:], **kwargs)
+            return copied
 
     def __repr__(self) -> str:
         if self.func is None:
@@ -85,23 +96,20 @@ def _steps(tree: Any) -> Iterator[Step]:
         yield from _steps(list(tree.values()))
 
 
-def _filled(tree: Any, rows: int, of: Callable[[Step], Tensor]) -> Any:
-    if isinstance(tree, Step):
-        return of(tree)
-    if isinstance(tree, NumEdges):
-        return rows
-    if isinstance(tree, (list, tuple)):
-        made = [_filled(item, rows, of) for item in tree]
+def _mapped(tree: Any, of: Callable[[Any], Any]) -> Any:
+    """The same structure with other leaves."""
+    if isinstance(tree, (list, tuple)) and not isinstance(tree, torch.Size):
+        made = [_mapped(item, of) for item in tree]
         return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
     if isinstance(tree, dict):
-        return {key: _filled(item, rows, of) for key, item in tree.items()}
-    return tree
+        return {key: _mapped(item, of) for key, item in tree.items()}
+    return of(tree)
 
 
-def ordered(step: Step) -> List[Step]:
-    """A step and all that it is computed from, each after its arguments."""
+def ordered(*steps: Step) -> List[Step]:
+    """Steps and all that they are computed from, each after its arguments."""
     found: Dict[int, Step] = {}
-    stack = [step]
+    stack = [*reversed(steps)]
     while stack:
         at = stack[-1]
         missing = [] if id(at) in found else [s for s in at.inputs() if id(s) not in found]
@@ -112,23 +120,94 @@ def ordered(step: Step) -> List[Step]:
     return list(found.values())
 
 
+# ---- what steps give ------------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """What is known of a tensor without its data."""
+
+    shape: Tuple[int, ...]
+    dtype: torch.dtype
+    requires_grad: bool
+    view: bool = False
+
+
+_forms: OrderedDict[Any, Any] = OrderedDict()
+"""What functions gave, by the forms of their arguments: the latest."""
+FORMS = 4096
+
+
+def without_data(shape: Any, dtype: torch.dtype, requires_grad: bool, device: str = "meta") -> Tensor:
+    """A tensor that has no data."""
+    return torch.empty(shape, dtype=dtype, device=device).requires_grad_(requires_grad)
+
+
+def _form(step: Step) -> Any:
+    """The forms of the results of a step; raises what the function raises on such arguments."""
+    key: List[Any] = [step.func, step.in_place, step.grad, autocast_state()]
+
+    def note(leaf: Any) -> Any:
+        leaf = leaf.meta if isinstance(leaf, Step) else leaf
+        key.append((leaf.shape, leaf.dtype, leaf.requires_grad) if isinstance(leaf, Tensor) else (type(leaf), leaf))
+        return leaf
+
+    indexed = step.func in INDEXED and any(not t.is_floating_point() for t in tensors((step.args, step.kwargs)))
+    structure = _mapped((step.args, step.kwargs), note)
+    key.append(repr(_mapped(structure, lambda leaf: 0)))
+    try:
+        whole_key = None if indexed else tuple(key)
+        hash(whole_key)
+    except TypeError:  # a slice, for instance
+        whole_key = None
+    if whole_key is None or whole_key not in _forms:
+        found = _anew(step)
+        if whole_key is None:
+            return found
+        _forms[whole_key] = found
+        if len(_forms) > FORMS:
+            _forms.popitem(last=False)
+    return _forms[whole_key]
+
+
+INDEXED = frozenset([Tensor.__getitem__, Tensor.__setitem__])
+"""Functions whose results depend on how many entries of a mask are set."""
+
+
+def _anew(step: Step) -> Any:
+    lowered = autocast_state()[0]
+    device = "cpu" if lowered else "meta"
+
+    def given(leaf: Any) -> Any:
+        if isinstance(leaf, Step):
+            leaf = leaf.meta
+        elif isinstance(leaf, Tensor) and step.func in INDEXED and not leaf.is_floating_point():
+            return leaf  # read alone, for how many entries are picked
+        elif isinstance(leaf, torch.device) and leaf.type == "cpu":
+            return torch.device(device)
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return without_data(leaf.shape, leaf.dtype, leaf.requires_grad, device)
+
+    with _fake() if lowered else contextlib.nullcontext():
+        found = step.run(given)
+    return _mapped(found, lambda t: Form(tuple(t.shape), t.dtype, t.requires_grad, t._is_view()))
+
+
+def _fake() -> Any:
+    """Tensors without data that say they are on the CPU, for which autocast changes the dtype of results."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
 # ---- making steps ---------------------------------------------------------------
 
 
 def rows_of(side: str, tensor: Tensor) -> Step:
     """Rows of a tensor, picked by edge."""
-    tensor = tensor if torch.is_grad_enabled() else tensor.detach()
-    step = Step(None, side=side, tensor=tensor)
-    shape = (NODES, *tensor.shape[1:])
-    if tensor.is_floating_point():
-        count = torch.Size(shape).numel()
-        sample = torch.sin(torch.arange(1, count + 1, dtype=torch.float64) * 1.7).view(shape).to(tensor.dtype)
-    elif len(tensor):
-        sample = tensor.detach().index_select(0, torch.arange(NODES) % len(tensor))
-    else:
-        sample = torch.zeros(shape, dtype=tensor.dtype)
-    step.sample = sample.requires_grad_(tensor.requires_grad and torch.is_grad_enabled())
-    step.fewer = sample.detach()[:FEWER]
+    step = Step(None)
+    step.side, step.tensor = side, tensor.detach() if tensor.requires_grad and not step.grad else tensor
+    step.meta = without_data((ROWS, *tensor.shape[1:]), tensor.dtype, step.tensor.requires_grad)
     return step
 
 
@@ -146,9 +225,9 @@ def _of_expression(relation: Relation, x: Expr, made: Dict[int, Step]) -> Step:
             made[id(x)] = rows_of("e", evaluate(relation, x, None))
         else:
             args = [a.tensor if a.op == "param" else _of_expression(relation, a, made) for a in x.args]
-            found = _tried(_function(x), args, {})
-            assert isinstance(found, Step)
-            made[id(x)] = found
+            step = made[id(x)] = Step(_function(x), args)
+            grad = step.grad and any(t.requires_grad for t in [*tensors(args), *(s.meta for s in step.inputs())])
+            step.meta, step.view = without_data((ROWS, *x.shape), x.dtype, grad), x.op == "reshape"
     return made[id(x)]
 
 
@@ -175,102 +254,51 @@ def _function(x: Expr) -> Callable[..., Any]:
     return plain.get(x.op) or getattr(torch, x.op)
 
 
-SHARED: Dict[Any, Sequence[Union[int, str]]] = {
-    F.linear: (1, 2, "weight", "bias"),
-    F.layer_norm: (2, 3, "weight", "bias"),
-    F.bilinear: (2, 3, "weight", "bias"),
-    F.embedding: (1, "weight"),
-    Tensor.__getitem__: (0,),
-    Tensor.index_select: (0,),
-    torch.index_select: (0,),
-}
-"""Arguments that are the same for all edges, however many rows they have."""
-
-
-SIZED = frozenset([Tensor.view, Tensor.reshape, torch.reshape, Tensor.expand])
-"""Functions that take the sizes of their result."""
-
-
 def apply(
-    relation: Relation, func: Any, args: Any, kwargs: Any, steps: Mapping[int, Step], in_place: bool
-) -> Union[None, Step, List[Step]]:
-    """A function as a step, or several if it has several results; None where it does not treat each edge by itself.
+    relation: Relation, func: Any, args: Any, kwargs: Any, is_edge: Any, as_step: Callable[[Any], Step], in_place: bool
+) -> Any:
+    """A function as a step, or several in the form that it gives its results in; None where it may not treat each edge
+    by itself, or fails on such arguments: what the values of all edges raise says more.
 
-    :param steps: those of the tensors of edges among the arguments, by id
+    :param is_edge: the type of tensors of edges
+    :param as_step: gives the step of a tensor of edges
     :param in_place: the function changes its first argument, which stays as it is here
     """
-    given = [_swapped(item, relation.num_edges, func, n, steps) for n, item in enumerate(args)]
-    if func in SIZED and len(given) > 1 and type(given[1]) is int and given[1] == relation.num_edges:
-        given[1] = NumEdges()
-    named = {key: _swapped(item, relation.num_edges, func, key, steps) for key, item in kwargs.items()}
-    return _tried(_on_a_copy(func) if in_place else func, given, named)
+    call = rowwise.find(func, args, kwargs, relation.num_edges, is_edge)
+    if call is None:
+        return None
+    made: Dict[int, Step] = {}  # a tensor that is given twice is read once
+
+    def given(leaf: Any) -> Any:
+        if type(leaf) is EdgeCount and leaf == relation.num_edges:
+            warn_of_count(f"size(0) of a tensor of edges, given to {getattr(func, '__name__', func)},")
+            return int(leaf)
+        if not isinstance(leaf, is_edge) and id(leaf) not in call.of_edges:
+            return leaf
+        if id(leaf) not in made:
+            made[id(leaf)] = as_step(leaf) if isinstance(leaf, is_edge) else rows_of("e", leaf)
+        return made[id(leaf)]
+
+    return make(Step(call.func, _mapped(call.args, given), _mapped(call.kwargs, given), in_place))
 
 
-def _swapped(tree: Any, edges: int, func: Any, place: Union[int, str], steps: Mapping[int, Step]) -> Any:
-    """An argument with steps in the places of tensors of edges."""
-    if id(tree) in steps:
-        return steps[id(tree)]
-    if isinstance(tree, Tensor):
-        shared = place in SHARED.get(func, ()) or isinstance(tree, torch.nn.Parameter)
-        return tree if shared or not tree.dim() or tree.shape[0] != edges else rows_of("e", tree)
-    if isinstance(tree, (list, tuple)):
-        tree = tuple(tree) if isinstance(tree, torch.Size) else tree
-        made = [_swapped(item, edges, func, place, steps) for item in tree]
-        if func in SIZED and made and type(made[0]) is int and made[0] == edges:
-            made[0] = NumEdges()
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    return tree
-
-
-def _on_a_copy(func: Callable[..., Any]) -> Callable[..., Any]:
-    def call(first: Tensor, *args: Any, **kwargs: Any) -> Any:
-        copied = first.clone()
-        func(copied, *args, **kwargs)
-        return copied
-
-    call.__name__ = getattr(func, "__name__", "a function in place")
-    return call
-
-
-def _without_gradients(func: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad():
-            return func(*args, **kwargs)
-
-    call.__name__ = getattr(func, "__name__", "a function")
-    return call
-
-
-def _tried(func: Callable[..., Any], args: Any, kwargs: Any) -> Union[None, Step, List[Step]]:
-    """The steps of the results of a function; None where it fails on samples, gives anything but rows of edges, or
-    rows that depend on each other."""
-    if not torch.is_grad_enabled():
-        func = _without_gradients(func)  # also when it runs on blocks, in backward
-    step = Step(func, args, kwargs)
-    before = torch.get_rng_state()
+def make(step: Step) -> Any:
+    """The results of a step whose arguments are there; None where they are not rows of edges."""
     try:
-        whole = step.run(NODES, lambda s: s.sample)
-        random = not torch.equal(before, torch.get_rng_state())
-        with torch.no_grad():
-            fewer = step.run(FEWER, lambda s: s.fewer)
-    except Exception:  # what the values of all edges raise says more
+        form = _form(step)
+    except Exception:
         return None
-    finally:
-        torch.set_rng_state(before)
-    if isinstance(whole, Tensor):
-        return step if _sampled(step, whole, fewer, random) else None
-    if not isinstance(whole, (list, tuple)) or not whole:
+    if isinstance(form, Form):
+        return _described(step, form)
+    if not isinstance(form, (tuple, list)) or not form:
         return None
-    made = [Step(func, args, kwargs, pick) for pick in range(len(whole))]
-    return made if all(_sampled(s, w, f, random) for s, w, f in zip(made, whole, fewer)) else None
+    step.meta = tuple(form)
+    made = [_described(Step(operator.getitem, (step, n)), one) for n, one in enumerate(form)]
+    return None if any(one is None for one in made) else type(form)(made)
 
 
-def _sampled(step: Step, whole: Any, fewer: Any, random: bool) -> bool:
-    """Stores the samples if they are rows of edges that do not depend on each other."""
-    if not isinstance(whole, Tensor) or not whole.dim() or whole.shape[0] != NODES or len(fewer) != FEWER:
-        return False
-    if not random and not torch.allclose(whole.detach()[:FEWER].double(), fewer.double(), 1e-3, 1e-5, equal_nan=True):
-        return False
-    step.sample = whole.detach().requires_grad_(whole.requires_grad)
-    step.fewer = fewer.detach()
-    return True
+def _described(step: Step, form: Any) -> Optional[Step]:
+    if not isinstance(form, Form) or form.shape[:1] != (ROWS,):
+        return None
+    step.meta, step.view = without_data(form.shape, form.dtype, form.requires_grad), form.view
+    return step

@@ -89,9 +89,12 @@ class EdgeTensor(Tensor):
             self._value.requires_grad or not torch.is_grad_enabled() or not needs_grad(expr)
         )
         if not usable:
-            self._value = evaluate(self._relation, expr, None)
+            self._value = self._compute()
         assert self._value is not None
         return self._value
+
+    def _compute(self) -> Tensor:
+        return evaluate(self._relation, self.expr, None)
 
     def _same(self) -> EdgeTensor:
         """Another tensor with the same expression.
@@ -150,7 +153,7 @@ class EdgeTensor(Tensor):
                 return result
         if args and isinstance(args[0], EdgeTensor) and changes(func):
             return _in_place(func, args[0], args, kwargs)
-        _say(func)
+        say(func)
         return func(*(values(a) for a in args), **{k: values(v) for k, v in kwargs.items()})
 
     @classmethod
@@ -273,7 +276,15 @@ OF_AUTOGRAD = OF_HOOKS | {Tensor.backward, torch.autograd.grad, torch.autograd.b
 def changes(func: Any) -> bool:
     """Whether a function changes its first argument."""
     name = getattr(func, "__name__", "")
-    return func in IN_PLACE or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    in_place = name in AUGMENTED or (name.endswith("_") and not name.endswith("__"))
+    return func in IN_PLACE or (in_place and name != "requires_grad_")
+
+
+AUGMENTED = frozenset(
+    ["__setitem__"]
+    + [f"__i{name}__" for name in "add sub mul div truediv floordiv mod pow and or xor lshift rshift".split()]
+)
+"""Functions that change their first argument, and do not say so with an underscore behind their name."""
 
 
 def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
@@ -282,13 +293,13 @@ def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict
         result = LAZY[lazily](*args, **kwargs)
         if result is not NotImplemented:
             return target.become(result)
-    _say(func)
+    say(func)
     changed = target.materialize().clone()
     func(changed, *(values(a) for a in args[1:]), **{k: values(v) for k, v in kwargs.items()})
     return target.become(changed)
 
 
-def _say(func: Any) -> None:
+def say(func: Any) -> None:
     name = getattr(func, "__qualname__", None) or getattr(func, "__name__", None) or repr(func)
     log_once(
         f"edge tensor computed by {name}",

@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session
 from sar.autograd import expression, message as messages
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr
@@ -15,14 +14,14 @@ from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
 from sar.graph.queries import GraphQueries
 from sar.graph.types import ALL, Etype
-from sar.graph.udf import mailbox as udf_mailbox, stream as udf_stream
-from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, NodeBatch, checked
-from sar.graph.udf.executor import execute
-from sar.graph.udf.plan import Task, prepare
+from sar.graph.udf.batches import Batch, MessageFunction, NodeBatch, checked, wants_shard_info
 
 from . import builtin
+from .builtin import called
 from .cross_reduce import Part, check_cross_reducer, merged, without_messages
 from .edge_space import EdgeSpace
+from .mailbox import reduced_by_function
+from .record import Recorded, record
 
 
 class MessagePassing(GraphQueries):
@@ -223,44 +222,32 @@ def _operand(space: EdgeSpace, term: builtin.Term) -> Expr:
 # ---- Python functions ------------------------------------------------------
 
 
-def _task(space: EdgeSpace, compute: Any, functions: List[Any], mailbox: bool, wanted: Optional[str]) -> Task:
-    return Task(
-        compute, functions, space.column, space.names(), _session.current().rank, mailbox, wanted
-    )
-
-
 def _message_udf(space: EdgeSpace, function: Any, received: builtin.Reducer) -> Tensor:
     """A Python message function with a built-in reducer."""
-    compute = MessageFunction(function, space.etype, space.shard)
-    plan, columns, _ = prepare(_task(space, compute, [function], False, received.msg_field))
-    job = udf_stream.UdfJob(space.relation, plan, received.op, None)
-    return execute(plan, columns, lambda needs: udf_stream.Traversal(job, needs))[received.msg_field]
+    return _recorded(space, function, received.msg_field).results(received.op)[received.msg_field]
+
+
+def _recorded(
+    space: EdgeSpace, function: Any, wanted: Optional[str] = None, chosen: Optional[Tensor] = None
+) -> Recorded:
+    """A Python function of edges, run on them once."""
+    if chosen is None and wants_shard_info(function):
+        chosen = torch.arange(space.relation.num_edges)  # it gets rows, shard by shard
+    run = MessageFunction(function, space.etype, space.shard)
+    return record(space, run, called(function), wanted, chosen)
 
 
 def edge_function(space: EdgeSpace, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
     """A Python function of edges: its results, of those chosen."""
-    compute = MessageFunction(function, space.etype, space.shard)
-    plan, columns, _ = prepare(_task(space, compute, [function], False, None))
-    job = udf_stream.UdfJob(space.relation, plan, None, chosen)
-    return execute(plan, columns, lambda needs: udf_stream.Traversal(job, needs))
+    return _recorded(space, function, chosen=chosen).results(None)
 
 
 def _reduce_udf(
     space: EdgeSpace, message_func: Any, sent: Optional[builtin.Message], function: Any
 ) -> Dict[str, Tensor]:
     """A Python reduce function, with any message."""
-    send = MessageFunction(message_func, space.etype, space.shard) if sent is None else _by_rows(sent)
-    compute = MailboxFunction(send, function, space.etype[2])
-    functions = [function] if sent else [message_func, function]
-    found: List[Tensor] = []
-
-    def count(edge_bytes: int) -> int:
-        found.extend(udf_mailbox.buckets(space.relation.degrees(out=False), edge_bytes))
-        return len(found)
-
-    plan, columns, batches = prepare(_task(space, compute, functions, True, None), count)
-    job = udf_mailbox.UdfJob(space.relation, plan, found, batches)
-    return execute(plan, columns, lambda needs: udf_mailbox.Traversal(job, needs))
+    made = _recorded(space, message_func) if sent is None else record(space, _by_rows(sent), called(message_func))
+    return reduced_by_function(made, function)
 
 
 def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:

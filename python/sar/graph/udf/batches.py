@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -189,45 +188,6 @@ def wants_shard_info(function: Any) -> bool:
         return "sar_shard_info" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # something written in C
         return False
-
-
-def parameters_of(function: Any) -> List[Tensor]:
-    """Leaf tensors with gradients that a function may use: declared ones, those of the module that it is a method of,
-    and those of modules and tensors that it closes over."""
-    found: Dict[int, Tensor] = {}
-    seen: Set[int] = set()
-    declared = getattr(function, "param_foo", None)
-    if declared is not None:
-        _collect(list(declared(getattr(function, "__self__", None))), found, seen)
-    _collect(function, found, seen)
-    return list(found.values())
-
-
-def _collect(thing: Any, found: Dict[int, Tensor], seen: Set[int]) -> None:
-    if id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, Tensor):
-        if thing.requires_grad and thing.is_leaf:
-            found[id(thing)] = thing
-    elif isinstance(thing, torch.nn.Module):
-        for parameter in thing.parameters():
-            _collect(parameter, found, seen)
-    elif isinstance(thing, (list, tuple, set)):
-        for item in thing:
-            _collect(item, found, seen)
-    elif isinstance(thing, dict):
-        _collect(list(thing.values()), found, seen)
-    elif isinstance(thing, functools.partial):
-        _collect([thing.func, thing.args, thing.keywords], found, seen)
-    elif inspect.ismethod(thing):
-        _collect([thing.__self__, thing.__func__], found, seen)
-    elif inspect.isfunction(thing):
-        for cell in thing.__closure__ or ():
-            try:
-                _collect(cell.cell_contents, found, seen)
-            except ValueError:  # not filled yet
-                continue
 
 
 # ---- results ---------------------------------------------------------------

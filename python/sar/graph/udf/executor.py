@@ -1,45 +1,21 @@
-"""Runs Python functions batch by batch in forward, and again in backward unless results were saved."""
+"""Runs functions batch by batch in forward, and again in backward unless results were saved."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from sar.autograd.once import calling_layer, differentiable_once
 from sar.autograd.types import anchor
-from sar.graph.message_passing.builtin import called
 
-from .batches import SIDES, Batch, Read
-from .trace import Compute, Output, Slot, SubstituteTensors, kept_buffers, leaves_of
+from .batches import Batch, Read
+from .outside import Outside, Replay, leaves_of
+from .plan import Compute, Output, Slot
 
 MASK = (1 << 63) - 1
-
-
-class Plan(NamedTuple):
-    """What to run.
-
-    ``compute``: the functions; ``functions``: what users wrote of it; ``slots``: columns they read; ``names``: of all
-    columns of each side, for messages; ``outputs``: what they return, those wanted; ``differentiable``: whether any
-    worker needs gradients; ``return_grads``: per slot, whether gradients of rows of other workers travel;
-    ``parameters`` and ``captured``: tensors used besides; ``random``: whether random numbers are drawn; ``edge_bytes``:
-    what a run takes for each edge; ``save``: whether to keep what forward computes.
-    """
-
-    compute: Compute
-    functions: Sequence[Any]
-    slots: List[Slot]
-    names: Mapping[str, Sequence[str]]
-    outputs: Dict[str, Output]
-    differentiable: bool
-    return_grads: List[bool]
-    parameters: List[Tensor]
-    captured: List[Tensor]
-    random: bool
-    edge_bytes: int
-    save: bool
 
 
 class PendingBatch(NamedTuple):
@@ -58,110 +34,137 @@ class UdfExecutor:
     """The runs of one operation on its batches.
 
     Random numbers of a batch are determined by one seed and the number of the batch, so the second run draws the same
-    ones. The seed comes from torch's generator, which advances only if the functions draw from it.
+    ones. The seed comes from torch's generator, which advances only if the function draws from it.
+
+    :param compute: what is computed for a batch
+    :param save: keep what forward computes
+    :param outputs: what it returns by name, those wanted. None: what it returns for the first batch
+    :param outside: what it uses besides rows. None: that is found while it runs
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        state = torch.get_rng_state()
-        self._seed = int(torch.randint(0, MASK, (1,)).item())
-        if not plan.random:
-            torch.set_rng_state(state)
-        self._cast = _autocast()
-        self.saves_forward = plan.save and plan.differentiable
-        self._saved: List[Tuple[List[Tensor], Dict[str, Tensor], List[Tensor]]] = []
+    def __init__(
+        self,
+        compute: Compute,
+        save: bool,
+        outputs: Optional[Dict[str, Output]] = None,
+        outside: Optional[Outside] = None,
+    ) -> None:
+        self.compute, self.saves_forward = compute, save
+        self.outputs = dict(outputs or {})
+        self.outside = outside or Outside()
+        self._observes = outside is None
+        self._cast = autocast_state()
+        self._seed, self._drew = 0, False
+        self._saved: List[Tuple[List[Tensor], Dict[str, Tensor]]] = []
         self._sizes: List[Tuple[int, int]] = []
-        self.parameter_grads: List[Optional[Tensor]] = []
+        self.gradients: List[Optional[Tensor]] = []
+        """Of :attr:`tensors`."""
+
+    @property
+    def tensors(self) -> List[Tensor]:
+        """What is used besides rows: parameters, then results of earlier operations."""
+        return [*self.outside.parameters, *self.outside.captured]
 
     @contextlib.contextmanager
-    def session(self) -> Iterator[None]:
-        """Around the runs on all batches, in forward or backward: leaves the random state as it was."""
+    def forward_session(self) -> Iterator[None]:
+        """Around the runs on all batches in forward."""
+        before = torch.get_rng_state()
+        self._seed = int(torch.randint(0, MASK, (1,)).item())
+        after = torch.get_rng_state()
+        try:
+            yield
+        finally:
+            torch.set_rng_state(after if self._drew else before)
+
+    @contextlib.contextmanager
+    def backward_session(self) -> Iterator[None]:
+        """Around the runs on all batches in backward: leaves the random state as it was."""
         state = torch.get_rng_state()
+        self.gradients = [None] * len(self.tensors)
         try:
             yield
         finally:
             torch.set_rng_state(state)
 
     def forward(self, piece: PendingBatch) -> Dict[str, Tensor]:
-        """Runs the functions on a batch: what they return."""
+        """Runs the function on a batch: what it returns."""
         self._sizes.append(piece.size)
         self._draw(len(self._sizes) - 1)
-        if not self.saves_forward:
-            with torch.no_grad():
-                return self._checked(self.plan.compute(piece.batch(piece.gather())))
-        self._saved.append(self._run(piece))
-        return {name: value.detach() for name, value in self._saved[-1][1].items()}
+        before = torch.get_rng_state()
+        # what the function uses shows in its gradients, also where they are not kept
+        with torch.set_grad_enabled(self.saves_forward or (self._observes and torch.is_grad_enabled())):
+            rows = piece.gather()
+            if self._observes:
+                found = self._observed(piece, rows)
+            else:
+                with Replay(self.outside, rows) if self.saves_forward else contextlib.nullcontext():
+                    found = self.compute(piece.batch(rows))
+        found = self._checked(found)
+        if self.saves_forward:
+            self._saved.append((rows, found))
+        self._drew = self._drew or not torch.equal(before, torch.get_rng_state())
+        return {name: value.detach() for name, value in found.items()}
+
+    def _observed(self, piece: PendingBatch, rows: List[Tensor]) -> Dict[str, Tensor]:
+        """Runs the function and takes note of what it uses and returns."""
+        self.outside.begin(rows)
+        with self.outside:
+            found = self.compute(piece.batch(rows))
+        self.outside.see(list(leaves_of(list(found.values()))))
+        self.outside.begin(())
+        for name, value in found.items():
+            kind = Output(tuple(value.shape[1:]), value.dtype, value.requires_grad)
+            before = self.outputs.setdefault(name, kind)
+            self.outputs[name] = before._replace(differentiable=before.differentiable or kind.differentiable)
+        return found
 
     def backward(
         self, number: int, piece: PendingBatch, gradient: Callable[[str], Optional[Tensor]]
     ) -> List[Optional[Tensor]]:
-        """Gradients of the rows of batch ``number``; adds those of parameters to what there is.
+        """Gradients of the rows of batch ``number``; adds those of what is used besides to what there is.
 
-        :param gradient: of what the functions returned, by name
+        :param gradient: of what the function returned, by name
         """
         if number >= len(self._sizes) or self._sizes[number] != piece.size:
             raise RuntimeError(
                 "edges come in other blocks in backward than in forward: leave Config.window_bytes and "
                 "Config.block_bytes as they are from forward to backward"
             )
+        used = [*self.outside.parameters, *self.outside.instead]
         if self.saves_forward:
-            return self._differentiate(*self._saved[number], gradient)
-        self._draw(number)
-        with kept_buffers(self.plan.functions):
-            return self._differentiate(*self._run(piece), gradient)
-
-    def _differentiate(
-        self,
-        leaves: List[Tensor],
-        outputs: Dict[str, Tensor],
-        substitutes: List[Tensor],
-        gradient: Callable[[str], Optional[Tensor]],
-    ) -> List[Optional[Tensor]]:
+            rows, outputs = self._saved[number]
+        else:
+            self._draw(number)
+            with torch.enable_grad():
+                rows = piece.gather()
+            cast = torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1])
+            with torch.enable_grad(), cast, Replay(self.outside, rows):
+                outputs = self._checked(self.compute(piece.batch(rows)))
         pairs = [(value, gradient(name)) for name, value in outputs.items() if value.requires_grad]
         pairs = [(value, grad) for value, grad in pairs if grad is not None]
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        used = [*self.plan.parameters, *substitutes]
-        undeclared = _undeclared([value for value, _ in pairs], [*wanted, *used])
-        if not pairs or not (wanted or used or undeclared):
-            return [None] * len(leaves)
+        wanted = [row for row in rows if row.requires_grad]
+        if not pairs or not (wanted or used):
+            return [None] * len(rows)
         grads = torch.autograd.grad(
             [value for value, _ in pairs],
-            [*wanted, *used, *undeclared],
+            [*wanted, *used],
             [grad for _, grad in pairs],
             retain_graph=self.saves_forward,
             allow_unused=True,
         )
+        for i, grad in enumerate(grads[len(wanted) :]):
+            old = self.gradients[i]
+            if grad is not None:
+                self.gradients[i] = grad if old is None else old.add_(grad)
         of_rows = iter(grads[: len(wanted)])
-        of_used, of_strays = grads[len(wanted) :][: len(used)], grads[len(wanted) + len(used) :]
-        self._add(of_used)
-        for stray, grad in zip(undeclared, of_strays):
-            if grad is not None:
-                stray.grad = grad if stray.grad is None else stray.grad + grad
-        return [next(of_rows) if leaf.requires_grad else None for leaf in leaves]
-
-    def _run(self, piece: PendingBatch) -> Tuple[List[Tensor], Dict[str, Tensor], List[Tensor]]:
-        """Runs the functions on leaves, with leaves in the places of captured tensors."""
-        leaves = piece.gather()
-        substitutes = [t.detach().requires_grad_() for t in self.plan.captured]
-        substitution = SubstituteTensors(self.plan.captured, substitutes) if substitutes else contextlib.nullcontext()
-        with torch.enable_grad(), torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1]), substitution:
-            outputs = self._checked(self.plan.compute(piece.batch(leaves)))
-        return leaves, outputs, substitutes
-
-    def _add(self, grads: Sequence[Optional[Tensor]]) -> None:
-        if not self.parameter_grads:
-            self.parameter_grads = [None] * len(grads)
-        for i, grad in enumerate(grads):
-            old = self.parameter_grads[i]
-            if grad is not None:
-                self.parameter_grads[i] = grad if old is None else old.add_(grad)
+        return [next(of_rows) if row.requires_grad else None for row in rows]
 
     def _draw(self, number: int) -> None:
         torch.default_generator.manual_seed((self._seed + number * 0x9E3779B97F4A7C15) & MASK)
 
     def _checked(self, outputs: Dict[str, Tensor]) -> Dict[str, Tensor]:
-        """The outputs that are wanted, if they are what they were in the trial."""
-        for name, expected in self.plan.outputs.items():
+        """The outputs that are wanted, if they are what they were before."""
+        for name, expected in self.outputs.items():
             if name not in outputs:
                 there = ", ".join(sorted(outputs)) or "nothing"
                 raise ValueError(f"the function returned no {name!r} this time: there is {there}")
@@ -171,7 +174,7 @@ class UdfExecutor:
                     f"the function returned {name!r} as {value.dtype} {tuple(value.shape[1:])} per row, and as "
                     f"{expected.dtype} {expected.shape} before: shape and dtype must not depend on the rows"
                 )
-        return {name: outputs[name] for name in self.plan.outputs}
+        return {name: outputs[name] for name in self.outputs}
 
 
 class Traversal(Protocol):
@@ -186,67 +189,50 @@ class Traversal(Protocol):
         """Gradients of the columns from those of the results."""
 
 
-def execute(plan: Plan, columns: Sequence[Tensor], make: Callable[[List[bool]], Traversal]) -> Dict[str, Tensor]:
-    """Runs a plan, under autograd. Collective.
+def execute(
+    traversal: Traversal, columns: Sequence[Tensor], outputs: Dict[str, Output], name: str
+) -> Dict[str, Tensor]:
+    """Runs a traversal, under autograd. Collective.
 
     :param columns: of every slot
-    :param make: makes the traversal, given of which columns this worker needs gradients
+    :param outputs: what workers agreed that it returns
+    :param name: what errors call it
     :returns: results by name
     """
-    name = calling_layer(f"the function {called(plan.functions[-1])}")
-    results = _Recomputed.apply(anchor(), make, name, len(columns), *columns, *plan.parameters, *plan.captured)
+    outside = traversal.executor.tensors
+    results = _Recomputed.apply(anchor(), traversal, calling_layer(name), len(columns), *columns, *outside)
+    differentiable = any(out.differentiable for out in outputs.values())
     return {
-        name: result if plan.differentiable and result.is_floating_point() else result.detach()
-        for name, result in zip(plan.outputs, results)
+        name: result if differentiable and result.is_floating_point() else result.detach()
+        for name, result in zip(outputs, results)
     }
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, make: Callable[[List[bool]], Traversal], name: str, count: int, *tensors: Tensor
+        ctx: Any, anchor: Tensor, traversal: Traversal, name: str, count: int, *tensors: Tensor
     ) -> Tuple[Tensor, ...]:
-        ctx.name = name
-        ctx.traversal = make(list(ctx.needs_input_grad[4 : 4 + count]))
-        results = ctx.traversal.forward(list(tensors[:count]))
+        ctx.name, ctx.traversal, ctx.count = name, traversal, count
+        results = traversal.forward(list(tensors[:count]))
         ctx.save_for_backward(*tensors)
-        ctx.count = count
         ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
         return tuple(results)
 
     @staticmethod
     @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, *grads: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
-        tensors = ctx.saved_tensors
-        ctx.traversal.executor.parameter_grads = []
-        of_columns = ctx.traversal.backward(list(tensors[: ctx.count]), list(grads))
-        of_others = ctx.traversal.executor.parameter_grads or [None] * (len(tensors) - ctx.count)
-        return (None, None, None, None, *of_columns, *of_others)
+        of_columns = ctx.traversal.backward(list(ctx.saved_tensors[: ctx.count]), list(grads))
+        return (None, None, None, None, *of_columns, *ctx.traversal.executor.gradients)
 
 
 def rows_of(slots: Sequence[Slot], rows: Sequence[Tensor]) -> Read:
     """Reads the rows that were picked for a batch."""
     found = dict(zip(slots, rows))
-
-    def read(side: str, name: str) -> Tensor:
-        if (side, name) in found:
-            return found[side, name]
-        raise KeyError(
-            f"{SIDES[side]}[{name!r}] was not read when the function was tried on a few rows, so it is not there now: "
-            "read the same columns whatever the rows hold"
-        )
-
-    return read
+    return lambda side, name: found[side, name]
 
 
-def _undeclared(outputs: Sequence[Tensor], known: Sequence[Tensor]) -> List[Tensor]:
-    """Leaves with gradients that the trial did not show: theirs are added to ``grad`` directly."""
-    ours = {id(t) for t in known}
-    found = {id(t): t for t in leaves_of(outputs) if id(t) not in ours}
-    return list(found.values())
-
-
-def _autocast() -> Tuple[bool, torch.dtype]:
+def autocast_state() -> Tuple[bool, torch.dtype]:
     """Whether operations run in a lower precision, and in which."""
     try:
         return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")

@@ -1,98 +1,92 @@
-"""Agrees among workers on what a Python function reads and returns, before it runs."""
+"""What runs on batches, as the workers agreed on it."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from sar.config import Config
-from sar.distributed.agreement import agree
-from sar.graph.message_passing.builtin import called
 
-from .batches import SIDES
-from .executor import Plan
-from .trace import Compute, Output, Slot, UdfTrace, trace_udf
+from .batches import SIDES, Batch
+
+Slot = Tuple[str, str]
+"""A column of which a function picks rows: side ("u", "v", "e", "n") and name."""
+
+Compute = Callable[[Batch], Dict[str, Tensor]]
 
 
-class Task(NamedTuple):
-    """A Python function to run.
+class Output(NamedTuple):
+    """What a function returns under one name: feature shape, dtype, and whether it depends on what has gradients."""
 
-    ``compute``: it, on batches; ``functions``: what users wrote of it; ``columns``: whole columns by side and name;
-    ``names``: of the columns of each side; ``peer``: own rank; ``mailbox``: whether a reduce function takes part;
-    ``wanted``: the output that is needed, ``None``: all.
+    shape: Tuple[int, ...]
+    dtype: torch.dtype
+    differentiable: bool
+
+
+class Plan(NamedTuple):
+    """What to run.
+
+    ``compute``: what is computed for a batch; ``slots``: columns of which it reads rows; ``columns``: their tensors;
+    ``return_grads``: per slot, whether gradients of rows of other workers travel; ``outputs``: by name, those wanted;
+    ``edge_bytes``: what a run takes for each edge; ``save``: whether to keep what forward computes.
     """
 
     compute: Compute
-    functions: Sequence[Any]
-    columns: Callable[[str, str], Tensor]
-    names: Mapping[str, Sequence[str]]
-    peer: int
-    mailbox: bool
-    wanted: Optional[str]
+    slots: List[Slot]
+    columns: List[Tensor]
+    return_grads: List[bool]
+    outputs: Dict[str, Output]
+    edge_bytes: int
+    save: bool
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether any worker needs gradients."""
+        return any(out.differentiable for out in self.outputs.values())
 
 
-def prepare(task: Task, count: Callable[[int], int] = lambda _: 0) -> Tuple[Plan, List[Tensor], int]:
-    """Tries the function and agrees on it. Collective.
+def described(columns: Mapping[Slot, Tensor], outputs: Mapping[str, Output]) -> Dict[str, Any]:
+    """What other workers need to know of a function: the columns of sources, and what it returns."""
+    rows = sorted((slot, t) for slot, t in columns.items() if slot[0] == "u")
+    return {
+        "slots": [[*slot, str(t.dtype), list(t.shape[1:]), t.requires_grad] for slot, t in rows],
+        "outputs": {k: [list(out.shape), str(out.dtype)[6:], out.differentiable] for k, out in outputs.items()},
+    }
 
-    :param count: makes a number of the bytes that an edge takes
-    :returns: what to run, the columns that it reads, and the largest number
-    :raises ValueError: workers' columns or results differ, or the output wanted is not there
-    :raises Exception: what the function raised, if it did on every worker
+
+def agreed_plan(
+    answers: Sequence[Dict[str, Any]],
+    compute: Compute,
+    columns: Dict[Slot, Tensor],
+    edge_bytes: int,
+    column: Callable[[Slot], Tensor],
+) -> Plan:
+    """What to run. Rows of the same columns of sources travel between all workers.
+
+    :param answers: of the workers that have something to run, as :func:`described` makes them
+    :param columns: those of which ``compute`` reads rows
+    :param column: gives a column that another worker reads
+    :raises ValueError: workers' columns or results differ
     """
-    trace = trace_udf(task.compute, task.functions, task.columns, task.names, task.peer, task.mailbox)
-    answers, (largest,) = agree(_described(trace), [count(trace.edge_bytes)])
-    useful = [s for s in answers if s is not None]
-    if not useful:
-        assert trace.error is not None
-        raise trace.error
-    slots = sorted({(side, name) for s in useful for side, name, *_ in s["slots"]})
-    columns = [task.columns(side, name) for side, name in slots]
-    _check_columns(useful, slots, columns)
-    outputs = _outputs(task, useful)
-    return_grads = [
-        side == "u" and any(grad for s in useful for a, b, *_, grad in s["slots"] if (a, b) == (side, name))
-        for side, name in slots
-    ]
-    plan = Plan(
-        task.compute,
-        task.functions,
-        slots,
-        task.names,
-        outputs,
-        any(out.differentiable for out in outputs.values()),
-        return_grads,
-        trace.parameters,
-        trace.captured,
-        trace.random,
-        trace.edge_bytes,
-        bool(Config.disable_sr),
-    )
-    return plan, columns, largest
-
-
-def _described(trace: UdfTrace) -> Optional[Dict[str, Any]]:
-    """What others need to know; ``None`` where the trial failed."""
-    if trace.error is not None:
-        return None
-    rows = sorted(trace.slots.items(), key=lambda item: item[0])
-    slots = [[side, name, str(t.dtype), list(t.shape[1:]), t.requires_grad] for (side, name), t in rows]
-    outputs = {k: [list(out.shape), str(out.dtype)[6:], out.differentiable] for k, out in trace.outputs.items()}
-    return {"slots": slots, "outputs": outputs}
-
-
-def _check_columns(answers: Sequence[Any], slots: Sequence[Slot], columns: Sequence[Tensor]) -> None:
+    grads: Dict[Slot, bool] = {}
     kinds: Dict[Slot, Any] = {}
-    for s in answers:
-        for side, name, dtype, shape, _ in s["slots"]:
+    for answer in answers:
+        for side, name, dtype, shape, grad in answer["slots"]:
             first = kinds.setdefault((side, name), (dtype, shape))
             if first != (dtype, shape):
                 _differ((side, name), first, (dtype, shape))
-    for slot, column in zip(slots, columns):
-        mine = (str(column.dtype), list(column.shape[1:]))
-        if kinds[slot] != mine:
+            grads[side, name] = grads.get((side, name), False) or grad
+    local = [slot for slot in columns if slot[0] != "u"]
+    slots = [*sorted(kinds), *local]
+    tensors = [columns[slot] if slot in columns else column(slot) for slot in slots]
+    for slot, tensor in zip(slots, tensors):
+        mine = (str(tensor.dtype), list(tensor.shape[1:]))
+        if kinds.get(slot, mine) != mine:
             _differ(slot, kinds[slot], mine)
+    returned = [grads.get(slot, False) for slot in slots]
+    return Plan(compute, slots, tensors, returned, agreed_outputs(answers), edge_bytes, bool(Config.disable_sr))
 
 
 def _differ(slot: Slot, a: Any, b: Any) -> None:
@@ -100,23 +94,20 @@ def _differ(slot: Slot, a: Any, b: Any) -> None:
     raise ValueError(f"{SIDES[slot[0]]}[{slot[1]!r}] differs between workers: {kinds}. It must be the same on all")
 
 
-def _outputs(task: Task, answers: Sequence[Any]) -> Dict[str, Output]:
+def agreed_outputs(answers: Sequence[Dict[str, Any]]) -> Dict[str, Output]:
+    """What all workers return, by name.
+
+    :raises ValueError: they return different things
+    """
     found: Dict[str, Output] = {}
-    for s in answers:
-        for name, (shape, dtype, differentiable) in s["outputs"].items():
+    for answer in answers:
+        for name, (shape, dtype, differentiable) in answer["outputs"].items():
             out = Output(tuple(shape), getattr(torch, dtype), differentiable)
             before = found.get(name, out)
             if before[:2] != out[:2]:
                 raise ValueError(
-                    f"{called(task.functions[-1])} returned {name!r} as {before.dtype} {before.shape} per row on one "
-                    f"worker and as {out.dtype} {out.shape} on another: it must be the same on all"
+                    f"a function returned {name!r} as {before.dtype} {before.shape} per row on one worker and as "
+                    f"{out.dtype} {out.shape} on another: it must be the same on all"
                 )
             found[name] = out._replace(differentiable=before.differentiable or differentiable)
-    if task.wanted is None:
-        return dict(sorted(found.items()))
-    if task.wanted not in found:
-        raise ValueError(
-            f"{called(task.functions[0])} returned {', '.join(map(repr, sorted(found))) or 'nothing'}, but the reducer "
-            f"reads {task.wanted!r}: give both the same name"
-        )
-    return {task.wanted: found[task.wanted]}
+    return dict(sorted(found.items()))

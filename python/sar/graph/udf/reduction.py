@@ -127,21 +127,15 @@ class Extremum(Reduction):
 
 
 class PerEdge(Reduction):
-    """No reduction: ``rows`` are edges, or places of some edges where ``place`` int64 ``[num_edges]`` says where."""
+    """No reduction: ``rows`` are edges."""
 
-    def __init__(
-        self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, place: Optional[Tensor] = None
-    ) -> None:
+    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype) -> None:
         super().__init__(rows, shape, dtype)
-        self._place = place
         self._values: Optional[Tensor] = torch.zeros(rows, self.width, dtype=dtype)
-
-    def _at(self, eid: Tensor) -> Tensor:
-        return eid if self._place is None else self._place.index_select(0, eid)
 
     def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
         assert self._values is not None
-        self._values.index_copy_(0, self._at(eid), messages.reshape(len(eid), self.width))
+        self._values.index_copy_(0, eid, messages.reshape(len(eid), self.width))
 
     def result(self) -> Tensor:
         out, self._values = self._values, None
@@ -149,7 +143,7 @@ class PerEdge(Reduction):
         return out.view(self.rows, *self.shape)
 
     def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
-        return self._grad.index_select(0, self._at(eid)).view(len(eid), *self.shape)
+        return self._grad.index_select(0, eid).view(len(eid), *self.shape)
 
 
 def reduction(

@@ -12,7 +12,9 @@ from sar.config import Config
 from sar.graph.relation import Relation
 
 from .batches import Batch
-from .executor import PendingBatch, Plan, UdfExecutor, rows_of
+from .executor import PendingBatch, UdfExecutor, rows_of
+from .outside import Outside
+from .plan import Plan
 from .reduction import PerEdge, Reduction, reduction
 
 LEAST_EDGES = 64
@@ -20,16 +22,16 @@ LEAST_EDGES = 64
 
 
 class UdfJob(NamedTuple):
-    """A Python message function on a relation.
+    """A message function on a relation.
 
-    ``reduce``: "sum", "mean", "max" or "min" of the one output, ``None``: outputs stay on edges; ``chosen``: int64
-    positions of the edges to run on, ``None``: all.
+    ``reduce``: "sum", "mean", "max" or "min" of the outputs, ``None``: they stay on edges; ``outside``: what the
+    function uses besides rows.
     """
 
     relation: Relation
     plan: Plan
     reduce: Optional[str]
-    chosen: Optional[Tensor]
+    outside: Outside
 
 
 class _Edges(NamedTuple):
@@ -53,20 +55,14 @@ class Traversal:
     def __init__(self, job: UdfJob, needs: List[bool]) -> None:
         self.job, self.needs = job, needs
         plan, relation = job.plan, job.relation
-        self.executor = UdfExecutor(plan)
+        self.executor = UdfExecutor(plan.compute, plan.save and plan.differentiable, plan.outputs, job.outside)
         self.max_edges = max(LEAST_EDGES, int(Config.block_bytes) // plan.edge_bytes)
         self.streamed = [i for i, (side, _) in enumerate(plan.slots) if side == "u"]
         self.return_grads = [plan.return_grads[i] for i in self.streamed]
-        self.place: Optional[Tensor] = None
-        rows = relation.num_edges
-        if job.chosen is not None:
-            rows = len(job.chosen)
-            self.place = torch.full((relation.num_edges,), -1)
-            self.place[job.chosen] = torch.arange(rows)
         self.reductions: Dict[str, Reduction] = {}
         for name, out in plan.outputs.items():
             if job.reduce is None:
-                self.reductions[name] = PerEdge(rows, out.shape, out.dtype, self.place)
+                self.reductions[name] = PerEdge(relation.num_edges, out.shape, out.dtype)
             else:
                 edges = relation.num_edges if plan.differentiable else None
                 degrees = relation.degrees(out=False) if job.reduce == "mean" else None
@@ -79,7 +75,7 @@ class Traversal:
                 for name, value in self.executor.forward(self._piece(columns, edges, self.return_grads)).items():
                     self.reductions[name].add(edges.at["v"], edges.at["e"], value)
 
-        with self.executor.session():
+        with self.executor.forward_session():
             stream(self.job.relation, [columns[i] for i in self.streamed], visit, self.max_edges)
         return [reductions.result() for reductions in self.reductions.values()]
 
@@ -111,16 +107,12 @@ class Traversal:
 
         fields = [columns[i] for i in self.streamed]
         own = [sums[i] if goes else None for i, goes in zip(self.streamed, self.return_grads)]
-        with self.executor.session():
+        with self.executor.backward_session():
             stream(self.job.relation, fields, visit, self.max_edges, own, return_grads=self.return_grads)
         return sums
 
     def _edges(self, block: Block) -> _Edges:
-        at = {"u": block.src, "v": block.dst, "e": block.eid}
-        if self.place is not None:
-            kept = torch.nonzero(self.place.index_select(0, block.eid) >= 0).view(-1)
-            at = {side: places.index_select(0, kept) for side, places in at.items()}
-        return _Edges(block.peer, block.rows, at)
+        return _Edges(block.peer, block.rows, {"u": block.src, "v": block.dst, "e": block.eid})
 
     def _piece(self, columns: List[Tensor], edges: _Edges, wanted: List[bool]) -> PendingBatch:
         """What to run on some edges.
@@ -139,6 +131,6 @@ class Traversal:
             return rows
 
         def batch(rows: List[Tensor]) -> Batch:
-            return Batch(edges.size, plan.names, rows_of(plan.slots, rows), edges.peer)
+            return Batch(edges.size, {}, rows_of(plan.slots, rows), edges.peer)
 
         return PendingBatch((edges.size, 0), gather, batch)

@@ -110,7 +110,7 @@ def _check_graphs(batch: NodeBatch, graphs: Optional[int]) -> None:
 
 
 def check_edges(edges: SplitEdges, column: Optional[Tensor]) -> None:
-    if column is not None and len(column) != edges.num_edges:
+    if column is not None and column.shape[0] != edges.num_edges:
         raise ValueError(
             f"a tensor of shape {tuple(column.shape)} was given for {edges.num_edges} edges: tensors of edges have a "
             "row for each in-edge of own nodes, as data.edge_attr has, and belong to the edge_index that they came with"

@@ -32,7 +32,7 @@ def remove_self_loops(original: Any, edge_index: Any, edge_attr: Optional[Tensor
     edges = edge_index.edges
     check_edges(edges, edge_attr)
     if edge_attr is not None and not edges.loops().none:
-        edge_attr = edge_attr[_no_loop(edges)]
+        edge_attr = values(edge_attr)[_no_loop(edges)]
     return edge_index.of(edges.without_loops()), edge_attr
 
 
@@ -50,7 +50,7 @@ def add_self_loops(
     check_size(edge_index.end(1), size)
     if edge_attr is not None:
         check_edges(edge_index.edges, edge_attr)
-        return original(edge_index, edge_attr, fill_value, edge_index.edges.rows("v"))
+        return original(edge_index, values(edge_attr), fill_value, edge_index.edges.rows("v"))
     return edge_index.of(edge_index.edges.with_loops(any_order)), None
 
 

@@ -1,0 +1,332 @@
+"""Runs a Python function of edges once, on tensors that record what is computed from them.
+
+The columns that the function reads are lifted tensors, so what it returns is a computation for each edge, which runs
+later, on blocks of edges. Where the function needs values (it branches on them, or looks at several edges together), it
+gets those of all the worker's edges. That takes rows of other workers, which some workers may need and others not, so a
+worker whose function has returned serves the others until all have returned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.autograd.expression import Expr, evaluate, load
+from sar.autograd.fetch import fetch
+from sar.autograd.message import FLOATS
+from sar.distributed.agreement import agree
+from sar.errors import PeerLostError, RemoteError, ScheduleError
+from sar.graph.edge_index.blocks import StepFunction, run_all
+from sar.graph.edge_index.lifted import LiftedTensor
+from sar.graph.edge_index.steps import Step, ordered, rows_of
+from sar.graph.edge_tensor.tensor import as_expr, values
+from sar.graph.frames import is_lazy
+from sar.graph.queries import edge_ends
+from sar.graph.udf.batches import Batch
+from sar.graph.udf.plan import Output, Slot, agreed_outputs, described
+
+from .edge_space import EdgeSpace
+
+__all__ = ["Recorded", "Recording", "record"]
+
+DETACHED = "\0detached"
+"""What follows the name of a column that was read where gradients are off."""
+
+
+class Recording:
+    """The edges that a function runs on.
+
+    Read as the ``edges`` of lifted tensors.
+
+    :param space: the relation and its columns
+    :param chosen: positions of the edges, int64; ``None``: all
+    """
+
+    on_nodes = False
+    """Linear maps of columns are not computed on nodes: another worker may ask for columns alone."""
+
+    def __init__(self, space: EdgeSpace, chosen: Optional[Tensor] = None) -> None:
+        self.space, self.relation, self.chosen = space, space.relation, chosen
+        self.num_edges = self.relation.num_edges if chosen is None else len(chosen)
+        self._both: Optional[Tuple[Tensor, Tensor]] = None
+        self._columns: Dict[Slot, Tensor] = {}
+        self._slots: Dict[Tuple[str, int], Slot] = {}
+        self._fetched: Dict[str, Tensor] = {}
+        self._served: List[Tensor] = []
+
+    # ---- columns -----------------------------------------------------------
+
+    def batch(self) -> Batch:
+        """The edges, for a function to run on."""
+        read = self.lifted if self.chosen is None else self.rows
+        return Batch(self.num_edges, self.space.names(), read, self._peers)
+
+    def column(self, slot: Slot) -> Tensor:
+        """A whole column. An edge column that is not computed yet is computed by all workers."""
+        side, name = slot
+        if slot not in self._columns:
+            if side == "e" and name in self.space.edge and is_lazy(self.space.edge[name]):
+                self._round(slot)
+            else:
+                self._keep(slot)
+        return self._columns[slot]
+
+    def _keep(self, slot: Slot) -> Tensor:
+        side, name = slot
+        plain = name[: -len(DETACHED)] if name.endswith(DETACHED) else name
+        found = self.space.column(side, plain)
+        self._columns[slot] = found if name == plain else found.detach()
+        self._slots[side, id(self._columns[slot])] = slot
+        return self._columns[slot]
+
+    def lifted(self, side: str, name: str) -> Tensor:
+        """A column picked by edge, not computed."""
+        column = self.column((side, name))
+        if column.requires_grad and not torch.is_grad_enabled():
+            column = self.column((side, name + DETACHED))
+        if column.dtype in FLOATS and column.device.type == "cpu":
+            return LiftedTensor(self, load(side, column))
+        return LiftedTensor.of_step(self, rows_of(side, column))
+
+    def rows(self, side: str, name: str) -> Tensor:
+        """A column picked by edge, computed."""
+        column = self.column((side, name)) if side != "u" else self._fetched.get(name)
+        if column is None:
+            self._round((side, name))
+            column = self._fetched[name]
+        if side == "e":
+            return column if self.chosen is None else column.index_select(0, self.chosen)
+        return column.index_select(0, self._ends()[side == "v"])
+
+    def _ends(self) -> Tuple[Tensor, Tensor]:
+        """Columns of sources and rows of destinations."""
+        if self._both is None:
+            columns, rows = edge_ends(self.relation)
+            self._both = (columns, rows) if self.chosen is None else (columns[self.chosen], rows[self.chosen])
+        return self._both
+
+    def _peers(self) -> Tensor:
+        """The worker that owns the source of each edge."""
+        return self.relation.columns_owner().index_select(0, self._ends()[0])
+
+    # ---- values ------------------------------------------------------------
+
+    def compute(self, lifted: LiftedTensor) -> Tensor:
+        """The values of a lifted tensor, for all edges."""
+        function = StepFunction({"": lifted.as_step()}, self.slot)
+        return function(Batch(self.num_edges, {}, self.rows, 0))[""]
+
+    def slot(self, step: Step) -> Slot:
+        """The column of which a step picks rows."""
+        assert step.tensor is not None
+        return self.slot_of(step.side, step.tensor)
+
+    def slot_of(self, side: str, tensor: Tensor) -> Slot:
+        """The column that a tensor is. One of edges that the function brought along, or made, becomes a column.
+
+        :raises TypeError: rows of sources that are no column of the graph
+        """
+        key = side, id(tensor)
+        if key not in self._slots:
+            slot = (side, f"\0{len(self._columns)}") if side != "u" else self._same_rows(tensor)
+            self._columns[slot], self._slots[key] = tensor, slot
+        return self._slots[key]
+
+    def _same_rows(self, tensor: Tensor) -> Slot:
+        """The column of sources that a tensor was detached from."""
+        for (side, name), column in self._columns.items():
+            alike = side == "u" and column.data_ptr() == tensor.data_ptr() and column.shape == tensor.shape
+            if alike and column.dtype == tensor.dtype and not name.endswith(DETACHED):
+                return side, name + DETACHED
+        raise TypeError(
+            "a function of edges used rows of source nodes that are not among its edges.src: put them into a column of "
+            "the graph first"
+        )
+
+    def columns_of(self, tensors: Sequence[Tensor]) -> Dict[Slot, Tensor]:
+        """The columns that lifted tensors are computed from."""
+        loads = [load for t in tensors if isinstance(t, LiftedTensor) for load in _loads(t)]
+        return {self.slot_of(side, tensor): tensor for side, tensor in loads}
+
+    def written(self, tensor: Tensor) -> Any:
+        """An expression in words that are alike on all workers; None for what is no expression."""
+        if not isinstance(tensor, LiftedTensor):
+            return [str(tensor.dtype)] if tensor.dtype in FLOATS else None
+        if tensor.step is not None:
+            return None
+        order = _in_order(tensor.expr)
+        places = {id(x): n for n, x in enumerate(order)}
+        return [
+            [
+                *(x.op, list(x.shape), str(x.dtype), x.alpha, list(x.dims), x.seed),
+                self.slot_of("u", x.tensor) if x.side == "u" and x.tensor is not None else x.side,
+                [places[id(a)] for a in x.args],
+            ]
+            for x in order
+        ]
+
+    def _round(self, slot: Slot) -> None:
+        """Computes a column of edges, or fetches the rows of one of sources, for the workers that want it. Collective:
+        the others want something too, or are in :meth:`finish`."""
+        self._serve(agree({"wanted": list(slot)})[0], slot)
+
+    def _serve(self, answers: List[Dict[str, Any]], wanted: Optional[Slot] = None) -> None:
+        for side, name in sorted({tuple(a["wanted"]) for a in answers if "wanted" in a}):
+            column = self._columns[side, name] if (side, name) in self._columns else self._keep((side, name))
+            if side == "u":
+                mine = wanted == (side, name)
+                found = fetch(self.relation, torch.arange(self.relation.num_columns if mine else 0), column)
+                self._served.append(found)
+                if mine:
+                    self._fetched[name] = found
+
+    def finish(self, mine: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """Serves other workers until the functions of all have returned. Collective.
+
+        :param mine: what to tell them
+        :returns: what each of them tells, or a single entry if all tell the same
+        """
+        while True:
+            answers, _ = agree(mine)
+            if not any("wanted" in a for a in answers):
+                return answers
+            self._serve(answers)
+
+    def tied(self, result: Tensor) -> Tensor:
+        """The same result. Its backward pass goes through all fetches, on every worker."""
+        served = [t for t in self._served if t.requires_grad]
+        if not served or not result.is_floating_point():
+            return result
+        tied: Tensor = _Tie.apply(result, *served)
+        return tied
+
+
+class _Tie(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, result: Tensor, *served: Tensor) -> Tensor:
+        ctx.save_for_backward(*served)
+        return result.view_as(result)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, ...]:
+        return (grad, *(torch.zeros_like(t) for t in ctx.saved_tensors))
+
+
+class Recorded(NamedTuple):
+    """What a function returned, and what all workers agreed on.
+
+    ``tensors``: by name, those wanted; ``answers``: what the workers that have some said of theirs; ``fused``: they are
+    the same expressions on all workers; ``recording``: by which they were made.
+    """
+
+    tensors: Dict[str, Tensor]
+    answers: List[Dict[str, Any]]
+    fused: bool
+    recording: Recording
+
+    def function(self) -> StepFunction:
+        """What was returned, as steps. Collective where an expression has softmaxes or dropouts."""
+        steps = {
+            name: t.as_step() if isinstance(t, LiftedTensor) else rows_of("e", t) for name, t in self.tensors.items()
+        }
+        return StepFunction(steps, self.recording.slot)
+
+    def results(self, reduce: Optional[str]) -> Dict[str, Tensor]:
+        """For all edges, or reduced at their destinations. Collective."""
+        recording, relation = self.recording, self.recording.relation
+        outputs = agreed_outputs(self.answers)
+        if recording.chosen is not None and reduce is None:
+            none = {k: torch.zeros((0, *out.shape), dtype=out.dtype) for k, out in outputs.items()}
+            found = {k: values(self.tensors.get(k, t)) for k, t in none.items()}
+        elif self.fused:
+            found = {k: evaluate(relation, as_expr(t, "e"), reduce) for k, t in self.tensors.items()}
+        else:
+            found = run_all(relation, self.function(), self.answers, recording.column, reduce)
+        return {k: recording.tied(t) if outputs[k].differentiable else t for k, t in found.items()}
+
+
+def record(
+    space: EdgeSpace,
+    function: Callable[[Batch], Dict[str, Tensor]],
+    name: str,
+    wanted: Optional[str] = None,
+    chosen: Optional[Tensor] = None,
+) -> Recorded:
+    """Runs a function of edges. Collective.
+
+    :param name: what errors call the function
+    :param wanted: the one result that is needed; None: all
+    :param chosen: positions of the edges to run on, int64; None: all
+    :raises ValueError: the result wanted is not there
+    :raises Exception: what the function raised
+    :raises RemoteError: the function failed on another worker
+    """
+    recording = Recording(space, chosen)
+    tensors: Dict[str, Tensor] = {}
+    error: Optional[Exception] = None
+    try:
+        tensors = {k: _settled(t) for k, t in function(recording.batch()).items()}
+        if wanted is not None:
+            tensors = {wanted: _picked(tensors, wanted, name)}
+        outputs = {k: Output(tuple(t.shape[1:]), t.dtype, t.requires_grad) for k, t in tensors.items()}
+        mine = described(recording.columns_of(list(tensors.values())), outputs)
+        mine["written"] = {k: recording.written(t) for k, t in tensors.items()}
+    except (PeerLostError, ScheduleError):
+        raise
+    except Exception as caught:
+        error, tensors = caught, {}
+        mine = {"error": f"{type(caught).__name__}: {caught}"[:_LONGEST], "edges": recording.num_edges > 0}
+    answers = recording.finish(mine)
+    failed = [n for n, a in enumerate(answers) if a.get("edges")]
+    if error is not None and (recording.num_edges or all("error" in a for a in answers)):
+        raise error
+    if failed:
+        text = answers[failed[0]]["error"]
+        raise RemoteError(f"{name} failed on rank {failed[0]}, so no rank goes on: {text}", failed[0])
+    good = [a for a in answers if "error" not in a]
+    first = good[0]["written"]
+    fused = len(good) == len(answers) and None not in first.values() and all(a["written"] == first for a in good)
+    return Recorded(tensors, good, fused, recording)
+
+
+_LONGEST = 4000
+"""Characters of an error that other workers are told."""
+
+
+def _settled(tensor: Tensor) -> Tensor:
+    """A result as a lifted tensor or a plain one."""
+    settled: Tensor = tensor if isinstance(tensor, LiftedTensor) else values(tensor)
+    return settled
+
+
+def _picked(tensors: Dict[str, Tensor], wanted: str, name: str) -> Tensor:
+    if wanted not in tensors:
+        raise ValueError(
+            f"{name} returned {', '.join(map(repr, sorted(tensors))) or 'nothing'}, but the reducer reads {wanted!r}: "
+            "give both the same name"
+        )
+    return tensors[wanted]
+
+
+def _loads(tensor: LiftedTensor) -> Iterator[Tuple[str, Tensor]]:
+    """The rows that a lifted tensor is computed from: side and tensor."""
+    if tensor.step is not None:
+        yield from ((s.side, s.tensor) for s in ordered(tensor.step) if s.tensor is not None)
+    else:
+        yield from ((x.side, x.tensor) for x in _in_order(tensor.expr) if x.op == "load" and x.tensor is not None)
+
+
+def _in_order(expr: Expr) -> List[Expr]:
+    """An expression and all that it is made of, arguments first."""
+    found: Dict[int, Expr] = {}
+    open_ = [expr]
+    while open_:
+        x = open_[-1]
+        missing = [a for a in x.args if id(a) not in found]
+        if missing:
+            open_.extend(missing)
+        else:
+            found.setdefault(id(x), open_.pop())
+    return list(found.values())
