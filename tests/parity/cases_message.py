@@ -92,6 +92,7 @@ def model(
         "nodes": gradients(nodes),
         "edges": gradients(edges),
         "parameters": {k: numpy(p.grad) for k, p in net.named_parameters()},
+        "buffers": numpy(dict(net.named_buffers())),
     }
 
 

@@ -214,6 +214,73 @@ class Both(Model):
         return graph.dstdata["out"]
 
 
+class Counting(Model):
+    """Counts kinds of edges and calls in buffers, and changes its messages in place."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.register_buffer("kinds", torch.zeros(3))
+        self.register_buffer("calls", torch.zeros(1))
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        self.kinds.index_add_(0, edges.data["kind"], torch.ones_like(edges.data["kind"], dtype=self.kinds.dtype))
+        if len(edges):
+            self.calls += 1
+        h = edges.src["x"] * 2
+        h[:, 0] = edges.dst["y"][:, 1]
+        return {"m": h.mul_(edges.data["w"])}
+
+
+class CountingMailbox(Counting):
+    """A reduce function that counts messages."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.register_buffer("degrees", torch.zeros(64))
+
+    def reduce(self, nodes: Any) -> dict[str, torch.Tensor]:
+        n, degree = nodes.mailbox["m"].shape[:2]
+        self.degrees[degree % 64] += n
+        return {"out": nodes.mailbox["m"].prod(1)}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, self.reduce)
+        return graph.dstdata["out"]
+
+
+class Branching(Model):
+    """Reads rows of sources where there are edges of a kind that few workers have, and a layer of its own for them."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.often, self.seldom = nn.Linear(WIDTH, 3), nn.Linear(WIDTH, 3)
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        out = self.often(edges.src["x"])
+        seldom = edges.data["kind"] == 2
+        if seldom.any():
+            out = out.clone()
+            out[seldom] = self.seldom(edges.src["x"][seldom])
+        return {"m": torch.tanh(out)}
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        graph.update_all(self.message, self.fn.max("m", "out"))
+        return graph.dstdata["out"]
+
+
+class Wide(Model):
+    """A wide layer; a part without gradients."""
+
+    def __init__(self, fn: Any) -> None:
+        super().__init__(fn)
+        self.layers = nn.Sequential(nn.Linear(2 * WIDTH, 1024), nn.ReLU(), nn.Linear(1024, 4))
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        with torch.no_grad():
+            scale = (edges.src["x"] * edges.dst["y"]).sum(1, keepdim=True).sigmoid()
+        return {"m": self.layers(torch.cat([edges.src["x"], edges.dst["y"] - edges.src["x"]], 1)) * scale}
+
+
 MODELS = [
     Plain,
     Parameters,
@@ -229,6 +296,10 @@ MODELS = [
     Mailbox,
     Lstm,
     Both,
+    Counting,
+    CountingMailbox,
+    Branching,
+    Wide,
 ]
 
 

@@ -51,6 +51,10 @@ def check(few: Workers, graph: Graph, name: str, dtype: str, settings: dict[str,
                 assert got["parameters"][key] is None, key
             else:
                 close(got["parameters"][key], parameter.grad.numpy(), f"gradient of {key}, rank {rank}", 10 * loose)
+    for key, buffer in net.named_buffers():
+        counted = sum(got["buffers"][key] for got in results)
+        calls = sum(len(graph.edges(rank)) > 0 for rank in range(graph.world)) if key == "calls" else None
+        close(counted, buffer.numpy() if calls is None else np.array([calls], dtype=dtype), f"buffer {key}")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -115,9 +115,14 @@ class Replay(TorchFunctionMode):
                 copy = self._instead[id(t)] = t.clone()
                 self._own.update({id(copy): copy, id(t): t})
                 args, kwargs = swapped(args, self._instead), swapped(kwargs, self._instead)
+        others = {_memory(t) for t in tensors((args, kwargs)) if id(t) not in self._own}
         result = func(*args, **kwargs)
-        self._own.update((id(t), t) for t in tensors(result))
+        self._own.update((id(t), t) for t in tensors(result) if _memory(t) not in others)
         return result
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def swapped(tree: Any, instead: Mapping[int, Tensor]) -> Any:
