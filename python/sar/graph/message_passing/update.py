@@ -40,9 +40,9 @@ class MessagePassing(GraphQueries):
         :param message_func: a built-in message of ``dgl.function`` or :mod:`sar.function`, or a Python function. A
             built-in reads ``srcdata``, ``dstdata`` and ``edata`` (float32 or float64, ``[rows, ...]``; what follows the
             rows broadcasts). A Python function gets an :class:`~sar.graph.udf.batches.EdgeBatch` and returns ``{name:
-            tensor}`` with one row per edge; it runs on blocks of edges of ``Config.block_bytes``, in forward and,
-            unless ``Config.disable_sr`` is set, again in backward. It must treat each edge by itself, and not call
-            collectives
+            tensor}`` with one row per edge. It runs once; what it computes for each edge runs on blocks of edges of
+            ``Config.block_bytes``, in forward and, unless ``Config.disable_sr`` is set, again in backward. Where it
+            looks at several edges it sees those of this worker. It must not call collectives
         :param reduce_func: ``sum``, ``mean``, ``max`` or ``min``, or a Python function of nodes with their ``mailbox``,
             which gets nodes of equal in-degree at a time, messages in the order of edges. Results, ``[num_dst, ...]``,
             go to ``dstdata``. Rows without edges give 0. Of equal messages, the gradient of max and min goes to the one

@@ -160,10 +160,7 @@ class NodeBatch:
 
 
 def message_has_parameters(param_fn: Callable[[Any], Sequence[Tensor]]) -> Callable[[Any], Any]:
-    """Declares the parameters of a message function, which then get gradients.
-
-    Parameters that a function uses are usually found without this decorator. It is needed only if a trial run does not
-    reveal them. ::
+    """Declares the parameters of a message function. They are found without it; scripts for the older package have it. ::
 
         class Layer(torch.nn.Module):
             @sar.message_has_parameters(lambda self: tuple(self.linear.parameters()))
