@@ -53,6 +53,7 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 LATE = (
     "sar.data.ingest.make",
     "sar.checkpoints.tensor_files",
+    "sar.graph.message_passing.functions",
     "sar.profiling.prometheus",
     "sar.profiling.tensorboard",
 )

@@ -313,9 +313,10 @@ def _picked(tensors: Dict[str, Tensor], wanted: str, name: str) -> Tensor:
 def _loads(tensor: LiftedTensor) -> Iterator[Tuple[str, Tensor]]:
     """The rows that a lifted tensor is computed from: side and tensor."""
     if tensor.step is not None:
-        yield from ((s.side, s.tensor) for s in ordered(tensor.step) if s.tensor is not None)
+        loads: Iterator[Any] = (s for s in ordered(tensor.step) if s.tensor is not None)
     else:
-        yield from ((x.side, x.tensor) for x in _in_order(tensor.expr) if x.op == "load" and x.tensor is not None)
+        loads = (x for x in _in_order(tensor.expr) if x.op == "load")
+    yield from ((x.side, x.tensor) for x in loads)
 
 
 def _in_order(expr: Expr) -> List[Expr]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -14,14 +14,11 @@ from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
 from sar.graph.queries import GraphQueries
 from sar.graph.types import ALL, Etype
-from sar.graph.udf.batches import Batch, MessageFunction, NodeBatch, checked, wants_shard_info
+from sar.graph.udf.batches import NodeBatch, checked
 
 from . import builtin
-from .builtin import called
 from .cross_reduce import Part, check_cross_reducer, merged, without_messages
 from .edge_space import EdgeSpace
-from .mailbox import reduced_by_function
-from .record import Recorded, record
 
 
 class MessagePassing(GraphQueries):
@@ -154,10 +151,13 @@ def passed(
     :param raw: leave maxima and minima infinite where there are no messages
     """
     sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
-    if received is None:
-        results = _reduce_udf(space, message_func, sent, reduce_func)
-    elif sent is None:
-        results = {received.out_field: _message_udf(space, message_func, received)}
+    if received is None or sent is None:
+        from .functions import reduced_by_function, reduced_messages
+
+        if received is None:
+            results = reduced_by_function(space, message_func, sent, reduce_func)
+        else:
+            results = {received.out_field: reduced_messages(space, message_func, received)}
     else:
         builtin.check_pair(sent, received)
         results = {received.out_field: _reduced(space, sent, received.op)}
@@ -170,6 +170,13 @@ def passed(
     n = space.relation.num_dst
     batch = NodeBatch(n, space.etype[2], data, lambda: space.ids("v"))
     return checked(apply_node_func, apply_node_func(batch), n, "nodes")
+
+
+def edge_function(space: EdgeSpace, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
+    """A Python function of edges: its results, of those chosen. Collective."""
+    from .functions import recorded  # few scripts use it
+
+    return recorded(space, function, chosen=chosen).results(None)
 
 
 # ---- built-in functions ----------------------------------------------------
@@ -217,54 +224,6 @@ def _operand(space: EdgeSpace, term: builtin.Term) -> Expr:
     if not is_lazy(value):
         messages.check(value, *space.count(term.side), space.label(term.side, term.field))
     return as_expr(value, term.side)
-
-
-# ---- Python functions ------------------------------------------------------
-
-
-def _message_udf(space: EdgeSpace, function: Any, received: builtin.Reducer) -> Tensor:
-    """A Python message function with a built-in reducer."""
-    return _recorded(space, function, received.msg_field).results(received.op)[received.msg_field]
-
-
-def _recorded(
-    space: EdgeSpace, function: Any, wanted: Optional[str] = None, chosen: Optional[Tensor] = None
-) -> Recorded:
-    """A Python function of edges, run on them once."""
-    if chosen is None and wants_shard_info(function):
-        chosen = torch.arange(space.relation.num_edges)  # it gets rows, shard by shard
-    run = MessageFunction(function, space.etype, space.shard)
-    return record(space, run, called(function), wanted, chosen)
-
-
-def edge_function(space: EdgeSpace, function: Any, chosen: Optional[Tensor]) -> Dict[str, Tensor]:
-    """A Python function of edges: its results, of those chosen."""
-    return _recorded(space, function, chosen=chosen).results(None)
-
-
-def _reduce_udf(
-    space: EdgeSpace, message_func: Any, sent: Optional[builtin.Message], function: Any
-) -> Dict[str, Tensor]:
-    """A Python reduce function, with any message."""
-    made = _recorded(space, message_func) if sent is None else record(space, _by_rows(sent), called(message_func))
-    return reduced_by_function(made, function)
-
-
-def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:
-    """A built-in message on the rows of a batch."""
-
-    def send(batch: Batch) -> Dict[str, Tensor]:
-        rows = [batch.read(term.side, term.field) for term in sent.terms]
-        if sent.op is None:
-            return {sent.out_field: rows[0]}
-        dims = max(t.dim() for t in rows)
-        a, b = (t.reshape(t.shape[0], *(1,) * (dims - t.dim()), *t.shape[1:]) for t in rows)
-        if sent.op == "dot":
-            return {sent.out_field: (a * b).sum(-1, keepdim=True)}
-        combined: Tensor = getattr(torch, sent.op)(a, b)
-        return {sent.out_field: combined}
-
-    return send
 
 
 def _all_built_in(message_func: Any, reduce_func: Any) -> builtin.Reducer:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sar.data.partition_book import CanonicalEtype
 from sar.data.records import ShardInfo
+from sar.graph.edge_tensor.count import EdgeCount
 from sar.graph.message_passing.builtin import called
 
 Read = Callable[[str, str], Tensor]
@@ -104,8 +105,8 @@ class EdgeBatch:
         return read("u", IDS), read("v", IDS), read("e", IDS)
 
     def batch_size(self) -> int:
-        """How many edges there are."""
-        return self._batch.size
+        """How many edges there are, of this worker."""
+        return EdgeCount(self._batch.size)
 
     def __len__(self) -> int:
         return self._batch.size
@@ -160,7 +161,8 @@ class NodeBatch:
 
 
 def message_has_parameters(param_fn: Callable[[Any], Sequence[Tensor]]) -> Callable[[Any], Any]:
-    """Declares the parameters of a message function. They are found without it; scripts for the older package have it. ::
+    """Declares the parameters of a message function. They are found without it; scripts for the older package have
+    it. ::
 
         class Layer(torch.nn.Module):
             @sar.message_has_parameters(lambda self: tuple(self.linear.parameters()))

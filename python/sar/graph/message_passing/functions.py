@@ -1,0 +1,97 @@
+"""Python functions of edges and of nodes, as ``update_all`` and its relatives run them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from sar.distributed.agreement import agree
+from sar.errors import RemoteError
+from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, wants_shard_info
+from sar.graph.udf.executor import execute
+from sar.graph.udf.mailbox import Traversal, UdfJob, buckets
+from sar.graph.udf.plan import agreed_outputs, agreed_plan, described
+
+from . import builtin
+from .builtin import called
+from .edge_space import EdgeSpace
+from .record import Recorded, record
+
+__all__ = ["recorded", "reduced_by_function", "reduced_messages"]
+
+REDUCED = 4
+"""A reduce function is expected to take so many times the memory of the messages that it gets."""
+
+
+def reduced_messages(space: EdgeSpace, function: Any, received: builtin.Reducer) -> Tensor:
+    """A Python message function with a built-in reducer."""
+    return recorded(space, function, received.msg_field).results(received.op)[received.msg_field]
+
+
+def recorded(
+    space: EdgeSpace, function: Any, wanted: Optional[str] = None, chosen: Optional[Tensor] = None
+) -> Recorded:
+    """A Python function of edges, run on them once. Collective."""
+    if chosen is None and wants_shard_info(function):
+        chosen = torch.arange(space.relation.num_edges)  # it gets rows, shard by shard
+    run = MessageFunction(function, space.etype, space.shard)
+    return record(space, run, called(function), wanted, chosen)
+
+
+def reduced_by_function(
+    space: EdgeSpace, message_func: Any, sent: Optional[builtin.Message], function: Any
+) -> Dict[str, Tensor]:
+    """A Python reduce function, with any message. Collective.
+
+    :param sent: the message, if it is built in
+    :raises Exception: what a function raised
+    :raises RemoteError: it failed on another worker
+    """
+    made = recorded(space, message_func) if sent is None else record(space, _by_rows(sent), called(message_func))
+    recording, name = made.recording, called(function)
+    relation = space.relation
+    send = made.function()
+    compute = MailboxFunction(send, function, space.etype[2])
+    plan = agreed_plan(made.answers, compute, send.columns, send.edge_bytes, recording.column)
+    found = buckets(relation.degrees(out=False), REDUCED * plan.edge_bytes)
+    batches = agree(None, [len(found)])[1][0]
+    job = UdfJob(relation, plan, space.names(), lambda column: recording.column(("n", column)), found, batches)
+    traversal = Traversal(job)
+    traversal.run()
+    answers = _agreed(traversal, name)
+    traversal.agree(agreed_outputs(answers))
+    outputs = traversal.executor.outputs
+    results = execute(traversal, traversal.columns, outputs, f"the function {name}")
+    return {k: recording.tied(t) if outputs[k].differentiable else t for k, t in results.items()}
+
+
+def _agreed(traversal: Traversal, name: str) -> List[Dict[str, Any]]:
+    """What the workers say of what the function returned. Collective."""
+    error = traversal.error
+    mine = described({}, traversal.executor.outputs) if error is None else {"error": f"{type(error).__name__}: {error}"}
+    answers, _ = agree(mine)
+    if error is not None:
+        raise error
+    for rank, answer in enumerate(answers):
+        if "error" in answer:
+            raise RemoteError(f"{name} failed on rank {rank}, so no rank goes on: {answer['error']}", rank)
+    return answers
+
+
+def _by_rows(sent: builtin.Message) -> Callable[[Batch], Dict[str, Tensor]]:
+    """A built-in message on the rows of a batch."""
+
+    def send(batch: Batch) -> Dict[str, Tensor]:
+        rows = [batch.read(term.side, term.field) for term in sent.terms]
+        if sent.op is None:
+            return {sent.out_field: rows[0]}
+        dims = max(t.dim() for t in rows)
+        a, b = (t.reshape(t.shape[0], *(1,) * (dims - t.dim()), *t.shape[1:]) for t in rows)
+        if sent.op == "dot":
+            return {sent.out_field: (a * b).sum(-1, keepdim=True)}
+        combined: Tensor = getattr(torch, sent.op)(a, b)
+        return {sent.out_field: combined}
+
+    return send
