@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# what needs no torch is imported at once
-from . import config, errors, function
+# What needs no torch is imported at once. Type checkers take `as` for "public".
+from . import config as config, errors as errors, function as function
 from ._lazy import make_lazy
-from .config import Config
-from .data.ingest import ingest
+from .config import Config as Config
+from .data.ingest import ingest as ingest
 
 if TYPE_CHECKING:
     from ._api import *

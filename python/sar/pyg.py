@@ -13,9 +13,12 @@ torch_geometric is imported when one of these functions is called.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from .extras import need
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["edge_index", "load", "partition", "restore"]
 
@@ -76,7 +79,7 @@ def partition(
     return partitioner.partition(data, parts, out, name, method, seed)
 
 
-def edge_index(graph: Any) -> Any:
+def edge_index(graph: Any) -> Tensor:
     """The edge index of a graph manager, as layers of PyG take it: int64 ``[2, in-edges of own nodes]``.
 
     Where its numbers are read, row 0 has columns of sources (own nodes, then halo rows, which ``graph.column_nodes()``

@@ -122,6 +122,28 @@ def test_links_of_pages_outside_the_site(page: str) -> None:
     assert links and not missing
 
 
+LONG = "word " * 30 + "end"
+PROSE = {
+    LONG: "word " * 23 + "word\n" + "word " * 6 + "end",
+    "- a\n  b " + LONG + "\n- c": "- a b " + "word " * 22 + "word\n  " + "word " * 7 + "end\n- c",
+    "word " * 24 + "12. " + LONG: "word " * 22 + "word\nword 12. " + "word " * 21 + "word\n" + "word " * 8 + "end",
+    "short\nlines": "short\nlines",
+    **{text: text for text in (f"```text\n{LONG}\n```", f"| {LONG} |", f"# {LONG}", "x" * 130, f"{LONG}  \nbroken")},
+}
+
+
+@pytest.mark.parametrize("text", PROSE, ids=range(len(PROSE)))
+def test_wrapping_of_prose(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text + "\n")
+    command = [sys.executable, DOCS / "_tools" / "wrap.py"]
+    said = subprocess.run([*command, "--check", page], capture_output=True, text=True)
+    assert said.returncode == (PROSE[text] != text) and page.read_text() == text + "\n"
+    assert ("page.md:" in said.stdout) == (PROSE[text] != text)
+    subprocess.run([*command, page], check=True)
+    assert page.read_text() == PROSE[text] + "\n"
+
+
 SITES = {"": 0, "[a](b.md)": 1, "[a](other.md#b)": 1, "[a](#b)": 1, "[a](/other.md)": 1, "[a][sar.b]": 1}
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -363,3 +364,16 @@ def test_a_misspelled_setting() -> None:
     assert {name: getattr(sar.Config, name) for name in known} == known
     for name in OLD_SETTINGS:
         setattr(sar.Config, name, getattr(sar.Config, name))
+
+
+def test_type_checkers_find_every_name(tmp_path: Path) -> None:
+    """What a package with ``py.typed`` only imports is private to pyright and ``mypy --strict``."""
+    pytest.importorskip("basedpyright")
+    modules = {"sar": sar, **{f"sar.{name}": getattr(sar, name) for name in ("comm", "function", "nn", "pyg")}}
+    names = [f"{module}.{name}" for module, found in modules.items() for name in found.__all__]
+    assert {"sar.Config", "sar.ingest", "sar.nn.SAGEConv"} <= set(names) and len(names) > 150
+    (tmp_path / "script.py").write_text("import sar\nimport sar.pyg\n\nprint(" + ", ".join(names) + ")\n")
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
+    command = [sys.executable, "-m", "basedpyright", "--project", tmp_path, "--pythonpath", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

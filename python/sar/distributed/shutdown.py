@@ -44,7 +44,7 @@ def shutdown() -> None:
 
 
 def install_hooks() -> None:
-    """Has the process tell the other workers when it ends, and report its exception or Ctrl-C, if any. Once per process."""
+    """Has the process tell the others when it ends, and report its exception or Ctrl-C, if any. Once per process."""
     interrupts.watch(_interrupted)
     global _hooks_installed
     if _hooks_installed:
