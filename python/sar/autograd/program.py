@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 import torch
 from torch import Tensor
 
-from sar._engine import programs as abi, session as _session
+from sar._engine import programs as abi, schedule, session as _session
 
 from . import again, message
 from .once import calling_layer, differentiable_once
@@ -169,6 +169,7 @@ class _Call:
 
     agreed = 0
     name = "an edge expression"
+    operation = schedule.Operation()
     again: Sequence[Optional[again.Values]] = ()
     """What gives each operand in backward where it is not saved."""
 
@@ -216,6 +217,7 @@ class _Run(torch.autograd.Function):
         if program.winner:
             state.append(torch.empty(call.shape, dtype=torch.int32))
         call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
+        call.operation = schedule.last()
         ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
         if call.agreed:
             kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]
@@ -237,5 +239,6 @@ class _Run(torch.autograd.Function):
         grads = [grad_out.new_empty(shape) if w else nothing for w, shape in zip(wanted, ctx.shapes)]
         handle, program = call.relation.handle, call.program.handle
         state = saved[ctx.n + 1 :]
-        abi.program_backward(handle, program, call.make(), operands, state, out, grad_out.contiguous(), grads)
+        grad_out = grad_out.contiguous()
+        abi.program_backward(handle, program, call.make(), operands, state, out, grad_out, grads, call.operation)
         return (None, None, *(g if w else None for w, g in zip(wanted, grads)))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.batch_norm import Norm, normalized
 from sar.autograd.once import differentiable_once
@@ -165,6 +165,7 @@ class _Moment(torch.autograd.Function):
         own = x.detach().double()
         total = torch.cat([own.pow(cls.power).sum(0), own.new_tensor([x.shape[0]])])
         _session.all_reduce(total, "sum", abi.TRAIN)
+        ctx.operation = schedule.last()
         ctx.count = total[-1].item()
         if ctx.count == 0:
             raise ValueError("no worker has a row, so there is no mean")
@@ -173,7 +174,7 @@ class _Moment(torch.autograd.Function):
     @staticmethod
     def _shared(ctx: Any, grad: Tensor) -> Tensor:
         total = grad.double()
-        _session.all_reduce(total, "sum", abi.TRAIN)
+        _session.all_reduce(total, "sum", abi.TRAIN, ctx.operation)
         return (total / ctx.count).to(grad.dtype)
 
 

@@ -11,7 +11,7 @@ from typing import Dict, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from sar._engine import streams
+from sar._engine import schedule, streams
 from sar.autograd.fetch import fetch
 from sar.config import Config
 from sar.graph.relation import Relation
@@ -79,6 +79,7 @@ class Traversal:
                     continue
                 for name, value in self.executor.forward(self._piece(columns, mail)).items():
                     outs[name].index_copy_(0, mail.rows, value)
+        self.operation = schedule.last()
         return list(outs.values())
 
     def backward(self, columns: List[Tensor], grads: List[Optional[Tensor]]) -> List[Optional[Tensor]]:
@@ -102,7 +103,8 @@ class Traversal:
                         back = torch.zeros((len(mail.columns), *column.shape[1:]), dtype=column.dtype)
                         if grad is not None:
                             back.index_add_(0, mail.at["u"], grad)
-                        streams.fetch_backward(relation.handle, relation.index, mail.columns, back, total)
+                        where = relation.handle, relation.index, mail.columns
+                        streams.fetch_backward(*where, back, total, self.operation)
         return sums
 
     def _mail(self, number: int) -> _Mail:
