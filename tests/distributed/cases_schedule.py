@@ -155,7 +155,10 @@ def threads(part: dict[str, Any], locked: bool) -> None:
 def one_after_the_other(part: dict[str, Any]) -> None:
     """A thread that waits for another one may use what it uses."""
     graph, model, x = model_on(part, "SAGEConv")
-    found = []
+    found: list[torch.Tensor] = []
+
+    def own() -> None:
+        found.append(model(graph, x)[0])
 
     class Elsewhere(nn.Module):
         def forward(self, h: torch.Tensor) -> torch.Tensor:
@@ -163,8 +166,9 @@ def one_after_the_other(part: dict[str, Any]) -> None:
             return comm_thread.get_result()[0]
 
     for _ in range(3):
-        found += [model(graph, x)[0], Elsewhere()(x)]
-        thread = threading.Thread(target=lambda: found.append(model(graph, x)[0]))
+        own()
+        found.append(Elsewhere()(x))
+        thread = threading.Thread(target=own)
         thread.start()
         thread.join()
     assert len(found) == 9 and all(torch.equal(f, found[0]) for f in found)

@@ -32,7 +32,8 @@ def test_sync_sends_buffers(few: Workers) -> None:
 
 @pytest.mark.parametrize("lazy", ["all", "some"])
 def test_sync_of_lazy_modules(two: Workers, lazy: str) -> None:
-    refused(two, cases_gradients.synced, "Run one forward on every worker first, or call sync_params after it", lazy=lazy)
+    words = "Run one forward on every worker first, or call sync_params after it"
+    refused(two, cases_gradients.synced, words, lazy=lazy)
 
 
 def test_a_parameter_that_one_rank_froze(two: Workers) -> None:

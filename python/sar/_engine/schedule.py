@@ -77,7 +77,7 @@ def last() -> Operation:
 
 
 def fingerprint(model: nn.Module) -> bytes:
-    """7 bytes that tell what :func:`number_layers` of a model would do. It does that where all workers have the same."""
+    """7 bytes that tell what :func:`number_layers` of a model would do."""
     names = ";".join(name for name, _ in model.named_parameters())
     return hashlib.sha256(f"{_state.models.get(model)};{names}".encode()).digest()[:7]
 
@@ -149,10 +149,10 @@ def _take_turn(what: str) -> None:
     if other is not None and _in_a_model(sys._current_frames().get(other)):
         names = {t.ident: t.name for t in threading.enumerate()}
         message = (
-            f"rank {_state.rank} runs models on split graphs in two threads at once: thread {names.get(me, me)!r} begins "
-            f"{what} while thread {names.get(other, other)!r} is in the middle of a model. The workers' operations pair in "
-            "the order in which each runs them: run one model after the other, for example with a lock that is held from "
-            "the begin of forward to the end of backward"
+            f"rank {_state.rank} runs models on split graphs in two threads at once: thread {names.get(me, me)!r} "
+            f"begins {what} while thread {names.get(other, other)!r} is in the middle of a model. The workers' operations "
+            "pair in the order in which each runs them: run one model after the other, for example with a lock that is "
+            "held from the begin of forward to the end of backward"
         )
         library.call("sar_session_abort", _state.handle, message)
         raise errors.ScheduleError(message, _state.rank)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
 
 from sar._engine import programs as abi, schedule, session as _session
+from sar._engine.native import Native
 
 from . import again, message
 from .once import calling_layer, differentiable_once
@@ -20,13 +20,13 @@ ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
 
 
-class Compiled:
+class Compiled(Native):
     """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
     whose backward is still to come."""
 
     def __init__(self, text: str) -> None:
         self.handle = abi.program_create(text)
-        weakref.finalize(self, _free, self.handle).atexit = False  # the engine may be gone by then
+        self._own(_free, self.handle)
         info = abi.program_info(self.handle)
         self.softmaxes: List[int] = info["softmaxes"]
         self.winner: bool = info["winner"]

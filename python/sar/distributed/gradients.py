@@ -113,15 +113,17 @@ def _check_same_model(
 ) -> None:
     """Compares fingerprints of the model, because a worker with another model would silently mix up parameters."""
     lazy = [name for name, t in (*named, *buffers) if isinstance(t, UninitializedTensorMixin)]
-    texts = [[f"{name} {'' if name in lazy else tuple(t.shape)} {t.dtype}" for name, t in of] for of in (named, buffers)]
+    texts = [
+        [f"{name} {'' if name in lazy else tuple(t.shape)} {t.dtype}" for name, t in group] for group in (named, buffers)
+    ]
     digests = [int.from_bytes(hashlib.sha256(";".join(text).encode()).digest()[:7], "little") for text in texts]
     digests += [int.from_bytes(schedule.fingerprint(model), "little"), len(lazy)]
     lowest = torch.tensor([digests, [-d for d in digests]], dtype=torch.int64)
     _session.all_reduce(lowest, "min")
     if lowest[1, 3]:
         raise ValueError(
-            f"{_some(lazy) or 'parameters of another worker'}: a lazy module has no parameters before its first forward. "
-            "Run one forward on every worker first, or call sync_params after it"
+            f"{_some(lazy) or 'parameters of another worker'}: a lazy module has no parameters before its first "
+            "forward. Run one forward on every worker first, or call sync_params after it"
         )
     same = (lowest[0] == -lowest[1]).tolist()
     for kind, text, equal in zip(("parameters", "buffers"), texts, same):
