@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define SAR_ABI_VERSION 4u
+#define SAR_ABI_VERSION 5u
 
 /* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
 #ifndef DLPACK_DLPACK_H_
@@ -137,6 +137,14 @@ sar_status sar_session_open(const sar_session_config *config, sar_handle *sessio
 sar_status sar_session_close(sar_handle session);
 /* Tells every peer that this rank failed: their current and later calls end with SAR_ERR_REMOTE carrying the message. */
 sar_status sar_session_abort(sar_handle session, const char *message);
+/* Says what the operations on SAR_COMM_TRAIN that begin from now on belong to, as far as their arguments do not show it. It
+ * travels in their frames at no cost, so ranks that run operations of equal rows in another order get SAR_ERR_SCHEDULE in
+ * place of wrong numbers. layer: number of the layer that runs them, the same on every rank, below 4096; 0: not known, which
+ * goes with any. of: in backward, the number of the forward operation that they belong to, else 0. name: what messages call
+ * them, or NULL. number: that of the next operation. */
+sar_status sar_session_set_place(sar_handle session, uint32_t layer, uint64_t of, const char *name, uint64_t *number);
+/* What messages call a layer. */
+sar_status sar_session_name_layer(sar_handle session, uint32_t layer, const char *name);
 /* A new window, from the next graph operation on, exact to the byte; 0: one that the session sizes itself. What is told
  * as the most held of it begins anew. Collective. */
 sar_status sar_session_set_window(sar_handle session, int64_t window_bytes);

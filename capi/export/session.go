@@ -113,6 +113,33 @@ func sar_session_abort(h C.sar_handle, message *C.sar_const_char) C.sar_status {
 	})
 }
 
+//export sar_session_set_place
+func sar_session_set_place(h C.sar_handle, layer C.uint32_t, of C.uint64_t, name *C.sar_const_char, number *C.uint64_t) C.sar_status {
+	return guard("sar_session_set_place", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		if err := give("number", number, 0); err != nil {
+			return err
+		}
+		next, err := s.SetPlace(session.Place{Layer: uint32(layer), Of: uint64(of), Name: text(name)})
+		*number = C.uint64_t(next)
+		return err
+	})
+}
+
+//export sar_session_name_layer
+func sar_session_name_layer(h C.sar_handle, layer C.uint32_t, name *C.sar_const_char) C.sar_status {
+	return guard("sar_session_name_layer", func(c *call) error {
+		s, err := useSession(c, h)
+		if err != nil {
+			return err
+		}
+		return s.NameLayer(uint32(layer), text(name))
+	})
+}
+
 //export sar_session_set_window
 func sar_session_set_window(h C.sar_handle, bytes C.int64_t) C.sar_status {
 	return guard("sar_session_set_window", func(c *call) error {

@@ -8,7 +8,7 @@ import (
 
 // collective runs f as one operation of the communicator.
 func (c *Communicator) collective(kind Kind, f func(op *Op) error) error {
-	op, err := c.Begin(kind, None)
+	op, err := c.BeginSending(kind, None, "")
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Communicator struct {
 
 	mu sync.Mutex
 	schedule
+	places  places
 	active  *Op
 	links   []transport.Link      // by rank; nil at this rank's place, and for World 1
 	carried []transport.LinkStats // by links that Resize has replaced

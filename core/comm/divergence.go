@@ -56,7 +56,7 @@ search:
 // apart tells whether rank a in x and rank b in y can never meet.
 func apart(x, y commState, a, b []commState) bool {
 	if x.Comm == y.Comm {
-		return x.Seq == y.Seq && x.Step != y.Step
+		return x.Seq == y.Seq && !x.meets(y.Step)
 	}
 	return blocked(x, y, a) && blocked(y, x, b)
 }

@@ -64,17 +64,22 @@ func (d Dir) String() string {
 }
 
 // Step is one operation of the common schedule. Two ranks are in step if theirs
-// are equal.
+// meet.
 type Step struct {
 	Comm    uint32
 	Seq     uint64
 	Kind    Kind
 	Dir     Dir
-	Content uint32 // hash of what is sent, 0 where the kind says all
+	Content uint32 // what is sent, and for whom (place.go); 0 where the kind says all
 }
 
 func stepOf(t transport.Tag) Step {
 	return Step{Comm: uint32(t.Comm), Seq: t.Seq, Kind: Kind(t.Kind), Dir: Dir(t.Dir), Content: t.Content}
+}
+
+// meets tells whether two ranks in these steps are in one operation.
+func (s Step) meets(other Step) bool {
+	return s.sameButContent(other) && sameContent(s.Content, other.Content)
 }
 
 // sameButContent tells whether two steps differ in nothing but what is sent.

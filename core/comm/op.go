@@ -3,7 +3,6 @@ package comm
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ type Op struct {
 	seq      uint64
 	step     Step
 	sends    string
+	place    Place
 	links    []transport.Link
 	payload  int
 	start    time.Time
@@ -35,20 +35,18 @@ type Op struct {
 
 // Begin starts the next operation. Collective in order: every rank begins
 // operations of the same kinds in the same order.
-func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) { return c.BeginSending(kind, dir, "") }
+func (c *Communicator) Begin(kind Kind, dir Dir) (*Op, error) { return c.start(kind, dir, "", false) }
 
 // BeginSending is Begin for operations of which there are several that send rows of
 // one size: sends says in words what the rows are, such as "the gradient of the sum
-// of relation 0, float32". Its hash travels in every frame, so that ranks that
-// send different things in the same operation end with a *ScheduleError instead of
-// wrong numbers. It must be the same text on every rank.
+// of relation 0, float32". Its hash travels in every frame, with what SetPlace said, so
+// that ranks that send different things in the same operation end with a *ScheduleError
+// instead of wrong numbers. It must be the same text on every rank.
 func (c *Communicator) BeginSending(kind Kind, dir Dir, sends string) (*Op, error) {
-	var content uint32
-	if sends != "" {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(sends))
-		content = max(h.Sum32(), 1) // 0 stands for no text
-	}
+	return c.start(kind, dir, sends, true)
+}
+
+func (c *Communicator) start(kind Kind, dir Dir, sends string, placed bool) (*Op, error) {
 	if err := c.g.usable(); err != nil {
 		return nil, err
 	}
@@ -60,9 +58,13 @@ func (c *Communicator) BeginSending(kind Kind, dir Dir, sends string) (*Op, erro
 	if c.links == nil && c.g.cfg.World > 1 {
 		return nil, ErrClosed
 	}
-	c.begin(c.id, kind, dir, content)
+	var place Place
+	if placed {
+		place = c.places.next
+	}
+	c.begin(c.id, kind, dir, content(sends, place))
 	t := time.Now()
-	op := &Op{c: c, seq: c.Seq, step: c.Step, sends: sends, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
+	op := &Op{c: c, seq: c.Seq, step: c.Step, sends: sends, place: place, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
 	c.active = op
 	return op, nil
 }
@@ -187,16 +189,19 @@ func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 	if old := p.seen.Load(); old == nil || old.Step != theirs {
 		p.seen.Store(&sighting{Phase{theirs, true}, now()})
 	}
-	if theirs == op.step && int(f.Tag.Round) == round&0xffff && int(f.Tag.Chunk) == chunk {
+	if theirs.meets(op.step) && int(f.Tag.Round) == round&0xffff && int(f.Tag.Chunk) == chunk {
 		return nil
 	}
 	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String(), Theirs: theirs.describe(op.c.g.commName(theirs.Comm))}
 	switch {
-	case theirs == op.step:
+	case theirs.meets(op.step):
 		e.Mine += fmt.Sprintf(", expecting round %d, chunk %d,", round, chunk)
 		e.Theirs += fmt.Sprintf(", sending round %d, chunk %d", f.Tag.Round, f.Tag.Chunk)
+	case theirs.sameButContent(op.step) && op.placesDiffer(theirs):
+		e.Mine += op.place.belongs()
+		e.Theirs += op.theirPlace(theirs)
 	case theirs.sameButContent(op.step):
-		e.Mine += fmt.Sprintf(", which sends %s,", op.sends)
+		e.Mine += fmt.Sprintf("%s, which sends %s,", op.place.belongs(), op.sends)
 		e.Theirs += ", which sends something else"
 	}
 	return op.differ(e)

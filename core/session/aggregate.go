@@ -197,7 +197,7 @@ func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, sends string, f 
 	if wide() {
 		return g.session.tooNarrow(train, rowBytes, "rows have")
 	}
-	op, err := train.BeginSending(kind, dir, sends)
+	op, err := train.BeginSending(kind, dir, fmt.Sprintf("%s of graph %d", sends, g.number))
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ func (g *Graph) Block(seeds [][]int64, keepSeeds bool) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	made.number = g.session.count()
 	return made, nil
 }
 

@@ -13,6 +13,7 @@ import (
 // Graph is this worker's part of a distributed graph: one relation an edge type.
 type Graph struct {
 	session *Session
+	number  int // in the order in which all workers make them, from 1
 	topo    *topology.Graph
 	plans   map[pushKey]*exchange.PushPlan
 
@@ -53,7 +54,16 @@ func (s *Session) build(book *graph.Book, edges graph.EdgeSource, opts graph.Bui
 	if err != nil {
 		return nil, err
 	}
+	g.number = s.count()
 	return g, nil
+}
+
+// count numbers a graph that all workers have made.
+func (s *Session) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.graphs++
+	return s.graphs
 }
 
 // GraphFromEdges builds a graph of one relation from edges in memory. Collective.

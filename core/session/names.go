@@ -25,6 +25,7 @@ type (
 	Communicator = comm.Communicator
 	DType        = comm.DType
 	ReduceOp     = comm.ReduceOp
+	Place        = comm.Place
 )
 
 // Transports are the names of all there are.

@@ -57,6 +57,7 @@ type Session struct {
 	auto   bool  // window is the session's own to size
 	suits  int64 // what it then is
 	comms  []*comm.Communicator
+	graphs int // that were made
 	closed bool
 
 	exchange Exchange
@@ -148,6 +149,29 @@ func (s *Session) NewComm(name string) (int, error) {
 		return 0, err
 	}
 	return s.addComm(name, s.windowLimit()/extraShare)
+}
+
+// SetPlace says what the operations on the training communicator that begin from now on belong
+// to, so that ranks that run them in another order end with a *ScheduleError. It returns the
+// number of the first of them.
+func (s *Session) SetPlace(p Place) (uint64, error) {
+	train, err := s.Comm(Train)
+	if err != nil {
+		return 0, err
+	}
+	if p.Layer >= comm.MaxLayers {
+		return 0, Invalid("layer %d: numbers of layers are below %d", p.Layer, comm.MaxLayers)
+	}
+	return train.SetPlace(p), nil
+}
+
+// NameLayer says what messages call a layer.
+func (s *Session) NameLayer(layer uint32, name string) error {
+	train, err := s.Comm(Train)
+	if err == nil {
+		train.NameLayer(layer, name)
+	}
+	return err
 }
 
 // Abort tells every peer that this worker failed, and why.

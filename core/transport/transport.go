@@ -20,7 +20,7 @@ type Tag struct {
 	Seq     uint64 // number of the operation in its communicator, below 1<<48
 	Kind    uint8  // what the operation is (comm.Kind)
 	Dir     uint8  // forward, backward or neither (comm.Dir)
-	Content uint32 // hash of what the operation sends (comm.BeginSending)
+	Content uint32 // what the operation sends, and for which layer (comm.BeginSending)
 	Flags   uint16 // what the operation must agree on across ranks
 	Round   uint16
 	Chunk   uint32

@@ -49,7 +49,8 @@ from .graph.manager import GraphShardManager, HeteroGraphShardManager
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .nn import RelGraphConv, batch_norm as distributed_bn
-from .nn.batch_norm import DistributedBN1D, convert_batchnorm
+from .nn.batch_norm import DistributedBN1D
+from .nn.convert import convert_batchnorm
 from .profiling.plan import estimate_memory
 from .profiling.run_log import RunLog
 from .profiling.trace import engine_profile, trace

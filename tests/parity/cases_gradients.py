@@ -75,3 +75,40 @@ def backward_twice(part: dict[str, Any]) -> None:
     expected = own_sums(net)
     sar.gather_grads(net)
     same(net, expected)
+
+
+def synced(lazy: str) -> list[Any]:
+    """Buffers and parameters after sync_params, of a model with lazy modules before or after their first forward."""
+
+    class WithBuffers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.LazyLinear(3)
+            self.register_buffer("scale", torch.full((2,), float(sar.rank() + 1)))
+            self.register_buffer("hidden", torch.tensor(sar.rank() + 5), persistent=False)
+            self.register_buffer("own", torch.full((1,), float(sar.rank())))
+            self._ddp_params_and_buffers_to_ignore = ["own"]
+
+    torch.manual_seed(sar.rank())
+    model = WithBuffers()
+    if lazy == "after" or (lazy == "some" and sar.rank() == 0):
+        model.linear(torch.ones(1, 4))
+    sar.sync_params(model)
+    return [t.detach().numpy() for t in (*model.parameters(), *model.buffers())]
+
+
+def frozen(name: str) -> None:
+    """One rank wants no gradient of a parameter."""
+    net = Net()
+    sar.sync_params(net)
+    if sar.rank() == sar.world_size() - 1:
+        net.get_parameter(name).requires_grad_(False)
+    net.first(torch.ones(1, 9)).sum().backward()
+    sar.gather_grads(net)
+
+
+def rows_in_a_buffer() -> None:
+    """A buffer of other shapes on other workers."""
+    model = nn.Linear(2, 2)
+    model.register_buffer("degrees", torch.ones(3 + sar.rank()))
+    sar.sync_params(model)

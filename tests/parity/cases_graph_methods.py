@@ -208,3 +208,45 @@ def outcome(g: Any, name: str, x: np.ndarray, w: np.ndarray, mask: np.ndarray) -
 
 def run(part: dict[str, Any], name: str, x: np.ndarray, w: np.ndarray, mask: np.ndarray) -> dict[str, Any]:
     return outcome(build(part), name, x, w, mask)
+
+
+def copies(part: dict[str, Any], x: np.ndarray, w: np.ndarray) -> dict[str, Any]:
+    """Sums over copies of a graph, of which the original is gone; what pickling says."""
+    import copy
+    import gc
+    import io
+    import pickle
+
+    from torch_geometric.data import Data
+
+    import sar
+    from sar.autograd.program import compiled
+
+    graph, columns, weights = build(part), tensor(x), tensor(w)
+    graph.ndata["h"], graph.edata["w"] = columns.clone(), weights
+    data = Data(edge_index=sar.pyg.edge_index(graph), num_nodes=graph.num_nodes())
+    others = {
+        "deep": copy.deepcopy(graph),
+        "shallow": copy.copy(graph),
+        "relation": copy.deepcopy(graph[graph.canonical_etypes[0]]),
+        "data": copy.deepcopy(data).edge_index.graph,
+        "ends": copy.deepcopy(data.edge_index[0]).edges.graph,
+    }
+    graph.ndata["h"].add_(1)
+    said = []
+    for thing in (graph, data, data.edge_index, data.edge_index[1], graph._relations[0], compiled(_PROGRAM)):
+        for save in (pickle.dumps, lambda t: torch.save(t, io.BytesIO())):
+            try:
+                save(thing)
+                said.append("nothing")
+            except TypeError as error:
+                said.append(str(error))
+    changed = float((others["deep"].ndata["h"] - columns).abs().max()) if len(columns) else 0.0
+    del graph, data
+    gc.collect()
+    sums = {name: summed(g, columns, weights) for name, g in others.items()}
+    return {"sums": numpy(sums), "said": said, "changed": changed}
+
+
+_PROGRAM = '{"operands": [{"side": "u", "shape": [1]}], "code": [], "result": 0, "reduce": "max"}'
+

@@ -23,6 +23,7 @@ def step(
     """Result and all gradients of one model. ``looks``: whether this rank is the one that observes."""
     model = Observed(make_spec(seed, observer), {"dgl": dgl.nn, "sar": sar.nn}, sar.DistributedBN1D).double()
     model.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+    sar.sync_params(model)  # from then on operations name their layers
     graph, terms = build(part), []
     rows = torch.from_numpy(x.copy()).requires_grad_()
     if looks and observer == "auxiliary loss":

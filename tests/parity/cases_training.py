@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 import sar
+from sar._engine import session as _session
 from tests.support.worker import build, numpy, tensor
 
 # ---- batch normalization ---------------------------------------------------
@@ -42,6 +43,37 @@ def batch_norm(
             "var": norm.running_var,
         }
     )
+
+
+def converted(kind: str, x: np.ndarray, grad: np.ndarray, types: np.ndarray, state: dict[str, Any]) -> dict[str, Any]:
+    """A batch norm of torch or PyG that was converted: two steps of training, then eval."""
+    model = sar.convert_batchnorm(torch.nn.ModuleDict({"norm": batch_norms()[kind](x.shape[1])})).to(
+        torch.from_numpy(x).dtype
+    )
+    model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
+    return normalized(model, x, grad, types)
+
+
+def batch_norms() -> dict[str, Any]:
+    from torch_geometric.nn import HeteroBatchNorm
+
+    norms = {name: getattr(torch.nn, name) for name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")}
+    return {**norms, "HeteroBatchNorm": lambda width: HeteroBatchNorm(width, 4)}
+
+
+def normalized(model: torch.nn.ModuleDict, x: np.ndarray, grad: np.ndarray, types: np.ndarray) -> dict[str, Any]:
+    rows, norm = tensor(x, True), model["norm"]
+    assert rows is not None
+    more = [torch.from_numpy(types)] if hasattr(norm, "mean_var") or hasattr(norm, "of") else []
+    out = None
+    for _ in range(2):
+        out = norm(rows, *more)
+        out.backward(torch.from_numpy(grad))
+    if _session.peek() is not None:
+        sar.gather_grads(model)
+    grads = {name: p.grad for name, p in model.named_parameters()}
+    after = norm.eval()(rows.detach(), *more)
+    return numpy({"out": out, "after": after, "x": rows.grad, **grads, **dict(model.named_buffers())})
 
 
 def batch_norm_no_grad(x: np.ndarray) -> list[bool]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import sar
 from sar import DistributedBN1D
 from tests.parity import cases_training
 from tests.support.graphs import close
@@ -69,6 +70,45 @@ def test_against_torch(workers: Workers, offset: float, empty: bool, affine: boo
             close(result[key], expected[key], f"gradient of {key}, rank {rank}", loose)
         close(result["mean"], expected["mean"], "running mean", loose)
         close(result["var"], expected["var"], "running variance", loose)
+
+
+SHAPES = {"BatchNorm1d": (7,), "BatchNorm2d": (3, 2), "BatchNorm3d": (2, 1, 3), "HeteroBatchNorm": ()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_converted(few: Workers, kind: str, dtype: str) -> None:
+    """Every batch norm of torch and PyG, converted, against itself on all rows: values, gradients, buffers."""
+    rng = np.random.default_rng(10)
+    x, grad = rng.standard_normal((2, 41, FEATURES, *SHAPES[kind])).astype(dtype)
+    types = rng.integers(0, 3, len(x))  # of 4
+    types[:5] = 0
+    torch.manual_seed(3)
+    plain = torch.nn.ModuleDict({"norm": cases_training.batch_norms()[kind](FEATURES)}).to(torch.from_numpy(x).dtype)
+    for p in plain.parameters():
+        torch.nn.init.normal_(p)
+    state = {name: v.numpy().copy() for name, v in plain.state_dict().items()}
+    expected = cases_training.normalized(plain, x, grad, types)
+    slices = split(few.world, len(x), True, seed=5)
+    given = [{"x": x[s], "grad": grad[s], "types": types[s]} for s in slices]
+    for rank, (found, rows) in enumerate(zip(few.run(cases_training.converted, given, kind=kind, state=state), slices)):
+        assert found.keys() == expected.keys()
+        for name, value in found.items():
+            own = expected[name][rows] if name in ("out", "after", "x") else expected[name]
+            close(value, own, f"{name} of rank {rank}", 30)
+
+
+def test_batch_norms_that_cannot_be_converted() -> None:
+    class Own(torch.nn.modules.batchnorm._BatchNorm):
+        pass
+
+    with pytest.raises(ValueError, match="deep.0 is a LazyBatchNorm1d that has seen no rows yet: run one forward"):
+        sar.convert_batchnorm(torch.nn.ModuleDict({"deep": torch.nn.Sequential(torch.nn.LazyBatchNorm1d())}))
+    with pytest.raises(ValueError, match="norm is a Own, which cannot be made global"):
+        sar.convert_batchnorm(torch.nn.ModuleDict({"norm": Own(3)}))
+    twice = torch.nn.BatchNorm2d(3)
+    model = sar.convert_batchnorm(torch.nn.ModuleDict({"a": twice, "b": twice}))
+    assert model["a"] is model["b"] and model["a"].weight is twice.weight
 
 
 def test_large_offsets_do_not_destroy_the_variance(workers: Workers) -> None:

@@ -185,3 +185,19 @@ def test_blocks(few: Workers) -> None:
         close(found["out"], found["same"], f"rank {rank}", 10)
         close(found["grad"], found["same_grad"], f"gradient, rank {rank}", 10)
         assert len(found["said"]) == 2 and "construct_mfgs" in found["said"][0] and "block" in found["said"][1]
+
+
+def test_copies(few: Workers) -> None:
+    """Copies share what the engine holds, and live without the original; pickling is refused with what to do."""
+    graph = make("random", few.world, seed=80)
+    rng = np.random.default_rng(81)
+    x, w = rng.standard_normal((graph.num_nodes, 3)), rng.standard_normal((len(graph.src), 1))
+    expected = np.zeros_like(x)
+    np.add.at(expected, graph.dst, x[graph.src] * w)
+    given = [{"part": graph.part(r), "x": x[graph.rows(r)], "w": w[graph.edges(r)]} for r in range(few.world)]
+    for rank, found in enumerate(few.run(cases.copies, given)):
+        assert len(found["sums"]) == 5 and found["changed"] == 0
+        for name, sums in found["sums"].items():
+            close(sums, expected[graph.rows(rank)], f"{name}, rank {rank}", 10)
+        assert len(found["said"]) == 12
+        assert all("cannot be pickled" in text and "sar.construct_full_graph" in text for text in found["said"])

@@ -280,3 +280,10 @@ def test_imports_of_what_lies_above_are_seen() -> None:
     seen = upward(imports(made, frozenset(["sar", "sar.high"])), made, places)
     assert [(one.module, one.target) for one in seen] == [("sar.low", "sar.high.thing")]
     assert place("sar.other", places) is None and place("sar.high.thing", places) == 1
+
+
+def test_what_frees_handles_of_the_engine_shares_them() -> None:
+    """An object that frees a handle when it goes would leave its copies with one that is gone: only ``Native``, whose
+    copies are the object itself, has finalizers; and the tensors over mapped files, which hold the map."""
+    users = [name for name, text in sources(PACKAGE).items() if "weakref.finalize(" in text]
+    assert sorted(users) == ["sar._engine.mappings", "sar._engine.native"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from sar.config import Config
 
-from . import library
+from . import library, schedule
 from .signatures import SizedStruct
 
 if TYPE_CHECKING:
@@ -301,8 +301,20 @@ def graph_degrees(graph: int, relation: int, out_degrees: bool, out: Tensor) -> 
 # ---- message passing -------------------------------------------------------
 
 
-def aggregate_forward(graph: int, spec: AggregateSpec, need: int, u: Tensor, e: Optional[Tensor], out: Tensor) -> int:
-    """Fills ``out``. Returns the bits ``GRAD_U | GRAD_E`` that any rank asked for, and ``FUSED`` if all ranks did."""
+def aggregate_forward(
+    graph: int,
+    spec: AggregateSpec,
+    need: int,
+    u: Tensor,
+    e: Optional[Tensor],
+    out: Tensor,
+    of: Optional[schedule.Operation] = None,
+) -> int:
+    """Fills ``out``. Returns the bits ``GRAD_U | GRAD_E`` that any rank asked for, and ``FUSED`` if all ranks did.
+
+    :param of: in backward of another operation, that one
+    """
+    schedule.begin(f"update_all({spec.message}, {spec.reduce})", of)
     return library.made("sar_aggregate_forward", graph, _struct(spec, need=need), u, e, out)
 
 
@@ -315,7 +327,10 @@ def aggregate_backward(
     grad_out: Tensor,
     grad_u: Optional[Tensor],
     grad_e: Optional[Tensor],
+    of: Optional[schedule.Operation] = None,
 ) -> None:
+    """:param of: the forward operation; without it this is the forward of a sum over out-edges"""
+    schedule.begin("a sum over out-edges", of)
     library.call(
         "sar_aggregate_backward",
         graph,

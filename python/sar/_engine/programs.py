@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from . import library
+from . import library, schedule
 from .signatures import DLTensor, SizedStruct
 
 OUT_SAVED = 1 << 31
@@ -65,6 +65,7 @@ def program_forward(
     graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
 ) -> Tuple[int, int]:
     """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads."""
+    schedule.begin("an edge expression")
     agreed, saves = ct.c_uint32(), ct.c_uint32()
     arguments = graph, program, call, operands, len(operands), state, len(state), out
     library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
@@ -80,6 +81,9 @@ def program_backward(
     out: Tensor,
     grad_out: Tensor,
     grads: Sequence[Tensor],
+    of: schedule.Operation,
 ) -> None:
+    """:param of: the forward operation"""
+    schedule.begin("an edge expression", of)
     arguments = graph, program, call, operands, len(operands), state, len(state), out
     library.call("sar_program_backward", *arguments, grad_out, grads, len(grads))

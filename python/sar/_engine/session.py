@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sar.config import Config
 
-from . import abi
+from . import abi, schedule
 
 
 class Session:
@@ -85,6 +85,7 @@ def install(session: Session) -> None:
     global _current
     with _lock:
         _current = session
+        schedule.follow(session.handle if session.world > 1 else None, session.rank)
 
 
 def remove() -> Optional[Session]:
@@ -94,15 +95,22 @@ def remove() -> Optional[Session]:
         session, _current = _current, None
         if session is not None:
             _was_shut_down = True
+            schedule.follow()
     return session
 
 
 # ---- collectives on tensors ------------------------------------------------
 
 
-def all_reduce(tensor: Tensor, op: str = "sum", comm: int = abi.REDUCE) -> None:
-    """``tensor = op over ranks of tensor``, in place, any device, stride or shape; the same bits on every rank."""
+def all_reduce(
+    tensor: Tensor, op: str = "sum", comm: int = abi.REDUCE, of: Optional[schedule.Operation] = None
+) -> None:
+    """``tensor = op over ranks of tensor``, in place, any device, stride or shape; the same bits on every rank.
+
+    :param of: in backward, the forward operation it belongs to
+    """
     session = current()
+    _place(comm, "an all-reduce", of)
     work = _flat_cpu(tensor)
     for piece in _pieces(work):
         abi.all_reduce(session.handle, comm, piece, op)
@@ -112,15 +120,22 @@ def all_reduce(tensor: Tensor, op: str = "sum", comm: int = abi.REDUCE) -> None:
 def broadcast(tensor: Tensor, root: int = 0, comm: int = abi.REDUCE) -> None:
     """Gives every rank the values that ``root`` holds, in place."""
     session = current()
+    _place(comm, "a broadcast")
     work = _flat_cpu(tensor)
     for piece in _pieces(work):
         abi.broadcast(session.handle, comm, piece, root)
     _give_back(tensor, work)
 
 
-def all_to_all(recv: Sequence[Tensor], send: Sequence[Tensor], comm: int = abi.REDUCE) -> None:
-    """``recv[q]`` gets what rank q has as ``send[own rank]``."""
+def all_to_all(
+    recv: Sequence[Tensor],
+    send: Sequence[Tensor],
+    comm: int = abi.REDUCE,
+    of: Optional[schedule.Operation] = None,
+) -> None:
+    """``recv[q]`` gets what rank q has as ``send[own rank]``. ``of``: see :func:`all_reduce`."""
     session = current()
+    _place(comm, "an all-to-all", of)
     work = [_flat_cpu(t) for t in recv]
     abi.all_to_all(session.handle, comm, [_flat_cpu(t) for t in send], work)
     for tensor, flat in zip(recv, work):
@@ -136,6 +151,11 @@ def exchange_pair(
     abi.exchange_pair(session.handle, comm, send_to, None if send is None else _flat_cpu(send), recv_from, work)
     if recv is not None and work is not None:
         _give_back(recv, work)
+
+
+def _place(comm: int, what: str, of: Optional[schedule.Operation] = None) -> None:
+    if comm == abi.TRAIN:
+        schedule.begin(what, of)
 
 
 def _flat_cpu(tensor: Tensor) -> Tensor:

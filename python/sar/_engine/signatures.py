@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as ct
 from typing import Any
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 
 
 class DLTensor(ct.Structure):
@@ -63,7 +63,8 @@ _status = ct.c_int32
 _i32, _u32, _i64, _u64, _text, _address = ct.c_int32, ct.c_uint32, ct.c_int64, ct.c_uint64, ct.c_char_p, ct.c_void_p
 _handle = ct.c_uint64
 _tensor = ct.POINTER(DLTensor)
-_to_i32, _to_u32, _to_i64, _to_handle = ct.POINTER(_i32), ct.POINTER(_u32), ct.POINTER(_i64), ct.POINTER(_handle)
+_to_i32, _to_u32, _to_i64, _to_u64 = ct.POINTER(_i32), ct.POINTER(_u32), ct.POINTER(_i64), ct.POINTER(_u64)
+_to_handle = ct.POINTER(_handle)
 # A string to free must come back as the address it has: c_char_p would turn it into bytes.
 _to_string, _string = ct.POINTER(ct.c_void_p), ct.c_void_p
 _to_address = ct.POINTER(ct.c_void_p)
@@ -91,6 +92,8 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_transport_probe": (_status, _text, _to_string),
     "sar_session_close": (_status, _handle),
     "sar_session_abort": (_status, _handle, _text),
+    "sar_session_set_place": (_status, _handle, _u32, _u64, _text, _to_u64),
+    "sar_session_name_layer": (_status, _handle, _u32, _text),
     "sar_session_set_window": (_status, _handle, _i64),
     "sar_session_set_exchange": (_status, _handle, _i32),
     "sar_default_window": (ct.c_int64, _i32, _i64),

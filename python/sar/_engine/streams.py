@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from torch import Tensor
 
-from . import library
+from . import library, schedule
 from .signatures import DLTensor, SizedStruct
 
 
@@ -63,11 +63,13 @@ def stream_run(
     dst: Tensor,
     edge: Optional[Tensor],
     visit: Callable[[StreamBlock], bool],
+    of: Optional[schedule.Operation] = None,
 ) -> int:
     """Calls ``visit`` for every block, until it returns False; the flags of all ranks come back.
 
-    ``visit`` must not raise: an exception would not get through.
+    ``visit`` must not raise: an exception would not get through. ``of``: in backward, the forward operation.
     """
+    schedule.begin("a message function", of)
     edges = [None if t is None else library.tensor(t) for t in (src, dst, edge)]
     spec = StreamSpec(
         relation,
@@ -88,10 +90,20 @@ def stream_run(
 
 def fetch_forward(graph: int, relation: int, columns: Tensor, flags: int, x: Tensor, out: Tensor) -> int:
     """Fills ``out``; the flags of all ranks come back."""
+    schedule.begin("a fetch of rows")
     return library.made("sar_fetch_forward", graph, relation, columns, flags, x, out)
 
 
-def fetch_backward(graph: int, relation: int, columns: Tensor, grad_out: Tensor, grad_x: Optional[Tensor]) -> None:
+def fetch_backward(
+    graph: int,
+    relation: int,
+    columns: Tensor,
+    grad_out: Tensor,
+    grad_x: Optional[Tensor],
+    of: schedule.Operation,
+) -> None:
+    """:param of: the forward operation"""
+    schedule.begin("a fetch of rows", of)
     library.call("sar_fetch_backward", graph, relation, columns, grad_out, grad_x)
 
 
@@ -102,4 +114,5 @@ def graph_in_edges(
 
 
 def graph_columns(graph: int, relation: int, owner: Optional[Tensor], row: Optional[Tensor]) -> None:
+    schedule.begin("the numbers of halo rows")
     library.call("sar_graph_columns", graph, relation, owner, row)

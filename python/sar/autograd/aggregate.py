@@ -15,7 +15,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 
 from . import memo
 from .once import calling_layer, differentiable_once
@@ -59,6 +59,7 @@ class _Aggregate(torch.autograd.Function):
         e = None if e is None else e.contiguous()
         out = u.new_empty((relation.num_dst, u.shape[1]))
         agreed.bits = memo.forward(relation, spec, need, u, e, out)
+        ctx.operation = schedule.last()
         ctx.relation, ctx.spec, ctx.agreed, ctx.need = relation, spec, agreed.bits, need
         ctx.save_for_backward(u if agreed.bits & abi.GRAD_E else None, e)
         ctx.shape = u.shape
@@ -72,5 +73,7 @@ class _Aggregate(torch.autograd.Function):
         grad_out = grad_out.contiguous()
         grad_u = grad_out.new_empty(ctx.shape) if ctx.need & abi.GRAD_U else None
         grad_e = torch.empty_like(e) if e is not None and ctx.need & abi.GRAD_E else None
-        abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, u, e, grad_out, grad_u, grad_e)
+        abi.aggregate_backward(
+            ctx.relation.handle, ctx.spec, ctx.agreed, u, e, grad_out, grad_u, grad_e, ctx.operation
+        )
         return None, grad_u, grad_e, None, None, None, None

@@ -12,7 +12,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session, streams
+from sar._engine import schedule, session as _session, streams
 
 from .once import calling_layer, differentiable_once
 from .types import Agreed, Relation, anchor
@@ -64,6 +64,7 @@ class _Fetch(torch.autograd.Function):
         x = x.contiguous()
         out = x.new_empty((len(columns), x.shape[1]))
         agreed.bits = streams.fetch_forward(relation.handle, relation.index, columns, need, x, out)
+        ctx.operation = schedule.last()
         ctx.relation, ctx.need, ctx.shape = relation, need, x.shape
         ctx.name = calling_layer("the fetching of other workers' rows")
         ctx.save_for_backward(columns)
@@ -77,6 +78,6 @@ class _Fetch(torch.autograd.Function):
         (columns,) = ctx.saved_tensors
         grad_x = grad_out.new_zeros(ctx.shape) if ctx.need & GRAD_X else None
         streams.fetch_backward(
-            ctx.relation.handle, ctx.relation.index, columns, grad_out.contiguous(), grad_x
+            ctx.relation.handle, ctx.relation.index, columns, grad_out.contiguous(), grad_x, ctx.operation
         )
         return None, grad_x, None, None, None, None

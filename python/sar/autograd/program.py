@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
 
-from sar._engine import programs as abi, session as _session
+from sar._engine import programs as abi, schedule, session as _session
+from sar._engine.native import Native
 
 from . import again, message
 from .once import calling_layer, differentiable_once
@@ -20,13 +20,13 @@ ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
 
 
-class Compiled:
+class Compiled(Native):
     """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
     whose backward is still to come."""
 
     def __init__(self, text: str) -> None:
         self.handle = abi.program_create(text)
-        weakref.finalize(self, _free, self.handle).atexit = False  # the engine may be gone by then
+        self._own(_free, self.handle)
         info = abi.program_info(self.handle)
         self.softmaxes: List[int] = info["softmaxes"]
         self.winner: bool = info["winner"]
@@ -169,6 +169,7 @@ class _Call:
 
     agreed = 0
     name = "an edge expression"
+    operation = schedule.Operation()
     again: Sequence[Optional[again.Values]] = ()
     """What gives each operand in backward where it is not saved."""
 
@@ -216,6 +217,7 @@ class _Run(torch.autograd.Function):
         if program.winner:
             state.append(torch.empty(call.shape, dtype=torch.int32))
         call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
+        call.operation = schedule.last()
         ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
         if call.agreed:
             kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]
@@ -237,5 +239,6 @@ class _Run(torch.autograd.Function):
         grads = [grad_out.new_empty(shape) if w else nothing for w, shape in zip(wanted, ctx.shapes)]
         handle, program = call.relation.handle, call.program.handle
         state = saved[ctx.n + 1 :]
-        abi.program_backward(handle, program, call.make(), operands, state, out, grad_out.contiguous(), grads)
+        grad_out = grad_out.contiguous()
+        abi.program_backward(handle, program, call.make(), operands, state, out, grad_out, grads, call.operation)
         return (None, None, *(g if w else None for w, g in zip(wanted, grads)))

@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session, streams
+from sar._engine import schedule, session as _session, streams
 from sar.distributed.failure import tell_peers
 
 from .types import Relation
@@ -69,6 +69,7 @@ def stream(
     return_grads: Optional[Sequence[bool]] = None,
     flags: int = 0,
     edge_ids: bool = True,
+    of: Optional[schedule.Operation] = None,
 ) -> int:
     """Visits every in-edge of own destination nodes once. Collective.
 
@@ -88,6 +89,7 @@ def stream(
     :param return_grads: of which fields gradients return to the owners of the rows; the same on every worker. By
         default those with one in ``grads``
     :param flags: 16 bits to tell every worker, at no cost
+    :param of: in backward, the forward operation
     :param edge_ids: whether ``Block.eid`` is wanted; it costs 8 bytes per edge, once
     :returns: the union of all workers' flags
     :raises ValueError: number of rows, or arguments that make no sense
@@ -140,7 +142,7 @@ def stream(
     try:
         with _between_visits(caught):
             return streams.stream_run(
-                relation.handle, relation.index, flags, own, travels, wanted, src, dst, edge, step
+                relation.handle, relation.index, flags, own, travels, wanted, src, dst, edge, step, of
             )
     except Exception:
         if not caught:

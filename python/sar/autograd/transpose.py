@@ -15,7 +15,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 
 from .once import calling_layer, differentiable_once
 from .types import Relation, anchor
@@ -56,6 +56,7 @@ class _SumToSources(torch.autograd.Function):
         ctx.save_for_backward(e, v)
         out = v.new_empty(relation.num_src, v.shape[1])
         abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_U, None, e, v, out, None)
+        ctx.operation = schedule.last()
         return out
 
     @staticmethod
@@ -66,9 +67,9 @@ class _SumToSources(torch.autograd.Function):
         grad_e = grad_v = None
         if ctx.agreed[0]:
             grad_e = torch.empty_like(e)
-            abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_E, grad, e, v, None, grad_e)
+            abi.aggregate_backward(relation.handle, ctx.spec, abi.GRAD_E, grad, e, v, None, grad_e, ctx.operation)
         if ctx.agreed[1]:
             grad_v = torch.empty_like(v)
-            abi.aggregate_forward(relation.handle, ctx.spec, 0, grad, e, grad_v)
+            abi.aggregate_forward(relation.handle, ctx.spec, 0, grad, e, grad_v, ctx.operation)
         needs = ctx.needs_input_grad
         return None, grad_e if needs[1] else None, grad_v if needs[2] else None, None, None

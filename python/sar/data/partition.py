@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import weakref
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from sar._engine import abi, mappings
 from sar._engine.log import log_once
+from sar._engine.native import Native
 from sar.config import Config
 
 from .directory import id_files
@@ -30,7 +30,7 @@ class Reader(NamedTuple):
     read: Callable[[], Tensor]
 
 
-class StoredPartition:
+class StoredPartition(Native):
     """An opened partition directory. Features and edges are read when asked for.
 
     :param json_path: the partitioning's JSON file
@@ -42,8 +42,7 @@ class StoredPartition:
     def __init__(self, json_path: str, part: int) -> None:
         self.json_path = json_path
         self.handle = abi.partition_open(json_path, part)
-        self._release = weakref.finalize(self, _close_partition, self.handle)
-        self._release.atexit = False
+        self._release = self._own(_close_partition, self.handle)
         info = abi.partition_info(self.handle)
         self.graph_name: str = info["graph_name"]
         self.num_parts: int = info["num_parts"]

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Iterator, List, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedTensorMixin
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 
 BUCKET_BYTES = 25 << 20
 
 
 def sync_params(model: nn.Module) -> None:
-    """Gives every worker the parameters of rank 0. Collective.
+    """Gives every worker the parameters and buffers of rank 0. Collective.
+
+    As in torch's DistributedDataParallel, all buffers are sent but those that are named in
+    ``model._ddp_params_and_buffers_to_ignore``.
 
     :param model: the same architecture on every worker
-    :raises ValueError: the models differ in parameters
+    :raises ValueError: the models differ in parameters or buffers, or a lazy module has no parameters yet
     """
     named = list(model.named_parameters())
-    _check_same_model(named)
-    for flat in _flat([p.detach() for _, p in named]):
+    ignored = getattr(model, "_ddp_params_and_buffers_to_ignore", ())
+    buffers = [(name, b) for name, b in model.named_buffers() if name not in ignored]
+    _check_same_model(model, named, buffers)
+    for flat in _flat([t.detach() for _, t in (*named, *buffers)]):
         _session.broadcast(flat, 0)
 
 
@@ -32,16 +39,34 @@ def gather_grads(model: nn.Module) -> None:
     ``None`` on all stays ``None``. Gradients travel in flat buckets, one dtype each.
 
     :param model: the same architecture on every worker
-    :raises ValueError: a gradient is sparse, or the models differ in parameters
+    :raises ValueError: a gradient is sparse, the models differ in parameters, or a parameter wants a gradient on some
+        workers only
     """
     named = list(model.named_parameters())
     for name, parameter in named:
         if parameter.grad is not None and parameter.grad.layout != torch.strided:
             raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
-    # one short reduction tells which gradients exist anywhere, and that the models have as many parameters
-    present = torch.tensor([p.grad is not None for _, p in named] + [True], dtype=torch.uint8)
-    _session.all_reduce(present, "max")
-    live = [p for (_, p), anywhere in zip(named, present.tolist()) if anywhere]
+    # one short reduction tells which gradients exist anywhere, which are wanted where, and that the models have as many
+    # parameters
+    told = [
+        [p.grad is not None for _, p in named],
+        [p.requires_grad for _, p in named],
+        [not p.requires_grad for _, p in named],
+        list(schedule.fingerprint(model)),
+        [255 - byte for byte in schedule.fingerprint(model)],
+    ]
+    anywhere = torch.tensor([*itertools.chain(*told), True], dtype=torch.uint8)
+    _session.all_reduce(anywhere, "max")
+    exist, wanted, unwanted, most, least = (part.tolist() for part in anywhere[:-1].split([len(part) for part in told]))
+    apart = [name for (name, _), yes, no in zip(named, wanted, unwanted) if yes and no]
+    if apart:
+        raise ValueError(
+            f"{_some(apart)}: some workers want gradients (requires_grad) and others do not, so their share would be "
+            "missing; call requires_grad_() alike on all workers"
+        )
+    if all(high + low == 255 for high, low in zip(most, least)):
+        schedule.number_layers(model)
+    live = [p for (_, p), there in zip(named, exist) if there]
     for parameter in live:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
@@ -79,21 +104,41 @@ def overlap_grads(model: nn.Module, bucket_bytes: int = 0) -> GradientOverlap:
     :param bucket_bytes: has no effect
     :raises ValueError: the models differ in parameters
     """
-    _check_same_model(list(model.named_parameters()))
+    _check_same_model(model, list(model.named_parameters()))
     return GradientOverlap(model)
 
 
-def _check_same_model(named: Sequence[Tuple[str, nn.Parameter]]) -> None:
-    """Compares a fingerprint of the model, because a worker with another model would silently mix up parameters."""
-    text = ";".join(f"{name}{tuple(p.shape)}{p.dtype}" for name, p in named)
-    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
-    lowest = torch.tensor([digest, -digest], dtype=torch.int64)
+def _check_same_model(
+    model: nn.Module, named: Sequence[Tuple[str, Tensor]], buffers: Sequence[Tuple[str, Tensor]] = ()
+) -> None:
+    """Compares fingerprints of the model, because a worker with another model would silently mix up parameters."""
+    lazy = [name for name, t in (*named, *buffers) if isinstance(t, UninitializedTensorMixin)]
+    texts = [
+        [f"{name} {'' if name in lazy else tuple(t.shape)} {t.dtype}" for name, t in group] for group in (named, buffers)
+    ]
+    digests = [int.from_bytes(hashlib.sha256(";".join(text).encode()).digest()[:7], "little") for text in texts]
+    digests += [int.from_bytes(schedule.fingerprint(model), "little"), len(lazy)]
+    lowest = torch.tensor([digests, [-d for d in digests]], dtype=torch.int64)
     _session.all_reduce(lowest, "min")
-    if int(lowest[0]) != -int(lowest[1]):
+    if lowest[1, 3]:
         raise ValueError(
-            "the workers' models differ in the names, shapes or dtypes of their parameters; this worker's are: "
-            + ", ".join(f"{name} {tuple(p.shape)} {p.dtype}" for name, p in named)
+            f"{_some(lazy) or 'parameters of another worker'}: a lazy module has no parameters before its first "
+            "forward. Run one forward on every worker first, or call sync_params after it"
         )
+    same = (lowest[0] == -lowest[1]).tolist()
+    for kind, text, equal in zip(("parameters", "buffers"), texts, same):
+        if not equal:
+            raise ValueError(
+                f"the workers' models differ in the names, shapes or dtypes of their {kind}; this worker's are: "
+                + ", ".join(text)
+                + (". Keep what belongs to the rows of one worker in a plain attribute" if kind == "buffers" else "")
+            )
+    if same[2]:
+        schedule.number_layers(model)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[List[Tensor]]:

@@ -11,7 +11,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import anchor
 
@@ -75,12 +75,13 @@ class _Sum(torch.autograd.Function):
     def forward(ctx: Any, anchor: Tensor, value: Tensor) -> Tensor:
         total = value.clone()
         _session.all_reduce(total, "sum", abi.TRAIN)
+        ctx.operation = schedule.last()
         return total
 
     @staticmethod
     @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        total = _everyones(grad)
+        total = _everyones(grad, ctx.operation)
         return None, total if ctx.needs_input_grad[1] else None
 
 
@@ -97,6 +98,7 @@ class _Most(torch.autograd.Function):
         # the first worker that has it, and no other
         holder = torch.where(own == best, session.rank, session.world).double()
         _session.all_reduce(holder, "min", abi.TRAIN)
+        ctx.operation = schedule.last()
         ctx.save_for_backward(where, holder == session.rank)
         ctx.shape = value.shape
         return torch.where(torch.isfinite(best), best, torch.zeros_like(best))
@@ -105,7 +107,7 @@ class _Most(torch.autograd.Function):
     @differentiable_once("a sum or maximum over all nodes of a graph")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         where, mine = ctx.saved_tensors
-        total = _everyones(grad)
+        total = _everyones(grad, ctx.operation)
         out = grad.new_zeros(ctx.shape)
         if len(out):
             out.scatter_(0, where, torch.where(mine, total, torch.zeros_like(total)))
@@ -121,17 +123,18 @@ class _Gathered(torch.autograd.Function):
         ctx.rows, ctx.shape = [int(n) for n in sizes], value.shape
         found = [value.new_empty((n, *value.shape[1:])) for n in ctx.rows]
         _session.all_to_all(found, [value] * world, abi.TRAIN)
+        ctx.operation = schedule.last()
         return torch.cat(found)
 
     @staticmethod
     @differentiable_once("rows of all workers")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         parts = [grad.new_empty(ctx.shape) for _ in ctx.rows]
-        _session.all_to_all(parts, grad.split(ctx.rows), abi.TRAIN)
+        _session.all_to_all(parts, grad.split(ctx.rows), abi.TRAIN, ctx.operation)
         return None, torch.stack(parts).sum(0) if ctx.needs_input_grad[1] else None
 
 
-def _everyones(grad: Tensor) -> Tensor:
+def _everyones(grad: Tensor, of: schedule.Operation) -> Tensor:
     total = grad.to(torch.float64, copy=True)
-    _session.all_reduce(total, "sum", abi.TRAIN)
+    _session.all_reduce(total, "sum", abi.TRAIN, of)
     return total.to(grad.dtype)

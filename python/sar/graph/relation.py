@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from typing import Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session, streams
+from sar._engine.native import Native, shared
 from sar.data.partition_book import CanonicalEtype
 
 
-class NativeGraph:
+class NativeGraph(Native):
     """An engine graph; freed when the last object that uses it is gone."""
+
+    what = "a graph split over workers"
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        release = weakref.finalize(self, _free_graph, handle)
-        release.atexit = False
+        self._own(_free_graph, handle)
 
 
 def _free_graph(handle: int) -> None:
@@ -27,6 +28,7 @@ def _free_graph(handle: int) -> None:
         abi.graph_free(handle)
 
 
+@shared
 class Relation:
     """One relation of a graph: the in-edges of own destination nodes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from sar.data.partition_book import CanonicalEtype
 
+from .edge_tensor.tensor import EdgeTensor
 from .frames import EdgeFrame, NodeFrame
 from .relation import Relation
 
@@ -91,6 +93,16 @@ class GraphState:
         """The same nodes and columns of nodes with other edges."""
         return replace(self, relations=relations, edge_frames=edge_frames, edges_global={})
 
+    def __deepcopy__(self, memo: Any) -> GraphState:
+        """Copies of the columns; the relations, which do not change, are the same."""
+        made = self.copy()
+        for frame in made.frames.values():
+            src, dst = ({k: _copied(v, memo) for k, v in side.items()} for side in frame.snapshot())
+            frame.restore((src, dst))
+        for edges in made.edge_frames.values():
+            edges.restore({k: _copied(v, memo) for k, v in edges.snapshot().items()})
+        return made
+
     def copy(self) -> GraphState:
         """The same rows and relations with columns of their own, which begin as these are."""
         frames, edge_frames = {}, {}
@@ -102,3 +114,10 @@ class GraphState:
             edges.restore(self.edge_frames[relation.canonical].snapshot())
             edge_frames[relation.canonical] = edges
         return replace(self, frames=frames, edge_frames=edge_frames)
+
+
+def _copied(column: Any, memo: Any) -> Any:
+    """A copy of a column; of one whose values nobody has read yet, one that is computed or read by itself."""
+    if isinstance(column, EdgeTensor):
+        return column.extended(column.expr)
+    return deepcopy(column, memo) if isinstance(column, Tensor) else column

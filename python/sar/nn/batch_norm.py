@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.fused.batch_norm import Norm, normalized
 from sar.autograd.once import differentiable_once
 from sar.graph.edge_tensor.tensor import EdgeTensor
 
-__all__ = ["DistributedBN1D", "MeanOp", "VarOp", "convert_batchnorm", "mean_op", "var_op"]
+__all__ = ["DistributedBN1D", "MeanOp", "VarOp", "mean_op", "var_op"]
 
 
 class DistributedBN1D(nn.Module):
@@ -37,6 +37,8 @@ class DistributedBN1D(nn.Module):
     running_mean: Optional[Tensor]
     running_var: Optional[Tensor]
     num_batches_tracked: Optional[Tensor]
+    _dims: Tuple[int, ...] = (3,)
+    """Of inputs that have more than rows and features."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class DistributedBN1D(nn.Module):
             self.num_batches_tracked.zero_()
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Normalizes ``inp``, ``[n, f]`` float32 or float64. Collective where distributed.
+        """Normalizes ``inp``, ``[n, f]`` or ``[n, f, l]``, float32 or float64. Collective where distributed.
 
         In training the result is computed when it is first read, and so is ReLU of it, directly from ``inp``. Only
         ``inp`` is saved for backward.
@@ -83,6 +85,9 @@ class DistributedBN1D(nn.Module):
         """
         if isinstance(inp, EdgeTensor):
             inp = inp.materialize()  # an autograd.Function does not ask for torch's function overrides
+        if inp.dim() in self._dims:  # each position is a row
+            rows = inp.movedim(1, -1)
+            return self.forward(rows.flatten(0, -2)).view(rows.shape).movedim(-1, 1).contiguous()
         check_features(inp, self.n_feats)
         if self.running_mean is not None and self.running_var is not None and not self.training:
             return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
@@ -113,39 +118,6 @@ class DistributedBN1D(nn.Module):
         )
 
 
-def convert_batchnorm(module: nn.Module) -> nn.Module:
-    """Makes batch norm in a model global: every ``torch.nn.BatchNorm1d`` becomes a :class:`DistributedBN1D`.
-
-    ``torch.nn.BatchNorm1d`` sees only the rows of one worker, so its statistics, and the results, depend on how the
-    graph is partitioned. Parameters, running statistics and names in ``state_dict`` stay the same. Use the returned
-    module::
-
-        model = sar.convert_batchnorm(model)
-
-    :param module: changed in place, unless it is a batch norm itself
-    :returns: the module to use in its place
-    """
-    if isinstance(module, nn.BatchNorm1d):
-        made = DistributedBN1D(
-            module.num_features,
-            module.eps,
-            module.affine,
-            track_running_stats=module.track_running_stats,
-            momentum=module.momentum,
-        )
-        # the same objects, so that an optimizer that holds them, and parameters that are shared, go on working
-        made.weight, made.bias = module.weight, module.bias
-        made.running_mean, made.running_var = module.running_mean, module.running_var
-        made.num_batches_tracked = module.num_batches_tracked
-        made.train(module.training)
-        return made
-    for name, child in module.named_children():
-        replaced = convert_batchnorm(child)
-        if replaced is not child:
-            setattr(module, name, replaced)
-    return module
-
-
 def check_features(x: Tensor, features: Optional[int] = None) -> None:
     """Refuses what batch statistics cannot be taken of: all but float32 or float64 ``[n, features]``."""
     if x.dim() != 2 or (features is not None and x.shape[1] != features):
@@ -165,6 +137,7 @@ class _Moment(torch.autograd.Function):
         own = x.detach().double()
         total = torch.cat([own.pow(cls.power).sum(0), own.new_tensor([x.shape[0]])])
         _session.all_reduce(total, "sum", abi.TRAIN)
+        ctx.operation = schedule.last()
         ctx.count = total[-1].item()
         if ctx.count == 0:
             raise ValueError("no worker has a row, so there is no mean")
@@ -173,7 +146,7 @@ class _Moment(torch.autograd.Function):
     @staticmethod
     def _shared(ctx: Any, grad: Tensor) -> Tensor:
         total = grad.double()
-        _session.all_reduce(total, "sum", abi.TRAIN)
+        _session.all_reduce(total, "sum", abi.TRAIN, ctx.operation)
         return (total / ctx.count).to(grad.dtype)
 
 

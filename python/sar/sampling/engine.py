@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as ct
-import weakref
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from sar._engine import samplers as abi
+from sar._engine.native import Native
 from sar.data.partition_book import CanonicalEtype
 from sar.data.records import SampledEdges, SampledLayer
 from sar.graph.relation import NativeGraph
@@ -29,7 +29,7 @@ class Column(NamedTuple):
     rows: Tensor
 
 
-class EngineSampler:
+class EngineSampler(Native):
     """Draws batches in the background, in the order in which they are submitted.
 
     :param graph: the engine's graph
@@ -58,8 +58,7 @@ class EngineSampler:
         self.graph = graph
         self.handle = abi.sampler_create(graph.handle, fanouts, replace, edge_ids, cache_bytes)
         # the columns are arguments, so that they outlive what the engine still does
-        release = weakref.finalize(self, _free_sampler, self.handle, self.columns, graph)
-        release.atexit = False
+        self._own(_free_sampler, self.handle, self.columns, graph)
         for column in self.columns:
             abi.sampler_column(self.handle, column.what, column.kind, column.rows)
 
@@ -72,13 +71,12 @@ class EngineSampler:
         return [c for c in self.columns if c.what == what and c.kind == kind]
 
 
-class EngineBatch:
+class EngineBatch(Native):
     """A batch on its way or done. Its memory lives as long as any tensor made from it."""
 
     def __init__(self, sampler: EngineSampler, handle: int) -> None:
         self.sampler, self.handle = sampler, handle
-        release = weakref.finalize(self, _free_batch, handle)
-        release.atexit = False
+        self._own(_free_batch, handle)
 
     def wait(self) -> None:
         """Returns once the batch is there; raises what ended it."""

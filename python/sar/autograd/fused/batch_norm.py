@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import abi, columns, session as _session
+from sar._engine import abi, columns, schedule, session as _session
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import anchor
@@ -49,6 +49,7 @@ class Norm:
         grad = torch.is_grad_enabled()
         self.distributed = distributed
         self.moments, self.shared = all_moments(x.detach(), grad and x.requires_grad, distributed)
+        self.operation = schedule.last()
         rows, mean, m2 = self.moments
         if rows == 0:
             raise ValueError("DistributedBN1D: no worker has a row, so there is no mean to normalize by")
@@ -88,7 +89,7 @@ class Norm:
         if self.shared:
             total = torch.stack([plain, along])
             if self.distributed:
-                _session.all_reduce(total, "sum", abi.TRAIN)
+                _session.all_reduce(total, "sum", abi.TRAIN, self.operation)
             if needs[0]:
                 # scale * (grad - mean of grad - xhat * mean of grad * xhat), as the engine takes it:
                 # grad * scale + (x - about) * times + plus

@@ -15,7 +15,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import programs as abi, session as _session
+from sar._engine import programs as abi, schedule, session as _session
 from sar.autograd import program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
@@ -151,7 +151,7 @@ class _Attend(torch.autograd.Function):
         call.agreed, ctx.saves = abi.program_forward(
             relation.handle, compiled.handle, call.make(), operands, state, out
         )
-        agreed.bits = call.agreed
+        agreed.bits, call.operation = call.agreed, schedule.last()
         ctx.call = call
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
@@ -209,5 +209,6 @@ def _back(
         nothing if out is None else out,
         grad,
         grads,
+        call.operation,
     )
     return {n: g for i, (n, g) in enumerate(zip(ctx.names, grads)) if call.need >> i & 1}

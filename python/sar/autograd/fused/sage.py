@@ -25,7 +25,7 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import abi, session as _session
+from sar._engine import abi, schedule, session as _session
 from sar.autograd import memo
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
@@ -133,6 +133,7 @@ class _SageMean(torch.autograd.Function):
         need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
         mean = u.new_empty((rows, u.shape[1]))
         bits = memo.forward(relation, spec, need, u, None, mean)
+        ctx.operation = schedule.last()
         agreed.bits = bits & abi.GRAD_U
         own = x[:rows]
         if first:
@@ -185,4 +186,4 @@ class _SageMean(torch.autograd.Function):
 
 def _back(ctx: Any, grad: Tensor, grad_u: Optional[Tensor]) -> None:
     """``grad_u = A' grad`` over all workers; ``grad_u`` is ``None`` where this one has no use for its rows."""
-    abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, None, None, grad, grad_u, None)
+    abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, None, None, grad, grad_u, None, ctx.operation)

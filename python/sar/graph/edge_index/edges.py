@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
+from sar._engine.native import shared
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 
@@ -20,6 +21,7 @@ class LoopCounts(NamedTuple):
     one_each: bool
 
 
+@shared
 class SplitEdges:
     """The in-edges of a worker's own nodes in one relation.
 

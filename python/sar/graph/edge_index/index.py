@@ -66,9 +66,6 @@ class SplitEdgeIndex(SplitNumbers):
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"SplitEdgeIndex({self.numbers()})"
 
-    def __deepcopy__(self, memo: Any) -> SplitEdgeIndex:
-        return self
-
 
 def edge_index(graph: Any) -> SplitEdgeIndex:
     """The edge index of a graph manager of one relation.

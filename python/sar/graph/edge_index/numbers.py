@@ -7,6 +7,7 @@ from typing import Any, Callable, ClassVar, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
+from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
 from sar.graph.edge_tensor.tensor import METADATA, changes
 
@@ -17,6 +18,7 @@ __all__ = ["SplitNumbers", "numbers"]
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 
 
+@shared
 class SplitNumbers(Tensor):
     """Holds no numbers. Functions of torch that have no handler read them, which is local.
 
@@ -39,6 +41,9 @@ class SplitNumbers(Tensor):
     def numbers(self) -> Tensor:
         """The numbers as an ordinary tensor. Local."""
         raise NotImplementedError
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        refuse_pickle("the edge index of a graph split over workers")
 
     @classmethod
     @uncompiled

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 import torch
 from torch import Tensor
 
-from sar._engine import streams
+from sar._engine import schedule, streams
 from sar.autograd.fetch import fetch
 from sar.config import Config
 from sar.graph.relation import Relation
@@ -100,6 +100,7 @@ class Traversal:
                     continue
                 for name, value in found.items():
                     self._out(name, value.shape[1:], value.dtype).index_copy_(0, mail.rows, value)
+        self.operation = schedule.last()
 
     def agree(self, outputs: Dict[str, Output]) -> None:
         """Takes over what workers agreed that the function returns."""
@@ -136,7 +137,8 @@ class Traversal:
                         back = torch.zeros((len(mail.columns), *column.shape[1:]), dtype=column.dtype)
                         if grad is not None:
                             back.index_add_(0, mail.at["u"], grad)
-                        streams.fetch_backward(relation.handle, relation.index, mail.columns, back, total)
+                        where = relation.handle, relation.index, mail.columns
+                        streams.fetch_backward(*where, back, total, self.operation)
         return sums
 
     def _goes(self) -> List[bool]:

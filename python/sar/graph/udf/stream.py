@@ -7,6 +7,7 @@ from typing import Dict, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from sar._engine import schedule
 from sar.autograd.stream import Block, stream
 from sar.config import Config
 from sar.graph.relation import Relation
@@ -77,6 +78,7 @@ class Traversal:
 
         with self.executor.forward_session():
             stream(self.job.relation, [columns[i] for i in self.streamed], visit, self.max_edges)
+        self.operation = schedule.last()
         return [reductions.result() for reductions in self.reductions.values()]
 
     def backward(self, columns: List[Tensor], grads: List[Optional[Tensor]]) -> List[Optional[Tensor]]:
@@ -107,8 +109,9 @@ class Traversal:
 
         fields = [columns[i] for i in self.streamed]
         own = [sums[i] if goes else None for i, goes in zip(self.streamed, self.return_grads)]
+        goes, of = self.return_grads, self.operation
         with self.executor.backward_session():
-            stream(self.job.relation, fields, visit, self.max_edges, own, return_grads=self.return_grads)
+            stream(self.job.relation, fields, visit, self.max_edges, own, return_grads=goes, of=of)
         return sums
 
     def _edges(self, block: Block) -> _Edges:
