@@ -256,3 +256,41 @@ func TestLargeMember(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderOfTypes reads types in the order of the file, a node type where an array or an end
+// of a relation names it first.
+func TestOrderOfTypes(t *testing.T) {
+	edges, one := npyOf("<i4", "(2, 1)", make([]byte, 8)), npyOf("<i8", "()", []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, m := range []struct {
+		name string
+		data []byte
+	}{
+		{"paper/num_nodes", one}, {"venue:has:paper/w", npyOf("<i4", "(1,)", make([]byte, 4))}, {"author/num_nodes", one},
+		{"paper:in:venue/edge_index", edges}, {"author:writes:paper/edge_index", edges}, {"venue:has:paper/edge_index", edges},
+	} {
+		w, err := z.Create(m.name + ".npy")
+		if err == nil {
+			_, err = w.Write(m.data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g, err := openNpzGraph(inMemory(b.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, of := range append(g.NodeTypes(), g.EdgeTypes()...) {
+		names = append(names, of.Name)
+	}
+	want := []string{"paper", "venue", "author", "venue:has:paper", "paper:in:venue", "author:writes:paper"}
+	if !slices.Equal(names, want) {
+		t.Errorf("types %q, want %q", names, want)
+	}
+}

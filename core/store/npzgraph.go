@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"sort"
 	"strings"
 
 	"sar/core/graph"
@@ -54,9 +52,10 @@ func OpenGraph(path string) (WholeGraph, error) {
 //	paper/x, paper/y, paper/…       [N, ...], features of papers
 //	author/num_nodes                a scalar, for types without features
 //
-// Node types and relations are numbered by name, as DGL numbers them. N is the number of rows
-// of x, y or an array whose name ends in "mask"; without those num_nodes; without that the
-// largest id + 1. It may be used by several goroutines.
+// Node types and relations are numbered in the order in which the file first names them, so
+// that models that are built from the lists of types begin with the same weights as without
+// partitions. N is the number of rows of x, y or an array whose name ends in "mask"; without
+// those num_nodes; without that the largest id + 1. It may be used by several goroutines.
 type npzGraph struct {
 	typedTables
 	z       *npz
@@ -91,7 +90,8 @@ func (g *npzGraph) prefix(kind string) string {
 	return kind + "/"
 }
 
-// relations finds the edges, and node types by the names that they have in them.
+// relations finds the edges, and node types by the names that they have in them. Both are
+// numbered in the order in which the file first names them.
 func (g *npzGraph) relations() error {
 	var triples []graph.EdgeType
 	for _, name := range g.z.names {
@@ -108,20 +108,36 @@ func (g *npzGraph) relations() error {
 	if g.single = len(triples) == 0; g.single {
 		triples = append(triples, defaultEdgeType)
 	}
-	var names []string
+	nodes := map[string]bool{}
+	byName := map[string]graph.EdgeType{}
 	for _, t := range triples {
-		names = append(names, t.Src, t.Dst)
+		nodes[t.Src], nodes[t.Dst] = true, true
+		byName[t.String()] = t
 	}
-	sort.Strings(names)
-	names = slices.Compact(names)
-	for _, name := range names {
-		g.node = append(g.node, typedRows{name: name, rows: -1, arrays: map[string]array{}})
+	numbers := map[string]int{}
+	number := func(name string) {
+		if _, known := numbers[name]; nodes[name] && !known {
+			numbers[name] = len(g.node)
+			g.node = append(g.node, typedRows{name: name, rows: -1, arrays: map[string]array{}})
+		}
 	}
-	sort.Slice(triples, func(i, j int) bool {
-		a, b := triples[i], triples[j]
-		return slices.Compare([]string{a.Src, a.Rel, a.Dst}, []string{b.Src, b.Rel, b.Dst}) < 0
-	})
-	for _, t := range triples {
+	inOrder := triples[:0:0]
+	add := func(t graph.EdgeType) {
+		number(t.Src)
+		number(t.Dst)
+		inOrder = append(inOrder, t)
+		delete(byName, t.String())
+	}
+	for _, name := range g.z.names {
+		kind, _, _ := strings.Cut(name, "/")
+		if number(kind); !g.single && byName[kind] != (graph.EdgeType{}) {
+			add(byName[kind])
+		}
+	}
+	if g.single {
+		add(defaultEdgeType)
+	}
+	for _, t := range inOrder {
 		a := g.z.arrays[g.prefix(t.String())+"edge_index"]
 		if a == nil {
 			return g.z.f.bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.names)
@@ -129,9 +145,9 @@ func (g *npzGraph) relations() error {
 		if err := a.checkEdgeIndex(); err != nil {
 			return err
 		}
-		src, _ := slices.BinarySearch(names, t.Src)
-		dst, _ := slices.BinarySearch(names, t.Dst)
-		g.edge = append(g.edge, typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, edges: a, src: src, dst: dst})
+		of := typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, edges: a}
+		of.src, of.dst = numbers[t.Src], numbers[t.Dst]
+		g.edge = append(g.edge, of)
 	}
 	return nil
 }

@@ -73,15 +73,16 @@ def test_arrays_of_several_types(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "g.npz",
         **{
-            "paper:cites:paper/edge_index": EDGES,
-            "paper:cites:paper/edge_attr": ATTR,
-            "author:writes:paper/edge_index": writes,
             "paper/x": X,
             "author/num_nodes": 11,
+            "paper:cites:paper/edge_attr": ATTR,
+            "author:writes:paper/edge_index": writes,
+            "paper:cites:paper/edge_index": EDGES,
         },
     )
     graph = sar.ingest(tmp_path / "g.npz", tmp_path / "out")
-    assert {name: t.count for name, t in graph.node_types.items()} == {"paper": N, "author": 11}
+    assert [(name, t.count) for name, t in graph.node_types.items()] == [("paper", N), ("author", 11)]
+    assert [one.type[1] for one in graph.edge_types] == ["cites", "writes"]
     check_edges(graph, EDGES, N, edge_attr=ATTR)
     check_edges(graph, writes, N, 1)
     assert (node_features(graph, "paper")["features"] == X).all()

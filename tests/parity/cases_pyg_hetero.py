@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import sar
+from sar.graph.edge_index.index import SplitEdgeIndex
 from tests.parity import pyg_pairs
 from tests.support.hetero import KINDS, TRIPLES
 from tests.support.worker import data_of, numpy
@@ -199,6 +200,35 @@ def loaded(path: str) -> dict[str, Any]:
     weights = data["paper", "cites", "paper"].w
     found["weights"] = float(weights.sum()) if weights.dim() else 0.0
     return {**found, "nodes": numpy(found["nodes"]), "edges": numpy(found["edges"]), "out": numpy(out)}
+
+
+def trained(data: Any, nodes: int) -> dict[str, Any]:
+    """The weights that a model for papers begins with, and this worker's share of its losses in double precision."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        torch.manual_seed(11)
+        model = nn.ModuleList(_nn().HGTConv(6, 6, data.metadata(), heads=2) for _ in range(2))
+        begin = {name: value.detach().clone() for name, value in model.named_parameters()}
+        optimizer, losses = torch.optim.Adam(model.parameters(), 0.05), []
+        for _ in range(5):
+            x = {kind: value.double() for kind, value in data.x_dict.items()}
+            for one in model:
+                x = one(x, data.edge_index_dict)
+            loss = (x["paper"] - data["paper"].y.remainder(5).unsqueeze(1)).square().sum() / nodes
+            optimizer.zero_grad()
+            loss.backward()
+            if isinstance(data["paper", "cites", "paper"].edge_index, SplitEdgeIndex):
+                sar.gather_grads(model)
+            optimizer.step()
+            losses.append(loss.detach())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return numpy({"weights": begin, "losses": torch.stack(losses)})
+
+
+def trained_on_parts(path: str, nodes: int) -> dict[str, Any]:
+    """The same on a worker."""
+    return trained(sar.pyg.load(path), nodes)
 
 
 def refused(part: dict[str, Any]) -> list[str]:

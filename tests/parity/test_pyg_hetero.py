@@ -15,6 +15,7 @@ import sar
 from tests.parity import cases_pyg_hetero as cases
 from tests.parity.test_pyg_layers import UNIT, near
 from tests.support import hetero
+from tests.support.command import run_sar
 from tests.support.hetero import KINDS, TRIPLES
 from tests.support.sessions import Workers
 
@@ -84,19 +85,19 @@ def test_refused(two: Workers) -> None:
 
 
 def _graph() -> tuple[Any, dict[Any, Any]]:
-    """A HeteroData, and its edges."""
+    """A HeteroData, and its edges. Its types are in an order that is no alphabet's."""
     from torch_geometric.data import HeteroData
 
     ends, x = hetero.edges(few=False), hetero.features(8)
     data = HeteroData()
-    for kind, values in x.items():
+    for kind in ("paper", "author", "venue", "field"):
         if kind == "field":
-            data[kind].num_nodes = len(values)
+            data[kind].num_nodes = len(x[kind])
         else:
-            data[kind].x = torch.from_numpy(values.astype("float32"))
+            data[kind].x = torch.from_numpy(x[kind].astype("float32"))
     data["paper"].train_mask = torch.arange(KINDS["paper"]) % 3 == 0
     data["paper"].y = torch.arange(KINDS["paper"])
-    for triple in TRIPLES:
+    for triple in reversed(TRIPLES):
         data[triple].edge_index = torch.from_numpy(np.stack(ends[triple]))
     data["paper", "cites", "paper"].w = torch.arange(len(ends["paper", "cites", "paper"][0]), dtype=torch.float32)
     return data, ends
@@ -104,25 +105,28 @@ def _graph() -> tuple[Any, dict[Any, Any]]:
 
 @pytest.mark.parametrize("by", ["sar", "dgl"])
 def test_loaded(few: Workers, tmp_path: Path, by: str) -> None:
-    """Partitions of :func:`sar.pyg.partition` and of DGL's partitioner: columns, original ids, a layer."""
+    """Partitions of :func:`sar.pyg.partition`, with types in the order that the user gave them, and of DGL's
+    partitioner, which sorts them: columns, original ids, a layer."""
     import torch_geometric.nn as nn
 
     data, ends = _graph()
     parts = tmp_path / "parts"
+    node_types, edge_types = data.metadata()
     if by == "sar":
         path = sar.pyg.partition(data, few.world, parts, name="mag", method="random", seed=3)
         assert path == str(parts / "mag.json")
     else:
         path = _by_dgl(data, few.world, parts)
+        node_types, edge_types = list(KINDS), TRIPLES
     torch.manual_seed(7)
-    layers = {triple: nn.SAGEConv((6, 6), 2, bias=False) for triple in TRIPLES if "field" not in triple}
+    layers = {triple: nn.SAGEConv((6, 6), 2, bias=False) for triple in edge_types if "field" not in triple}
     out = nn.HeteroConv(layers)(data.x_dict, data.edge_index_dict)
     found = few.run(cases.loaded, path=path)
     for kind, count in KINDS.items():
         ids = np.concatenate([one["nodes"][kind]["n_id"] for one in found])
         assert sorted(ids.tolist()) == list(range(count))
     for one in found:
-        assert one["metadata"] == (list(KINDS), TRIPLES) and "n_id" in one["repr"]
+        assert one["metadata"] == (node_types, edge_types) and "n_id" in one["repr"]
         for kind in KINDS:
             columns = one["nodes"][kind]
             ids = columns["n_id"]
@@ -140,6 +144,31 @@ def test_loaded(few: Workers, tmp_path: Path, by: str) -> None:
         for kind, value in one["out"].items():
             near(value, out[kind].detach().numpy()[one["nodes"][kind]["n_id"]], 1e-5, kind)
     assert sum(one["weights"] for one in found) == pytest.approx(float(data["paper", "cites", "paper"].w.sum()))
+
+
+@pytest.mark.parametrize("by", ["partition", "ingest"])
+def test_trained_from_the_same_weights(few: Workers, tmp_path: Path, by: str) -> None:
+    """A model built from the metadata of the partitions has the weights of one built from the user's, and its losses."""
+    data, _ = _graph()
+    del data["field"]  # HGTConv wants columns of every type
+    for triple in [t for t in data.edge_types if "field" in t]:
+        del data[triple]
+    if by == "partition":
+        path = sar.pyg.partition(data, few.world, tmp_path / "parts", name="mag", method="random", seed=3)
+    else:
+        pytest.importorskip("duckdb")
+        sar.ingest(data, out=str(tmp_path / "graph"))
+        done = run_sar("partition", tmp_path / "graph", "--parts", few.world, "--method", "random", "--out", tmp_path)
+        assert done.returncode == 0, done.stderr
+        path = str(tmp_path / "graph.json")
+    plain = cases.trained(data, data["paper"].num_nodes)
+    found = few.run(cases.trained_on_parts, path=path, nodes=data["paper"].num_nodes)
+    for one in found:
+        assert list(one["weights"]) == list(plain["weights"])
+        for name, value in plain["weights"].items():
+            np.testing.assert_array_equal(one["weights"][name], value, err_msg=name)
+    np.testing.assert_allclose(sum(one["losses"] for one in found), plain["losses"], rtol=1e-10)
+    assert plain["losses"][-1] < 0.9 * plain["losses"][0]
 
 
 def _by_dgl(data: Any, parts: int, out: Path) -> str:

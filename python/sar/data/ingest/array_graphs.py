@@ -26,7 +26,7 @@ def npy_directory(path: Path) -> dict[str, Rows]:
 
 def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
     """A graph out of ``edge_index`` and arrays of features, as ``.npz`` files have them. With several types,
-    ``source:relation:destination/edge_index`` and ``type/x``.
+    ``source:relation:destination/edge_index`` and ``type/x``. Types are in the order in which arrays first name them.
 
     The number of nodes is that of the rows of ``x``, ``y`` or a mask; else ``num_nodes``; else the largest id + 1.
 
@@ -41,12 +41,13 @@ def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
         arrays = {
             key.replace(NODE, f"{NODE}:{EDGE}:{NODE}", 1) if key in of_edges else key: a for key, a in arrays.items()
         }
-    triples = [_triple(key[: -len(_EDGES) - 1], name) for key in arrays if key.endswith(f"/{_EDGES}")]
+    found = {_triple(key[: -len(_EDGES) - 1], name) for key in arrays if key.endswith(f"/{_EDGES}")}
+    triples = [t for t in dict.fromkeys(tuple(key.partition("/")[0].split(":")) for key in arrays) if t in found]
     if not triples:
         raise ValueError(
             f"{name}: expected an array {_EDGES!r}, or one for each type of edge, found {', '.join(arrays)}"
         )
-    types = list(dict.fromkeys(end for triple in triples for end in (triple[0], triple[2])))
+    types = _in_order(arrays, triples)
     graph = Graph("", {}, [])
     used = set()
     for triple in triples:
@@ -66,6 +67,13 @@ def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
     if unused:
         raise ValueError(f"{name}: {unused[0]!r} belongs to no type of node or edge")
     return graph
+
+
+def _in_order(arrays: Mapping[str, Rows], triples: list[Triple]) -> list[str]:
+    """Node types in the order in which arrays name them: before a slash, or as an end of edges."""
+    known = {end for triple in triples for end in (triple[0], triple[2])}
+    named = (key.partition("/")[0].split(":") for key in arrays)
+    return [one for one in dict.fromkeys(end for parts in named for end in parts[::2]) if one in known]
 
 
 def _triple(text: str, name: str) -> Triple:

@@ -19,7 +19,7 @@ _FORMATS = ["coo", "csr", "csc"]
 
 
 class _Types(NamedTuple):
-    """Types of a block in DGL's order, and the graph that they make."""
+    """Types of a block in the order of the graph, and the graph that they make."""
 
     nodes: List[str]
     relations: List[CanonicalEtype]
@@ -28,7 +28,7 @@ class _Types(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _types(ntypes: Tuple[str, ...], relations: Tuple[CanonicalEtype, ...]) -> _Types:
-    nodes, ordered = sorted(ntypes), sorted(relations)
+    nodes, ordered = list(ntypes), list(relations)
     src = [nodes.index(source) for source, _, _ in ordered]
     dst = [nodes.index(target) + len(nodes) for _, _, target in ordered]
     return _Types(nodes, ordered, graph_index.from_coo(2 * len(nodes), src, dst, True))
