@@ -11,6 +11,7 @@ from typing import Any, Callable
 import numpy as np
 import torch
 
+from sar.graph.edge_tensor.tensor import EdgeTensor
 from tests.support.worker import build, numpy, tensor
 
 WIDTH = 4
@@ -147,6 +148,51 @@ def transformed(g: Any, x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor, la
     return found
 
 
+SUMS = [f"u_{op}_e_{by}" for op in ("add", "sub", "mul", "div") for by in ("sum", "max", "min", "mean")]
+SUMS += [f"copy_{side}_{by}" for side in "ue" for by in ("sum", "max", "min", "mean")]
+OF_EDGES = [f"{a}_{op}_{b}" for a in "uve" for b in "uve" if a != b for op in ("add", "sub", "mul", "div", "dot")]
+OF_EDGES += ["copy_u", "copy_v", "copy_e"]
+
+
+def operators(g: Any, x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor, layer: Any) -> Results:
+    """Every function that ``dgl.ops`` generates, and what they are made of, with shapes that broadcast. Extrema of
+    nodes without messages are infinite in DGL, and their gradient goes astray there: they are replaced."""
+    import dgl
+    from dgl import ops
+
+    w = torch.cat([w, w.sin(), w.cos(), w * w], 1)
+    given = {"u": x, "v": x.flip(1), "e": w}
+    found: Results = {}
+    assert {*SUMS, *OF_EDGES} <= set(dir(ops))
+    for name in SUMS + OF_EDGES:
+        values = [given[side] for side in name.split("_") if side in ("u", "v", "e")]
+        if "div" in name:
+            values[1] = values[1].exp()
+        found[name] = getattr(ops, name)(g, *values)
+        if name in SUMS and name.endswith(("max", "min")):
+            found[f"{name} without messages"] = found[name].isinf()
+            found[name] = torch.where(found[name].isinf(), 0, found[name])
+    heads = x.view(-1, 2, 2)
+    found["heads"] = ops.u_mul_e_sum(g, heads, w[:, :2].unsqueeze(-1))
+    found["one weight"] = ops.u_mul_e_sum(g, heads, w[:, :1])
+    found["wide edges"] = ops.gspmm(g, "add", "mean", x, w.unsqueeze(1).expand(-1, 3, -1))
+    found["gsddmm"] = ops.gsddmm(g, "sub", heads, x[:, :2], "v", "u")
+    attention = ops.edge_softmax(g, ops.u_dot_v(g, heads, heads * 0.3))
+    found["attention"] = ops.u_mul_e_sum(g, heads, attention)
+    lazy = [ops.u_add_v(g, x, x), ops.copy_v(g, x), attention]
+    assert all(isinstance(t, EdgeTensor) != isinstance(g, dgl.DGLGraph) for t in lazy)
+    return found
+
+
+def reversed_operators(g: Any, x: torch.Tensor, w: torch.Tensor, mask: torch.Tensor, layer: Any) -> Results:
+    import dgl
+
+    r = dgl.reverse(g)
+    given = {"u": x, "v": x.flip(1), "e": w.expand(-1, WIDTH)}
+    names = [name for name in OF_EDGES if "div" not in name]
+    return {name: getattr(dgl.ops, name)(r, *(given[s] for s in name.split("_") if s in given)) for name in names}
+
+
 OPERATIONS: dict[str, tuple[Callable[..., Results], tuple[str, dict[str, Any]] | None]] = {
     "removed": (removed, None),
     "removed_by_function": (removed_by_function, ("GraphConv", {"in_feats": WIDTH, "out_feats": 3})),
@@ -174,6 +220,9 @@ OPERATIONS: dict[str, tuple[Callable[..., Results], tuple[str, dict[str, Any]] |
     ),
     "reversed_messages": (reversed_messages, None),
     "transformed": (transformed, None),
+    "operators": (operators, None),
+    "operators_in_single_precision": (operators, None),
+    "reversed_operators": (reversed_operators, None),
 }
 
 

@@ -23,6 +23,7 @@ from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
 from sar.graph.manager import GraphShardManager
+from sar.graph.message_passing.operators import reduced_messages, values_of_edges
 from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
 from sar.graph.reversed import ReversedGraph
@@ -59,6 +60,8 @@ def _layer_patches() -> Patches:
     patches = Patches("dgl", OTHERWISE)
     patches.wrap("dgl.ops.edge_softmax", "edge_softmax_internal", _edge_softmax)
     patches.wrap("dgl.ops.edge_softmax", "edge_softmax_hetero_internal", _edge_softmax_hetero)
+    patches.wrap("dgl.ops.spmm", "gspmm_internal", _gspmm)
+    patches.wrap("dgl.ops.sddmm", "gsddmm_internal", _gsddmm)
     patches.wrap("dgl.ops.segment", "segment_reduce", _segment_reduce)
     patches.wrap("dgl.ops.segment", "segment_softmax", _segment_softmax)
     patches.wrap("dgl.readout", "_topk_on", _topk_on)
@@ -114,6 +117,14 @@ def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *log
     given = {triple: value for triple, value in zip(graph.canonical_etypes, logits) if value is not None}
     result: Any = edge_softmax(graph, given, eids, norm_by)
     return tuple(result.get(triple) for triple in graph.canonical_etypes)
+
+
+def _gspmm(original: Any, gidx: Any, *args: Any) -> Any:
+    return reduced_messages(gidx.manager, *args) if isinstance(gidx, GraphIndex) else original(gidx, *args)
+
+
+def _gsddmm(original: Any, gidx: Any, *args: Any) -> Any:
+    return values_of_edges(gidx.manager, *args) if isinstance(gidx, GraphIndex) else original(gidx, *args)
 
 
 def _segment_reduce(original: Any, seglen: Any, value: Tensor, reducer: str = "sum") -> Any:
