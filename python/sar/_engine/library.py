@@ -230,6 +230,13 @@ def _dtype(dtype: Any) -> DLTensor.DataType:
     return found
 
 
+VECTORIZED = (
+    "message passing on a split graph cannot be vectorized or transformed (jacobian(vectorize=True), is_grads_batched, "
+    "torch.vmap, torch.func): its exchanges between workers take tensors with memory, one at a time. Compute one gradient "
+    "after the other, as torch.autograd.functional.jacobian(vectorize=False) or torch.autograd.grad in a loop do"
+)
+
+
 def tensor(t: Any) -> DLTensor:
     """The ``DLTensor`` of a torch tensor or numpy array. It shares the memory, and keeps ``t`` alive."""
     device = getattr(t, "device", None)
@@ -239,7 +246,10 @@ def tensor(t: Any) -> DLTensor:
                 f"SAR's engine works on CPU tensors; this one, of shape {list(t.shape)}, is on {device}: "
                 "move it with .cpu()"
             )
-        address, steps = t.data_ptr(), t.stride()
+        try:
+            address, steps = t.data_ptr(), t.stride()
+        except RuntimeError:
+            raise RuntimeError(VECTORIZED) from None
     elif hasattr(t, "__array_interface__"):
         address = t.__array_interface__["data"][0]
         steps = [s // t.itemsize for s in t.strides]

@@ -150,9 +150,9 @@ def _take_turn(what: str) -> None:
         names = {t.ident: t.name for t in threading.enumerate()}
         message = (
             f"rank {_state.rank} runs models on split graphs in two threads at once: thread {names.get(me, me)!r} "
-            f"begins {what} while thread {names.get(other, other)!r} is in the middle of a model. The workers' operations "
-            "pair in the order in which each runs them: run one model after the other, for example with a lock that is "
-            "held from the begin of forward to the end of backward"
+            f"begins {what} while thread {names.get(other, other)!r} is in the middle of a model. The workers' "
+            "operations pair in the order in which each runs them: run one model after the other, for example with a "
+            "lock that is held from the begin of forward to the end of backward"
         )
         library.call("sar_session_abort", _state.handle, message)
         raise errors.ScheduleError(message, _state.rank)

@@ -68,8 +68,18 @@ def u_mul_e(
     return out.view(relation.num_dst, *shape)
 
 
+def check_dense(tensor: Tensor, name: str) -> None:
+    """:raises TypeError: a sparse tensor"""
+    if tensor.layout != torch.strided:
+        raise TypeError(
+            f"{name} is sparse ({tensor.layout}): rows of nodes and edges are dense on a split graph; use "
+            f"{name}.to_dense(), or multiply it by the weight of a linear map first"
+        )
+
+
 def check(tensor: Tensor, rows: int, what: str, name: str) -> None:
     """Refuses what the engine cannot read, by the tensor's own name."""
+    check_dense(tensor, name)
     if tensor.device.type != "cpu":
         raise TypeError(f"{name} is on {tensor.device}: aggregation runs on CPU tensors for now; use {name}.cpu()")
     if tensor.dtype not in FLOATS:

@@ -13,7 +13,9 @@ from typing import Any, Callable, List, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-__all__ = ["calling_layer", "differentiable_once"]
+from sar._engine import library
+
+__all__ = ["calling_layer", "differentiable_once", "refuse_transforms", "transformed"]
 
 Backward = Callable[..., Any]
 
@@ -74,6 +76,17 @@ class _Refuse(torch.autograd.Function):
             "not record it. Leave out create_graph=True, or keep this operation out of what is differentiated again "
             "(detach its result, or its gradient)"
         )
+
+
+def transformed() -> bool:
+    """Whether one of torch.func's transforms (vmap, grad, jvp, ...) runs."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def refuse_transforms() -> None:
+    """:raises RuntimeError: one of torch.func's transforms runs"""
+    if transformed():
+        raise RuntimeError(library.VECTORIZED)
 
 
 def calling_layer(operation: str) -> str:

@@ -13,7 +13,7 @@ from sar._engine import programs as abi, schedule, session as _session
 from sar._engine.native import Native
 
 from . import again, message
-from .once import calling_layer, differentiable_once
+from .once import calling_layer, differentiable_once, refuse_transforms
 from .types import Expr, Relation
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
@@ -65,6 +65,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     rows = relation.num_edges if reduce is None else relation.num_dst
     call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
     call.again = [again.values_of(t) for t in tensors]
+    refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
     call.name = calling_layer("the values of an edge tensor" if reduce is None else f"a message with {reduce}")

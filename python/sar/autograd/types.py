@@ -7,6 +7,8 @@ from typing import Optional, Protocol, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from .once import refuse_transforms
+
 Shape = Tuple[int, ...]
 
 
@@ -33,7 +35,11 @@ class Agreed:
 
 def anchor() -> Tensor:
     """An argument of an autograd function that makes torch call its backward on every worker, also where none of the
-    worker's own tensors needs a gradient."""
+    worker's own tensors needs a gradient.
+
+    :raises RuntimeError: one of torch.func's transforms runs
+    """
+    refuse_transforms()
     return torch.empty(0, requires_grad=torch.is_grad_enabled())
 
 

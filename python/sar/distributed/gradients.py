@@ -8,7 +8,7 @@ from typing import Iterator, List, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from sar._engine import abi, schedule, session as _session
 
@@ -48,7 +48,7 @@ def gather_grads(model: nn.Module) -> None:
             raise ValueError(f"the gradient of {name} is sparse; make its layer with sparse=False")
     # one short reduction tells which gradients exist anywhere, which are wanted where, and that the models have as many
     # parameters
-    told = [
+    told: List[List[int]] = [
         [p.grad is not None for _, p in named],
         [p.requires_grad for _, p in named],
         [not p.requires_grad for _, p in named],
@@ -112,9 +112,10 @@ def _check_same_model(
     model: nn.Module, named: Sequence[Tuple[str, Tensor]], buffers: Sequence[Tuple[str, Tensor]] = ()
 ) -> None:
     """Compares fingerprints of the model, because a worker with another model would silently mix up parameters."""
-    lazy = [name for name, t in (*named, *buffers) if isinstance(t, UninitializedTensorMixin)]
+    lazy = [name for name, t in (*named, *buffers) if isinstance(t, (UninitializedParameter, UninitializedBuffer))]
     texts = [
-        [f"{name} {'' if name in lazy else tuple(t.shape)} {t.dtype}" for name, t in group] for group in (named, buffers)
+        [f"{name} {'' if name in lazy else tuple(t.shape)} {t.dtype}" for name, t in given]
+        for given in (named, buffers)
     ]
     digests = [int.from_bytes(hashlib.sha256(";".join(text).encode()).digest()[:7], "little") for text in texts]
     digests += [int.from_bytes(schedule.fingerprint(model), "little"), len(lazy)]

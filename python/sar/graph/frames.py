@@ -15,6 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, MutableMapping, Optional
 
 from torch import Tensor
 
+from sar.autograd.message import check_dense
+
 Columns = Dict[str, Tensor]
 
 
@@ -191,6 +193,7 @@ def check_rows(name: str, value: object, rows: int, what: str) -> None:
         raise ValueError(
             f"{name} has shape {tuple(value.shape)}, but this worker has {rows} {what}: expected ({rows}, ...)"
         )
+    check_dense(value, name)
     if value.device.type != "cpu":
         raise TypeError(f"{name} is on {value.device}: graphs work on CPU tensors for now; use .cpu()")
 

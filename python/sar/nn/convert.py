@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple, cast
+from typing import Any, Dict, Optional, Tuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +85,11 @@ class _OfTypes(nn.Module):
     """PyG's ``HeteroBatchNorm`` over the rows of all workers. As there, statistics are constants in backward."""
 
     of: Any
+    weight: Optional[Tensor]
+    bias: Optional[Tensor]
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
 
     def forward(self, x: Tensor, type_vec: Tensor) -> Tensor:
         """``x``: ``[n, f]``; ``type_vec``: the type of each row. Collective in training."""
@@ -95,7 +100,7 @@ class _OfTypes(nn.Module):
             with torch.no_grad():
                 mean, var = self._moments(x, type_vec, tracked)
         out = (x - mean[type_vec]) / var.clamp(self.of["eps"]).sqrt()[type_vec]
-        return out if self.weight is None else out * self.weight[type_vec] + self.bias[type_vec]
+        return out if self.weight is None or self.bias is None else out * self.weight[type_vec] + self.bias[type_vec]
 
     def _moments(self, x: Tensor, types: Tensor, tracked: bool) -> Tuple[Tensor, Tensor]:
         """Mean and variance of each type, ``[types, f]``, towards which the running ones are moved."""

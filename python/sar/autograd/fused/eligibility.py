@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from sar.autograd.once import transformed
 from sar.config import Config
 from sar.graph.manager import GraphShardManager
 
@@ -55,6 +56,7 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
         and len(graph._relations) == 1
         and graph.src_is_tgt
         and type(x) in (Tensor, nn.Parameter)
+        and x.layout == torch.strided
         and x.dim() == 2
         and x.shape[0] == graph._relation(None).num_src
         and plain_linear(fc)
@@ -64,8 +66,9 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
 
 
 def undisturbed() -> bool:
-    """Whether layers may be fused at all: not switched off, no autocast, no hooks for all modules."""
-    return Config.fuse and not _autocast() and not _global_hooks()
+    """Whether layers may be fused at all: not switched off, no autocast, no hooks for all modules, no transform of
+    torch.func."""
+    return Config.fuse and not _autocast() and not _global_hooks() and not transformed()
 
 
 def _global_hooks() -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
-from sar.autograd.message import FLOATS
+from sar.autograd.message import FLOATS, check_dense
 
 from .edges import SplitEdges
 from .lifted import LiftedTensor
@@ -91,6 +91,7 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
     if not isinstance(dim, int) or not -x.dim() <= dim < x.dim():
         raise IndexError(f"dimension {dim} of a tensor with {x.dim()} dimensions does not exist")
     dim = dim % x.dim()
+    check_dense(x, "x")
     if isinstance(x, LiftedTensor):
         raise ValueError("a tensor of edges was indexed with the ends of edges: give one with a row for each own node")
     if x.shape[dim] != edges.rows(side):

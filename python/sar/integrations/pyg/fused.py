@@ -211,6 +211,7 @@ def _fits(lin: Any, x: Any) -> bool:
     return (
         as_made(lin, Linear)
         and type(x) in (Tensor, nn.Parameter, DeferredTensor)
+        and x.layout == torch.strided
         and x.dim() == 2
         and x.dtype in (torch.float32, torch.float64)
         and x.dtype == lin.weight.dtype
