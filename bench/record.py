@@ -19,7 +19,8 @@ from sar._engine.signatures import DLTensor
 
 # What has to be called again. The rest of sar.h sends nothing.
 REPLAYED = {
-    *("sar_session_set_window", "sar_session_set_exchange", "sar_comm_create", "sar_all_reduce", "sar_broadcast"),
+    *("sar_session_set_window", "sar_session_set_exchange", "sar_session_set_place", "sar_session_name_layer"),
+    *("sar_comm_create", "sar_all_reduce", "sar_broadcast"),
     *("sar_barrier", "sar_all_to_all", "sar_aggregate_forward", "sar_aggregate_backward", "sar_program_create"),
     *("sar_program_forward", "sar_program_backward"),
 }
