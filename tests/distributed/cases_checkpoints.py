@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch.nn.functional as F
 
 import sar
 import sar.nn
-from sar.checkpoints import tensor_files
+from sar.checkpoints import save
 from sar.results.rows import own_rows
 
 WIDTH, CLASSES = 6, 3
@@ -135,8 +134,6 @@ def cannot_save(json: str, folder: str, wrong: str) -> str:
     elif wrong == "per_node":
         arguments["per_node"] = {"model.second.weight": "_N"}
     elif wrong == "elsewhere" and sar.rank():
-        from sar.checkpoints import save
-
         save.SHARED_SECONDS = 0.1
         folder += "-other"
     try:
@@ -152,15 +149,15 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
     said = []
     checkpoints = sar.Checkpointer(folder, **job.saved, every=1, background=background)
     checkpoints.step(1)
-    writing = tensor_files.write_pieces
+    writing = save.write_tensors
 
-    def full(scratch: str, rank: int, *rest: Any) -> Any:
-        if rank == min(1, sar.world_size() - 1):
-            raise OSError(28, "No space left on device", os.path.join(scratch, "__1_0.distcp"))
-        return writing(scratch, rank, *rest)
+    def full(path: str, tensors: Any) -> Any:
+        if sar.rank() == min(1, sar.world_size() - 1):
+            raise OSError(28, "No space left on device", path)
+        return writing(path, tensors)
 
     for number, call in enumerate(("step", when)):
-        tensor_files.write_pieces = writing if number else full
+        save.write_tensors = writing if number else full
         try:
             if call == "close":
                 checkpoints.close()
@@ -170,7 +167,7 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
             said.append(f"{call}: {type(error).__name__}: {error}")
         if checkpoints._pending is not None:
             checkpoints._pending._written.wait(30)
-    tensor_files.write_pieces = writing
+    save.write_tensors = writing
     said.append(f"latest: {Path(folder, 'latest').read_text()}")
     checkpoints.step(4)
     checkpoints.close()

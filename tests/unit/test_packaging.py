@@ -120,7 +120,7 @@ def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
         assert needed in names
     assert not [n for n in names if n.endswith((".go", ".h", ".c")) or n.startswith("tests")]
     assert "Requires-Python: >=3.9" in metadata
-    assert "Requires-Dist: numpy" in metadata and "Requires-Dist: torch" in metadata
+    assert all(f"Requires-Dist: {name}" in metadata for name in ("numpy", "torch", "safetensors"))
 
 
 def test_wheel_works_without_go_gcc_and_dgl(wheel: Path, tmp_path: Path) -> None:
