@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,21 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
     checkpoints.step(4)
     checkpoints.close()
     return said
+
+
+def fills_disk(json: str, folder: str, numbers: int, limit: int) -> str:
+    """What saving so many numbers says, where the files of rank 1 may have ``limit`` bytes."""
+    job = Job(json, 0.3)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit and sar.rank():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        sar.save_checkpoint(folder, **job.saved, step=1, extra=torch.zeros(numbers))
+    except (OSError, sar.RemoteError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    return "saved"
 
 
 def at_intervals(json: str, folder: str) -> list[int]:

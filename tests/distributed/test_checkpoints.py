@@ -216,6 +216,20 @@ def test_all_are_told_what_one_cannot_write(
     assert names(tmp_path) == ["latest", f"step-00000000000{kept}", "step-000000000004"]
 
 
+def test_full_disk(two: Workers, small_disk: Path, parts: dict[int, str]) -> None:
+    """Too little room is seen before anything is written, a limit of one rank when it is met. All are told."""
+    where = {"json": parts[2], "folder": str(small_disk / "run")}
+    said = two.run(cases_checkpoints.fills_disk, **where, numbers=1 << 16, limit=0)
+    says = rf"No space left on device: \d+\.\d KiB are needed, \d+\.\d KiB are free: '{small_disk}/run'"
+    assert all(re.search(says, text) for text in said), said
+    said = two.run(cases_checkpoints.fills_disk, **where, numbers=8, limit=512)
+    says = rf"File too large: \d+\.\d KiB are needed, a file may have 512 B \(ulimit -f\): '{small_disk}/run/.step-.*'"
+    assert all(re.search(says, text) for text in said), said
+    assert list((small_disk / "run").iterdir()) == []
+    said = two.run(cases_checkpoints.fills_disk, **where, numbers=8, limit=0)
+    assert said == ["saved"] * 2
+
+
 def test_at_intervals(two: Workers, tmp_path: Path, parts: dict[int, str]) -> None:
     assert two.run(cases_checkpoints.at_intervals, json=parts[2], folder=str(tmp_path)) == [[3, 6, 7]] * 2
     assert names(tmp_path) == ["latest", "step-000000000006", "step-000000000007"]
