@@ -40,6 +40,7 @@ from .errors import (
     RemoteError,
     RendezvousError,
     ScheduleError,
+    WholeGraphError,
 )
 from .graph import construct as construct_shard_manager
 from .graph.block import DistributedBlock
@@ -74,6 +75,7 @@ __all__ = [
     "RendezvousError",
     "RunLog",
     "ScheduleError",
+    "WholeGraphError",
     "comm",
     "comm_device",
     "common_tuples",

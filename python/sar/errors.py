@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BudgetError",
     "DeadlineError",
@@ -10,6 +12,7 @@ __all__ = [
     "RemoteError",
     "RendezvousError",
     "ScheduleError",
+    "WholeGraphError",
 ]
 
 
@@ -70,3 +73,19 @@ class BudgetError(RuntimeError):
     def __init__(self, message: str = "", minimum: int = 0) -> None:
         super().__init__(message)
         self.minimum = minimum
+
+
+class WholeGraphError(NotImplementedError):
+    """Something that reads the whole graph was called on a graph split over workers, on one worker as on several.
+
+    ``name`` is what was called, ``instead`` what to do in place of it. It is raised before anything is sent, so by
+    every worker that makes the call.
+    """
+
+    def __init__(self, name: str = "", instead: str = "") -> None:
+        super().__init__(f"{name} is not supported on a graph split over workers: {instead}")
+        self.name = name
+        self.instead = instead
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, self.instead)
