@@ -92,3 +92,13 @@ def test_refused(two: Workers) -> None:
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
         for name, text in said.items():
             assert texts.get(name, "needs the edges of the whole graph") in text, f"{name}: {text}"
+
+
+def test_no_kernel_gets_halo_rows(few: Workers) -> None:
+    """Whatever takes the sources of edges for numbers of nodes is refused, and the error names what was called."""
+    graph = make("random", few.world, seed=75)
+    for said in few.run(cases.kernels, [{"part": graph.part(rank)} for rank in range(few.world)]):
+        for name, text in said.items():
+            assert text.startswith("WholeGraphError: ") or "needs the edges of the whole graph" in text, (name, text)
+            assert "before the graph is partitioned" in text
+        assert "edge_index.EdgeIndex" in said["EdgeIndex @ x"]

@@ -20,13 +20,13 @@ from sar.autograd.message import check, per_head
 from sar.autograd.transpose import sum_to_sources
 from sar.data.partition_book import CanonicalEtype
 
+from .columns import pick_degrees
 from .edge_tensor.tensor import EdgeTensor
 from .frames import EdgeFrame, NodeFrame
 from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
 from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
-from .queries import pick_degrees
 from .refused import Refused
 from .relation import Relation
 from .state import GraphState
@@ -107,12 +107,14 @@ class ReversedGraph(Refused):
     number_of_src_nodes = num_src_nodes
 
     def in_degrees(self, v: Any = ALL) -> Any:
-        """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given."""
-        return pick_degrees(self._relation.degrees(out=True), v)
+        """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given. Collective for the sources of the
+        edges of a graph."""
+        return pick_degrees(self._relation.degrees(out=True), v, self._relation.canonical[0])
 
     def out_degrees(self, u: Any = ALL) -> Any:
-        """int64 ``[num_src]``; of the rows ``u`` where given."""
-        return pick_degrees(self._relation.degrees(out=False), u)
+        """int64 ``[num_src]``; of the rows ``u`` where given, collectively as :meth:`in_degrees`."""
+        square = self._frame.square
+        return pick_degrees(self._relation.degrees(out=False), u, self._relation.canonical[2] if square else None)
 
     def local_var(self) -> ReversedGraph:
         """The same graph with columns of its own: what is set there does not appear here."""

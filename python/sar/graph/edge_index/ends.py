@@ -1,8 +1,8 @@
 """The rows of an edge index: at which nodes edges begin, and at which they end.
 
 They stand for numbers that are not there. ``x.index_select(0, ends)`` and ``x[ends]`` give a
-:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Anything else reads the numbers,
-which is local: columns of sources (own nodes, then halo rows) and own rows of destinations.
+:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Anything else reads the numbers
+of destinations, which is local: they are own rows. Those of sources, which may be halo rows, ``numbers()`` alone gives.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class EdgeEnds(SplitNumbers):
     def side(self) -> str:
         """"u" for sources, "v" for destinations."""
         return self._side
+
+    @property
+    def has_sources(self) -> bool:  # type: ignore[override]
+        return self._side == "u"
 
     def numbers(self) -> Tensor:
         """The numbers as an ordinary tensor. Local."""

@@ -17,9 +17,9 @@ __all__ = ["SplitEdgeIndex", "edge_index"]
 class SplitEdgeIndex(SplitNumbers):
     """int64 ``[2, num_edges]``: the in-edges of a worker's own nodes, in the order of edge tensors.
 
-    It takes the place of the ``edge_index`` of a whole graph in layers of PyG. It holds no numbers. Where they are
-    read, row 0 has columns of sources (own nodes, then halo rows, which ``graph.column_nodes()`` names) and row 1 has
-    own rows of destinations; reading them is local. ``numel()`` is that of all workers.
+    It takes the place of the ``edge_index`` of a whole graph in layers of PyG. It holds no numbers. :meth:`numbers`
+    gives them: row 0 has columns of sources (own nodes, then halo rows, which ``graph.column_nodes()`` names) and row 1
+    has own rows of destinations; reading them is local. ``numel()`` is that of all workers.
 
     :param edges: the edges
     :param flipped: rows are exchanged, so messages go to where edges begin

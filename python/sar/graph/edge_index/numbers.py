@@ -12,15 +12,18 @@ from sar.autograd.compile import uncompiled
 from sar.graph.edge_tensor.tensor import METADATA, changes
 
 from .edges import SplitEdges
+from .readable import check_readable
 
 __all__ = ["SplitNumbers", "numbers"]
 
+_THE_SAME = frozenset([torch.ops.aten.detach.default, torch.ops.aten.alias.default])
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 
 
 @shared
 class SplitNumbers(Tensor):
-    """Holds no numbers. Functions of torch that have no handler read them, which is local.
+    """Holds no numbers. Functions of torch that have no handler read those of destinations, which is local, and are
+    refused those of sources (:mod:`sar.graph.edge_index.readable`).
 
     ``numel()`` counts the edges of all workers, because layers that ask whether there are edges have to get the same
     answer on all of them.
@@ -32,6 +35,9 @@ class SplitNumbers(Tensor):
     """Functions of torch with such tensors among their arguments. Handlers return ``NotImplemented`` where numbers are
     needed."""
     _edges: SplitEdges
+
+    has_sources = True
+    """Whether columns are among the numbers."""
 
     @property
     def edges(self) -> SplitEdges:
@@ -66,12 +72,16 @@ class SplitNumbers(Tensor):
                 f"{getattr(func, '__name__', func)} would change the edge index of a graph split over workers, which "
                 "holds no numbers: change the graph before it is partitioned, or edge_index.numbers()"
             )
+        check_readable(func, args, kwargs)
         return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
+        if func in _THE_SAME:
+            return args[0]
+        check_readable(func, args, kwargs or {})
         return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
 
 
