@@ -295,11 +295,11 @@ def numbers(part: dict[str, Any]) -> dict[str, Any]:
     kept = edge_index[:, edge_index[0] != edge_index[1]]
     return numpy(
         {
-            "edge_index": edge_index + 0,
+            "edge_index": edge_index.numbers(),
             "column_nodes": edge_index.graph.column_nodes(),
-            "flipped": edge_index.flip(0) + 0,
+            "flipped": edge_index.flip(0).numbers(),
             "same": [again.edges is edge_index.edges, flipped.flipped, flipped.flip(0).flipped],
-            "kept": kept + 0,
+            "kept": kept.numbers(),
             "sizes": [tuple(edge_index.shape), edge_index.size(1), edge_index.numel(), len(row), row.numel()],
             "shown": [repr(edge_index), repr(row)],
             "type": [str(edge_index.dtype), edge_index.long() is edge_index, edge_index.to("cpu") is edge_index],

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_tensor.tensor import METADATA, changes
 
 from .edges import SplitEdges
+from .whole import QUIET, refused
 
-__all__ = ["SplitNumbers", "numbers"]
+__all__ = ["SplitNumbers"]
 
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 
 
 class SplitNumbers(Tensor):
-    """Holds no numbers. Functions of torch that have no handler read them, which is local.
+    """Holds no numbers. Functions of torch that have no handler are refused: :mod:`sar.graph.edge_index.whole`.
 
     ``numel()`` counts the edges of all workers, because layers that ask whether there are edges have to get the same
     answer on all of them.
@@ -48,7 +48,7 @@ class SplitNumbers(Tensor):
         kwargs = kwargs or {}
         if func in _COUNTS:
             return args[0].per_edge * args[0].edges.num_edges_global
-        if func in METADATA:
+        if func in QUIET:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         handler = cls.handlers.get(func)
@@ -56,26 +56,10 @@ class SplitNumbers(Tensor):
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if changes(func) and args and isinstance(args[0], SplitNumbers):
-            raise NotImplementedError(
-                f"{getattr(func, '__name__', func)} would change the edge index of a graph split over workers, which "
-                "holds no numbers: change the graph before it is partitioned, or edge_index.numbers()"
-            )
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
+        raise refused(func, args)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
-
-
-def numbers(tree: Any) -> Any:
-    """The same structure with the numbers of all such tensors."""
-    if isinstance(tree, Tensor):
-        read = getattr(tree, "numbers", None)
-        return tree if read is None else read()
-    if isinstance(tree, (list, tuple)):
-        made = [numbers(item) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    return tree
+        raise refused(func, args)  # code that does not ask __torch_function__ arrives here
