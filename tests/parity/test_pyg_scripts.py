@@ -87,6 +87,9 @@ def test_refused(two: Workers) -> None:
         "dropout_node, relabelled": "relabel_nodes=False",
         "NeighborLoader": "sar.DistNeighborSampler",
         "ClusterData": "sar.DistNeighborSampler",
+        "homophily": "use 'edge' or 'node'",
+        **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
+        "SGFormer": "attend to the nodes of all workers",
         "inference": "call model(data.x, data.edge_index)",
     }
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):

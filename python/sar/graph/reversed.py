@@ -27,7 +27,7 @@ from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
 from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
-from .refused import Refused
+from .refused import IsBlock, Refused, refusal, refuse_libraries
 from .relation import Relation
 from .state import GraphState
 from .types import ALL
@@ -45,7 +45,7 @@ class ReversedGraph(Refused):
     :param square: sources and destinations are the same nodes
     """
 
-    is_block = True
+    is_block = IsBlock()
     is_homogeneous = True
     is_reversed = True
     """Messages go to what the relation has as sources."""
@@ -64,6 +64,7 @@ class ReversedGraph(Refused):
 
     @property
     def _graph(self) -> GraphIndex:
+        refuse_libraries("graph._graph")
         return GraphIndex(self)
 
     @property
@@ -146,9 +147,10 @@ class ReversedGraph(Refused):
         """
         sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
         if received is None or received.op not in ("sum", "mean") or apply_node_func is not None:
-            raise NotImplementedError(
-                f"a reversed graph reduces with sum and mean, without apply_node_func, not with "
-                f"{builtin.called(reduce_func)}: reverse the graph before it is partitioned"
+            raise refusal(
+                f"update_all({builtin.called(reduce_func)}) of a reversed graph",
+                "it reduces with sum and mean, without apply_node_func. For others reverse the graph before it is "
+                "partitioned",
             )
         space, relation = self._space, self._relation
         e: Optional[Tensor]

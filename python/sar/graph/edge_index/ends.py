@@ -1,8 +1,9 @@
 """The rows of an edge index: at which nodes edges begin, and at which they end.
 
 They stand for numbers that are not there. ``x.index_select(0, ends)`` and ``x[ends]`` give a
-:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Anything else reads the numbers
-of destinations, which is local: they are own rows. Those of sources, which may be halo rows, ``numbers()`` alone gives.
+:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Other functions of torch are
+refused. ``ends.numbers()`` has the numbers of this worker: columns of sources (own nodes, then halo rows), or own rows
+of destinations.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Callable, ClassVar, Dict, Optional, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
@@ -40,27 +42,19 @@ class EdgeEnds(SplitNumbers):
     _place: int
 
     @staticmethod
-    def __new__(
-        cls, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0
-    ) -> EdgeEnds:
+    def __new__(cls, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> EdgeEnds:
         size = (edges.num_edges,) if shape is None else tuple(shape)
         self: EdgeEnds = Tensor._make_wrapper_subclass(cls, size, dtype=torch.int64)
         self._edges, self._side, self._place = edges, side, place
         return self
 
-    def __init__(
-        self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0
-    ) -> None:
+    def __init__(self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> None:
         pass
 
     @property
     def side(self) -> str:
-        """"u" for sources, "v" for destinations."""
+        """ "u" for sources, "v" for destinations."""
         return self._side
-
-    @property
-    def has_sources(self) -> bool:  # type: ignore[override]
-        return self._side == "u"
 
     def numbers(self) -> Tensor:
         """The numbers as an ordinary tensor. Local."""
@@ -126,8 +120,50 @@ def _getitem(input: Any, index: Any) -> Any:
     return lift(input, 0, index) if not isinstance(input, EdgeEnds) and _whole(index) else NotImplemented
 
 
+@handles(F.embedding)
+def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *args: Any, **named: Any) -> Any:
+    switches = [arg for arg in (*args, *named.values()) if isinstance(arg, bool)]  # of gradients
+    plain = padding_idx is None and max_norm is None and not any(switches)
+    return lift(weight, 0, input) if plain and _whole(input) else NotImplemented
+
+
+@handles(Tensor.gather, torch.gather)
+def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """Rows of nodes, where the index is a row of the edge index that was expanded to the other dimensions."""
+    if isinstance(input, EdgeEnds) or not isinstance(index, EdgeEnds) or Tensor.dim(index) != input.dim():
+        return NotImplemented
+    dim, sizes = dim % input.dim(), list(index.shape)
+    sizes[dim] = input.shape[dim]
+    fits = index._place == dim and sizes == list(input.shape)
+    return lift(input, dim, EdgeEnds(index.edges, index.side)) if fits else NotImplemented
+
+
 def _whole(index: Any) -> bool:
     return isinstance(index, EdgeEnds) and Tensor.dim(index) == 1
+
+
+# ---- what the ends of edges tell --------------------------------------------------
+
+
+def _comparison(compare: Callable[..., Tensor]) -> Callable[..., Any]:
+    def handler(input: Any, other: Any) -> Any:
+        """Which edges are self loops: own nodes have the same numbers as sources and as destinations."""
+        alike = isinstance(input, EdgeEnds) and isinstance(other, EdgeEnds) and input.edges is other.edges
+        return compare(input.numbers(), other.numbers()) if alike and input.edges.square else NotImplemented
+
+    return handler
+
+
+handles(Tensor.eq, Tensor.__eq__, torch.eq)(_comparison(torch.eq))
+handles(Tensor.ne, Tensor.__ne__, torch.ne)(_comparison(torch.ne))
+
+
+@handles(torch.bincount, Tensor.bincount)
+def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """Degrees of own nodes, where as many counts as own nodes are asked for."""
+    if weights is not None or not _whole(input) or minlength != input.edges.rows(input.side):
+        return NotImplemented
+    return input.edges.relation.degrees(out=input.side == "u").clone()
 
 
 # ---- sums by ends --------------------------------------------------------------
@@ -189,6 +225,17 @@ def _unsqueeze(input: Any, dim: int) -> Any:
     if Tensor.dim(input) != 1 or dim not in (-2, -1, 0, 1):
         return NotImplemented
     return _view(input, *((1, -1) if dim in (-2, 0) else (-1, 1)))
+
+
+@handles(Tensor.expand)
+def _expand(input: Any, *sizes: Any) -> Any:
+    wanted = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else list(sizes)
+    shape = list(input.shape)
+    if len(wanted) != len(shape):
+        return NotImplemented
+    made = [old if new == -1 else new for old, new in zip(shape, wanted)]
+    fits = made[input._place] == input.edges.num_edges
+    return EdgeEnds(input.edges, input.side, made, input._place) if fits else NotImplemented
 
 
 @handles(Tensor.expand_as)

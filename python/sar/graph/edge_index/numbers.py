@@ -9,12 +9,11 @@ from torch import Tensor
 
 from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_tensor.tensor import METADATA, changes
 
 from .edges import SplitEdges
-from .readable import check_readable
+from .whole import QUIET, refused
 
-__all__ = ["SplitNumbers", "numbers"]
+__all__ = ["SplitNumbers"]
 
 _THE_SAME = frozenset([torch.ops.aten.detach.default, torch.ops.aten.alias.default])
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
@@ -22,8 +21,7 @@ _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 
 @shared
 class SplitNumbers(Tensor):
-    """Holds no numbers. Functions of torch that have no handler read those of destinations, which is local, and are
-    refused those of sources (:mod:`sar.graph.edge_index.readable`).
+    """Holds no numbers. Functions of torch that have no handler are refused: :mod:`sar.graph.edge_index.whole`.
 
     ``numel()`` counts the edges of all workers, because layers that ask whether there are edges have to get the same
     answer on all of them.
@@ -35,9 +33,6 @@ class SplitNumbers(Tensor):
     """Functions of torch with such tensors among their arguments. Handlers return ``NotImplemented`` where numbers are
     needed."""
     _edges: SplitEdges
-
-    has_sources = True
-    """Whether columns are among the numbers."""
 
     @property
     def edges(self) -> SplitEdges:
@@ -59,7 +54,7 @@ class SplitNumbers(Tensor):
         kwargs = kwargs or {}
         if func in _COUNTS:
             return args[0].per_edge * args[0].edges.num_edges_global
-        if func in METADATA:
+        if func in QUIET:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         handler = cls.handlers.get(func)
@@ -67,13 +62,7 @@ class SplitNumbers(Tensor):
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if changes(func) and args and isinstance(args[0], SplitNumbers):
-            raise NotImplementedError(
-                f"{getattr(func, '__name__', func)} would change the edge index of a graph split over workers, which "
-                "holds no numbers: change the graph before it is partitioned, or edge_index.numbers()"
-            )
-        check_readable(func, args, kwargs)
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
+        raise refused(func, args)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -81,16 +70,4 @@ class SplitNumbers(Tensor):
     ) -> Any:
         if func in _THE_SAME:
             return args[0]
-        check_readable(func, args, kwargs or {})
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
-
-
-def numbers(tree: Any) -> Any:
-    """The same structure with the numbers of all such tensors."""
-    if isinstance(tree, Tensor):
-        read = getattr(tree, "numbers", None)
-        return tree if read is None else read()
-    if isinstance(tree, (list, tuple)):
-        made = [numbers(item) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    return tree
+        raise refused(func, args)  # code that does not ask __torch_function__ arrives here

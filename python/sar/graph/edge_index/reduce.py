@@ -14,6 +14,7 @@ from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.message import FLOATS
 from sar.autograd.transpose import sum_to_sources
 from sar.graph.edge_tensor.tensor import values
+from sar.graph.refused import refusal
 from sar.graph.relation import Relation
 
 from .blocks import run
@@ -83,9 +84,10 @@ def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
 
 def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
     if op not in ("sum", "mean"):
-        raise NotImplementedError(
-            f"the {op} over the out-edges of each node, which end on several workers, is not computed: sum and mean "
-            'are; or give the graph with its edges reversed and flow="source_to_target"'
+        raise refusal(
+            f"the {op} over the out-edges of nodes",
+            "those end on several workers, and sum and mean are computed; or give the graph with its edges reversed "
+            'and flow="source_to_target"',
         )
     values = (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
     features = values.shape[1:]

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.utils import scatter, softmax
 
+from sar.errors import WholeGraphError
 from sar.graph.counts import counts
 from sar.graph.edge_index.ends import lift
 from sar.graph.edge_index.index import SplitEdgeIndex
@@ -32,9 +33,10 @@ def initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
 def to_homogeneous(original: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
     """Refused: it adds offsets to the numbers of an edge index."""
     if _is_split(data.collect("edge_index", True)):
-        raise NotImplementedError(
-            "HeteroData.to_homogeneous needs the edges of the whole graph, which are on several workers: apply it "
-            "before the graph is partitioned"
+        raise WholeGraphError(
+            "HeteroData.to_homogeneous",
+            "it needs the edges of the whole graph, which are on several workers: apply it before the graph is "
+            "partitioned",
         )
     return original(data, *args, **kwargs)
 

@@ -80,6 +80,7 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "utils.dropout_edge": scripts.dropout_edge,
     "utils.dropout_node": scripts.dropout_node,
     "utils.subgraph": scripts.subgraph,
+    "utils.homophily": scripts.homophily,
     "nn.conv.gcn_conv.gcn_norm": layers.gcn_norm,
     "nn.conv.han_conv.group": hetero.group,
     **{f"utils.{name}": scripts.needs_whole_graph for name in refused.WHOLE},

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict
 import torch
 
 from sar.distributed.agreement import agreed_seed
+from sar.errors import WholeGraphError
 from sar.graph.manager import GraphShardManager
 from sar.graph.reversed import ReversedGraph
 from sar.graph.subgraph import edges_kept_at_random
@@ -54,7 +55,6 @@ def _remove_self_loop(original: Any, g: Any, etype: Any = None) -> Any:
     return g.remove_self_loop() if isinstance(g, GraphShardManager) else original(g, etype)
 
 
-
 # ---- transforms --------------------------------------------------------------
 
 
@@ -80,17 +80,39 @@ def _feat_mask(original: Any, transform: Any, g: Any) -> Any:
 
 def _needs_whole_graph(original: Any, transform: Any, g: Any) -> Any:
     if isinstance(g, (GraphShardManager, ReversedGraph)):
-        raise NotImplementedError(
-            f"dgl.{type(transform).__name__} needs the whole graph, whose nodes and edges are on several workers here: "
-            "apply it in DGL before the graph is partitioned"
+        raise WholeGraphError(
+            f"dgl.{type(transform).__name__}",
+            "it needs the whole graph, whose nodes and edges are on several workers here: apply it in DGL before the "
+            "graph is partitioned",
         )
     return original(transform, g)
+
+
+def _of_dgl_graphs(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """Functions that begin with a look at the class of graphs. Others are refused when they read what a graph split
+    over workers does not have: :func:`sar.graph.refused.refuse_libraries`."""
+    given = [*args, *kwargs.values()]
+    given += [item for value in given if isinstance(value, (list, tuple)) for item in value]
+    if any(isinstance(value, (GraphShardManager, ReversedGraph)) for value in given):
+        raise WholeGraphError(f"dgl.{original.__name__}", _BEFORE)
+    return original(*args, **kwargs)
+
+
+_BEFORE = (
+    "it needs the whole graph, whose nodes and edges are on several workers here: apply it in DGL before the graph is "
+    "partitioned. sar.write_rows and sar.save_checkpoint write what workers have"
+)
 
 
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "reverse": _reverse,
     "add_self_loop": _add_self_loop,
     "remove_self_loop": _remove_self_loop,
+    **dict.fromkeys(
+        ["bfs_nodes_generator", "bfs_edges_generator", "dfs_edges_generator", "dfs_labeled_edges_generator"]
+        + ["topological_nodes_generator", "save_graphs"],
+        _of_dgl_graphs,
+    ),
 }
 """Functions of ``dgl``: each is given the original and its arguments."""
 
