@@ -127,7 +127,7 @@ class Reader:
         """
         self.world = _typed(found["world"], int)  # how many ranks wrote it
         if not self.world:
-            raise ValueError("expected at least one rank wrote it, found none")
+            raise ValueError("expected at least one rank, found none")
         self.nodes = {kind: _typed(n, int) for kind, n in found["nodes"].items()}
         _typed(found["step"], int), _typed(found["edges_by_original_ids"], bool)
         self.tensors = {name: self._placed(name, one) for name, one in found["tensors"].items()}
