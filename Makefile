@@ -221,9 +221,10 @@ bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidd
 	$(PY) bench/epoch_options.py
 	$(PY) bench/epoch_options.py --model gat
 
-docs-layers: $(BUILD_STAMP) ## docs/layers.md and layers-pyg.md: which layers of dgl.nn (and their memory beside DGL's) and of PyG run
+docs-layers: $(BUILD_STAMP) ## docs/layers.md, layers-pyg.md, transforms.md: which layers of dgl.nn (and their memory beside DGL's) and of PyG run
 	$(PY) -m tests.parity.layers_table
 	$(PY) -m tests.parity.pyg_table
+	$(PY) -m tests.parity.transforms_table
 
 bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded, and SAR's partition format against DGL's
 	$(PY) bench/files.py

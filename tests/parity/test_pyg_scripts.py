@@ -77,6 +77,7 @@ def test_refused(two: Workers) -> None:
         "Explainer": "explain",
         "explain": "explain",
         "change in place": "before it is partitioned",
+        "RandomLinkSplit": "of the whole graph",
         "edges of another graph": "a row for each in-edge of own nodes",
         "rows of other nodes": "a row for each node that this worker owns",
         "sum over the wrong size": "a row for each node that this worker owns",

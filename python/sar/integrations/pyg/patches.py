@@ -15,6 +15,7 @@ from sar.config import Config
 from sar.integrations.replacements import Patches
 
 from . import all_nodes, fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
+from .transforms import METHODS as TRANSFORMS
 
 __all__ = ["adapt", "restore"]
 
@@ -48,6 +49,9 @@ def adapt() -> None:
     patches.wrap("torch_geometric.nn.WLConvContinuous", "forward", layers.wl_conv_continuous)
     patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", over_nodes.aggregate)
     for path, method in {**scripts.METHODS, **over_nodes.METHODS, **all_nodes.METHODS, **propagation.METHODS}.items():
+        owner, _, name = f"torch_geometric.{path}".rpartition(".")
+        patches.wrap(owner, name, method)
+    for path, method in TRANSFORMS.items():
         owner, _, name = f"torch_geometric.{path}".rpartition(".")
         patches.wrap(owner, name, method)
     patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)

@@ -33,7 +33,7 @@ from sar.integrations.replacements import Patches, apply_together
 
 from . import OTHERWISE
 from .empty_rows import EmptyRows
-from .transforms import FUNCTIONS, TRANSFORMS
+from .transforms import FUNCTIONS, REFUSED, TRANSFORMS, refusing
 
 __all__ = ["adapt", "restore"]
 
@@ -69,6 +69,10 @@ def _layer_patches() -> Patches:
     patches.wrap("dgl.readout", "_topk_on", _topk_on)
     for name, function in FUNCTIONS.items():
         patches.wrap_everywhere(f"dgl.{name}", function, "dgl")
+    for name, instead in REFUSED.items():  # where scripts find them; DGL's own calls of them stay as they are
+        for module in (dgl, dgl.transforms):
+            if hasattr(module, name):
+                patches.wrap(module, name, refusing(name, instead))
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function)
