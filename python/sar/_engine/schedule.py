@@ -137,6 +137,7 @@ def _forwards(module: nn.Module) -> Iterator[Any]:
 # ---- threads -----------------------------------------------------------------
 
 _WAITING = ("threading", "queue", "concurrent.futures", "multiprocessing", "asyncio", "selectors")
+_NOT_OF_PYTHON = (type(None), threading._DummyThread)
 _WORKING = ("sar.autograd", "sar.graph", "sar.nn", "sar.integrations", "torch.autograd")
 
 
@@ -144,7 +145,7 @@ def _take_turn(what: str) -> None:
     """Operations pair in the order in which each worker runs them, so two threads may take turns, but not run models
     side by side."""
     me, other = threading.get_ident(), _state.thread
-    if me == other or me not in threading._active:  # type: ignore[attr-defined]
+    if me == other or type(threading._active.get(me)) in _NOT_OF_PYTHON:  # type: ignore[attr-defined]
         return  # a thread that Python did not start is torch's, whose caller waits for it
     if other is not None and _in_a_model(sys._current_frames().get(other)):
         names = {t.ident: t.name for t in threading.enumerate()}

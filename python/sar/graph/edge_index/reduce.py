@@ -43,13 +43,18 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
         return _at_sources(edges.relation, src, dim, op)
     moved = src if dim == 0 else (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
     if moved.dtype not in FLOATS:
-        return _numbers(edges, values(moved), op).movedim(0, dim)
+        return _placed(_numbers(edges, values(moved), op), dim)
     lifted = moved if isinstance(moved, LiftedTensor) else LiftedTensor(edges, load("e", moved))
     if op in ("max", "min") and lifted.step is None:
         op = f"{op}_shared"
     elif op in ("max", "min") and torch.is_grad_enabled():
-        return _shared_extremum(edges, lifted, op).movedim(0, dim)
-    return _lifted(lifted, op).movedim(0, dim)
+        return _placed(_shared_extremum(edges, lifted, op), dim)
+    return _placed(_lifted(lifted, op), dim)
+
+
+def _placed(out: Tensor, dim: int) -> Tensor:
+    """Rows of nodes in dimension ``dim``, in memory as torch's sums by an index have them."""
+    return out if dim == 0 else out.movedim(0, dim).contiguous()
 
 
 def _lifted(src: LiftedTensor, op: str) -> Tensor:
@@ -96,7 +101,7 @@ def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
     out = out.view(relation.num_src, *features).to(values.dtype)
     if op == "mean":
         out = out / relation.degrees(out=True).clamp(min=1).view(-1, *(1,) * len(features))
-    return out.movedim(0, dim)
+    return _placed(out, dim)
 
 
 # ---- products ------------------------------------------------------------------
