@@ -20,7 +20,6 @@ from sar.autograd.message import FLOATS
 from .edges import SplitEdges
 from .lifted import LiftedTensor
 from .numbers import SplitNumbers
-from .reduce import reduced
 
 __all__ = ["EdgeEnds", "lift"]
 
@@ -52,6 +51,11 @@ class EdgeEnds(SplitNumbers):
         self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0
     ) -> None:
         pass
+
+    @property
+    def place(self) -> int:
+        """The dimension of edges."""
+        return self._place
 
     @property
     def side(self) -> str:
@@ -123,74 +127,6 @@ def _getitem(input: Any, index: Any) -> Any:
 
 def _whole(index: Any) -> bool:
     return isinstance(index, EdgeEnds) and Tensor.dim(index) == 1
-
-
-# ---- sums by ends --------------------------------------------------------------
-
-
-@handles(Tensor.scatter_add_)
-def _scatter_add_in_place(input: Any, dim: int, index: Any, src: Any) -> Any:
-    made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else input.add_(made)
-
-
-@handles(Tensor.scatter_add, torch.scatter_add)
-def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
-    made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else input + made
-
-
-@handles(Tensor.index_add_)
-def _index_add_in_place(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return NotImplemented if alpha != 1 else _scatter_add_in_place(input, dim, index, source)
-
-
-@handles(Tensor.index_add, torch.index_add)
-def _index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return NotImplemented if alpha != 1 else _scatter_add(input, dim, index, source)
-
-
-def _reduced(input: Any, index: Any, src: Any, dim: int) -> Any:
-    if not isinstance(index, EdgeEnds) or not isinstance(src, Tensor):
-        return NotImplemented
-    dim = dim % src.dim()
-    shape = list(src.shape)
-    shape[dim] = index.edges.rows(index.side)
-    if list(input.shape) != shape or (Tensor.dim(index) > 1 and index._place != dim):
-        return NotImplemented
-    return reduced(index.edges, index.side, src, dim, "sum")
-
-
-# ---- shapes -------------------------------------------------------------------
-
-
-@handles(Tensor.view, Tensor.reshape, torch.reshape)
-def _view(input: Any, *shape: Any) -> Any:
-    if not isinstance(input, EdgeEnds):
-        return NotImplemented
-    wanted = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
-    edges = input.edges.num_edges
-    places = [n for n, size in enumerate(wanted) if size == -1]
-    if not all(isinstance(size, int) for size in wanted) or len(places) != 1 or Tensor.dim(input) != 1:
-        return NotImplemented
-    if any(size != 1 for n, size in enumerate(wanted) if n != places[0]):
-        return NotImplemented
-    wanted[places[0]] = edges
-    return EdgeEnds(input.edges, input.side, wanted, places[0])
-
-
-@handles(Tensor.unsqueeze, torch.unsqueeze)
-def _unsqueeze(input: Any, dim: int) -> Any:
-    if Tensor.dim(input) != 1 or dim not in (-2, -1, 0, 1):
-        return NotImplemented
-    return _view(input, *((1, -1) if dim in (-2, 0) else (-1, 1)))
-
-
-@handles(Tensor.expand_as)
-def _expand_as(input: Any, other: Any) -> Any:
-    if not isinstance(input, EdgeEnds) or other.shape[input._place] != input.edges.num_edges:
-        return NotImplemented
-    return EdgeEnds(input.edges, input.side, other.shape, input._place)
 
 
 @handles(Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach)

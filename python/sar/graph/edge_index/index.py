@@ -7,6 +7,7 @@ from typing import Any, Iterator
 import torch
 from torch import Tensor
 
+from . import scatter, views  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
 from .ends import EdgeEnds, handles, same
 from .numbers import SplitNumbers
