@@ -60,7 +60,9 @@ class _Points(nn.Module):
         return self.layer(x, x[:, :3], edge_index)
 
 
-def trained(name: str, index: Any, x: np.ndarray, seed: int, steps: int, alone: bool, convert: bool) -> dict[str, Any]:
+def trained(
+    name: str, index: Any, x: np.ndarray, nodes: int, seed: int, steps: int, alone: bool, convert: bool
+) -> dict[str, Any]:
     """Results in training and after it, gradients of the last step and buffers."""
     torch.set_default_dtype(torch.float64)
     try:
@@ -74,7 +76,7 @@ def trained(name: str, index: Any, x: np.ndarray, seed: int, steps: int, alone: 
                 model.zero_grad()
                 rows.grad = None
                 out = model(rows, index)
-                out.square().sum().backward()
+                (out.square().sum() / nodes).backward()
                 if not alone:
                     sar.gather_grads(model)
                 if optimizer is not None:
@@ -107,11 +109,11 @@ def warned_of(part: dict[str, Any]) -> dict[str, list[str]]:
         if kind == "divided":
             return m.sin() / m.size(0)
         if kind == "shape":
-            return m.sin() * (1.0 / m.shape[0])
+            return m.sin() * (1 / m.shape[0])
         if kind == "len":
             return m.sin() / len(m)
         if kind == "writes":
-            store.add_(m.detach().sin().amax(0))
+            torch.sum(m.detach().sin(), 0, out=store)
         if kind == "copies":
             torch.zeros(m.size(0), 6).copy_(m.detach())
         if kind == "unknown":

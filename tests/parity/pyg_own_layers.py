@@ -64,7 +64,7 @@ def _sizes_and_masks(x_i: Any, x_j: Any, edge_attr: Any) -> torch.Tensor:
     made[..., 2:4] = edge_attr[:, :2]
     made[made < 0.1] = 0.5
     low = nn.functional.leaky_relu(x_i.cos(), 0.1, True)
-    return made * heads.flatten(1) + nn.functional.dropout(low, 0.5, False, True).clamp_(-0.4)
+    return made * heads.flatten(1) + nn.functional.dropout(low, 0.5, False, True).clamp(-0.4)
 
 
 def _declared() -> nn.Module:

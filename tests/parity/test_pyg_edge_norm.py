@@ -29,8 +29,8 @@ def test_trained(few: Workers, name: str) -> None:
     whole = torch.from_numpy(np.stack([graph.src, graph.dst]))
     steps = 2 if name == "wide" else 30
     for seed in range(5 if name == "wide" else 1):
-        truth = cases.trained(name, whole, x, seed, steps, True, False)
-        common = {"name": name, "seed": seed, "steps": steps, "convert": few.world > 1}
+        truth = cases.trained(name, whole, x, len(x), seed, steps, True, False)
+        common = {"name": name, "seed": seed, "nodes": len(x), "steps": steps, "convert": few.world > 1}
         given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(few.world)]
         found = few.run(cases.trained_on_worker, given, **common)
         for rank, one in enumerate(found):
@@ -53,7 +53,7 @@ def test_warned(few: Workers) -> None:
     for found in few.run(cases.warned_of, [{"part": graph.part(rank)} for rank in range(few.world)]):
         assert not found["plain"]
         for kind, text in says.items() if few.world > 1 else ():
-            assert any(text in said and said.startswith("cases_pyg_edge_norm.py") for said in found[kind]), found[kind]
+            assert any(text in said and said.startswith("cases_pyg_edge_norm.py") for said in found[kind]), (kind, found)
         assert few.world > 1 or not any(found.values())
 
 

@@ -7,12 +7,11 @@ from typing import Any, Callable, Dict, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sar._engine.log import log_once
 from sar.autograd.compile import uncompiled
 from sar.graph.edge_index.lifted import LiftedTensor
-from sar.graph.edge_index.steps import Step, form_of, formed, mapped, rows_of
+from sar.graph.edge_index.steps import Step, fake_tensors, form_of, formed, mapped, rows_of, without_data
 from sar.graph.edge_tensor.rowwise_rules import tensors
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.udf.outside import Outside
@@ -41,7 +40,7 @@ def rowwise(function: F) -> F:
     :param function: takes tensors ``[num_edges, ...]``, in any arguments, and returns one, or several in a tuple or
         list. What all edges share it has in its closure, in ``functools.partial``, or as parameters of the module. It
         has to do nothing but compute: it runs once for each block, and once more on tensors without data
-        (``device="meta"``) which say what it returns. A module must not write its buffers
+        (torch's fake tensors) which say what it returns. A module must not write its buffers
     :returns: the module itself, changed so that its ``forward`` does this; or a function that does it. Called without
         tensors of edges, both do what they did before
     :raises ValueError: when it is called: a tensor that has not a row for each edge
@@ -72,27 +71,12 @@ class _Forward:
         before = [(name, b, b.clone()) for name, b in module.named_buffers()]
         found = type(module).forward(module, *args, **kwargs)
         for name, buffer, old in before:
-            if not buffer.is_meta and not torch.equal(buffer, old):
+            if not hasattr(old, "fake_mode") and not torch.equal(buffer, old):
                 raise RuntimeError(
                     f"sar.rowwise: {type(module).__name__} wrote its buffer {name!r}, once for each block of edges. A module "
                     "that does so, as batch norm in training does, cannot be declared"
                 )
         return found
-
-
-class _NoData(TorchDispatchMode):
-    """Puts tensors without data in the places of all tensors, so that nothing is computed or written."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        def given(leaf: Any) -> Any:
-            if isinstance(leaf, Tensor) and not leaf.is_meta:
-                return leaf.detach().to("meta")
-            return torch.device("meta") if isinstance(leaf, torch.device) else leaf
-
-        args, kwargs = mapped((tuple(args), kwargs or {}), given)
-        if any(argument.name == "device" for argument in func._schema.arguments):
-            kwargs = {**kwargs, "device": torch.device("meta")}
-        return func(*args, **kwargs)
 
 
 @uncompiled
@@ -121,10 +105,8 @@ def _called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, An
 
     step = Step(run, mapped(args, given), mapped(kwargs, given))
     outside = Outside()
-    outside.begin([s.meta for s in step.inputs() if isinstance(s.meta, Tensor)])
     try:
-        with _NoData(), outside:
-            form = form_of(step.run(lambda leaf: leaf.meta if isinstance(leaf, Step) else leaf))
+        form = _form(step, outside)
     except Exception as error:
         name = type(owner).__name__ if isinstance(owner, nn.Module) else getattr(owner, "__name__", repr(owner))
         log_once(
@@ -140,3 +122,19 @@ def _called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, An
     if made is None:
         raise ValueError("sar.rowwise: the function returned something else than tensors with a row for each edge")
     return mapped(made, lambda s: LiftedTensor.of_step(edges, s))
+
+
+def _form(step: Step, outside: Outside) -> Any:
+    """What the function of a step gives, run on tensors without data: so are all that it takes from outside."""
+    with fake_tensors():
+        rows: Dict[int, Tensor] = {}
+
+        def given(leaf: Any) -> Any:
+            if not isinstance(leaf, Step):
+                return leaf
+            return rows.setdefault(id(leaf), without_data(leaf.meta.shape, leaf.meta.dtype, leaf.meta.requires_grad, "cpu"))
+
+        mapped((step.args, step.kwargs), given)
+        outside.begin(list(rows.values()))
+        with outside:
+            return form_of(step.run(given))

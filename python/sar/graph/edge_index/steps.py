@@ -188,7 +188,7 @@ def _anew(step: Step) -> Any:
             return leaf
         return without_data(leaf.shape, leaf.dtype, leaf.requires_grad, device)
 
-    with _fake() if lowered else contextlib.nullcontext():
+    with fake_tensors() if lowered else contextlib.nullcontext():
         found = step.run(given)
     return form_of(found)
 
@@ -198,7 +198,7 @@ def form_of(results: Any) -> Any:
     return mapped(results, lambda t: Form(tuple(t.shape), t.dtype, t.requires_grad, t._is_view()))
 
 
-def _fake() -> Any:
+def fake_tensors() -> Any:
     """Tensors without data that say they are on the CPU, for which autocast changes the dtype of results."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
