@@ -100,7 +100,7 @@ def step(
     dropout: float = 0.0,
     constant: bool = False,
 ) -> dict[str, Any]:
-    """Results and all gradients; those of inputs are 0 where inputs are constant.
+    """Results, all gradients, and buffers; gradients of inputs are 0 where inputs are constant.
 
     :param grads: of the results; drawn where there are none
     """
@@ -130,6 +130,7 @@ def step(
         "out": found,
         "inputs": numpy([torch.zeros_like(x) if constant else x.grad for x in given]),
         "parameters": numpy(parameters),
+        "buffers": numpy(dict(model.named_buffers())),
     }
 
 

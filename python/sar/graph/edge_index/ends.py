@@ -22,7 +22,6 @@ from sar.autograd.message import FLOATS, check_dense
 from .edges import SplitEdges
 from .lifted import LiftedTensor
 from .numbers import SplitNumbers
-from .reduce import reduced
 
 __all__ = ["EdgeEnds", "lift"]
 
@@ -50,6 +49,11 @@ class EdgeEnds(SplitNumbers):
 
     def __init__(self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> None:
         pass
+
+    @property
+    def place(self) -> int:
+        """The dimension of edges."""
+        return self._place
 
     @property
     def side(self) -> str:
@@ -164,85 +168,6 @@ def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     if weights is not None or not _whole(input) or minlength != input.edges.rows(input.side):
         return NotImplemented
     return input.edges.relation.degrees(out=input.side == "u").clone()
-
-
-# ---- sums by ends --------------------------------------------------------------
-
-
-@handles(Tensor.scatter_add_)
-def _scatter_add_in_place(input: Any, dim: int, index: Any, src: Any) -> Any:
-    made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else input.add_(made)
-
-
-@handles(Tensor.scatter_add, torch.scatter_add)
-def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
-    made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else input + made
-
-
-@handles(Tensor.index_add_)
-def _index_add_in_place(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return NotImplemented if alpha != 1 else _scatter_add_in_place(input, dim, index, source)
-
-
-@handles(Tensor.index_add, torch.index_add)
-def _index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return NotImplemented if alpha != 1 else _scatter_add(input, dim, index, source)
-
-
-def _reduced(input: Any, index: Any, src: Any, dim: int) -> Any:
-    if not isinstance(index, EdgeEnds) or not isinstance(src, Tensor):
-        return NotImplemented
-    dim = dim % src.dim()
-    shape = list(src.shape)
-    shape[dim] = index.edges.rows(index.side)
-    if list(input.shape) != shape or (Tensor.dim(index) > 1 and index._place != dim):
-        return NotImplemented
-    return reduced(index.edges, index.side, src, dim, "sum")
-
-
-# ---- shapes -------------------------------------------------------------------
-
-
-@handles(Tensor.view, Tensor.reshape, torch.reshape)
-def _view(input: Any, *shape: Any) -> Any:
-    if not isinstance(input, EdgeEnds):
-        return NotImplemented
-    wanted = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
-    edges = input.edges.num_edges
-    places = [n for n, size in enumerate(wanted) if size == -1]
-    if not all(isinstance(size, int) for size in wanted) or len(places) != 1 or Tensor.dim(input) != 1:
-        return NotImplemented
-    if any(size != 1 for n, size in enumerate(wanted) if n != places[0]):
-        return NotImplemented
-    wanted[places[0]] = edges
-    return EdgeEnds(input.edges, input.side, wanted, places[0])
-
-
-@handles(Tensor.unsqueeze, torch.unsqueeze)
-def _unsqueeze(input: Any, dim: int) -> Any:
-    if Tensor.dim(input) != 1 or dim not in (-2, -1, 0, 1):
-        return NotImplemented
-    return _view(input, *((1, -1) if dim in (-2, 0) else (-1, 1)))
-
-
-@handles(Tensor.expand)
-def _expand(input: Any, *sizes: Any) -> Any:
-    wanted = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else list(sizes)
-    shape = list(input.shape)
-    if len(wanted) != len(shape):
-        return NotImplemented
-    made = [old if new == -1 else new for old, new in zip(shape, wanted)]
-    fits = made[input._place] == input.edges.num_edges
-    return EdgeEnds(input.edges, input.side, made, input._place) if fits else NotImplemented
-
-
-@handles(Tensor.expand_as)
-def _expand_as(input: Any, other: Any) -> Any:
-    if not isinstance(input, EdgeEnds) or other.shape[input._place] != input.edges.num_edges:
-        return NotImplemented
-    return EdgeEnds(input.edges, input.side, other.shape, input._place)
 
 
 @handles(Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach)

@@ -282,7 +282,7 @@ def changes(func: Any) -> bool:
 
 AUGMENTED = frozenset(
     ["__setitem__"]
-    + [f"__i{name}__" for name in "add sub mul div truediv floordiv mod pow and or xor lshift rshift".split()]
+    + [f"__i{name}__" for name in ["add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]]
 )
 """Functions that change their first argument, and do not say so with an underscore behind their name."""
 
