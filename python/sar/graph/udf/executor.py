@@ -93,11 +93,11 @@ class UdfExecutor:
         return {name: value.detach() for name, value in self._saved[-1][1].items()}
 
     def backward(
-        self, number: int, piece: PendingBatch, gradient: Callable[[str], Optional[Tensor]]
+        self, number: int, piece: PendingBatch, gradient: Callable[[str, Tensor], Optional[Tensor]]
     ) -> List[Optional[Tensor]]:
         """Gradients of the rows of batch ``number``; adds those of parameters to what there is.
 
-        :param gradient: of what the functions returned, by name
+        :param gradient: of what the functions returned, by name and value
         """
         if number >= len(self._sizes) or self._sizes[number] != piece.size:
             raise RuntimeError(
@@ -115,9 +115,9 @@ class UdfExecutor:
         leaves: List[Tensor],
         outputs: Dict[str, Tensor],
         substitutes: List[Tensor],
-        gradient: Callable[[str], Optional[Tensor]],
+        gradient: Callable[[str, Tensor], Optional[Tensor]],
     ) -> List[Optional[Tensor]]:
-        pairs = [(value, gradient(name)) for name, value in outputs.items() if value.requires_grad]
+        pairs = [(value, gradient(name, value)) for name, value in outputs.items() if value.requires_grad]
         pairs = [(value, grad) for value, grad in pairs if grad is not None]
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         used = [*self.plan.parameters, *substitutes]

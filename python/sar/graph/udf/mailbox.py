@@ -6,7 +6,7 @@ column. All workers run the same number of batches; a worker with fewer runs emp
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -21,6 +21,16 @@ from .executor import PendingBatch, Plan, UdfExecutor, rows_of
 
 Bucket = Tensor
 """Rows of some destinations with equally many in-edges, int64."""
+
+
+def _at(rows: Tensor, grads: Dict[str, Optional[Tensor]]) -> Callable[[str, Tensor], Optional[Tensor]]:
+    """Gradients at some rows, by name."""
+
+    def gradient(name: str, value: Tensor) -> Optional[Tensor]:
+        grad = grads[name]
+        return None if grad is None else grad.index_select(0, rows)
+
+    return gradient
 
 
 def buckets(degrees: Tensor, edge_bytes: int) -> List[Bucket]:
@@ -90,8 +100,7 @@ class Traversal:
                 mail = self._mail(number)
                 found: List[Optional[Tensor]] = [None] * len(columns)
                 if len(mail.rows):
-                    picked = {k: None if g is None else g.index_select(0, mail.rows) for k, g in given.items()}
-                    found = self.executor.backward(number, self._piece(columns, mail), picked.get)
+                    found = self.executor.backward(number, self._piece(columns, mail), _at(mail.rows, given))
                 elif not self.executor.saves_forward:
                     self._rows(columns, mail)
                 for (side, _), column, goes, total, grad in zip(plan.slots, columns, plan.return_grads, sums, found):

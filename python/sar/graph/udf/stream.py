@@ -22,8 +22,8 @@ LEAST_EDGES = 64
 class UdfJob(NamedTuple):
     """A Python message function on a relation.
 
-    ``reduce``: "sum", "mean", "max" or "min" of the one output, ``None``: outputs stay on edges; ``chosen``: int64
-    positions of the edges to run on, ``None``: all.
+    ``reduce``: what :func:`~sar.graph.udf.reduction.reduction` makes of the one output, ``None``: outputs stay on
+    edges; ``chosen``: int64 positions of the edges to run on, ``None``: all.
     """
 
     relation: Relation
@@ -97,8 +97,8 @@ class Traversal:
             if not edges.size:
                 return
 
-            def gradient(name: str) -> Optional[Tensor]:
-                return self.reductions[name].gradient(edges.at["v"], edges.at["e"]) if given[name] else None
+            def gradient(name: str, value: Tensor) -> Optional[Tensor]:
+                return self.reductions[name].gradient(edges.at["v"], edges.at["e"], value) if given[name] else None
 
             piece = self._piece(columns, edges, [g is not None for g in block.grad_rows])
             found = self.executor.backward(number, piece, gradient)
