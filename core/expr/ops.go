@@ -47,7 +47,7 @@ const (
 	opSpread // broadcast to a shape
 	opDots   // products of two registers of one shape, summed over runs of elements
 	opWinner // a where this edge won the element of its destination, else 0
-	opBest   // a where b is the result of its destination, else 0
+	opBest   // a times 1 where b is the result of its destination, else times 0
 	opSlope  // the slope of the operation in slot at a, or at the argument whose value is a, times b
 )
 

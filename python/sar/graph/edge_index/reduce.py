@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from sar.autograd import expression
@@ -45,34 +44,15 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     if moved.dtype not in FLOATS:
         return _placed(_numbers(edges, values(moved), op), dim)
     lifted = moved if isinstance(moved, LiftedTensor) else LiftedTensor(edges, load("e", moved))
-    if op in ("max", "min") and lifted.step is None:
-        op = f"{op}_shared"
-    elif op in ("max", "min") and torch.is_grad_enabled():
-        return _placed(_shared_extremum(edges, lifted, op), dim)
-    return _placed(_lifted(lifted, op), dim)
+    op = f"{op}_shared" if op in ("max", "min") else op
+    relation = edges.relation
+    out = _expression(relation, lifted.expr, op) if lifted.step is None else run(relation, lifted.step, op)
+    return _placed(out, dim)
 
 
 def _placed(out: Tensor, dim: int) -> Tensor:
     """Rows of nodes in dimension ``dim``, in memory as torch's sums by an index have them."""
     return out if dim == 0 else out.movedim(0, dim).contiguous()
-
-
-def _lifted(src: LiftedTensor, op: str) -> Tensor:
-    relation = src.edges.relation
-    return _expression(relation, src.expr, op) if src.step is None else run(relation, src.step, op)
-
-
-def _shared_extremum(edges: SplitEdges, src: LiftedTensor, op: str) -> Tensor:
-    """An extremum of steps whose gradient is divided among equal messages, as torch's ``scatter_reduce`` does."""
-    with torch.no_grad():
-        best = _lifted(src, op)
-    away: Any = LiftedTensor(edges, load("v", best)) - src.detach()
-    away = (away if op == "max" else -away) * (1e290 if src.dtype == torch.float64 else 1e30)
-    won = 1 - away.clamp(max=1)
-    with torch.no_grad():
-        share = 1 / (_lifted(won, "sum").clamp(min=1) + (best == 0))  # torch counts the 0 that a result begins with
-    out = _lifted(won * LiftedTensor(edges, load("v", share)) * src, "sum")
-    return best + (out - out.detach())  # the sum of equal numbers is rounded
 
 
 def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
@@ -117,10 +97,9 @@ class Product(NamedTuple):
 
 def _expression(relation: Relation, expr: Expr, op: str) -> Tensor:
     """A reduced expression. In sums of products, factors of destinations are taken out, and those of sources are
-    multiplied before they travel; what is left has kernels of its own. Terms of destinations are taken out of means and
-    extrema."""
+    multiplied before they travel; what is left has kernels of its own. Terms of destinations are taken out of means."""
     expr = flat_shapes(expr)
-    if op in ("mean", "max_shared", "min_shared") and expr.op == "add":
+    if op == "mean" and expr.op == "add":
         for rest, end in (expr.args, expr.args[::-1]):
             if end.op == "load" and end.side == "v" and end.shape == expr.shape == rest.shape:
                 assert end.tensor is not None
