@@ -117,6 +117,7 @@ lint: $(BUILD_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy, and pyright on a
 	$(PY) -m mypy
 	$(PY) -m mypy --strict --config-file= --cache-dir .mypy_cache/strict tests/typed
 	$(PY) -m basedpyright --project tests/typed --pythonpath $(PY)
+	$(PY) docs/_tools/wrap.py --check $(shell git ls-files '*.md')
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME (60s)
