@@ -516,7 +516,7 @@ sar_status sar_fetch_backward(sar_handle graph, int32_t relation, const DLTensor
  *   "result": register, "reduce": "none" | "sum" | "mean" | "max" | "min" | "max_shared" | "min_shared"}
  * Registers are the operands, then one an instruction. Binary: add sub mul div dot, which broadcast from the right; dot sums
  * the last dimension and keeps it as 1. Unary: neg relu leaky_relu elu exp log sqrt sigmoid tanh softplus abs reciprocal, and
- * with alpha: scale shift rsub (alpha - a) pow clamp_min clamp_max, leaky_relu, elu, dropout (alpha: probability). With shape:
+ * with alpha: scale shift rsub (alpha - a) pow clamp_min clamp_max clamp_min_open clamp_max_open (of gradient 0 at the bound), leaky_relu, elu, dropout (alpha: probability). With shape:
  * total (sums into it), reshape. softmax: over the in-edges of each destination. Errors name the instruction and the shapes. */
 sar_status sar_program_create(const char *json, sar_handle *program);
 /* JSON: {"shape": of the result, "softmaxes": [width, ..], "seeds": dropouts, "winner": whether max or min, "collective": whether

@@ -59,6 +59,8 @@ UNARY: Dict[str, str] = {
     "pow": "a to the power of alpha",
     "clamp_min": "max(a, alpha)",
     "clamp_max": "min(a, alpha)",
+    "clamp_min_open": "max(a, alpha); the gradient at alpha is 0",
+    "clamp_max_open": "min(a, alpha); the gradient at alpha is 0",
 }
 """Operations of one expression and, for some, the number ``alpha``."""
 

@@ -18,6 +18,7 @@ from .types import Expr, Relation
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
+WITH_ALPHA += ("clamp_min_open", "clamp_max_open")
 
 
 class Compiled(Native):

@@ -253,6 +253,8 @@ def _function(x: Expr) -> Callable[..., Any]:
         "pow": lambda a: a**alpha,
         "clamp_min": lambda a: a.clamp(min=alpha),
         "clamp_max": lambda a: a.clamp(max=alpha),
+        "clamp_min_open": lambda a: a.clamp(min=alpha),
+        "clamp_max_open": lambda a: a.clamp(max=alpha),
         "total": lambda a: a.sum([d + 1 for d in x.dims], keepdim=True),
         "reshape": lambda a: a.reshape(a.shape[0], *x.shape),
     }
