@@ -18,6 +18,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS, check_dense
+from sar.graph.refused import library_call
 
 from .edges import SplitEdges
 from .lifted import LiftedTensor
@@ -117,6 +118,14 @@ def _index_select(input: Any, dim: int, index: Any) -> Any:
     if isinstance(input, EdgeEnds) or not _whole(index):
         return NotImplemented
     return lift(input, dim, index)
+
+
+@handles(Tensor.max, torch.max)
+def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """That of PyG's ``scatter``, which counts nodes so where it is given no ``dim_size``: of own nodes, the last."""
+    if args or kwargs or not isinstance(input, EdgeEnds) or library_call() != "torch_geometric.utils.scatter":
+        return NotImplemented
+    return torch.tensor(input.edges.rows(input.side) - 1)
 
 
 @handles(Tensor.__getitem__)
