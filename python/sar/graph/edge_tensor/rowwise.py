@@ -165,7 +165,8 @@ class Entry(NamedTuple):
     exact: int
     more: int
 
-    def __call__(self, call: Call) -> bool:
+    def allows(self, call: Call) -> bool:
+        """Whether a call works row by row."""
         given = call.named(self.names)
         if any(given.get(name) for name in self.unset) or call.has_edges([given.get(name) for name in self.shared]):
             return False
@@ -223,7 +224,7 @@ def _lines() -> Iterator[Tuple[str, Callable[[Call], bool], bool]]:
             names, _, words = line.partition(":")
             entry = _entry(words.split())
             for name in names.split():
-                yield name, entry, in_place
+                yield name, entry.allows, in_place
     for name, rule in SPECIAL.items():
         yield name, rule, False
 
