@@ -61,4 +61,5 @@ def test_warned(few: Workers) -> None:
 def test_declared_that_writes(two: Workers) -> None:
     graph = make("random", 2, seed=57)
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
-        assert "BatchNorm1d" in said or "Sequential wrote its buffer '1.running_mean'" in said
+        assert "Sequential wrote its buffer '1.running_mean'" in said
+    two.pool.leave()  # blocks of edges that fail end the session
