@@ -165,7 +165,7 @@ def warned() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield said
-    said += [f"{w.filename}:{w.lineno}: {w.message}" for w in caught if w.category is RuntimeWarning and "edges" in str(w.message)]
+    said += [f"{w.filename}:{w.lineno}: {w.message}" for w in caught if "edges" in str(w.message)]
 
 
 def layer(
@@ -190,7 +190,8 @@ def layer(
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces, warned() as said:
         found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)
     way = "values" if "values" in how else "blocks" if how else "fused"
-    return {**found, "how": way, "pieces": len(pieces), "sent": int((sent() - before).sum()), "warned": said}
+    told = {"how": way, "pieces": len(pieces), "sent": int((sent() - before).sum()), "warned": said}
+    return {**found, **told}
 
 
 def refused(part: dict[str, Any], name: str) -> str:

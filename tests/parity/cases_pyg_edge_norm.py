@@ -97,8 +97,6 @@ def trained_on_worker(part: dict[str, Any], **given: Any) -> dict[str, Any]:
     return trained(index=graph_index(part), alone=False, **given)
 
 
-
-
 def warned_of(part: dict[str, Any]) -> dict[str, list[str]]:
     """What is said of numbers of edges, of functions that the table does not have, and of writes."""
     index = graph_index(part)

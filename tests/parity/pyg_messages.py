@@ -95,7 +95,8 @@ class Draw:
             return f"F.linear({a}, {self.parameter(out, d)}, {self.parameter(out)})", out
         if form == "mlp":
             wide = self.one([4] * 5 + [64, 256, 1024])
-            return f"{self.module(f'nn.Sequential(nn.Linear({d}, {wide}), nn.Tanh(), nn.Linear({wide}, {out}))')}({a})", out
+            made = f"nn.Sequential(nn.Linear({d}, {wide}), nn.Tanh(), nn.Linear({wide}, {out}))"
+            return f"{self.module(made)}({a})", out
         return f"{self.module(f'nn.Linear({d}, {out}, bias={self.chance(0.5)})')}({a})", out
 
     def more(self, a: str, d: int, known: dict[str, int]) -> tuple[str, int]:

@@ -204,7 +204,7 @@ def _counters(d: Draw, key: str) -> list[str]:
     d.made.append("self.calls = 0")
     d.made.append("self.register_buffer('seen', torch.tensor(0))")
     d.made.append("self.register_buffer('sum_of_rows', torch.zeros(1))")
-    total = d.one(["self.sum_of_rows.add_({x}.sum())", "self.sum_of_rows[0] += {x}.sum()", "self.sum_of_rows += {x}.sum()"])
+    total = d.one(["self.sum_of_rows.add_({x}.sum())", "self.sum_of_rows[0] += {x}.sum()"])
     return ["self.calls += 1", "self.seen += 1", total.format(x=f"{key}.detach()")]
 
 
@@ -212,7 +212,7 @@ BY_HAND = ["out.index_add_(0, index, inputs)", "out.index_put_((index,), inputs,
 BY_HAND += [
     f"out.{function.format('index' + shape)}"
     for function in ("scatter_add_(0, {}, inputs)", "scatter_reduce_(0, {}, inputs, 'mean', include_self=False)")
-    for shape in (".view(-1, 1).expand(-1, inputs.size(1))", "[:, None].expand_as(inputs)", ".repeat(inputs.size(1), 1).t()")
+    for shape in (".view(-1, 1).expand(-1, inputs.size(1))", "[:, None].expand_as(inputs)")
 ]
 
 

@@ -1,5 +1,5 @@
-"""Messages that write: batch norm over edges, counters and sums. Values, gradients and buffers after many steps, against
-PyG on the whole graph. A message runs once a forward, on the user's data."""
+"""Messages that write: batch norm over edges, counters and sums. Values, gradients and buffers after many steps,
+against PyG on the whole graph. A message runs once a forward, on the user's data."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ def test_warned(few: Workers) -> None:
     for found in few.run(cases.warned_of, [{"part": graph.part(rank)} for rank in range(few.world)]):
         assert not found["plain"]
         for kind, text in says.items() if few.world > 1 else ():
-            assert any(text in said and said.startswith("cases_pyg_edge_norm.py") for said in found[kind]), (kind, found)
+            here = [said for said in found[kind] if said.startswith("cases_pyg_edge_norm.py")]
+            assert any(text in said for said in here), (kind, found)
         assert few.world > 1 or not any(found.values())
 
 
 def test_declared_that_writes(two: Workers) -> None:
     graph = make("random", 2, seed=57)
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
-        assert "BatchNorm1d" in said or "Sequential wrote its buffer '1.running_mean'" in said
+        assert "Sequential wrote its buffer '1.running_mean'" in said
+    two.pool.leave()  # blocks of edges that fail end the session

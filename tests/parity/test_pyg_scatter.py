@@ -1,4 +1,4 @@
-"""Scatter by hand: whatever way the index is written, and whatever function adds up, against torch on the whole graph."""
+"""Scatter by hand, whatever way the index is written and whatever function adds up, against torch on a whole graph."""
 
 from __future__ import annotations
 

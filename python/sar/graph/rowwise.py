@@ -47,7 +47,7 @@ def rowwise(function: F) -> F:
     :raises RuntimeError: when it is called: buffers of the module were written
     """
     if isinstance(function, nn.Module):
-        function.forward = _Forward(function)  # type: ignore[assignment, method-assign]
+        function.forward = _Forward(function)
         return function
 
     @functools.wraps(function)
@@ -73,8 +73,8 @@ class _Forward:
         for name, buffer, old in before:
             if not hasattr(old, "fake_mode") and not torch.equal(buffer, old):
                 raise RuntimeError(
-                    f"sar.rowwise: {type(module).__name__} wrote its buffer {name!r}, once for each block of edges. A module "
-                    "that does so, as batch norm in training does, cannot be declared"
+                    f"sar.rowwise: {type(module).__name__} wrote its buffer {name!r}, once for each block of edges. A "
+                    "module that does so, as batch norm in training does, cannot be declared"
                 )
         return found
 
@@ -111,8 +111,8 @@ def _called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, An
         name = type(owner).__name__ if isinstance(owner, nn.Module) else getattr(owner, "__name__", repr(owner))
         log_once(
             f"rowwise {name}",
-            f"sar.rowwise: {name} does not run on tensors without data ({type(error).__name__}: {error}), so it gets the "
-            "values of all edges of this worker",
+            f"sar.rowwise: {name} does not run on tensors without data ({type(error).__name__}: {error}), so it gets "
+            "the values of all edges of this worker",
         )
         return run(*values(args), **values(kwargs))
     own = owner.parameters() if isinstance(owner, nn.Module) else ()
@@ -132,7 +132,8 @@ def _form(step: Step, outside: Outside) -> Any:
         def given(leaf: Any) -> Any:
             if not isinstance(leaf, Step):
                 return leaf
-            return rows.setdefault(id(leaf), without_data(leaf.meta.shape, leaf.meta.dtype, leaf.meta.requires_grad, "cpu"))
+            t = leaf.meta
+            return rows.setdefault(id(leaf), without_data(t.shape, t.dtype, t.requires_grad, "cpu"))
 
         mapped((step.args, step.kwargs), given)
         outside.begin(list(rows.values()))

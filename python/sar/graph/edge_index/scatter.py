@@ -65,18 +65,16 @@ def _in_place(func: Any) -> bool:
     return bool(func.__name__[-1] == "_")
 
 
-def _natively(func: Any, input: Tensor, dim: int, index: Tensor, src: Tensor, how: Tuple[str, float, bool]) -> Tensor:
+def _natively(func: Any, input: Tensor, dim: int, index: Tensor, src: Tensor, how: Tuple[str, float, bool]) -> Any:
     op, alpha, include_self = how
     name, suffix = func.__name__.rstrip("_"), "_" * _in_place(func)
     more: Dict[str, Any] = {"alpha": alpha} if name == "index_add" else {}
     if name == "index_put":
-        out: Tensor = getattr(input, name + suffix)((index,), src, accumulate=True)
-        return out
+        return getattr(input, name + suffix)((index,), src, accumulate=True)
     if not name.endswith("_add"):
         name = "scatter_reduce" if name == "scatter" else name
         more = {"reduce": op, "include_self": include_self}
-    out = getattr(input, name + suffix)(dim, index, src, **more)
-    return out
+    return getattr(input, name + suffix)(dim, index, src, **more)
 
 
 def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
@@ -85,9 +83,9 @@ def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
         return NotImplemented
     if isinstance(value, Tensor) and value.dim() > 0:
         raise NotImplementedError(
-            f"{func.__name__} with a row of the edge index stores the value of one of the edges of a node, and which one "
-            "is not defined: index_add_, index_put_(accumulate=True), scatter_reduce_ or torch_geometric.utils.scatter "
-            "reduce those of all"
+            f"{func.__name__} with a row of the edge index stores the value of one of the edges of a node, and "
+            "which one is not defined: index_add_, index_put_(accumulate=True), scatter_reduce_ or "
+            "torch_geometric.utils.scatter reduce those of all"
         )
     dim = dim % max(input.dim(), 1)
     wide = Tensor.dim(index) > 1 and [n for n in range(input.dim()) if n != dim and index.shape[n] != input.shape[n]]
@@ -110,9 +108,9 @@ def _index_add(func: Any) -> Callable[..., Any]:
 
 def _reduce(func: Any) -> Callable[..., Any]:
     def handler(
-        input: Any, dim: int, index: Any, src: Any = None, reduce: str = "", *, include_self: bool = True, source: Any = None
+        input: Any, dim: int, index: Any, src: Any = None, reduce: str = "", *, include_self: bool = True, **named: Any
     ) -> Any:
-        src = source if src is None else src
+        src = named.get("source", src)
         return _put(func, input, dim, index, src, OPERATIONS[reduce], include_self=include_self)
 
     return handler

@@ -54,7 +54,8 @@ class Step:
         self.grad = torch.is_grad_enabled()
         self.view = False
         self.used: List[Tensor] = []
-        self.side, self.tensor = "", None
+        self.side = ""
+        self.tensor: Optional[Tensor] = None
 
     def inputs(self) -> Iterator[Step]:
         """The steps among the arguments."""
@@ -212,7 +213,7 @@ def rows_of(side: str, tensor: Tensor) -> Step:
     """Rows of a tensor, picked by edge."""
     step = Step(None)
     step.side, step.tensor = side, tensor.detach() if tensor.requires_grad and not step.grad else tensor
-    step.meta = without_data((ROWS, *tensor.shape[1:]), tensor.dtype, step.tensor.requires_grad)
+    step.meta = without_data((ROWS, *tensor.shape[1:]), tensor.dtype, tensor.requires_grad and step.grad)
     return step
 
 

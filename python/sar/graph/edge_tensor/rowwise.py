@@ -20,7 +20,31 @@ from .rowwise_rules import Call, dims_of
 
 __all__ = ["find", "inplace_argument", "known", "mixes"]
 
-POINTWISE = ["abs", "absolute", "acos", "arccos", "acosh", "arccosh", "add", "addcdiv", "addcmul", "angle", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh", "atan2", "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "ceil", "celu", "clamp", "clip", "clamp_min", "clamp_max", "clone", "conj", "conj_physical", "contiguous", "copysign", "cos", "cosh", "deg2rad", "detach", "digamma", "div", "divide", "true_divide", "double", "elu", "empty_like", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "expand_as", "fix", "float", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "full_like", "gcd", "ge", "gelu", "greater", "greater_equal", "gt", "half", "bfloat16", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "heaviside", "hypot", "i0", "igamma", "igammac", "int", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "lcm", "ldexp", "le", "leaky_relu", "lerp", "less", "less_equal", "lgamma", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsigmoid", "long", "lt", "masked_fill", "maximum", "minimum", "mish", "mul", "multiply", "mvlgamma", "nan_to_num", "ne", "neg", "negative", "nextafter", "not_equal", "ones_like", "polygamma", "positive", "pow", "rad2deg", "real", "reciprocal", "relu", "relu6", "remainder", "round", "rsqrt", "rsub", "selu", "sgn", "short", "bool", "char", "byte", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh", "softplus", "softshrink", "softsign", "sqrt", "square", "sub", "subtract", "tan", "tanh", "tanhshrink", "threshold", "trunc", "xlogy", "zeros_like", "broadcast_tensors", "Tensor.data", "Tensor.imag", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__div__", "__rdiv__", "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__neg__", "__pos__", "__abs__", "__invert__", "__and__", "__rand__", "__or__", "__ror__", "__xor__", "__rxor__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__lshift__", "__rshift__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__", "zero_", "fill_", "copy_", "bernoulli", "poisson", "normal", "rand_like", "randn_like", "randint_like", "normal_", "uniform_", "exponential_", "random_", "log_normal_", "cauchy_", "geometric_", "special.expit", "special.entr", "special.erfcx", "special.log_ndtr", "special.ndtr", "special.ndtri", "special.xlog1py", "special.zeta"]
+
+def _words(text: str) -> List[str]:
+    return text.split()
+
+
+POINTWISE = _words("""
+abs absolute acos arccos acosh arccosh add addcdiv addcmul angle asin arcsin asinh arcsinh atan arctan atanh arctanh
+atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift ceil celu clamp clip
+clamp_min clamp_max clone conj conj_physical contiguous copysign cos cosh deg2rad detach digamma div divide true_divide
+double elu empty_like eq erf erfc erfinv exp exp2 expm1 expand_as fix float float_power floor floor_divide fmax fmin
+fmod frac full_like gcd ge gelu greater greater_equal gt half bfloat16 hardshrink hardsigmoid hardswish hardtanh
+heaviside hypot i0 igamma igammac int isclose isfinite isinf isnan isneginf isposinf isreal lcm ldexp le leaky_relu lerp
+less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
+logsigmoid long lt masked_fill maximum minimum mish mul multiply mvlgamma nan_to_num ne neg negative nextafter not_equal
+ones_like polygamma positive pow rad2deg real reciprocal relu relu6 remainder round rsqrt rsub selu sgn short bool char
+byte sigmoid sign signbit silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink
+threshold trunc xlogy zeros_like broadcast_tensors Tensor.data Tensor.imag
+__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __div__ __rdiv__ __floordiv__ __rfloordiv__
+__mod__ __rmod__ __pow__ __rpow__ __neg__ __pos__ __abs__ __invert__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__
+__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __lshift__ __rshift__
+__iadd__ __isub__ __imul__ __itruediv__ __idiv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__ __ixor__
+__ilshift__ __irshift__ zero_ fill_ copy_ bernoulli poisson normal rand_like randn_like randint_like normal_ uniform_
+exponential_ random_ log_normal_ cauchy_ geometric_
+special.expit special.entr special.erfcx special.log_ndtr special.ndtr special.ndtri special.xlog1py special.zeta
+""")
 """Element by element, tensors broadcast against each other. Those of edges have as many dimensions as the result, so
 that edges stay in the first."""
 
@@ -165,7 +189,8 @@ class Entry(NamedTuple):
     exact: int
     more: int
 
-    def __call__(self, call: Call) -> bool:
+    def allows(self, call: Call) -> bool:
+        """Whether a call works row by row."""
         given = call.named(self.names)
         if any(given.get(name) for name in self.unset) or call.has_edges([given.get(name) for name in self.shared]):
             return False
@@ -181,12 +206,10 @@ class Entry(NamedTuple):
             if not dims or 0 in dims:
                 return False
         shape = given.get("normalized_shape", ())
-        if isinstance(shape, (tuple, list)) and len(shape) >= n:
-            return False
-        return True
+        return not isinstance(shape, (tuple, list)) or len(shape) < n
 
 
-DIMS = frozenset(["dim", "dims", "dim0", "dim1", "dim2", "source", "destination", "start_dim", "dimension"])
+DIMS = frozenset(_words("dim dims dim0 dim1 dim2 source destination start_dim dimension"))
 
 
 def _entry(words: Sequence[str]) -> Entry:
@@ -223,7 +246,7 @@ def _lines() -> Iterator[Tuple[str, Callable[[Call], bool], bool]]:
             names, _, words = line.partition(":")
             entry = _entry(words.split())
             for name in names.split():
-                yield name, entry, in_place
+                yield name, entry.allows, in_place
     for name, rule in SPECIAL.items():
         yield name, rule, False
 
@@ -255,7 +278,7 @@ def known(func: Any) -> bool:
     return func in table()
 
 
-MOVES = frozenset(["cat", "concat", "concatenate", "stack", "unsqueeze", "broadcast_to", "expand", "__setitem__"])
+MOVES = frozenset(_words("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__"))
 """Functions that put rows elsewhere, and none together."""
 
 
