@@ -214,7 +214,7 @@ def test_dockerfile() -> None:
         if word == "ARG":
             assert f"${{{rest.partition('=')[0]}}}" in text, f"{rest} is not used"
         elif word == "FROM":
-            assert rest == "${BASE}" and re.search(r"^ARG BASE=[^:]+:[\d.]+-[\w-]+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+            assert rest == "${BASE}"  # by digest, see below
         elif word == "COPY":
             assert rest.split()[0] == "dist/release/"
             assert "--wheel-dir dist/release " in (ROOT / "Makefile").read_text()

@@ -99,7 +99,7 @@ def number_layers(model: nn.Module) -> None:
             library.call("sar_session_name_layer", _state.handle, number, name)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _call() -> Any:
     """The code that calls modules."""
     from torch import nn
