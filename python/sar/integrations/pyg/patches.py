@@ -15,6 +15,7 @@ from sar.config import Config
 from sar.integrations.replacements import Patches
 
 from . import all_nodes, fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
+from .super_gat import METHODS as SUPER_GAT
 from .transforms import METHODS as TRANSFORMS
 
 __all__ = ["adapt", "restore"]
@@ -51,7 +52,7 @@ def adapt() -> None:
     for path, method in {**scripts.METHODS, **over_nodes.METHODS, **all_nodes.METHODS, **propagation.METHODS}.items():
         owner, _, name = f"torch_geometric.{path}".rpartition(".")
         patches.wrap(owner, name, method)
-    for path, method in TRANSFORMS.items():
+    for path, method in {**TRANSFORMS, **SUPER_GAT}.items():
         owner, _, name = f"torch_geometric.{path}".rpartition(".")
         patches.wrap(owner, name, method)
     patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)
