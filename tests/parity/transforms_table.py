@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from tests.support import ROOT
 
 PAGE = ROOT / "docs" / "transforms.md"
@@ -138,8 +140,11 @@ def page() -> str:
         "| --- | --- | --- |",
         *_rows(DGL_TRANSFORMS_RUN),
         "",
-        f"Refused, because they need nodes and edges of all workers: {', '.join(dgl_refused_transforms())}.",
-        "Apply them in DGL before the graph is partitioned.",
+        textwrap.fill(
+            f"Refused, because they need nodes and edges of all workers: {', '.join(dgl_refused_transforms())}. Apply "
+            "them in DGL before the graph is partitioned.",
+            120,
+        ),
         "",
         "## Functions of dgl",
         "",
