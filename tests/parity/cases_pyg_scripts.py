@@ -283,5 +283,4 @@ def kernels(part: dict[str, Any]) -> dict[str, str]:
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
     assert torch.equal(source == target, index.numbers()[0] == index.numbers()[1])
-    assert torch.zeros_like(source).tolist() == [0] * edges and target.sort().values.max() < rows
     return said

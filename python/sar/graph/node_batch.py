@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
 
 from .readout import sum_over_workers
 
@@ -128,5 +129,6 @@ class _GradientOf(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
+    @differentiable_once("a maximum over all nodes")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, None]:
         return grad, None

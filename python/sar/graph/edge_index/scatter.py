@@ -15,9 +15,11 @@ from torch import Tensor
 from sar._engine import session as _session
 from sar.autograd.message import FLOATS
 from sar.graph.edge_tensor.tensor import values
+from sar.graph.refused import refusal
 
 from .ends import EdgeEnds
 from .reduce import reduced
+from .whole import name_of
 
 __all__ = ["HANDLERS"]
 
@@ -43,9 +45,9 @@ def _put(
         shape[dim] = edges.rows(side)
     if op not in ("sum", "mean") or not fits or shape != list(input.shape) or {src.dtype, input.dtype} - {*FLOATS}:
         if side == "u" and _session.current().world > 1:
-            raise NotImplementedError(
-                f"{name} at the sources of edges, with {op} of {tuple(src.shape)} into {tuple(input.shape)}: sums and "
-                "means into a row for each own node are computed; or give the graph with its edges reversed"
+            raise refusal(
+                f"{name_of(func)} at the sources of edges, with {op} of {tuple(src.shape)} into {tuple(input.shape)},",
+                "sums and means into a row for each own node are computed; or give the graph with its edges reversed",
             )
         return _natively(func, input, dim, index.numbers(), values(src), (op, alpha, include_self))
     if src.dtype != input.dtype:
@@ -82,15 +84,15 @@ def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
     if isinstance(input, EdgeEnds) or not isinstance(index, EdgeEnds):
         return NotImplemented
     if isinstance(value, Tensor) and value.dim() > 0:
-        raise NotImplementedError(
-            f"{func.__name__} with a row of the edge index stores the value of one of the edges of a node, and "
-            "which one is not defined: index_add_, index_put_(accumulate=True), scatter_reduce_ or "
-            "torch_geometric.utils.scatter reduce those of all"
+        raise refusal(
+            f"{name_of(func)} at the ends of edges",
+            "a node has several edges, and which one's value stays is not defined. index_add_, "
+            "index_put_(accumulate=True), scatter_reduce_ or torch_geometric.utils.scatter reduce those of all",
         )
     dim = dim % max(input.dim(), 1)
     wide = Tensor.dim(index) > 1 and [n for n in range(input.dim()) if n != dim and index.shape[n] != input.shape[n]]
     if input.shape[dim] != index.edges.rows(index.side) or wide or (Tensor.dim(index) > 1 and index.place != dim):
-        raise NotImplementedError(f"{func.__name__} at the ends of edges wants a row for each own node")
+        raise refusal(f"{name_of(func)} at the ends of edges", "give a tensor with a row for each own node")
     rows = torch.nonzero(index.edges.relation.degrees(out=index.side == "u")).view(-1)
     return getattr(input, "index_fill_" if func.__name__[-1] == "_" else "index_fill")(dim, rows, value)
 

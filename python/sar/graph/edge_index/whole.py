@@ -18,7 +18,7 @@ from sar.errors import WholeGraphError
 from sar.graph.edge_tensor.tensor import METADATA, OF_HOOKS, changes
 from sar.graph.refused import library_call, refusal
 
-__all__ = ["QUIET", "refused"]
+__all__ = ["QUIET", "name_of", "refused"]
 
 QUIET = METADATA | OF_HOOKS | {Tensor.requires_grad.__set__, Tensor.is_contiguous, Tensor.stride, Tensor.is_pinned}  # type: ignore[attr-defined]
 """Functions that read no number."""
@@ -68,7 +68,7 @@ def refused(func: Any, args: Any) -> WholeGraphError:
         instead = "it holds no numbers, and would be changed. Change the graph before it is partitioned"
     else:
         instead = _LIBRARY if called else WAYS.get(_bare(func), _NUMBERS)
-    return refusal(f"{_name(func)} of an edge index", instead)
+    return refusal(f"{name_of(func)} of an edge index", instead)
 
 
 def _bare(func: Any) -> str:
@@ -77,7 +77,8 @@ def _bare(func: Any) -> str:
     return str(func.__self__.__name__) if name in ("__get__", "__set__") else name
 
 
-def _name(func: Any) -> str:
+def name_of(func: Any) -> str:
+    """What users call a function of torch."""
     bare = _bare(func)
     if isinstance(func, torch._ops.OpOverload):
         return f"torch.ops.{func}"
