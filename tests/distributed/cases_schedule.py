@@ -173,3 +173,16 @@ def one_after_the_other(part: dict[str, Any]) -> None:
         thread.join()
     assert len(found) == 9 and all(torch.equal(f, found[0]) for f in found)
     sum(f.sum() for f in found).backward()
+
+
+def backward_of_one(part: dict[str, Any]) -> float:
+    """A message that sends nothing, differentiated on one rank alone, and operations after it."""
+    graph = build(part)
+    graph.edata["w"] = torch.ones(graph.num_edges(), 2, requires_grad=sar.rank() == 0)
+    graph.update_all(lambda edges: {"m": torch.tanh(edges.data["w"])}, sar.function.max("m", "o"))
+    if sar.rank() == 0:
+        graph.dstdata["o"].sum().backward()
+    again = build(part)
+    again.ndata["x"] = torch.ones(again.num_nodes(), 1)
+    again.update_all(sar.function.copy_u("x", "m"), sar.function.sum("m", "o"))
+    return float(again.ndata["o"].sum())

@@ -46,6 +46,11 @@ def test_what_one_rank_does_for_itself(two: Workers) -> None:
     two.run(cases_schedule.with_others, [{"part": PARTS[r], "looks": r == 1} for r in range(2)])
 
 
+def test_backward_of_one_that_sends_nothing(two: Workers) -> None:
+    """What comes after it is not taken for a part of it."""
+    assert sum(two.run(cases_schedule.backward_of_one, [{"part": part} for part in PARTS])) == len(GRAPH.src)
+
+
 def test_two_threads_at_once(two: Workers) -> None:
     found = two.attempt(cases_schedule.threads, [{"part": part, "locked": False} for part in PARTS])
     ends(found)  # here one thread is seen in the middle of a model, or another rank sees the order

@@ -61,11 +61,19 @@ def program_call(
     return call
 
 
+def begin(collective: bool) -> Optional[schedule.Operation]:
+    """Says that a program runs forward; None where it sends nothing, so that what comes next is not taken for it."""
+    if not collective:
+        return None
+    schedule.begin("an edge expression")
+    return schedule.last()
+
+
 def program_forward(
     graph: int, program: int, call: ProgramCall, operands: Sequence[Tensor], state: Sequence[Tensor], out: Tensor
 ) -> Tuple[int, int]:
-    """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads."""
-    schedule.begin("an edge expression")
+    """Fills ``state`` and ``out``; returns the operands that any rank wants a gradient of, and what backward reads.
+    :func:`begin` comes before."""
     agreed, saves = ct.c_uint32(), ct.c_uint32()
     arguments = graph, program, call, operands, len(operands), state, len(state), out
     library.call("sar_program_forward", *arguments, ct.byref(agreed), ct.byref(saves))
@@ -81,9 +89,10 @@ def program_backward(
     out: Tensor,
     grad_out: Tensor,
     grads: Sequence[Tensor],
-    of: schedule.Operation,
+    of: Optional[schedule.Operation],
 ) -> None:
-    """:param of: the forward operation"""
-    schedule.begin("an edge expression", of)
+    """:param of: what :func:`begin` returned"""
+    if of is not None:
+        schedule.begin("an edge expression", of)
     arguments = graph, program, call, operands, len(operands), state, len(state), out
     library.call("sar_program_backward", *arguments, grad_out, grads, len(grads))

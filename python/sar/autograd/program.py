@@ -171,7 +171,7 @@ class _Call:
 
     agreed = 0
     name = "an edge expression"
-    operation = schedule.Operation()
+    operation: Optional[schedule.Operation] = None
     again: Sequence[Optional[again.Values]] = ()
     """What gives each operand in backward where it is not saved."""
 
@@ -218,8 +218,8 @@ class _Run(torch.autograd.Function):
         out = like.new_empty(call.shape)
         if program.winner:
             state.append(torch.empty(call.shape, dtype=torch.int32))
+        call.operation = abi.begin(program.collective)
         call.agreed, saves = abi.program_forward(relation.handle, program.handle, call.make(), operands, state, out)
-        call.operation = schedule.last()
         ctx.call, ctx.n, ctx.shapes = call, len(operands), [t.shape for t in tensors]
         if call.agreed:
             kept = [t if saves >> i & 1 and call.again[i] is None else None for i, t in enumerate(operands)]

@@ -15,7 +15,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from sar._engine import programs as abi, schedule, session as _session
+from sar._engine import programs as abi, session as _session
 from sar.autograd import program
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
@@ -148,10 +148,11 @@ class _Attend(torch.autograd.Function):
         state = [ft.new_empty(relation.num_dst, width) for width in compiled.softmaxes for _ in range(2)]
         out = ft.new_empty(call.shape)
         operands = [{"ft": ft, "el": el, "er": er}[name] for name in ctx.names]
+        call.operation = abi.begin(True)
         call.agreed, ctx.saves = abi.program_forward(
             relation.handle, compiled.handle, call.make(), operands, state, out
         )
-        agreed.bits, call.operation = call.agreed, schedule.last()
+        agreed.bits = call.agreed
         ctx.call = call
         rows_saved, ctx.held = saved
         ctx.save_for_backward(*rows_saved, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
