@@ -90,9 +90,11 @@ class Cut:
 
 def save(path: Any, ends: Any, x: dict[str, np.ndarray], w: np.ndarray) -> None:
     """The graph as an ``.npz`` file; fields have no features, and say how many they are."""
-    arrays: dict[str, Any] = {f"{':'.join(t)}/edge_index": np.stack(e) for t, e in ends.items()}
-    arrays |= {f"{kind}/x": values for kind, values in x.items() if kind != "field"}
-    arrays["field/num_nodes"] = np.array(KINDS["field"])
+    arrays: dict[str, Any] = {}  # types are in the order in which arrays name them first
+    for kind in KINDS:
+        name, values = ("num_nodes", np.array(KINDS[kind])) if kind == "field" else ("x", x[kind])
+        arrays[f"{kind}/{name}"] = values
+    arrays |= {f"{':'.join(t)}/edge_index": np.stack(e) for t, e in ends.items()}
     arrays["paper/train_mask"] = np.arange(KINDS["paper"]) % 3 == 0
     arrays["paper:cites:paper/w"] = w
     np.savez(path, **arrays)

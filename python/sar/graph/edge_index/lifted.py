@@ -171,7 +171,7 @@ class LiftedTensor(EdgeTensor):
             return _counted(func, args, kwargs)
         if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
             return EdgeTensor.__torch_function__(func, types, args, kwargs)
-        if func in NEW and not any(type(size) is EdgeCount for size in _first_size(args, kwargs)):
+        if func in NEW and not _wide(args, kwargs):
             return LAZY[func](*args, **kwargs)
         args, kwargs, inplace = _not_in_place(func, args, kwargs)
         in_place = bool(args) and isinstance(args[0], LiftedTensor) and (inplace or changes(func))
@@ -211,9 +211,11 @@ def _counted(func: Any, args: Any, kwargs: Any) -> Any:
     return EdgeCount(found) if dim is not None and func is Tensor.size and dim % dims == 0 else found
 
 
-def _first_size(args: Any, kwargs: Any) -> Any:
+def _wide(args: Any, kwargs: Any) -> bool:
+    """Whether the sizes of a new tensor are those of rows of edges. One number for each edge is made at once."""
     size = args[1] if len(args) > 1 else kwargs.get("size", ())
-    return size[:1] if isinstance(size, (tuple, list)) else (size,)
+    sizes = size if isinstance(size, (tuple, list)) else args[1:]
+    return len(sizes) > 1 and type(sizes[0]) is EdgeCount
 
 
 def _not_in_place(func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any, bool]:

@@ -86,7 +86,7 @@ def _set(func: Any, input: Any, index: Any, value: Any, dim: int = 0) -> Any:
     if isinstance(value, Tensor) and value.dim() > 0:
         raise refusal(
             f"{name_of(func)} at the ends of edges",
-            "a node has several edges, and which one's value stays is not defined. index_add_, "
+            "the value of one of the edges of a node would stay, and which one is not defined. index_add_, "
             "index_put_(accumulate=True), scatter_reduce_ or torch_geometric.utils.scatter reduce those of all",
         )
     dim = dim % max(input.dim(), 1)
