@@ -49,6 +49,7 @@ from .graph.edge_tensor.softmax import edge_softmax
 from .graph.manager import GraphShardManager, HeteroGraphShardManager
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
+from .integrations.replacements import replaced
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D
 from .nn.convert import convert_batchnorm
@@ -116,6 +117,7 @@ __all__ = [
     "pyg",
     "rank",
     "remat",
+    "replaced",
     "save_checkpoint",
     "set_allocator",
     "set_num_threads",

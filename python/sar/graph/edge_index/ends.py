@@ -19,10 +19,12 @@ from sar.autograd.message import FLOATS, check_dense
 
 from .edges import SplitEdges
 from .lifted import LiftedTensor
+from .loops import LoopMask
 from .numbers import SplitNumbers
-from .reduce import reduced
+from .reduce import check_graph, reduced
+from .spelled import Reduced, remember
 
-__all__ = ["EdgeEnds", "lift"]
+__all__ = ["EdgeEnds", "check_size", "lift"]
 
 NODES = {"u": "source nodes", "v": "destination nodes"}
 
@@ -100,11 +102,28 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
             "tensors of nodes have a row for each node that this worker owns, as data.x has"
         )
     if dim == 0 and x.dtype in FLOATS:
+        if isinstance(x, Reduced) and side == "v":
+            picked: Any = LiftedTensor(edges, load(side, x.as_subclass(Tensor)))
+            picked.rows_of = x
+            return picked  # type: ignore[no-any-return]
         return LiftedTensor(edges, load(side, x))
     moved = x.movedim(dim, 0)
     if side == "v":
         return moved.index_select(0, ends.numbers()).movedim(0, dim)
     return fetch(edges.relation, ends.numbers(), moved).movedim(0, dim)
+
+
+def check_size(ends: EdgeEnds, size: Optional[int]) -> None:
+    """Checks how many nodes a caller takes there to be, if it says so.
+
+    :raises ValueError: not as many as this worker owns
+    """
+    own = ends.edges.rows(ends.side)
+    if size is not None and size != own:
+        raise ValueError(
+            f"a size of {size} nodes was given, and this worker owns {own}: tensors of nodes have a row for each node "
+            "that this worker owns, as data.x has"
+        )
 
 
 # ---- picking rows of nodes ---------------------------------------------------
@@ -132,7 +151,7 @@ def _whole(index: Any) -> bool:
 @handles(Tensor.scatter_add_)
 def _scatter_add_in_place(input: Any, dim: int, index: Any, src: Any) -> Any:
     made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else input.add_(made)
+    return made if made is NotImplemented else _remembered(input.add_(made), index, src, "sum")
 
 
 @handles(Tensor.scatter_add, torch.scatter_add)
@@ -151,15 +170,72 @@ def _index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 
     return NotImplemented if alpha != 1 else _scatter_add(input, dim, index, source)
 
 
-def _reduced(input: Any, index: Any, src: Any, dim: int) -> Any:
+def _reduced(input: Any, index: Any, src: Any, dim: int, op: str = "sum") -> Any:
     if not isinstance(index, EdgeEnds) or not isinstance(src, Tensor):
         return NotImplemented
     dim = dim % src.dim()
+    check_size(index, input.shape[dim] if input.dim() == src.dim() else None)
     shape = list(src.shape)
     shape[dim] = index.edges.rows(index.side)
     if list(input.shape) != shape or (Tensor.dim(index) > 1 and index._place != dim):
         return NotImplemented
-    return reduced(index.edges, index.side, src, dim, "sum")
+    return reduced(index.edges, index.side, src, dim, op)
+
+
+@handles(Tensor.scatter_reduce_)
+def _scatter_reduce_in_place(
+    input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    made = _scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
+    if made is NotImplemented:
+        return NotImplemented
+    made = input.copy_(made)
+    return _remembered(made, index, src, "max") if reduce == "amax" and not include_self else made
+
+
+def _remembered(made: Tensor, index: EdgeEnds, src: Any, op: str) -> Tensor:
+    return remember(made, op, src) if index.side == "v" and index._place == 0 else made
+
+
+@handles(Tensor.scatter_reduce, torch.scatter_reduce)
+def _scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    if reduce not in ("sum", "mean", "amax", "amin") or (include_self and reduce != "sum"):
+        return NotImplemented
+    made = _reduced(input, index, src, dim, reduce[-3:] if reduce[0] == "a" else reduce)
+    if made is NotImplemented:
+        return NotImplemented
+    if include_self:
+        return input + made
+    none = index.edges.relation.degrees(out=index.side == "u") == 0
+    shape = [1] * made.dim()
+    shape[dim] = -1
+    return torch.where(none.view(shape), input, made) if bool(none.any()) else made
+
+
+# ---- what functions of PyG ask about nodes and self loops -------------------------
+
+
+@handles(Tensor.max, torch.max, Tensor.amax, torch.amax)
+def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The number of the last node, whether or not an edge ends at it: layers count nodes with it."""
+    if args or kwargs or not isinstance(input, EdgeEnds):
+        return NotImplemented
+    return torch.tensor(input.edges.rows(input.side) - 1)
+
+
+@handles(Tensor.eq, Tensor.__eq__, torch.eq)
+def _equal(input: Any, other: Any) -> Any:
+    return _loops(input, other, True)
+
+
+@handles(Tensor.ne, Tensor.__ne__, torch.ne)
+def _unequal(input: Any, other: Any) -> Any:
+    return _loops(input, other, False)
+
+
+def _loops(input: Any, other: Any, loops: bool) -> Any:
+    ends = _whole(input) and _whole(other) and input.edges is other.edges and input.side != other.side
+    return LoopMask(input.edges, loops) if ends else NotImplemented
 
 
 # ---- shapes -------------------------------------------------------------------
@@ -189,7 +265,10 @@ def _unsqueeze(input: Any, dim: int) -> Any:
 
 @handles(Tensor.expand_as)
 def _expand_as(input: Any, other: Any) -> Any:
-    if not isinstance(input, EdgeEnds) or other.shape[input._place] != input.edges.num_edges:
+    if not isinstance(input, EdgeEnds):
+        return NotImplemented
+    check_graph(input.edges, other)
+    if other.shape[input._place] != input.edges.num_edges:
         return NotImplemented
     return EdgeEnds(input.edges, input.side, other.shape, input._place)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .edges import SplitEdges
 from .ends import EdgeEnds, handles, same
+from .loops import LoopMask
 from .numbers import SplitNumbers
 
 __all__ = ["SplitEdgeIndex", "edge_index"]
@@ -95,6 +96,10 @@ def _getitem(input: Any, index: Any) -> Any:
 def _some(input: SplitEdgeIndex, chosen: Tensor) -> Any:
     """Some edges as a graph of their own. Collective."""
     edges = input.edges
+    if isinstance(chosen, LoopMask) and chosen.edges is edges and not chosen.loops:
+        return input.of(edges.without_loops())
+    if isinstance(chosen, LoopMask):
+        chosen = chosen.numbers()
     if chosen.dtype != torch.bool:
         mask = torch.zeros(edges.num_edges, dtype=torch.bool)
         mask[chosen] = True
@@ -149,6 +154,20 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     return given[0].of(edges.with_loops())
 
 
+def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
+    """The number of the last node: functions of PyG count nodes with it."""
+    if args or kwargs:
+        return NotImplemented
+    return torch.tensor(max(input.edges.rows(side) for side in "uv") - 1)
+
+
+def _flat(input: Any, *shape: Any) -> Any:
+    raise NotImplementedError(
+        "both rows of the edge index of a split graph in one were asked for, where a number means another node in each "
+        "row: take edge_index[0] and edge_index[1]"
+    )
+
+
 SplitEdgeIndex.handlers = {
     Tensor.__getitem__: _getitem,
     Tensor.select: _select,
@@ -158,6 +177,8 @@ SplitEdgeIndex.handlers = {
     Tensor.flip: _flip,
     torch.flip: _flip,
     torch.cat: _cat,
+    **dict.fromkeys([Tensor.max, torch.max], _max),
+    **dict.fromkeys([Tensor.view, Tensor.reshape, torch.reshape, Tensor.flatten, torch.flatten], _flat),
     **dict.fromkeys([Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach], same),
 }
 """Functions of torch with an edge index among their arguments."""

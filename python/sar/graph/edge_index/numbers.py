@@ -12,6 +12,7 @@ from sar.autograd.compile import uncompiled
 from sar.graph.edge_tensor.tensor import METADATA, changes
 
 from .edges import SplitEdges
+from .readers import check_readers
 
 __all__ = ["SplitNumbers", "numbers"]
 
@@ -56,6 +57,7 @@ class SplitNumbers(Tensor):
         if func in METADATA:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
+        check_readers()
         handler = cls.handlers.get(func)
         if handler is not None:
             result = handler(*args, **kwargs)

@@ -54,7 +54,6 @@ def _remove_self_loop(original: Any, g: Any, etype: Any = None) -> Any:
     return g.remove_self_loop() if isinstance(g, GraphShardManager) else original(g, etype)
 
 
-
 # ---- transforms --------------------------------------------------------------
 
 

@@ -1,0 +1,44 @@
+"""Functions of other libraries that would take the edges of one worker for all edges of a graph.
+
+Nothing is put in their place, since modules that hold a function hold it under any name. It is the tensors that refuse:
+they look for the function among the callers of torch's functions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import FrameType
+from typing import Any, Callable, Dict, Optional, Set, Tuple
+
+__all__ = ["check_readers", "refuse_in", "refuse_nowhere"]
+
+_refused: Dict[Tuple[str, str], str] = {}
+"""Name of the file and of the code, which torch.compile leaves as they are: what the error says."""
+_names: Set[str] = set()
+
+
+def refuse_in(function: Callable[..., Any], why: str) -> None:
+    """Has tensors of edge indices raise ``NotImplementedError`` in a function, and in all that it calls.
+
+    :param why: the error
+    """
+    code = inspect.unwrap(function).__code__
+    _refused[code.co_filename, code.co_name] = why
+    _names.add(code.co_name)
+
+
+def refuse_nowhere() -> None:
+    """Undoes all of :func:`refuse_in`."""
+    _refused.clear()
+    _names.clear()
+
+
+def check_readers() -> None:
+    """Raises ``NotImplementedError`` where a function runs that must not read edge indices."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in _names and (code.co_filename, code.co_name) in _refused:
+            raise NotImplementedError(_refused[code.co_filename, code.co_name])
+        frame = frame.f_back
