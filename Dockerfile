@@ -1,6 +1,7 @@
 # A worker: Python, torch and SAR, from a wheel of `make wheels`. docs/running.md says how to start it.
-ARG PYTHON=3.11
-FROM python:${PYTHON}-slim-bookworm
+# The digest is that of all its platforms; docs/releasing.md says how a newer one is found.
+ARG BASE=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+FROM ${BASE}
 
 # Extras of the package, such as dgl,metrics, and where pip finds torch: for CPUs, which is all that SAR uses.
 ARG EXTRAS=metrics

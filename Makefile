@@ -10,6 +10,12 @@ export GOEXPERIMENT := simd
 # An older Go fetches the one that go.mod names, also where its packager turned that off.
 export GOTOOLCHAIN ?= auto
 
+# What pip installs of requirements-NAME.txt: the lock file, whose hashes it checks, where that is for this Python and
+# processor (`make lock` writes it); elsewhere what the exact versions in the .txt file need.
+LOCKED  := $(shell $(or $(wildcard $(PY)),$(PYTHON)) -c 'import platform, sys; print("yes" * (sys.version_info[:2] == (3, 11) and platform.machine() == "x86_64"))')
+PIP     := $(PY) -m pip install --disable-pip-version-check --quiet
+install  = $(PIP) $(if $(LOCKED),--require-hashes --requirement requirements-$(1).lock,--requirement requirements-$(1).txt)
+
 GO_SOURCES  := go.mod go.sum $(shell find core capi pybind -name '*_test.go' -prune -o \( -name '*.go' -o -name '*.[chs]' \) -print 2>/dev/null)
 GO_PACKAGES := ./core/... ./capi/... ./pybind/... ./examples/go/... ./bench/...
 PY_SOURCES  := setup.py python tests bench examples docs/_tools
@@ -28,14 +34,17 @@ help: ## this list
 # ---- set up -----------------------------------------------------------------
 
 venv: $(VENV_STAMP) ## .venv with torch, DGL and the tools, at pinned versions
-$(VENV_STAMP): requirements-dev.txt
+$(VENV_STAMP): requirements-dev.txt requirements-dev.lock
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-dev.txt
+	$(call install,dev)
 	@touch $@
+
+lock: ## requirements-*.lock, after a change of requirements-*.txt; needs the package index
+	$(PY) -m tests.lock
 
 build: $(BUILD_STAMP) ## the engine, and the package installed into .venv as it lies here
 $(BUILD_STAMP): $(VENV_STAMP) $(GO_SOURCES) setup.py pyproject.toml
-	$(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	$(PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 # ---- check ------------------------------------------------------------------
@@ -80,7 +89,7 @@ PYG_BEFORE ?= 2.7.0
 PYG_HOME := $(abspath build/pyg-before)
 PYG_TESTS ?= $(wildcard tests/parity/test_pyg*.py) tests/cli/test_infer_pyg.py
 test-matrix-pyg: $(BUILD_STAMP) libsar ## the tests of PyG with the release before the newest, in build/pyg-before
-	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target $(PYG_HOME) torch_geometric==$(PYG_BEFORE)
+	$(PIP) --no-deps --upgrade --target $(PYG_HOME) torch_geometric==$(PYG_BEFORE)
 	PYTHONPATH=$(PYG_HOME) $(PY) $(PYTEST) $(PYG_TESTS)
 	@PYTHONPATH=$(PYG_HOME) $(PY) -W ignore -c 'import torch_geometric as p; assert p.__version__ == "$(PYG_BEFORE)"; print(f"test-matrix-pyg: all passed with PyG {p.__version__}")'
 
@@ -91,8 +100,8 @@ test-examples: $(BUILD_STAMP) libsar ## every script of examples/, on shipped or
 	$(PY) $(PYTEST) $(EVERY_CASE) tests/examples/test_examples.py tests/examples/test_examples_scripts.py
 
 DOCS_STAMP := $(VENV)/.requirements-docs
-$(DOCS_STAMP): requirements-docs.txt $(VENV_STAMP)
-	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-docs.txt
+$(DOCS_STAMP): requirements-docs.txt requirements-docs.lock $(VENV_STAMP)
+	$(call install,docs)
 	@touch $@
 
 # Not --quiet: MkDocs then counts no warnings, and --strict finds nothing.
@@ -108,6 +117,7 @@ lint: $(BUILD_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy, and pyright on a
 	$(PY) -m mypy
 	$(PY) -m mypy --strict --config-file= --cache-dir .mypy_cache/strict tests/typed
 	$(PY) -m basedpyright --project tests/typed --pythonpath $(PY)
+	$(PY) docs/_tools/wrap.py --check $(shell git ls-files '*.md')
 
 FUZZTIME ?= 60s
 fuzz: ## every fuzz target for FUZZTIME (60s)
@@ -145,8 +155,8 @@ demo: $(BUILD_STAMP) ## trains on the graphs that ship with the repository, with
 	$(PY) examples/demo.py
 
 BENCH_STAMP := $(VENV)/.requirements-bench
-$(BENCH_STAMP): requirements-bench.txt $(VENV_STAMP)
-	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-bench.txt
+$(BENCH_STAMP): requirements-bench.txt requirements-bench.lock $(VENV_STAMP)
+	$(call install,bench)
 	@touch $@
 
 # As people train: half of the elements dropped after every layer but the last.
@@ -172,10 +182,10 @@ bench-messages: $(BUILD_STAMP) $(BENCH_STAMP) ## memory of 1 GiB of messages of 
 	$(PY) bench/messages.py
 
 profile: $(VENV_STAMP) $(BENCH_STAMP) ## flame graphs and timelines of a worker, for SAGE and GAT, in bench/out
-	SAR_SYMBOLS=1 $(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	SAR_SYMBOLS=1 $(PIP) --no-build-isolation --no-deps --editable .
 	$(PY) bench/flame.py --model sage
 	$(PY) bench/flame.py --model gat
-	$(PY) -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps --editable .
+	$(PIP) --no-build-isolation --no-deps --editable .
 
 bench-modes: $(BUILD_STAMP) ## modes of SAR with 8 workers on random parts: time and memory of SAR, SA, one_shot, for SAGE and GAT
 	$(PY) bench/run.py --modes --policies pool --name modes
@@ -212,9 +222,10 @@ bench-overlap: $(BUILD_STAMP) $(BENCH_STAMP) ## how much of the transfer is hidd
 	$(PY) bench/epoch_options.py
 	$(PY) bench/epoch_options.py --model gat
 
-docs-layers: $(BUILD_STAMP) ## docs/layers.md and layers-pyg.md: which layers of dgl.nn (and their memory beside DGL's) and of PyG run
+docs-layers: $(BUILD_STAMP) ## docs/layers.md, layers-pyg.md, transforms.md: which layers of dgl.nn (and their memory beside DGL's) and of PyG run
 	$(PY) -m tests.parity.layers_table
 	$(PY) -m tests.parity.pyg_table
+	$(PY) -m tests.parity.transforms_table
 
 bench-files: $(BUILD_STAMP) ## what checksums of partitions cost when they are loaded, and SAR's partition format against DGL's
 	$(PY) bench/files.py
@@ -263,8 +274,8 @@ wheel: $(VENV_STAMP) ## dist/sar_gnn-*.whl, for this processor and glibc; instal
 PIP_WHEEL := $(PY) -m pip wheel --disable-pip-version-check --quiet --no-build-isolation --no-deps
 
 WHEELS_STAMP := $(VENV)/.requirements-wheels
-$(WHEELS_STAMP): requirements-wheels.txt $(VENV_STAMP)
-	$(PY) -m pip install --disable-pip-version-check --quiet --requirement requirements-wheels.txt
+$(WHEELS_STAMP): requirements-wheels.txt requirements-wheels.lock $(VENV_STAMP)
+	$(call install,wheels)
 	@touch $@
 
 WHEEL_ARCHS ?= x86_64 aarch64

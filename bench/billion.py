@@ -66,12 +66,13 @@ def steps(a: argparse.Namespace, folder: str) -> dict[str, tuple[str, list[str]]
     ingest = [*sar, "ingest", *tables, *columns, "--memory", a.memory, "--out", at("graph")]
     cut = [*sar, "partition", at("graph"), "--parts", str(a.parts), "--method", "fennel", "--format", "sar"]
     parts = at("parts", "g.json")
-    infer = [*sar, "infer", f"{model}:build", "--checkpoint", at("model.pt"), "--data", parts, *threads]
+    saved = "model.safetensors"
+    infer = [*sar, "infer", f"{model}:build", "--checkpoint", at(saved), "--data", parts, *threads]
     return {
         "generate": ("nodes", ["-c", code.format(common.HERE, a.nodes, a.pairs, folder)]),
         "ingest": ("graph", ingest),
         "partition": ("parts", [*cut, "--memory", a.memory, "--name", "g", "--out", at("parts")]),
-        "train": ("model.pt", [*sar, "launch", "-n", str(a.parts), *threads, model, parts, at("model.pt"), "2"]),
+        "train": (saved, [*sar, "launch", "-n", str(a.parts), *threads, model, parts, at(saved), "2"]),
         "infer": ("pred.parquet", [*infer, "--argmax", "--out", at("pred.parquet")]),
         "gather": ("all.parquet", [*sar, "gather", at("pred.parquet"), "-o", at("all.parquet")]),
     }

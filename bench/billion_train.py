@@ -10,6 +10,7 @@ import time
 import dgl
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import nn
 
 import sar
@@ -66,7 +67,7 @@ def main(path: str, checkpoint: str, epochs: int) -> None:
             took = f"{time.perf_counter() - begin:.1f} s, peak {sar.memory_stats()['total']['peak'] / 2**30:.2f} GiB"
             print(f"epoch {epoch}: loss {total.item():.4f}, {took}", flush=True)
     if sar.rank() == 0:
-        torch.save(model.state_dict(), checkpoint)
+        save_file(model.state_dict(), checkpoint)
 
 
 if __name__ == "__main__":

@@ -516,7 +516,7 @@ sar_status sar_fetch_backward(sar_handle graph, int32_t relation, const DLTensor
  *   "result": register, "reduce": "none" | "sum" | "mean" | "max" | "min" | "max_shared" | "min_shared"}
  * Registers are the operands, then one an instruction. Binary: add sub mul div dot, which broadcast from the right; dot sums
  * the last dimension and keeps it as 1. Unary: neg relu leaky_relu elu exp log sqrt sigmoid tanh softplus abs reciprocal, and
- * with alpha: scale shift rsub (alpha - a) pow clamp_min clamp_max, leaky_relu, elu, dropout (alpha: probability). With shape:
+ * with alpha: scale shift rsub (alpha - a) pow clamp_min clamp_max clamp_min_open clamp_max_open (of gradient 0 at the bound), leaky_relu, elu, dropout (alpha: probability). With shape:
  * total (sums into it), reshape. softmax: over the in-edges of each destination. Errors name the instruction and the shapes. */
 sar_status sar_program_create(const char *json, sar_handle *program);
 /* JSON: {"shape": of the result, "softmaxes": [width, ..], "seeds": dropouts, "winner": whether max or min, "collective": whether
@@ -536,7 +536,7 @@ typedef struct {
 /* operands: float, one for each of the program: u [num_src, ..], v [num_dst, ..], e [num_edges, ..] in ascending edge id, p [1, ..].
  * state: for each softmax what its arguments are relative to and the inverses of its sums, float [num_dst, width] each, then for max and min the winning
  * edges, int32 [num_dst, ..], or for max_shared and min_shared, which divide the gradient among equal messages, how many there are; filled for backward. out: [num_dst, ..], without a reducer [num_edges, ..]. Rows without edges give 0,
- * as do infinite maxima and minima. agreed: the operands that any rank wants a gradient of; saves: the operands that backward
+ * as do infinite results of max and min, where NaN never wins; with max_shared and min_shared NaN wins, and infinite results stay. agreed: the operands that any rank wants a gradient of; saves: the operands that backward
  * reads, and out as bit 31. Collective, on SAR_COMM_TRAIN, where there are operands of side u. Wire, for each sweep (one, and one
  * for each level of softmaxes that cannot join it): the widths of the operands of side u that it reads, per boundary row. */
 sar_status sar_program_forward(sar_handle graph, sar_handle program, const sar_program_call *what, const DLTensor *operands, int32_t num_operands,

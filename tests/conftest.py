@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -95,3 +96,18 @@ def few(request: pytest.FixtureRequest, pool: Pool) -> Workers:
 def two(pool: Pool) -> Workers:
     """Two workers, for what does not depend on how many there are."""
     return Workers(pool, 2, "shm")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
+    made = subprocess.run(words, capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("needs the right to mount a filesystem")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

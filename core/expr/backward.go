@@ -135,11 +135,11 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 	r.rowwise(func(i int) {
 		if p.Reduce.shared() {
 			for j := i * w; j < (i+1)*w; j++ {
-				n := max(1, r.Winner[j])
+				n := r.Winner[j]
 				if r.Out[j] == 0 {
 					n++ // torch counts the 0 that a result begins with
 				}
-				scaled[j] = grad[j] / T(n)
+				scaled[j] = grad[j] / T(n) // infinite where the result is NaN
 			}
 			return
 		}

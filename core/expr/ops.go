@@ -36,6 +36,8 @@ const (
 	opPow
 	opClampMin
 	opClampMax
+	opClampMinOpen // the gradient at the bound is 0
+	opClampMaxOpen
 	opTotal // to a shape that broadcasts to that of the operand
 	opReshape
 	opSoftmax
@@ -47,7 +49,7 @@ const (
 	opSpread // broadcast to a shape
 	opDots   // products of two registers of one shape, summed over runs of elements
 	opWinner // a where this edge won the element of its destination, else 0
-	opBest   // a where b is the result of its destination, else 0
+	opBest   // a times 1 where b is the result of its destination, else times 0
 	opSlope  // the slope of the operation in slot at a, or at the argument whose value is a, times b
 )
 
@@ -215,7 +217,7 @@ func define[T Float]() *[numOps]opDef[T] {
 				case x < 0:
 					return -1
 				}
-				return x // 0 and NaN
+				return 0 // NaN too
 			}),
 			oracle: func(x, _, _ float64) float64 { return math.Abs(x) },
 		},
@@ -248,7 +250,7 @@ func define[T Float]() *[numOps]opDef[T] {
 			name: "pow",
 			value: func(_ *task[T], z, x []T, alpha float64) {
 				for j, v := range x[:len(z)] {
-					z[j] = T(math.Pow(float64(v), alpha))
+					z[j] = T(power(float64(v), alpha))
 				}
 			},
 			gradient: rules(slopeAtArgument),
@@ -256,42 +258,63 @@ func define[T Float]() *[numOps]opDef[T] {
 				if alpha == 0 {
 					return 0
 				}
-				return alpha * math.Pow(x, alpha-1)
+				return alpha * power(x, alpha-1)
 			}),
 			oracle: func(x, _, alpha float64) float64 { return math.Pow(x, alpha) },
 		},
-		opClampMin: {
-			name: "clamp_min",
-			value: number(func(v, c T) T {
-				if v < c {
-					return c
-				}
-				return v
-			}),
-			gradient: rules(slopeAtArgument),
-			slope:    byNumber[T](func(x, alpha float64) float64 { return one(x >= alpha) }),
-			oracle:   func(x, _, alpha float64) float64 { return max(x, alpha) },
-		},
-		opClampMax: {
-			name: "clamp_max",
-			value: number(func(v, c T) T {
-				if v > c {
-					return c
-				}
-				return v
-			}),
-			gradient: rules(slopeAtArgument),
-			slope:    byNumber[T](func(x, alpha float64) float64 { return one(x <= alpha) }),
-			oracle:   func(x, _, alpha float64) float64 { return min(x, alpha) },
-		},
-		opTotal:   {name: "total", gradient: rules(sameLeft)},
-		opReshape: {name: "reshape", gradient: rules(sameLeft)},
-		opSoftmax: {name: "softmax", gradient: rules(softmaxGradient)},
+		opClampMin:     clampMin[T]("clamp_min", func(x, alpha float64) float64 { return one(x >= alpha) }),
+		opClampMax:     clampMax[T]("clamp_max", func(x, alpha float64) float64 { return one(x <= alpha) }),
+		opClampMinOpen: clampMin[T]("clamp_min_open", func(x, alpha float64) float64 { return one(x > alpha) }),
+		opClampMaxOpen: clampMax[T]("clamp_max_open", func(x, alpha float64) float64 { return one(x < alpha) }),
+		opTotal:        {name: "total", gradient: rules(sameLeft)},
+		opReshape:      {name: "reshape", gradient: rules(sameLeft)},
+		opSoftmax:      {name: "softmax", gradient: rules(softmaxGradient)},
 		opDropout: { // the same mask
 			name:     "dropout",
 			gradient: rules(func(g *gradients, _ int, n node, grad int) int { return g.dropout(grad, n) }),
 		},
 	}
+}
+
+func clampMin[T Float](name string, slope func(x, alpha float64) float64) opDef[T] {
+	return opDef[T]{
+		name: name,
+		value: number(func(v, c T) T {
+			if v < c {
+				return c
+			}
+			return v
+		}),
+		gradient: []gradientRule{slopeAtArgument},
+		slope:    byNumber[T](slope),
+		oracle:   func(x, _, alpha float64) float64 { return max(x, alpha) },
+	}
+}
+
+func clampMax[T Float](name string, slope func(x, alpha float64) float64) opDef[T] {
+	return opDef[T]{
+		name: name,
+		value: number(func(v, c T) T {
+			if v > c {
+				return c
+			}
+			return v
+		}),
+		gradient: []gradientRule{slopeAtArgument},
+		slope:    byNumber[T](slope),
+		oracle:   func(x, _, alpha float64) float64 { return min(x, alpha) },
+	}
+}
+
+// power is x to the power of alpha: as in torch a root where alpha is a half, also of -Inf and -0.
+func power(x, alpha float64) float64 {
+	switch alpha {
+	case 0.5:
+		return math.Sqrt(x)
+	case -0.5:
+		return 1 / math.Sqrt(x)
+	}
+	return math.Pow(x, alpha)
 }
 
 // number is a value that is computed number by number: z[j] = f(x[j], alpha)

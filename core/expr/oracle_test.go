@@ -192,3 +192,76 @@ func operation[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Grap
 		t.Errorf("%d of %d numbers are in the domain", compared, n)
 	}
 }
+
+// Extrema that share their gradient do with NaN, infinities, zeros and equal messages what torch's
+// scatter_reduce does: m == out divides the gradient among as many, and 0 counts once more.
+func TestSharedExtrema(t *testing.T) {
+	rel, g := oneWorker(t, 200, 600000) // a hub that is cut into segments
+	for _, reduce := range []string{"max_shared", "min_shared"} {
+		t.Run(reduce, func(t *testing.T) {
+			sharedExtrema[float64](t, rel, g, reduce)
+			sharedExtrema[float32](t, rel, g, reduce)
+		})
+	}
+}
+
+func sharedExtrema[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Graph, reduce string) {
+	const w = 4 // columns: few numbers, NaN now and then, infinities alone, zeros at the end that wins
+	p := &exprtest.Program{Operands: []exprtest.Operand{{Side: "e", Shape: []int{w}}}, Reduce: reduce}
+	sign, rng := 1.0, rand.New(rand.NewPCG(12, 1))
+	if reduce == "min_shared" {
+		sign = -1
+	}
+	x, grad := make([]T, len(g.Src)*w), make([]T, g.N*w)
+	few := [w][]float64{{1, 2, math.Inf(-1)}, {1, 2, math.Inf(-1)}, {math.Inf(-1)}, {0, -1}}
+	for i := range x {
+		if x[i] = T(sign * few[i%w][rng.IntN(len(few[i%w]))]); i%w == 1 && rng.IntN(1000) == 0 {
+			x[i] = T(math.NaN())
+		}
+	}
+	for i := range grad {
+		grad[i] = T(1 + rng.IntN(9))
+	}
+	best, ties, seen := make([]T, len(grad)), make([]T, len(grad)), make([]bool, g.N)
+	for e, v := range g.Dst {
+		for j, m := range x[e*w : (e+1)*w] {
+			to := &best[int(v)*w+j]
+			switch {
+			case !seen[v]:
+				*to = m
+			case sign > 0:
+				*to = max(*to, m)
+			default:
+				*to = min(*to, m)
+			}
+		}
+		seen[v] = true
+	}
+	won := func(e, j int) (n T) {
+		if x[e*w+j] == best[int(g.Dst[e])*w+j] {
+			n = 1
+		}
+		return n
+	}
+	for e, v := range g.Dst {
+		for j := range w {
+			ties[int(v)*w+j] += won(e, j)
+		}
+	}
+	same := func(what string, i int, got, want T) {
+		t.Helper()
+		if got != want && (got == got || want == want) {
+			t.Fatalf("%T: %s %d is %v, and should be %v", got, what, i, got, want)
+		}
+	}
+	out, grads := run(t, rel, g, p, [][]T{x}, grad)
+	for i, want := range best {
+		if same("result", i, out[i], want); want == 0 {
+			ties[i]++
+		}
+	}
+	for i, got := range grads[0] {
+		to := int(g.Dst[i/w])*w + i%w
+		same("gradient", i, got, won(i/w, i%w)*(grad[to]/ties[to]))
+	}
+}

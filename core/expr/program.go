@@ -48,9 +48,9 @@ const (
 	None Reduce = iota // the result is a value per edge
 	Sum
 	Mean
-	Max
+	Max // as DGL has it: NaN never wins, infinite results are 0, and one message gets the gradient
 	Min
-	MaxShared // the gradient is divided among equal messages
+	MaxShared // as PyG has it: NaN wins, infinite results stay, and equal messages share the gradient
 	MinShared
 )
 

@@ -165,7 +165,12 @@ func (r *Run[T]) finish() {
 	r.rowwise(func(i int) {
 		row := r.Out[i*w : (i+1)*w]
 		switch p.Reduce {
-		case Max, Min, MaxShared, MinShared: // no edge, or none that is finite
+		case MaxShared, MinShared:
+			if ptr[i] == ptr[i+1] {
+				clear(row)
+			}
+			return
+		case Max, Min: // no edge, or none that is finite
 			for j, v := range row {
 				if math.IsInf(float64(v), 0) {
 					row[j], r.Winner[i*w+j] = 0, p.noWinner()

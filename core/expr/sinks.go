@@ -260,7 +260,7 @@ func (t *task[T]) coefficientsByHead(c []T, heads int) []T {
 // edge that it is of. Of equal ones float32 keeps the last edge and float64 the
 // first, as DGL 1.1 does where it computes with libxsmm (float32 on CPUs with
 // AVX2 or AVX-512). Where the gradient is shared, it keeps how many equal ones there are.
-// NaN never wins.
+// NaN never wins, but where the gradient is shared it always does.
 func (t *task[T]) extremum(a *adding, target *rows[T]) {
 	w, x, least, shared := a.width, t.reg(a.reg), t.s.code.p.Reduce.least(), t.s.code.p.Reduce.shared()
 	for k, i := range t.row_[:t.m] {
@@ -277,6 +277,7 @@ func (t *task[T]) extremum(a *adding, target *rows[T]) {
 }
 
 // winAll: where x[j] > best[j] (least: <), best[j] becomes x[j] and won[j] n; where they are equal, n is added.
+// NaN stays, and nothing equals it.
 func winAll[T Float](best, x []T, won []int32, n int32, least bool) {
 	best, won = best[:len(x)], won[:len(x)]
 	for j, v := range x {
@@ -285,6 +286,8 @@ func winAll[T Float](best, x []T, won []int32, n int32, least bool) {
 			won[j] += n
 		case !least && v > best[j], least && v < best[j]:
 			best[j], won[j] = v, n
+		case v != v:
+			best[j], won[j] = v, 0
 		}
 	}
 }

@@ -234,16 +234,19 @@ func (t *task[T]) total(z, x []T, st *step) {
 	}
 }
 
-// best: z = x where y is what its destination has.
+// best: z = x times 1 where y is what its destination has, and times 0 where it is not: NaN at all messages
+// of a destination whose result is NaN, as in torch.
 func (t *task[T]) best(z []T, st *step) {
 	x, y := t.source(st.a), t.source(st.b)
 	w := st.width
 	for k, i := range t.row_[:t.m] {
 		to, from, best := z[k*w:(k+1)*w], x.of(k)[:w], t.s.run.Out[int(i)*w:][:w]
 		for j, v := range y.of(k)[:w] {
-			if to[j] = 0; v == best[j] {
-				to[j] = from[j]
+			var won T
+			if v == best[j] {
+				won = 1
 			}
+			to[j] = from[j] * won
 		}
 	}
 }

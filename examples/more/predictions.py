@@ -4,7 +4,7 @@ sar partition examples/data/cornell5.npz --parts 2 --out parts/cornell5
 sar launch -n 2 examples/more/predictions.py --partitioning-json-file parts/cornell5/cornell5.json --out out
 sar gather out/predictions.parquet -o predictions.parquet
 sar report out/run -o report.html
-sar evaluate examples/more/predictions.py:build --checkpoint out/model.pt --data parts/cornell5 \
+sar evaluate examples/more/predictions.py:build --checkpoint out/model.safetensors --data parts/cornell5 \
     --model-args '{"n_features": 128, "n_classes": 2}'
 """
 
@@ -13,6 +13,7 @@ import os
 import dgl
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import nn
 
 import sar
@@ -86,7 +87,7 @@ def main():
     rows = {"prediction": probabilities.argmax(1), "probability": probabilities.max(1).values}
     sar.write_rows(os.path.join(args.out, "predictions.parquet"), rows, graph)
     if args.rank == 0:
-        torch.save(model.state_dict(), os.path.join(args.out, "model.pt"))
+        save_file(model.state_dict(), os.path.join(args.out, "model.safetensors"))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from .graph.block import DistributedBlock
 from .graph.construct import construct_full_graph, construct_mfgs, convert_dist_graph
 from .graph.edge_tensor.softmax import edge_softmax
 from .graph.manager import GraphShardManager, HeteroGraphShardManager
+from .graph.rowwise import rowwise
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .integrations.replacements import replaced
@@ -118,6 +119,7 @@ __all__ = [
     "rank",
     "remat",
     "replaced",
+    "rowwise",
     "save_checkpoint",
     "set_allocator",
     "set_num_threads",

@@ -82,8 +82,10 @@ def partition(
 def edge_index(graph: Any) -> Tensor:
     """The edge index of a graph manager, as layers of PyG take it: int64 ``[2, in-edges of own nodes]``.
 
-    Where its numbers are read, row 0 has columns of sources (own nodes, then halo rows, which ``graph.column_nodes()``
-    names) and row 1 has own rows of destinations. Layers take tensors of nodes with a row for each own node with it.
+    Layers take tensors of nodes with a row for each own node with it. Functions of torch that would read its numbers
+    raise :class:`sar.WholeGraphError`, but for ``x[edge_index[0]]``, sums by its rows, masks and the like.
+    ``edge_index.numbers()`` is an ordinary tensor: row 0 has columns of sources (own nodes, then halo rows, which
+    ``graph.column_nodes()`` names), row 1 own rows of destinations.
 
     :param graph: of :func:`sar.construct_full_graph`; where there are several relations, ``graph[relation]``
     :raises ValueError: a graph of several relations

@@ -8,6 +8,7 @@ from typing import Any
 import dgl
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import sar
@@ -71,7 +72,7 @@ def train(parts: str, out: str) -> None:
         for kind, rows in model.eval()(graph, x).items():
             sar.write_rows(f"{out}/{kind}.parquet", rows, graph, kind)
     if rank == 0:
-        torch.save(model.state_dict(), f"{out}/model.pt")
+        save_file(model.state_dict(), f"{out}/model.safetensors")
 
 
 if __name__ == "__main__":

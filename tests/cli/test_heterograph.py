@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.data.graphs import write_table
 from tests.support import ROOT
@@ -87,10 +88,10 @@ def test_from_tables_to_predictions(tmp_path: Path, form: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     net = model.build()
-    net.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    net.load_state_dict(load_file(tmp_path / "model.safetensors"))
     with torch.no_grad():
         expected = net.eval()(tables.graph, tables.x)
-    common = [f"{script}:build", "--checkpoint", tmp_path / "model.pt", "--data", parts]
+    common = [f"{script}:build", "--checkpoint", tmp_path / "model.safetensors", "--data", parts]
     for kind, ids in tables.ids.items():
         joined = tmp_path / f"{kind}-all.parquet"
         sar("gather", tmp_path / f"{kind}.parquet", "-o", joined)

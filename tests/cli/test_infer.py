@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
+import sar
 from sar import cli
 from sar.inference import forward
 from sar.inference.model import Built, build, load
@@ -65,7 +68,7 @@ def trained(kind: str, path: Path, graph: Path) -> torch.Tensor:
     x = torch.from_numpy(arrays["x"])
     for _ in range(3):
         model(whole, x)
-    torch.save({"model": model.state_dict(), "epoch": 3}, path)
+    save_file(model.state_dict(), path)
     model.eval()
     with torch.no_grad():
         out: torch.Tensor = model(whole, x)
@@ -79,16 +82,16 @@ def common(graph: Path, checkpoint: Path, parts: int = 2, **arguments: Any) -> l
 
 @pytest.mark.parametrize("kind", ["sage", "gat", "gcn"])
 def test_equals_dgl_on_the_whole_graph(graph: Path, tmp_path: Path, kind: str) -> None:
-    expected = trained(kind, tmp_path / "model.pt", graph)
-    run("infer", SPEC, *common(graph, tmp_path / "model.pt", kind=kind), "--out", tmp_path / "out.npy")
+    expected = trained(kind, tmp_path / "model.safetensors", graph)
+    run("infer", SPEC, *common(graph, tmp_path / "model.safetensors", kind=kind), "--out", tmp_path / "out.npy")
     found = np.load(tmp_path / "out.npy")
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_classes_by_id(graph: Path, tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    expected = trained("sage", tmp_path / "model.pt", graph)
-    words = [SPEC, *common(graph, tmp_path / "model.pt", 3), "--argmax", "--out", tmp_path / "out.parquet"]
+    expected = trained("sage", tmp_path / "model.safetensors", graph)
+    words = [SPEC, *common(graph, tmp_path / "model.safetensors", 3), "--argmax", "--out", tmp_path / "out.parquet"]
     shown = run("infer", *words)
     assert "the most that a worker held: tensors" in shown
     run("gather", tmp_path / "out.parquet", "-o", tmp_path / "all.parquet")
@@ -119,11 +122,11 @@ def test_a_directory_of_checkpoints(graph: Path, tmp_path: Path) -> None:
 
 
 def test_embeddings(graph: Path, tmp_path: Path) -> None:
-    trained("gat", tmp_path / "model.pt", graph)
-    words = [SPEC, *common(graph, tmp_path / "model.pt", 2, kind="gat"), "--embeddings", "first"]
+    trained("gat", tmp_path / "model.safetensors", graph)
+    words = [SPEC, *common(graph, tmp_path / "model.safetensors", 2, kind="gat"), "--embeddings", "first"]
     run("infer", *words, "--out", tmp_path / "out.npy")
     model = models.build("gat")
-    model.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True)["model"])
+    model.load_state_dict(load_file(tmp_path / "model.safetensors"))
     arrays = np.load(graph / "g.npz")
     whole = dgl.graph(tuple(torch.from_numpy(arrays["edge_index"])), num_nodes=N)
     with torch.no_grad():
@@ -134,9 +137,9 @@ def test_embeddings(graph: Path, tmp_path: Path) -> None:
 def test_a_hook_calls_the_model(graph: Path, tmp_path: Path) -> None:
     hooked = importlib.import_module("tests.cli.hooked_model")
     model = hooked.build()
-    torch.save({f"module.{k}": v for k, v in model.state_dict().items()}, tmp_path / "model.pt")
+    save_file({f"module.{k}": v for k, v in model.state_dict().items()}, tmp_path / "model.safetensors")
     file = ROOT / "tests" / "cli" / "hooked_model.py"
-    run("infer", f"{file}:build", *common(graph, tmp_path / "model.pt"), "--out", tmp_path / "out.npy")
+    run("infer", f"{file}:build", *common(graph, tmp_path / "model.safetensors"), "--out", tmp_path / "out.npy")
     arrays = np.load(graph / "g.npz")
     degrees = np.bincount(arrays["edge_index"][1], minlength=N)[:, None]
     with torch.no_grad():
@@ -149,8 +152,8 @@ def test_metrics_are_those_of_the_whole_graph(graph: Path, tmp_path: Path, parts
     tm = pytest.importorskip("torchmetrics")
     if not (graph / f"p{parts}").exists():
         partition(graph, parts)
-    logits = trained("sage", tmp_path / "model.pt", graph)
-    found = json.loads(run("evaluate", SPEC, *common(graph, tmp_path / "model.pt", parts), "--json"))
+    logits = trained("sage", tmp_path / "model.safetensors", graph)
+    found = json.loads(run("evaluate", SPEC, *common(graph, tmp_path / "model.safetensors", parts), "--json"))
     arrays = np.load(graph / "g.npz")
     labels = torch.from_numpy(arrays["y"])
     sizes = {"task": "multiclass", "num_classes": models.CLASSES}
@@ -162,7 +165,7 @@ def test_metrics_are_those_of_the_whole_graph(graph: Path, tmp_path: Path, parts
         assert values["accuracy"] == float(tm.Accuracy(average="micro", **sizes)(scores, right))
         assert values["f1"] == float(tm.F1Score(average="macro", **sizes)(scores, right))
         assert values["auc"] == pytest.approx(float(tm.AUROC(average="macro", **sizes)(scores, right)), abs=1e-6)
-    shown = run("evaluate", SPEC, *common(graph, tmp_path / "model.pt", 2), "--metrics", "accuracy")
+    shown = run("evaluate", SPEC, *common(graph, tmp_path / "model.safetensors", 2), "--metrics", "accuracy")
     assert f"{found['test']['accuracy']:.4f}" in shown and "auc" not in shown
 
 
@@ -207,8 +210,8 @@ def test_metrics_do_not_depend_on_how_nodes_are_split(workers: Workers, task: st
 
 
 def test_refused_before_anything_starts(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.save({}, tmp_path / "model.pt")
-    good = ["--checkpoint", str(tmp_path / "model.pt"), "--data", str(graph / "p2")]
+    save_file({}, tmp_path / "model.safetensors")
+    good = ["--checkpoint", str(tmp_path / "model.safetensors"), "--data", str(graph / "p2")]
     out = ["--out", str(tmp_path / "out.npy")]
     cases: list[tuple[list[str], int, str]] = [
         (["infer", SPEC, *good, "--out", str(tmp_path / "out.csv")], 2, "ends in .npy or .parquet"),
@@ -216,7 +219,7 @@ def test_refused_before_anything_starts(graph: Path, tmp_path: Path, capsys: pyt
         (["infer", SPEC, *good, *out, "-n", "3"], 2, "holds 2 parts: start one worker for each, with -n 2"),
         (["infer", SPEC, *good, *out, "--nodes", "3"], 2, "2 parts for 3 machines"),
         (["infer", "model", *good, *out], 2, "give MODULE:FUNCTION"),
-        (["infer", SPEC, *good[:1], "none.pt", *good[2:], *out], 1, "there is no checkpoint none.pt"),
+        (["infer", SPEC, *good[:1], "none.safetensors", *good[2:], *out], 1, "there is no checkpoint none.safetensors"),
         (["infer", SPEC, *good, *out, "--model-args", "{"], 2, "--model-args is not JSON"),
         (["infer", SPEC, *good, *out, "--model-args", "[1]"], 2, "not a JSON object"),
         (["infer", SPEC, *good[:3], str(tmp_path / "none.json"), *out], 1, "none.json"),
@@ -244,6 +247,45 @@ def checkpoints(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in folder.glob("*.pt")}
 
 
+READS_PICKLES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6)
+
+
+def test_what_holds_a_state_dict(tmp_path: Path) -> None:
+    """Safetensors by name or by content, torch.save's files, with a dictionary around it or around each name."""
+    model, other = models.build(), models.build()
+    state = model.state_dict()
+    path = tmp_path / "one"
+    for save, value in (
+        (save_file, state),
+        (torch.save, state),
+        (torch.save, {"model": state, "epoch": 3}),
+        (torch.save, {f"module.{key}": one for key, one in state.items()}),
+    ):
+        save(value, path)
+        if save is torch.save and not READS_PICKLES:
+            continue
+        nn.init.zeros_(next(other.parameters()))
+        load(other, str(path))
+        assert all(torch.equal(value, other.state_dict()[name]) for name, value in state.items())
+
+
+def test_pickles_of_a_torch_that_runs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save(models.build().state_dict(), tmp_path / "model.pt")
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(ValueError, match=r"a pickle, and torch 2.5.1\+cpu runs code .*safetensors.torch.save"):
+        load(models.build(), str(tmp_path / "model.pt"))
+
+
+def test_no_pipe_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.pt")
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 8 + b"{}")
+    for name, says in (("model.pt", "a regular file, found a named pipe"), ("model.safetensors", "safetensors")):
+        with pytest.raises(sar.FormatError, match=f"{tmp_path / name}.*{says}"):
+            load(models.build(), str(tmp_path / name))
+
+
+@pytest.mark.skipif(not READS_PICKLES, reason="torch before 2.6")
 @pytest.mark.parametrize(
     ("checkpoint", "message"),
     [
@@ -304,16 +346,17 @@ def test_what_a_model_is_asked_for() -> None:
     ],
 )
 def test_refused_by_workers(graph: Path, tmp_path: Path, spec: str, more: list[str], message: str) -> None:
-    torch.save(models.build().state_dict(), tmp_path / "good.pt")
-    errors = run("infer", spec, *common(graph, tmp_path / "good.pt"), *more, "--out", tmp_path / "out.npy", code=1)
+    save_file(models.build().state_dict(), tmp_path / "good.safetensors")
+    words = [spec, *common(graph, tmp_path / "good.safetensors"), *more]
+    errors = run("infer", *words, "--out", tmp_path / "out.npy", code=1)
     assert message in errors
     assert not list(tmp_path.glob("*.npy")) and not list(tmp_path.glob(".*"))
 
 
 def test_rows_that_are_missing_on_one_worker(graph: Path, tmp_path: Path) -> None:
-    torch.save(models.one_row().state_dict(), tmp_path / "model.pt")
-    words = ["tests.cli.models_to_infer:one_row", *common(graph, tmp_path / "model.pt"), "--out", tmp_path / "out.npy"]
-    errors = run("infer", *words, code=1)
+    save_file(models.one_row().state_dict(), tmp_path / "model.safetensors")
+    words = ["tests.cli.models_to_infer:one_row", *common(graph, tmp_path / "model.safetensors")]
+    errors = run("infer", *words, "--out", tmp_path / "out.npy", code=1)
     assert "expected (" in errors
     # What rank 0 is told: by the agreement, or by rank 1's end where that overtakes it.
     assert "RemoteError: write_rows failed on rank 1" in errors or "RemoteError: rank 1 on " in errors

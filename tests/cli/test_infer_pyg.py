@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import sar
@@ -47,10 +48,10 @@ def test_infer_and_evaluate(tmp_path: Path, kind: str) -> None:
     torch.manual_seed(1)
     model = models.build(kind)
     model(data.x, data.edge_index)  # running statistics of its own
-    torch.save(model.state_dict(), tmp_path / "model.pt")
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
     with torch.no_grad():
         expected = model.eval()(data.x, data.edge_index)
-    words = ["tests.cli.pyg_models_to_infer:build", "--checkpoint", tmp_path / "model.pt", "--data", parts]
+    words = ["tests.cli.pyg_models_to_infer:build", "--checkpoint", tmp_path / "model.safetensors", "--data", parts]
     words += ["--model-args", json.dumps({"kind": kind})]
     run("infer", *words, "--out", tmp_path / "out.npy")
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected.numpy(), rtol=1e-5, atol=1e-5)
@@ -71,11 +72,11 @@ def test_infer_on_a_heterograph(tmp_path: Path) -> None:
     parts = sar.pyg.partition(data, WORKERS, tmp_path / "parts", method="random")
     torch.manual_seed(1)
     model = models.heterogeneous()
-    torch.save(model.state_dict(), tmp_path / "model.pt")
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
     with torch.no_grad():
         expected = model.eval()(data.x_dict, data.edge_index_dict)["paper"]
-    words = ["tests.cli.pyg_models_to_infer:heterogeneous", "--checkpoint", tmp_path / "model.pt", "--data", parts]
-    run("infer", *words, "--ntype", "paper", "--out", tmp_path / "out.npy")
+    words = ["tests.cli.pyg_models_to_infer:heterogeneous", "--checkpoint", tmp_path / "model.safetensors"]
+    run("infer", *words, "--data", parts, "--ntype", "paper", "--out", tmp_path / "out.npy")
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected.numpy(), rtol=1e-5, atol=1e-5)
 
 

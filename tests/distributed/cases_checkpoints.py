@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 import sar
 import sar.nn
-from sar.checkpoints import tensor_files
+from sar.checkpoints import save
 from sar.results.rows import own_rows
 
 WIDTH, CLASSES = 6, 3
@@ -135,8 +135,6 @@ def cannot_save(json: str, folder: str, wrong: str) -> str:
     elif wrong == "per_node":
         arguments["per_node"] = {"model.second.weight": "_N"}
     elif wrong == "elsewhere" and sar.rank():
-        from sar.checkpoints import save
-
         save.SHARED_SECONDS = 0.1
         folder += "-other"
     try:
@@ -152,15 +150,15 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
     said = []
     checkpoints = sar.Checkpointer(folder, **job.saved, every=1, background=background)
     checkpoints.step(1)
-    writing = tensor_files.write_pieces
+    writing = save.write_tensors
 
-    def full(scratch: str, rank: int, *rest: Any) -> Any:
-        if rank == min(1, sar.world_size() - 1):
-            raise OSError(28, "No space left on device", os.path.join(scratch, "__1_0.distcp"))
-        return writing(scratch, rank, *rest)
+    def full(path: str, tensors: Any) -> Any:
+        if sar.rank() == min(1, sar.world_size() - 1):
+            raise OSError(28, "No space left on device", path)
+        return writing(path, tensors)
 
     for number, call in enumerate(("step", when)):
-        tensor_files.write_pieces = writing if number else full
+        save.write_tensors = writing if number else full
         try:
             if call == "close":
                 checkpoints.close()
@@ -170,11 +168,26 @@ def fails_on_one(json: str, folder: str, background: bool, when: str) -> list[st
             said.append(f"{call}: {type(error).__name__}: {error}")
         if checkpoints._pending is not None:
             checkpoints._pending._written.wait(30)
-    tensor_files.write_pieces = writing
+    save.write_tensors = writing
     said.append(f"latest: {Path(folder, 'latest').read_text()}")
     checkpoints.step(4)
     checkpoints.close()
     return said
+
+
+def fills_disk(json: str, folder: str, numbers: int, limit: int) -> str:
+    """What saving so many numbers says, where the files of rank 1 may have ``limit`` bytes."""
+    job = Job(json, 0.3)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit and sar.rank():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        sar.save_checkpoint(folder, **job.saved, step=1, extra=torch.zeros(numbers))
+    except (OSError, sar.RemoteError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    return "saved"
 
 
 def at_intervals(json: str, folder: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from typing import Any
@@ -18,7 +19,8 @@ _STEPS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
 def killed(json: str, folder: str, victim: int) -> list[tuple[bool, int, list[str]]]:
-    """Rank ``victim`` is killed before the first step of writing, then before the second, and so on.
+    """Rank ``victim`` is killed in the middle of its file, then before the first step of writing, before the second,
+    and so on.
 
     :returns: whether it was killed; which step of training is loaded then; and the names in the directory when the next
         checkpoint has been saved
@@ -32,7 +34,7 @@ def killed(json: str, folder: str, victim: int) -> list[tuple[bool, int, list[st
         job.epoch()
         values[2] = _values(job)
         write = Write(directory, **job.saved, step=2, extra=None, per_node=None, keep=1)
-        died = _write(write, victim, len(found))
+        died = _write(write, victim, len(found) - 1)
         loaded = sar.load_checkpoint(directory, **job.saved)
         assert loaded is not None
         for name, value in _values(job).items():
@@ -58,7 +60,7 @@ def _write(write: Write, victim: int, step: int) -> bool:
         os._exit(0)
     died = torch.zeros(())
     if write.rank == victim:
-        died += os.waitpid(child, 0)[1] == signal.SIGKILL
+        died += os.WIFSIGNALED(os.waitpid(child, 0)[1])
     sar.comm.all_reduce(died, "sum")
     if write.rank != victim:
         if died and write.rank == 0:
@@ -69,6 +71,11 @@ def _write(write: Write, victim: int, step: int) -> bool:
 
 
 def _die_before(step: int, directory: str) -> None:
+    if step < 0:  # the kernel ends who writes more than this into a file
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        return
     left = step
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

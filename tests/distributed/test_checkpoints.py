@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from sar.checkpoints import placement, tree
@@ -98,17 +99,23 @@ def test_pieces(two: Workers, tmp_path: Path, parts: dict[int, str], monkeypatch
         }
 
 
-def test_torch_reads_them(two: Workers, tmp_path: Path, parts: dict[int, str]) -> None:
-    """Tools of torch.distributed.checkpoint take the directory for one of theirs."""
-    format_utils = pytest.importorskip("torch.distributed.checkpoint.format_utils")  # from torch 2.3 on
+def test_safetensors_reads_them(two: Workers, tmp_path: Path, parts: dict[int, str]) -> None:
+    """Tools of others take a rank's file for one of theirs, by the library and by its published layout."""
     trained(two, parts, tmp_path / "run", 1)
     (folder,) = (tmp_path / "run").glob("step-*")
-    format_utils.dcp_to_torch_save(folder, tmp_path / "all.pt")
-    found = torch.load(tmp_path / "all.pt", weights_only=True)
+    found = {}
+    for path in sorted(folder.glob("rank-*.safetensors")):
+        found.update(safetensors.torch.load_file(path))
+        data = path.read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        assert set(json.loads(data[8 : 8 + length])) - {"__metadata__"} <= set(found)
+        assert path.stat().st_mode & 0o777 == folder.stat().st_mode & 0o666
     assert found["model.second.weight"].shape == (3, 8)
     assert found["rank-00001/model.norm.running_mean"].shape == (8,)
-    assert found["learned.node"].shape == (30, cases_checkpoints.WIDTH)
-    assert sorted(found["ids._N"].tolist()) == list(range(30))
+    rows = [found[name] for name in sorted(found) if name.startswith("learned.node")]
+    assert sum(map(len, rows)) == 30 and rows[0].shape[1] == cases_checkpoints.WIDTH
+    ids = torch.cat([found[name] for name in found if name.startswith("ids._N")])
+    assert sorted(ids.tolist()) == list(range(30))
 
 
 def test_a_model_alone(two: Workers, tmp_path: Path, parts: dict[int, str]) -> None:
@@ -131,9 +138,8 @@ def test_damage_is_refused_by_name(two: Workers, tmp_path: Path, parts: dict[int
     """One byte of any file that is read, or its end, or all of it."""
     trained(two, parts, tmp_path, 1)
     (folder,) = tmp_path.glob("step-*")
-    damaged = [p for p in folder.iterdir() if p.name != ".metadata"]
-    assert names(folder) == [".metadata", "__0_0.distcp", "__1_0.distcp", "checkpoint.json"]
-    for path in [*damaged, tmp_path / "latest"]:
+    assert names(folder) == ["checkpoint.json", "rank-00000.safetensors", "rank-00001.safetensors"]
+    for path in [*folder.iterdir(), tmp_path / "latest"]:
         good = path.read_bytes()
         half = len(good) // 2
         for bad in (good[:half] + bytes([good[half] ^ 1]) + good[half + 1 :], good[:half], b"", None):
@@ -208,6 +214,20 @@ def test_all_are_told_what_one_cannot_write(
         assert re.match(r"latest: step-00000000000[13]-", latest)
     kept = 3 if when == "step" and not background else 1
     assert names(tmp_path) == ["latest", f"step-00000000000{kept}", "step-000000000004"]
+
+
+def test_full_disk(two: Workers, small_disk: Path, parts: dict[int, str]) -> None:
+    """Too little room is seen before anything is written, a limit of one rank when it is met. All are told."""
+    where = {"json": parts[2], "folder": str(small_disk / "run")}
+    said = two.run(cases_checkpoints.fills_disk, **where, numbers=1 << 16, limit=0)
+    says = rf"No space left on device: \d+\.\d KiB are needed, \d+\.\d KiB are free: '{small_disk}/run'"
+    assert all(re.search(says, text) for text in said), said
+    said = two.run(cases_checkpoints.fills_disk, **where, numbers=8, limit=512)
+    says = rf"File too large: \d+\.\d KiB are needed, a file may have 512 B \(ulimit -f\): '{small_disk}/run/.step-.*'"
+    assert all(re.search(says, text) for text in said), said
+    assert list((small_disk / "run").iterdir()) == []
+    said = two.run(cases_checkpoints.fills_disk, **where, numbers=8, limit=0)
+    assert said == ["saved"] * 2
 
 
 def test_at_intervals(two: Workers, tmp_path: Path, parts: dict[int, str]) -> None:

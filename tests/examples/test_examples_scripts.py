@@ -261,7 +261,7 @@ def test_predictions_by_id(parts: Any, tmp_path: Path) -> None:
     assert right > 0.3, shown
     sar("report", tmp_path / "run", "-o", tmp_path / "report.html")
     assert "accuracy" in (tmp_path / "report.html").read_text()
-    model = ["--checkpoint", tmp_path / "model.pt", "--data", path, "--features", "features"]
+    model = ["--checkpoint", tmp_path / "model.safetensors", "--data", path, "--features", "features"]
     sizes = json.dumps({"n_features": arrays["x"].shape[1], "n_classes": 7})
     found = json.loads(sar("evaluate", f"{script}:build", *model, "--model-args", sizes, "--json"))
     assert found["test"]["accuracy"] == pytest.approx(right, abs=0.01)

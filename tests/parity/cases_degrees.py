@@ -159,3 +159,74 @@ def agreed(part: dict[str, Any], x: np.ndarray, last: int) -> dict[str, list[Any
                 said.append(str(error).split(":")[0])
         found[name] = said
     return found
+
+
+# ---- MoNet -----------------------------------------------------------------------
+
+
+class MoNet(torch.nn.Module):
+    """As DGL's example has it: coordinates of an edge are the degrees of its ends."""
+
+    def __init__(self, graph: Any) -> None:
+        import dgl.nn
+
+        super().__init__()
+        self.graph = graph
+        widths = [WIDTH, 5, 3]
+        self.layers = torch.nn.ModuleList(dgl.nn.GMMConv(a, b, 2, 3) for a, b in zip(widths, widths[1:]))
+        self.projections = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh()) for _ in self.layers
+        )
+
+    def forward(self, x: torch.Tensor, pseudo: torch.Tensor) -> torch.Tensor:
+        for layer, project in zip(self.layers, self.projections):
+            x = layer(self.graph, x, project(pseudo))
+        return x
+
+
+def monet(x: np.ndarray, nodes: int, part: dict[str, Any] | None = None, whole: Any = None) -> dict[str, Any]:
+    """Losses, results and gradients of three steps in double precision; on a worker, its share."""
+    import dgl
+
+    graph: Any = build(part) if part is not None else dgl.graph(whole, num_nodes=nodes)
+    graph = dgl.add_self_loop(dgl.remove_self_loop(graph))
+    us, vs = graph.edges(order="eid")
+    at_source, at_target = (1 / torch.sqrt(graph.in_degrees(end).double()) for end in (us, vs))
+    pseudo = torch.cat([at_source.unsqueeze(1), at_target.unsqueeze(1)], dim=1)
+    torch.manual_seed(7)
+    model = MoNet(graph).double()
+    optimizer, losses = torch.optim.Adam(model.parameters(), 0.01), []
+    for _ in range(3):
+        leaf = torch.from_numpy(x.copy()).requires_grad_()
+        out = model(leaf, pseudo)
+        loss = out.square().sum() / nodes
+        optimizer.zero_grad()
+        loss.backward()
+        if part is not None:
+            sar.gather_grads(model)
+        optimizer.step()
+        losses.append(loss.detach())
+    found = {"losses": torch.stack(losses), "out": out, "x": leaf.grad, "out_degrees": graph.out_degrees(us)}
+    found["parameters"] = torch.cat([p.grad.flatten() for p in model.parameters()])
+    return numpy(found)
+
+
+def halo_rows(part: dict[str, Any]) -> list[str]:
+    """What is said where a row of another worker is read as one of this worker's."""
+    graph: Any = build(part)
+    us, rows = graph.edges()[0], torch.ones(graph.num_nodes(), 2)
+    said = []
+    for wrong in (
+        lambda: rows[us],
+        lambda: rows.index_select(0, us),
+        lambda: torch.nn.functional.embedding(us, rows),
+        lambda: torch.gather(rows[:, 0], 0, us),
+        lambda: graph.in_degrees(us[:]),
+        lambda: graph.out_degrees(graph.num_nodes()),
+    ):
+        try:
+            wrong()
+            said.append("nothing")
+        except IndexError as error:
+            said.append(str(error))
+    return said

@@ -100,7 +100,7 @@ def step(
     dropout: float = 0.0,
     constant: bool = False,
 ) -> dict[str, Any]:
-    """Results and all gradients; those of inputs are 0 where inputs are constant.
+    """Results, all gradients, and buffers; gradients of inputs are 0 where inputs are constant.
 
     :param grads: of the results; drawn where there are none
     """
@@ -130,6 +130,7 @@ def step(
         "out": found,
         "inputs": numpy([torch.zeros_like(x) if constant else x.grad for x in given]),
         "parameters": numpy(parameters),
+        "buffers": numpy(dict(model.named_buffers())),
     }
 
 
@@ -164,7 +165,7 @@ def warned() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield said
-    said += [f"{w.filename}:{w.lineno}: {w.message}" for w in caught if w.category is RuntimeWarning and "edges" in str(w.message)]
+    said += [f"{w.filename}:{w.lineno}: {w.message}" for w in caught if "edges" in str(w.message)]
 
 
 def layer(
@@ -189,7 +190,8 @@ def layer(
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces, warned() as said:
         found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)
     way = "values" if "values" in how else "blocks" if how else "fused"
-    return {**found, "how": way, "pieces": len(pieces), "sent": int((sent() - before).sum()), "warned": said}
+    told = {"how": way, "pieces": len(pieces), "sent": int((sent() - before).sum()), "warned": said}
+    return {**found, **told}
 
 
 def refused(part: dict[str, Any], name: str) -> str:
@@ -305,11 +307,11 @@ def numbers(part: dict[str, Any]) -> dict[str, Any]:
     kept = edge_index[:, edge_index[0] != edge_index[1]]
     return numpy(
         {
-            "edge_index": edge_index + 0,
+            "edge_index": edge_index.numbers(),
             "column_nodes": edge_index.graph.column_nodes(),
-            "flipped": edge_index.flip(0) + 0,
+            "flipped": edge_index.flip(0).numbers(),
             "same": [again.edges is edge_index.edges, flipped.flipped, flipped.flip(0).flipped],
-            "kept": kept + 0,
+            "kept": kept.numbers(),
             "sizes": [tuple(edge_index.shape), edge_index.size(1), edge_index.numel(), len(row), row.numel()],
             "shown": [repr(edge_index), repr(row)],
             "type": [str(edge_index.dtype), edge_index.long() is edge_index, edge_index.to("cpu") is edge_index],
@@ -349,7 +351,7 @@ def equilibrium(part: dict[str, Any]) -> str:
 def held(part: dict[str, Any], x: Any) -> dict[str, Any]:
     """Functions of PyG that are not replaced, and that a script may hold under any name."""
     from torch_geometric import utils
-    from torch_geometric.utils import coalesce, homophily, softmax as attention
+    from torch_geometric.utils import assortativity, coalesce, softmax as attention
 
     index = graph_index(part)
     row, col = index
@@ -360,7 +362,7 @@ def held(part: dict[str, Any], x: Any) -> dict[str, Any]:
     most.square().sum().backward()
     plain, _ = utils.remove_self_loops(index)
     texts = []
-    for function in (coalesce, utils.to_undirected, lambda e: homophily(e, torch.zeros(len(x)))):
+    for function in (coalesce, utils.to_undirected, assortativity):
         try:
             function(index)
             texts.append("nothing")

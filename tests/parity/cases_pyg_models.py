@@ -33,8 +33,9 @@ def step(
     grad: np.ndarray | None,
     dtype: str,
 ) -> dict[str, Any]:
-    """The result of a layer and all gradients.
+    """The result of a layer, all gradients, buffers and counters.
 
+    :param edge_index: on workers, which are several, batch norm is converted
     :param inputs: by argument
     :param grad: of the result; drawn where there is none
     """
@@ -43,6 +44,8 @@ def step(
     try:
         torch.manual_seed(7)
         model = getattr(module, name)()
+        if type(edge_index) is not torch.Tensor and sar.world_size() > 1:
+            model = sar.convert_batchnorm(model)
         for key, parameter in model.named_parameters():
             with torch.no_grad():  # drawn in one precision, so that both are the same model
                 torch.manual_seed(sum(map(ord, key)))
@@ -63,7 +66,8 @@ def step(
         **{f"parameter {k}": p for k, p in model.named_parameters()},
     }
     grads = {k: torch.zeros_like(t) if t.grad is None else t.grad for k, t in tensors.items()}
-    return {"out": found, "grad": grad, "grads": numpy(grads)}
+    buffers = {**dict(model.named_buffers()), "calls": torch.tensor(getattr(model, "calls", 0))}
+    return {"out": found, "grad": grad, "grads": numpy(grads), "buffers": numpy(buffers)}
 
 
 def layers(path: str, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:

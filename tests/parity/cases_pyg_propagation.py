@@ -69,3 +69,36 @@ def induced_on_worker(part: dict[str, Any], columns: dict[str, np.ndarray]) -> d
     own = source < len(stay)
     dropped.append(bool((edges[own] == (stay[source[own]] & stay[target[own]])).all()))
     return {"found": induced(index, columns), "same": [same is index, bool(every.all()), bool(all_.all())] + dropped}
+
+
+# ---- the attention loss of SuperGATConv --------------------------------------------
+
+
+def super_gat(x: np.ndarray, index: Any, kind: str, negative: Any = None) -> dict[str, Any]:
+    """A forward in training and its attention loss, with gradients.
+
+    :param negative: pairs that are no edges; drawn where there are none
+    """
+    import torch_geometric.nn as pyg
+
+    torch.manual_seed(3)
+    layer = pyg.SuperGATConv(x.shape[1], 4, heads=2, attention_type=kind, edge_sample_ratio=1.0).double()
+    leaf = torch.from_numpy(x.copy()).requires_grad_()
+    drawn: list[torch.Tensor] = []
+    sample = layer.negative_sampling
+
+    def keep(*given: Any) -> torch.Tensor:
+        drawn.append(sample(*given))
+        return drawn[0]
+
+    layer.negative_sampling = keep
+    torch.manual_seed(len(x))  # workers draw different pairs
+    out = layer(leaf, index, negative)
+    loss = layer.get_attention_loss()
+    (loss + out.square().sum() / 61).backward()
+    parameters = {name: p.grad for name, p in layer.named_parameters()}
+    return numpy({"loss": loss, "out": out, "x": leaf.grad, "parameters": parameters, "drawn": drawn})
+
+
+def super_gat_on_worker(part: dict[str, Any], x: np.ndarray, kind: str) -> dict[str, Any]:
+    return super_gat(x, graph_index(part), kind)

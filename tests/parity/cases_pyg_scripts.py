@@ -197,7 +197,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "structured_negative_sampling": lambda: utils.structured_negative_sampling(index),
         "add_random_edge": lambda: utils.add_random_edge(index, 0.5),
         "to_dgl": lambda: utils.to_dgl(data),
-        "homophily": lambda: utils.homophily(index, torch.zeros(rows)),
+        "homophily": lambda: utils.homophily(index, torch.zeros(rows), method="edge_insensitive"),
         "to_dense_adj": lambda: utils.to_dense_adj(index),
         "to_networkx": lambda: utils.to_networkx(data),
         "ToSparseTensor": lambda: transforms.ToSparseTensor()(data),
@@ -221,4 +221,66 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
             said[name] = "nothing"
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
+    return said
+
+
+def kernels(part: dict[str, Any]) -> dict[str, str]:
+    """What says each function that would give numbers of halo rows to a kernel: class and text of the error."""
+    import copy
+    import pickle
+
+    import scipy.sparse
+    import torch_geometric.transforms as transforms
+    from torch_geometric import EdgeIndex, utils
+    from torch_geometric.data import Data
+
+    index = graph_index(part)
+    source, target = index
+    rows, edges = index.edges.rows("v"), index.shape[1]
+    size, x, ones = (rows, rows), torch.ones(rows, IN), torch.ones(edges)
+    data = Data(x=x, edge_index=index)
+    tried: dict[str, Callable[[], Any]] = {
+        "EdgeIndex @ x": lambda: EdgeIndex(index, sparse_size=size) @ x,
+        "EdgeIndex.matmul": lambda: EdgeIndex(index, sparse_size=size, sort_order="col").matmul(x, transpose=True),
+        "EdgeIndex.to_dense": lambda: EdgeIndex(index, sparse_size=size).to_dense(),
+        "EdgeIndex.get_csr": lambda: EdgeIndex(index, sparse_size=size).get_csr(),
+        "EdgeIndex of rows": lambda: EdgeIndex(torch.stack([source, source]), sparse_size=size) @ x,
+        "SIGN": lambda: transforms.SIGN(2)(data),
+        "sparse_coo_tensor": lambda: torch.sparse_coo_tensor(index, ones, size),
+        "sparse_coo_tensor, unchecked": lambda: torch.sparse_coo_tensor(index, ones, size, check_invariants=False) @ x,
+        "sparse_csr_tensor": lambda: torch.sparse_csr_tensor(target, source, ones, size, check_invariants=False) @ x,
+        "sparse_csc_tensor": lambda: torch.sparse_csc_tensor(target, source, ones, size, check_invariants=False),
+        "to_sparse": index.to_sparse,
+        "to_torch_csr_tensor": lambda: utils.to_torch_csr_tensor(index, size=size),
+        "to_torch_coo_tensor": lambda: utils.to_torch_coo_tensor(index, size=size),
+        "ToSparseTensor": lambda: transforms.ToSparseTensor()(data),
+        "to_scipy_sparse_matrix": lambda: utils.to_scipy_sparse_matrix(index),
+        "scipy.sparse": lambda: scipy.sparse.coo_matrix((ones, (source, target)), size),
+        "numpy": lambda: np.asarray(source),
+        "Tensor.numpy": index.numpy,
+        "tolist": source.tolist,
+        "aten.index_select": lambda: torch.ops.aten.index_select(x, 0, source),
+        "aten.sort": lambda: torch.ops.aten.sort(source),
+        "aten._coalesced": lambda: torch.ops.aten._sparse_coo_tensor_unsafe(index, ones, size),
+        "bincount": lambda: torch.bincount(source, minlength=rows),
+        "sort": lambda: source.sort(),
+        "embedding": lambda: torch.nn.functional.embedding(source, x),
+        "gather": lambda: torch.gather(x, 0, source.view(-1, 1)),
+        "take": lambda: x.take(source),
+        "smaller": lambda: source < target,
+        "equal to a number": lambda: source == 0,
+        "both rows": lambda: x[index],
+        "pickle": lambda: pickle.dumps(source),
+        "deepcopy": lambda: copy.deepcopy(source),
+        "float": source.float,
+        "loop over a row": lambda: list(source),
+    }
+    said = {}
+    for name, function in tried.items():
+        try:
+            function()
+            said[name] = "nothing"
+        except Exception as error:
+            said[name] = f"{type(error).__name__}: {error}"
+    assert torch.equal(source == target, index.numbers()[0] == index.numbers()[1])
     return said

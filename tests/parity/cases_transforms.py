@@ -150,3 +150,60 @@ def blocks(part: dict[str, Any], x: np.ndarray, seeds: np.ndarray) -> dict[str, 
         except ValueError as error:
             said.append(str(error))
     return numpy({"out": out, "same": block.dstdata["o2"], "grad": grad, "same_grad": same, "said": said})
+
+
+def refused_by_name(part: dict[str, Any], names: list[str], kinds: list[str]) -> dict[str, str]:
+    """What each function and each transform of DGL says."""
+    import dgl
+
+    graph: Any = build(part)
+    calls: dict[str, Any] = {}
+    for name in names:
+        function = getattr(dgl, name, None) or getattr(dgl.transforms, name)
+        calls[name] = lambda function=function: function(graph)
+    for name in [name for name in kinds if hasattr(dgl.transforms, name)]:
+        kind = getattr(dgl.transforms, name)
+        calls[name] = lambda kind=kind: kind.__call__(kind.__new__(kind), graph)
+    said = {}
+    for name, call in calls.items():
+        try:
+            call()
+            said[name] = "nothing"
+        except sar.WholeGraphError as error:
+            said[name] = str(error)
+    return said
+
+
+def functions_that_run(
+    x: np.ndarray, w: np.ndarray, graph: Any = None, part: dict[str, Any] | None = None
+) -> dict[str, np.ndarray]:
+    """Results of functions and transforms of DGL, by ``name of nodes``, ``of edges`` or ``of the graph``."""
+    import dgl
+
+    graph = build(part) if part is not None else graph
+    graph.ndata["x"] = torch.from_numpy(x.copy())  # RowFeatNormalizer changes it
+    graph.ndata["feat"] = torch.from_numpy(x).float()  # DGL's SIGNDiffusion multiplies by single precision
+    graph.edata["w"] = torch.from_numpy(w)
+    found: dict[str, Any] = {"norm_by_dst of edges": dgl.norm_by_dst(graph)}
+    for op in ("sum", "mean", "max"):
+        found[f"{op}_nodes of the graph"] = getattr(dgl, f"{op}_nodes")(graph, "x")
+        found[f"{op}_edges of the graph"] = getattr(dgl, f"{op}_edges")(graph, "w")
+        found[f"readout_nodes {op} of the graph"] = dgl.readout_nodes(graph, "x", op=op)
+        found[f"readout_edges {op} of the graph"] = dgl.readout_edges(graph, "w", op=op)
+    found["softmax_nodes of nodes"] = dgl.softmax_nodes(graph, "x")
+    found["softmax_edges of edges"] = dgl.softmax_edges(graph, "w")
+    one = torch.tensor([[1.0, 2.0]])
+    found["broadcast_nodes of nodes"] = dgl.broadcast_nodes(graph, one)
+    found["broadcast_edges of edges"] = dgl.broadcast_edges(graph, one)
+    found["RowFeatNormalizer of nodes"] = dgl.RowFeatNormalizer(node_feat_names=["x"])(graph).ndata["x"]
+    found["GCNNorm of edges"] = dgl.GCNNorm("gcn")(graph).edata["gcn"]
+    for diffuse in ("raw", "rw", "gcn", "ppr"):
+        with graph.local_scope():
+            done = dgl.SIGNDiffusion(2, diffuse_op=diffuse)(graph)
+            for hop in (1, 2):
+                found[f"SIGNDiffusion {diffuse} {hop} of nodes"] = done.ndata[f"out_feat_{hop}"]
+    looped = dgl.Compose([dgl.RemoveSelfLoop(), dgl.AddSelfLoop()])(graph)
+    found["degrees with loops of nodes"] = looped.in_degrees()
+    reversed_graph = dgl.reverse(graph)
+    found["degrees of reverse of nodes"] = reversed_graph.in_degrees()
+    return {name: value.detach().numpy().copy() for name, value in found.items()}

@@ -65,6 +65,8 @@ def value(graph: Any, program: Program, tensors: List[torch.Tensor]) -> torch.Te
         "pow": lambda: a**alpha,
         "clamp_min": lambda: a.clamp(min=alpha),
         "clamp_max": lambda: a.clamp(max=alpha),
+        "clamp_min_open": lambda: a.clamp(min=alpha),
+        "clamp_max_open": lambda: a.clamp(max=alpha),
     }
     made: torch.Tensor = functions[op]() if op in functions else getattr(torch, op)(a)
     return made

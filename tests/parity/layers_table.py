@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 
 from tests.support import ROOT
 
@@ -141,6 +142,7 @@ def page(ours: dict[str, float], dgls: dict[str, float]) -> str:
         note = NOTES.get(layer, POOLING if layer.endswith("Pooling") or layer in ("Set2Set", "WeightAndSum") else "")
         lines.append(f"| {layer} | yes | {shown[0]} | {shown[1]} | {note} |")
     lines += [f"| {layer} | yes | | | {where} |" for layer, where in ELSEWHERE.items()]
+    names = ", ".join(NO_GRAPH)
     lines += [
         "",
         "## Not run",
@@ -151,7 +153,7 @@ def page(ours: dict[str, float], dgls: dict[str, float]) -> str:
         "",
         "## No graph needed",
         "",
-        "These take rows and know no graph, so they run on each worker's rows: " + ", ".join(NO_GRAPH) + ".",
+        *textwrap.wrap("These take rows and know no graph, so they run on each worker's rows: " + names + ".", 120),
         "",
     ]
     return "\n".join(lines)

@@ -16,6 +16,7 @@ UNARY += ["({a}.abs() + 0.1).sqrt()", "{a}.clamp(min=0.1)", "1 / (1 + {a} ** 2)"
 UNARY += ["{a}.cumsum(-1)", "F.layer_norm({a}, ({d},))", "{a}.flip(-1)", "torch.where({a} > 0, {a}, {a} * 0.3)"]
 UNARY += ["{a}.detach() * 0.5", "F.gelu({a})", "{a} / ({a}.square().sum(-1, keepdim=True) + 1)", "{a}.contiguous() + 0"]
 UNARY += ["{a} - {a}.mean(dim=-1, keepdim=True)", "{a}.clone().mul_(0.7)", "F.silu({a})", "{a}.unsqueeze(1).squeeze(1)"]
+UNARY += ["written({a})", "masked({a})", "F.relu({a} * 1, inplace=True)", "F.dropout({a}, 0.5, False)"]
 SAME = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b}.abs() + 1)", "torch.maximum({a}, {b})", "{a}.mul({b})"]
 SAME += ["torch.where({a} > {b}, {a}, 0.5 * {b})", "torch.lerp({a}, {b}, 0.3)", "torch.stack([{a}, {b}]).mean(0)"]
 WIDE = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{b} * {a}", "{a} / ({b}.abs() + 1)"]
@@ -33,6 +34,7 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.made: list[str] = []  # lines of __init__
+        self.norms = False  # whether messages may have batch norm
 
     def one(self, items: Any) -> Any:
         return items[int(self.rng.integers(len(items)))]
@@ -62,6 +64,8 @@ class Draw:
         if kind == "wide" and thin:
             return self.one(WIDE).format(a=a, b=self.one(thin)), d
         if kind == "linear":
+            if self.norms and self.chance(0.25):
+                return f"{self.module(f'nn.BatchNorm1d({d})')}({a})", d
             return self.linear(a, d)
         if kind == "cat":
             other = self.one(list(known))
@@ -90,7 +94,9 @@ class Draw:
         if form == "function":
             return f"F.linear({a}, {self.parameter(out, d)}, {self.parameter(out)})", out
         if form == "mlp":
-            return f"{self.module(f'nn.Sequential(nn.Linear({d}, 4), nn.Tanh(), nn.Linear(4, {out}))')}({a})", out
+            wide = self.one([4] * 5 + [64, 256, 1024])
+            made = f"nn.Sequential(nn.Linear({d}, {wide}), nn.Tanh(), nn.Linear({wide}, {out}))"
+            return f"{self.module(made)}({a})", out
         return f"{self.module(f'nn.Linear({d}, {out}, bias={self.chance(0.5)})')}({a})", out
 
     def more(self, a: str, d: int, known: dict[str, int]) -> tuple[str, int]:

@@ -14,6 +14,18 @@ from torch import nn
 from torch_geometric.nn import MessagePassing, aggr
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degree, remove_self_loops, scatter, softmax
+
+
+def written(x):
+    x = x.clone()
+    x[:, 0] = x[:, -1] * 2
+    return x
+
+
+def masked(x):
+    x = 1 * x
+    x[x > 0.5] = 0.25
+    return x
 '''
 
 ANY_FLOW = ["'sum'", "'mean'", "'add'", "aggr.SumAggregation()", "aggr.MeanAggregation()", "['sum', 'mean']"]
@@ -76,6 +88,7 @@ def draw(seed: int) -> Model:
         first.append(d.one(COLUMN).format(a="w"))
     flipped = not bipartite and d.chance(0.1)
     forward, norm = _edges(d, bipartite, inputs, flow)
+    d.norms = not any("remove" in line for line in forward) and d.chance(0.5)
     if flipped:
         forward.insert(0, d.one(["edge_index = edge_index.flip(0)", "edge_index = edge_index[[1, 0]]"]))
     at_sources = (flow == "target_to_source") != flipped  # which knows sums, means and softmaxes alone
@@ -105,7 +118,9 @@ def draw(seed: int) -> Model:
         lines.append(f"{last} = F.softplus({last}) + 0.2")
     mode = d.one(["cat", "sum", "mean", "max", "min"])
     aggregation = aggregation.replace("{d}", str(width)).replace("{mode}", mode).replace("{degrees}", DEGREES)
-    aggregate = [] if again or any_shape else _aggregate(d)
+    aggregate = [] if again or any_shape else _aggregate(d, at_sources)
+    if d.chance(0.15):
+        first += _counters(d, next(key for key in given if key.endswith("_j")))
     update = [] if any_shape else _update(d, bipartite, flow, call)
     propagate = f"self.propagate(edge_index, {to_edges})"
     if again:
@@ -184,7 +199,32 @@ def _edge_update(d: Draw, given: dict[str, int], first: list[str]) -> tuple[list
     return head + [f"        {line}" for line in [*first, *lines, f"return {last}"]], width
 
 
-def _aggregate(d: Draw) -> list[str]:
+def _counters(d: Draw, key: str) -> list[str]:
+    """What a message counts, in an attribute and in buffers. A worker adds up its own edges in ``sum_of_rows``."""
+    d.made.append("self.calls = 0")
+    d.made.append("self.register_buffer('seen', torch.tensor(0))")
+    d.made.append("self.register_buffer('sum_of_rows', torch.zeros(1))")
+    total = d.one(["self.sum_of_rows.add_({x}.sum())", "self.sum_of_rows[0] += {x}.sum()"])
+    return ["self.calls += 1", "self.seen += 1", total.format(x=f"{key}.detach()")]
+
+
+BY_HAND = ["out.index_add_(0, index, inputs)", "out.index_put_((index,), inputs, accumulate=True)"]
+BY_HAND += [
+    f"out.{function.format('index' + shape)}"
+    for function in ("scatter_add_(0, {}, inputs)", "scatter_reduce_(0, {}, inputs, 'mean', include_self=False)")
+    for shape in (".view(-1, 1).expand(-1, inputs.size(1))", "[:, None].expand_as(inputs)")
+]
+
+
+def _aggregate(d: Draw, at_sources: bool) -> list[str]:
+    if d.chance(0.1):
+        more = [] if at_sources else ["out.index_reduce_(0, index, inputs, 'amax', include_self=False)"]
+        return [
+            "",
+            "    def aggregate(self, inputs, index, ptr, dim_size):",
+            "        out = inputs.new_zeros(dim_size, inputs.size(-1))",
+            f"        return {d.one(BY_HAND + more)}",
+        ]
     if not d.chance(0.12):
         return []
     more = "scatter(inputs.sigmoid(), index, self.node_dim, dim_size, reduce='mean')"

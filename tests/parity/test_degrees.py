@@ -11,6 +11,7 @@ import torch
 
 from tests.parity import cases_degrees as cases
 from tests.support.graphs import Graph, close, make
+from tests.support.pool import Pool
 from tests.support.sessions import Workers
 
 
@@ -94,3 +95,26 @@ def test_zero_degrees_are_agreed(few: Workers, loop: bool) -> None:
         assert found["loops"] == [False, False] + ["runs"] * 3, f"rank {rank}"
         for kind in ("no_loops", "cut"):
             assert found[kind] == [owner, True, *names], f"{kind}, rank {rank}"
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_monet(pool: Pool, world: int) -> None:
+    """Degrees of both ends of each edge, as DGL's MoNet reads them, on any number of workers."""
+    pytest.importorskip("dgl")
+    graph = make("random", world, seed=82)
+    x = np.random.default_rng(83).standard_normal((graph.num_nodes, cases.WIDTH))
+    whole = cases.monet(x, graph.num_nodes, whole=(torch.from_numpy(graph.src), torch.from_numpy(graph.dst)))
+    found = Workers(pool, world, "shm").run(cases.monet, parts(graph, x), nodes=graph.num_nodes)
+    close(sum(one["losses"] for one in found), whole["losses"], "losses", 100)
+    for rank, one in enumerate(found):
+        close(one["out"], whole["out"][graph.rows(rank)], "results", 100)
+        close(one["x"], whole["x"][graph.rows(rank)], "gradients of features", 100)
+        close(one["parameters"], whole["parameters"], "gradients", 100)
+    assert sorted(np.concatenate([one["out_degrees"] for one in found])) == sorted(whole["out_degrees"])
+
+
+def test_rows_that_are_not_there(two: Workers) -> None:
+    """Worker 0 has a halo row, and worker 1 none, so it reads nothing that is not there."""
+    first, second = two.run(cases.halo_rows, parts(with_one_lonely(2)))
+    assert all("halo rows" in said for said in first) and len(first) == 6, first
+    assert second[:5] == ["nothing"] * 5 and "halo rows" in second[5]

@@ -53,7 +53,7 @@ def test_binary(few: Workers, op: str, reduce: Optional[str]) -> None:
 UNARY = [
     ["neg"], ["relu"], ["leaky_relu", 0.2], ["elu", 1.3], ["exp"], ["log"], ["sqrt"], ["sigmoid"], ["tanh"],
     ["softplus"], ["abs"], ["reciprocal"], ["scale", -1.5], ["shift", 0.25], ["rsub", 2.0], ["pow", 3.0], ["pow", 0.0],
-    ["clamp_min", 0.3], ["clamp_max", 0.3],
+    ["clamp_min", 0.3], ["clamp_max", 0.3], ["clamp_min_open", 0.3], ["clamp_max_open", 0.3],
 ]  # fmt: skip
 
 

@@ -163,7 +163,7 @@ def test_what_is_refused(few: Workers) -> None:
     """By every worker alike, with what to do in its place."""
     graph = make("random", few.world, seed=77)
     ways = {"adj": "update_all", "lap_pe": "before the graph is partitioned", "add_edges": "add_self_loop"}
-    ways.update(DropNode="before it is partitioned", ends="graph.edges", reverse_twice="keep the graph")
+    ways.update(DropNode="before the graph is partitioned", ends="graph.edges", reverse_twice="keep the graph")
     said = few.run(cases_transforms.refusals, [{"part": graph.part(r)} for r in range(few.world)])
     for rank, found in enumerate(said):
         assert found == said[0], f"rank {rank}"

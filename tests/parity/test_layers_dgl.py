@@ -106,6 +106,17 @@ def test_layer(few: Workers, name: str) -> None:
                 close(result["parameters"][key], value, f"gradient of {key}, rank {rank}", 10)
 
 
+def test_largest_of_special_numbers(few: Workers) -> None:
+    """NaN is never the largest number of a graph, and what is infinite gives 0, as in DGL."""
+    graph = make("random", few.world, 36)
+    x = np.random.default_rng(37).standard_normal((graph.num_nodes, IN))
+    x[::7, 0], x[:, 1], x[::5, 2], x[:, 3] = np.nan, np.nan, np.inf, -np.inf
+    expected = oracle(graph, "max_pooling", [x], "float64")
+    for rank, result in enumerate(spread(few, graph, "max_pooling", "float64", [x], expected)):
+        np.testing.assert_array_equal(result["out"][0], expected["out"][0])
+        np.testing.assert_array_equal(result["inputs"][0], expected["inputs"][0][graph.rows(rank)])
+
+
 def error(value: np.ndarray, truth: np.ndarray) -> float:
     """The largest deviation, relative to the largest entry or 1."""
     return float(np.abs(value - truth).max() / max(np.abs(truth).max(), 1.0)) if truth.size else 0.0

@@ -125,8 +125,8 @@ def test_functions_that_a_script_holds(few: Workers) -> None:
             np.testing.assert_array_equal(degrees, np.bincount(ends, minlength=n)[graph.rows(rank)])
         assert found["softmax"] == "softmax" and found["same"] and found["kept"]
         assert found["loops"] == [bool((graph.src == graph.dst).any()), False]
-        for name, text in zip(("coalesce", "to_undirected", "homophily"), found["texts"]):
-            assert f"torch_geometric.utils.{name} needs the edges of the whole graph" in text
+        for name, text in zip(("coalesce", "to_undirected", "assortativity"), found["texts"]):
+            assert f"torch_geometric.utils.{name} is" in text and "it needs the edges of the whole graph" in text
 
 
 def test_plain_models_compile(two: Workers) -> None:

@@ -148,7 +148,7 @@ def test_loaded(few: Workers, tmp_path: Path, by: str) -> None:
 
 @pytest.mark.parametrize("by", ["partition", "ingest"])
 def test_trained_from_the_same_weights(few: Workers, tmp_path: Path, by: str) -> None:
-    """A model built from the metadata of the partitions has the weights of one built from the user's, and its losses."""
+    """A model built from the metadata of parts has the weights and losses of one built from the user's."""
     data, _ = _graph()
     del data["field"]  # HGTConv wants columns of every type
     for triple in [t for t in data.edge_types if "field" in t]:

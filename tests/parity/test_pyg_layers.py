@@ -89,6 +89,8 @@ def check(
             if truth["inputs"][n] is not None:
                 unit = allowed(expected["inputs"][n], truth["inputs"][n]) if rounds else basic
                 near(value, own(rank, truth["inputs"][n], kind), unit, f"gradient of input {n}, rank {rank}")
+        for key, value in truth["buffers"].items():
+            near(np.asarray(one["buffers"][key]), np.asarray(value), basic, f"buffer {key} of rank {rank}")
         assert one["how"] == cases_pyg.KNOWN[name].how and not one["warned"]
     for key, value in truth["parameters"].items():
         unit = allowed(expected["parameters"][key], value)

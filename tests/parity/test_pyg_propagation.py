@@ -57,3 +57,24 @@ def test_edges_between_some_nodes(few: Workers) -> None:
         near(one["found"][1], x[graph.rows(rank)], 1e-10, "gradient")
         np.testing.assert_array_equal(one["found"][2], edges[graph.edges(rank)])
         assert all(one["same"])
+
+
+@pytest.mark.parametrize("kind", ["MX", "SD"])
+def test_attention_loss_of_super_gat(few: Workers, kind: str) -> None:
+    """Workers draw pairs of own nodes that are no edges. With these pairs PyG has the same loss and gradients."""
+    graph = make("random", few.world, seed=87)
+    x = np.random.default_rng(88).standard_normal((graph.num_nodes, 5))
+    given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(few.world)]
+    found = few.run(cases.super_gat_on_worker, given, kind=kind)
+    drawn = np.concatenate([one["drawn"][0] + graph.rows(rank).start for rank, one in enumerate(found)], 1)
+    edges = {*zip(graph.src.tolist(), graph.dst.tolist()), *zip(graph.dst.tolist(), graph.src.tolist())}
+    assert not edges & set(zip(*drawn.tolist())) and drawn.shape[1] > graph.num_nodes and (drawn[0] != drawn[1]).all()
+    index = torch.from_numpy(np.stack([graph.src, graph.dst]))
+    whole = cases.super_gat(x, index, kind, torch.from_numpy(drawn))
+    np.testing.assert_allclose(sum(one["loss"] for one in found), whole["loss"], rtol=1e-10)
+    for rank, one in enumerate(found):
+        for name in ("out", "x"):
+            np.testing.assert_allclose(one[name], whole[name][graph.rows(rank)], rtol=1e-9, atol=1e-10)
+    for name, value in whole["parameters"].items():
+        total = sum(one["parameters"][name] for one in found)
+        np.testing.assert_allclose(total, value, rtol=1e-9, atol=1e-9, err_msg=name)

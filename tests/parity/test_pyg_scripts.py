@@ -77,6 +77,7 @@ def test_refused(two: Workers) -> None:
         "Explainer": "explain",
         "explain": "explain",
         "change in place": "before it is partitioned",
+        "RandomLinkSplit": "of the whole graph",
         "edges of another graph": "a row for each in-edge of own nodes",
         "rows of other nodes": "a row for each node that this worker owns",
         "sum over the wrong size": "a row for each node that this worker owns",
@@ -87,8 +88,21 @@ def test_refused(two: Workers) -> None:
         "dropout_node, relabelled": "relabel_nodes=False",
         "NeighborLoader": "sar.DistNeighborSampler",
         "ClusterData": "sar.DistNeighborSampler",
+        "homophily": "use 'edge' or 'node'",
+        **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
+        "SGFormer": "attend to the nodes of all workers",
         "inference": "call model(data.x, data.edge_index)",
     }
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
         for name, text in said.items():
             assert texts.get(name, "needs the edges of the whole graph") in text, f"{name}: {text}"
+
+
+def test_no_kernel_gets_halo_rows(few: Workers) -> None:
+    """Whatever takes the sources of edges for numbers of nodes is refused, and the error names what was called."""
+    graph = make("random", few.world, seed=75)
+    for said in few.run(cases.kernels, [{"part": graph.part(rank)} for rank in range(few.world)]):
+        for name, text in said.items():
+            assert text.startswith("WholeGraphError: ") or "needs the edges of the whole graph" in text, (name, text)
+            assert "before the graph is partitioned" in text
+        assert "edge_index.EdgeIndex" in said["EdgeIndex @ x"]

@@ -157,6 +157,19 @@ def test_a_file_of_an_earlier_run(tmp_path: Path) -> None:
     assert re.search(says, out), (out, err)
 
 
+def test_a_file_that_waits_for_the_token(tmp_path: Path) -> None:
+    """Nobody gets the token by making a file beforehand, and a failure leaves none."""
+    file = tmp_path / "address"
+    with open(f"{file}.{os.getpid()}.tmp", "w+") as waiting:
+        network.dump_ip_address(str(file))
+        assert "job token" in file.read_text() and not waiting.read()
+    os.unlink(waiting.name)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        network.dump_ip_address(str(tmp_path / "folder"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["address", "folder"]
+
+
 def test_a_file_of_another_user(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a file away")

@@ -52,7 +52,6 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 # what takes long and not every training needs: imported by the functions that use it
 LATE = (
     "sar.data.ingest.make",
-    "sar.checkpoints.tensor_files",
     "sar.graph.message_passing.functions",
     "sar.profiling.prometheus",
     "sar.profiling.tensorboard",
@@ -69,6 +68,7 @@ LIBRARIES = {
     "kaminpar": ["sar.partitioning.kaminpar", "sar.partitioning.kaminpar_process"],
     "matplotlib": ["sar.partitioning.report"],
     "torch_geometric": ["sar.integrations.pyg"],
+    "safetensors": ["sar.checkpoints.tensor_files"],
 }
 
 

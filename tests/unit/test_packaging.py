@@ -58,6 +58,29 @@ def test_versions_agree() -> None:
     assert version and version.group(1) == engine.text_call("sar_version")
 
 
+@pytest.mark.parametrize("name", ["dev", "docs", "bench", "wheels"])
+def test_what_is_installed_is_locked(name: str) -> None:
+    """By exact versions and hashes, and as the requirements say; what several files have is one version."""
+    hashed = re.compile(r"([a-z0-9-]+)==([^ ]+) \\\n    --hash=sha256:[0-9a-f]{64}\n")
+
+    def locked(name: str) -> dict[str, str]:
+        head, _, text = (ROOT / f"requirements-{name}.lock").read_text().partition("\n")
+        assert head.startswith("# ") and not hashed.sub("", text), "make lock"
+        return dict(hashed.findall(text))
+
+    found, dev = locked(name), locked("dev")
+    assert not {key for key in {*found} & {*dev} if found[key] != dev[key]}
+    for line in (ROOT / f"requirements-{name}.txt").read_text().splitlines():
+        title, _, version = line.partition("#")[0].strip().partition("==")
+        assert not title or found[title.lower().replace("_", "-")] == version, f"{line}: make lock"
+
+
+def test_the_image_is_named_by_its_digest() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    (base,) = [line for line in lines if line.startswith("ARG BASE=")]
+    assert re.fullmatch(r"ARG BASE=[\w.:/-]+@sha256:[0-9a-f]{64}", base) and "FROM ${BASE}" in lines
+
+
 def test_import_starts_nothing() -> None:
     code = """
 import os
@@ -121,7 +144,7 @@ def test_wheel_contains_the_package_and_one_shared_object(wheel: Path) -> None:
         assert needed in names
     assert not [n for n in names if n.endswith((".go", ".h", ".c")) or n.startswith("tests")]
     assert "Requires-Python: >=3.9" in metadata
-    assert "Requires-Dist: numpy" in metadata and "Requires-Dist: torch" in metadata
+    assert all(f"Requires-Dist: {name}" in metadata for name in ("numpy", "torch", "safetensors"))
 
 
 def test_wheel_works_without_go_gcc_and_dgl(wheel: Path, tmp_path: Path) -> None:
@@ -191,7 +214,7 @@ def test_dockerfile() -> None:
         if word == "ARG":
             assert f"${{{rest.partition('=')[0]}}}" in text, f"{rest} is not used"
         elif word == "FROM":
-            assert ":" in rest and "latest" not in rest
+            assert rest == "${BASE}"  # by digest, see below
         elif word == "COPY":
             assert rest.split()[0] == "dist/release/"
             assert "--wheel-dir dist/release " in (ROOT / "Makefile").read_text()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -22,7 +23,7 @@ def two_ports(monkeypatch: pytest.MonkeyPatch) -> range:
             continue
         break
     for claim in network._claims.values():
-        os.close(claim)
+        claim.close()
     network._claims.clear()
     monkeypatch.setenv("SAR_PORT_RANGE", f" {first} - {first + 1}")
     return range(first, first + 2)
@@ -51,6 +52,31 @@ def test_ports_of_the_range(two_ports: range) -> None:
         assert {network.free_port() for _ in range(3)} == {two_ports[1]}
         with listening(two_ports[1]), pytest.raises(OSError, match="none of the 2 ports of SAR_PORT_RANGE=.* is free"):
             network.free_port()
+
+
+def test_ports_of_other_processes(two_ports: range) -> None:
+    """What another process has got comes last; who listens takes it."""
+    ask = "from sar.distributed.network import free_port; print(free_port(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", ask], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        first = int(other.stdout.readline())
+        assert [network.free_port() for _ in range(3)] == [p for p in two_ports if p != first] * 3
+        with listening(first):
+            assert network.free_port() != first
+            last = listening(sum(two_ports) - first)
+            with last, pytest.raises(OSError, match="none of the 2 ports"):
+                network.free_port()
+        other.stdin.write("\n")
+
+
+def test_names_that_anybody_can_take(two_ports: range) -> None:
+    """No user of this host keeps another from a port by less than taking the port."""
+    held = [socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM) for _ in two_ports]
+    for name, port in zip(held, [*two_ports] * 2):
+        name.bind(f"\0sar-port-{port}")
+    assert network.free_port() in two_ports
+    for name in held:
+        name.close()
 
 
 def test_the_announced_port_is_of_the_range(two_ports: range) -> None:

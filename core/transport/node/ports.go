@@ -48,12 +48,14 @@ func (p Ports) listen(addr string) (net.Listener, error) {
 		p.First, p.Last)
 }
 
-// isClaimed tells whether a process holds the name by which the Python package
-// marks a port that it has chosen (sar/distributed/network.py).
+// isClaimed tells whether a process has bound the port, without listening
+// there, as the Python package does with one that it has chosen
+// (sar/distributed/network.py), or whether connections there are still closing.
 func isClaimed(port int) bool {
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: fmt.Sprintf("@sar-port-%d", port)})
-	if err == nil {
-		_ = l.Close()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
 	}
-	return errors.Is(err, unix.EADDRINUSE)
+	defer func() { _ = unix.Close(fd) }()
+	return errors.Is(unix.Bind(fd, &unix.SockaddrInet4{Port: port}), unix.EADDRINUSE)
 }

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"sar/core/internal/freeport"
 )
@@ -51,11 +54,15 @@ func TestPortsOfARange(t *testing.T) {
 // where there is no other.
 func TestPortsOfOthers(t *testing.T) {
 	first := freePair(t)
-	claim, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: fmt.Sprintf("@sar-port-%d", first)})
+	claim, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = claim.Close() }()
+	defer func() { _ = unix.Close(claim) }()
+	if err := errors.Join(unix.SetsockoptInt(claim, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(claim, &unix.SockaddrInet4{Port: first})); err != nil {
+		t.Fatal(err)
+	}
 	p := Ports{First: first, Last: first + 1}
 	for _, want := range []int{first + 1, first} {
 		if got := listenIn(t, p).Endpoint().TCP; got != fmt.Sprintf("127.0.0.1:%d", want) {

@@ -231,9 +231,9 @@ def _dtype(dtype: Any) -> DLTensor.DataType:
 
 
 VECTORIZED = (
-    "message passing on a split graph cannot be vectorized or transformed (jacobian(vectorize=True), is_grads_batched, "
-    "torch.vmap, torch.func): its exchanges between workers take tensors with memory, one at a time. Compute one gradient "
-    "after the other, as torch.autograd.functional.jacobian(vectorize=False) or torch.autograd.grad in a loop do"
+    "message passing on a split graph cannot be vectorized (jacobian(vectorize=True), is_grads_batched, vmap, "
+    "torch.func): its exchanges between workers take tensors that have memory, one at a time. Compute one "
+    "gradient after the other, as torch.autograd.functional.jacobian(vectorize=False) and loops over grad do"
 )
 
 

@@ -8,18 +8,20 @@ compiled or copied module), and never changes its number.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 import threading
 from types import FrameType
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple
 from weakref import WeakKeyDictionary
-
-from torch import nn
 
 from sar import errors
 
 from . import library
+
+if TYPE_CHECKING:  # commands that open partitions do without torch
+    from torch import nn
 
 
 class Operation(NamedTuple):
@@ -97,7 +99,12 @@ def number_layers(model: nn.Module) -> None:
             library.call("sar_session_name_layer", _state.handle, number, name)
 
 
-_CALL = getattr(nn.Module, "_wrapped_call_impl", nn.Module._call_impl).__code__
+@functools.cache
+def _call() -> Any:
+    """The code that calls modules."""
+    from torch import nn
+
+    return getattr(nn.Module, "_wrapped_call_impl", nn.Module._call_impl).__code__
 
 
 def _layer() -> Optional[Tuple[int, str]]:
@@ -108,8 +115,9 @@ def _layer() -> Optional[Tuple[int, str]]:
     """
     frame: Optional[FrameType] = sys._getframe(2)
     codes: List[Any] = []
+    call = _call()
     while frame is not None:
-        if frame.f_code is _CALL:
+        if frame.f_code is call:
             module = frame.f_locals["self"]
             if not any(code is own for code in codes for own in _forwards(module)):
                 return None
@@ -137,6 +145,7 @@ def _forwards(module: nn.Module) -> Iterator[Any]:
 # ---- threads -----------------------------------------------------------------
 
 _WAITING = ("threading", "queue", "concurrent.futures", "multiprocessing", "asyncio", "selectors")
+_NOT_OF_PYTHON = (type(None), threading._DummyThread)
 _WORKING = ("sar.autograd", "sar.graph", "sar.nn", "sar.integrations", "torch.autograd")
 
 
@@ -144,7 +153,7 @@ def _take_turn(what: str) -> None:
     """Operations pair in the order in which each worker runs them, so two threads may take turns, but not run models
     side by side."""
     me, other = threading.get_ident(), _state.thread
-    if me == other or me not in threading._active:  # type: ignore[attr-defined]
+    if me == other or type(threading._active.get(me)) in _NOT_OF_PYTHON:  # type: ignore[attr-defined]
         return  # a thread that Python did not start is torch's, whose caller waits for it
     if other is not None and _in_a_model(sys._current_frames().get(other)):
         names = {t.ident: t.name for t in threading.enumerate()}
@@ -163,8 +172,9 @@ def _in_a_model(frame: Optional[FrameType]) -> bool:
     """Whether the thread of a frame computes a module or a gradient, and does not wait for another thread."""
     if frame is not None and _of(frame, _WAITING):
         return False
+    call = _call()
     while frame is not None:
-        if frame.f_code is _CALL or _of(frame, _WORKING):
+        if frame.f_code is call or _of(frame, _WORKING):
             return True
         frame = frame.f_back
     return False

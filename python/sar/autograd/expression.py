@@ -59,6 +59,8 @@ UNARY: Dict[str, str] = {
     "pow": "a to the power of alpha",
     "clamp_min": "max(a, alpha)",
     "clamp_max": "min(a, alpha)",
+    "clamp_min_open": "max(a, alpha); the gradient at alpha is 0",
+    "clamp_max_open": "min(a, alpha); the gradient at alpha is 0",
 }
 """Operations of one expression and, for some, the number ``alpha``."""
 
@@ -179,9 +181,10 @@ def evaluate(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
     Collective where the expression reads side "u"; otherwise nothing travels.
 
     :param reduce: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"`` over the in-edges of each destination; rows without
-        edges give 0, as do rows where max or min is infinite. Of equal values max and min take the last edge in
-        float32 and the first in float64, as DGL does on CPUs with AVX-512; ``"max_shared"`` and ``"min_shared"`` divide
-        the gradient among them, as PyG does. ``None``: no reduction
+        edges give 0, as do rows where max or min is infinite; NaN never wins. Of equal values max and min take the last
+        edge in float32 and the first in float64, as DGL does on CPUs with AVX-512. ``"max_shared"`` and
+        ``"min_shared"`` divide the gradient among equal values, and keep NaN and infinities, as PyG does. ``None``: no
+        reduction
     :returns: ``[num_dst, *expr.shape]``, or ``[num_edges, *expr.shape]`` in the users' order of edges for ``None``
     :raises ValueError: the reducer, or the number of rows of a tensor
     :raises TypeError: dtypes differ

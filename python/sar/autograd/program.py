@@ -17,7 +17,8 @@ from .once import calling_layer, differentiable_once, refuse_transforms
 from .types import Expr, Relation
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
-WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "clamp_min", "clamp_max", "dropout")
+CLAMPS = ("clamp_min", "clamp_max", "clamp_min_open", "clamp_max_open")
+WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "dropout", *CLAMPS)
 
 
 class Compiled(Native):

@@ -118,7 +118,7 @@ class _Loaded:
     def __init__(self, reader: Reader, rank: int, world: int, nodes: Mapping[str, OwnRows]) -> None:
         self.reader, self.rank, self.world, self.nodes = reader, rank, world, nodes
         self.origin = rank if world == reader.world else 0
-        self.tensors = {name: _placed(name, one) for name, one in reader.description["tensors"].items()}
+        self.tensors = reader.tensors
         self._wanted: Dict[str, List[Tuple[int, Tensor, Tensor]]] = {}
         self._foreign: List[str] = []
 
@@ -175,6 +175,11 @@ class _Loaded:
         """What sets the random states."""
         origin = self.rank % self.reader.world
         state = decode(trees[origin if len(trees) > 1 else 0], lambda name: self.tensor(name, origin))
+        try:
+            random_state.check(state)
+        except Exception as error:  # of any kind
+            path = self.reader.path
+            raise FormatError(f"{path} is damaged: expected states of random generators: {error}", path) from None
         same = len(trees) == 1 and all(
             one.place != RANK for name, one in self.tensors.items() if name.startswith("random.")
         )
@@ -194,17 +199,18 @@ class _Loaded:
         origin = self.origin if rank is None else rank
         if one.place == RANK and self.world != self.reader.world and rank is None:
             self._foreign.append(name)
-        shape = one.shapes[origin if one.place == RANK else 0]
-        return self.reader.tensor(one.stored_name(origin), shape, one.dtype)
+        return self.reader.tensor(one, origin)
 
     def _rows(self, one: Placed) -> Tensor:
         if one.ntype not in self.nodes:
             self._shape({"tensor": one.name})
         own = self.nodes[one.ntype]
-        found = torch.empty([len(own.numbers), *one.shapes[0][1:]], dtype=one.dtype)
+        found = torch.empty([0, *one.shapes[0][1:]], dtype=one.dtype)
         for first, places, rows in self._places(one.ntype, own):
             end = first + int(rows[-1]) + 1
-            for begin, values in self.reader.rows(one.name, first + int(rows[0]), end):
+            for begin, values in self.reader.rows(one, first + int(rows[0]), end):
+                if not len(found):  # now that the size of a row is known to be right
+                    found = values.new_empty([len(own.numbers), *values.shape[1:]])
                 at = begin - first
                 low, high = torch.searchsorted(rows, torch.tensor([at, at + len(values)])).tolist()
                 found[places[low:high]] = values[rows[low:high] - at]
@@ -215,7 +221,7 @@ class _Loaded:
         they are, ascending. Ranks that wrote none are left out."""
         if kind in self._wanted:
             return self._wanted[kind]
-        total = self.reader.description["nodes"][kind]
+        total = self.reader.nodes[kind]
         if total != own.total:
             raise ValueError(
                 f"the checkpoint {self.reader.folder} is of a graph with {total} nodes of type {kind!r}, and this one "
@@ -225,7 +231,7 @@ class _Loaded:
         counts = ids.counts()
         starts = [sum(counts[:q]) for q in range(len(counts))]
         numbers, order = own.numbers.sort()
-        found, left = [], len(numbers)
+        found, left, missing = [], len(numbers), torch.ones(len(numbers), dtype=torch.bool)
         # the parts may be the same: then all rows are in this rank's own
         for q in sorted(range(len(counts)), key=lambda q: q != self.rank):
             if not left:
@@ -235,7 +241,7 @@ class _Loaded:
             theirs = torch.cat(
                 [
                     values[max(0, starts[q] - begin) : starts[q] + counts[q] - begin]
-                    for begin, values in self.reader.rows(ids.name, starts[q], starts[q] + counts[q])
+                    for begin, values in self.reader.rows(ids, starts[q], starts[q] + counts[q])
                 ]
             )
             at = torch.searchsorted(numbers, theirs).clamp(max=len(numbers) - 1)
@@ -243,7 +249,8 @@ class _Loaded:
             if len(rows):
                 found.append((starts[q], order[at[rows]], rows))
                 left -= len(rows)
-        if left:
+                missing[at[rows]] = False
+        if left or missing.any():
             raise FormatError(
                 f"the checkpoint {self.reader.folder} does not have each node of type {kind!r} once", self.reader.folder
             )
@@ -261,15 +268,11 @@ class _Loaded:
             logger.warning("the partition does not hold original ids of edges: dropout of edges draws other masks now")
 
 
-def _placed(name: str, one: Mapping[str, Any]) -> Placed:
-    return Placed(name, one["place"], getattr(torch, one["dtype"]), one["shapes"], one.get("ntype", ""))
-
-
 def _apply(values: Dict[str, Any], model: Models, optimizer: Optimizers, loaded: _Loaded) -> None:
     for name, one in optimizers_of(optimizer).items():
         try:
             one.load_state_dict(values["optimizer"][name])
-        except (ValueError, KeyError) as error:
+        except Exception as error:  # of any kind
             raise ValueError(f"the checkpoint {loaded.reader.folder} does not fit {name}: {error}") from None
     for name, one in models_of(model).items():
         one.load_state_dict(values["model"][name])

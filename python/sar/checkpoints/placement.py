@@ -20,7 +20,7 @@ _PREFIX_BYTES = 1 << 16
 """Bytes by which tensors are told apart before all of them is read."""
 _HASHED_BYTES = 1 << 12
 """Bytes of a tensor that a cryptographic hash sees, which takes ten times as long as the engine's checksum."""
-SAME, RANK, ROWS = "same", "rank", "rows"
+PLACES = SAME, RANK, ROWS = "same", "rank", "rows"
 
 
 class Placed(NamedTuple):

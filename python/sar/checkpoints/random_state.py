@@ -25,13 +25,22 @@ def capture() -> Dict[str, Any]:
     }
 
 
+def check(state: Any) -> None:
+    """:raises Exception: it is nothing that :func:`capture` gave"""
+    _restore(state, torch.Generator(), np.random.RandomState(), random.Random())
+
+
 def restore(state: Dict[str, Any]) -> None:
     """Sets what :func:`capture` gave."""
+    _restore(state, torch.default_generator, np.random, random)
+
+
+def _restore(state: Dict[str, Any], torchs: Any, numpys: Any, pythons: Any) -> None:
     kind, keys, *position = state["numpy"]
     version, words, gauss = state["python"]
-    torch.set_rng_state(state["torch"])
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), *position))
-    random.setstate((version, tuple(words.tolist()), gauss))
+    torchs.set_state(state["torch"])
+    numpys.set_state((kind, keys.numpy().astype(np.uint32), *position))
+    pythons.setstate((version, tuple(words.tolist()), gauss))
 
 
 def derive(state: Dict[str, Any], rank: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
-from sar.results.files import sync_directory, write_text
+from sar.results.files import sync_directory, want_room, write_text
 
 from . import files
 from .files import Stored
 from .placement import SAME, Piece, Placed, own_nodes, pieces, place
 from .state import Models, Optimizers, State, capture
+from .tensor_files import write_tensors
 
 __all__ = ["save_checkpoint"]
 
@@ -126,15 +128,26 @@ class Write:
         return {key: [said[0][key]] if alike[key] else [other[key] for other in said] for key in said[0]}
 
     def _staged(self, tensors: Mapping[str, Tensor], copy: bool) -> List[Piece]:
+        owners: Dict[int, str] = {}
         found = pieces(self._placed, tensors, self.rank)
-        return [p._replace(values=p.values.to("cpu", copy=copy).contiguous()) for p in found]
+        for i, p in enumerate(found):  # safetensors takes no two tensors that share memory
+            shared = owners.setdefault(p.values.untyped_storage().data_ptr(), p.name) != p.name
+            found[i] = p._replace(values=p.values.to("cpu", copy=copy or shared).contiguous())
+        return found
 
     def _make(self) -> None:
         os.makedirs(self.directory, exist_ok=True)
         for name in os.listdir(self.directory):  # of a job that was killed
             if name.startswith(".step-") and name.endswith(".partial"):
                 shutil.rmtree(os.path.join(self.directory, name), ignore_errors=True)
+        want_room(self.directory, self._bytes())
         os.mkdir(self._scratch)
+
+    def _bytes(self) -> int:
+        """Of the tensors of all ranks."""
+        sizes = [torch.empty(0, dtype=one.dtype).element_size() for one in self._placed]
+        shapes = [one.shapes[: 1 if one.place == SAME else None] for one in self._placed]
+        return sum(size * math.prod(shape) for size, own in zip(sizes, shapes) for shape in own)
 
     def _see(self) -> None:
         end = time.monotonic() + SHARED_SECONDS
@@ -153,10 +166,7 @@ class Write:
     def _run(self) -> None:
         try:
             try:
-                from . import tensor_files
-
-                stored = tensor_files.write_pieces(self._scratch, self.rank, self._pieces)
-                write_text(self._mark(self.rank), json.dumps(stored))
+                write_text(self._mark(self.rank), json.dumps(self._write_pieces()))
             except Exception as error:
                 self.error = error
             finally:
@@ -169,13 +179,21 @@ class Write:
         finally:
             self._ended.set()
 
+    def _write_pieces(self) -> List[Stored]:
+        rows = [len(p.values) if p.first is not None else 1 for p in self._pieces]
+        found = [Stored(p.name, p.first, n, self.rank, 0) for p, n in zip(self._pieces, rows)]
+        names = [one.stored(piece.shape)[0] for one, piece in zip(found, self._pieces)]
+        tensors = {name: piece.values for name, piece in zip(names, self._pieces)}
+        if len(tensors) < len(names):
+            raise ValueError(f"two tensors get one name in a file: {max(names, key=names.count)}. Rename one of them")
+        sums = write_tensors(files.tensors_file(self._scratch, self.rank), tensors)
+        return [one._replace(crc=sums[name]) for one, name in zip(found, names)]
+
     def _mark(self, rank: int) -> str:
         return os.path.join(self._scratch, f"rank-{rank:05d}.json")
 
     def _publish(self) -> None:
         """Waits for the files of all ranks, and gives the checkpoint its name."""
-        from . import tensor_files
-
         stored: List[Stored] = []
         for rank in range(self.world):
             while not os.path.exists(self._mark(rank)):
@@ -184,7 +202,6 @@ class Write:
             with open(self._mark(rank), encoding="utf-8") as file:
                 stored += [Stored(*item) for item in json.load(file)]
         stored.sort(key=lambda piece: (piece.name, piece.first or 0))
-        tensor_files.write_metadata(self._scratch, stored)
         files.write_description(
             self._scratch,
             {
@@ -246,5 +263,4 @@ class Write:
 def described(one: Placed) -> Dict[str, Any]:
     """A tensor, as the description has it."""
     shapes = one.shapes[:1] if one.place == SAME else one.shapes
-    found = {"place": one.place, "dtype": str(one.dtype).replace("torch.", ""), "shapes": shapes}
-    return {**found, "ntype": one.ntype} if one.ntype else found
+    return {"place": one.place, "dtype": str(one.dtype).replace("torch.", ""), "shapes": shapes, "ntype": one.ntype}

@@ -117,6 +117,9 @@ def misfit(own: Mapping[str, Optional[List[int]]], stored: Mapping[str, Optional
         for name, mine in own.items()
         if mine is not None and (theirs := stored.get(name)) is not None and mine != theirs
     ]
+    values = [name for name, mine in own.items() if mine is not None and stored.get(name, mine) is None]
+    if values:
+        problems.append(f"no tensors: {_some(values)}")
     if shapes:
         problems.append(f"shapes differ: {_some(shapes, '; ')}")
     return "; ".join(problems)

@@ -1,81 +1,94 @@
-"""Writes tensors as torch.distributed.checkpoint does: a file a rank, with what ``torch.save`` makes of each piece, and
-``.metadata``. Importing torch.distributed.checkpoint takes half a second, so that this module is imported late."""
+"""Files of tensors, which the library safetensors writes and reads: numbers alone, which run no code."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import sys
 import zlib
-from typing import Any, BinaryIO, Dict, List, Optional, Sequence, cast
+from typing import Any, Dict, Iterator, Mapping, Sequence
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
-from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint import metadata as dcp_metadata
-from torch.distributed.checkpoint.filesystem import _StorageInfo
-from torch.distributed.checkpoint.storage import WriteResult
 
-from .files import Stored
-from .placement import Piece
+from sar.data.directory import open_regular
+from sar.errors import FormatError
+from sar.results.files import names_full_disk
 
-
-def write_pieces(folder: str, rank: int, given: Sequence[Piece]) -> List[Stored]:
-    """Writes a rank's file into a directory that exists, and syncs it."""
-    name = f"__{rank}_0.distcp"
-    found = []
-    with open(os.path.join(folder, name), "wb") as file:
-        for piece in given:
-            begin, output = file.tell(), _Summed(file)
-            torch.save(_alone(piece.values), cast(BinaryIO, output))
-            rows = len(piece.values) if piece.first is not None else 1
-            dtype = str(piece.values.dtype).replace("torch.", "")
-            length = file.tell() - begin
-            found.append(Stored(piece.name, piece.first, rows, piece.shape, dtype, name, begin, length, output.crc))
-        file.flush()
-        os.fsync(file.fileno())
-    return found
+# A mapped file that is cut off while it is read ends the process. Releases for Python 3.9 can only map.
+_BACKEND: Dict[str, Any] = {"backend": "pread"} if sys.version_info >= (3, 10) else {}
 
 
-class _Summed:
-    """Keeps the CRC-32 of what is written to a file, so that it is not read again."""
+def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> Dict[str, int]:
+    """Writes a file, and syncs it.
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.crc = file, 0
-
-    def write(self, data: Any) -> int:
-        self.crc = zlib.crc32(data, self.crc)
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def _alone(values: Tensor) -> Tensor:
-    """The tensor, or a copy where it is a part of a larger one, all of which ``torch.save`` would write."""
-    return values if values.untyped_storage().nbytes() == values.nbytes else values.clone()
-
-
-def _index(name: str, first: Optional[int], shape: Sequence[int]) -> Any:
-    offsets = [] if first is None else [first] + [0] * (len(shape) - 1)
-    return dcp_metadata.MetadataIndex(name, torch.Size(offsets))
+    :param tensors: in the memory of the host, contiguous; no two of them share memory
+    :returns: the CRC-32 of each
+    :raises OSError: it cannot be written
+    """
+    real = {name: torch.view_as_real(t) if t.is_complex() else t for name, t in tensors.items()}
+    with names_full_disk(path, sum(t.nbytes for t in real.values())):
+        try:
+            save_file(real, path)
+        except SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))
+            raise (OSError(int(code[1]), os.strerror(int(code[1])), path) if code else error) from None
+        os.chmod(path, os.stat(os.path.dirname(path)).st_mode & 0o666)  # the library makes it for its user alone
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    return {name: _crc(t) for name, t in real.items()}
 
 
-def _chunk(first: Optional[int], rows: int, shape: Sequence[int]) -> Any:
-    if first is None:
-        return dcp_metadata.ChunkStorageMetadata(torch.Size([]), torch.Size([]))
-    offsets = [first] + [0] * (len(shape) - 1)
-    return dcp_metadata.ChunkStorageMetadata(torch.Size(offsets), torch.Size([rows, *shape[1:]]))
+def _crc(tensor: Tensor) -> int:
+    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data)
 
 
-def write_metadata(folder: str, stored: Sequence[Stored]) -> None:
-    """Writes what tools of torch.distributed.checkpoint read, so that they take the directory for one of their own."""
-    tensors: Dict[str, Any] = {}
-    results = []
-    for one in stored:
-        if one.name not in tensors:
-            properties = dcp_metadata.TensorProperties(dtype=getattr(torch, one.dtype))
-            tensors[one.name] = dcp_metadata.TensorStorageMetadata(properties, torch.Size(one.shape), [])
-        tensors[one.name].chunks.append(_chunk(one.first, one.rows, one.shape))
-        place = _StorageInfo(one.file, one.offset, one.length)
-        results.append(WriteResult(_index(one.name, one.first, one.shape), one.length, place))
-    known = dcp_metadata.Metadata(tensors, {name: (name,) for name in tensors})
-    dcp.FileSystemWriter(folder).finish(known, [results])
+class TensorFile:
+    """A file of tensors on disk.
+
+    :param links: whether a symbolic link to it will do
+    :raises sar.FormatError: it is no such file, or no regular file
+    """
+
+    def __init__(self, path: str, links: bool = True) -> None:
+        self.path = path
+        with open_regular(path, links) as file, self._named():
+            self._file = safe_open(f"/proc/self/fd/{file.fileno()}", "pt", **_BACKEND)
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # several kinds, and they do not say of which file
+            raise FormatError(f"{self.path} is damaged: expected a file of safetensors: {error}", self.path) from None
+
+    def read_all(self) -> Dict[str, Tensor]:
+        with self._named():
+            return {name: self._file.get_tensor(name) for name in sorted(self._file.keys())}
+
+    def check(self, name: str, shape: Sequence[int]) -> None:
+        """:raises sar.FormatError: the file does not have a tensor of this shape (of complex numbers: as pairs)"""
+        with self._named():
+            found = self._file.get_slice(name).get_shape()
+            if found not in (list(shape), [*shape, 2]):
+                raise ValueError(f"{name} should have the shape {list(shape)}, found {found}")
+
+    def read(self, name: str, shape: Sequence[int], dtype: torch.dtype, crc: int) -> Tensor:
+        """One tensor.
+
+        :raises sar.FormatError: it is not there, has another shape or dtype, or another checksum
+        """
+        self.check(name, shape)
+        with self._named():
+            values = self._file.get_tensor(name)
+            if _crc(values) != crc:
+                raise ValueError(f"the checksum of {name} is another. Load an earlier checkpoint with step=")
+            values = torch.view_as_complex(values) if dtype.is_complex else values
+            if values.dtype != dtype or list(values.shape) != list(shape):
+                raise ValueError(f"{name} should be {dtype}, {list(shape)}, found {values.dtype}, {list(values.shape)}")
+            return values

@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Container, Dict
 
 import numpy as np
 import torch
 from torch import Tensor
 
+DEPTH = 100
+"""How deep values may be nested."""
+_SCALARS = (bool, int, float, str, type(None))
 
-def encode(value: Any, name: str, tensors: Dict[str, Tensor]) -> Any:
+
+def encode(value: Any, name: str, tensors: Dict[str, Tensor], depth: int = DEPTH) -> Any:
     """What JSON can hold of a value; its tensors are added to ``tensors`` by their names.
 
     :param value: tensors, numbers, strings and None, in dictionaries, lists and tuples
     :param name: of the value, with which the names of its tensors begin
+    :param depth: how much deeper it may be nested
     :raises TypeError: something else is in it
+    :raises ValueError: it is nested too deep
     """
+    if not depth:
+        raise ValueError(f"{name} is nested more than {DEPTH} times: a checkpoint does not hold that")
     if isinstance(value, Tensor):
-        if value.layout != torch.strided:
-            raise TypeError(f"{name} is {value.layout}: give a dense tensor (tensor.to_dense())")
+        if value.layout != torch.strided or value.is_quantized:
+            kind = value.dtype if value.is_quantized else value.layout
+            raise TypeError(f"{name} is {kind}: give a dense tensor of numbers (to_dense(), dequantize())")
         while name in tensors:
             name += "'"
-        tensors[name] = value.detach()
+        tensors[name] = value.detach().resolve_conj().resolve_neg()
         return {"tensor": name}
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, _SCALARS):
         return value
     if isinstance(value, (list, tuple)):
-        inner = [encode(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
+        inner = [encode(v, f"{name}.{i}", tensors, depth - 1) for i, v in enumerate(value)]
         return {"tuple": inner} if isinstance(value, tuple) else inner
     if isinstance(value, dict):
         for key in value:
-            if not (key is None or isinstance(key, (bool, int, float, str))):
+            if not isinstance(key, _SCALARS):
                 raise TypeError(f"{name} has a key of type {type(key).__name__}: use strings or numbers")
-        return {"dict": [[key, encode(v, f"{name}.{key}" if name else str(key), tensors)] for key, v in value.items()]}
+        return {"dict": [[key, encode(v, f"{name}.{key}", tensors, depth - 1)] for key, v in value.items()]}
     raise TypeError(
         f"{name} is a {type(value).__name__}: a checkpoint holds tensors, numbers, strings and None, in dictionaries, "
         "lists and tuples"
     )
+
+
+def problem(tree: Any, tensors: Container[str], depth: int = DEPTH) -> str:
+    """Why JSON is nothing that :func:`encode` made; "" where it may be.
+
+    :param tensors: the names that it may have
+    """
+    if not depth:
+        return f"at most {DEPTH} levels of nesting"
+    inner = tree if isinstance(tree, list) else []
+    if isinstance(tree, dict):
+        kind, content = next(iter(tree.items())) if len(tree) == 1 else ("", None)
+        if kind == "tensor":
+            return "" if isinstance(content, str) and content in tensors else "the name of a tensor it describes"
+        if kind not in ("tuple", "dict") or not isinstance(content, list):
+            return "one of tensor, tuple and dict in every object"
+        inner = content
+        if kind == "dict":
+            pairs = [p for p in content if isinstance(p, list) and len(p) == 2 and isinstance(p[0], _SCALARS)]
+            if len(pairs) < len(content) or len({p[0] for p in pairs}) < len(pairs):
+                return "keys that differ, each with a value"
+            inner = [p[1] for p in pairs]
+    return next(filter(None, (problem(one, tensors, depth - 1) for one in inner)), "")
 
 
 def decode(tree: Any, tensor: Callable[[str], Tensor]) -> Any:

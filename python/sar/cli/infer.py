@@ -49,7 +49,8 @@ def add_model_options(p: argparse.ArgumentParser) -> None:
         "--checkpoint",
         required=True,
         metavar="FILE",
-        help='a state dict, or a dictionary with one under "model"; or a directory of sar.save_checkpoint',
+        help="a state dict in a file of safetensors; or a directory of sar.save_checkpoint; or, with torch 2.6 and "
+        "newer, what torch.save makes of a state dict",
     )
     p.add_argument(
         "--data",

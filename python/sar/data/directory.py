@@ -33,6 +33,7 @@ def description_of(path: Union[str, os.PathLike[str]]) -> str:
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a named pipe (FIFO)",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a character device",
@@ -40,10 +41,12 @@ _KINDS = {
 }
 
 
-def open_regular(path: Union[str, os.PathLike[str]]) -> TextIO:
-    """Opens a text file for reading. Anything but a regular file, or a link to one, is refused before it is opened:
-    opening a pipe waits for somebody who writes.
+def open_regular(path: Union[str, os.PathLike[str]], links: bool = True) -> TextIO:
+    """Opens a text file for reading, or, as its ``buffer``, any file. Anything but a regular file is refused before it
+    is opened: opening a pipe waits for somebody who writes.
 
+    :param links: whether a symbolic link to a regular file will do. What lies in a directory from elsewhere may lead
+        out of it
     :raises sar.FormatError: it is a pipe, a device, a socket or a directory
     """
 
@@ -53,8 +56,8 @@ def open_regular(path: Union[str, os.PathLike[str]]) -> TextIO:
             raise FormatError(f"{given}: expected a regular file, found {kind}; nothing else is opened", given)
 
     given = os.fspath(path)
-    check(os.stat(given).st_mode)
-    descriptor = os.open(given, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    check(os.stat(given, follow_symlinks=links).st_mode)
+    descriptor = os.open(given, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
     try:
         check(os.fstat(descriptor).st_mode)  # another file may have taken its place
     except FormatError:

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import struct
+import tempfile
 import time
 import zlib
 from typing import Dict, List, Optional, Tuple
@@ -93,12 +94,14 @@ def dump_ip_address(ip_file: str) -> str:
     address, token = get_socket().ip_addr, tokens.fresh()
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     origin = f"written at {now} by process {os.getpid()} on {socket.gethostname()}"
-    partial = f"{ip_file}.{os.getpid()}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(partial, flags, 0o600), "w", encoding="utf-8") as handle:
-        os.fchmod(handle.fileno(), 0o600)  # one of that name may have been there
-        handle.write(f"{address}\n{_TOKEN}{token}\n{origin}\n")
-    os.replace(partial, ip_file)
+    descriptor, partial = tempfile.mkstemp(prefix=".sar-", dir=os.path.dirname(ip_file) or ".")  # for this user alone
+    try:
+        with open(descriptor, "w", encoding="utf-8") as handle:
+            handle.write(f"{address}\n{_TOKEN}{token}\n{origin}\n")
+        os.replace(partial, ip_file)
+    except BaseException:
+        os.unlink(partial)
+        raise
     tokens.remember(address, tokens.FromFile(ip_file, token, origin))
     logger.info("wrote address %s to %s", address, ip_file)
     return address
@@ -199,7 +202,7 @@ def port_range() -> Optional[range]:
 
 
 _PORTS = range(20_000, 30_000)
-_claims: Dict[int, int] = {}  # descriptors of sockets by port, oldest first
+_claims: Dict[int, socket.socket] = {}  # by port, oldest first
 _MOST_CLAIMS = 100
 
 
@@ -207,6 +210,8 @@ def free_port() -> int:
     """A TCP port that nothing listened on a moment ago, and that no other process of this host has got lately from
     this function: one of ``SAR_PORT_RANGE``, or below those that Linux gives to outgoing connections (from 32768 on),
     one of which might take it before it is used.
+
+    The port stays bound by this process, and whoever sets ``SO_REUSEADDR``, as listeners do, can listen there.
 
     :raises OSError: there is none
     :raises ValueError: ``SAR_PORT_RANGE`` is no range
@@ -217,17 +222,10 @@ def free_port() -> int:
         candidates = fresh + [port for port in _claims if port in given]
     else:
         candidates = [*random.SystemRandom().sample(fresh, 100), 0]
-    for port in candidates:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
-            # as who will listen: connections of a job that has ended may still be closing there
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("", port))
-            probe.listen()
-            found = int(probe.getsockname()[1])
-            _claims[found] = _claims.pop(found) if found in _claims else _claim(found)
-            if len(_claims) > _MOST_CLAIMS:
-                os.close(_claims.pop(next(iter(_claims))))
-            return found
+    for alone in (True, False):
+        for port in candidates:
+            with contextlib.suppress(OSError):
+                return _claim(port, alone)
     if given:
         raise OSError(
             f"none of the {len(given)} ports of SAR_PORT_RANGE={given[0]}-{given[-1]} is free on this host: "
@@ -236,21 +234,38 @@ def free_port() -> int:
     raise OSError("no TCP port is free")
 
 
+def _claim(port: int, alone: bool) -> int:
+    """Takes a port, and returns it.
+
+    :param alone: not where another process has claimed it, or where connections of a job that has ended are closing
+    :raises OSError: somebody listens there, or it is not alone
+    """
+    if port in _claims or not alone:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("", port))
+            probe.listen()
+    claim = _claims.pop(port, None) or socket.socket()
+    try:
+        if not claim.getsockname()[1]:
+            claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(not alone))
+            claim.bind(("", port))
+            claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for who will listen
+    except OSError:
+        claim.close()
+        raise
+    found = int(claim.getsockname()[1])
+    _claims[found] = claim
+    if len(_claims) > _MOST_CLAIMS:
+        _claims.pop(next(iter(_claims))).close()
+    return found
+
+
 def port_of(job: str) -> int:
     """A port for the job of that name, among those of :func:`free_port`: the same on every host, usually another one
     for another job."""
     ports = port_range() or _PORTS
     return ports[zlib.crc32(job.encode()) % len(ports)]
-
-
-def _claim(port: int) -> int:
-    """Marks a port for other processes of this host, and for the engine, as long as the descriptor is open.
-
-    :raises OSError: another process has claimed it
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
-        claim.bind(f"\0sar-port-{port}")
-        return claim.detach()
 
 
 def seconds(variable: str, default: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
+from .refused import refusal, refuse_libraries
 from .relation import Relation
 from .self_loops import with_self_loops, without_self_loops
 from .types import AnyGraph
@@ -18,7 +19,8 @@ class LayerSupport:
 
     @property
     def _graph(self) -> GraphIndex:
-        """In DGL the graph's C++ half; ``dgl.ops.edge_softmax`` asks it how many relations there are."""
+        """In DGL the graph's C++ half; ``dgl.ops`` ask it how many relations there are."""
+        refuse_libraries("graph._graph")
         return GraphIndex(self)
 
     def formats(self, formats: Any = None) -> Any:
@@ -56,7 +58,8 @@ class GraphIndex:
         return len(self.manager._relations)
 
     def __getattr__(self, name: str) -> Any:
-        raise NotImplementedError(
-            f"graph._graph.{name} is inside DGL's C++ graph, which a graph split over workers does not have: use the "
-            "methods of the graph itself"
+        raise refusal(
+            f"graph._graph.{name}",
+            "it is inside DGL's C++ graph. Use the methods of the graph itself; dgl.ops take one relation at a time, "
+            "graph[relation]",
         )

@@ -15,8 +15,8 @@ from sar.data.partition_book import CanonicalEtype, canonical
 from .block import distributed_block
 from .frames import TypedView
 from .layer_support import LayerSupport
-from .queries import OneRelation, refuse_ndata
-from .refused import Refused
+from .queries import EdgeView, OneRelation, refuse_ndata
+from .refused import IsBlock, Refused, refuse_libraries
 from .relation import Relation
 from .shards import GraphShard, required_rows, sampling_graph, shards
 from .state import GraphState
@@ -35,7 +35,7 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
     the edges into some of the own nodes.
     """
 
-    is_block = True
+    is_block = IsBlock()
     """Layers then take source and destination features, which in a full graph are those of the same nodes."""
 
     def __init__(self, state: GraphState) -> None:
@@ -137,6 +137,15 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
     def local_src_node_range(self) -> Tuple[int, int]:
         """The same: a worker's source rows are nodes of its own."""
         return self.tgt_node_range
+
+    @property
+    def edges(self) -> EdgeView:
+        refuse_libraries("graph.edges")
+        return super().edges
+
+    def all_edges(self, form: str = "uv", order: str = "eid", etype: Optional[Etype] = None) -> Any:
+        refuse_libraries("graph.all_edges")
+        return super().all_edges(form, order, etype)
 
     # ---- relations, shards, other forms --------------------------------------
 

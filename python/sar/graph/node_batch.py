@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
 
 from .readout import sum_over_workers
 
@@ -51,7 +52,8 @@ def reduce_by_graph(value: Tensor, batch: NodeBatch, dim: int, reducer: str) -> 
     """Reduces the rows of each graph. Collective.
 
     :param value: own rows in dimension ``dim``
-    :param reducer: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; of equal values the last two share the gradient
+    :param reducer: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; NaN wins the last two, and equal values share
+        their gradient, with the 0 that a result of PyG's begins with
     :returns: graphs in dimension ``dim``; 0 for a graph without nodes
     :raises ValueError: the number of rows, or another reducer
     """
@@ -113,7 +115,20 @@ def _largest(value: Tensor, batch: NodeBatch) -> Tensor:
     best.masked_fill_((nodes_per_graph(batch) == 0).view(-1, *(1,) * (value.dim() - 1)), 0)
     if not value.is_floating_point():
         return best
-    held = given == best.index_select(0, index)
-    ties = _sums(held.to(value.dtype), batch).clamp(min=1)
-    share = _sums(torch.where(held, value, torch.zeros_like(value)), batch) / ties
-    return best + (share - share.detach())
+    won = given == best.index_select(0, index)
+    ties = _sums(won.to(value.dtype), batch) + (best == 0)
+    out: Tensor = _GradientOf.apply(_sums(value * won, batch) / ties, best)  # NaN, infinities and rounding are of best
+    return out
+
+
+class _GradientOf(torch.autograd.Function):
+    """A value, with the gradient of another one."""
+
+    @staticmethod
+    def forward(ctx: Any, differentiated: Tensor, value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    @differentiable_once("a maximum over all nodes")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, None]:
+        return grad, None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, Callable, List, MutableMapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, MutableMapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from sar._engine import session as _session
 from sar.autograd.fetch import fetch
 from sar.data.partition_book import CanonicalEtype, canonical
 
+from .columns import SourceColumns, pick_degrees
 from .counts import counts
 from .relation import Relation
 from .state import GraphState, NodeRows
@@ -203,16 +203,25 @@ class GraphQueries:
     # ---- degrees, nodes, edges -----------------------------------------------
 
     def in_degrees(self, v: Any = ALL, etype: Optional[Etype] = None) -> Any:
-        """In-degrees of destination rows, int64 ``[num_dst]``; of the rows ``v`` where given, an int for an int."""
-        return pick_degrees(self._relation(etype).degrees(out=False), v)
+        """In-degrees of destination rows, int64 ``[num_dst]``; of the rows ``v`` where given, an int for an int.
+
+        Collective for ``edges()[0]``, the sources of edges, which may be other workers' nodes.
+
+        :raises IndexError: a row that this worker does not have
+        """
+        relation = self._relation(etype)
+        return pick_degrees(relation.degrees(out=False), v, relation.canonical[2] if self.src_is_tgt else None)
 
     def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Any:
         """Out-degrees of source rows over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given, an
         int for an int.
 
-        In a block, edges of the block count, as in DGL's blocks.
+        In a block, edges of the block count, as in DGL's blocks. Collective for ``edges()[0]``, the sources of edges.
+
+        :raises IndexError: a row that this worker does not have
         """
-        return pick_degrees(self._relation(etype).degrees(out=True), u)
+        relation = self._relation(etype)
+        return pick_degrees(relation.degrees(out=True), u, relation.canonical[0])
 
     @property
     def nodes(self) -> NodeView:
@@ -328,7 +337,8 @@ class EdgeView:
         """Ends of the in-edges of own destination rows, int64 ``[num_edges]`` each.
 
         Sources are columns: below ``num_src_nodes`` own source rows, from there on boundary rows of other workers,
-        which ``column_nodes`` names. Destinations are own destination rows.
+        which ``column_nodes`` names; ``in_degrees`` and ``out_degrees`` take them, collectively. Destinations are own
+        destination rows.
 
         :param form: ``"uv"``: sources and destinations; ``"eid"``: numbers of the edges; ``"all"``: all three
         :param order: ``"eid"``: the order of edge tensors; ``"srcdst"``: by source, then destination
@@ -338,12 +348,14 @@ class EdgeView:
             raise ValueError(f"edges: form is {form!r}; give 'uv', 'eid' or 'all'")
         if order not in ("eid", "srcdst", None):
             raise ValueError(f"edges: order is {order!r}; give 'eid' or 'srcdst'")
-        src, dst = edge_ends(self._graph._relation(etype))
+        relation = self._graph._relation(etype)
+        src, dst = edge_ends(relation)
         eid = torch.arange(len(src))
         if order == "srcdst":
             eid = torch.argsort(dst, stable=True)
             eid = eid[torch.argsort(src[eid], stable=True)]
             src, dst = src[eid], dst[eid]
+        src = SourceColumns.of(relation, src)
         return {"uv": (src, dst), "eid": eid, "all": (src, dst, eid)}[form]
 
     def __getitem__(self, etype: Etype) -> Space:
@@ -365,12 +377,3 @@ def refuse_ndata(graph: GraphQueries) -> None:
     """A block has two sets of rows."""
     if not graph.src_is_tgt:
         raise ValueError("a block has source rows and destination rows, no ndata: use srcdata or dstdata")
-
-
-def pick_degrees(degrees: Tensor, rows: Any) -> Union[Tensor, int]:
-    """All degrees, or those of some rows; of one row as an int."""
-    if isinstance(rows, str) and rows == ALL:
-        return degrees
-    if isinstance(rows, numbers.Integral):
-        return int(degrees[rows])
-    return degrees[torch.as_tensor(rows)]

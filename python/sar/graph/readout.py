@@ -17,7 +17,7 @@ from sar.autograd.types import anchor
 
 from .counts import Counts
 
-__all__ = ["graph_reduce", "graph_softmax", "rows_of_all", "sum_over_workers"]
+__all__ = ["graph_reduce", "graph_softmax", "max_over_workers", "rows_of_all", "sum_over_workers"]
 
 
 def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
@@ -25,7 +25,8 @@ def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
 
     :param rows: own rows and all rows, as ``batch_num_nodes`` gives them
     :param value: ``[own rows, ...]``, float32 or float64
-    :param reducer: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; of equal values max and min take the first
+    :param reducer: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``; of equal values max and min take the first, never
+        NaN, and give 0 for what is infinite, as DGL does
     :raises ValueError: another reducer, or the number of rows
     """
     if len(value) != int(rows.sum()):
@@ -35,7 +36,8 @@ def graph_reduce(rows: Counts, value: Tensor, reducer: str) -> Tensor:
     if reducer not in ("sum", "mean", "max"):
         raise ValueError(f"reducer {reducer!r} is unknown: give sum, mean, max or min")
     if reducer == "max":
-        return _shared(_Most, value)
+        most = max_over_workers(value.masked_fill(value.isnan(), float("-inf")))
+        return most.masked_fill(most.isinf(), 0)
     out = sum_over_workers(value.double().sum(0, keepdim=True)).to(value.dtype)
     return out / rows.whole.clamp(min=1).to(out.dtype) if reducer == "mean" else out
 
@@ -46,6 +48,12 @@ def graph_softmax(rows: Counts, value: Tensor) -> Tensor:
         most = graph_reduce(rows, value, "max")
     power = (value - most).exp()
     return power / graph_reduce(rows, power, "sum")
+
+
+def max_over_workers(value: Tensor) -> Tensor:
+    """The maximum over the rows of all workers, ``[1, ...]``, as torch's ``max(0)`` has it: NaN wins, and of equal rows
+    the first gets the gradient. Collective."""
+    return _shared(_Most, value)
 
 
 def sum_over_workers(value: Tensor) -> Tensor:
@@ -96,12 +104,13 @@ class _Most(torch.autograd.Function):
         best = own.clone()
         _session.all_reduce(best, "max", abi.TRAIN)
         # the first worker that has it, and no other
-        holder = torch.where(own == best, session.rank, session.world).double()
+        mine = (own == best) | own.isnan()
+        holder = torch.where(mine, session.rank if len(value) else session.world, session.world).double()
         _session.all_reduce(holder, "min", abi.TRAIN)
         ctx.operation = schedule.last()
         ctx.save_for_backward(where, holder == session.rank)
         ctx.shape = value.shape
-        return torch.where(torch.isfinite(best), best, torch.zeros_like(best))
+        return best
 
     @staticmethod
     @differentiable_once("a sum or maximum over all nodes of a graph")

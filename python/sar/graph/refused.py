@@ -1,41 +1,155 @@
-"""Methods of DGL graphs that are not supported, with what to use instead."""
+"""Errors of what looks at the whole graph: what was called, and what to do in place of it.
+
+Graphs split over workers have the methods of DGL's graphs that they can answer. Of the others, those that scripts call
+are in :data:`REFUSED`. Functions of libraries that read what such a graph does not have, or would take this worker's
+edges for all there are, are recognized when they ask for it (:func:`refuse_libraries`): no function need be listed.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+import sys
+from typing import Any, Callable, Dict, Tuple
 
-__all__ = ["Refused"]
+from sar.errors import WholeGraphError
+
+__all__ = ["IsBlock", "Refused", "caller", "library_call", "public_name", "refusal", "refuse_libraries"]
 
 _MATRIX = (
     "the matrix has edges of all workers. Multiply by it with update_all(copy_u, sum); compute what needs all of it, "
     "such as the eigenvectors of dgl.lap_pe, in DGL before the graph is partitioned, and keep the result in ndata"
 )
 _ENDS = "an edge is known to the worker that owns its destination alone: use the ends in graph.edges()"
+_NODES = "own nodes are 0 .. graph.num_nodes() - 1, and ndata['orig_id'] has the ids of your file"
 _STRUCTURE = "nodes and edges are spread over the workers: change the graph before it is partitioned"
 _SOME = "messages go to all destinations (update_all), or along some in-edges of each worker (send_and_recv)"
+_BLOCKS = "the edges are on several workers. sar.DataLoader with sar.DistNeighborSampler draws blocks; " + (
+    "sar.construct_mfgs makes those of all edges into some nodes"
+)
+_SUBGRAPH = (
+    "a part of the nodes has neighbours on other workers. Take it before the graph is partitioned; leave edges out "
+    "with graph.remove_edges; sar.construct_mfgs gives all edges into some nodes"
+)
+_BATCH = "it is one graph, and all workers have a part of it: make a batch before it is partitioned"
+_BEFORE = (
+    "it would take the edges of this worker for those of the whole graph. Apply it in DGL before the graph is "
+    "partitioned, and keep what it gives as columns of nodes or edges"
+)
 
 REFUSED: Dict[str, str] = {
     **dict.fromkeys(["adj", "adj_external", "adj_tensors", "adjacency_matrix", "adj_sparse", "inc"], _MATRIX),
     **dict.fromkeys(["predecessors", "successors", "find_edges", "in_edges", "out_edges", "edge_ids"], _ENDS),
     **dict.fromkeys(["has_edges_between", "has_edge_between"], _ENDS),
-    **dict.fromkeys(["add_nodes", "remove_nodes"], _STRUCTURE),
+    **dict.fromkeys(["has_nodes", "has_node"], _NODES),
+    **dict.fromkeys(["add_nodes", "remove_nodes", "to_simple", "reverse", "line_graph"], _STRUCTURE),
     "add_edges": _STRUCTURE + " (add_self_loop works here as well)",
     **dict.fromkeys(["pull", "push", "prop_nodes", "prop_edges"], _SOME),
+    **dict.fromkeys(["sample_neighbors", "sample_etype_neighbors", "select_topk"], _BLOCKS),
+    **dict.fromkeys(["subgraph", "edge_subgraph", "in_subgraph", "out_subgraph"], _SUBGRAPH),
+    **dict.fromkeys(["node_type_subgraph", "edge_type_subgraph", "khop_in_subgraph", "khop_out_subgraph"], _SUBGRAPH),
 }
-"""What to do in place of each method."""
+"""What to do in place of each method of a DGL graph."""
+
+FUNCTIONS: Dict[str, str] = {
+    **REFUSED,
+    **dict.fromkeys(["to_block", "random_walk", "node2vec_random_walk", "pinsage_neighbor_sampler"], _BLOCKS),
+    **dict.fromkeys(["node_subgraph", "compact_graphs"], _SUBGRAPH),
+    **dict.fromkeys(["batch", "unbatch", "slice_batch"], _BATCH),
+}
+"""What to do in place of functions of DGL; of others :data:`_BEFORE`."""
+
+ANSWERED: Tuple[str, ...] = ("dgl.nn.", "dgl.ops.", "dgl.readout.", "dgl.utils.", "dgl.transforms.module.")
+ANSWERED += ("dgl.transforms.functional.norm_by_dst",)
+"""Modules and functions of DGL that treat a graph by the methods that ours has as well."""
+
+
+def library_call() -> str:
+    """The outermost function of DGL or PyG between the user's code and here, which is what the user called; empty where
+    there is none."""
+    frame: Any = sys._getframe(1)
+    found: Any = None
+    while frame is not None:
+        home = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if home in ("dgl", "torch_geometric"):
+            found = frame
+        elif home not in ("sar", "torch", "contextlib", "functools"):
+            break
+        frame = frame.f_back
+    if found is None:
+        return ""
+    home, name = str(found.f_globals["__name__"]), str(found.f_code.co_name)
+    if "self" in found.f_locals:
+        kind = type(found.f_locals["self"]).__name__
+        return kind if name in ("__call__", "forward", "__init__") else f"{kind}.{name}"
+    return public_name(home, name)
+
+
+def caller() -> str:
+    """The function outside of SAR and torch that is nearest to here, under the module that defines it."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        home = str(frame.f_globals.get("__name__", ""))
+        if home.partition(".")[0] not in ("sar", "torch", "contextlib", "functools"):
+            return f"{home}.{frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+def public_name(module: str, name: str) -> str:
+    """The dotted name by which users know a function or class: in the outermost package that has it."""
+    parts = module.split(".")
+    packages = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    known = (package for package in packages if hasattr(sys.modules.get(package), name.partition(".")[0]))
+    return f"{next(known, module)}.{name}"
+
+
+def refusal(name: str, instead: str) -> WholeGraphError:
+    """The error of something that looks at the whole graph.
+
+    :param name: what does; the function of a library that it was called from is put in front
+    :param instead: what to do in place of it
+    """
+    called = library_call()
+    return WholeGraphError(f"{called} ({name})" if called else name, instead)
+
+
+def refuse_libraries(what: str) -> None:
+    """Raises an error where the method that calls this one was called by a function of DGL which would take what it
+    gets for that of the whole graph.
+
+    :param what: what the method gives, for the error
+    :raises sar.WholeGraphError: naming the function of DGL
+    """
+    frame = sys._getframe(2)
+    caller = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
+    if caller.startswith("dgl.") and not caller.startswith(ANSWERED):
+        called = library_call()
+        raise WholeGraphError(called, f"{FUNCTIONS.get(called.rpartition('.')[2], _BEFORE)} (it reads {what})")
+
+
+class IsBlock:
+    """``graph.is_block``, which a graph may set for itself: true, but functions of DGL other than layers are refused,
+    because those that ask refuse blocks alone."""
+
+    def __get__(self, graph: Any, kind: Any = None) -> bool:
+        refuse_libraries("graph.is_block")
+        return True
 
 
 def _refusing(name: str, why: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"graph.{name} is not supported on a partitioned graph: {why}")
+        raise refusal(f"graph.{name}", why)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"Raises NotImplementedError: {why}."
+    method.__doc__ = f"Raises sar.WholeGraphError: {why}."
     return method
 
 
 class Refused:
     """What a graph manager inherits to refuse them on every worker alike, before anything is sent."""
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_libraries(f"graph.{name}")
+        return object.__getattribute__(self, name)  # python's own error, also that of a property
 
 
 for _name, _why in REFUSED.items():

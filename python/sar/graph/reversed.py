@@ -20,14 +20,14 @@ from sar.autograd.message import check, per_head
 from sar.autograd.transpose import sum_to_sources
 from sar.data.partition_book import CanonicalEtype
 
+from .columns import pick_degrees
 from .edge_tensor.tensor import EdgeTensor
 from .frames import EdgeFrame, NodeFrame
 from .layer_support import GraphIndex
 from .message_passing import builtin
 from .message_passing.edge_space import LABELS, EdgeSpace
 from .message_passing.update import chosen_edges, edge_function, edge_values, merged_edges
-from .queries import pick_degrees
-from .refused import Refused
+from .refused import IsBlock, Refused, refusal, refuse_libraries
 from .relation import Relation
 from .state import GraphState
 from .types import ALL
@@ -45,7 +45,7 @@ class ReversedGraph(Refused):
     :param square: sources and destinations are the same nodes
     """
 
-    is_block = True
+    is_block = IsBlock()
     is_homogeneous = True
     is_reversed = True
     """Messages go to what the relation has as sources."""
@@ -64,6 +64,7 @@ class ReversedGraph(Refused):
 
     @property
     def _graph(self) -> GraphIndex:
+        refuse_libraries("graph._graph")
         return GraphIndex(self)
 
     @property
@@ -107,12 +108,14 @@ class ReversedGraph(Refused):
     number_of_src_nodes = num_src_nodes
 
     def in_degrees(self, v: Any = ALL) -> Any:
-        """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given."""
-        return pick_degrees(self._relation.degrees(out=True), v)
+        """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given. Collective for the sources of the
+        edges of a graph."""
+        return pick_degrees(self._relation.degrees(out=True), v, self._relation.canonical[0])
 
     def out_degrees(self, u: Any = ALL) -> Any:
-        """int64 ``[num_src]``; of the rows ``u`` where given."""
-        return pick_degrees(self._relation.degrees(out=False), u)
+        """int64 ``[num_src]``; of the rows ``u`` where given, collectively as :meth:`in_degrees`."""
+        square = self._frame.square
+        return pick_degrees(self._relation.degrees(out=False), u, self._relation.canonical[2] if square else None)
 
     def local_var(self) -> ReversedGraph:
         """The same graph with columns of its own: what is set there does not appear here."""
@@ -144,9 +147,10 @@ class ReversedGraph(Refused):
         """
         sent, received = builtin.message(message_func), builtin.reducer(reduce_func)
         if received is None or received.op not in ("sum", "mean") or apply_node_func is not None:
-            raise NotImplementedError(
-                f"a reversed graph reduces with sum and mean, without apply_node_func, not with "
-                f"{builtin.called(reduce_func)}: reverse the graph before it is partitioned"
+            raise refusal(
+                f"update_all({builtin.called(reduce_func)}) of a reversed graph",
+                "it reduces with sum and mean, without apply_node_func. For others reverse the graph before it is "
+                "partitioned",
             )
         space, relation = self._space, self._relation
         e: Optional[Tensor]

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from sar.checkpoints.load import model_state
 from sar.checkpoints.state import misfit, shapes_of
+from sar.checkpoints.tensor_files import TensorFile
+from sar.data.directory import open_regular
 
 Predict = Callable[[nn.Module, Any, Dict[str, Tensor]], Any]
 _STATES = ("model", "state_dict", "model_state_dict")
@@ -65,11 +67,13 @@ def _file(path: str) -> ModuleType:
 
 
 def load(model: nn.Module, path: str) -> None:
-    """Fills a model from a checkpoint: a state dict, or a dictionary that holds one under ``"model"``, ``"state_dict"``
-    or ``"model_state_dict"``, or a directory of :func:`sar.save_checkpoint`. Only tensors and plain values are read
-    from files (``weights_only=True``).
+    """Fills a model from a checkpoint: a directory of :func:`sar.save_checkpoint`, a file of safetensors, or what
+    ``torch.save`` makes of a state dict, or of a dictionary that holds one under ``"model"``, ``"state_dict"`` or
+    ``"model_state_dict"``. The last is a pickle, of which only tensors and plain values are read
+    (``weights_only=True``); since torch before 2.6 runs code in it even so, it is refused there.
 
-    :raises ValueError: keys or shapes are not those of the model, or the file holds something else
+    :raises ValueError: keys or shapes are not those of the model, the file holds something else, or is a pickle that
+        this torch cannot be trusted with
     :raises OSError: it cannot be read
     """
     state = _state_of(path)
@@ -85,6 +89,15 @@ def load(model: nn.Module, path: str) -> None:
 def _state_of(path: str) -> Dict[str, Any]:
     if os.path.isdir(path):
         return model_state(path)
+    with open_regular(path) as file:
+        if path.endswith(".safetensors") or file.buffer.read(9)[8:] == b"{":
+            return TensorFile(path).read_all()
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+        raise ValueError(
+            f"the checkpoint {path} is a pickle, and torch {torch.__version__} runs code that one may hold, with "
+            "weights_only=True, too (CVE-2025-32434): use torch 2.6 or newer, or save the model with "
+            "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
+        )
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

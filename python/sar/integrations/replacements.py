@@ -138,6 +138,8 @@ class Patches:
             self.missing.append(f"{label}.{name}")
             return
         new = self._wrapper(original, function, concerned)
+        if inspect.ismodule(found):
+            new.__module__ = label  # where pickle finds it
         self._plan(found, name, label, new, why if planned is None else f"{planned.why}; {why}")
 
     def wrap_within(

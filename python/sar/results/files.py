@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
-from typing import Any, List, Tuple
+import resource
+from typing import Any, Iterator, List, Tuple
 
 import numpy as np
 
 from sar.extras import need
+from sar.units import size
 
 BEGIN = 4096
 """Where the rows of a ``.npy`` file begin: a page, so that slabs begin with pages too."""
@@ -50,6 +53,35 @@ def sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def want_room(directory: str, needed: int) -> None:
+    """Fails, before anything is written, where a disk has less than ``needed`` bytes left.
+
+    :raises OSError: which directory, what it needs, and what is free
+    """
+    disk = os.statvfs(directory)
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < needed:  # some filesystems do not say
+        raise _full(errno.ENOSPC, directory, needed)
+
+
+@contextlib.contextmanager
+def names_full_disk(path: str, needed: int) -> Iterator[None]:
+    """Has the error of a disk that gets full say the same, of the directory that ``path`` lies in."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise _full(error.errno, os.path.dirname(os.path.abspath(path)), needed) from None
+
+
+def _full(code: int, directory: str, needed: int) -> OSError:
+    disk, limit = os.statvfs(directory), resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    free = f"{size(disk.f_bavail * disk.f_frsize)} are free"
+    if code == errno.EFBIG and limit != resource.RLIM_INFINITY:
+        free = f"a file may have {size(limit)} (ulimit -f)"
+    return OSError(code, f"{os.strerror(code)}: {size(needed)} are needed, {free}", directory)
 
 
 def write_text(path: str, text: str) -> None:

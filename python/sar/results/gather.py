@@ -10,7 +10,7 @@ import numpy as np
 
 from sar.errors import FormatError
 
-from .files import PART, PLACE, RUN, TOTAL, arrow, header, name_of, parts_in, sync_directory
+from .files import PART, PLACE, RUN, TOTAL, arrow, header, name_of, names_full_disk, parts_in, sync_directory
 
 BATCH_BYTES = 64 << 20
 """Bytes of rows that are held of all files together, about."""
@@ -45,7 +45,9 @@ def gather(folder: str, out: str) -> Gathered:
         scratch = os.path.join(os.path.dirname(out), f".{os.path.basename(out)}.partial")
         try:
             write = _write_parquet if suffix == ".parquet" else _write_npy
-            write(pa, files, total, scratch)
+            needed = sum(os.path.getsize(os.path.join(folder, name)) for name in parts_in(folder))
+            with names_full_disk(scratch, needed):
+                write(pa, files, total, scratch)
             os.replace(scratch, out)
             sync_directory(os.path.dirname(out) or ".")
         except BaseException:

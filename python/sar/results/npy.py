@@ -23,7 +23,7 @@ from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
 from sar.distributed.collectives import exchange_tensors
 
-from .files import BEGIN, header, sync_directory
+from .files import BEGIN, header, names_full_disk, sync_directory
 from .rows import OwnRows
 
 ROUND_BYTES = 32 << 20
@@ -171,12 +171,8 @@ class _File:
         """Makes it, with room for everything, and with ``nonce`` in it, by which the others know it."""
         self.remove()
         self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
+        with names_full_disk(self.path, size):
             os.posix_fallocate(self.descriptor, 0, size)
-        except OSError as error:
-            error.filename = self.path
-            error.strerror = f"{error.strerror} (the file takes {size} bytes)"
-            raise
         self.write(0, memoryview(nonce.encode()))
         os.fsync(self.descriptor)
 

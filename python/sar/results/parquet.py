@@ -18,7 +18,7 @@ from torch import Tensor
 from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, said_by_all
 
-from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, parts_in, sync_directory
+from .files import PART, PLACE, RUN, TOTAL, arrow, name_of, names_full_disk, parts_in, sync_directory
 from .npy import written_dtype
 from .rows import OwnRows
 
@@ -90,7 +90,7 @@ def _write_file(path: str, own: OwnRows, columns: Sequence[Column], notes: dict[
     ids, order = _sorted_ids(pa, own)
     fields = [pa.field("id", ids.type, nullable=False)] + [_field(pa, column) for column in columns]
     schema = pa.schema(fields, metadata={key: value.encode() for key, value in notes.items()})
-    with open(path, "wb") as file:
+    with names_full_disk(path, sum(c.tensor.nbytes for c in columns) + ids.nbytes), open(path, "wb") as file:
         with pa.parquet.ParquetWriter(file, schema) as writer:
             for begin, end in _groups(columns, len(order)):
                 picked = order[begin:end]

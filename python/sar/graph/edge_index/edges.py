@@ -125,8 +125,11 @@ class SplitEdges:
     def check_square(self) -> None:
         """:raises ValueError: these edges have no self loops, because they lead from one node type to another"""
         if not self.square or not self.graph.is_homogeneous:
+            source, _, target = self.relation.canonical
             raise ValueError(
-                "self loops are added to, removed from and counted in graphs of one node type and one relation"
+                "self loops are added to, removed from and counted in graphs of one node type and one relation, and "
+                f"these edges go from {source!r} to {target!r} nodes. Make layers that add self loops by default "
+                "(GATConv, GATv2Conv, FeaStConv, PointNetConv, PPFConv, PointTransformerConv) with add_self_loops=False"
             )
 
 

@@ -1,8 +1,9 @@
 """The rows of an edge index: at which nodes edges begin, and at which they end.
 
 They stand for numbers that are not there. ``x.index_select(0, ends)`` and ``x[ends]`` give a
-:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Anything else reads the numbers,
-which is local: columns of sources (own nodes, then halo rows) and own rows of destinations.
+:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Other functions of torch are
+refused. ``ends.numbers()`` has the numbers of this worker: columns of sources (own nodes, then halo rows), or own rows
+of destinations.
 """
 
 from __future__ import annotations
@@ -10,19 +11,20 @@ from __future__ import annotations
 from typing import Any, Callable, ClassVar, Dict, Optional, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS, check_dense
+from sar.graph.refused import caller
 
 from .edges import SplitEdges
 from .lifted import LiftedTensor
 from .loops import LoopMask
 from .numbers import SplitNumbers
-from .reduce import check_graph, reduced
-from .spelled import Reduced, remember
+from .spelled import Reduced
 
 __all__ = ["EdgeEnds", "check_size", "lift"]
 
@@ -42,22 +44,23 @@ class EdgeEnds(SplitNumbers):
     _place: int
 
     @staticmethod
-    def __new__(
-        cls, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0
-    ) -> EdgeEnds:
+    def __new__(cls, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> EdgeEnds:
         size = (edges.num_edges,) if shape is None else tuple(shape)
         self: EdgeEnds = Tensor._make_wrapper_subclass(cls, size, dtype=torch.int64)
         self._edges, self._side, self._place = edges, side, place
         return self
 
-    def __init__(
-        self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0
-    ) -> None:
+    def __init__(self, edges: SplitEdges, side: str, shape: Optional[Sequence[int]] = None, place: int = 0) -> None:
         pass
 
     @property
+    def place(self) -> int:
+        """The dimension of edges."""
+        return self._place
+
+    @property
     def side(self) -> str:
-        """"u" for sources, "v" for destinations."""
+        """ "u" for sources, "v" for destinations."""
         return self._side
 
     def numbers(self) -> Tensor:
@@ -105,7 +108,7 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
         if isinstance(x, Reduced) and side == "v":
             picked: Any = LiftedTensor(edges, load(side, x.as_subclass(Tensor)))
             picked.rows_of = x
-            return picked  # type: ignore[no-any-return]
+            return picked
         return LiftedTensor(edges, load(side, x))
     moved = x.movedim(dim, 0)
     if side == "v":
@@ -136,141 +139,72 @@ def _index_select(input: Any, dim: int, index: Any) -> Any:
     return lift(input, dim, index)
 
 
+@handles(Tensor.max, torch.max)
+def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
+    return last_node([input.edges.rows(input.side)], *args, **kwargs) if isinstance(input, EdgeEnds) else NotImplemented
+
+
+def last_node(counts: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+    """The number of the last own node, for functions of PyG that count nodes by the largest number in an edge index.
+
+    :param counts: of nodes, by side
+    :param args: further arguments of ``max``
+    """
+    return NotImplemented if args or kwargs or caller() not in COUNT_NODES else torch.tensor(max(counts) - 1)
+
+
+COUNT_NODES = frozenset(["torch_geometric.utils.num_nodes.maybe_num_nodes", "torch_geometric.utils._scatter.scatter"])
+
+
 @handles(Tensor.__getitem__)
 def _getitem(input: Any, index: Any) -> Any:
     return lift(input, 0, index) if not isinstance(input, EdgeEnds) and _whole(index) else NotImplemented
+
+
+@handles(F.embedding)
+def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, *args: Any, **named: Any) -> Any:
+    switches = [arg for arg in (*args, *named.values()) if isinstance(arg, bool)]  # of gradients
+    plain = padding_idx is None and max_norm is None and not any(switches)
+    return lift(weight, 0, input) if plain and _whole(input) else NotImplemented
+
+
+@handles(Tensor.gather, torch.gather)
+def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """Rows of nodes, where the index is a row of the edge index that was expanded to the other dimensions."""
+    if isinstance(input, EdgeEnds) or not isinstance(index, EdgeEnds) or Tensor.dim(index) != input.dim():
+        return NotImplemented
+    dim, sizes = dim % input.dim(), list(index.shape)
+    sizes[dim] = input.shape[dim]
+    fits = index._place == dim and sizes == list(input.shape)
+    return lift(input, dim, EdgeEnds(index.edges, index.side)) if fits else NotImplemented
 
 
 def _whole(index: Any) -> bool:
     return isinstance(index, EdgeEnds) and Tensor.dim(index) == 1
 
 
-# ---- sums by ends --------------------------------------------------------------
+# ---- what the ends of edges tell --------------------------------------------------
 
 
-@handles(Tensor.scatter_add_)
-def _scatter_add_in_place(input: Any, dim: int, index: Any, src: Any) -> Any:
-    made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else _remembered(input.add_(made), index, src, "sum")
+def _loops(loops: bool) -> Callable[..., Any]:
+    def handler(input: Any, other: Any) -> Any:
+        """Which edges are self loops: own nodes have the same numbers as sources and as destinations."""
+        ends = _whole(input) and _whole(other) and input.edges is other.edges and input.side != other.side
+        return LoopMask(input.edges, loops) if ends else NotImplemented
+
+    return handler
 
 
-@handles(Tensor.scatter_add, torch.scatter_add)
-def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Any:
-    made = _reduced(input, index, src, dim)
-    return made if made is NotImplemented else input + made
+handles(Tensor.eq, Tensor.__eq__, torch.eq)(_loops(True))
+handles(Tensor.ne, Tensor.__ne__, torch.ne)(_loops(False))
 
 
-@handles(Tensor.index_add_)
-def _index_add_in_place(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return NotImplemented if alpha != 1 else _scatter_add_in_place(input, dim, index, source)
-
-
-@handles(Tensor.index_add, torch.index_add)
-def _index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return NotImplemented if alpha != 1 else _scatter_add(input, dim, index, source)
-
-
-def _reduced(input: Any, index: Any, src: Any, dim: int, op: str = "sum") -> Any:
-    if not isinstance(index, EdgeEnds) or not isinstance(src, Tensor):
+@handles(torch.bincount, Tensor.bincount)
+def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """Degrees of own nodes, where as many counts as own nodes are asked for."""
+    if weights is not None or not _whole(input) or minlength != input.edges.rows(input.side):
         return NotImplemented
-    dim = dim % src.dim()
-    check_size(index, input.shape[dim] if input.dim() == src.dim() else None)
-    shape = list(src.shape)
-    shape[dim] = index.edges.rows(index.side)
-    if list(input.shape) != shape or (Tensor.dim(index) > 1 and index._place != dim):
-        return NotImplemented
-    return reduced(index.edges, index.side, src, dim, op)
-
-
-@handles(Tensor.scatter_reduce_)
-def _scatter_reduce_in_place(
-    input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
-) -> Any:
-    made = _scatter_reduce(input, dim, index, src, reduce, include_self=include_self)
-    if made is NotImplemented:
-        return NotImplemented
-    made = input.copy_(made)
-    return _remembered(made, index, src, "max") if reduce == "amax" and not include_self else made
-
-
-def _remembered(made: Tensor, index: EdgeEnds, src: Any, op: str) -> Tensor:
-    return remember(made, op, src) if index.side == "v" and index._place == 0 else made
-
-
-@handles(Tensor.scatter_reduce, torch.scatter_reduce)
-def _scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
-    if reduce not in ("sum", "mean", "amax", "amin") or (include_self and reduce != "sum"):
-        return NotImplemented
-    made = _reduced(input, index, src, dim, reduce[-3:] if reduce[0] == "a" else reduce)
-    if made is NotImplemented:
-        return NotImplemented
-    if include_self:
-        return input + made
-    none = index.edges.relation.degrees(out=index.side == "u") == 0
-    shape = [1] * made.dim()
-    shape[dim] = -1
-    return torch.where(none.view(shape), input, made) if bool(none.any()) else made
-
-
-# ---- what functions of PyG ask about nodes and self loops -------------------------
-
-
-@handles(Tensor.max, torch.max, Tensor.amax, torch.amax)
-def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
-    """The number of the last node, whether or not an edge ends at it: layers count nodes with it."""
-    if args or kwargs or not isinstance(input, EdgeEnds):
-        return NotImplemented
-    return torch.tensor(input.edges.rows(input.side) - 1)
-
-
-@handles(Tensor.eq, Tensor.__eq__, torch.eq)
-def _equal(input: Any, other: Any) -> Any:
-    return _loops(input, other, True)
-
-
-@handles(Tensor.ne, Tensor.__ne__, torch.ne)
-def _unequal(input: Any, other: Any) -> Any:
-    return _loops(input, other, False)
-
-
-def _loops(input: Any, other: Any, loops: bool) -> Any:
-    ends = _whole(input) and _whole(other) and input.edges is other.edges and input.side != other.side
-    return LoopMask(input.edges, loops) if ends else NotImplemented
-
-
-# ---- shapes -------------------------------------------------------------------
-
-
-@handles(Tensor.view, Tensor.reshape, torch.reshape)
-def _view(input: Any, *shape: Any) -> Any:
-    if not isinstance(input, EdgeEnds):
-        return NotImplemented
-    wanted = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
-    edges = input.edges.num_edges
-    places = [n for n, size in enumerate(wanted) if size == -1]
-    if not all(isinstance(size, int) for size in wanted) or len(places) != 1 or Tensor.dim(input) != 1:
-        return NotImplemented
-    if any(size != 1 for n, size in enumerate(wanted) if n != places[0]):
-        return NotImplemented
-    wanted[places[0]] = edges
-    return EdgeEnds(input.edges, input.side, wanted, places[0])
-
-
-@handles(Tensor.unsqueeze, torch.unsqueeze)
-def _unsqueeze(input: Any, dim: int) -> Any:
-    if Tensor.dim(input) != 1 or dim not in (-2, -1, 0, 1):
-        return NotImplemented
-    return _view(input, *((1, -1) if dim in (-2, 0) else (-1, 1)))
-
-
-@handles(Tensor.expand_as)
-def _expand_as(input: Any, other: Any) -> Any:
-    if not isinstance(input, EdgeEnds):
-        return NotImplemented
-    check_graph(input.edges, other)
-    if other.shape[input._place] != input.edges.num_edges:
-        return NotImplemented
-    return EdgeEnds(input.edges, input.side, other.shape, input._place)
+    return input.edges.relation.degrees(out=input.side == "u").clone()
 
 
 @handles(Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach)

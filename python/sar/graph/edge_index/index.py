@@ -7,8 +7,12 @@ from typing import Any, Iterator
 import torch
 from torch import Tensor
 
+from sar.graph.edge_tensor.tensor import values
+from sar.graph.refused import refusal
+
+from . import scatter, views  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
-from .ends import EdgeEnds, handles, same
+from .ends import EdgeEnds, handles, last_node, lift, same
 from .loops import LoopMask
 from .numbers import SplitNumbers
 
@@ -18,9 +22,10 @@ __all__ = ["SplitEdgeIndex", "edge_index"]
 class SplitEdgeIndex(SplitNumbers):
     """int64 ``[2, num_edges]``: the in-edges of a worker's own nodes, in the order of edge tensors.
 
-    It takes the place of the ``edge_index`` of a whole graph in layers of PyG. It holds no numbers. Where they are
-    read, row 0 has columns of sources (own nodes, then halo rows, which ``graph.column_nodes()`` names) and row 1 has
-    own rows of destinations; reading them is local. ``numel()`` is that of all workers.
+    It takes the place of the ``edge_index`` of a whole graph in layers of PyG. It holds no numbers; functions of torch
+    that would read them raise :class:`sar.WholeGraphError`. ``numbers()`` has those of this worker: in row 0 columns of
+    sources (own nodes, then halo rows, which ``graph.column_nodes()`` names), in row 1 own rows of destinations.
+    ``numel()`` is that of all workers.
 
     :param edges: the edges
     :param flipped: rows are exchanged, so messages go to where edges begin
@@ -82,6 +87,8 @@ def edge_index(graph: Any) -> SplitEdgeIndex:
 
 
 def _getitem(input: Any, index: Any) -> Any:
+    if not isinstance(input, SplitNumbers) and isinstance(index, SplitEdgeIndex):
+        return torch.stack([values(lift(input, 0, end)) for end in index])
     if not isinstance(input, SplitEdgeIndex):
         return NotImplemented
     if isinstance(index, int) and -2 <= index < 2:
@@ -104,9 +111,9 @@ def _some(input: SplitEdgeIndex, chosen: Tensor) -> Any:
         mask = torch.zeros(edges.num_edges, dtype=torch.bool)
         mask[chosen] = True
         if int(mask.sum()) != len(chosen) or bool((chosen.diff() < 0).any()):
-            raise NotImplementedError(
-                "edges of a split graph are picked by a mask, or by positions that ascend: their order is that of "
-                "edge tensors"
+            raise refusal(
+                "picking edges in another order",
+                "edges are picked by a mask, or by positions that ascend: their order is that of edge tensors",
             )
         chosen = mask
     return input.of(edges.some(chosen))
@@ -147,25 +154,16 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     edges, loops = given[0].edges, given[1]
     nodes = torch.arange(edges.rows("v"))
     if isinstance(loops, SplitEdgeIndex) or not torch.equal(loops, torch.stack([nodes, nodes])):
-        raise NotImplementedError(
-            "edges are added to a split graph before it is partitioned; only a self loop for each own node can be "
-            "added here (torch_geometric.utils.add_self_loops)"
+        raise refusal(
+            "torch.cat of an edge index",
+            "edges are added before the graph is partitioned; only a self loop for each own node can be added here "
+            "(torch_geometric.utils.add_self_loops)",
         )
     return given[0].of(edges.with_loops())
 
 
 def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
-    """The number of the last node: functions of PyG count nodes with it."""
-    if args or kwargs:
-        return NotImplemented
-    return torch.tensor(max(input.edges.rows(side) for side in "uv") - 1)
-
-
-def _flat(input: Any, *shape: Any) -> Any:
-    raise NotImplementedError(
-        "both rows of the edge index of a split graph in one were asked for, where a number means another node in each "
-        "row: take edge_index[0] and edge_index[1]"
-    )
+    return last_node([input.edges.rows(side) for side in "uv"], *args, **kwargs)
 
 
 SplitEdgeIndex.handlers = {
@@ -178,7 +176,6 @@ SplitEdgeIndex.handlers = {
     torch.flip: _flip,
     torch.cat: _cat,
     **dict.fromkeys([Tensor.max, torch.max], _max),
-    **dict.fromkeys([Tensor.view, Tensor.reshape, torch.reshape, Tensor.flatten, torch.flatten], _flat),
     **dict.fromkeys([Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach], same),
 }
 """Functions of torch with an edge index among their arguments."""

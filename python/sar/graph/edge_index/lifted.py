@@ -194,7 +194,7 @@ class LiftedTensor(EdgeTensor):
         if kwargs.get("out") is not None or (changes(func) and not in_place):
             return _with_values(func, args, kwargs, lifted, "writes")
         if all(t._step is None for t in lifted):
-            handler = LAZY.get(IN_PLACE.get(func, func))
+            handler = None if func in NEW else LAZY.get(IN_PLACE.get(func, func))
             result = NotImplemented if handler is None else handler(*args, **kwargs)
             if result is not NotImplemented:
                 return args[0].become(result) if in_place else result

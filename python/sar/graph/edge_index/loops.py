@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, Optional
+from typing import Any, Callable, ClassVar, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
-from sar.graph.edge_tensor.tensor import values
+from sar.graph.edge_tensor.tensor import changes, values
 
 from .edges import SplitEdges
 from .numbers import SplitNumbers
+from .steps import mapped
+from .whole import refused
 
 __all__ = ["LoopMask"]
 
@@ -50,6 +52,14 @@ class LoopMask(SplitNumbers):
         columns, rows = self._edges.numbers()
         return columns == rows if self._loops else columns != rows
 
+    @classmethod
+    def without_handler(cls, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """An entry is true of its edge on any number of workers, so functions get the entries."""
+        if changes(func) and isinstance(args[0], LoopMask):
+            raise refused(func, args)
+        args, kwargs = mapped((args, kwargs), lambda leaf: leaf.numbers() if isinstance(leaf, LoopMask) else leaf)
+        return func(*args, **kwargs)
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"LoopMask({self.numbers()})"
 
@@ -63,11 +73,11 @@ def _sum(input: LoopMask, dim: Optional[int] = None, keepdim: bool = False, *, d
 
 
 def _any(input: LoopMask) -> Tensor:
-    return _sum(input) > 0  # type: ignore[no-any-return]
+    return _sum(input) > 0
 
 
 def _all(input: LoopMask) -> Tensor:
-    return _sum(input) == input.edges.num_edges_global  # type: ignore[no-any-return]
+    return _sum(input) == input.edges.num_edges_global
 
 
 def _inverted(input: LoopMask) -> LoopMask:

@@ -9,19 +9,20 @@ from torch import Tensor
 
 from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_tensor.tensor import METADATA, changes
 
 from .edges import SplitEdges
 from .readers import check_readers
+from .whole import QUIET, refused
 
-__all__ = ["SplitNumbers", "numbers"]
+__all__ = ["SplitNumbers"]
 
+_THE_SAME = frozenset([torch.ops.aten.detach.default, torch.ops.aten.alias.default])
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 
 
 @shared
 class SplitNumbers(Tensor):
-    """Holds no numbers. Functions of torch that have no handler read them, which is local.
+    """Holds no numbers. Functions of torch that have no handler are refused: :mod:`sar.graph.edge_index.whole`.
 
     ``numel()`` counts the edges of all workers, because layers that ask whether there are edges have to get the same
     answer on all of them.
@@ -54,7 +55,7 @@ class SplitNumbers(Tensor):
         kwargs = kwargs or {}
         if func in _COUNTS:
             return args[0].per_edge * args[0].edges.num_edges_global
-        if func in METADATA:
+        if func in QUIET:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         check_readers()
@@ -63,26 +64,17 @@ class SplitNumbers(Tensor):
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if changes(func) and args and isinstance(args[0], SplitNumbers):
-            raise NotImplementedError(
-                f"{getattr(func, '__name__', func)} would change the edge index of a graph split over workers, which "
-                "holds no numbers: change the graph before it is partitioned, or edge_index.numbers()"
-            )
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in kwargs.items()})
+        return cls.without_handler(func, args, kwargs)
+
+    @classmethod
+    def without_handler(cls, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """What stands for a function that reads the numbers: an error."""
+        raise refused(func, args)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        return func(*(numbers(a) for a in args), **{k: numbers(v) for k, v in (kwargs or {}).items()})
-
-
-def numbers(tree: Any) -> Any:
-    """The same structure with the numbers of all such tensors."""
-    if isinstance(tree, Tensor):
-        read = getattr(tree, "numbers", None)
-        return tree if read is None else read()
-    if isinstance(tree, (list, tuple)):
-        made = [numbers(item) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    return tree
+        if func in _THE_SAME:
+            return args[0]
+        return cls.without_handler(func, args, kwargs or {})  # code that does not ask __torch_function__ arrives here

@@ -11,20 +11,23 @@ import sys
 from types import FrameType
 from typing import Any, Callable, Dict, Optional, Set, Tuple
 
+from sar.errors import WholeGraphError
+
 __all__ = ["check_readers", "refuse_in", "refuse_nowhere"]
 
-_refused: Dict[Tuple[str, str], str] = {}
-"""Name of the file and of the code, which torch.compile leaves as they are: what the error says."""
+_refused: Dict[Tuple[str, str], Tuple[str, str]] = {}
+"""Name of the file and of the code, which torch.compile leaves as they are: what is refused, and what to do instead."""
 _names: Set[str] = set()
 
 
-def refuse_in(function: Callable[..., Any], why: str) -> None:
-    """Has tensors of edge indices raise ``NotImplementedError`` in a function, and in all that it calls.
+def refuse_in(function: Callable[..., Any], name: str, instead: str) -> None:
+    """Has tensors of edge indices raise :class:`sar.WholeGraphError` in a function, and in all that it calls.
 
-    :param why: the error
+    :param name: what users call it
+    :param instead: what to do in place of it
     """
     code = inspect.unwrap(function).__code__
-    _refused[code.co_filename, code.co_name] = why
+    _refused[code.co_filename, code.co_name] = name, instead
     _names.add(code.co_name)
 
 
@@ -35,10 +38,10 @@ def refuse_nowhere() -> None:
 
 
 def check_readers() -> None:
-    """Raises ``NotImplementedError`` where a function runs that must not read edge indices."""
+    """Raises :class:`sar.WholeGraphError` where a function runs that must not read edge indices."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_name in _names and (code.co_filename, code.co_name) in _refused:
-            raise NotImplementedError(_refused[code.co_filename, code.co_name])
+            raise WholeGraphError(*_refused[code.co_filename, code.co_name])
         frame = frame.f_back

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from sar.autograd import expression
@@ -38,13 +37,12 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
         return _at_sources(edges.relation, src, dim, op)
     moved = src if dim == 0 else (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
     if moved.dtype not in FLOATS:
-        return _numbers(edges, values(moved), op).movedim(0, dim)
+        return _placed(_numbers(edges, values(moved), op), dim)
     lifted = moved if isinstance(moved, LiftedTensor) else LiftedTensor(edges, load("e", moved))
-    if op in ("max", "min") and lifted.step is None:
-        op = f"{op}_shared"
-    elif op in ("max", "min") and torch.is_grad_enabled():
-        return _shared_extremum(edges, lifted, op).movedim(0, dim)
-    return _lifted(lifted, op).movedim(0, dim)
+    op = f"{op}_shared" if op in ("max", "min") else op
+    relation = edges.relation
+    out = _expression(relation, lifted.expr, op) if lifted.step is None else run(relation, lifted.step, op)
+    return _placed(out, dim)
 
 
 def check_graph(edges: SplitEdges, messages: Tensor) -> None:
@@ -56,22 +54,9 @@ def check_graph(edges: SplitEdges, messages: Tensor) -> None:
         )
 
 
-def _lifted(src: LiftedTensor, op: str) -> Tensor:
-    relation = src.edges.relation
-    return _expression(relation, src.expr, op) if src.step is None else run(relation, src.step, op)
-
-
-def _shared_extremum(edges: SplitEdges, src: LiftedTensor, op: str) -> Tensor:
-    """An extremum of steps whose gradient is divided among equal messages, as torch's ``scatter_reduce`` does."""
-    with torch.no_grad():
-        best = _lifted(src, op)
-    away: Any = LiftedTensor(edges, load("v", best)) - src.detach()
-    away = (away if op == "max" else -away) * (1e290 if src.dtype == torch.float64 else 1e30)
-    won = 1 - away.clamp(max=1)
-    with torch.no_grad():
-        share = 1 / (_lifted(won, "sum").clamp(min=1) + (best == 0))  # torch counts the 0 that a result begins with
-    out = _lifted(won * LiftedTensor(edges, load("v", share)) * src, "sum")
-    return best + (out - out.detach())  # the sum of equal numbers is rounded
+def _placed(out: Tensor, dim: int) -> Tensor:
+    """Rows of nodes in dimension ``dim``, in memory as torch's sums by an index have them."""
+    return out if dim == 0 else out.movedim(0, dim).contiguous()
 
 
 def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
@@ -92,13 +77,13 @@ def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
     if op in ("max", "min"):
         flat = values.reshape(relation.num_edges, prod(features))
         most = source_maximum(relation, flat if op == "max" else -flat).view(relation.num_src, *features)
-        return (most if op == "max" else -most).movedim(0, dim)
+        return _placed(most if op == "max" else -most, dim)
     wide = values if values.dtype in FLOATS else values.double()
     out = sum_to_sources(relation, wide.reshape(relation.num_edges, prod(features)), None)
     out = out.view(relation.num_src, *features).to(values.dtype)
     if op == "mean":
         out = out / relation.degrees(out=True).clamp(min=1).view(-1, *(1,) * len(features))
-    return out.movedim(0, dim)
+    return _placed(out, dim)
 
 
 # ---- products ------------------------------------------------------------------
@@ -114,10 +99,9 @@ class Product(NamedTuple):
 
 def _expression(relation: Relation, expr: Expr, op: str) -> Tensor:
     """A reduced expression. In sums of products, factors of destinations are taken out, and those of sources are
-    multiplied before they travel; what is left has kernels of its own. Terms of destinations are taken out of means and
-    extrema."""
+    multiplied before they travel; what is left has kernels of its own. Terms of destinations are taken out of means."""
     expr = flat_shapes(expr)
-    if op in ("mean", "max_shared", "min_shared") and expr.op == "add":
+    if op == "mean" and expr.op == "add":
         for rest, end in (expr.args, expr.args[::-1]):
             if end.op == "load" and end.side == "v" and end.shape == expr.shape == rest.shape:
                 assert end.tensor is not None

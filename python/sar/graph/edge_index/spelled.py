@@ -16,7 +16,7 @@ from torch import Tensor
 from sar.autograd.expression import softmax
 from sar.graph.edge_tensor.tensor import as_expr
 
-__all__ = ["Reduced", "divided", "note", "remember"]
+__all__ = ["Reduced", "divided", "may_be_softmax", "note", "remember"]
 
 EPSILON = 1e-12
 """The largest number that a sum may be enlarged by."""
@@ -40,7 +40,7 @@ class Reduced(Tensor):
             return NotImplemented  # its rows are picked by edge
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **kwargs or {})
-            if func in _ADD and not kwargs and isinstance(args[1], numbers.Real) and 0 <= args[1] <= EPSILON:
+            if func in _ADD and not kwargs and isinstance(args[1], numbers.Real) and 0 <= float(args[1]) <= EPSILON:
                 return _of(found, args[0].op, args[0].messages)
             return found.as_subclass(Tensor) if isinstance(found, Reduced) else found
 
@@ -59,8 +59,13 @@ def _of(value: Tensor, op: str, messages: Tuple[Any, Any]) -> Reduced:
 
 def remember(value: Tensor, op: str, messages: Any) -> Tensor:
     """What messages were reduced to, which remembers them if that may be a part of a softmax."""
+    return _of(value, op, (messages, messages.made_of)) if may_be_softmax(op, messages) else value
+
+
+def may_be_softmax(op: str, messages: Any) -> bool:
+    """Whether messages that are reduced are those of a softmax so far."""
     part = {"max": "detached_from", "sum": "power_of"}[op]
-    return value if getattr(messages, part, None) is None else _of(value, op, (messages, messages.made_of))
+    return getattr(messages, part, None) is not None
 
 
 def note(func: Any, args: Tuple[Any, ...], made: Any) -> None:
@@ -77,7 +82,7 @@ def note(func: Any, args: Tuple[Any, ...], made: Any) -> None:
 
 def _maximum_of(picked: Any) -> Tuple[Any, Any]:
     """The tensor whose maxima these are, and what gave its values then."""
-    total = getattr(picked, "rows_of", None)
+    total: Any = getattr(picked, "rows_of", None)
     known = total is not None and total.op == "max" and total.messages[0].made_of is total.messages[1]
     return total.messages[0].detached_from if known else (None, None)
 
@@ -86,7 +91,8 @@ def divided(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """The softmax that a quotient is; None where it is none."""
     if func not in _DIVIDE or len(args) != 2 or kwargs:
         return None
-    powers, total = args[0], getattr(args[1], "rows_of", None)
+    powers: Any = args[0]
+    total: Any = getattr(args[1], "rows_of", None)
     if total is None or total.op != "sum" or total.messages[0] is not powers or powers.made_of is not total.messages[1]:
         return None
     return powers.extended(softmax(as_expr(powers.power_of, "e")))

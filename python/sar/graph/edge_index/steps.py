@@ -23,7 +23,7 @@ from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
 from sar.graph.edge_tensor.rowwise_rules import tensors
 from sar.graph.udf.executor import autocast_state
 
-__all__ = ["ROWS", "Step", "apply", "make", "of_expression", "ordered", "rows_of"]
+__all__ = ["ROWS", "Step", "apply", "form_of", "formed", "mapped", "of_expression", "ordered", "rows_of"]
 
 ROWS = 1009
 """Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
@@ -54,7 +54,8 @@ class Step:
         self.grad = torch.is_grad_enabled()
         self.view = False
         self.used: List[Tensor] = []
-        self.side, self.tensor = "", None
+        self.side = ""
+        self.tensor: Optional[Tensor] = None
 
     def inputs(self) -> Iterator[Step]:
         """The steps among the arguments."""
@@ -72,7 +73,7 @@ class Step:
         :param of: gives what is put in the place of a step, or of a tensor that all edges share
         """
         assert self.func is not None
-        args, kwargs = _mapped((self.args, self.kwargs), of)
+        args, kwargs = mapped((self.args, self.kwargs), of)
         with contextlib.nullcontext() if self.grad else torch.no_grad():  # also on blocks, in backward
             if not self.in_place:
                 return self.func(*args, **kwargs)
@@ -96,13 +97,13 @@ def _steps(tree: Any) -> Iterator[Step]:
         yield from _steps(list(tree.values()))
 
 
-def _mapped(tree: Any, of: Callable[[Any], Any]) -> Any:
+def mapped(tree: Any, of: Callable[[Any], Any]) -> Any:
     """The same structure with other leaves."""
     if isinstance(tree, (list, tuple)) and not isinstance(tree, torch.Size):
-        made = [_mapped(item, of) for item in tree]
+        made = [mapped(item, of) for item in tree]
         return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
     if isinstance(tree, dict):
-        return {key: _mapped(item, of) for key, item in tree.items()}
+        return {key: mapped(item, of) for key, item in tree.items()}
     return of(tree)
 
 
@@ -152,8 +153,8 @@ def _form(step: Step) -> Any:
         return leaf
 
     indexed = step.func in INDEXED and any(not t.is_floating_point() for t in tensors((step.args, step.kwargs)))
-    structure = _mapped((step.args, step.kwargs), note)
-    key.append(repr(_mapped(structure, lambda leaf: 0)))
+    structure = mapped((step.args, step.kwargs), note)
+    key.append(repr(mapped(structure, lambda leaf: 0)))
     try:
         whole_key = None if indexed else tuple(key)
         hash(whole_key)
@@ -188,12 +189,17 @@ def _anew(step: Step) -> Any:
             return leaf
         return without_data(leaf.shape, leaf.dtype, leaf.requires_grad, device)
 
-    with _fake() if lowered else contextlib.nullcontext():
+    with fake_tensors() if lowered else contextlib.nullcontext():
         found = step.run(given)
-    return _mapped(found, lambda t: Form(tuple(t.shape), t.dtype, t.requires_grad, t._is_view()))
+    return form_of(found)
 
 
-def _fake() -> Any:
+def form_of(results: Any) -> Any:
+    """The forms of tensors, in the same structure."""
+    return mapped(results, lambda t: Form(tuple(t.shape), t.dtype, t.requires_grad, t._is_view()))
+
+
+def fake_tensors() -> Any:
     """Tensors without data that say they are on the CPU, for which autocast changes the dtype of results."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -207,7 +213,7 @@ def rows_of(side: str, tensor: Tensor) -> Step:
     """Rows of a tensor, picked by edge."""
     step = Step(None)
     step.side, step.tensor = side, tensor.detach() if tensor.requires_grad and not step.grad else tensor
-    step.meta = without_data((ROWS, *tensor.shape[1:]), tensor.dtype, step.tensor.requires_grad)
+    step.meta = without_data((ROWS, *tensor.shape[1:]), tensor.dtype, tensor.requires_grad and step.grad)
     return step
 
 
@@ -248,6 +254,8 @@ def _function(x: Expr) -> Callable[..., Any]:
         "pow": lambda a: a**alpha,
         "clamp_min": lambda a: a.clamp(min=alpha),
         "clamp_max": lambda a: a.clamp(max=alpha),
+        "clamp_min_open": lambda a: a.clamp(min=alpha),
+        "clamp_max_open": lambda a: a.clamp(max=alpha),
         "total": lambda a: a.sum([d + 1 for d in x.dims], keepdim=True),
         "reshape": lambda a: a.reshape(a.shape[0], *x.shape),
     }
@@ -279,15 +287,16 @@ def apply(
             made[id(leaf)] = as_step(leaf) if isinstance(leaf, is_edge) else rows_of("e", leaf)
         return made[id(leaf)]
 
-    return make(Step(call.func, _mapped(call.args, given), _mapped(call.kwargs, given), in_place))
-
-
-def make(step: Step) -> Any:
-    """The results of a step whose arguments are there; None where they are not rows of edges."""
+    step = Step(call.func, mapped(call.args, given), mapped(call.kwargs, given), in_place)
     try:
-        form = _form(step)
+        return formed(step, _form(step))
     except Exception:
         return None
+
+
+def formed(step: Step, form: Any) -> Any:
+    """A step that gives results of a form, or steps that give one of several each; None where they are not rows of
+    edges."""
     if isinstance(form, Form):
         return _described(step, form)
     if not isinstance(form, (tuple, list)) or not form:

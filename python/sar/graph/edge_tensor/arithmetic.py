@@ -7,6 +7,7 @@ that need the values of edges, as a sum over edges does.
 
 from __future__ import annotations
 
+import functools
 import numbers
 from typing import Any, Callable, Optional, Tuple, Union
 
@@ -189,9 +190,18 @@ def _clamp(input: Any, min: Any = None, max: Any = None, *, out: Any = None) -> 
     limits = [limit for limit in (min, max) if limit is not None]
     if out is not None or not limits or not all(isinstance(limit, numbers.Real) for limit in limits):
         return NotImplemented
+    bound = "_open" if _zero_at_bounds() else ""
     if min is not None:
-        input = _apply(input, "clamp_min", min)
-    return input if max is None or input is NotImplemented else _apply(input, "clamp_max", max)
+        input = _apply(input, f"clamp_min{bound}", min)
+    return input if max is None or input is NotImplemented else _apply(input, f"clamp_max{bound}", max)
+
+
+@functools.lru_cache(None)
+def _zero_at_bounds() -> bool:
+    """Whether the gradient of torch's clamp is 0 at its bounds: that depends on the version."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.zeros(1, requires_grad=True)
+        return not torch.autograd.grad(x.clamp(min=0), x, torch.ones(1))[0]
 
 
 register(_leaky_relu, "leaky_relu")

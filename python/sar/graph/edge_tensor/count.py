@@ -38,7 +38,7 @@ def _warning(name: str) -> Callable[..., Any]:
     return operation
 
 
-for _name in "add sub mul truediv floordiv mod pow divmod".split():
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod"):
     for _side in ("", "r"):
         setattr(EdgeCount, f"__{_side}{_name}__", _warning(f"__{_side}{_name}__"))
 for _name in ("__neg__", "__float__"):

@@ -20,7 +20,12 @@ from .rowwise_rules import Call, dims_of
 
 __all__ = ["find", "inplace_argument", "known", "mixes"]
 
-POINTWISE = """
+
+def _words(text: str) -> List[str]:
+    return text.split()
+
+
+POINTWISE = _words("""
 abs absolute acos arccos acosh arccosh add addcdiv addcmul angle asin arcsin asinh arcsinh atan arctan atanh arctanh
 atan2 arctan2 bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift ceil celu clamp clip
 clamp_min clamp_max clone conj conj_physical contiguous copysign cos cosh deg2rad detach digamma div divide true_divide
@@ -39,7 +44,7 @@ __iadd__ __isub__ __imul__ __itruediv__ __idiv__ __ifloordiv__ __imod__ __ipow__
 __ilshift__ __irshift__ zero_ fill_ copy_ bernoulli poisson normal rand_like randn_like randint_like normal_ uniform_
 exponential_ random_ log_normal_ cauchy_ geometric_
 special.expit special.entr special.erfcx special.log_ndtr special.ndtr special.ndtri special.xlog1py special.zeta
-""".split()
+""")
 """Element by element, tensors broadcast against each other. Those of edges have as many dimensions as the result, so
 that edges stay in the first."""
 
@@ -184,7 +189,8 @@ class Entry(NamedTuple):
     exact: int
     more: int
 
-    def __call__(self, call: Call) -> bool:
+    def allows(self, call: Call) -> bool:
+        """Whether a call works row by row."""
         given = call.named(self.names)
         if any(given.get(name) for name in self.unset) or call.has_edges([given.get(name) for name in self.shared]):
             return False
@@ -200,12 +206,10 @@ class Entry(NamedTuple):
             if not dims or 0 in dims:
                 return False
         shape = given.get("normalized_shape", ())
-        if isinstance(shape, (tuple, list)) and len(shape) >= n:
-            return False
-        return True
+        return not isinstance(shape, (tuple, list)) or len(shape) < n
 
 
-DIMS = frozenset("dim dims dim0 dim1 dim2 source destination start_dim dimension".split())
+DIMS = frozenset(_words("dim dims dim0 dim1 dim2 source destination start_dim dimension"))
 
 
 def _entry(words: Sequence[str]) -> Entry:
@@ -242,12 +246,12 @@ def _lines() -> Iterator[Tuple[str, Callable[[Call], bool], bool]]:
             names, _, words = line.partition(":")
             entry = _entry(words.split())
             for name in names.split():
-                yield name, entry, in_place
+                yield name, entry.allows, in_place
     for name, rule in SPECIAL.items():
         yield name, rule, False
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def table() -> Dict[Any, Tuple[str, Callable[[Call], bool]]]:
     """Names and rules by function: of torch, of tensors, and of :mod:`torch.nn.functional`."""
     found: Dict[Any, Tuple[str, Callable[[Call], bool]]] = {}
@@ -274,7 +278,7 @@ def known(func: Any) -> bool:
     return func in table()
 
 
-MOVES = frozenset("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__".split())
+MOVES = frozenset(_words("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__"))
 """Functions that put rows elsewhere, and none together."""
 
 
@@ -301,7 +305,7 @@ def find(func: Any, args: Sequence[Any], kwargs: Dict[str, Any], edges: int, is_
         return call if listed[1](call) else None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def inplace_argument(func: Any) -> Optional[int]:
     """The place of the argument ``inplace`` of a function; None where it has none."""
     if not inspect.isfunction(func):

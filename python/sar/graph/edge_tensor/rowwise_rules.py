@@ -170,7 +170,8 @@ def repeat(call: Call) -> bool:
     x, sizes = call.args[0], call.sizes()
     if not call.edge(x) or not sizes:
         return False
-    return (len(sizes) == x.dim() and sizes[0] == 1) or (len(sizes) < x.dim() and call.func in (torch.tile, Tensor.tile))
+    fewer = len(sizes) < x.dim() and call.func in (torch.tile, Tensor.tile)
+    return fewer or (len(sizes) == x.dim() and sizes[0] == 1)
 
 
 def permute(call: Call) -> bool:
@@ -307,9 +308,9 @@ def einsum(call: Call) -> bool:
     out = out.replace("...", names)
     edge = next(s[:1] for s, x in zip(subscripts, operands) if call.edge(x))
     for s, x in zip(subscripts, operands):
-        if call.edge(x) or edge in s:
-            if not edge or s[:1] != edge or s.count(edge) != 1 or len(s) != x.dim() or not call.aligned(x, x.dim()):
-                return False
+        first = bool(edge) and s[:1] == edge and s.count(edge) == 1 and len(s) == x.dim()
+        if (call.edge(x) or edge in s) and not (first and call.aligned(x, x.dim())):
+            return False
     return out[:1] == edge
 
 

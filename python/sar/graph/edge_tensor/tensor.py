@@ -281,8 +281,8 @@ def changes(func: Any) -> bool:
 
 
 AUGMENTED = frozenset(
-    ["__setitem__"]
-    + [f"__i{name}__" for name in "add sub mul div truediv floordiv mod pow and or xor lshift rshift".split()]
+    ["__setitem__", "__iadd__", "__isub__", "__imul__", "__idiv__", "__itruediv__", "__ifloordiv__", "__imod__"]
+    + ["__ipow__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"]
 )
 """Functions that change their first argument, and do not say so with an underscore behind their name."""
 

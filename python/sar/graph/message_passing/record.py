@@ -16,6 +16,7 @@ from torch import Tensor
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS
+from sar.autograd.once import differentiable_once
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
 from sar.graph.edge_index.blocks import StepFunction, run_all
@@ -210,6 +211,7 @@ class _Tie(torch.autograd.Function):
         return result.view_as(result)
 
     @staticmethod
+    @differentiable_once("a function of edges")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, ...]:
         return (grad, *(torch.zeros_like(t) for t in ctx.saved_tensors))
 

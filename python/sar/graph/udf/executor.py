@@ -119,11 +119,11 @@ class UdfExecutor:
         return found
 
     def backward(
-        self, number: int, piece: PendingBatch, gradient: Callable[[str], Optional[Tensor]]
+        self, number: int, piece: PendingBatch, gradient: Callable[[str, Tensor], Optional[Tensor]]
     ) -> List[Optional[Tensor]]:
         """Gradients of the rows of batch ``number``; adds those of what is used besides to what there is.
 
-        :param gradient: of what the function returned, by name
+        :param gradient: of what the function returned, by name and value
         """
         if number >= len(self._sizes) or self._sizes[number] != piece.size:
             raise RuntimeError(
@@ -140,7 +140,7 @@ class UdfExecutor:
             cast = torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1])
             with torch.enable_grad(), cast, Replay(self.outside, rows):
                 outputs = self._checked(self.compute(piece.batch(rows)))
-        pairs = [(value, gradient(name)) for name, value in outputs.items() if value.requires_grad]
+        pairs = [(value, gradient(name, value)) for name, value in outputs.items() if value.requires_grad]
         pairs = [(value, grad) for value, grad in pairs if grad is not None]
         wanted = [row for row in rows if row.requires_grad]
         if not pairs or not (wanted or used):

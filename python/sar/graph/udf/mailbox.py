@@ -24,6 +24,16 @@ Bucket = Tensor
 """Rows of some destinations with equally many in-edges, int64."""
 
 
+def _at(rows: Tensor, grads: Dict[str, Optional[Tensor]]) -> Callable[[str, Tensor], Optional[Tensor]]:
+    """Gradients at some rows, by name."""
+
+    def gradient(name: str, value: Tensor) -> Optional[Tensor]:
+        grad = grads[name]
+        return None if grad is None else grad.index_select(0, rows)
+
+    return gradient
+
+
 def buckets(degrees: Tensor, edge_bytes: int) -> List[Bucket]:
     """Destination rows that have in-edges, by degree ascending, in batches of bounded bytes or of one node.
 
@@ -125,8 +135,7 @@ class Traversal:
                 mail = self._mail(number)
                 found: List[Optional[Tensor]] = [None] * len(columns)
                 if len(mail.rows):
-                    picked = {k: None if g is None else g.index_select(0, mail.rows) for k, g in given.items()}
-                    found = self.executor.backward(number, self._piece(columns, mail), picked.get)
+                    found = self.executor.backward(number, self._piece(columns, mail), _at(mail.rows, given))
                 elif not self.executor.saves_forward:
                     self._rows(columns, mail)
                 for (side, _), column, goes, total, grad in zip(self.slots, columns, self._goes(), sums, found):

@@ -8,7 +8,7 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-__all__ = ["Extremum", "PerEdge", "Reduction", "Total", "reduction"]
+__all__ = ["PerEdge", "Reduction", "reduction"]
 
 
 class Reduction:
@@ -34,7 +34,7 @@ class Reduction:
         """Takes the gradient of the result."""
         self._grad = grad.reshape(grad.shape[0], self.width)
 
-    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
         """Gradients ``[m, *shape]`` of the messages of edges ``eid`` at rows ``dst``."""
         raise NotImplementedError
 
@@ -67,13 +67,44 @@ class Total(Reduction):
         if self._degrees is not None:
             self._grad = self._grad / self._degrees
 
-    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
         return self._grad.index_select(0, dst).view(len(dst), *self.shape)
 
 
 class Extremum(Reduction):
-    """Maximum or minimum. NaN never wins; infinite results are 0. Of equal messages the winner is the last edge in
-    float32, else the first, as DGL has it.
+    """Maximum or minimum."""
+
+    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, largest: bool) -> None:
+        super().__init__(rows, shape, dtype)
+        self._scatter = "amax" if largest else "amin"
+        wide = torch.uint8 if dtype == torch.bool else dtype
+        self._worst: float = -float("inf") if largest else float("inf")
+        if not dtype.is_floating_point:
+            self._worst = torch.iinfo(wide).min if largest else torch.iinfo(wide).max
+        self._best = torch.full((rows, self.width), self._worst, dtype=wide)
+
+    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+        m = self._compared(messages.reshape(len(dst), self.width).to(self._best.dtype))
+        rows, place = torch.unique_consecutive(dst, return_inverse=True)
+        before = self._best.index_select(0, rows)
+        best = before.scatter_reduce(0, place.unsqueeze(1).expand_as(m), m, self._scatter)
+        self._best.index_copy_(0, rows, best)
+        self._note(rows, place, eid, m == best.index_select(0, place), best == before)
+
+    def _compared(self, messages: Tensor) -> Tensor:
+        """What of messages takes part."""
+        return messages
+
+    def _note(self, rows: Tensor, place: Tensor, eid: Tensor, won: Tensor, as_before: Tensor) -> None:
+        """Of messages of edges ``eid`` at ``rows[place]`` those that ``won`` are the best so far.
+
+        :param as_before: of each row, where the best is what it was
+        """
+        raise NotImplementedError
+
+
+class DGLExtremum(Extremum):
+    """NaN never wins; infinite results are 0. Of equal messages the winner is the last edge in float32, else the first.
 
     :param edges: how many there are, where winners have to be known
     """
@@ -81,34 +112,23 @@ class Extremum(Reduction):
     def __init__(
         self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, largest: bool, edges: Optional[int]
     ) -> None:
-        super().__init__(rows, shape, dtype)
-        self._scatter = "amax" if largest else "amin"
-        self._wide = torch.uint8 if dtype == torch.bool else dtype
-        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(self._wide)
-        self._worst = limits.min if largest else limits.max
-        if dtype.is_floating_point:
-            self._worst = -float("inf") if largest else float("inf")
-        self._best = torch.full((rows, self.width), self._worst, dtype=self._wide)
+        super().__init__(rows, shape, dtype, largest)
         self._found = None if dtype.is_floating_point else torch.zeros(rows, dtype=torch.bool)
         self._last = dtype == torch.float32
         number = torch.int32 if edges is not None and edges < 1 << 31 else torch.int64
         self._nobody = -1 if self._last else torch.iinfo(number).max
         self._winner = None if edges is None else torch.full((rows, self.width), self._nobody, dtype=number)
 
-    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
-        m = messages.reshape(len(dst), self.width).to(self._wide)
-        if m.is_floating_point():
-            m = m.masked_fill(m.isnan(), self._worst)
-        rows, place = torch.unique_consecutive(dst, return_inverse=True)
-        index = place.unsqueeze(1).expand_as(m)
-        before = self._best.index_select(0, rows)
-        best = before.scatter_reduce(0, index, m, self._scatter)
-        self._best.index_copy_(0, rows, best)
+    def _compared(self, messages: Tensor) -> Tensor:
+        return messages.masked_fill(messages.isnan(), self._worst) if messages.is_floating_point() else messages
+
+    def _note(self, rows: Tensor, place: Tensor, eid: Tensor, won: Tensor, as_before: Tensor) -> None:
         if self._found is not None:
             self._found[rows] = True
         if self._winner is not None:
-            old = self._winner.index_select(0, rows).masked_fill_(best != before, self._nobody)
-            mine = torch.where(m == best.index_select(0, place), eid.to(old.dtype).unsqueeze(1), self._nobody)
+            old = self._winner.index_select(0, rows).masked_fill_(~as_before, self._nobody)
+            mine = torch.where(won, eid.to(old.dtype).unsqueeze(1), self._nobody)
+            index = place.unsqueeze(1).expand_as(mine)
             new = old.scatter_reduce(0, index, mine, "amax" if self._last else "amin")
             self._winner.index_copy_(0, rows, new)
 
@@ -120,9 +140,41 @@ class Extremum(Reduction):
         self._best = out[:0]
         return out.to(self.dtype).view(self.rows, *self.shape)
 
-    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
         assert self._winner is not None
         won = self._winner.index_select(0, dst) == eid.unsqueeze(1)
+        return (self._grad.index_select(0, dst) * won).view(len(dst), *self.shape)
+
+
+class PyGExtremum(Extremum):
+    """As torch's ``scatter_reduce`` has it: NaN wins, infinite results stay, and equal messages share the gradient,
+    with the 0 that a result begins with.
+
+    :param count: whether gradients will be asked for
+    """
+
+    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, largest: bool, count: bool) -> None:
+        super().__init__(rows, shape, dtype, largest)
+        self._ties = torch.zeros_like(self._best) if count else None
+        self._empty = torch.ones(rows, 1, dtype=torch.bool)
+
+    def _note(self, rows: Tensor, place: Tensor, eid: Tensor, won: Tensor, as_before: Tensor) -> None:
+        self._empty[rows] = False
+        if self._ties is not None:
+            ties = self._ties.index_select(0, rows) * as_before
+            self._ties.index_copy_(0, rows, ties.index_add_(0, place, won.to(ties.dtype)))
+
+    def result(self) -> Tensor:
+        best = self._best.masked_fill_(self._empty, 0).view(self.rows, *self.shape)
+        return best if self._ties is None else best.clone()  # a model may write into its result
+
+    def begin(self, grad: Tensor) -> None:
+        super().begin(grad)
+        assert self._ties is not None
+        self._grad = self._grad / (self._ties + (self._best == 0))
+
+    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
+        won = messages.detach().reshape(len(dst), self.width) == self._best.index_select(0, dst)
         return (self._grad.index_select(0, dst) * won).view(len(dst), *self.shape)
 
 
@@ -142,18 +194,20 @@ class PerEdge(Reduction):
         assert out is not None
         return out.view(self.rows, *self.shape)
 
-    def gradient(self, dst: Tensor, eid: Tensor) -> Tensor:
+    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
         return self._grad.index_select(0, eid).view(len(eid), *self.shape)
 
 
 def reduction(
     reducer: str, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, degrees: Optional[Tensor], edges: Optional[int]
 ) -> Reduction:
-    """The reducer called ``reducer``: "sum", "mean", "max" or "min".
+    """The reducer called ``reducer``: "sum", "mean", "max", "min", "max_shared" or "min_shared".
 
     :param degrees: in-degrees, int64 ``[rows]``, for the mean
     :param edges: how many there are, where gradients of messages will be asked for
     """
     if reducer in ("sum", "mean"):
         return Total(rows, shape, dtype, degrees)
-    return Extremum(rows, shape, dtype, reducer == "max", edges)
+    if reducer in ("max_shared", "min_shared"):
+        return PyGExtremum(rows, shape, dtype, reducer == "max_shared", edges is not None)
+    return DGLExtremum(rows, shape, dtype, reducer == "max", edges)

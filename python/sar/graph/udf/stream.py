@@ -25,8 +25,8 @@ LEAST_EDGES = 64
 class UdfJob(NamedTuple):
     """A message function on a relation.
 
-    ``reduce``: "sum", "mean", "max" or "min" of the outputs, ``None``: they stay on edges; ``outside``: what the
-    function uses besides rows.
+    ``reduce``: what :func:`~sar.graph.udf.reduction.reduction` makes of the outputs, ``None``: they stay on edges;
+    ``outside``: what the function uses besides rows.
     """
 
     relation: Relation
@@ -95,8 +95,8 @@ class Traversal:
             if not edges.size:
                 return
 
-            def gradient(name: str) -> Optional[Tensor]:
-                return self.reductions[name].gradient(edges.at["v"], edges.at["e"]) if given[name] else None
+            def gradient(name: str, value: Tensor) -> Optional[Tensor]:
+                return self.reductions[name].gradient(edges.at["v"], edges.at["e"], value) if given[name] else None
 
             piece = self._piece(columns, edges, [g is not None for g in block.grad_rows])
             found = self.executor.backward(number, piece, gradient)

@@ -9,11 +9,10 @@ from torch import Tensor
 from torch_geometric.utils import get_laplacian, remove_self_loops
 
 from sar.autograd.compile import uncompiled
-from sar.graph.counts import counts
 from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_tensor.tensor import values
-from sar.graph.readout import graph_reduce
+from sar.graph.readout import max_over_workers
 
 __all__ = ["METHODS", "gcn_norm"]
 
@@ -57,11 +56,10 @@ def _cheb_conv(
     """Where the largest eigenvalue is not given, PyG takes twice the largest weight; here, of the weights of all
     workers. Collective."""
     if isinstance(edge_index, SplitEdgeIndex) and lambda_max is None:
-        index, weight = get_laplacian(
+        _, weight = get_laplacian(
             *remove_self_loops(edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0]
         )
-        edges: Any = counts([index.edges.num_edges], [index.edges.num_edges_global])
-        lambda_max = 2.0 * graph_reduce(edges, values(weight), "max").squeeze(0)
+        lambda_max = 2.0 * max_over_workers(values(weight)).squeeze(0)
     return original(layer, x, edge_index, edge_weight, batch, lambda_max)
 
 

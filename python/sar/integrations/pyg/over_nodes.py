@@ -20,7 +20,7 @@ from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.ends import EdgeEnds
 from sar.graph.node_batch import NodeBatch, nodes_per_graph
-from sar.graph.readout import graph_reduce
+from sar.graph.readout import graph_reduce, max_over_workers
 from sar.nn.batch_norm import DistributedBN1D
 
 from .reductions import SORTED, scatter
@@ -192,7 +192,12 @@ def _pool(name: str) -> Callable[..., Tensor]:
             out = original(x, found, found.graphs)
         else:
             rows: Any = counts([len(found)], [int(nodes_per_graph(found))])
-            out = graph_reduce(rows, x.movedim(dim, 0), {"add": "sum"}.get(name, name)).movedim(0, dim)
+            moved = x.movedim(dim, 0)
+            if name == "max":
+                moved = max_over_workers(moved)
+            else:
+                moved = graph_reduce(rows, moved, {"add": "sum"}.get(name, name))
+            out = moved.movedim(0, dim)
             out = out if x.dim() <= 2 else out.squeeze(dim)
         return out
 

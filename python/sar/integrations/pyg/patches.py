@@ -22,7 +22,20 @@ from sar.graph.edge_index.readers import refuse_in, refuse_nowhere
 from sar.graph.node_batch import NodeBatch
 from sar.integrations.replacements import Concerned, Patches, given
 
-from . import all_nodes, fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
+from . import (
+    all_nodes,
+    fused,
+    hetero,
+    layers,
+    over_nodes,
+    propagation,
+    reductions,
+    refused,
+    scripts,
+    self_loops,
+    super_gat,
+    transforms,
+)
 
 __all__ = ["adapt", "restore"]
 
@@ -47,16 +60,13 @@ def adapt() -> None:
         for path, method in methods.items():
             owner, _, name = f"torch_geometric.{path}".rpartition(".")
             patches.wrap(owner, name, method, why, concerned)
-    whole = {path: patches.look_up(path) for path in (f"torch_geometric.utils.{name}" for name in refused.WHOLE)}
+    paths = [f"torch_geometric.utils.{name}" for name in (*refused.WHOLE, "homophily")]
+    whole = {path: patches.look_up(path) for path in paths}
     pools = [patches.look_up(f"torch_geometric.{path}") for path in over_nodes.POOLS]
     patches.apply()
     _applied = patches
     for path, function in whole.items():
-        refuse_in(
-            function,
-            f"{path} needs the edges of the whole graph, which are on several workers: apply it before the graph is "
-            "partitioned",
-        )
+        refuse_in(function, path, scripts.BEFORE)
     _warn_of_pools(pools)
 
 
@@ -99,6 +109,7 @@ FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], str, Callable[.
     (EDGES, None, ("nn",), "nn.conv.gcn_conv.gcn_norm", layers.gcn_norm),
     ("the same edges for any number of workers", None, ("utils", "nn"), "utils.dropout_edge", scripts.dropout_edge),
     ("refused: new numbers of nodes", None, ("utils",), "utils.dropout_node", scripts.dropout_node),
+    (ALL_NODES, None, ("utils",), "utils.homophily", scripts.homophily),
     ("refused: all but a mask of nodes", None, ("utils",), "utils.subgraph", scripts.subgraph),
     *((ALL_NODES, over_nodes.concerned, ("nn",), path, pool) for path, pool in over_nodes.POOLS.items()),
 ]
@@ -119,6 +130,9 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
     (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
     ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
     (WHOLE, scripts.any_split, scripts.METHODS),
+    ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
+    ("pairs of nodes of split graphs", super_gat.concerned, super_gat.SAMPLING),
+    ("the loss of all workers", super_gat.on_split_graph, super_gat.LOSS),
     (WHOLE, None, {f"nn.{layer}.forward": refused.refusing(layer, why) for layer, why in refused.REFUSED.items()}),
 ]
 """Methods, and functions in one module: why they are replaced, for which calls if not those with tensors of a split

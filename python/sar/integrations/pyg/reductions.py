@@ -17,6 +17,7 @@ from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_tensor.source_softmax import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, softmax_by_graph
+from sar.graph.refused import refusal
 
 __all__ = ["SORTED", "aggregate_sorted", "degree", "scatter", "softmax"]
 
@@ -87,9 +88,10 @@ def degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Op
 def _destinations(index: EdgeEnds) -> Tensor:
     """Rows of destinations, for functions that look at all edges of a node."""
     if index.side == "u":
-        raise NotImplementedError(
-            "this reduction over the out-edges of each node, which end on several workers, is not computed: sum, mean "
-            'and softmax are; or give the graph with its edges reversed and flow="source_to_target"'
+        raise refusal(
+            "this reduction over the out-edges of nodes",
+            "those end on several workers, and sum, mean and softmax are computed; or give the graph with its edges "
+            'reversed and flow="source_to_target"',
         )
     return index.numbers()
 

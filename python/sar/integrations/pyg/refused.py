@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from sar.errors import WholeGraphError
+
 __all__ = ["REFUSED", "WHOLE", "refusing"]
 
 
@@ -11,7 +13,7 @@ def refusing(layer: str, why: str) -> Callable[..., Any]:
     """The forward of a layer, called with a split graph."""
 
     def forward(original: Any, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(f"{layer} on a graph split over workers {why}")
+        raise WholeGraphError(layer, f"it {why}")
 
     return forward
 
@@ -26,7 +28,7 @@ WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "k_hop
 WHOLE += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]
 WHOLE += ["remove_isolated_nodes", "contains_isolated_nodes", "hetero.group_hetero_graph"]
 WHOLE += ["hetero.construct_bipartite_edge_index", "structured_negative_sampling", "batched_negative_sampling"]
-WHOLE += ["homophily", "assortativity", "get_ppr", "bipartite_subgraph", "segregate_self_loops", "dropout_path"]
+WHOLE += ["assortativity", "get_ppr", "bipartite_subgraph", "segregate_self_loops", "dropout_path"]
 WHOLE += [
     "dropout_adj",
     "unbatch_edge_index",

@@ -8,13 +8,20 @@ import torch
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
+from sar.autograd.compile import uncompiled
+from sar.errors import WholeGraphError
+from sar.graph.counts import counts
 from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 from sar.graph.edge_index.numbers import SplitNumbers
+from sar.graph.edge_index.reduce import reduced
+from sar.graph.edge_tensor.tensor import values
+from sar.graph.readout import graph_reduce
+from sar.graph.refused import public_name
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["METHODS", "any_split", "dropout_edge", "dropout_node", "subgraph"]
+__all__ = ["BEFORE", "METHODS", "any_split", "dropout_edge", "dropout_node", "homophily", "subgraph"]
 
 
 def any_split(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
@@ -41,9 +48,10 @@ def dropout_edge(
     if not 0 <= p <= 1:
         raise ValueError(f"Dropout probability has to be between 0 and 1 (got {p})")
     if force_undirected:
-        raise NotImplementedError(
-            "dropout_edge(force_undirected=True) on a graph split over workers: the edges of one worker end at its own "
-            "nodes, and their reverse edges are elsewhere. Leave force_undirected out, and edges stay one by one"
+        raise WholeGraphError(
+            "dropout_edge(force_undirected=True)",
+            "the edges of one worker end at its own nodes, and their reverse edges are elsewhere. Leave "
+            "force_undirected out, and edges stay one by one",
         )
     if not training or p == 0:
         return edge_index, torch.ones(edge_index.edges.num_edges, dtype=torch.bool)
@@ -66,9 +74,10 @@ def subgraph(
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(subset, edge_index, edge_attr, relabel_nodes, num_nodes, return_edge_mask=return_edge_mask)
     if relabel_nodes or not isinstance(subset, Tensor) or subset.dtype != torch.bool:
-        raise NotImplementedError(
-            "subgraph of a graph split over workers takes a mask, bool with an entry for each own node, and "
-            "relabel_nodes=False: for other subsets apply it before the graph is partitioned"
+        raise WholeGraphError(
+            "subgraph of such nodes",
+            "it takes a mask, bool with an entry for each own node, and relabel_nodes=False. For other subsets apply "
+            "it before the graph is partitioned",
         )
     edges = edge_index.edges
     check_size(edge_index.end(1), num_nodes)
@@ -102,38 +111,80 @@ def dropout_node(
     return kept, mask, stay
 
 
+@uncompiled
+def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor] = None, method: str = "edge") -> Any:
+    """Counts the edges of all workers. Collective."""
+    if not isinstance(edge_index, SplitEdgeIndex):
+        return original(edge_index, y, batch, method)
+    if batch is not None or method not in ("edge", "node"):
+        raise WholeGraphError(
+            f"homophily(method={method!r}{'' if batch is None else ', batch=...'})",
+            "leave batch out, and use 'edge' or 'node'",
+        )
+    y = y.squeeze(-1) if y.dim() > 1 else y
+    edges, (source, target) = edge_index.edges, edge_index
+    same = (values(lift(y, 0, source)) == values(lift(y, 0, target))).float()
+    sizes = [edges.num_edges], [edges.num_edges_global]
+    if method == "node":
+        same = reduced(edges, target.side, same, 0, "mean")
+        sizes = [len(same)], [edge_index.graph.num_nodes_global()]
+    entries: Any = counts(*sizes)
+    return float(graph_reduce(entries, same, "mean"))
+
+
 def _needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> None:
-    raise NotImplementedError(
-        f"{original.__module__}.{original.__qualname__} needs the edges of the whole graph, which are on several "
-        "workers: apply it before the graph is partitioned"
-    )
+    name = original.__qualname__.replace(".forward", "")
+    raise WholeGraphError(public_name(original.__module__, name), WAYS.get(name, BEFORE))
 
 
 def _loader(original: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-    raise NotImplementedError(
-        f"{type(loader).__name__} would draw from this worker's edges alone. model(data.x, data.edge_index) "
-        "computes all own nodes from all their neighbours, and `sar infer` does so from a checkpoint; "
-        "sar.DataLoader with sar.DistNeighborSampler draws batches"
+    raise WholeGraphError(
+        type(loader).__name__,
+        "it would draw from this worker's edges alone. model(data.x, data.edge_index) computes all own nodes from "
+        "all their neighbours, and `sar infer` does so from a checkpoint; sar.DataLoader with "
+        "sar.DistNeighborSampler draws batches",
     )
 
 
 def _inference(original: Any, *args: Any, **kwargs: Any) -> None:
-    raise NotImplementedError(
-        "inference(loader) computes a layer from batches of nodes; on a graph split over workers call "
-        "model(data.x, data.edge_index) under torch.no_grad(), or use `sar infer`"
+    raise WholeGraphError(
+        "inference(loader)",
+        "it computes a layer from batches of nodes: call model(data.x, data.edge_index) under torch.no_grad(), or "
+        "use `sar infer`",
     )
 
 
-def _explain(original: Any, *args: Any, **kwargs: Any) -> None:
-    raise NotImplementedError(EXPLAIN)
+def _explain_message(original: Any, *args: Any, **kwargs: Any) -> None:
+    raise WholeGraphError("explain_message", EXPLAIN)
+
+
+def _explainer(original: Any, explainer: Any, *args: Any, **kwargs: Any) -> None:
+    raise WholeGraphError(type(explainer).__name__, EXPLAIN)
 
 
 def _walks(original: Any, model: Any, *args: Any, **kwargs: Any) -> None:
-    raise NotImplementedError(
-        f"{type(model).__name__} draws random walks over the whole graph, whose edges are on several workers: train it "
-        "before the graph is partitioned, and give its embeddings as columns of nodes"
+    raise WholeGraphError(
+        type(model).__name__,
+        "it draws random walks over the whole graph, whose edges are on several workers. Train it before the graph "
+        "is partitioned, and give its embeddings as columns of nodes",
     )
 
+
+BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
+ATTENTION = (
+    "its nodes attend to the nodes of all workers, which is not computed for this model: use layers of GPSConv with "
+    "attn_type='multihead', which attend to all nodes, or layers that attend to neighbours"
+)
+POOLING = (
+    "it keeps the best nodes of the whole graph, which are on several workers: pool with global_add_pool, "
+    "global_mean_pool, global_max_pool or AttentionalAggregation"
+)
+WAYS: Dict[str, str] = {
+    **dict.fromkeys(["SGFormer", "Polynormer"], ATTENTION),
+    **dict.fromkeys(["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling"], POOLING),
+    **dict.fromkeys(["ClusterPooling", "GraphUNet"], POOLING),
+}
+"""What to do in place of functions and classes; of others :data:`BEFORE`."""
 
 EXPLAIN = (
     "explanations of predictions weigh the messages of single edges, and a graph split over workers holds none: save "
@@ -148,8 +199,8 @@ WHOLE_METHODS += ["ClusterPooling.forward", "SGFormer.forward", "Polynormer.forw
 WHOLE_METHODS += ["SignedGCN.create_spectral_features", "GraphUNet.forward"]
 
 METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.MessagePassing.explain_message": _explain,
-    "explain.Explainer.__call__": _explain,
+    "nn.MessagePassing.explain_message": _explain_message,
+    "explain.Explainer.__call__": _explainer,
     "transforms.RandomLinkSplit.forward": _needs_whole_graph,
     "data.HeteroData.to_homogeneous": _needs_whole_graph,
     "nn.models.basic_gnn.BasicGNN.inference": _inference,

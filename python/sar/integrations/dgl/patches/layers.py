@@ -19,6 +19,7 @@ from sar._engine import abi, session as _session
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, gcn, sage
 from sar.autograd.fused.eligibility import as_made
+from sar.errors import WholeGraphError
 from sar.graph.counts import Counts
 from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
 from sar.graph.edge_tensor.softmax import edge_softmax
@@ -27,12 +28,13 @@ from sar.graph.manager import GraphShardManager
 from sar.graph.message_passing.operators import reduced_messages, values_of_edges
 from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
+from sar.graph.refused import refusal
 from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together, given
 
 from . import OTHERWISE
 from .empty_rows import EmptyRows
-from .transforms import FUNCTIONS, TRANSFORMS
+from .transforms import FUNCTIONS, REFUSED, TRANSFORMS, refusing
 
 __all__ = ["adapt", "restore"]
 
@@ -64,6 +66,11 @@ def _layer_patches() -> Patches:
         patches.wrap(owner, attribute, function, "reductions in the engine")
     for name, function in FUNCTIONS.items():
         patches.wrap_within("dgl", f"dgl.{name}", function, "graphs made of graphs")
+    for name, instead in REFUSED.items():  # where scripts find them; DGL's own calls of them stay as they are
+        function = refusing(name, instead)
+        for module in (dgl, dgl.transforms):
+            if hasattr(module, name):
+                patches.wrap(module, name, function, "refused: needs the whole graph")
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
@@ -120,9 +127,9 @@ def _segment_softmax(original: Any, seglen: Any, value: Tensor) -> Any:
 
 def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(graph, GraphShardManager):
-        raise NotImplementedError(
-            "the k largest nodes of a graph on several workers are not sought (dgl.topk_nodes, SortPooling): pool with "
-            "sum, mean, max or attention, or gather the features on one worker"
+        raise refusal(
+            "the search for the k largest nodes (dgl.topk_nodes, SortPooling)",
+            "pool with sum, mean, max or attention, or gather the features on one worker",
         )
     return original(graph, *args, **kwargs)
 
@@ -264,9 +271,10 @@ def _sequential(original: Any, layer: Any, graph: Any, *feats: Any) -> Any:
 
 def _set_transformer(original: Any, layer: Any, graph: Any, feat: Tensor) -> Any:
     if isinstance(graph, GraphShardManager):
-        raise NotImplementedError(
-            f"{type(layer).__name__} relates each node to all nodes of the graph, which are on several workers: gather "
-            "the features on one worker, or use attention over neighbours"
+        raise WholeGraphError(
+            type(layer).__name__,
+            "it relates each node to all nodes of the graph, which are on several workers: gather the features on one "
+            "worker, or use attention over neighbours",
         )
     return original(layer, graph, feat)
 

@@ -1,0 +1,137 @@
+"""Transforms of torch_geometric on data of a split graph: which run, and what stands in the way of others.
+
+``tests/parity/transforms_table.py`` has all of them, and writes docs/transforms.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import torch
+from torch import Tensor
+from torch_geometric.transforms import BaseTransform
+
+from sar._engine import abi, session as _session
+from sar.distributed.agreement import agreed_seed
+from sar.errors import WholeGraphError
+from sar.graph.edge_index.numbers import SplitNumbers
+from sar.graph.edge_tensor.tensor import values
+
+__all__ = ["METHODS", "OWN_ROWS", "REFUSED", "SPECIAL", "concerned"]
+
+_BEFORE = "apply it before the graph is partitioned, and keep its result in the data"
+_EDGES = f"it needs the edges of the whole graph, which are on several workers: {_BEFORE}"
+_NODES = f"it needs the nodes of the whole graph, which are on several workers: {_BEFORE}"
+_OTHERS = f"it makes other nodes: {_BEFORE}"
+_DRAWS = f"it draws from all nodes or edges of the whole graph: {_BEFORE}"
+
+REFUSED: Dict[str, str] = {
+    **dict.fromkeys(["ToSparseTensor", "ToUndirected", "LocalDegreeProfile", "RemoveIsolatedNodes", "ToDense"], _EDGES),
+    **dict.fromkeys(["RemoveDuplicatedEdges", "TwoHop", "LineGraph", "LaplacianLambdaMax", "GDC", "SIGN"], _EDGES),
+    **dict.fromkeys(["AddMetaPaths", "AddRandomMetaPaths", "RootedEgoNets", "RootedRWSubgraph"], _EDGES),
+    **dict.fromkeys(["LargestConnectedComponents", "AddLaplacianEigenvectorPE", "AddRandomWalkPE", "AddGPSE"], _EDGES),
+    **dict.fromkeys(["FeaturePropagation", "HalfHop", "NodePropertySplit"], _EDGES),
+    **dict.fromkeys(["SVDFeatureReduction", "KNNGraph", "RadiusGraph", "Center", "NormalizeRotation"], _NODES),
+    **dict.fromkeys(["NormalizeScale", "Delaunay", "GenerateMeshNormals", "FaceToEdge"], _NODES),
+    **dict.fromkeys(["VirtualNode", "Pad", "SamplePoints", "FixedPoints", "GridSampling", "ToSLIC"], _OTHERS),
+    **dict.fromkeys(["RandomNodeSplit", "RandomLinkSplit"], _DRAWS),
+}
+"""Why each is refused, and the way round."""
+
+OWN_ROWS = frozenset(
+    ["Compose", "ComposeFilters", "ToDevice", "Constant", "RemoveTrainingClasses", "IndexToMask", "MaskToIndex"]
+    + ["OneHotDegree", "AddSelfLoops", "AddRemainingSelfLoops", "RemoveSelfLoops", "GCNNorm", "LocalCartesian"]
+    + ["PointPairFeatures", "RandomJitter", "LinearTransformation"]
+)
+"""Those that treat each node and each edge by itself, by functions that run on split graphs."""
+
+
+def _normalize_features(transform: Any, data: Any) -> Any:
+    """The smallest value is that of all nodes. Collective."""
+    for store in data.stores:
+        for key, value in store.items(*transform.attrs):
+            value = values(value)
+            value = value + _largest(-value)
+            store[key] = value.div_(value.sum(dim=-1, keepdim=True).clamp_(min=1.0))
+    return data
+
+
+def _largest(value: Tensor) -> Tensor:
+    """The largest number of all workers, a scalar. Collective."""
+    most = value.amax() if value.numel() else value.new_full((), float("-inf"))
+    most = most.detach().double().view(1)
+    _session.all_reduce(most, "max", abi.TRAIN)
+    return most[0].to(value.dtype)
+
+
+def _by_largest(picked: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """A transform that divides values of edges by the largest, which is that of all workers. Collective.
+
+    :param picked: of the values without ``norm``, those whose largest it is
+    """
+
+    def forward(transform: Any, data: Any) -> Any:
+        if transform.norm and transform.max is None:
+            plain, transform = copy.copy(transform), copy.copy(transform)
+            plain.norm = plain.cat = False
+            transform.max = float(_largest(picked(values(plain.forward(copy.copy(data)).edge_attr))))
+        return transform.forward(data)
+
+    return forward
+
+
+def _same_draw(transform: Any, data: Any) -> Any:
+    """One draw for all nodes, so the same on every worker. Collective."""
+    seed, before = agreed_seed(), random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        try:
+            return transform.forward(data)
+        finally:
+            random.setstate(before)
+
+
+SPECIAL: Dict[str, Callable[..., Any]] = {
+    "NormalizeFeatures": _normalize_features,
+    "Cartesian": _by_largest(Tensor.abs),
+    **dict.fromkeys(["Distance", "TargetIndegree"], _by_largest(lambda x: x)),
+    **dict.fromkeys(["Polar", "Spherical"], _by_largest(lambda x: x[:, :1])),
+    **dict.fromkeys(["RandomFlip", "RandomScale", "RandomRotate", "RandomShear"], _same_draw),
+}
+"""What runs in place of ``forward``."""
+
+
+def _transform(original: Any, transform: Any, data: Any) -> Any:
+    name = _name(transform)
+    if name is None or name in OWN_ROWS:
+        return original(transform, data)
+    if name in SPECIAL:
+        return SPECIAL[name](transform, copy.copy(data))
+    raise WholeGraphError(f"torch_geometric.transforms.{name}", REFUSED.get(name, _EDGES))
+
+
+def _name(transform: Any) -> Optional[str]:
+    """The class of torch_geometric that a transform is of; None for the user's own."""
+    for kind in type(transform).__mro__:
+        if kind.__module__.startswith("torch_geometric."):
+            return None if kind is BaseTransform else kind.__name__
+    return None
+
+
+def _is_split(data: Any) -> bool:
+    stores = getattr(data, "edge_stores", ())
+    return any(isinstance(value, SplitNumbers) for store in stores for value in store.values())
+
+
+def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether a transform is called with data of a split graph."""
+    return any(_is_split(value) for value in (*args, *kwargs.values()))
+
+
+METHODS: Dict[str, Callable[..., Any]] = {
+    f"transforms.{kind}.__call__": _transform for kind in ("BaseTransform", "AddGPSE")
+}
+"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""

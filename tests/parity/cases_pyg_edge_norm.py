@@ -1,0 +1,149 @@
+"""Batch norm, counters and wide layers inside messages: the same code for PyG and for the workers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import sar
+from tests.parity.cases_pyg import graph_index
+from tests.parity.pyg_specs import mlp, pyg_nn
+from tests.support.worker import numpy, random_layer
+
+
+class Counting(nn.Module):
+    """A layer whose message counts, and adds up what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        outer = self
+
+        class Layer(pyg_nn().MessagePassing):  # type: ignore[name-defined, misc]
+            def forward(self, x: Any, edge_index: Any) -> Any:
+                return self.propagate(edge_index, x=x)
+
+            def message(self, x_i: Any, x_j: Any) -> Any:
+                outer.calls += 1
+                outer.seen += 1
+                outer.sum_of_rows.add_(x_j.detach().sum(0))
+                outer.sum_of_signs.index_add_(0, torch.zeros(len(x_j), dtype=torch.int64), (x_j > 0).double().detach())
+                return (x_i - x_j).sin()
+
+        self.layer, self.calls = Layer(aggr="sum"), 0
+        self.register_buffer("seen", torch.tensor(0))
+        self.register_buffer("sum_of_rows", torch.zeros(6))
+        self.register_buffer("sum_of_signs", torch.zeros(1, 6))
+
+    def forward(self, x: Any, edge_index: Any) -> Any:
+        return self.layer(x, edge_index)
+
+
+MODELS: dict[str, Any] = {
+    "edge_conv": lambda: pyg_nn().EdgeConv(pyg_nn().MLP([12, 8, 6]), aggr="max"),
+    "point_gnn": lambda: _Points(),
+    "counting": Counting,
+    "wide": lambda: pyg_nn().EdgeConv(mlp(12, 1024, 6), aggr="mean"),
+}
+
+
+class _Points(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        made = pyg_nn().MLP
+        self.layer = pyg_nn().PointGNNConv(made([6, 8, 3]), made([9, 8, 5]), made([5, 8, 6]))
+
+    def forward(self, x: Any, edge_index: Any) -> Any:
+        return self.layer(x, x[:, :3], edge_index)
+
+
+def trained(
+    name: str, index: Any, x: np.ndarray, nodes: int, seed: int, steps: int, alone: bool, convert: bool
+) -> dict[str, Any]:
+    """Results in training and after it, gradients of the last step and buffers."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        model = random_layer(MODELS[name], seed)
+        model = sar.convert_batchnorm(model) if convert else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02) if list(model.parameters()) else None
+        rows = torch.from_numpy(x).requires_grad_()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(steps):
+                model.zero_grad()
+                rows.grad = None
+                out = model(rows, index)
+                (out.square().sum() / nodes).backward()
+                if not alone:
+                    sar.gather_grads(model)
+                if optimizer is not None:
+                    optimizer.step()
+        grads = {k: p.grad for k, p in model.named_parameters()}
+        model.eval()
+        after = model(rows.detach(), index).detach()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    calls = getattr(model, "calls", 0)
+    buffers = {k: b.clone() for k, b in model.named_buffers()}
+    return numpy({"out": out.detach(), "after": after, "x": rows.grad, "grads": grads, "buffers": buffers}) | {
+        "calls": calls
+    }
+
+
+def trained_on_worker(part: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return trained(index=graph_index(part), alone=False, **given)
+
+
+def warned_of(part: dict[str, Any]) -> dict[str, list[str]]:
+    """What is said of numbers of edges, of functions that the table does not have, and of writes."""
+    index = graph_index(part)
+    x = torch.randn(index.edges.rows("v"), 6)
+    store = torch.zeros(6)
+
+    def message(kind: str, m: Any) -> Any:
+        if kind == "divided":
+            return m.sin() / m.size(0)
+        if kind == "shape":
+            return m.sin() * (1 / m.shape[0])
+        if kind == "len":
+            return m.sin() / len(m)
+        if kind == "writes":
+            torch.sum(m.detach().sin(), 0, out=store)
+        if kind == "copies":
+            torch.zeros(m.size(0), 6).copy_(m.detach())
+        if kind == "unknown":
+            return torch.special.i1(m) if not hasattr(torch, "airy_ai") else torch.special.airy_ai(m)
+        return m.view(m.size(0), 2, 3).flatten(1).clone()
+
+    from torch_geometric.nn import MessagePassing
+
+    class Own(MessagePassing):
+        def forward(self, x: Any, edge_index: Any) -> Any:
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j: Any) -> Any:
+            return message(self.kind, x_j)
+
+    found = {}
+    for kind in ("divided", "shape", "len", "writes", "copies", "unknown", "plain"):
+        layer = Own()
+        layer.kind = kind
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            layer(x, index)
+        found[kind] = [f"{w.filename.rpartition('/')[2]}: {w.message}" for w in caught if w.category is RuntimeWarning]
+    return found
+
+
+def refused(part: dict[str, Any]) -> str:
+    """Batch norm that was declared."""
+    index = graph_index(part)
+    layer = pyg_nn().EdgeConv(sar.rowwise(nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4))))
+    try:
+        layer(torch.randn(index.edges.rows("v"), 6), index)
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"

@@ -1,0 +1,111 @@
+"""Messages that are added up by torch's own functions: the same code for a whole graph and for the workers."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.parity.cases_pyg import graph_index, warned
+from tests.support.worker import numpy
+
+INDEX: dict[str, Callable[[Any, Any], Any]] = {
+    "view": lambda at, m: at.view(-1, 1).expand(-1, m.size(1)),
+    "reshape": lambda at, m: at.reshape(-1, 1).expand(m.shape),
+    "unsqueeze": lambda at, m: at.unsqueeze(1).expand_as(m),
+    "unsqueeze_last": lambda at, m: at.unsqueeze(-1).expand(*m.shape),
+    "item": lambda at, m: at[:, None].repeat(1, m.shape[-1]),
+    "dots": lambda at, m: at[..., None].expand(m.size(0), m.size(1)),
+    "transposed": lambda at, m: at.expand(m.size(1), -1).t(),
+    "rows": lambda at, m: at[None].expand(m.size(1), at.shape[0]).transpose(0, 1),
+    "permuted": lambda at, m: at.repeat(m.size(1), 1).permute(1, 0),
+    "broadcast": lambda at, m: torch.broadcast_to(at.view(-1, 1), m.shape),
+    "tiled": lambda at, m: at.unsqueeze(1).tile(1, m.shape[1]).contiguous(),
+    "moved": lambda at, m: at.view(1, -1).expand(m.size(1), -1).movedim(0, 1).long(),
+}
+"""Ways to write the index of ``scatter``."""
+
+ADDED: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "scatter_add_": lambda o, at, wide, m: o.scatter_add_(0, wide, m),
+    "scatter_add": lambda o, at, wide, m: torch.scatter_add(o, 0, wide, m),
+    "dim": lambda o, at, wide, m: o.scatter_add_(-2, wide, m),
+    "index_add_": lambda o, at, wide, m: o.index_add_(0, at, m, alpha=2),
+    "index_add": lambda o, at, wide, m: o.index_add(0, at, m),
+    "index_put_": lambda o, at, wide, m: o.index_put_((at,), m, accumulate=True),
+    "index_put": lambda o, at, wide, m: torch.index_put(o, (at,), m, accumulate=True),
+    "counted": lambda o, at, wide, m: o.index_put_((at,), torch.ones((), dtype=o.dtype), accumulate=True),
+    "sum": lambda o, at, wide, m: o.scatter_reduce_(0, wide, m, "sum"),
+    "sum_alone": lambda o, at, wide, m: o.scatter_reduce(0, wide, m, "sum", include_self=False),
+    "mean": lambda o, at, wide, m: o.scatter_reduce(0, wide, m, reduce="mean"),
+    "mean_alone": lambda o, at, wide, m: o.scatter_reduce_(0, wide, m, "mean", include_self=False),
+    "index_mean": lambda o, at, wide, m: o.index_reduce_(0, at, m, "mean", include_self=False),
+    "reduce": lambda o, at, wide, m: o.scatter_(0, wide, m.detach(), reduce="add"),
+    "fill": lambda o, at, wide, m: o.index_fill_(0, at, 0.5),
+    "set": lambda o, at, wide, m: put(o, at, 2.0) + 0,
+}
+"""What is done with it at both ends of edges."""
+
+REDUCED: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "amax": lambda o, at, wide, m: o.scatter_reduce_(0, wide, m, "amax"),
+    "amin": lambda o, at, wide, m: o.scatter_reduce(0, wide, m, "amin", include_self=False),
+    "prod": lambda o, at, wide, m: torch.scatter_reduce(o, 0, wide, m, "prod"),
+    "index_amax": lambda o, at, wide, m: o.index_reduce_(0, at, m, "amax"),
+    "multiply": lambda o, at, wide, m: o.scatter_(0, wide, m.detach(), reduce="multiply"),
+}
+"""And at destinations alone."""
+
+
+def put(out: Tensor, index: Any, value: float) -> Tensor:
+    out[index] = value
+    return out
+
+
+def scattered(index: Any, x: np.ndarray, first: np.ndarray, side: int) -> dict[str, Any]:
+    """Results of all ways, in the tensors that they were written into, and the gradients of rows of nodes."""
+    found: dict[str, Any] = {}
+    ways = {f"{a} sum": (a, ADDED["scatter_add_"]) for a in INDEX}
+    ways.update({b: ("view", op) for b, op in {**ADDED, **(REDUCED if side else {})}.items()})
+    for name, (made, function) in ways.items():
+        rows = torch.from_numpy(x).requires_grad_()
+        out = torch.from_numpy(first.copy())
+        at = index[side]
+        message = torch.tanh(rows[index[0]] * rows[index[1]].sum(-1, keepdim=True) + 1)
+        result = function(out, at, INDEX[made](at, message), message)
+        if result.requires_grad:
+            (result * torch.cos(torch.arange(result.shape[1]))).sum().backward()
+        found[name] = numpy([result.detach(), torch.zeros_like(rows) if rows.grad is None else rows.grad])
+        found[name].append(out.detach().numpy())
+    return found
+
+
+def on_worker(part: dict[str, Any], x: np.ndarray, first: np.ndarray, side: int) -> dict[str, Any]:
+    index = graph_index(part)
+    with warned() as said:
+        found = scattered(index, x, first, side)
+    return {**found, "said": said}
+
+
+REFUSED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "__setitem__": lambda o, at, m: _augmented(o, at, m),
+    "index_copy_": lambda o, at, m: o.index_copy_(0, at, m),
+    "scatter_": lambda o, at, m: o.scatter_(0, at.view(-1, 1).expand_as(m), m),
+    "index_put_": lambda o, at, m: o.index_put_((at,), m),
+}
+
+
+def _augmented(o: Any, at: Any, m: Any) -> None:
+    o[at] += m
+
+
+def refused(part: dict[str, Any]) -> dict[str, str]:
+    """What says that one of several edges would win."""
+    index, said = graph_index(part), {}
+    x = torch.randn(index.edges.rows("v"), 3)
+    for name, function in REFUSED.items():
+        try:
+            function(torch.zeros(index.edges.rows("v"), 3), index[1], x[index[0]] * 2)
+        except NotImplementedError as error:
+            said[name] = str(error)
+    return said
