@@ -52,6 +52,7 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 # what takes long and not every training needs: imported by the functions that use it
 LATE = (
     "sar.data.ingest.make",
+    "sar.graph.declared",
     "sar.graph.message_passing.functions",
     "sar.profiling.prometheus",
     "sar.profiling.tensorboard",

@@ -62,7 +62,7 @@ def refused(func: Any, args: Any) -> WholeGraphError:
     """
     pending = sys.exc_info()[1]
     called = library_call()
-    if called and isinstance(pending, Exception):
+    if called and isinstance(pending, WholeGraphError):
         raise pending
     if changes(func) and args and hasattr(args[0], "numbers"):
         instead = "it holds no numbers, and would be changed. Change the graph before it is partitioned"
