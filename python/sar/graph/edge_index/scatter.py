@@ -46,7 +46,8 @@ def _put(
         shape[dim] = edges.rows(side)
     check_size(index, input.shape[dim] if src.dim() == input.dim() else None)
     extremum = op in ("amax", "amin") and not include_self
-    fits = fits and shape == list(input.shape) and {src.dtype, input.dtype} <= {*FLOATS}
+    fits = fits and shape == list(input.shape) and torch.bool not in (src.dtype, input.dtype)
+    fits = fits and (side == "u" and op != "mean" and alpha == 1 or {src.dtype, input.dtype} <= {*FLOATS})
     if not fits or not (op in ("sum", "mean") or extremum):
         if side == "u" and _session.current().world > 1:
             raise refusal(

@@ -34,7 +34,7 @@ from sar.integrations.replacements import Patches, apply_together, given
 
 from . import OTHERWISE
 from .empty_rows import EmptyRows
-from .transforms import FUNCTIONS, REFUSED, TRANSFORMS, refusing
+from .transforms import FUNCTIONS, LOOPS, REFUSED, TRANSFORMS, refusing
 
 __all__ = ["adapt", "restore"]
 
@@ -74,6 +74,8 @@ def _layer_patches() -> Patches:
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
+    for transform, function in LOOPS.items():
+        patches.wrap(f"dgl.transforms.{transform}", "transform_etype", function, "graphs made of graphs")
     layers = list(_layers())
     for layer in layers:
         patches.wrap(layer, "forward", _whole, "no copy of own rows")
