@@ -50,6 +50,7 @@ from .graph.manager import GraphShardManager, HeteroGraphShardManager
 from .graph.rowwise import rowwise
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
+from .integrations.replacements import replaced
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D
 from .nn.convert import convert_batchnorm
@@ -117,6 +118,7 @@ __all__ = [
     "pyg",
     "rank",
     "remat",
+    "replaced",
     "rowwise",
     "save_checkpoint",
     "set_allocator",

@@ -288,7 +288,6 @@ def said(part: dict[str, Any]) -> list[str]:
         lambda: to_undirected(edge_index),
         lambda: scatter(message, looped[1]),
         lambda: message + torch.randn(rows, 2)[looped[1]],
-        lambda: scatter(message, edge_index[0], reduce="max"),
         lambda: torch.cat([edge_index, torch.zeros(2, 1, dtype=torch.int64)], 1),
     ):
         try:
@@ -347,3 +346,56 @@ def equilibrium(part: dict[str, Any]) -> str:
     except NotImplementedError as error:
         return str(error)
     return "nothing"
+
+
+def held(part: dict[str, Any], x: Any) -> dict[str, Any]:
+    """Functions of PyG that are not replaced, and that a script may hold under any name."""
+    from torch_geometric import utils
+    from torch_geometric.utils import assortativity, coalesce, softmax as attention
+
+    index = graph_index(part)
+    row, col = index
+    x = torch.from_numpy(x).requires_grad_()
+    logits = x[row] * x[col]
+    weights = attention(logits, col)
+    most = utils.scatter(logits, row, dim=0, reduce="max")
+    most.square().sum().backward()
+    plain, _ = utils.remove_self_loops(index)
+    texts = []
+    for function in (coalesce, utils.to_undirected, assortativity):
+        try:
+            function(index)
+            texts.append("nothing")
+        except NotImplementedError as error:
+            texts.append(str(error))
+    return numpy(
+        {
+            "softmax": getattr(weights, "_expr", None) is not None and weights._expr.op,
+            "sums": utils.scatter(weights, col, dim=0),
+            "by_source": utils.scatter(attention(logits, row), row, dim=0),
+            "most": most,
+            "grad": x.grad,
+            "degrees": [utils.degree(end) for end in (row, col)],
+            "loops": [utils.contains_self_loops(i) for i in (index, plain)],
+            "kept": plain is utils.remove_self_loops(index)[0] or plain.edges is index.edges.without_loops(),
+            "texts": texts,
+            "same": not any(hasattr(f, "__wrapped__") for f in (attention, utils.scatter, coalesce, utils.degree)),
+        }
+    )
+
+
+def plain_models(part: dict[str, Any]) -> list[str]:
+    """What torch.compile says to models of PyG on plain tensors beside split graphs. Rank 0 runs them alone."""
+    graph_index(part)
+    if sar.rank():
+        return []
+    x, edges, failed = torch.randn(9, 4), torch.randint(0, 9, (2, 30)), []
+    for name in ("GCN", "GraphSAGE", "GIN", "GAT"):
+        model = getattr(pyg_nn(), name)(4, 8, 2, 3)
+        torch._dynamo.reset()
+        try:
+            same = torch.equal(torch.compile(model, fullgraph=True, backend="eager")(x, edges), model(x, edges))
+            failed += [] if same else [f"{name}: other results"]
+        except Exception as error:  # noqa: BLE001
+            failed.append(f"{name}: {error}")
+    return failed

@@ -75,7 +75,7 @@ def test_errors(two: Workers) -> None:
         for text, part in zip(
             said,
             ["a row for each node that this worker owns"] * 2
-            + ["needs the edges of the whole graph", "two graphs", "two graphs", "the max over the out-edges"]
+            + ["needs the edges of the whole graph", "two graphs", "two graphs"]
             + ["only a self loop for each own node"],
         ):
             assert part in text
@@ -99,31 +99,70 @@ def test_numbers(few: Workers) -> None:
         assert found["type"] == ["torch.int64", True, True]
 
 
+def test_functions_that_a_script_holds(few: Workers) -> None:
+    """They are PyG's own, and right on split graphs by the overrides of torch's functions, or refused by name."""
+    from torch_geometric.utils import scatter, softmax
+
+    graph = make("random", few.world, seed=67)
+    x = np.random.default_rng(68).standard_normal((graph.num_nodes, 3))
+    whole, src, dst = torch.from_numpy(x).requires_grad_(), torch.from_numpy(graph.src), torch.from_numpy(graph.dst)
+    n = graph.num_nodes
+    logits = whole[src] * whole[dst]
+    most = scatter(logits, src, 0, n, "max")
+    most.square().sum().backward()
+    assert whole.grad is not None
+    expected = {
+        "sums": scatter(softmax(logits, dst), dst, 0, n),
+        "by_source": scatter(softmax(logits, src), src, 0, n),
+        "most": most,
+        "grad": whole.grad,
+    }
+    given = [{"part": graph.part(r), "x": x[graph.rows(r)]} for r in range(few.world)]
+    for rank, found in enumerate(few.run(cases_pyg.held, given)):
+        for name, value in expected.items():
+            close(found[name], value.detach().numpy()[graph.rows(rank)], name)
+        for ends, degrees in zip((graph.src, graph.dst), found["degrees"]):
+            np.testing.assert_array_equal(degrees, np.bincount(ends, minlength=n)[graph.rows(rank)])
+        assert found["softmax"] == "softmax" and found["same"] and found["kept"]
+        assert found["loops"] == [bool((graph.src == graph.dst).any()), False]
+        for name, text in zip(("coalesce", "to_undirected", "assortativity"), found["texts"]):
+            assert f"torch_geometric.utils.{name} is" in text and "it needs the edges of the whole graph" in text
+
+
+def test_plain_models_compile(two: Workers) -> None:
+    graph = make("random", 2, seed=69)
+    failed, _ = two.run(cases_pyg.plain_models, [{"part": graph.part(r)} for r in range(2)])
+    assert failed == []
+
+
 # ---- replacements ---------------------------------------------------------------
 
 
 def test_replaced_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever a module holds the name, and nothing where one name is missing."""
+    """In modules of torch_geometric alone, and nothing where one name is missing."""
     patches = importlib.import_module("sar.integrations.pyg.patches")
     gat, utils = (importlib.import_module(f"torch_geometric.{name}") for name in ("nn.conv.gat_conv", "utils"))
     sar.pyg.restore()
-    plain, mine = utils.softmax, sys.modules[__name__].__dict__
+    plain, mine, drop = utils.softmax, sys.modules[__name__].__dict__, utils.dropout_edge
     monkeypatch.setitem(mine, "held", plain)
     patches.adapt()
     patches.adapt()
-    assert gat.softmax is utils.softmax is mine["held"] is not plain
+    assert utils.softmax is mine["held"] is plain is not gat.softmax and utils.dropout_edge is not drop
+    monkeypatch.setitem(mine, "late", gat.softmax)
     index = torch.tensor([0, 0, 1])
-    torch.testing.assert_close(utils.softmax(torch.ones(3), index), torch.tensor([0.5, 0.5, 1.0]))
+    torch.testing.assert_close(gat.softmax(torch.ones(3), index), torch.tensor([0.5, 0.5, 1.0]))
     assert utils.degree(index).tolist() == [2, 1] and utils.scatter(torch.ones(3), index).tolist() == [2, 1]
+    assert any(one.owner == "torch_geometric.nn.conv.gat_conv" and one.name == "softmax" for one in sar.replaced())
     sar.pyg.restore()
-    assert gat.softmax is utils.softmax is mine["held"] is plain
+    assert gat.softmax is utils.softmax is mine["held"] is mine["late"] is plain and utils.dropout_edge is drop
+    assert not any(one.owner.startswith("torch_geometric") for one in sar.replaced())
     monkeypatch.delattr(utils, "degree")
     with pytest.raises(RuntimeError, match=r"has no torch_geometric.utils.degree.*patch_pyg = False"):
         patches.adapt()
-    assert utils.softmax is plain
+    assert utils.dropout_edge is drop
     monkeypatch.setattr(sar.Config, "patch_pyg", False)
     patches.adapt()
-    assert utils.softmax is plain
+    assert utils.dropout_edge is drop
 
 
 def test_imports() -> None:

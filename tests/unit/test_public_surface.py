@@ -35,6 +35,7 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "message_has_parameters": None,
         "edge_softmax": "graph, logits, eids='__ALL__', norm_by='dst'",
         "patch_dgl": "",
+        "replaced": "",
         "patched_edge_softmax": "graph, logits, eids='__ALL__', norm_by='dst'",
         "logging_setup": "log_level, _rank=-1, _world_size=-1, log_file=None",
         "convert_batchnorm": None,

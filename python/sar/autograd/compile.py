@@ -13,7 +13,7 @@ from typing import Any, Callable, TypeVar, cast
 
 import torch
 
-__all__ = ["uncompiled"]
+__all__ = ["compiling", "uncompiled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +22,7 @@ def _never() -> bool:
     return False
 
 
-_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", _never)
+compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", _never)
 """Whether torch.compile traces the caller."""
 
 
@@ -33,7 +33,7 @@ def uncompiled(function: F) -> F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         # called from what the compiler left as it is, its frames would be compiled one by one
-        if _compiling() or "torch._dynamo" in sys.modules:
+        if compiling() or "torch._dynamo" in sys.modules:
             return untraced(*args, **kwargs)
         return function(*args, **kwargs)
 

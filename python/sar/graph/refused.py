@@ -7,12 +7,13 @@ edges for all there are, are recognized when they ask for it (:func:`refuse_libr
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Callable, Dict, Tuple
 
 from sar.errors import WholeGraphError
 
-__all__ = ["IsBlock", "Refused", "library_call", "public_name", "refusal", "refuse_libraries"]
+__all__ = ["IsBlock", "Refused", "caller", "library_call", "public_name", "refusal", "refuse_libraries"]
 
 _MATRIX = (
     "the matrix has edges of all workers. Multiply by it with update_all(copy_u, sum); compute what needs all of it, "
@@ -57,9 +58,17 @@ FUNCTIONS: Dict[str, str] = {
 }
 """What to do in place of functions of DGL; of others :data:`_BEFORE`."""
 
+_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
 ANSWERED: Tuple[str, ...] = ("dgl.nn.", "dgl.ops.", "dgl.readout.", "dgl.utils.", "dgl.transforms.module.")
 ANSWERED += ("dgl.transforms.functional.norm_by_dst",)
 """Modules and functions of DGL that treat a graph by the methods that ours has as well."""
+
+
+def _package(frame: Any) -> str:
+    """The package whose code runs. What stands for a function of a library has the names of the library's module."""
+    ours = frame.f_code.co_filename.startswith(_OWN)
+    return "sar" if ours else str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def library_call() -> str:
@@ -68,7 +77,7 @@ def library_call() -> str:
     frame: Any = sys._getframe(1)
     found: Any = None
     while frame is not None:
-        home = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        home = _package(frame)
         if home in ("dgl", "torch_geometric"):
             found = frame
         elif home not in ("sar", "torch", "contextlib", "functools"):
@@ -81,6 +90,16 @@ def library_call() -> str:
         kind = type(found.f_locals["self"]).__name__
         return kind if name in ("__call__", "forward", "__init__") else f"{kind}.{name}"
     return public_name(home, name)
+
+
+def caller() -> str:
+    """The function outside of SAR and torch that is nearest to here, under the module that defines it."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if _package(frame) not in ("sar", "torch", "contextlib", "functools"):
+            return f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
 
 
 def public_name(module: str, name: str) -> str:

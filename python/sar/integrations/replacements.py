@@ -1,25 +1,84 @@
-"""A set of replacements in other modules: all or none, and reversible."""
+"""A set of replacements in other modules: all or none, and reversible.
+
+A replacement asks first whether it is concerned, by the types of its arguments. If not it calls the original, and both
+of torch's compilers see that: torch.compile evaluates the question while it traces, and torch.jit.script compiles the
+source of the original with the names of its module.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
+import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-__all__ = ["Patches", "apply_together"]
+__all__ = ["Concerned", "Patches", "Replaced", "always", "apply_together", "given", "replaced"]
 
 _ABSENT: Any = object()
 
+Concerned = Callable[[Tuple[Any, ...], Dict[str, Any]], bool]
+"""Tells from the arguments and keyword arguments of a call whether it is for a replacement. torch.compile traces it."""
+
+
+def given(*kinds: type) -> Concerned:
+    """Whether an argument is of one of these types, or an item of a list, tuple or dictionary among them is."""
+
+    def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, kinds):
+                return True
+            if isinstance(value, (list, tuple, dict)):
+                for item in value.values() if isinstance(value, dict) else value:
+                    if isinstance(item, kinds):
+                        return True
+        return False
+
+    return concerned
+
+
+def always(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """For replacements that find out by themselves whether they are concerned."""
+    return True
+
+
+class Replaced(NamedTuple):
+    """A name of another library that is replaced.
+
+    :ivar owner: dotted name of the module or class
+    :ivar name: of its attribute
+    :ivar why: what it is replaced for
+    """
+
+    owner: str
+    name: str
+    why: str
+
+
+_lists: List[Patches] = []
+"""The lists whose replacements are made now."""
+
+
+def replaced() -> List[Replaced]:
+    """What SAR replaces at present in DGL and torch_geometric, name by name, in the order in which it was replaced.
+
+    Nothing is replaced outside these libraries, nor before the first graph. Calls that concern no split graph go to the
+    originals, which ``torch.compile`` and ``torch.jit.script`` also take. :func:`sar.unpatch_dgl` and
+    :func:`sar.pyg.restore` take everything back.
+    """
+    return [one for patches in _lists for one in patches.listed()]
+
 
 class _Change(NamedTuple):
-    """``label``: the dotted name for errors; ``own``: what the owner itself has, which is not what it inherits."""
+    """``label``: the dotted name of the owner; ``own``: what the owner itself has, which is not what it inherits."""
 
     owner: Any
     name: str
     label: str
     own: Any
     new: Any
+    why: str
 
 
 class Patches:
@@ -27,14 +86,16 @@ class Patches:
 
     Names are looked up while the list is made; those that do not exist are collected, so that the error can list all.
 
-    :param library: the package whose names are replaced
+    :param library: the package whose names are replaced; no others are
     :param otherwise: what to do where a name is missing, for the error
+    :param concerned: for which calls, unless a replacement says so itself
     """
 
-    def __init__(self, library: str, otherwise: str) -> None:
-        self.library, self.otherwise = library, otherwise
+    def __init__(self, library: str, otherwise: str, concerned: Concerned = always) -> None:
+        self.library, self.otherwise, self._concerned = library, otherwise, concerned
         self.missing: List[str] = []
         self._changes: Dict[Tuple[int, str], _Change] = {}
+        self._made: Dict[Tuple[Any, ...], Any] = {}
         self._applied: List[_Change] = []
 
     def look_up(self, path: str) -> Any:
@@ -53,46 +114,70 @@ class Patches:
         self.missing.append(path)
         return None
 
-    def put(self, owner: str, name: str, new: Any) -> None:
+    def put(self, owner: str, name: str, new: Any, why: str) -> None:
         """Puts ``new`` in the place of a name of a module or class that there is."""
         if self.look_up(f"{owner}.{name}") is not None:
-            self._plan(self.look_up(owner), name, f"{owner}.{name}", new)
+            self._plan(self.look_up(owner), name, owner, new, why)
 
-    def wrap(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
+    def wrap(
+        self, owner: Any, name: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
+    ) -> None:
         """Has ``owner.name(*args)`` call ``function(original, *args)``. Of several, the last one is called first.
 
         :param owner: a module or class, or the dotted name of one
+        :param why: see :class:`Replaced`
+        :param concerned: for which calls
         """
-        label = f"{owner if isinstance(owner, str) else _label(owner)}.{name}"
         found = self.look_up(owner) if isinstance(owner, str) else owner
         if found is None:
             return
+        label = owner if isinstance(owner, str) else _label(owner)
         planned = self._changes.get((id(found), name))
         original = getattr(found, name, None) if planned is None else planned.new
         if original is None:
-            self.missing.append(label)
+            self.missing.append(f"{label}.{name}")
             return
-        self._plan(found, name, label, _wrapped(original, function))
+        new = self._wrapper(original, function, concerned)
+        if inspect.ismodule(found):
+            new.__module__ = label  # where pickle finds it
+        self._plan(found, name, label, new, why if planned is None else f"{planned.why}; {why}")
 
-    def wrap_everywhere(self, path: str, function: Callable[..., Any], package: Optional[str] = None) -> None:
-        """:meth:`wrap` for a function, in every module that holds it under any name.
+    def wrap_within(
+        self, package: str, path: str, function: Callable[..., Any], why: str, concerned: Optional[Concerned] = None
+    ) -> None:
+        """:meth:`wrap` for a function, in every loaded module of a package of the library that holds it.
 
-        :param path: the dotted name of the function
-        :param package: only modules of this package
+        Where scripts find it elsewhere than in the module that defines it, that module keeps the original, so that both
+        can be pickled.
+
+        :param path: the dotted name of the function, where scripts find it
         """
         original = self.look_up(path)
         if original is None:
             return
-        new = _wrapped(original, function)
+        new = self._wrapper(original, function, concerned)
+        home, defined = path.rpartition(".")[0], original.__module__
+        if f"{home}.".startswith(f"{package}."):
+            new.__module__ = home
         for label, module in list(sys.modules.items()):
-            if package is not None and label.split(".")[0] != package:
-                continue
-            for name, value in list(getattr(module, "__dict__", {}).items()):
-                if value is original:
-                    self._plan(module, name, f"{label}.{name}", new)
+            if f"{label}.".startswith(f"{package}.") and (label != defined or home == defined):
+                for name, value in list(getattr(module, "__dict__", {}).items()):
+                    if value is original:
+                        self._plan(module, name, label, new, why)
 
-    def _plan(self, owner: Any, name: str, label: str, new: Any) -> None:
-        self._changes[id(owner), name] = _Change(owner, name, label, vars(owner).get(name, _ABSENT), new)
+    def _wrapper(self, original: Any, function: Callable[..., Any], concerned: Optional[Concerned]) -> Any:
+        """One for all places."""
+        key = original, function, concerned
+        if key not in self._made:
+            self._made[key] = _wrapped(original, function, concerned or self._concerned)
+        return self._made[key]
+
+    def _plan(self, owner: Any, name: str, label: str, new: Any, why: str) -> None:
+        self._changes[id(owner), name] = _Change(owner, name, label, vars(owner).get(name, _ABSENT), new, why)
+
+    def listed(self) -> List[Replaced]:
+        """What is replaced, or will be, in the order in which it is."""
+        return [Replaced(change.label, change.name, change.why) for change in self._changes.values()]
 
     def apply(self) -> None:
         """Makes all replacements.
@@ -112,6 +197,7 @@ class Patches:
         except BaseException:
             self.undo()
             raise
+        _lists.append(self)
 
     @property
     def active(self) -> bool:
@@ -119,7 +205,11 @@ class Patches:
         return bool(self._applied)
 
     def undo(self) -> None:
-        """Takes the replacements back, but for names that somebody else has replaced since."""
+        """Takes the replacements back, but for names that somebody else has replaced since. Modules that imported one
+        of them while it was there get the original."""
+        if self in _lists:
+            _lists.remove(self)
+        wrappers = {id(new): (new, key[0]) for key, new in self._made.items()}
         while self._applied:
             change = self._applied.pop()
             if vars(change.owner).get(change.name) is not change.new:
@@ -128,6 +218,11 @@ class Patches:
                 delattr(change.owner, change.name)
             else:
                 setattr(change.owner, change.name, change.own)
+        for module in list(sys.modules.values()):
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                new, original = wrappers.get(id(value), (None, None))
+                if new is not None and value is new:
+                    setattr(module, name, original)
 
 
 def apply_together(lists: Sequence[Patches]) -> None:
@@ -147,9 +242,35 @@ def _label(owner: Any) -> str:
     return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else str(owner.__name__)
 
 
-def _wrapped(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+def _wrapped(original: Callable[..., Any], function: Callable[..., Any], concerned: Concerned) -> Callable[..., Any]:
     def replaced(*args: Any, **kwargs: Any) -> Any:
-        return function(original, *args, **kwargs)
+        if concerned(args, kwargs):
+            return function(original, *args, **kwargs)
+        return original(*args, **kwargs)
 
-    return replaced
+    names = getattr(original, "__globals__", None)
+    if names is None:
+        return functools.wraps(original)(replaced)
+    # torch.jit.script reads the source of what is wrapped, and looks its names up where the wrapper looks up its own
+    made = functools.wraps(original)(
+        types.FunctionType(replaced.__code__, names, replaced.__name__, None, replaced.__closure__)
+    )
+    _share_overloads(original, made)
+    return made
+
+
+def _share_overloads(original: Any, made: Any) -> None:
+    """Gives a wrapper the overloads that torch.jit knows of the original. It finds them by name, and forgets them once
+    it has compiled them for one function."""
+    jit, state = sys.modules.get("torch._jit_internal"), sys.modules.get("torch.jit._state")
+    if jit is None or state is None or not inspect.isfunction(original):
+        return
+    name = jit._qualified_name(original)
+    overloads, compiled = jit._get_fn_overloads(name), state._try_get_jit_cached_overloads(original)
+    if overloads or compiled:
+        home, _, own = name.rpartition(".")
+        made._jit_override_qualname = f"{home}.of_sar.{own}"
+        if overloads:
+            jit._overloaded_fns[made._jit_override_qualname] = list(overloads)
+        if compiled:
+            state._set_jit_overload_cache(made, compiled)

@@ -89,7 +89,7 @@ class SplitEdges:
     def loops(self) -> LoopCounts:
         """What self loops the graph has. Collective the first time."""
         if self._loops is None:
-            self._check_square()
+            self.check_square()
             columns, rows = self.numbers()
             own = torch.bincount(rows[columns == rows], minlength=self.rows("v"))
             found = torch.tensor([float((own != 0).any()), float((own != 1).any())])
@@ -103,7 +103,7 @@ class SplitEdges:
         :param any_order: nobody has tensors of these edges, so they may come in another order
         """
         if self._with_loops is None:
-            self._check_square()
+            self.check_square()
             with torch.no_grad():  # what is made once is no part of what torch.utils.checkpoint runs again
                 self._with_loops = SplitEdges(self.graph.add_self_loop())
         return self._with_loops
@@ -122,7 +122,8 @@ class SplitEdges:
         graph.keep_edges({self.relation.canonical: mask})
         return SplitEdges(graph)
 
-    def _check_square(self) -> None:
+    def check_square(self) -> None:
+        """:raises ValueError: these edges have no self loops, because they lead from one node type to another"""
         if not self.square or not self.graph.is_homogeneous:
             source, _, target = self.relation.canonical
             raise ValueError(

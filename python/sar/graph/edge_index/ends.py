@@ -18,13 +18,15 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS, check_dense
-from sar.graph.refused import library_call
+from sar.graph.refused import caller
 
 from .edges import SplitEdges
 from .lifted import LiftedTensor
+from .loops import LoopMask
 from .numbers import SplitNumbers
+from .spelled import Reduced
 
-__all__ = ["EdgeEnds", "lift"]
+__all__ = ["EdgeEnds", "check_size", "lift"]
 
 NODES = {"u": "source nodes", "v": "destination nodes"}
 
@@ -103,11 +105,28 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
             "tensors of nodes have a row for each node that this worker owns, as data.x has"
         )
     if dim == 0 and x.dtype in FLOATS:
+        if isinstance(x, Reduced) and side == "v":
+            picked: Any = LiftedTensor(edges, load(side, x.as_subclass(Tensor)))
+            picked.rows_of = x
+            return picked
         return LiftedTensor(edges, load(side, x))
     moved = x.movedim(dim, 0)
     if side == "v":
         return moved.index_select(0, ends.numbers()).movedim(0, dim)
     return fetch(edges.relation, ends.numbers(), moved).movedim(0, dim)
+
+
+def check_size(ends: EdgeEnds, size: Optional[int]) -> None:
+    """Checks how many nodes a caller takes there to be, if it says so.
+
+    :raises ValueError: not as many as this worker owns
+    """
+    own = ends.edges.rows(ends.side)
+    if size is not None and size != own:
+        raise ValueError(
+            f"a size of {size} nodes was given, and this worker owns {own}: tensors of nodes have a row for each node "
+            "that this worker owns, as data.x has"
+        )
 
 
 # ---- picking rows of nodes ---------------------------------------------------
@@ -122,10 +141,20 @@ def _index_select(input: Any, dim: int, index: Any) -> Any:
 
 @handles(Tensor.max, torch.max)
 def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
-    """That of PyG's ``scatter``, which counts nodes so where it is given no ``dim_size``: of own nodes, the last."""
-    if args or kwargs or not isinstance(input, EdgeEnds) or library_call() != "torch_geometric.utils.scatter":
-        return NotImplemented
-    return torch.tensor(input.edges.rows(input.side) - 1)
+    return last_node([input.edges.rows(input.side)], *args, **kwargs) if isinstance(input, EdgeEnds) else NotImplemented
+
+
+def last_node(counts: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+    """The number of the last own node, for functions of PyG that count nodes by the largest number in an edge index.
+
+    :param counts: of nodes, by side
+    :param args: further arguments of ``max``
+    """
+    return NotImplemented if args or kwargs or caller() not in COUNT_NODES else torch.tensor(max(counts) - 1)
+
+
+COUNT_NODES = frozenset(["torch_geometric.utils.num_nodes.maybe_num_nodes", "torch_geometric.utils._scatter.scatter"])
+COUNT_NODES |= {"torch_geometric.nn.aggr.base.__call__"}  # which asks after an error, for one that says more
 
 
 @handles(Tensor.__getitem__)
@@ -158,17 +187,17 @@ def _whole(index: Any) -> bool:
 # ---- what the ends of edges tell --------------------------------------------------
 
 
-def _comparison(compare: Callable[..., Tensor]) -> Callable[..., Any]:
+def _loops(loops: bool) -> Callable[..., Any]:
     def handler(input: Any, other: Any) -> Any:
         """Which edges are self loops: own nodes have the same numbers as sources and as destinations."""
-        alike = isinstance(input, EdgeEnds) and isinstance(other, EdgeEnds) and input.edges is other.edges
-        return compare(input.numbers(), other.numbers()) if alike and input.edges.square else NotImplemented
+        ends = _whole(input) and _whole(other) and input.edges is other.edges and input.side != other.side
+        return LoopMask(input.edges, loops) if ends else NotImplemented
 
     return handler
 
 
-handles(Tensor.eq, Tensor.__eq__, torch.eq)(_comparison(torch.eq))
-handles(Tensor.ne, Tensor.__ne__, torch.ne)(_comparison(torch.ne))
+handles(Tensor.eq, Tensor.__eq__, torch.eq)(_loops(True))
+handles(Tensor.ne, Tensor.__ne__, torch.ne)(_loops(False))
 
 
 @handles(torch.bincount, Tensor.bincount)

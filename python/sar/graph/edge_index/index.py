@@ -12,7 +12,8 @@ from sar.graph.refused import refusal
 
 from . import scatter, views  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
-from .ends import EdgeEnds, handles, lift, same
+from .ends import EdgeEnds, handles, last_node, lift, same
+from .loops import LoopMask
 from .numbers import SplitNumbers
 
 __all__ = ["SplitEdgeIndex", "edge_index"]
@@ -102,6 +103,10 @@ def _getitem(input: Any, index: Any) -> Any:
 def _some(input: SplitEdgeIndex, chosen: Tensor) -> Any:
     """Some edges as a graph of their own. Collective."""
     edges = input.edges
+    if isinstance(chosen, LoopMask) and chosen.edges is edges and not chosen.loops:
+        return input.of(edges.without_loops())
+    if isinstance(chosen, LoopMask):
+        chosen = chosen.numbers()
     if chosen.dtype != torch.bool:
         mask = torch.zeros(edges.num_edges, dtype=torch.bool)
         mask[chosen] = True
@@ -157,6 +162,10 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     return given[0].of(edges.with_loops())
 
 
+def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
+    return last_node([input.edges.rows(side) for side in "uv"], *args, **kwargs)
+
+
 SplitEdgeIndex.handlers = {
     Tensor.__getitem__: _getitem,
     Tensor.select: _select,
@@ -166,6 +175,7 @@ SplitEdgeIndex.handlers = {
     Tensor.flip: _flip,
     torch.flip: _flip,
     torch.cat: _cat,
+    **dict.fromkeys([Tensor.max, torch.max], _max),
     **dict.fromkeys([Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach], same),
 }
 """Functions of torch with an edge index among their arguments."""

@@ -33,6 +33,7 @@ from sar.graph.relation import Relation
 from .blocks import run
 from .linear import Parts, on_nodes
 from .own_edges import warn_of_own_edges
+from .spelled import divided, note
 from .steps import Step, apply, of_expression
 
 __all__ = ["LiftedTensor"]
@@ -106,6 +107,11 @@ class LiftedTensor(EdgeTensor):
         return self._step
 
     @property
+    def made_of(self) -> Any:
+        """What gives its values, which changes in place replace."""
+        return self._expr if self._step is None else self._step
+
+    @property
     def expr(self) -> Expr:
         return EdgeTensor.expr.fget(self) if self._step is None else load("e", self.materialize())  # type: ignore[attr-defined]
 
@@ -164,9 +170,18 @@ class LiftedTensor(EdgeTensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        kwargs = kwargs or {}
         if any(hasattr(kind, "numbers") for kind in types):
             return NotImplemented  # ends of edges know what to do
+        kwargs = kwargs or {}
+        made = divided(func, args, kwargs)
+        if made is None:
+            made = cls._applied(func, types, args, kwargs)
+            if isinstance(made, LiftedTensor):
+                note(func, args, made)
+        return made
+
+    @classmethod
+    def _applied(cls, func: Any, types: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         if func in SIZES and isinstance(args[0], LiftedTensor):
             return _counted(func, args, kwargs)
         if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):

@@ -11,6 +11,7 @@ from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
 
 from .edges import SplitEdges
+from .readers import check_readers
 from .whole import QUIET, refused
 
 __all__ = ["SplitNumbers"]
@@ -57,11 +58,17 @@ class SplitNumbers(Tensor):
         if func in QUIET:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
+        check_readers()
         handler = cls.handlers.get(func)
         if handler is not None:
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        return cls.without_handler(func, args, kwargs)
+
+    @classmethod
+    def without_handler(cls, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        """What stands for a function that reads the numbers: an error."""
         raise refused(func, args)
 
     @classmethod
@@ -70,4 +77,4 @@ class SplitNumbers(Tensor):
     ) -> Any:
         if func in _THE_SAME:
             return args[0]
-        raise refused(func, args)  # code that does not ask __torch_function__ arrives here
+        return cls.without_handler(func, args, kwargs or {})  # code that does not ask __torch_function__ arrives here

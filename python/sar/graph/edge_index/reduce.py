@@ -13,14 +13,14 @@ from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.message import FLOATS
 from sar.autograd.transpose import sum_to_sources
 from sar.graph.edge_tensor.tensor import values
-from sar.graph.refused import refusal
 from sar.graph.relation import Relation
 
 from .blocks import run
 from .edges import SplitEdges
 from .lifted import LiftedTensor
+from .source_extrema import source_maximum
 
-__all__ = ["reduced"]
+__all__ = ["check_graph", "reduced"]
 
 
 @uncompiled
@@ -31,13 +31,8 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     :param src: edges in dimension ``dim``
     :param op: "sum", "mean", "max" or "min"
     :returns: own nodes in that dimension; 0 in those without edges
-    :raises NotImplementedError: a maximum or minimum over out-edges
     """
-    if isinstance(src, LiftedTensor) and src.relation is not edges.relation:
-        raise ValueError(
-            "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with and "
-            "without self loops are two graphs, for instance"
-        )
+    check_graph(edges, src)
     if side == "u":
         return _at_sources(edges.relation, src, dim, op)
     moved = src if dim == 0 else (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
@@ -48,6 +43,15 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     relation = edges.relation
     out = _expression(relation, lifted.expr, op) if lifted.step is None else run(relation, lifted.step, op)
     return _placed(out, dim)
+
+
+def check_graph(edges: SplitEdges, messages: Tensor) -> None:
+    """:raises ValueError: lifted tensors of the edges of another graph"""
+    if isinstance(messages, LiftedTensor) and messages.relation is not edges.relation:
+        raise ValueError(
+            "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with and "
+            "without self loops are two graphs, for instance"
+        )
 
 
 def _placed(out: Tensor, dim: int) -> Tensor:
@@ -68,14 +72,12 @@ def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
 
 
 def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
-    if op not in ("sum", "mean"):
-        raise refusal(
-            f"the {op} over the out-edges of nodes",
-            "those end on several workers, and sum and mean are computed; or give the graph with its edges reversed "
-            'and flow="source_to_target"',
-        )
     values = (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
     features = values.shape[1:]
+    if op in ("max", "min"):
+        flat = values.reshape(relation.num_edges, prod(features))
+        most = source_maximum(relation, flat if op == "max" else -flat).view(relation.num_src, *features)
+        return _placed(most if op == "max" else -most, dim)
     wide = values if values.dtype in FLOATS else values.double()
     out = sum_to_sources(relation, wide.reshape(relation.num_edges, prod(features)), None)
     out = out.view(relation.num_src, *features).to(values.dtype)

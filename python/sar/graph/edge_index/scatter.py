@@ -1,8 +1,8 @@
 """What is added, averaged or compared at the ends of edges by torch's own functions: ``scatter_add_``, ``index_add_``,
 ``scatter_reduce`` and their like, with a row of an edge index, or a view of it, for their index.
 
-Sums and means run in the engine. Others get the values of the worker's edges, which are all the in-edges of its nodes.
-Those in place change the tensor that they are given, as torch does.
+Sums, means and extrema of edges alone run in the engine. Others get the values of the worker's edges, which are all the
+in-edges of its nodes. Those in place change the tensor that they are given, as torch does.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar._engine import session as _session
+from sar._engine import abi, session as _session
 from sar.autograd.message import FLOATS
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.refused import refusal
 
-from .ends import EdgeEnds
+from .ends import EdgeEnds, check_size
 from .reduce import reduced
+from .spelled import may_be_softmax, remember
 from .whole import name_of
 
 __all__ = ["HANDLERS"]
@@ -43,7 +44,11 @@ def _put(
     fits = src.dim() == input.dim() and (Tensor.dim(index) == 1 or (index.place == dim and index.shape == src.shape))
     if fits:
         shape[dim] = edges.rows(side)
-    if op not in ("sum", "mean") or not fits or shape != list(input.shape) or {src.dtype, input.dtype} - {*FLOATS}:
+    check_size(index, input.shape[dim] if src.dim() == input.dim() else None)
+    extremum = op in ("amax", "amin") and not include_self
+    fits = fits and shape == list(input.shape) and torch.bool not in (src.dtype, input.dtype)
+    fits = fits and (side == "u" and op != "mean" and alpha == 1 or {src.dtype, input.dtype} <= {*FLOATS})
+    if not fits or not (op in ("sum", "mean") or extremum):
         if side == "u" and _session.current().world > 1:
             raise refusal(
                 f"{name_of(func)} at the sources of edges, with {op} of {tuple(src.shape)} into {tuple(input.shape)},",
@@ -52,15 +57,25 @@ def _put(
         return _natively(func, input, dim, index.numbers(), values(src), (op, alpha, include_self))
     if src.dtype != input.dtype:
         raise RuntimeError(f"{name}: {input.dtype} and {src.dtype} were given, and have to be the same")
-    total = reduced(edges, side, src, dim, "sum")
+    total = reduced(edges, side, src, dim, op[1:] if extremum else "sum")
     if op == "sum" and include_self:
-        return input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
+        zeros = _in_place(func) and alpha == 1 and may_be_softmax("sum", src) and _zeros(input)
+        made = input.add_(total, alpha=alpha) if _in_place(func) else input.add(total, alpha=alpha)
+        return remember(made, "sum", src) if zeros and side == "v" and dim == 0 else made
     count = edges.relation.degrees(out=side == "u").view(-1, *(1,) * (input.dim() - dim - 1))
     if include_self:
         made = (input + total) / (count + 1)
     else:
         made = torch.where(count > 0, total / count.clamp(min=1) if op == "mean" else total, input)
-    return input.copy_(made) if _in_place(func) else made
+    made = input.copy_(made) if _in_place(func) else made
+    return remember(made, "max", src) if op == "amax" and extremum and side == "v" and dim == 0 else made
+
+
+def _zeros(input: Tensor) -> bool:
+    """Whether all numbers of all workers are 0. Collective."""
+    other = torch.tensor([float(input.detach().count_nonzero() > 0)])
+    _session.all_reduce(other, "max", abi.TRAIN)
+    return not bool(other)
 
 
 def _in_place(func: Any) -> bool:

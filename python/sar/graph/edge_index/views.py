@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .ends import EdgeEnds
+from .reduce import check_graph
 
 EDGES = 1009
 """Stands for the number of edges in tensors without data."""
@@ -80,6 +81,7 @@ def _as_other(input: Any, other: Any) -> Any:
     """``expand_as``: the shape of messages, or of numbers that have one for each edge."""
     if not isinstance(input, EdgeEnds):
         return NotImplemented
+    check_graph(input.edges, other)
     return EdgeEnds.handlers[Tensor.expand](input, tuple(other.shape))
 
 

@@ -15,7 +15,7 @@ from sar.graph.readout import rows_of_all
 
 from .over_nodes import node_batch
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "OVER_NODES"]
 
 
 @torch.no_grad()
@@ -93,8 +93,9 @@ def _to_dense_batch(original: Any, x: Tensor, batch: Any = None, *args: Any, **k
 
 METHODS: Dict[str, Callable[..., Any]] = {
     "nn.WLConv.forward": _wl_conv,
-    "nn.WLConv.histogram": _wl_histogram,
     "nn.GPSConv.forward": _gps_conv,
     "nn.conv.gps_conv.to_dense_batch": _to_dense_batch,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+OVER_NODES: Dict[str, Callable[..., Any]] = {"nn.WLConv.histogram": _wl_histogram}
+"""Likewise; no argument tells whether the graph is split."""

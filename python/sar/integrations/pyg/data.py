@@ -25,7 +25,7 @@ PRIVATE = frozenset(["_ID", "_TYPE", "inner_node", "inner_edge", "part_id", "rel
 
 def edge_index(graph: Any) -> SplitEdgeIndex:
     """See :func:`sar.pyg.edge_index`."""
-    over_nodes.sessions.add(_session.current())
+    over_nodes.begin()
     return of_graph(graph)
 
 

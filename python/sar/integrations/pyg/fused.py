@@ -7,7 +7,7 @@ narrower than its rows: all ranks agree in each forward whether they multiply fi
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ from sar.autograd.fused.sage import sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 
-__all__ = ["gat_conv", "gatv2_conv", "gcn_conv", "gin_conv", "sage_conv", "transformer_conv"]
+__all__ = ["METHODS"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -43,10 +43,10 @@ HOOKS = [
     for when in ("pre_", "")
 ]
 """Attributes of torch_geometric.nn.MessagePassing."""
-METHODS = ("propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_updater", "edge_update")
+STEPS = ("propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_updater", "edge_update")
 
 
-def sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+def _sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
     """The forward of SAGEConv."""
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(layer, x, edge_index, size)
@@ -81,7 +81,7 @@ def _sage_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
     )
 
 
-def gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
+def _gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
     """The forward of GCNConv."""
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(layer, x, edge_index, edge_weight)
@@ -127,7 +127,7 @@ def _norm(layer: Any, x: Tensor, edge_index: SplitEdgeIndex) -> Optional[Tuple[A
     return (index.edges, left, right) if left.dtype == x.dtype and left.dim() == right.dim() == 1 else None
 
 
-def gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
+def _gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
     """The forward of GINConv: its steps, with own rows added to the sum in place."""
     own = x[1] if isinstance(x, (tuple, list)) else x
     fits = isinstance(edge_index, SplitEdgeIndex) and type(layer) is GINConv and _steps_as_made(layer) and undisturbed()
@@ -141,7 +141,7 @@ def gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = Non
     return layer.nn(out.add_(own, alpha=1 + float(layer.eps)))
 
 
-def gat_conv(
+def _gat_conv(
     original: Any,
     layer: Any,
     x: Any,
@@ -184,12 +184,12 @@ def _gat_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
     )
 
 
-def gatv2_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+def _gatv2_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
     """The forward of GATv2Conv: its steps, of which one linear map is computed again in backward."""
     return _attention(original, layer, x, edge_index, GATv2Conv, "lin_l", *args, **kwargs)
 
 
-def transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+def _transformer_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
     """The forward of TransformerConv: its steps, of which one linear map is computed again in backward."""
     return _attention(original, layer, x, edge_index, TransformerConv, "lin_value", *args, **kwargs)
 
@@ -221,7 +221,7 @@ def _fits(lin: Any, x: Any) -> bool:
 
 def _steps_as_made(layer: Any) -> bool:
     """Whether propagate runs the steps of the layer's class and nothing else, from sources to destinations."""
-    replaced: Optional[str] = next((name for name in METHODS if name in vars(layer)), None)
+    replaced: Optional[str] = next((name for name in STEPS if name in vars(layer)), None)
     return (
         replaced is None
         and not any(getattr(layer, name) for name in HOOKS)
@@ -229,3 +229,14 @@ def _steps_as_made(layer: Any) -> bool:
         and layer.decomposed_layers == 1
         and layer.flow == "source_to_target"
     )
+
+
+METHODS: Dict[str, Callable[..., Any]] = {
+    "nn.SAGEConv.forward": _sage_conv,
+    "nn.GCNConv.forward": _gcn_conv,
+    "nn.GINConv.forward": _gin_conv,
+    "nn.GATConv.forward": _gat_conv,
+    "nn.GATv2Conv.forward": _gatv2_conv,
+    "nn.TransformerConv.forward": _transformer_conv,
+}
+"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""

@@ -3,60 +3,63 @@
 from __future__ import annotations
 
 import math
-from contextvars import ContextVar
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+import threading
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.utils import scatter, softmax
 
-from sar.errors import WholeGraphError
 from sar.graph.counts import counts
 from sar.graph.edge_index.ends import lift
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.readout import graph_reduce
 
-__all__ = ["LAYERS", "group", "initialize", "to_homogeneous"]
+from .over_nodes import seen
+from .reductions import scatter, softmax
+
+__all__ = ["METHODS", "WIDTHS", "group", "inside_han_conv", "without_rows"]
 
 
-def _is_split(edge_index_dict: Mapping[Any, Any]) -> bool:
-    return any(isinstance(index, SplitEdgeIndex) for index in edge_index_dict.values())
-
-
-def initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
+def _initialize(original: Any, layer: Any, module: Any, given: Any) -> None:
     """HeteroDictLinear takes unknown widths from the first row of each type, and this worker may own none."""
     rows = {kind: x if len(x) else x.new_empty(1, x.shape[-1]) for kind, x in given[0].items()}
     original(layer, module, (rows, *given[1:]))
 
 
-def to_homogeneous(original: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-    """Refused: it adds offsets to the numbers of an edge index."""
-    if _is_split(data.collect("edge_index", True)):
-        raise WholeGraphError(
-            "HeteroData.to_homogeneous",
-            "it needs the edges of the whole graph, which are on several workers: apply it before the graph is "
-            "partitioned",
-        )
-    return original(data, *args, **kwargs)
+def without_rows(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether this may be about a worker that owns no nodes of a type."""
+    return seen.several
 
 
 # ---- HANConv -------------------------------------------------------------------
 
-_split: ContextVar[bool] = ContextVar("the forward of HANConv that runs is on a split graph", default=False)
+
+class _Here(threading.local):
+    """Of this thread: whether the forward of HANConv runs on a split graph."""
+
+    han_conv = False
 
 
-def _han_conv(original: Any, layer: Any, x_dict: Any, edge_index_dict: Any, *args: Any, **kwargs: Any) -> Any:
-    token = _split.set(_is_split(edge_index_dict))
+_here = _Here()
+
+
+def inside_han_conv(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether the forward of HANConv runs on a split graph."""
+    return _here.han_conv
+
+
+def _han_conv(original: Any, *args: Any, **kwargs: Any) -> Any:
+    before, _here.han_conv = _here.han_conv, True
     try:
-        return original(layer, x_dict, edge_index_dict, *args, **kwargs)
+        return original(*args, **kwargs)
     finally:
-        _split.reset(token)
+        _here.han_conv = before
 
 
 def group(original: Any, xs: List[Tensor], q: Tensor, k_lin: Any) -> Any:
     """HANConv weighs relations by a mean over nodes: here, over the nodes of all workers. Collective."""
-    if not _split.get() or not xs:
+    if not xs:
         return original(xs, q, k_lin)
     out = torch.stack(xs, 1)  # [nodes, relations, features]
     rows: Any = counts([len(out)], [len(out)])
@@ -75,8 +78,6 @@ Message = Tuple[SplitEdgeIndex, Any, Any]
 
 def _hgt_conv(original: Any, layer: Any, x_dict: Dict[str, Tensor], edge_index_dict: Dict[Any, Any]) -> Any:
     """PyG puts the edges of all relations together for one softmax at each node; here each keeps its own graph."""
-    if not _is_split(edge_index_dict):
-        return original(layer, x_dict, edge_index_dict)
     heads, width = layer.heads, layer.out_channels // layer.heads
     projected = {kind: x.view(-1, 3, heads, width).unbind(1) for kind, x in layer.kqv_lin(x_dict).items()}
     messages: Dict[str, List[Message]] = {kind: [] for kind in projected if kind in layer.dst_node_types}
@@ -106,7 +107,7 @@ def _attended(messages: List[Message], like: Tensor) -> Tensor:
         return torch.zeros_like(like)
     if len(messages) == 1:
         index, logits, values = messages[0]
-        return _sum(softmax(logits, index[1]).unsqueeze(-1) * values, index)
+        return _sum(softmax(None, logits, index[1]).unsqueeze(-1) * values, index)
     with torch.no_grad():
         largest = torch.stack([_largest(logits.detach(), index) for index, logits, _ in messages]).amax(0)
         largest = torch.where(torch.isfinite(largest), largest, torch.zeros_like(largest))
@@ -121,14 +122,16 @@ def _attended(messages: List[Message], like: Tensor) -> Tensor:
 def _largest(logits: Tensor, index: SplitEdgeIndex) -> Tensor:
     """The largest logit of each node; minus infinity for nodes without edges."""
     none = index.edges.relation.degrees(out=index.flipped) == 0
-    most: Tensor = scatter(logits, index[1], dim=0, reduce="max")
+    most: Tensor = scatter(None, logits, index[1], dim=0, reduce="max")
     return most.masked_fill(none.unsqueeze(-1), float("-inf"))
 
 
 def _sum(values: Tensor, index: SplitEdgeIndex) -> Tensor:
-    made: Tensor = scatter(values, index[1], dim=0, reduce="sum")
+    made: Tensor = scatter(None, values, index[1], dim=0, reduce="sum")
     return made
 
 
-LAYERS: Dict[str, Callable[..., Any]] = {"HANConv": _han_conv, "HGTConv": _hgt_conv}
-"""What replaces the ``forward`` of layers of torch_geometric.nn."""
+METHODS: Dict[str, Callable[..., Any]] = {"nn.HANConv.forward": _han_conv, "nn.HGTConv.forward": _hgt_conv}
+"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+WIDTHS: Dict[str, Callable[..., Any]] = {"nn.HeteroDictLinear.initialize_parameters": _initialize}
+"""Likewise."""

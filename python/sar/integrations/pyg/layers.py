@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import get_laplacian
+from torch_geometric.utils import get_laplacian, remove_self_loops
 
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_index.ends import EdgeEnds, lift
+from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 
-from .reductions import check_size
-from .self_loops import remove_self_loops
-
-__all__ = ["cheb_conv", "gcn_norm", "hypergraph_conv", "maybe_num_nodes", "wl_conv_continuous"]
+__all__ = ["METHODS", "gcn_norm"]
 
 
 @uncompiled
@@ -47,7 +44,7 @@ def gcn_norm(
     return edge_index, lift(norm, 0, source) * lift(norm, 0, target)
 
 
-def cheb_conv(
+def _cheb_conv(
     original: Any,
     layer: Any,
     x: Tensor,
@@ -60,13 +57,13 @@ def cheb_conv(
     workers. Collective."""
     if isinstance(edge_index, SplitEdgeIndex) and lambda_max is None:
         _, weight = get_laplacian(
-            *remove_self_loops(None, edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0]
+            *remove_self_loops(edge_index, edge_weight), layer.normalization, x.dtype, x.shape[0]
         )
         lambda_max = 2.0 * max_over_workers(values(weight)).squeeze(0)
     return original(layer, x, edge_index, edge_weight, batch, lambda_max)
 
 
-def hypergraph_conv(
+def _hypergraph_conv(
     original: Any,
     layer: Any,
     x: Tensor,
@@ -81,7 +78,7 @@ def hypergraph_conv(
     return original(layer, x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
 
 
-def wl_conv_continuous(
+def _wl_conv_continuous(
     original: Any,
     layer: Any,
     x: Any,
@@ -95,11 +92,9 @@ def wl_conv_continuous(
     return original(layer, x, edge_index, edge_weight, size)
 
 
-def maybe_num_nodes(original: Any, edge_index: Any, num_nodes: Optional[int] = None) -> int:
-    if num_nodes is not None:
-        return num_nodes
-    if isinstance(edge_index, EdgeEnds):
-        return edge_index.edges.rows(edge_index.side)
-    if isinstance(edge_index, SplitEdgeIndex):
-        return max(edge_index.edges.rows(side) for side in "uv")
-    return int(original(edge_index, num_nodes))
+METHODS: Dict[str, Callable[..., Any]] = {
+    "nn.ChebConv.forward": _cheb_conv,
+    "nn.HypergraphConv.forward": _hypergraph_conv,
+    "nn.WLConvContinuous.forward": _wl_conv_continuous,
+}
+"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""

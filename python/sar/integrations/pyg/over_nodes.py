@@ -6,9 +6,8 @@ been made, every worker makes the same calls.
 
 from __future__ import annotations
 
-import contextlib
-from contextvars import ContextVar
-from typing import Any, Callable, Dict, Iterator, Optional
+import threading
+from typing import Any, Callable, Dict, Optional, Tuple
 from weakref import WeakSet
 
 import torch
@@ -24,36 +23,55 @@ from sar.graph.node_batch import NodeBatch, nodes_per_graph
 from sar.graph.readout import graph_reduce, max_over_workers
 from sar.nn.batch_norm import DistributedBN1D
 
-from .reductions import SORTED
+from .reductions import SORTED, scatter
 
-__all__ = ["METHODS", "POOLS", "inside_layer", "node_batch", "sessions"]
+__all__ = ["METHODS", "POOLS", "begin", "concerned", "node_batch", "seen"]
 
-sessions: WeakSet[_session.Session] = WeakSet()
+_sessions: WeakSet[_session.Session] = WeakSet()
 """Sessions in which edge indices were made."""
 
-_plain: ContextVar[bool] = ContextVar("a layer aggregates the edges of a graph that is not split", default=False)
+
+class _Seen:
+    """Whether edge indices were made in a session of several workers."""
+
+    several = False
+
+
+class _Here(threading.local):
+    """Of this thread: whether a layer aggregates the edges of a graph that is not split."""
+
+    of_edges = False
+
+
+seen, _here = _Seen(), _Here()
+
+
+def begin() -> None:
+    """From now on the session has split graphs."""
+    session = _session.current()
+    _sessions.add(session)
+    seen.several = seen.several or session.world > 1
+
+
+def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether a tensor may be of the nodes of a split graph. torch.compile evaluates it as it traces."""
+    return seen.several and not _here.of_edges
 
 
 def _active() -> bool:
     session = _session.peek()
-    return session is not None and session.world > 1 and session in sessions and not _plain.get()
+    return session is not None and session.world > 1 and session in _sessions and not _here.of_edges
 
 
-@contextlib.contextmanager
-def _of_edges() -> Iterator[None]:
-    token = _plain.set(True)
-    try:
-        yield
-    finally:
-        _plain.reset(token)
-
-
-def inside_layer(original: Any, layer: Any, inputs: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+def _inside_layer(original: Any, layer: Any, inputs: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
     """``MessagePassing.aggregate``. What it aggregates are messages, so workers need not agree on what they are."""
-    if isinstance(index, EdgeEnds) or not _active():
+    if isinstance(index, EdgeEnds):
         return original(layer, inputs, index, *args, **kwargs)
-    with _of_edges():
+    before, _here.of_edges = _here.of_edges, True
+    try:
         return original(layer, inputs, index, *args, **kwargs)
+    finally:
+        _here.of_edges = before
 
 
 @uncompiled
@@ -106,19 +124,19 @@ def _norm(size_name: str) -> Callable[..., Any]:
         found = node_batch(type(layer).__name__, x, 0, batch, size)
         batch, size = (batch, size) if found is None else (found, found.graphs)
         out: Tensor = original(layer, x, batch, size, **named)
+        if found is not None:
+            _detach_statistics(layer)
         return out
 
     return forward
 
 
-def _instance_norm(original: Any, layer: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """With a batch vector, PyG's running statistics would hold the steps of all epochs."""
-    out: Tensor = _norm("batch_size")(original, layer, *args, **kwargs)
+def _detach_statistics(layer: Any) -> None:
+    """With a batch vector, PyG's running statistics of InstanceNorm would hold the steps of all epochs."""
     for name in ("running_mean", "running_var"):
-        value = getattr(layer, name)
+        value = getattr(layer, name, None)
         if value is not None and value.requires_grad:
             setattr(layer, name, value.detach())
-    return out
 
 
 def _layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_size: Optional[int] = None) -> Tensor:
@@ -186,11 +204,22 @@ def _pool(name: str) -> Callable[..., Tensor]:
     return pool
 
 
+def _pooled(
+    original: Any, src: Tensor, index: Any, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum"
+) -> Tensor:
+    """What pools call; also those that a script imported before they were replaced."""
+    found = node_batch("a global pool", src, dim % src.dim(), index, dim_size)
+    if found is None:
+        out: Tensor = original(src, index, dim, dim_size, reduce)
+        return out
+    return scatter(original, src, found, dim, found.graphs, reduce)
+
+
 ORDERED = (*SORTED, nn_aggr.MulAggregation, nn_aggr.EquilibriumAggregation)
 """Aggregations that look at all rows of a graph at once."""
 
 
-def aggregate(
+def _aggregate(
     original: Any, module: nn.Module, x: Any, index: Any = None, ptr: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
     """An aggregation module that pools the nodes of a graph."""
@@ -214,14 +243,16 @@ def aggregate(
 
 METHODS: Dict[str, Callable[..., Any]] = {
     "nn.GraphNorm.forward": _norm("batch_size"),
-    "nn.InstanceNorm.forward": _instance_norm,
+    "nn.InstanceNorm.forward": _norm("batch_size"),
     "nn.PairNorm.forward": _norm("batch_size"),
     "nn.GraphSizeNorm.forward": _norm("batch_size"),
     "nn.MeanSubtractionNorm.forward": _norm("dim_size"),
     "nn.LayerNorm.forward": _layer_norm,
     "nn.DiffGroupNorm.forward": _diff_group_norm,
     **{f"nn.{name}.forward": _neighbours for name in ("DynamicEdgeConv", "GravNetConv", "XConv")},
-    "nn.MessagePassing.aggregate": inside_layer,
+    "nn.pool.glob.scatter": _pooled,
+    "nn.MessagePassing.aggregate": _inside_layer,
+    "nn.aggr.Aggregation.__call__": _aggregate,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
 

@@ -1,22 +1,41 @@
 """Replacements in torch_geometric that let its layers run on split graphs.
 
 Layers are not edited. They work because functions of torch on an edge index of a split graph, and on what is made of
-it, are overridden. What is replaced here are functions of torch_geometric whose steps would compute the values of all
-edges, or would look at the numbers of the whole graph. On other tensors all of them behave as before.
+it, are overridden; so do functions of torch_geometric, under whatever name a script holds them. What is replaced here
+are methods that would look at the nodes of one worker or compute the values of all edges, and, in the modules of layers
+alone, functions that the engine has in one piece. Only calls that concern split graphs are, as their arguments tell.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+import sys
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 
+from sar._engine import session as _session
 from sar.config import Config
-from sar.integrations.replacements import Patches
+from sar.graph.edge_index.lifted import LiftedTensor
+from sar.graph.edge_index.numbers import SplitNumbers
+from sar.graph.edge_index.readers import refuse_in, refuse_nowhere
+from sar.graph.node_batch import NodeBatch
+from sar.integrations.replacements import Concerned, Patches, given
 
-from . import all_nodes, fused, hetero, layers, over_nodes, propagation, reductions, refused, scripts, self_loops
-from .super_gat import METHODS as SUPER_GAT
-from .transforms import METHODS as TRANSFORMS
+from . import (
+    all_nodes,
+    fused,
+    hetero,
+    layers,
+    over_nodes,
+    propagation,
+    reductions,
+    refused,
+    scripts,
+    self_loops,
+    super_gat,
+    transforms,
+)
 
 __all__ = ["adapt", "restore"]
 
@@ -33,36 +52,41 @@ def adapt() -> None:
     global _applied
     if _applied is not None or not Config.patch_pyg:
         return
-    patches = Patches("torch_geometric", OTHERWISE)
-    for path, function in FUNCTIONS.items():
-        patches.wrap_everywhere(f"torch_geometric.{path}", function)
-    for module in self_loops.ANY_ORDER:
-        patches.wrap(f"torch_geometric.nn.conv.{module}", "add_self_loops", self_loops.add_self_loops_in_any_order)
-    patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", reductions.aggregate_sorted)
-    patches.wrap("torch_geometric.nn.SAGEConv", "forward", fused.sage_conv)
-    patches.wrap("torch_geometric.nn.GCNConv", "forward", fused.gcn_conv)
-    patches.wrap("torch_geometric.nn.GINConv", "forward", fused.gin_conv)
-    patches.wrap("torch_geometric.nn.GATConv", "forward", fused.gat_conv)
-    patches.wrap("torch_geometric.nn.GATv2Conv", "forward", fused.gatv2_conv)
-    patches.wrap("torch_geometric.nn.TransformerConv", "forward", fused.transformer_conv)
-    patches.wrap("torch_geometric.nn.ChebConv", "forward", layers.cheb_conv)
-    patches.wrap("torch_geometric.nn.HypergraphConv", "forward", layers.hypergraph_conv)
-    patches.wrap("torch_geometric.nn.WLConvContinuous", "forward", layers.wl_conv_continuous)
-    patches.wrap("torch_geometric.nn.aggr.Aggregation", "__call__", over_nodes.aggregate)
-    for path, method in {**scripts.METHODS, **over_nodes.METHODS, **all_nodes.METHODS, **propagation.METHODS}.items():
-        owner, _, name = f"torch_geometric.{path}".rpartition(".")
-        patches.wrap(owner, name, method)
-    for path, method in {**TRANSFORMS, **SUPER_GAT}.items():
-        owner, _, name = f"torch_geometric.{path}".rpartition(".")
-        patches.wrap(owner, name, method)
-    patches.wrap("torch_geometric.nn.HeteroDictLinear", "initialize_parameters", hetero.initialize)
-    patches.wrap("torch_geometric.data.HeteroData", "to_homogeneous", hetero.to_homogeneous)
-    for name, forward in hetero.LAYERS.items():
-        patches.wrap(f"torch_geometric.nn.{name}", "forward", forward)
-    for layer, why in refused.REFUSED.items():
-        patches.wrap(f"torch_geometric.nn.{layer}", "forward", refused.refusing(layer, why))
+    patches = Patches("torch_geometric", OTHERWISE, given(SplitNumbers, LiftedTensor, NodeBatch))
+    for why, concerned, packages, path, function in FUNCTIONS:
+        for package in packages:
+            patches.wrap_within(f"torch_geometric.{package}", f"torch_geometric.{path}", function, why, concerned)
+    for why, concerned, methods in METHODS:
+        for path, method in methods.items():
+            owner, _, name = f"torch_geometric.{path}".rpartition(".")
+            patches.wrap(owner, name, method, why, concerned)
+    paths = [f"torch_geometric.utils.{name}" for name in (*refused.WHOLE, "homophily")]
+    whole = {path: patches.look_up(path) for path in paths}
+    pools = [patches.look_up(f"torch_geometric.{path}") for path in over_nodes.POOLS]
     patches.apply()
     _applied = patches
+    for path, function in whole.items():
+        refuse_in(function, path, scripts.BEFORE)
+    _warn_of_pools(pools)
+
+
+def _warn_of_pools(pools: List[Any]) -> None:
+    """A pool without a batch vector calls nothing that could tell whose nodes it is given."""
+    session, originals = _session.peek(), {id(pool) for pool in pools}
+    held = [
+        f"{label}.{name}"
+        for label, module in list(sys.modules.items())
+        if label.split(".")[0] != "torch_geometric"
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if id(value) in originals
+    ]
+    if held and session is not None and session.world > 1:
+        warnings.warn(
+            f"{', '.join(held)} was imported before there was a split graph: without a batch vector it pools the nodes "
+            "of this worker alone. Give it one, import it after sar.pyg.load, or use an aggregation module such as "
+            "torch_geometric.nn.MeanAggregation",
+            stacklevel=5,
+        )
 
 
 def restore() -> None:
@@ -70,25 +94,46 @@ def restore() -> None:
     global _applied
     if _applied is not None:
         _applied.undo()
+        refuse_nowhere()
         _applied = None
 
 
-FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "utils.scatter": reductions.scatter,
-    "utils.softmax": reductions.softmax,
-    "utils.degree": reductions.degree,
-    "utils.remove_self_loops": self_loops.remove_self_loops,
-    "utils.add_self_loops": self_loops.add_self_loops,
-    "utils.add_remaining_self_loops": self_loops.add_remaining_self_loops,
-    "utils.contains_self_loops": self_loops.contains_self_loops,
-    "utils.num_nodes.maybe_num_nodes": layers.maybe_num_nodes,
-    "utils.dropout_edge": scripts.dropout_edge,
-    "utils.dropout_node": scripts.dropout_node,
-    "utils.subgraph": scripts.subgraph,
-    "utils.homophily": scripts.homophily,
-    "nn.conv.gcn_conv.gcn_norm": layers.gcn_norm,
-    "nn.conv.han_conv.group": hetero.group,
-    **{f"utils.{name}": scripts.needs_whole_graph for name in refused.WHOLE},
-    **over_nodes.POOLS,
-}
-"""Functions of torch_geometric: each is given the original and its arguments."""
+EDGES = "reductions over edges in one piece, in the engine"
+ALL_NODES = "the nodes of all workers"
+WHOLE = "refused: needs the whole graph"
+
+FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], str, Callable[..., Any]]] = [
+    (EDGES, None, ("nn.aggr", "nn.conv", "nn.norm"), "utils.scatter", reductions.scatter),
+    (EDGES, None, ("nn.aggr", "nn.conv"), "utils.softmax", reductions.softmax),
+    (ALL_NODES, None, ("nn.aggr", "nn.norm"), "utils.degree", reductions.degree),
+    (EDGES, None, ("nn",), "nn.conv.gcn_conv.gcn_norm", layers.gcn_norm),
+    ("the same edges for any number of workers", None, ("utils", "nn"), "utils.dropout_edge", scripts.dropout_edge),
+    ("refused: new numbers of nodes", None, ("utils",), "utils.dropout_node", scripts.dropout_node),
+    (ALL_NODES, None, ("utils",), "utils.homophily", scripts.homophily),
+    ("refused: all but a mask of nodes", None, ("utils",), "utils.subgraph", scripts.subgraph),
+    *((ALL_NODES, over_nodes.concerned, ("nn",), path, pool) for path, pool in over_nodes.POOLS.items()),
+]
+"""Functions of torch_geometric: why they are replaced, for which calls if not those with tensors of a split graph, in
+the modules of which packages, and by what, which is given the original and its arguments. In other modules the original
+runs, by the overrides of torch's functions."""
+
+METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = [
+    (
+        "self loops without a new graph where each node has one",
+        None,
+        {f"nn.conv.{name}.add_self_loops": self_loops.add_self_loops_in_any_order for name in self_loops.ANY_ORDER},
+    ),
+    ("messages in the order of nodes", None, {"nn.aggr.Aggregation.__call__": reductions.aggregate_sorted}),
+    ("the layer in one piece, in the engine", None, fused.METHODS),
+    (ALL_NODES, None, {**layers.METHODS, **all_nodes.METHODS, **propagation.METHODS, **hetero.METHODS}),
+    (ALL_NODES, hetero.inside_han_conv, {"nn.conv.han_conv.group": hetero.group}),
+    (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
+    ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
+    (WHOLE, scripts.any_split, scripts.METHODS),
+    ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
+    ("pairs of nodes of split graphs", super_gat.concerned, super_gat.SAMPLING),
+    ("the loss of all workers", super_gat.on_split_graph, super_gat.LOSS),
+    (WHOLE, None, {f"nn.{layer}.forward": refused.refusing(layer, why) for layer, why in refused.REFUSED.items()}),
+]
+"""Methods, and functions in one module: why they are replaced, for which calls if not those with tensors of a split
+graph, and by what."""

@@ -11,8 +11,7 @@ from torch_geometric.nn import aggr
 from sar._engine import abi, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_index.edges import SplitEdges
-from sar.graph.edge_index.ends import EdgeEnds
+from sar.graph.edge_index.ends import EdgeEnds, check_size
 from sar.graph.edge_index.lifted import LiftedTensor
 from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_tensor.source_softmax import source_softmax
@@ -20,7 +19,7 @@ from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
 
-__all__ = ["SORTED", "aggregate_sorted", "check_edges", "check_size", "degree", "scatter", "softmax"]
+__all__ = ["SORTED", "aggregate_sorted", "degree", "scatter", "softmax"]
 
 PADDED: Tuple[Any, ...] = tuple(
     getattr(aggr, name)
@@ -97,26 +96,9 @@ def _destinations(index: EdgeEnds) -> Tensor:
     return index.numbers()
 
 
-def check_size(index: EdgeEnds, size: Optional[int]) -> None:
-    own = index.edges.rows(index.side)
-    if size is not None and size != own:
-        raise ValueError(
-            f"a size of {size} nodes was given, and this worker owns {own}: tensors of nodes have a row for each node "
-            "that this worker owns, as data.x has"
-        )
-
-
 def _check_graphs(batch: NodeBatch, graphs: Optional[int]) -> None:
     if graphs is not None and graphs != batch.graphs:
         raise ValueError(f"a size of {graphs} graphs was given, and all workers together have {batch.graphs}")
-
-
-def check_edges(edges: SplitEdges, column: Optional[Tensor]) -> None:
-    if column is not None and column.shape[0] != edges.num_edges:
-        raise ValueError(
-            f"a tensor of shape {tuple(column.shape)} was given for {edges.num_edges} edges: tensors of edges have a "
-            "row for each in-edge of own nodes, as data.edge_attr has, and belong to the edge_index that they came with"
-        )
 
 
 def aggregate_sorted(original: Any, module: Any, x: Tensor, index: Any = None, *args: Any, **kwargs: Any) -> Tensor:

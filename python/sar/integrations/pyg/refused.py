@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from sar.errors import WholeGraphError
-from sar.graph.edge_index.index import SplitEdgeIndex
 
 __all__ = ["REFUSED", "WHOLE", "refusing"]
 
 
 def refusing(layer: str, why: str) -> Callable[..., Any]:
-    def forward(original: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(a, SplitEdgeIndex) for a in (*args, *kwargs.values())):
-            raise WholeGraphError(layer, f"it {why}")
-        return original(module, *args, **kwargs)
+    """The forward of a layer, called with a split graph."""
+
+    def forward(original: Any, *args: Any, **kwargs: Any) -> None:
+        raise WholeGraphError(layer, f"it {why}")
 
     return forward
 
@@ -38,4 +37,4 @@ WHOLE += [
     "train_test_split_edges",
 ]
 WHOLE += ["add_random_edge", "to_dgl", "to_networkit", "to_cugraph", "get_self_loop_attr"]
-"""Functions of torch_geometric.utils that are refused."""
+"""Functions of torch_geometric.utils in which an edge index of a split graph raises."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch_geometric.data.data import BaseData
 from sar.autograd.compile import uncompiled
 from sar.errors import WholeGraphError
 from sar.graph.counts import counts
-from sar.graph.edge_index.ends import lift
+from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 from sar.graph.edge_index.numbers import SplitNumbers
@@ -21,20 +21,21 @@ from sar.graph.readout import graph_reduce
 from sar.graph.refused import public_name
 from sar.graph.subgraph import edges_kept_at_random
 
-from .reductions import check_size
-
-__all__ = ["METHODS", "dropout_edge", "dropout_node", "homophily", "needs_whole_graph", "subgraph"]
+__all__ = ["BEFORE", "METHODS", "any_split", "dropout_edge", "dropout_node", "homophily", "subgraph"]
 
 
-def _any_split(args: Any, kwargs: Any) -> bool:
-    """Whether an argument is the edge index of a split graph, a dictionary of them, a row of one, or data with one."""
-    found: List[Any] = []
+def any_split(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether an argument is of a split graph: its edge index, a dictionary of them, a row of one, data with one, or a
+    message."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, BaseData):
-            found += [store.get("edge_index") for store in value.edge_stores]
+            found: Any = [store.get("edge_index") for store in value.edge_stores]
         else:
-            found += value.values() if isinstance(value, dict) else [value]
-    return any(isinstance(value, SplitNumbers) for value in found)
+            found = value.values() if isinstance(value, dict) else [value]
+        for item in found:
+            if isinstance(item, (SplitNumbers, LiftedTensor)):
+                return True
+    return False
 
 
 def dropout_edge(
@@ -131,63 +132,42 @@ def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor]
     return float(graph_reduce(entries, same, "mean"))
 
 
-def needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> Any:
-    """Refuses a function for split graphs."""
-    if _any_split(args, kwargs):
-        name = original.__qualname__.replace(".forward", "")
-        raise WholeGraphError(public_name(original.__module__, name), WAYS.get(name, BEFORE))
-    return original(*args, **kwargs)
+def _needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> None:
+    name = original.__qualname__.replace(".forward", "")
+    raise WholeGraphError(public_name(original.__module__, name), WAYS.get(name, BEFORE))
 
 
 def _loader(original: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-    if _any_split(args, kwargs):
-        raise WholeGraphError(
-            type(loader).__name__,
-            "it would draw from this worker's edges alone. model(data.x, data.edge_index) computes all own nodes from "
-            "all their neighbours, and `sar infer` does so from a checkpoint; sar.DataLoader with "
-            "sar.DistNeighborSampler draws batches",
-        )
-    original(loader, *args, **kwargs)
+    raise WholeGraphError(
+        type(loader).__name__,
+        "it would draw from this worker's edges alone. model(data.x, data.edge_index) computes all own nodes from "
+        "all their neighbours, and `sar infer` does so from a checkpoint; sar.DataLoader with "
+        "sar.DistNeighborSampler draws batches",
+    )
 
 
-def _inference(original: Any, model: Any, loader: Any, *args: Any, **kwargs: Any) -> Tensor:
-    if _any_split((loader, *args), kwargs):
-        raise WholeGraphError(
-            "inference(loader)",
-            "it computes a layer from batches of nodes: call model(data.x, data.edge_index) under torch.no_grad(), or "
-            "use `sar infer`",
-        )
-    found: Tensor = original(model, loader, *args, **kwargs)
-    return found
+def _inference(original: Any, *args: Any, **kwargs: Any) -> None:
+    raise WholeGraphError(
+        "inference(loader)",
+        "it computes a layer from batches of nodes: call model(data.x, data.edge_index) under torch.no_grad(), or "
+        "use `sar infer`",
+    )
 
 
-def _has_self_loops(original: Any, store: Any) -> bool:
-    index = store.get("edge_index")
-    if not isinstance(index, SplitEdgeIndex):
-        return bool(original(store))
-    return index.edges.square and not index.edges.loops().none
+def _explain_message(original: Any, *args: Any, **kwargs: Any) -> None:
+    raise WholeGraphError("explain_message", EXPLAIN)
 
 
-def _explain_message(original: Any, layer: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(inputs, LiftedTensor):
-        raise WholeGraphError("explain_message", EXPLAIN)
-    return original(layer, inputs, *args, **kwargs)
-
-
-def _explainer(original: Any, explainer: Any, *args: Any, **kwargs: Any) -> Any:
-    if _any_split(args, kwargs):
-        raise WholeGraphError(type(explainer).__name__, EXPLAIN)
-    return original(explainer, *args, **kwargs)
+def _explainer(original: Any, explainer: Any, *args: Any, **kwargs: Any) -> None:
+    raise WholeGraphError(type(explainer).__name__, EXPLAIN)
 
 
 def _walks(original: Any, model: Any, *args: Any, **kwargs: Any) -> None:
-    if _any_split(args, kwargs):
-        raise WholeGraphError(
-            type(model).__name__,
-            "it draws random walks over the whole graph, whose edges are on several workers. Train it before the graph "
-            "is partitioned, and give its embeddings as columns of nodes",
-        )
-    original(model, *args, **kwargs)
+    raise WholeGraphError(
+        type(model).__name__,
+        "it draws random walks over the whole graph, whose edges are on several workers. Train it before the graph "
+        "is partitioned, and give its embeddings as columns of nodes",
+    )
 
 
 BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
@@ -221,11 +201,11 @@ WHOLE_METHODS += ["SignedGCN.create_spectral_features", "GraphUNet.forward"]
 METHODS: Dict[str, Callable[..., Any]] = {
     "nn.MessagePassing.explain_message": _explain_message,
     "explain.Explainer.__call__": _explainer,
-    "data.storage.EdgeStorage.has_self_loops": _has_self_loops,
-    "transforms.RandomLinkSplit.forward": needs_whole_graph,
+    "transforms.RandomLinkSplit.forward": _needs_whole_graph,
+    "data.HeteroData.to_homogeneous": _needs_whole_graph,
     "nn.models.basic_gnn.BasicGNN.inference": _inference,
     **{f"loader.{name}.__init__": _loader for name in LOADERS},
-    **{f"nn.{name}": needs_whole_graph for name in WHOLE_METHODS},
+    **{f"nn.{name}": _needs_whole_graph for name in WHOLE_METHODS},
     "nn.Node2Vec.__init__": _walks,
     "nn.MetaPath2Vec.__init__": _walks,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 from weakref import WeakSet
 
 import torch
@@ -12,15 +12,27 @@ from torch_geometric.utils import batched_negative_sampling, negative_sampling, 
 
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.readout import sum_over_workers
+from sar.integrations.replacements import given
 
-__all__ = ["METHODS"]
+__all__ = ["LOSS", "SAMPLING", "concerned", "on_split_graph"]
 
 _split: WeakSet[torch.nn.Module] = WeakSet()
 """Layers whose last forward in training was on a split graph."""
+_given = given(SplitEdgeIndex)
+
+
+class _Seen:
+    """Whether a layer was ever trained on a split graph: torch.compile need not trace the set before that."""
+
+    any = False
+
+
+_seen = _Seen()
 
 
 def _positive_sampling(original: Any, layer: Any, edge_index: Any) -> Tensor:
     (_split.add if isinstance(edge_index, SplitEdgeIndex) else _split.discard)(layer)
+    _seen.any = True
     edges: Tensor = original(layer, edge_index)
     return edges
 
@@ -45,7 +57,7 @@ def _negative_sampling(
 
 def _get_attention_loss(original: Any, layer: Any) -> Tensor:
     """This worker's share of the mean over the pairs of all workers: the shares add up to it. Collective."""
-    if not layer.training or layer not in _split:
+    if not layer.training:
         loss: Tensor = original(layer)
         return loss
     logits, wanted = layer.att_x.mean(dim=-1), layer.att_y
@@ -53,9 +65,20 @@ def _get_attention_loss(original: Any, layer: Any) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, wanted, reduction="sum") / pairs.squeeze(0).clamp(min=1)
 
 
-METHODS: Dict[str, Callable[..., Any]] = {
+def on_split_graph(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether the last forward of a layer in training was on a split graph."""
+    return _seen.any and any(layer in _split for layer in args[:1])
+
+
+def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether the forward of a layer is on a split graph, or the one before was."""
+    return _given(args, kwargs) or on_split_graph(args, kwargs)
+
+
+SAMPLING: Dict[str, Callable[..., Any]] = {
     "nn.SuperGATConv.positive_sampling": _positive_sampling,
     "nn.SuperGATConv.negative_sampling": _negative_sampling,
-    "nn.SuperGATConv.get_attention_loss": _get_attention_loss,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+LOSS: Dict[str, Callable[..., Any]] = {"nn.SuperGATConv.get_attention_loss": _get_attention_loss}
+"""Likewise."""

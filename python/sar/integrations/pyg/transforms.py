@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import random
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from sar.errors import WholeGraphError
 from sar.graph.edge_index.numbers import SplitNumbers
 from sar.graph.edge_tensor.tensor import values
 
-__all__ = ["METHODS", "OWN_ROWS", "REFUSED", "SPECIAL"]
+__all__ = ["METHODS", "OWN_ROWS", "REFUSED", "SPECIAL", "concerned"]
 
 _BEFORE = "apply it before the graph is partitioned, and keep its result in the data"
 _EDGES = f"it needs the edges of the whole graph, which are on several workers: {_BEFORE}"
@@ -106,7 +106,7 @@ SPECIAL: Dict[str, Callable[..., Any]] = {
 
 def _transform(original: Any, transform: Any, data: Any) -> Any:
     name = _name(transform)
-    if name is None or name in OWN_ROWS or not _is_split(data):
+    if name is None or name in OWN_ROWS:
         return original(transform, data)
     if name in SPECIAL:
         return SPECIAL[name](transform, copy.copy(data))
@@ -124,6 +124,11 @@ def _name(transform: Any) -> Optional[str]:
 def _is_split(data: Any) -> bool:
     stores = getattr(data, "edge_stores", ())
     return any(isinstance(value, SplitNumbers) for store in stores for value in store.values())
+
+
+def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether a transform is called with data of a split graph."""
+    return any(_is_split(value) for value in (*args, *kwargs.values()))
 
 
 METHODS: Dict[str, Callable[..., Any]] = {

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import dgl
 import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
+from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, gcn, sage
 from sar.autograd.fused.eligibility import as_made
 from sar.errors import WholeGraphError
@@ -29,11 +30,11 @@ from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
 from sar.graph.refused import refusal
 from sar.graph.reversed import ReversedGraph
-from sar.integrations.replacements import Patches, apply_together
+from sar.integrations.replacements import Patches, apply_together, given
 
 from . import OTHERWISE
 from .empty_rows import EmptyRows
-from .transforms import FUNCTIONS, REFUSED, TRANSFORMS, refusing
+from .transforms import FUNCTIONS, LOOPS, REFUSED, TRANSFORMS, refusing
 
 __all__ = ["adapt", "restore"]
 
@@ -59,42 +60,31 @@ def restore() -> None:
 
 
 def _layer_patches() -> Patches:
-    patches = Patches("dgl", OTHERWISE)
-    patches.wrap("dgl.ops.edge_softmax", "edge_softmax_internal", _edge_softmax)
-    patches.wrap("dgl.ops.edge_softmax", "edge_softmax_hetero_internal", _edge_softmax_hetero)
-    patches.wrap("dgl.ops.spmm", "gspmm_internal", _gspmm)
-    patches.wrap("dgl.ops.sddmm", "gsddmm_internal", _gsddmm)
-    patches.wrap("dgl.ops.segment", "segment_reduce", _segment_reduce)
-    patches.wrap("dgl.ops.segment", "segment_softmax", _segment_softmax)
-    patches.wrap("dgl.readout", "_topk_on", _topk_on)
+    patches = Patches("dgl", OTHERWISE, given(GraphQueries, ReversedGraph, GraphIndex, Counts))
+    for name, function in STEPS.items():
+        owner, _, attribute = f"dgl.{name}".rpartition(".")
+        patches.wrap(owner, attribute, function, "reductions in the engine")
     for name, function in FUNCTIONS.items():
-        patches.wrap_everywhere(f"dgl.{name}", function, "dgl")
+        patches.wrap_within("dgl", f"dgl.{name}", function, "graphs made of graphs")
     for name, instead in REFUSED.items():  # where scripts find them; DGL's own calls of them stay as they are
+        function = refusing(name, instead)
         for module in (dgl, dgl.transforms):
             if hasattr(module, name):
-                patches.wrap(module, name, refusing(name, instead))
+                patches.wrap(module, name, function, "refused: needs the whole graph")
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
-            patches.wrap(f"dgl.transforms.{transform}", "__call__", function)
+            patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
+    for transform, function in LOOPS.items():
+        patches.wrap(f"dgl.transforms.{transform}", "transform_etype", function, "graphs made of graphs")
     layers = list(_layers())
     for layer in layers:
-        patches.wrap(layer, "forward", _whole)
-        patches.wrap(layer, "forward", _with_rows)
-    special: Dict[str, Callable[..., Any]] = {
-        "SAGEConv": _sage_conv,
-        "GATConv": _gat_conv,
-        "GraphConv": _graph_conv,
-        "GatedGraphConv": _gated_graph_conv,
-        "TypedLinear": _typed_linear,
-        "LabelPropagation": _label_propagation,
-        "Sequential": _sequential,
-        "SetTransformerEncoder": _set_transformer,
-        "SetTransformerDecoder": _set_transformer,
-    }
-    for name, function in special.items():
-        patches.wrap(f"dgl.nn.pytorch.{name}", "forward", function)
+        patches.wrap(layer, "forward", _whole, "no copy of own rows")
+        patches.wrap(layer, "forward", _with_rows, "workers without rows")
+    for name, function in SPECIAL.items():
+        patches.wrap(f"dgl.nn.pytorch.{name}", "forward", function, "fused, or over all nodes")
+    patches.wrap("dgl.nn.pytorch.TypedLinear", "forward", _typed_linear, "edges in another order", _presorted)
     for layer in layers:
-        patches.wrap(layer, "forward", _with_zero_in_degree)
+        patches.wrap(layer, "forward", _with_zero_in_degree, "nodes without in-edges")
     return patches
 
 
@@ -111,14 +101,10 @@ def _layers() -> Iterator[Any]:
 
 
 def _edge_softmax(original: Any, gidx: Any, logits: Any, eids: Any = "__ALL__", norm_by: str = "dst") -> Any:
-    if isinstance(gidx, GraphIndex):
-        return edge_softmax(gidx.manager, logits, eids, norm_by)
-    return original(gidx, logits, eids=eids, norm_by=norm_by)
+    return edge_softmax(gidx.manager, logits, eids, norm_by)
 
 
 def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *logits: Any) -> Any:
-    if not isinstance(gidx, GraphIndex):
-        return original(gidx, eids, norm_by, *logits)
     graph: Any = gidx.manager
     given = {triple: value for triple, value in zip(graph.canonical_etypes, logits) if value is not None}
     result: Any = edge_softmax(graph, given, eids, norm_by)
@@ -126,21 +112,19 @@ def _edge_softmax_hetero(original: Any, gidx: Any, eids: Any, norm_by: str, *log
 
 
 def _gspmm(original: Any, gidx: Any, *args: Any) -> Any:
-    return reduced_messages(gidx.manager, *args) if isinstance(gidx, GraphIndex) else original(gidx, *args)
+    return reduced_messages(gidx.manager, *args)
 
 
 def _gsddmm(original: Any, gidx: Any, *args: Any) -> Any:
-    return values_of_edges(gidx.manager, *args) if isinstance(gidx, GraphIndex) else original(gidx, *args)
+    return values_of_edges(gidx.manager, *args)
 
 
 def _segment_reduce(original: Any, seglen: Any, value: Tensor, reducer: str = "sum") -> Any:
-    if isinstance(seglen, Counts):
-        return graph_reduce(seglen, value, reducer)
-    return original(seglen, value, reducer)
+    return graph_reduce(seglen, value, reducer)
 
 
 def _segment_softmax(original: Any, seglen: Any, value: Tensor) -> Any:
-    return graph_softmax(seglen, value) if isinstance(seglen, Counts) else original(seglen, value)
+    return graph_softmax(seglen, value)
 
 
 def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,6 +184,11 @@ def _with_rows(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any)
         return original(layer, graph, *args, **kwargs)
     with EmptyRows():
         return original(layer, graph, *args, **kwargs)
+
+
+def _presorted(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
+    """Whether a typed linear map is told that its rows are sorted. What torch.compile traces has no blocks of edges."""
+    return bool(kwargs.get("sorted_by_type", len(args) > 3 and args[3])) and not _compiling()
 
 
 def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_by_type: bool = False) -> Tensor:
@@ -290,3 +279,27 @@ def _set_transformer(original: Any, layer: Any, graph: Any, feat: Tensor) -> Any
             "worker, or use attention over neighbours",
         )
     return original(layer, graph, feat)
+
+
+STEPS: Dict[str, Callable[..., Any]] = {
+    "ops.edge_softmax.edge_softmax_internal": _edge_softmax,
+    "ops.edge_softmax.edge_softmax_hetero_internal": _edge_softmax_hetero,
+    "ops.spmm.gspmm_internal": _gspmm,
+    "ops.sddmm.gsddmm_internal": _gsddmm,
+    "ops.segment.segment_reduce": _segment_reduce,
+    "ops.segment.segment_softmax": _segment_softmax,
+    "readout._topk_on": _topk_on,
+}
+"""Functions that layers of DGL call."""
+
+SPECIAL: Dict[str, Callable[..., Any]] = {
+    "SAGEConv": _sage_conv,
+    "GATConv": _gat_conv,
+    "GraphConv": _graph_conv,
+    "GatedGraphConv": _gated_graph_conv,
+    "LabelPropagation": _label_propagation,
+    "Sequential": _sequential,
+    "SetTransformerEncoder": _set_transformer,
+    "SetTransformerDecoder": _set_transformer,
+}
+"""Layers of dgl.nn.pytorch, by what stands for their forward."""

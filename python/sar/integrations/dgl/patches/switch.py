@@ -14,6 +14,8 @@ from . import OTHERWISE
 
 __all__ = ["RelGraphConv", "patch_dgl", "patched_edge_softmax", "unpatch_dgl"]
 
+OLDER = "what scripts for the older package look for"
+
 _names: Optional[Patches] = None
 
 
@@ -59,7 +61,7 @@ def _replacements() -> Patches:
     """What scripts for the Python package find replaced."""
     patches = Patches("dgl", OTHERWISE)
     for module in ("gatconv", "dotgatconv", "agnnconv"):
-        patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax)
+        patches.put(f"dgl.nn.pytorch.conv.{module}", "edge_softmax", patched_edge_softmax, OLDER)
     for module in ("dgl.nn", "dgl.nn.pytorch", "dgl.nn.pytorch.conv"):
-        patches.put(module, "RelGraphConv", RelGraphConv)
+        patches.put(module, "RelGraphConv", RelGraphConv, OLDER)
     return patches

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
+import dgl
 import torch
 
 from sar.distributed.agreement import agreed_seed
 from sar.errors import WholeGraphError
 from sar.graph.manager import GraphShardManager
-from sar.graph.queries import GraphQueries
 from sar.graph.reversed import ReversedGraph
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["FUNCTIONS", "REFUSED", "TRANSFORMS", "refusing"]
+__all__ = ["FUNCTIONS", "LOOPS", "REFUSED", "TRANSFORMS", "refusing"]
 
 
 def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
@@ -93,18 +93,28 @@ def _row_feat_normalizer(original: Any, transform: Any, g: Any) -> Any:
     return original(transform, g)
 
 
+def _loops_added(original: Any, transform: Any, c_etype: Any, g: Any) -> Any:
+    """DGL calls its function in the module that defines it, where that is not replaced."""
+    if c_etype[0] != c_etype[2]:
+        return g
+    if not transform.allow_duplicate:
+        g = dgl.remove_self_loop(g, etype=c_etype)
+    return dgl.add_self_loop(g, transform.edge_feat_names, transform.fill_data, c_etype)
+
+
+def _loops_removed(original: Any, transform: Any, c_etype: Any, g: Any) -> Any:
+    """Likewise."""
+    return dgl.remove_self_loop(g, etype=c_etype) if c_etype[0] == c_etype[2] else g
+
+
 # ---- functions that need the whole graph --------------------------------------
 
 
 def refusing(name: str, instead: str) -> Callable[..., Any]:
     """Stands for a function of ``dgl``, and refuses graphs on several workers."""
 
-    def function(original: Any, *args: Any, **kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()]
-        given += [item for value in given if isinstance(value, (list, tuple)) for item in value]
-        if any(isinstance(value, (GraphQueries, ReversedGraph)) for value in given):
-            raise WholeGraphError(f"dgl.{name}", instead)
-        return original(*args, **kwargs)
+    def function(original: Any, *args: Any, **kwargs: Any) -> None:
+        raise WholeGraphError(f"dgl.{name}", instead)
 
     return function
 
@@ -145,6 +155,9 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "remove_self_loop": _remove_self_loop,
 }
 """Functions of ``dgl``: each is given the original and its arguments."""
+
+LOOPS: Dict[str, Callable[..., Any]] = {"AddSelfLoop": _loops_added, "RemoveSelfLoop": _loops_removed}
+"""Classes of ``dgl.transforms``, by what stands for their ``transform_etype``."""
 
 TRANSFORMS: Dict[str, Callable[..., Any]] = {
     "DropEdge": _drop_edge,
