@@ -74,13 +74,16 @@ def test_nets(workers: Workers, way: str) -> None:
 
 
 def test_products_of_rows_in_blocks() -> None:
-    """What a layer sends does not depend on whether it has rows as a whole."""
+    """What a layer sends does not depend on whether it has rows as a whole. Sums over rows are rounded as the library of
+    matrix products splits them, which differs between processors."""
     for rows, width, out in ((9000, 256, 256), (5003, 100, 47), (800, 33, 1), (0, 5, 4)):
         for dtype in (torch.float32, torch.float64):
             x, w, grad = (torch.randn(*shape, dtype=dtype) for shape in ((rows, width), (out, width), (rows, out)))
             made = torch.tanh(x)
             assert torch.equal(row_blocks.products(x, w, made_by=torch.tanh)[0], made.mm(w.t()))
-            assert torch.equal(row_blocks.sums(x, grad, made_by=torch.tanh)[0], grad.t().mm(made))
+            sums, whole = row_blocks.sums(x, grad, made_by=torch.tanh)[0], grad.t().mm(made)
+            near = 64 * torch.finfo(dtype).eps * float(whole.abs().max()) if rows else 0.0
+            torch.testing.assert_close(sums, whole, rtol=0, atol=near)
 
 
 def test_rows_changed_past_torch(two: Workers) -> None:
