@@ -74,8 +74,8 @@ def test_nets(workers: Workers, way: str) -> None:
 
 
 def test_products_of_rows_in_blocks() -> None:
-    """What a layer sends does not depend on whether it has rows as a whole. Sums over rows are rounded as the library of
-    matrix products splits them, which differs between processors."""
+    """What a layer sends does not depend on whether it has rows as a whole. Sums over rows are rounded as the library
+    of matrix products splits them, which differs between processors."""
     for rows, width, out in ((9000, 256, 256), (5003, 100, 47), (800, 33, 1), (0, 5, 4)):
         for dtype in (torch.float32, torch.float64):
             x, w, grad = (torch.randn(*shape, dtype=dtype) for shape in ((rows, width), (out, width), (rows, out)))
