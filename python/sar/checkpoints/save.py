@@ -166,7 +166,8 @@ class Write:
     def _run(self) -> None:
         try:
             try:
-                write_text(self._mark(self.rank), json.dumps(self._write_pieces()))
+                # rank 0 waits for this file, then syncs the directory and renames it
+                write_text(self._mark(self.rank), json.dumps(self._write_pieces()), sync=False)
             except Exception as error:
                 self.error = error
             finally:

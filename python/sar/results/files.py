@@ -84,8 +84,11 @@ def _full(code: int, directory: str, needed: int) -> OSError:
     return OSError(code, f"{os.strerror(code)}: {size(needed)} are needed, {free}", directory)
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes a file that is there as a whole or not at all, also after a power cut."""
+def write_text(path: str, text: str, sync: bool = True) -> None:
+    """Writes a file that is there as a whole or not at all, also after a power cut.
+
+    :param sync: write its name to disk too. Not where somebody who waits for the file may rename its directory
+    """
     scratch = f"{path}.partial"
     try:
         with open(scratch, "w", encoding="utf-8", errors="replace") as file:
@@ -97,4 +100,5 @@ def write_text(path: str, text: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(scratch)
         raise
-    sync_directory(os.path.dirname(os.path.abspath(path)))
+    if sync:
+        sync_directory(os.path.dirname(os.path.abspath(path)))
