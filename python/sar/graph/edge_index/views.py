@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .ends import EdgeEnds
+from .loops import LoopMask
 from .reduce import check_graph
 
 EDGES = 1009
@@ -113,6 +114,16 @@ for _name in ("T", "mT"):
     EdgeEnds.handlers[getattr(Tensor, _name).__get__] = _viewed(getattr(Tensor, _name).__get__)
 EdgeEnds.handlers[Tensor.expand_as] = _as_other
 _lifted_rows, _item = EdgeEnds.handlers[Tensor.__getitem__], _viewed(Tensor.__getitem__)
-EdgeEnds.handlers[Tensor.__getitem__] = lambda input, index: (
-    _item(input, index) if isinstance(input, EdgeEnds) else _lifted_rows(input, index)
-)
+
+
+def _getitem(input: Any, index: Any) -> Any:
+    if not isinstance(input, EdgeEnds):
+        return _lifted_rows(input, index)
+    mask = index.numbers() if isinstance(index, LoopMask) else index
+    if type(mask) is Tensor and mask.dtype == torch.bool:
+        sources, rows = input.edges.numbers()[:, mask]
+        return rows if torch.equal(sources, rows) else NotImplemented  # self loops begin and end at own nodes
+    return _item(input, index)
+
+
+EdgeEnds.handlers[Tensor.__getitem__] = _getitem
