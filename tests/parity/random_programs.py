@@ -187,7 +187,7 @@ class Drawing:
         rel = self.draw(st.integers(0, len(self.relations) - 1))
         step, shape, exact = self.message(rel)
         reduce: Any = self.reduce(exact)
-        if self.draw(st.integers(0, 4)) == 0:  # a Python reducer
+        if self.draw(st.integers(0, 4)) == 0 and self.num_edges[rel]:  # a Python reducer
             name, node, w = self.one(["logsumexp", "squares", "with_node", "linear"]), None, None
             if name == "linear" and not shape:
                 name = "squares"
