@@ -9,21 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from sar.graph.edge_tensor.rowwise_rules import tensors
 from sar.graph.edge_tensor.tensor import changes
 
-__all__ = ["Outside", "Replay", "leaves_of", "tensors"]
-
-
-def tensors(tree: Any) -> Iterator[Tensor]:
-    """The tensors in nested sequences and dictionaries."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from tensors(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from tensors(item)
+__all__ = ["Outside", "Replay", "leaves_of"]
 
 
 def leaves_of(results: Sequence[Tensor]) -> Iterator[Tensor]:
