@@ -148,8 +148,8 @@ def threads(part: dict[str, Any], locked: bool) -> None:
         thread.start()
     for thread in both:
         thread.join()
-    if caught:
-        raise caught[0]
+    if caught:  # the thread that came second has the error; the other one's operation ends with it
+        raise next((error for error in caught if isinstance(error, sar.ScheduleError)), caught[0])
 
 
 def one_after_the_other(part: dict[str, Any]) -> None:

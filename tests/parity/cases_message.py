@@ -360,8 +360,13 @@ def mistakes(part: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def changes_shape(part: dict[str, Any]) -> None:
-    """A function whose results depend on how many edges it gets: found when rows have travelled."""
+def changes_shape(part: dict[str, Any], kind: str) -> None:
+    """A reduce function whose results depend on how many messages a node has, or a message function whose results
+    depend on the rank."""
     graph = build(part)
     graph.ndata["x"] = torch.ones(int(np.diff(part["start"])[sar.rank()]), 2)
-    graph.update_all(lambda e: {"m": e.src["x"][:, : 1 + (e.batch_size() == 7)]}, sar.function.sum("m", "out"))
+    if kind == "mailbox":
+        box = lambda n: {"out": n.mailbox["m"].sum(1)[:, : 1 + n.mailbox["m"].shape[1] % 2]}  # noqa: E731
+        graph.update_all(sar.function.copy_u("x", "m"), box)
+    else:
+        graph.update_all(lambda e: {"m": e.src["x"][:, : 1 + sar.rank()]}, sar.function.sum("m", "out"))

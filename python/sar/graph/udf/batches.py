@@ -199,7 +199,7 @@ def checked(function: Any, result: Any, rows: int, what: str) -> Dict[str, Tenso
     :raises ValueError: another number of rows
     """
     if not isinstance(result, Mapping):
-        kind = type(result).__name__
+        kind = "tensor" if isinstance(result, Tensor) else type(result).__name__
         raise TypeError(f"{called(function)} returned a {kind}: functions of {what} return {{name: tensor}}")
     for name, value in result.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
