@@ -285,7 +285,9 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
                 if is_random:
                     continue
                 for one, truth in zip(made, whole, strict=True):
-                    torch.testing.assert_close(one, truth[rows], rtol=1e-9, atol=1e-11, equal_nan=True)
+                    # torch may round the last of several single numbers otherwise than those before it
+                    rtol, atol = (1e-6, 1e-6) if one.dtype == torch.float32 else (1e-9, 1e-11)
+                    torch.testing.assert_close(one, truth[rows], rtol=rtol, atol=atol, equal_nan=True)
                 if rows == list(range(E)):
                     full = grads
                 for grad, of_all in zip(grads, full):
