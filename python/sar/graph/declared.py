@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from sar._engine.log import log_once
 from sar.graph.edge_index.lifted import LiftedTensor
-from sar.graph.edge_index.steps import Step, fake_tensors, form_of, formed, mapped, rows_of, without_data
-from sar.graph.edge_tensor.rowwise_rules import tensors
+from sar.graph.edge_index.steps import Step, fake_tensors, form_of, formed, rows_of, without_data
+from sar.graph.edge_tensor.nested import mapped, tensors
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.udf.outside import Outside
 

@@ -87,9 +87,7 @@ class GraphState:
         """Ids of each type that each worker owns, counted per type."""
         return {kind: list(zip(rows.starts[:-1], rows.starts[1:])) for kind, rows in self.nodes.items()}
 
-    def with_relations(
-        self, relations: List[Relation], edge_frames: Dict[CanonicalEtype, EdgeFrame]
-    ) -> GraphState:
+    def with_relations(self, relations: List[Relation], edge_frames: Dict[CanonicalEtype, EdgeFrame]) -> GraphState:
         """The same nodes and columns of nodes with other edges."""
         return replace(self, relations=relations, edge_frames=edge_frames, edges_global={})
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
+from sar.graph.edge_tensor.nested import mapped
 from sar.graph.edge_tensor.tensor import changes, values
 
 from .edges import SplitEdges
 from .numbers import SplitNumbers
-from .steps import mapped
 from .whole import refused
 
 __all__ = ["LoopMask"]

@@ -20,10 +20,10 @@ from sar.autograd.expression import Expr, evaluate
 from sar.autograd.types import Relation
 from sar.graph.edge_tensor import rowwise
 from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
-from sar.graph.edge_tensor.rowwise_rules import tensors
+from sar.graph.edge_tensor.nested import leaves, mapped, tensors
 from sar.graph.udf.executor import autocast_state
 
-__all__ = ["ROWS", "Step", "apply", "form_of", "formed", "mapped", "of_expression", "ordered", "rows_of"]
+__all__ = ["ROWS", "Step", "apply", "form_of", "formed", "of_expression", "ordered", "rows_of"]
 
 ROWS = 1009
 """Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
@@ -59,7 +59,7 @@ class Step:
 
     def inputs(self) -> Iterator[Step]:
         """The steps among the arguments."""
-        yield from _steps((self.args, self.kwargs))
+        return (leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, Step))
 
     def others(self) -> Iterator[Tensor]:
         """Tensors with gradients that all edges share."""
@@ -85,26 +85,6 @@ class Step:
         if self.func is None:
             return f"load({self.side})"
         return f"{getattr(self.func, '__name__', self.func)}({', '.join(map(repr, self.inputs()))})"
-
-
-def _steps(tree: Any) -> Iterator[Step]:
-    if isinstance(tree, Step):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _steps(item)
-    elif isinstance(tree, dict):
-        yield from _steps(list(tree.values()))
-
-
-def mapped(tree: Any, of: Callable[[Any], Any]) -> Any:
-    """The same structure with other leaves."""
-    if isinstance(tree, (list, tuple)) and not isinstance(tree, torch.Size):
-        made = [mapped(item, of) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    if isinstance(tree, dict):
-        return {key: mapped(item, of) for key, item in tree.items()}
-    return of(tree)
 
 
 def ordered(*steps: Step) -> List[Step]:

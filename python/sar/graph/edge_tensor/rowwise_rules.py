@@ -6,12 +6,13 @@ the call works row by row. Rules look at the places of dimensions, not at number
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from .count import EdgeCount
+from .nested import tensors
 
 
 class Call:
@@ -76,17 +77,6 @@ class Call:
         n = max((t.dim() for t in found), default=0)
         fits = any(self.edge(t) for t in found) and all([self.aligned(t, n) for t in found])
         return n if fits else 0
-
-
-def tensors(tree: Any) -> Iterator[Tensor]:
-    """The tensors in nested sequences and dictionaries."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from tensors(item)
-    elif isinstance(tree, dict):
-        yield from tensors(list(tree.values()))
 
 
 def dims_of(value: Any, n: int) -> Tuple[int, ...]:

@@ -22,6 +22,8 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.types import Relation
 
+from .nested import mapped
+
 __all__ = ["EdgeTensor", "as_expr"]
 
 Handler = Callable[..., Any]
@@ -154,7 +156,7 @@ class EdgeTensor(Tensor):
         if args and isinstance(args[0], EdgeTensor) and changes(func):
             return _in_place(func, args[0], args, kwargs)
         say(func)
-        return func(*(values(a) for a in args), **{k: values(v) for k, v in kwargs.items()})
+        return func(*values(args), **values(kwargs))
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -163,7 +165,7 @@ class EdgeTensor(Tensor):
         # code that does not ask __torch_function__ arrives here: it gets the values
         if func is torch.ops.aten.view.default and list(args[1]) == list(args[0].shape):
             return args[0]._same()
-        return func(*(values(a) for a in args), **{k: values(v) for k, v in (kwargs or {}).items()})
+        return func(*values(args), **values(kwargs or {}))
 
 
 def register(handler: Handler, *names: str) -> None:
@@ -205,14 +207,7 @@ def as_expr(value: Tensor, side: str) -> Expr:
 
 def values(tree: Any) -> Any:
     """The same structure with every :class:`EdgeTensor` computed."""
-    if isinstance(tree, EdgeTensor):
-        return tree.materialize()
-    if isinstance(tree, (list, tuple)):
-        made = [values(item) for item in tree]
-        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
-    if isinstance(tree, dict):
-        return {key: values(item) for key, item in tree.items()}
-    return tree
+    return mapped(tree, lambda leaf: leaf.materialize() if isinstance(leaf, EdgeTensor) else leaf)
 
 
 def needs_grad(expr: Expr) -> bool:
@@ -295,7 +290,7 @@ def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict
             return target.become(result)
     say(func)
     changed = target.materialize().clone()
-    func(changed, *(values(a) for a in args[1:]), **{k: values(v) for k, v in kwargs.items()})
+    func(changed, *values(args[1:]), **values(kwargs))
     return target.become(changed)
 
 

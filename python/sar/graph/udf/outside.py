@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from sar.graph.edge_tensor.rowwise_rules import tensors
+from sar.graph.edge_tensor.nested import mapped, tensors
 from sar.graph.edge_tensor.tensor import changes
 
 __all__ = ["Outside", "Replay", "leaves_of"]
@@ -116,13 +116,7 @@ def _memory(tensor: Tensor) -> int:
 
 def swapped(tree: Any, instead: Mapping[int, Tensor]) -> Any:
     """The same structure with some tensors in the places of others, by id."""
-    if isinstance(tree, Tensor):
-        return instead.get(id(tree), tree)
-    if type(tree) in (list, tuple):
-        return type(tree)(swapped(item, instead) for item in tree)
-    if isinstance(tree, dict):
-        return {key: swapped(item, instead) for key, item in tree.items()}
-    return tree
+    return mapped(tree, lambda leaf: instead.get(id(leaf), leaf))
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> List[Tensor]:
