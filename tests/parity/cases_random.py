@@ -22,6 +22,9 @@ from tests.support.worker import data_of
 
 Env = dict[str, Any]
 
+BUFFER = 3
+"""Numbers in the buffer of a program: sums over rows, over edges, over some edges."""
+
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
@@ -42,6 +45,57 @@ MESSAGES: dict[str, Callable[..., Callable[[Any], dict[str, Tensor]]]] = {
     "edge": lambda u, v, e, w: lambda edges: {"m": edges.data[e] ** 2},
     "linear": lambda u, v, e, w: lambda edges: {"m": torch.tanh(edges.src[u] @ w)},
     "weighed": lambda u, v, e, w: lambda edges: {"m": (edges.src[u] - edges.dst[v]) @ w},
+}
+
+
+def _adds(buffer: Tensor, rows: Tensor) -> None:
+    """A sum over the rows of all workers, up to the order of adding up."""
+    buffer.add_(torch.tanh(rows.detach().to(buffer.dtype)).sum())
+
+
+def _counting(u: str, v: str, e: str, w: Any, buffer: Tensor) -> Callable[[Any], dict[str, Tensor]]:
+    """Counts edges, and adds up what it sees."""
+
+    def message(edges: Any) -> dict[str, Tensor]:
+        buffer[1] += len(edges)
+        _adds(buffer[0], edges.src[u])
+        return {"m": torch.sin(edges.src[u])}
+
+    return message
+
+
+def _writing(u: str, v: str, e: str, w: Any, buffer: Tensor) -> Callable[[Any], dict[str, Tensor]]:
+    """Changes its messages in place."""
+
+    def message(edges: Any) -> dict[str, Tensor]:
+        h = edges.src[u] * 2
+        h[..., 0] = edges.dst[v][..., 0]
+        return {"m": h.mul_(edges.dst[v]).sub_(1)}
+
+    return message
+
+
+def _branching(u: str, v: str, e: str, w: Tensor, buffer: Tensor) -> Callable[[Any], dict[str, Tensor]]:
+    """Reads rows of sources, and a parameter, where an edge has a large number: on some workers alone."""
+
+    def message(edges: Any) -> dict[str, Tensor]:
+        h = torch.tanh(edges.dst[v])
+        many = edges.data[e].detach().flatten(1).sum(1) > 1
+        if many.any():
+            buffer[2] += many.sum()
+            h = h.clone()
+            h[many] = torch.tanh(edges.src[u][many] @ w)
+        return {"m": h}
+
+    return message
+
+
+# Such functions with side effects: they get a buffer besides.
+WITH_BUFFERS: dict[str, Callable[..., Callable[[Any], dict[str, Tensor]]]] = {
+    "counting": _counting,
+    "writing": _writing,
+    "branching": _branching,
+    "wide": lambda u, v, e, w, buffer: lambda edges: {"m": torch.tanh(torch.sin(edges.src[u] @ w) @ w.mT / 32)},
 }
 
 # Python functions of nodes: the column of messages, of nodes, and a parameter.
@@ -78,6 +132,9 @@ def _message(side: Any, step: Any, env: Env) -> Any:
     if name in MESSAGES:
         u, v, e, w = rest
         return MESSAGES[name](u, v, e, env.get(w))
+    if name in WITH_BUFFERS:
+        u, v, e, w = rest
+        return WITH_BUFFERS[name](u, v, e, env.get(w), env["buffer"])
     return getattr(side.function, name)(*rest, "m")
 
 
@@ -250,6 +307,7 @@ def _run(
 ) -> dict[str, Any]:
     env: Env = {name: torch.from_numpy(x.copy()).requires_grad_(name in wants) for name, x in leaves.items()}
     given = dict(env)
+    env["buffer"] = torch.zeros(BUFFER, dtype=torch.float64)
     for name in strided:  # the same values, every second one of a larger tensor
         env[name] = torch.stack([env[name], env[name].detach()], dim=-1)[..., 0]
     interpret(Workers(part, triples), program, env)
@@ -259,6 +317,7 @@ def _run(
         loss.backward()
     values = {name: out.materialize() if isinstance(out, EdgeTensor) else out for name, out in outputs.items()}
     return {
+        "buffer": env["buffer"].numpy().copy(),
         "out": {name: value.detach().numpy().copy() for name, value in values.items()},
         "grad": {name: None if t.grad is None else t.grad.numpy().copy() for name, t in given.items()},
     }

@@ -154,10 +154,13 @@ class Drawing:
         return {a: [left], b: [right], "message": [name, left, right]}, shape, exact
 
     def python(self, rel: int) -> tuple[dict[str, Any], tuple[int, ...], bool]:
-        name = self.one(["source", "both", "gate", "all", "target", "edge", "linear", "weighed"])
+        plain = ["source", "both", "gate", "all", "target", "edge", "linear", "weighed"]
+        name = self.one(plain + ["counting", "writing", "branching", "wide"])
+        if name in ("writing", "branching", "wide"):
+            return self.with_effects(rel, name)
         u = v = e = w = None
         shape: tuple[int, ...] | None = None
-        if name in ("source", "both", "gate", "all", "linear", "weighed"):
+        if name in ("source", "both", "gate", "all", "linear", "weighed", "counting"):
             u = self.value(self.place(rel, "u"))
             shape = self.of(u)
             if name in ("linear", "weighed") and not shape:
@@ -178,6 +181,18 @@ class Drawing:
             if column is not None:
                 step[side] = [column]
         return step, shape, False
+
+    def with_effects(self, rel: int, name: str) -> tuple[dict[str, Any], tuple[int, ...], bool]:
+        """Functions that write in place, branch, or have a wide layer in them."""
+        e = w = None
+        shape = self.one([(3,), (2, 3), (1,), (47,)])
+        u, v = (self.value(self.place(rel, side), shape=shape) for side in "uv")
+        if name == "branching":
+            e, w = self.leaf(f"e{rel}", (2,)), self.leaf("p", (shape[-1], shape[-1]))
+        if name == "wide":
+            w = self.leaf("p", (shape[-1], self.one([256, 1024])))
+        step: dict[str, Any] = {"message": [name, u, v, e, w], "u": [u], "v": [v]}
+        return (step if e is None else {**step, "e": [e]}), shape, False
 
     def reduce(self, exact: bool) -> str:
         """Of values that are not exact, a maximum in float32 may pick another edge than DGL."""
