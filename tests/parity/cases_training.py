@@ -47,18 +47,23 @@ def batch_norm(
 
 def converted(kind: str, x: np.ndarray, grad: np.ndarray, types: np.ndarray, state: dict[str, Any]) -> dict[str, Any]:
     """A batch norm of torch or PyG that was converted: two steps of training, then eval."""
-    model = sar.convert_batchnorm(torch.nn.ModuleDict({"norm": batch_norms()[kind](x.shape[1])})).to(
+    model = sar.convert_batchnorm(torch.nn.ModuleDict({"norm": BATCH_NORMS[kind](x.shape[1])})).to(
         torch.from_numpy(x).dtype
     )
     model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()})
     return normalized(model, x, grad, types)
 
 
-def batch_norms() -> dict[str, Any]:
+def _of_pyg(width: int) -> Any:
     from torch_geometric.nn import HeteroBatchNorm
 
-    norms = {name: getattr(torch.nn, name) for name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")}
-    return {**norms, "HeteroBatchNorm": lambda width: HeteroBatchNorm(width, 4)}
+    return HeteroBatchNorm(width, 4)
+
+
+BATCH_NORMS: dict[str, Any] = {
+    **{name: getattr(torch.nn, name) for name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")},
+    "HeteroBatchNorm": _of_pyg,
+}
 
 
 def normalized(model: torch.nn.ModuleDict, x: np.ndarray, grad: np.ndarray, types: np.ndarray) -> dict[str, Any]:

@@ -189,6 +189,7 @@ def test_blocks(few: Workers) -> None:
 
 def test_copies(few: Workers) -> None:
     """Copies share what the engine holds, and live without the original; pickling is refused with what to do."""
+    pytest.importorskip("torch_geometric")
     graph = make("random", few.world, seed=80)
     rng = np.random.default_rng(81)
     x, w = rng.standard_normal((graph.num_nodes, 3)), rng.standard_normal((len(graph.src), 1))

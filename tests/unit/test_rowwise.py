@@ -243,6 +243,9 @@ def gradients(made: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
         return []
 
 
+OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 3)
+NOT_WITHOUT_DATA = ("x.kthvalue(2)", "F.rrelu(x)", "F.one_hot(k, 5)", "torch.poisson(p)")
+"""Functions that torch before 2.3 cannot run on tensors without data."""
 ALL = [*each(EXAMPLES), *element_by_element()]
 
 
@@ -260,6 +263,8 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rowwise, "find", noted)
     wrong = []
     for text in ALL:
+        if OLD and text in NOT_WITHOUT_DATA:
+            continue
         leaves = {k: t.requires_grad_(t.is_floating_point()) for k, t in numbers().items()}
         plain = {k: t.clone() for k, t in leaves.items()}
         try:

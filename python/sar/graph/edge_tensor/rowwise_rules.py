@@ -228,6 +228,8 @@ def getitem(call: Call) -> bool:
     x, index = call.args
     if call.edge(x):
         return _picks(call, x.dim(), index)
+    if isinstance(index, tuple) and len(index) == 1:  # torch before 2.3 says so of a single tensor
+        index = index[0]
     return call.edge(index) and not is_mask(index)  # rows of a table that all edges share
 
 

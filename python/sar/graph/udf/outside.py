@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+import functools
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from sar.graph.edge_tensor.nested import mapped, tensors
 from sar.graph.edge_tensor.tensor import changes
@@ -29,7 +30,59 @@ def leaves_of(results: Sequence[Tensor]) -> Iterator[Tensor]:
                 todo.append(following)
 
 
-class Outside(TorchFunctionMode):
+class _Mode(TorchFunctionMode):
+    """Sees all of torch's functions. Torch before 2.3 does not ask modes about indexing, ``x[i]`` and ``x[i] = y``:
+    there the two are replaced while the mode is entered."""
+
+    _entered: ClassVar[int] = 0
+
+    def __enter__(self) -> Any:
+        if not _ASKS_FOR_INDEXING:
+            if _Mode._entered == 0:
+                for original in _INDEXING:
+                    setattr(Tensor, original.__name__, _asking(original))
+            _Mode._entered += 1
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if not _ASKS_FOR_INDEXING:
+            _Mode._entered -= 1
+            if _Mode._entered == 0:
+                for original in _INDEXING:
+                    delattr(Tensor, original.__name__)
+
+
+_INDEXING = (Tensor.__getitem__, Tensor.__setitem__)
+
+
+def _asking(original: Any) -> Any:
+    @functools.wraps(original)
+    def indexed(*args: Any) -> Any:
+        if torch._C._is_torch_function_mode_enabled():
+            return handle_torch_function(original, args, *args)
+        return original(*args)
+
+    return indexed
+
+
+def _asks_for_indexing() -> bool:
+    seen = []
+
+    class Seeing(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Seeing():
+        torch.zeros(1)[0]  # noqa: B018
+    return Tensor.__getitem__ in seen
+
+
+_ASKS_FOR_INDEXING = _asks_for_indexing()
+
+
+class Outside(_Mode):
     """Collects the tensors with gradients that come into torch's functions from outside.
 
     :ivar parameters: leaves
@@ -84,7 +137,7 @@ class Outside(TorchFunctionMode):
         return result
 
 
-class Replay(TorchFunctionMode):
+class Replay(_Mode):
     """Runs a function again with leaves in the places of captured tensors, and without changing anything that is not
     its own: what it writes into tensors from outside (running statistics, counts) it wrote the first time.
 

@@ -135,6 +135,7 @@ REFUSED: Dict[str, str] = {
     **dict.fromkeys(["random_walk_pe", "laplacian_pe", "lap_pe", "svd_pe", "shortest_dist"], BEFORE),
     **dict.fromkeys(["double_radius_node_labeling", "to_networkx", "to_cugraph", "block_to_graph", "merge"], BEFORE),
     **dict.fromkeys(["to_homogeneous", "to_heterogeneous", "node_homophily", "edge_homophily"], BEFORE),
+    **dict.fromkeys(["adjusted_homophily", "node_label_informativeness", "edge_label_informativeness"], BEFORE),
     **dict.fromkeys(["linkx_homophily", "node_subgraph", "edge_subgraph", "node_type_subgraph"], BEFORE),
     **dict.fromkeys(["edge_type_subgraph", "in_subgraph", "out_subgraph", "khop_in_subgraph"], BEFORE),
     **dict.fromkeys(["khop_out_subgraph", "to_block", "add_nodes", "add_edges", "remove_nodes"], BEFORE),
