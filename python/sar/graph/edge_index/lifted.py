@@ -22,7 +22,6 @@ from sar.graph.edge_tensor.tensor import (
     LAZY,
     METADATA,
     OF_HOOKS,
-    PAST_OVERRIDES,
     EdgeTensor,
     changes,
     say,
@@ -91,9 +90,7 @@ class LiftedTensor(EdgeTensor):
             LiftedTensor, shape, dtype=meta.dtype, requires_grad=meta.requires_grad
         )
         made._relation, made._edges, made._step, made._value = relation, edges, step, None
-        if meta.requires_grad:
-            with torch._C.DisableTorchFunctionSubclass():
-                made.register_hook(_stray)
+        made._watch()
         return made
 
     @property
@@ -157,6 +154,7 @@ class LiftedTensor(EdgeTensor):
     def become(self, other: Any) -> EdgeTensor:
         if isinstance(other, LiftedTensor) and other._step is not None:
             self._step, self._parts, self._value = other._step, other._parts, None
+            self._follow(other)
             return self
         self._step = self._parts = self._as_steps = None
         return super().become(other)
@@ -282,7 +280,3 @@ def _lifted(tree: Any) -> List[LiftedTensor]:
     if isinstance(tree, dict):
         return _lifted(list(tree.values()))
     return []
-
-
-def _stray(grad: Tensor) -> Tensor:
-    raise RuntimeError(PAST_OVERRIDES)

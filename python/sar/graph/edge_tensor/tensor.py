@@ -55,13 +55,17 @@ class EdgeTensor(Tensor):
         shape = (relation.num_edges, *expr.shape)
         self: EdgeTensor = Tensor._make_wrapper_subclass(cls, shape, dtype=expr.dtype, requires_grad=needs)
         self._relation, self._expr, self._value = relation, expr, None
-        if needs:
-            with torch._C.DisableTorchFunctionSubclass():
-                self.register_hook(_stray)
+        self._watch()
         return self
 
     def __init__(self, relation: Relation, expr: Expr) -> None:
         pass
+
+    def _watch(self) -> None:
+        """Has gradients that arrive at the tensor itself raise an error."""
+        with torch._C.DisableTorchFunctionSubclass():
+            if self.requires_grad:
+                self.register_hook(_stray)
 
     @property
     def relation(self) -> Relation:
@@ -121,7 +125,15 @@ class EdgeTensor(Tensor):
                 "place: use the operation that returns a new tensor"
             )
         self._expr, self._value = as_expr(other, "e"), None
+        self._follow(other)
         return self
+
+    def _follow(self, other: Tensor) -> None:
+        """Requires a gradient from now on if what it took over requires one, as other tensors do."""
+        with torch._C.DisableTorchFunctionSubclass():
+            if other.requires_grad and not self.requires_grad:
+                self.requires_grad_()
+                self._watch()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"EdgeTensor(shape={tuple(self.shape)}, dtype={self.dtype}, expr={self._expr!r})"
