@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"sar/core/internal/ascending"
-	"sar/core/internal/view"
 )
 
 // A row or column with very many edges is not one task: it is cut into segments of equally
@@ -167,7 +166,7 @@ func (s *Sweep[T]) mergeWeights(p *partial[T], slot int) (f [2][]T) {
 }
 
 func (s *Sweep[T]) mergeExtremum(best, x []T, won, winner []int32) {
-	last, least := view.Size[T]() == 4, s.code.p.Reduce.least() // see extremum
+	least := s.code.p.Reduce.least()
 	if s.code.p.Reduce.shared() {
 		for j := range x {
 			winAll(best[j:j+1], x[j:j+1], won[j:j+1], winner[j], least)
@@ -179,7 +178,7 @@ func (s *Sweep[T]) mergeExtremum(best, x []T, won, winner []int32) {
 		if least {
 			better = v < best[j]
 		}
-		if e := winner[j]; e >= 0 && (better || v == best[j] && (e > won[j]) == last) {
+		if e := winner[j]; e >= 0 && (better || v == best[j] && e < won[j]) {
 			best[j], won[j] = v, e
 		}
 	}

@@ -257,9 +257,9 @@ func (t *task[T]) coefficientsByHead(c []T, heads int) []T {
 }
 
 // extremum keeps the greatest (least) number of each destination's element and the
-// edge that it is of. Of equal ones float32 keeps the last edge and float64 the
-// first, as DGL 1.1 does where it computes with libxsmm (float32 on CPUs with
-// AVX2 or AVX-512). Where the gradient is shared, it keeps how many equal ones there are.
+// edge that it is of: of equal ones the first edge's, whatever the order in which they come. (DGL
+// keeps the first too, but for float32 on CPUs with AVX-512, where libxsmm computes, the last.)
+// Where the gradient is shared, it keeps how many equal ones there are.
 // NaN never wins, but where the gradient is shared it always does.
 func (t *task[T]) extremum(a *adding, target *rows[T]) {
 	w, x, least, shared := a.width, t.reg(a.reg), t.s.code.p.Reduce.least(), t.s.code.p.Reduce.shared()

@@ -80,7 +80,7 @@ def mean(msg: str, out: str) -> Reduce:
 def max(msg: str, out: str) -> Reduce:
     """``y[i] = largest of the messages m at i``, elementwise, ``[num_dst, ...]``; 0 where none arrive.
 
-    Of equal messages the gradient goes to one, the one that DGL picks.
+    Of equal messages the gradient goes to the first, in the order of edges.
     """
     return Reduce("max", msg, out)
 
@@ -88,7 +88,7 @@ def max(msg: str, out: str) -> Reduce:
 def min(msg: str, out: str) -> Reduce:
     """``y[i] = smallest of the messages m at i``, elementwise, ``[num_dst, ...]``; 0 where none arrive.
 
-    Of equal messages the gradient goes to one, the one that DGL picks.
+    Of equal messages the gradient goes to the first, in the order of edges.
     """
     return Reduce("min", msg, out)
 

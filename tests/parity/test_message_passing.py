@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.parity import cases_message
+from tests.parity.expressions import first_of_equals
 from tests.parity.message_oracle import same, shares, whole
 from tests.support.graphs import Graph, close, make
 from tests.support.sessions import Workers
@@ -36,10 +37,14 @@ def check_builtins(
     for message, fields, reduce in calls:
         with whole_graph.local_scope():
             send = getattr(dgl.function, message)(*fields, "m")
-            if reduce is None:
+            if reduce in (None, "max", "min"):
                 whole_graph.apply_edges(send)
                 out = whole_graph.edata["m"]
-            else:
+            if reduce in ("max", "min"):
+                whole_graph.edata["m"] = first_of_equals(out, reduce)
+                whole_graph.update_all(dgl.function.copy_e("m", "m"), getattr(dgl.function, reduce)("m", "out"))
+                out = whole_graph.dstdata["out"].to(out.dtype)
+            elif reduce is not None:
                 whole_graph.update_all(send, getattr(dgl.function, reduce)("m", "out"))
                 out = whole_graph.dstdata["out"]
         grad = rng.standard_normal(tuple(out.shape)).astype(str(out.dtype)[6:])

@@ -131,7 +131,7 @@ func winF32x16(best, x []float32, won []int32, edge int32, least bool) {
 		if least {
 			better = v.Less(b)
 		}
-		better = better.Or(v.Equal(b).And(e.Greater(w)))
+		better = better.Or(v.Equal(b).And(w.Greater(e)))
 		v.IfElse(better, b).StoreArrayMasked(to, in)
 		e.IfElse(better, w).StoreArrayMasked(at, in)
 	}

@@ -183,13 +183,12 @@ func pickScalar[T Float](z, x []T, won []int32, edge int32) {
 
 func winScalar[T Float](best, x []T, won []int32, edge int32, least bool) {
 	x, won = x[:len(best)], won[:len(best)]
-	last := HeadLanes[T]() == 16 // float32
 	for j, v := range x {
 		better := v > best[j]
 		if least {
 			better = v < best[j]
 		}
-		if better || v == best[j] && (edge > won[j]) == last {
+		if better || v == best[j] && edge < won[j] {
 			best[j], won[j] = v, edge
 		}
 	}

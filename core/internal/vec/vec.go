@@ -75,8 +75,8 @@ type Ops[T Float] struct {
 	Leaky func(z, x, y []T, c T)
 	// Gate: z[j] = x[j] <= 0 ? 0 : y[j]. ReLU with y = x, else its gradient.
 	Gate func(z, x, y []T)
-	// Win: where x[j] > best[j] (least: <), or they are equal and edge > won[j] (float64:
-	// edge < won[j]): best[j], won[j] = x[j], edge. NaN never wins.
+	// Win: where x[j] > best[j] (least: <), or they are equal and edge < won[j]:
+	// best[j], won[j] = x[j], edge. NaN never wins.
 	Win func(best, x []T, won []int32, edge int32, least bool)
 	// Pick: z[j] = won[j] == edge ? x[j] : 0
 	Pick func(z, x []T, won []int32, edge int32)

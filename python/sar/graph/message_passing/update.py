@@ -42,8 +42,8 @@ class MessagePassing(GraphQueries):
             looks at several edges it sees those of this worker. It must not call collectives
         :param reduce_func: ``sum``, ``mean``, ``max`` or ``min``, or a Python function of nodes with their ``mailbox``,
             which gets nodes of equal in-degree at a time, messages in the order of edges. Results, ``[num_dst, ...]``,
-            go to ``dstdata``. Rows without edges give 0. Of equal messages, the gradient of max and min goes to the one
-            that DGL picks
+            go to ``dstdata``. Rows without edges give 0. Of equal messages, the gradient of max and min goes to the
+            first, in the order of edges
         :param apply_node_func: gets all destination nodes with their columns and results; what it returns goes to
             ``dstdata`` in place of the results
         :param etype: the relation. ``None`` where there are several means all of them: built-in functions, and results
