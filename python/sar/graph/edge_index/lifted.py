@@ -16,6 +16,7 @@ from torch import Tensor
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, load
 from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
+from sar.graph.edge_tensor.memory import Rewritten, refresh, remember, writes_itself
 from sar.graph.edge_tensor.rowwise import inplace_argument
 from sar.graph.edge_tensor.tensor import (
     IN_PLACE,
@@ -23,6 +24,7 @@ from sar.graph.edge_tensor.tensor import (
     METADATA,
     OF_HOOKS,
     EdgeTensor,
+    changed_values,
     changes,
     say,
     values,
@@ -33,7 +35,7 @@ from .blocks import run
 from .linear import Parts, on_nodes
 from .own_edges import warn_of_own_edges
 from .spelled import divided, note
-from .steps import Step, apply, of_expression
+from .steps import Step, apply, described, of_expression, rows_of
 
 __all__ = ["LiftedTensor"]
 
@@ -101,27 +103,23 @@ class LiftedTensor(EdgeTensor):
     @property
     def step(self) -> Optional[Step]:
         """The last step, where it is computed by steps."""
+        refresh(self)
         return self._step
 
     @property
     def made_of(self) -> Any:
         """What gives its values, which changes in place replace."""
-        return self._expr if self._step is None else self._step
+        return self._expr if self.step is None else self._step
 
     @property
     def expr(self) -> Expr:
+        refresh(self)
         return EdgeTensor.expr.fget(self) if self._step is None else load("e", self.materialize())  # type: ignore[attr-defined]
 
     def materialize(self) -> Tensor:
-        if self._step is None:
+        if self.step is None:
             return super().materialize()
-        usable = self._value is not None and (
-            self._value.requires_grad or not torch.is_grad_enabled() or not self._step.meta.requires_grad
-        )
-        if not usable:
-            self._value = self._compute()
-        assert self._value is not None
-        return self._value
+        return self._computed()
 
     def _compute(self) -> Tensor:
         return self._edges.compute(self)
@@ -134,30 +132,37 @@ class LiftedTensor(EdgeTensor):
         return LiftedTensor(self._edges, expr)
 
     def _same(self) -> EdgeTensor:
-        made = LiftedTensor.of_step(self._edges, self._step) if self._step else LiftedTensor(self._edges, self._expr)
-        made._value, made._parts = self._value, self._parts
+        made = LiftedTensor.of_step(self._edges, self.step) if self.step else LiftedTensor(self._edges, self.expr)
+        made._parts = self._parts
+        self._share(made)
         return made
 
     def parts(self) -> Optional[Parts]:
         """Expressions that give it side by side; None where there are only steps."""
-        return (self._expr,) if self._step is None else self._parts
+        return (self._expr,) if self.step is None else self._parts
 
     def as_step(self) -> Step:
         """The step that computes it. Collective where the expression has parts that look at several edges."""
-        if self._step is not None:
-            return self._step
+        if self.step is not None:
+            return self.step
         grad = torch.is_grad_enabled()
         if self._as_steps is None or self._as_steps[0] != grad:
             self._as_steps = grad, of_expression(self._relation, self.expr)
         return self._as_steps[1]
 
-    def become(self, other: Any) -> EdgeTensor:
-        if isinstance(other, LiftedTensor) and other._step is not None:
-            self._step, self._parts, self._value = other._step, other._parts, None
+    def _take(self, other: Tensor) -> None:
+        if isinstance(other, LiftedTensor) and other.step is not None:
+            self._step, self._parts, self._value = other.step, other._parts, None
             self._follow(other)
-            return self
+            return
         self._step = self._parts = self._as_steps = None
-        return super().become(other)
+        super()._take(other)
+
+    def _rewritten(self, value: Tensor) -> Tensor:
+        with torch.enable_grad():
+            new = value.as_step() if isinstance(value, LiftedTensor) else rows_of("e", value)
+            found = described(Step(Rewritten.apply, (self.as_step(), new)))
+        return LiftedTensor.of_step(self._edges, found)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         made = f"expr={self._expr!r}" if self._step is None else f"steps={self._step!r}"
@@ -174,6 +179,7 @@ class LiftedTensor(EdgeTensor):
         made = divided(func, args, kwargs)
         if made is None:
             made = cls._applied(func, types, args, kwargs)
+            remember(func, args, kwargs, made)
             if isinstance(made, LiftedTensor):
                 note(func, args, made)
         return made
@@ -186,12 +192,17 @@ class LiftedTensor(EdgeTensor):
             return EdgeTensor.__torch_function__(func, types, args, kwargs)
         if func in NEW and not _wide(args, kwargs):
             return LAZY[func](*args, **kwargs)
+        if func is Tensor.__setitem__ and writes_itself(args):
+            return None
         args, kwargs, inplace = _not_in_place(func, args, kwargs)
         in_place = bool(args) and isinstance(args[0], LiftedTensor) and (inplace or changes(func))
         lifted = _lifted((args, kwargs))
+        if isinstance(kwargs.get("out"), LiftedTensor):
+            out = kwargs.pop("out")
+            return out.become(func(*args, **kwargs))
         if kwargs.get("out") is not None or (changes(func) and not in_place):
             return _with_values(func, args, kwargs, lifted, "writes")
-        if all(t._step is None for t in lifted):
+        if all(t.step is None for t in lifted):
             handler = None if func in NEW else LAZY.get(IN_PLACE.get(func, func))
             result = NotImplemented if handler is None else handler(*args, **kwargs)
             if result is not NotImplemented:
@@ -267,9 +278,7 @@ def _with_values(func: Any, args: Any, kwargs: Any, lifted: List[LiftedTensor], 
     say(func)
     if how != "in place":
         return func(*values(args), **values(kwargs))
-    changed = args[0].materialize().clone()
-    func(changed, *values(args[1:]), **values(kwargs))
-    return args[0].become(changed)
+    return changed_values(func, args[0], args, kwargs)
 
 
 def _lifted(tree: Any) -> List[LiftedTensor]:

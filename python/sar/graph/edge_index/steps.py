@@ -23,7 +23,7 @@ from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
 from sar.graph.edge_tensor.nested import leaves, mapped, tensors
 from sar.graph.udf.executor import autocast_state
 
-__all__ = ["ROWS", "Step", "apply", "form_of", "formed", "of_expression", "ordered", "rows_of"]
+__all__ = ["ROWS", "Step", "apply", "described", "form_of", "formed", "of_expression", "ordered", "rows_of"]
 
 ROWS = 1009
 """Rows of tensors without data: a prime number, which no size is a multiple of by chance."""
@@ -269,9 +269,14 @@ def apply(
 
     step = Step(call.func, mapped(call.args, given), mapped(call.kwargs, given), in_place)
     try:
-        return formed(step, _form(step))
+        return described(step)
     except Exception:
         return None
+
+
+def described(step: Step) -> Any:
+    """A step that knows what it gives, or several; raises what its function raises on such arguments."""
+    return formed(step, _form(step))
 
 
 def formed(step: Step, form: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 from sar.autograd import expression
 
 from .arithmetic import div
-from .tensor import EdgeTensor, detached, extended, register
+from .tensor import LAZY, EdgeTensor, detached, extended, register
 
 # ---- shapes of features ----------------------------------------------------
 
@@ -157,7 +157,12 @@ def _cast(dtype: torch.dtype) -> Callable[..., Any]:
 
 
 def _clone(input: Any, **kwargs: Any) -> Any:
-    return extended(input, input.expr) if isinstance(input, EdgeTensor) else NotImplemented
+    if not isinstance(input, EdgeTensor):
+        return NotImplemented
+    expr = input.expr
+    if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
+        expr = expression.load("e", expr.tensor.clone())  # what it loads may be changed
+    return extended(input, expr)
 
 
 def _detach(input: Any) -> Any:
@@ -169,3 +174,4 @@ register(_cast(torch.float32), "float")
 register(_cast(torch.float64), "double")
 register(_clone, "clone")
 register(_detach, "detach")
+LAZY[Tensor.data.__get__] = _detach  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.types import Relation
 
+from .memory import Rewritten, View, refresh, remember, wrote
 from .nested import mapped
 
 __all__ = ["EdgeTensor", "as_expr"]
@@ -46,6 +47,15 @@ class EdgeTensor(Tensor):
     _relation: Relation
     _expr: Expr
     _value: Optional[Tensor]
+    _version_of_value: int = 0
+    _view: Optional[View] = None
+    """Where it lies in the memory of another edge tensor."""
+    _changes: int = 0
+    """How often it, or a view of it, was changed in place."""
+    _seen: int = 0
+    """What that was, of the tensor that it is a view of, when it was last made."""
+    _lost: bool = False
+    """A value that it has no gradients of was written into its memory."""
 
     @staticmethod
     def __new__(cls, relation: Relation, expr: Expr) -> EdgeTensor:
@@ -81,6 +91,7 @@ class EdgeTensor(Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             if self.grad_fn is not None and self.grad_fn.name() not in _IDENTITIES:
                 raise RuntimeError(PAST_OVERRIDES)
+        refresh(self)
         return self._expr
 
     def materialize(self) -> Tensor:
@@ -91,16 +102,28 @@ class EdgeTensor(Tensor):
         expr = self.expr
         if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
             return expr.tensor
-        usable = self._value is not None and (
-            self._value.requires_grad or not torch.is_grad_enabled() or not needs_grad(expr)
-        )
-        if not usable:
-            self._value = self._compute()
-        assert self._value is not None
-        return self._value
+        return self._computed()
+
+    def _computed(self) -> Tensor:
+        """The values, computed if need be, and kept."""
+        value = self.kept_value()
+        if value is None:
+            self._value = value = self._compute()
+            self._version_of_value = 0 if value.is_inference() else value._version
+        return value
+
+    def kept_value(self) -> Optional[Tensor]:
+        """The values, where they were computed before, with gradients if they are wanted now."""
+        with torch._C.DisableTorchFunctionSubclass():
+            wanted = torch.is_grad_enabled() and self.requires_grad
+        return None if self._value is None or (wanted and not self._value.requires_grad) else self._value
 
     def _compute(self) -> Tensor:
-        return evaluate(self._relation, self.expr, None)
+        view = self._view
+        if view is None:
+            return evaluate(self._relation, self.expr, None)
+        found: Tensor = view.func(*values(view.args), **values(view.kwargs))  # in the memory of the other's values
+        return found
 
     def _same(self) -> EdgeTensor:
         """Another tensor with the same expression.
@@ -110,8 +133,14 @@ class EdgeTensor(Tensor):
         these hooks are not called.
         """
         made: EdgeTensor = Tensor._make_wrapper_subclass(EdgeTensor, self.shape, dtype=self.dtype)
-        made._relation, made._expr, made._value = self._relation, self._expr, self._value
+        made._relation, made._expr = self._relation, self.expr
+        self._share(made)
         return made
+
+    def _share(self, made: EdgeTensor) -> None:
+        """Another tensor with the same values is a view of this one."""
+        made._value, made._version_of_value = self._value, self._version_of_value
+        remember(Tensor.view, (self, (-1, *self.shape[1:])), {}, made)
 
     def extended(self, expr: Expr) -> EdgeTensor:
         """An edge tensor of the same edges with another expression."""
@@ -124,9 +153,20 @@ class EdgeTensor(Tensor):
                 f"an edge tensor {tuple(self.shape)} {self.dtype} cannot become {tuple(other.shape)} {other.dtype} in "
                 "place: use the operation that returns a new tensor"
             )
+        refresh(self)
+        wrote(self, other)
+        return self
+
+    def _take(self, other: Tensor) -> None:
+        """Has the values of ``other`` from now on."""
         self._expr, self._value = as_expr(other, "e"), None
         self._follow(other)
-        return self
+
+    def _rewritten(self, value: Tensor) -> Tensor:
+        """A tensor of other values, with the gradients of this one."""
+        with torch.enable_grad():
+            made: Tensor = Rewritten.apply(self.materialize(), values(value))
+        return made
 
     def _follow(self, other: Tensor) -> None:
         """Requires a gradient from now on if what it took over requires one, as other tensors do."""
@@ -164,6 +204,7 @@ class EdgeTensor(Tensor):
         if handler is not None:
             result = handler(*args, **kwargs)
             if result is not NotImplemented:
+                remember(func, args, kwargs, result)
                 return result
         if args and isinstance(args[0], EdgeTensor) and changes(func):
             return _in_place(func, args[0], args, kwargs)
@@ -301,7 +342,16 @@ def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict
         if result is not NotImplemented:
             return target.become(result)
     say(func)
-    changed = target.materialize().clone()
+    return changed_values(func, target, args, kwargs)
+
+
+def changed_values(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> EdgeTensor:
+    """Computes the values of a tensor, and changes them."""
+    value = target.materialize()
+    if value is target._value:
+        func(value, *values(args[1:]), **values(kwargs))
+        return target  # finds out when it is next used
+    changed = value.clone()
     func(changed, *values(args[1:]), **values(kwargs))
     return target.become(changed)
 
