@@ -75,6 +75,20 @@ def _writing(u: str, v: str, e: str, w: Any, buffer: Tensor) -> Callable[[Any], 
     return message
 
 
+def _views(u: str, v: str, e: str, w: Tensor, buffer: Tensor) -> Callable[[Any], dict[str, Tensor]]:
+    """Changes what it computed through views of it."""
+
+    def message(edges: Any) -> dict[str, Tensor]:
+        h = edges.src[u] * edges.dst[v]
+        flat, last = h.flatten(1), h[..., -1:]
+        flat[:, 0].add_(0.5)
+        h.mul_(2)
+        last.sub_(edges.dst[v][..., :1])
+        return {"m": h + flat.view(h.shape) * 0.5}
+
+    return message
+
+
 def _branching(u: str, v: str, e: str, w: Tensor, buffer: Tensor) -> Callable[[Any], dict[str, Tensor]]:
     """Reads rows of sources, and a parameter, where an edge has a large number: on some workers alone."""
 
@@ -94,6 +108,7 @@ def _branching(u: str, v: str, e: str, w: Tensor, buffer: Tensor) -> Callable[[A
 WITH_BUFFERS: dict[str, Callable[..., Callable[[Any], dict[str, Tensor]]]] = {
     "counting": _counting,
     "writing": _writing,
+    "views": _views,
     "branching": _branching,
     "wide": lambda u, v, e, w, buffer: lambda edges: {"m": torch.tanh(torch.sin(edges.src[u] @ w) @ w.mT / 32)},
 }

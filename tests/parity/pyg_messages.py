@@ -16,7 +16,7 @@ UNARY += ["({a}.abs() + 0.1).sqrt()", "{a}.clamp(min=0.1)", "1 / (1 + {a} ** 2)"
 UNARY += ["{a}.cumsum(-1)", "F.layer_norm({a}, ({d},))", "{a}.flip(-1)", "torch.where({a} > 0, {a}, {a} * 0.3)"]
 UNARY += ["{a}.detach() * 0.5", "F.gelu({a})", "{a} / ({a}.square().sum(-1, keepdim=True) + 1)", "{a}.contiguous() + 0"]
 UNARY += ["{a} - {a}.mean(dim=-1, keepdim=True)", "{a}.clone().mul_(0.7)", "F.silu({a})", "{a}.unsqueeze(1).squeeze(1)"]
-UNARY += ["written({a})", "masked({a})", "F.relu({a} * 1, inplace=True)", "F.dropout({a}, 0.5, False)"]
+UNARY += ["written({a})", "views({a})", "masked({a})", "F.relu({a} * 1, inplace=True)", "F.dropout({a}, 0.5, False)"]
 SAME = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} / ({b}.abs() + 1)", "torch.maximum({a}, {b})", "{a}.mul({b})"]
 SAME += ["torch.where({a} > {b}, {a}, 0.5 * {b})", "torch.lerp({a}, {b}, 0.3)", "torch.stack([{a}, {b}]).mean(0)"]
 WIDE = ["{a} + {b}", "{a} - {b}", "{a} * {b}", "{b} * {a}", "{a} / ({b}.abs() + 1)"]

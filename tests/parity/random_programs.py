@@ -155,8 +155,8 @@ class Drawing:
 
     def python(self, rel: int) -> tuple[dict[str, Any], tuple[int, ...], bool]:
         plain = ["source", "both", "gate", "all", "target", "edge", "linear", "weighed"]
-        name = self.one(plain + ["counting", "writing", "branching", "wide"])
-        if name in ("writing", "branching", "wide"):
+        name = self.one(plain + ["counting", "writing", "views", "branching", "wide"])
+        if name in ("writing", "views", "branching", "wide"):
             return self.with_effects(rel, name)
         u = v = e = w = None
         shape: tuple[int, ...] | None = None

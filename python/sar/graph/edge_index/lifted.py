@@ -16,7 +16,7 @@ from torch import Tensor
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, load
 from sar.graph.edge_tensor.count import EdgeCount, warn_of_count
-from sar.graph.edge_tensor.memory import Rewritten, refresh, remember, writes_itself
+from sar.graph.edge_tensor.memory import refresh, remember, rewritten, writes_itself
 from sar.graph.edge_tensor.rowwise import inplace_argument
 from sar.graph.edge_tensor.tensor import (
     IN_PLACE,
@@ -161,7 +161,7 @@ class LiftedTensor(EdgeTensor):
     def _rewritten(self, value: Tensor) -> Tensor:
         with torch.enable_grad():
             new = value.as_step() if isinstance(value, LiftedTensor) else rows_of("e", value)
-            found = described(Step(Rewritten.apply, (self.as_step(), new)))
+            found = described(Step(rewritten, (self.as_step(), new)))
         return LiftedTensor.of_step(self._edges, found)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]

@@ -22,7 +22,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.types import Relation
 
-from .memory import Rewritten, View, refresh, remember, wrote
+from .memory import Viewed, refresh, remember, rewritten, wrote
 from .nested import mapped
 
 __all__ = ["EdgeTensor", "as_expr"]
@@ -37,7 +37,7 @@ IN_PLACE: Dict[Any, Any] = {}
 """For each torch function that changes its first argument: the function in :data:`LAZY` that does the same, or None."""
 
 
-class EdgeTensor(Tensor):
+class EdgeTensor(Viewed):
     """A tensor ``[num_edges, ...]`` in the order of the worker's in-edges, given by an expression.
 
     :param relation: whose edges
@@ -46,16 +46,6 @@ class EdgeTensor(Tensor):
 
     _relation: Relation
     _expr: Expr
-    _value: Optional[Tensor]
-    _version_of_value: int = 0
-    _view: Optional[View] = None
-    """Where it lies in the memory of another edge tensor."""
-    _changes: int = 0
-    """How often it, or a view of it, was changed in place."""
-    _seen: int = 0
-    """What that was, of the tensor that it is a view of, when it was last made."""
-    _lost: bool = False
-    """A value that it has no gradients of was written into its memory."""
 
     @staticmethod
     def __new__(cls, relation: Relation, expr: Expr) -> EdgeTensor:
@@ -112,12 +102,6 @@ class EdgeTensor(Tensor):
             self._version_of_value = 0 if value.is_inference() else value._version
         return value
 
-    def kept_value(self) -> Optional[Tensor]:
-        """The values, where they were computed before, with gradients if they are wanted now."""
-        with torch._C.DisableTorchFunctionSubclass():
-            wanted = torch.is_grad_enabled() and self.requires_grad
-        return None if self._value is None or (wanted and not self._value.requires_grad) else self._value
-
     def _compute(self) -> Tensor:
         view = self._view
         if view is None:
@@ -158,15 +142,12 @@ class EdgeTensor(Tensor):
         return self
 
     def _take(self, other: Tensor) -> None:
-        """Has the values of ``other`` from now on."""
         self._expr, self._value = as_expr(other, "e"), None
         self._follow(other)
 
     def _rewritten(self, value: Tensor) -> Tensor:
-        """A tensor of other values, with the gradients of this one."""
         with torch.enable_grad():
-            made: Tensor = Rewritten.apply(self.materialize(), values(value))
-        return made
+            return rewritten(self.materialize(), values(value))
 
     def _follow(self, other: Tensor) -> None:
         """Requires a gradient from now on if what it took over requires one, as other tensors do."""
