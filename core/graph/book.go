@@ -5,13 +5,30 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"sort"
+	"strings"
 )
 
 // EdgeType names a relation: source node type, relation, destination node type.
 type EdgeType struct{ Src, Rel, Dst string }
 
 func (t EdgeType) String() string { return t.Src + ":" + t.Rel + ":" + t.Dst }
+
+// ParseEdgeType is the relation whose String is s.
+func ParseEdgeType(s string) (EdgeType, error) {
+	p := strings.Split(s, ":")
+	if len(p) != 3 || slices.Contains(p, "") {
+		return EdgeType{}, fmt.Errorf("edge type %q is not source:relation:destination", s)
+	}
+	return EdgeType{Src: p[0], Rel: p[1], Dst: p[2]}, nil
+}
+
+// OnlyNodeType is what DGL calls the node type of a homogeneous graph.
+const OnlyNodeType = "_N"
+
+// OnlyEdgeType is what it calls the relation.
+var OnlyEdgeType = EdgeType{Src: "_N", Rel: "_E", Dst: "_N"}
 
 // Book says who owns what. Node ids are homogenized as DGL's partitioner makes
 // them: all nodes of partition 0 first, in each partition the node types in

@@ -257,7 +257,7 @@ func TestSumsFile(t *testing.T) {
 		{"as many blocks as fit no number", `{"bytes": 4611686018427387904, "ranges": [{"bytes": 4611686018427387904, "block": 1, "sums": ""}]}`, "4611686018427387904 checksums"},
 		{"negative", `{"bytes": 4, "ranges": [{"bytes": -4, "block": 4, "sums": ""}]}`, "inside its 4 bytes"},
 	} {
-		data, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", json.RawMessage(`{"node_feats": ` + c.ranges + `}`)}})
+		data, err := seal(map[string]any{"format": sumsFormat, "method": sumsMethod, "files": json.RawMessage(`{"node_feats": ` + c.ranges + `}`)})
 		if err != nil {
 			t.Fatal(err)
 		}

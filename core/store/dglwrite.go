@@ -1,6 +1,9 @@
 package store
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sar/core/graph"
+)
 
 // layout lays a file out: bytes that are known now, and regions whose data are
 // written later, each at its place.
@@ -150,9 +153,9 @@ func (l *layout) partition(nodes, edges int64, typed bool) graphPlaces {
 		at.edgeType = l.ndarray(Int32, edges)
 	}
 	l.u64(1)
-	l.str(defaultEdgeType.Src)
+	l.str(graph.OnlyEdgeType.Src)
 	l.u64(1)
-	l.str(defaultEdgeType.Rel)
+	l.str(graph.OnlyEdgeType.Rel)
 	l.u64(16, 1, start, 16)
 	return at
 }

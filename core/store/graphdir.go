@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,43 +63,6 @@ type fileJSON struct {
 	File  string  `json:"file"`
 	DType string  `json:"dtype,omitempty"`
 	Shape []int64 `json:"shape,omitempty"`
-}
-
-// ordered is a JSON object whose keys keep their order, each there once.
-type ordered[T any] []named[T]
-
-type named[T any] struct {
-	name  string
-	value T
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (o *ordered[T]) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return errors.Join(fmt.Errorf("%v in place of an object", open), err)
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		name := key.(string) // the keys of an object are strings, or the decoder complains
-		if seen[name] {
-			return fmt.Errorf("the key %q twice", name)
-		}
-		seen[name] = true
-		var v T
-		if err := d.Decode(&v); err != nil {
-			return err
-		}
-		*o = append(*o, named[T]{name, v})
-	}
-	return nil
 }
 
 // maxCount bounds numbers of nodes and edges, so that sums of them do not overflow.
@@ -194,7 +156,7 @@ func (g *graphDir) edgeTypes(list []edgeTypeJSON) error {
 	seen := map[string]bool{}
 	for _, t := range list {
 		name := strings.Join(t.Type, ":")
-		triple, err := parseEdgeType(name)
+		triple, err := graph.ParseEdgeType(name)
 		if err != nil || len(t.Type) != 3 || len(name) > maxName || strings.ContainsAny(name, "/\\\x00") {
 			return g.bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q", t.Type)
 		}

@@ -37,6 +37,11 @@ func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.mapFeature()
+}
+
+// mapFeature maps an array of one number or more.
+func (a *array) mapFeature() (*MappedFeature, error) {
 	if a.off%mapAlign != 0 {
 		return a.mapCopy()
 	}

@@ -99,14 +99,14 @@ func (g *npzGraph) relations() error {
 		if !is {
 			continue
 		}
-		triple, err := parseEdgeType(text)
+		triple, err := graph.ParseEdgeType(text)
 		if err != nil {
 			return g.z.arrays[name].f.bad(-1, `edges under "source:relation:destination/edge_index"`, "%q", name)
 		}
 		triples = append(triples, triple)
 	}
 	if g.single = len(triples) == 0; g.single {
-		triples = append(triples, defaultEdgeType)
+		triples = append(triples, graph.OnlyEdgeType)
 	}
 	nodes := map[string]bool{}
 	byName := map[string]graph.EdgeType{}
@@ -135,24 +135,27 @@ func (g *npzGraph) relations() error {
 		}
 	}
 	if g.single {
-		add(defaultEdgeType)
+		add(graph.OnlyEdgeType)
 	}
 	for _, t := range inOrder {
 		a := g.z.arrays[g.prefix(t.String())+"edge_index"]
 		if a == nil {
 			return g.z.f.bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.names)
 		}
-		if err := a.checkEdgeIndex(); err != nil {
+		if err := (edgeIndex{a}).check(); err != nil {
 			return err
 		}
-		of := typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, edges: a}
+		of := typedRows{name: t.String(), rows: a.shape[1], arrays: map[string]array{}, edges: edgeIndex{a}}
 		of.src, of.dst = numbers[t.Src], numbers[t.Dst]
 		g.edge = append(g.edge, of)
 	}
 	return nil
 }
 
-func (a *array) checkEdgeIndex() error {
+// edgeIndex is an array [2, edges] of the ends of edges.
+type edgeIndex struct{ *array }
+
+func (a edgeIndex) check() error {
 	if len(a.shape) != 2 || a.shape[0] != 2 {
 		hint := ""
 		if len(a.shape) == 2 && a.shape[1] == 2 {
@@ -305,8 +308,8 @@ func (g *npzGraph) Ignored() []string { return g.ignored }
 // Close closes the file.
 func (g *npzGraph) Close() error { return g.z.Close() }
 
-// edgeRuns reads an array [2, edges] whose ends are below numSrc and numDst.
-func (a *array) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+// edgeRuns implements edgeReader.
+func (a edgeIndex) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
 	count := a.shape[1]
 	size := int64(a.dtype.Size())
 	room := min(batch, count)

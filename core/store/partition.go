@@ -103,7 +103,7 @@ func (p *Partition) openFiles(cfg *partConfig) (err error) {
 		}
 	}
 	if cfg.partitioning != "" {
-		if p.sar, err = openSarPart(cfg, p.part, sums); err != nil {
+		if p.sar, err = openSarPart(cfg.files.Part, cfg.book, p.part, cfg.partitioning, sums); err != nil {
 			return err
 		}
 		p.files, p.edges, p.nodeFeats, p.edgeFeats = p.sar.files, p.sar, p.sar.nodeFeats, p.sar.edgeFeats
@@ -142,10 +142,10 @@ func (p *Partition) parse(*partConfig) (err error) {
 	for t, et := range p.book.EdgeTypes {
 		edgeRows[et.String()] = p.book.EdgeEnd[t][p.part] - p.book.EdgeStart[t][p.part]
 	}
-	if p.nodeFeats, err = features(p.files[1], nodeRows, defaultNodeType); err != nil {
+	if p.nodeFeats, err = features(p.files[1], nodeRows, graph.OnlyNodeType); err != nil {
 		return err
 	}
-	p.edgeFeats, err = features(p.files[2], edgeRows, defaultEdgeType.String())
+	p.edgeFeats, err = features(p.files[2], edgeRows, graph.OnlyEdgeType.String())
 	return err
 }
 

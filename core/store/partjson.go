@@ -13,11 +13,6 @@ import (
 	"sar/core/internal/argument"
 )
 
-// What DGL calls the only node type and the only relation of a homogeneous graph.
-const defaultNodeType = "_N"
-
-var defaultEdgeType = graph.EdgeType{Src: "_N", Rel: "_E", Dst: "_N"}
-
 // partFiles are the paths of one partition, relative to the JSON file. DGL knows
 // the first three; SAR's format has a description of the part in their place.
 type partFiles struct {
@@ -135,17 +130,17 @@ func parsePartConfig(name string, data []byte, part int) (*partConfig, error) {
 	}
 
 	b := &graph.Book{Parts: int(parts)}
-	ntypes, err := typeNames(name, "ntypes", top["ntypes"], defaultNodeType)
+	ntypes, err := typeNames(name, "ntypes", top["ntypes"], graph.OnlyNodeType)
 	if err != nil {
 		return nil, err
 	}
-	etypes, err := typeNames(name, "etypes", top["etypes"], defaultEdgeType.String())
+	etypes, err := typeNames(name, "etypes", top["etypes"], graph.OnlyEdgeType.String())
 	if err != nil {
 		return nil, err
 	}
 	b.NodeTypes = ntypes
 	for _, s := range etypes {
-		t, err := parseEdgeType(s)
+		t, err := graph.ParseEdgeType(s)
 		if err != nil {
 			return nil, bad(-1, `the keys of "etypes" to be source:relation:destination`, "%q", s)
 		}
@@ -206,24 +201,6 @@ func first(err error) error {
 	return err
 }
 
-func jsonError(name string, off int64, want string, err error) error {
-	var syn *json.SyntaxError
-	var typ *json.UnmarshalTypeError
-	got := err.Error()
-	switch {
-	case errors.As(err, &syn):
-		if off >= 0 {
-			off += syn.Offset
-		}
-	case errors.As(err, &typ):
-		got = "a " + typ.Value
-		if off >= 0 {
-			off += typ.Offset
-		}
-	}
-	return &FormatError{File: name, Offset: off, Want: want, Got: got}
-}
-
 // typeNames orders the names of types by their numbers, which must be 0, 1, ….
 func typeNames(file, key string, raw json.RawMessage, only string) ([]string, error) {
 	if raw == nil {
@@ -246,14 +223,6 @@ func typeNames(file, key string, raw json.RawMessage, only string) ([]string, er
 		names[i], set[i] = n, true
 	}
 	return names, nil
-}
-
-func parseEdgeType(s string) (graph.EdgeType, error) {
-	p := strings.Split(s, ":")
-	if len(p) != 3 || p[0] == "" || p[1] == "" || p[2] == "" {
-		return graph.EdgeType{}, fmt.Errorf("edge type %q is not source:relation:destination", s)
-	}
-	return graph.EdgeType{Src: p[0], Rel: p[1], Dst: p[2]}, nil
 }
 
 // ranges reads a node_map or edge_map: {type: [[start, end], …]}, or, as older

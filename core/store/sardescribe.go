@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -12,15 +11,15 @@ import (
 )
 
 // nameIDs moves the files of the users' ids to their parts and describes them.
-func (s *sarWriter) nameIDs(to Partitioning) error {
+func (s *sarWriter) nameIDs() error {
 	for t, of := range s.node.list {
-		if file := to.IDs[of.Name]; file != "" {
+		if file := s.to.IDs[of.Name]; file != "" {
 			for p := range s.parts {
 				s.parts[p].NodeTypes[t].value.IDs = &fileJSON{File: file}
 			}
 		}
 	}
-	return s.takeIDs(to)
+	return s.takeIDs(s.to)
 }
 
 // describe writes checksums and descriptions of the parts.
@@ -37,23 +36,17 @@ func (s *sarWriter) describe() error {
 			of.Type, of.Edges = strings.Split(s.edge.list[i].Name, ":"), s.edge.count[p][i]
 			of.Columns, of.Sends = r.columns[p], r.sends[p]
 		}
-		files := map[string]fileSumJSON{}
+		sums := map[string]checksums{}
 		for _, name := range d.names() {
-			sums, err := sumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)), npyArrays)
-			if err != nil {
+			var err error
+			if sums[name], err = sumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)), npyArrays); err != nil {
 				return err
 			}
-			files[name] = sums.json()
 		}
-		sums, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", files}})
-		if err == nil {
-			err = os.WriteFile(filepath.Join(s.partDir(p), checksumFile), sums, 0o664)
-		}
-		if err != nil {
+		if err := writeSums(s.partDir(p), sums); err != nil {
 			return err
 		}
-		text, err := seal(object{{"format", d.Format}, {"partitioning", d.Partitioning}, {"part", d.Part}, {"halo", d.Halo},
-			{"node_types", d.NodeTypes}, {"relations", d.Relations}})
+		text, err := seal(d)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(s.partDir(p), partDescription), text, 0o664)
 		}
@@ -83,24 +76,4 @@ func (d *partJSON) names() (list []string) {
 		add(r.Features)
 	}
 	return list
-}
-
-// MarshalJSON implements json.Marshaler.
-func (o ordered[T]) MarshalJSON() ([]byte, error) {
-	out := object{}
-	for _, e := range o {
-		out = append(out, entry{e.name, e.value})
-	}
-	return json.Marshal(out)
-}
-
-// set adds or replaces a key.
-func (o *ordered[T]) set(name string, value T) {
-	for i := range *o {
-		if (*o)[i].name == name {
-			(*o)[i].value = value
-			return
-		}
-	}
-	*o = append(*o, named[T]{name, value})
 }

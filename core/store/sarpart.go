@@ -89,8 +89,8 @@ func (s *sarPart) bad(want, got string, args ...any) error {
 }
 
 // openSarPart opens a part. sums are nil where it has no checksums.
-func openSarPart(cfg *partConfig, part int, sums map[string]checksums) (s *sarPart, err error) {
-	s = &sarPart{path: cfg.files.Part, book: cfg.book, part: part, sums: sums, ids: map[string]string{},
+func openSarPart(path string, book *graph.Book, part int, partitioning string, sums map[string]checksums) (s *sarPart, err error) {
+	s = &sarPart{path: path, book: book, part: part, sums: sums, ids: map[string]string{},
 		nodeFeats: map[string]array{}, edgeFeats: map[string]array{}}
 	defer func() {
 		if err != nil {
@@ -114,8 +114,8 @@ func openSarPart(cfg *partConfig, part int, sums map[string]checksums) (s *sarPa
 	} else if !sealed {
 		return s, s.bad(fmt.Sprintf("the key %q, the checksum of this file", sealKey), "no such key")
 	}
-	if top.Part != part || top.Partitioning != cfg.partitioning {
-		return s, s.bad(fmt.Sprintf("part %d of partitioning %s", part, cfg.partitioning), "part %d of %s: these files are of different runs", top.Part, top.Partitioning)
+	if top.Part != part || top.Partitioning != partitioning {
+		return s, s.bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning), "part %d of %s: these files are of different runs", top.Part, top.Partitioning)
 	}
 	if _, err := fmt.Sscanf(top.Partitioning, "%x", &s.partitioning); err != nil {
 		return s, s.bad("the number of a partitioning", "%q", top.Partitioning)

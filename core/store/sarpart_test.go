@@ -21,7 +21,7 @@ func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
 	counts := map[string]int{"a": n, "b": n/2 + 1}
 	relations := ""
 	for _, name := range []string{"a:x:a", "a:y:b", "b:x:a"} {
-		et, _ := parseEdgeType(name)
+		et, _ := graph.ParseEdgeType(name)
 		ptr, src, w := []int64{0}, []int32{}, []byte{}
 		rows := counts[et.Dst]
 		for v := range rows {

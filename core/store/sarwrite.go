@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"sar/core/graph"
 	"sar/core/internal/argument"
 	"sar/core/internal/bitset"
 	"sar/core/internal/view"
@@ -21,14 +22,16 @@ import (
 // Nodes of a type are numbered over the parts, one part after the other.
 type sarWriter struct {
 	*writer
-	memory   int64             // bytes that writing may take
-	forNodes int64             // of them, for the nodes
+	to       Partitioning
+	forNodes int64             // bytes of to.Memory
 	id       mem.Array[uint32] // number of each node, by original id over all types
 	base     [][]int64         // [type][parts + 1] first number of each part
 	rels     []*sarRel
 	parts    []partJSON
 	column   mem.Array[int32] // of a number, in the part and relation that are being made
 	halo     *bitset.Set
+	// partitioning is a number of this run, in hexadecimal digits.
+	partitioning string
 }
 
 // sarRel is a relation that is being written.
@@ -43,10 +46,14 @@ type sarRel struct {
 	sends    [][]int64
 }
 
-func (w *writer) sarSteps(to Partitioning) (*sarWriter, []func() error) {
-	s := &sarWriter{writer: w, memory: to.Memory, forNodes: nodeMemory(w.src, SARFormat), parts: make([]partJSON, w.parts)}
-	return s, []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts, s.writeSends,
-		s.writeNodeFeatures, s.writeEdgeRows, func() error { return s.nameIDs(to) }, s.describe}
+func newSarWriter(w *writer, to Partitioning) *sarWriter {
+	return &sarWriter{writer: w, to: to, forNodes: sarNodeMemory(w.src), parts: make([]partJSON, w.parts)}
+}
+
+// steps are those of writing, in order.
+func (s *sarWriter) steps() []func() error {
+	return []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts, s.writeSends,
+		s.writeNodeFeatures, s.writeEdgeRows, s.nameIDs, s.describe}
 }
 
 func (s *sarWriter) free() {
@@ -100,7 +107,7 @@ func (s *sarWriter) numberNodes() (err error) {
 func (s *sarWriter) countEdges() error {
 	names := map[string]bool{}
 	for i, of := range s.edge.list {
-		t, err := parseEdgeType(of.Name)
+		t, err := graph.ParseEdgeType(of.Name)
 		if err != nil {
 			return err
 		}

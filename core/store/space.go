@@ -39,7 +39,7 @@ func gigabytes(n int64) string {
 
 // diskBytes is the most that the files of all partitions take while they are
 // written, once edges are counted.
-func (w *writer) diskBytes() (n int64) {
+func (w *dglWriter) diskBytes() (n int64) {
 	for p := range w.parts {
 		inner, outer := w.innerEdges(p), w.outer[p]
 		var graph, nodes, edges layout

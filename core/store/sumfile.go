@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"path/filepath"
 )
 
@@ -100,27 +99,20 @@ func parseSums(name string, data []byte) (map[string]checksums, error) {
 	return out, nil
 }
 
-// seal writes a JSON object with its keys in order, and last a checksum of what it says.
-func seal(list object) ([]byte, error) {
-	write := func(list object) []byte {
-		var b bytes.Buffer
-		b.WriteString("{")
-		for i, e := range list {
-			if i > 0 {
-				b.WriteString(",")
-			}
-			// Strings, numbers and maps of them: Marshal cannot fail.
-			v, _ := json.MarshalIndent(e.value, "    ", "    ")
-			fmt.Fprintf(&b, "\n    %q: %s", e.key, v)
-		}
-		b.WriteString("\n}\n")
-		return b.Bytes()
-	}
-	sum, _, err := sumJSON(write(list))
+// seal writes a JSON object with its keys in order, and last a checksum of what it says. The
+// object has a key.
+func seal(v any) ([]byte, error) {
+	const indent = "    "
+	text, err := json.MarshalIndent(v, "", indent)
 	if err != nil {
 		return nil, err
 	}
-	return write(append(list[:len(list):len(list)], entry{sealKey, fmt.Sprintf("%08x", sum)})), nil
+	sum, _, err := sumJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	open := bytes.TrimSuffix(text, []byte("\n}"))
+	return fmt.Appendf(open, ",\n%s%q: \"%08x\"\n}\n", indent, sealKey, sum), nil
 }
 
 // checkSeal holds what a JSON object says against the checksum in it, and says
@@ -172,26 +164,34 @@ func noSums(path, key string) error {
 }
 
 // writeChecksums writes the file of checksums of every partition.
-func (w *writer) writeChecksums() error {
+func (w *dglWriter) writeChecksums() error {
 	for p := range w.parts {
-		files := map[string]fileSumJSON{}
+		sums := map[string]checksums{}
 		for _, of := range partFileKinds {
-			sums, err := sumsOf(of.what, filepath.Join(w.partDir(p), of.name), of.arrays)
-			if err != nil {
+			var err error
+			if sums[of.key], err = sumsOf(of.what, filepath.Join(w.partDir(p), of.name), of.arrays); err != nil {
 				return err
 			}
-			files[of.key] = sums.json()
 		}
-		data, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", files}})
-		if err == nil {
-			err = os.WriteFile(filepath.Join(w.partDir(p), checksumFile), data, 0o664)
-		}
-		if err != nil {
+		if err := writeSums(w.partDir(p), sums); err != nil {
 			return err
 		}
 		w.progress(w.innerNodes(p) + w.innerEdges(p))
 	}
 	return nil
+}
+
+// writeSums writes a file of checksums.
+func writeSums(dir string, sums map[string]checksums) error {
+	top := sumsJSON{sumsFormat, sumsMethod, map[string]fileSumJSON{}}
+	for key, of := range sums {
+		top.Files[key] = of.json()
+	}
+	text, err := seal(top)
+	if err != nil {
+		return err
+	}
+	return writeSynced(filepath.Join(dir, checksumFile), text)
 }
 
 // sumsOf reads a file and sums it up.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // names lists the files of a graph directory.
@@ -40,36 +41,29 @@ func SumGraphDir(dir string) error {
 		return err
 	}
 	g := &graphDir{typedTables: typedTables{name: path}}
-	files := map[string]fileSumJSON{}
+	sums := map[string]checksums{}
 	for _, name := range top.names() {
 		at, err := g.inside("a file", name)
 		if err != nil {
 			return err
 		}
-		sums, err := sumsOf("a file of the graph", at, npyArrays)
-		if err != nil {
+		if sums[name], err = sumsOf("a file of the graph", at, npyArrays); err != nil {
 			return err
 		}
-		files[name] = sums.json()
 	}
-	sums, err := seal(object{{"format", sumsFormat}, {"method", sumsMethod}, {"files", files}})
-	if err != nil {
+	if err := writeSums(dir, sums); err != nil {
 		return err
 	}
-	if err := writeSynced(filepath.Join(dir, checksumFile), sums); err != nil {
-		return err
-	}
-	var keys ordered[json.RawMessage]
+	var keys, kept ordered[json.RawMessage]
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return jsonError(path, 0, "the description of a graph", err)
 	}
-	list := object{}
 	for _, k := range keys {
 		if k.name != sealKey && k.name != checksumsKey {
-			list = append(list, entry{k.name, k.value})
+			kept = append(kept, k)
 		}
 	}
-	text, err := seal(append(list, entry{checksumsKey, checksumFile}))
+	text, err := seal(append(kept, named[json.RawMessage]{checksumsKey, json.RawMessage(strconv.Quote(checksumFile))}))
 	if err != nil {
 		return err
 	}

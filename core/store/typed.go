@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"slices"
 	"sort"
 )
@@ -101,39 +100,11 @@ func (k *kinds) newType(bounds []int64, id int64) int {
 	return sort.Search(len(bounds), func(i int) bool { return bounds[i] > id }) % len(k.list)
 }
 
-// entry is one key of a JSON object whose keys keep their order, which DGL
-// relies on.
-type entry struct {
-	key   string
-	value any
-}
-
-type object []entry
-
-// MarshalJSON writes the entries in order.
-func (o object) MarshalJSON() ([]byte, error) {
-	b := []byte("{")
-	for i, e := range o {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		key, err := json.Marshal(e.key)
-		if err != nil {
-			return nil, err
-		}
-		value, err := json.Marshal(e.value)
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(append(b, key...), ':'), value...)
-	}
-	return append(b, '}'), nil
-}
-
 // maps are what the JSON file says of types: ranges and numbers.
-func (k *kinds) maps() (ranges, numbers object) {
+func (k *kinds) maps() (ranges ordered[[][2]int64], numbers ordered[int]) {
 	for t, r := range k.ranges() {
-		ranges, numbers = append(ranges, entry{k.list[t].Name, r}), append(numbers, entry{k.list[t].Name, t})
+		ranges.set(k.list[t].Name, r)
+		numbers.set(k.list[t].Name, t)
 	}
 	return ranges, numbers
 }

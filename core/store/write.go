@@ -69,34 +69,37 @@ func WritePartitions(src Source, to Partitioning) error {
 		node: newKinds(src.NodeTypes(), parts), edge: newKinds(src.EdgeTypes(), parts)}
 	w.nodes, w.edges = int64(len(assignment)), w.edge.first[len(w.edge.list)]
 	w.total = w.nodes*2 + w.node.work() + w.edges*4 + w.edge.work()
-	defer w.newID.Free()
-	defer func() { closeAll(w.edgeFiles) }()
-	takeIDs := func() error { return w.takeIDs(to) }
-	steps := []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums, takeIDs}
-	if to.Format == SARFormat {
-		var s *sarWriter
-		s, steps = w.sarSteps(to)
-		defer s.free()
+	var format interface {
+		steps() []func() error
+		free()
 	}
+	partitioning := func() string { return "" }
+	if to.Format == SARFormat {
+		s := newSarWriter(w, to)
+		format, partitioning = s, func() string { return s.partitioning }
+	} else {
+		format = newDGLWriter(w, to)
+	}
+	defer format.free()
 	for p := range parts {
 		if err := os.Mkdir(w.partDir(p), 0o775); err != nil {
 			return err
 		}
 	}
-	for _, step := range steps {
+	for _, step := range format.steps() {
 		if err := step(); err != nil {
 			return fmt.Errorf("writing partitions to %s: %w", dir, err)
 		}
 	}
-	description, err := w.config(name, to.Method)
+	description, err := describe(w, to, partitioning())
 	if err != nil {
 		return err
 	}
-	config := filepath.Join(tmp, "config.json")
-	if err := os.WriteFile(config, description, 0o664); err != nil {
+	path := filepath.Join(tmp, "config.json")
+	if err := os.WriteFile(path, description, 0o664); err != nil {
 		return err
 	}
-	return w.publish(dir, name, config)
+	return publish(w, to, path)
 }
 
 // takeIDs moves the files of the users' ids to their parts.
@@ -165,17 +168,32 @@ type writer struct {
 	nodes, edges int64
 	node, edge   kinds
 
+	report      func(done, total int64)
+	done, total int64
+}
+
+// dglWriter writes parts in DGL's format.
+type dglWriter struct {
+	*writer
+	to        Partitioning
 	newID     mem.Array[int64] // by original id
 	nodeStart []int64          // [parts + 1]
 	edgeStart []int64          // [parts + 1], of inner edges
 	outer     []int64          // [parts] edges that leave the partition
 	edgeFiles []*os.File       // [parts] feature files, while they are written
 	edgeAt    [][]int64        // [parts][place] where their data go
+}
 
-	partitioning string // in SAR's format
+func newDGLWriter(w *writer, to Partitioning) *dglWriter { return &dglWriter{writer: w, to: to} }
 
-	report      func(done, total int64)
-	done, total int64
+func (w *dglWriter) steps() []func() error {
+	takeIDs := func() error { return w.takeIDs(w.to) }
+	return []func() error{w.number, w.count, w.checkRoom, w.writeNodes, w.writeEdges, w.writeEdgeFeatures, w.writeChecksums, takeIDs}
+}
+
+func (w *dglWriter) free() {
+	w.newID.Free()
+	closeAll(w.edgeFiles)
 }
 
 func (w *writer) partDir(p int) string { return filepath.Join(w.tmp, fmt.Sprintf("part%d", p)) }
@@ -193,7 +211,7 @@ func (w *writer) block(n int) int { return min(max(32<<20/n, 4<<10), 1<<20) }
 
 // number gives every node its new id: as types follow each other in the order
 // that nodes had, they do so in each partition.
-func (w *writer) number() (err error) {
+func (w *dglWriter) number() (err error) {
 	if w.newID, err = mem.Make[int64](mem.Scratch, len(w.assign)); err != nil {
 		return err
 	}
@@ -219,7 +237,7 @@ func (w *writer) number() (err error) {
 }
 
 // count counts the edges of every partition.
-func (w *writer) count() error {
+func (w *dglWriter) count() error {
 	w.edgeStart, w.outer = make([]int64, w.parts+1), make([]int64, w.parts)
 	err := w.src.EdgesBatch(func(first int64, src, dst []int64) error {
 		w.progress(int64(len(src)))
@@ -241,16 +259,16 @@ func (w *writer) count() error {
 	return err
 }
 
-func (w *writer) checkRoom() error {
+func (w *dglWriter) checkRoom() error {
 	return wantRoom(w.tmp, w.diskBytes(), "the parts need", "name another directory")
 }
 
-func (w *writer) innerNodes(p int) int64 { return w.nodeStart[p+1] - w.nodeStart[p] }
-func (w *writer) innerEdges(p int) int64 { return w.edgeStart[p+1] - w.edgeStart[p] }
+func (w *dglWriter) innerNodes(p int) int64 { return w.nodeStart[p+1] - w.nodeStart[p] }
+func (w *dglWriter) innerEdges(p int) int64 { return w.edgeStart[p+1] - w.edgeStart[p] }
 
 // createFeatures makes the feature file of every partition and returns, for
 // every partition and place, the region of its rows.
-func (w *writer) createFeatures(file string, k *kinds) (files []*os.File, at [][]int64, err error) {
+func (w *dglWriter) createFeatures(file string, k *kinds) (files []*os.File, at [][]int64, err error) {
 	files = make([]*os.File, w.parts)
 	at = make([][]int64, w.parts)
 	for p := range w.parts {
@@ -265,7 +283,7 @@ func (w *writer) createFeatures(file string, k *kinds) (files []*os.File, at [][
 }
 
 // regions are the appenders of one array of a type, row bytes each, by partition.
-func (w *writer) regions(files []*os.File, at [][]int64, k *kinds, t, array int, row int64) []*appender {
+func (w *dglWriter) regions(files []*os.File, at [][]int64, k *kinds, t, array int, row int64) []*appender {
 	out := make([]*appender, w.parts)
 	for p := range out {
 		out[p] = newAppender(files[p], at[p][k.place(t, array)], row*k.count[p][t], w.block(w.parts))
@@ -287,7 +305,7 @@ func closeAll(files []*os.File) error {
 
 // writeNodes writes the node features. One pass over each in its own order
 // serves all partitions, since nodes keep their order inside a partition.
-func (w *writer) writeNodes() (err error) {
+func (w *dglWriter) writeNodes() (err error) {
 	files, at, err := w.createFeatures(nodeFile, &w.node)
 	if err != nil {
 		return err
@@ -349,7 +367,7 @@ func (w *writer) scatterRows(edge bool, kind int, t TensorInfo, first int64, to 
 }
 
 // writeEdgeFeatures adds the edge features to the files that writeEdges made.
-func (w *writer) writeEdgeFeatures() error {
+func (w *dglWriter) writeEdgeFeatures() error {
 	for r, of := range w.edge.list {
 		for k, t := range of.Arrays {
 			if err := w.writeEdgeFeature(r, k, t); err != nil {
@@ -362,7 +380,7 @@ func (w *writer) writeEdgeFeatures() error {
 	return closeAll(files)
 }
 
-func (w *writer) writeEdgeFeature(relation, k int, t TensorInfo) error {
+func (w *dglWriter) writeEdgeFeature(relation, k int, t TensorInfo) error {
 	out := w.regions(w.edgeFiles, w.edgeAt, &w.edge, relation, k, t.RowBytes())
 	if err := w.appendEdgeRows(relation, t, out); err != nil {
 		return err

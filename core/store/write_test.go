@@ -313,11 +313,11 @@ type graphOfOne interface {
 type single struct{ graphOfOne }
 
 func (s single) NodeTypes() []TypeRows {
-	return []TypeRows{{defaultNodeType, s.NumNodes(), s.NodeArrays()}}
+	return []TypeRows{{graph.OnlyNodeType, s.NumNodes(), s.NodeArrays()}}
 }
 
 func (s single) EdgeTypes() []TypeRows {
-	return []TypeRows{{defaultEdgeType.String(), s.NumEdges(), s.EdgeArrays()}}
+	return []TypeRows{{graph.OnlyEdgeType.String(), s.NumEdges(), s.EdgeArrays()}}
 }
 
 func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {

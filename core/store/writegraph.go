@@ -18,7 +18,7 @@ import (
 // partition is not known, so the far end of an edge is written as a new global
 // id. A second pass over what each partition got finds the halo and replaces
 // those ids in place.
-func (w *writer) writeEdges() (err error) {
+func (w *dglWriter) writeEdges() (err error) {
 	if w.edgeFiles, w.edgeAt, err = w.createFeatures(edgeFile, &w.edge); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ type graphDraft struct {
 	outerSrc, outerDst, outerIDWriter *appender
 }
 
-func (w *writer) draft(p int, f *os.File) graphDraft {
+func (w *dglWriter) draft(p int, f *os.File) graphDraft {
 	inner, outer := w.innerEdges(p), w.outer[p]
 	var l layout
 	at := l.partition(min(w.nodes, w.innerNodes(p)+inner+outer), inner+outer, w.typed())
@@ -89,9 +89,9 @@ func (w *writer) draft(p int, f *os.File) graphDraft {
 }
 
 // typed tells whether the types of nodes and edges are written as data.
-func (w *writer) typed() bool { return len(w.node.list) > 1 || len(w.edge.list) > 1 }
+func (w *dglWriter) typed() bool { return len(w.node.list) > 1 || len(w.edge.list) > 1 }
 
-func (w *writer) scatterEdges(draft []graphDraft) error {
+func (w *dglWriter) scatterEdges(draft []graphDraft) error {
 	next := append([]int64(nil), w.edgeStart...)
 	scatter := func(first int64, r int, src, dst []int64) error {
 		for i := range src {
@@ -140,7 +140,7 @@ func (w *writer) scatterEdges(draft []graphDraft) error {
 }
 
 // finishGraph numbers the halo of partition p and writes the rest of its file.
-func (w *writer) finishGraph(p int, d *graphDraft, halo *bitset.Set) error {
+func (w *dglWriter) finishGraph(p int, d *graphDraft, halo *bitset.Set) error {
 	lo, hi := w.nodeStart[p], w.nodeStart[p+1]
 	halo.Clear()
 	far := []struct{ off, n int64 }{{d.src, d.inner}, {d.dst + 8*d.inner, d.outer}}
@@ -211,7 +211,7 @@ func (w *writer) finishGraph(p int, d *graphDraft, halo *bitset.Set) error {
 
 // writeTypes writes the types of nodes (int16) and edges (int32), which are those
 // that DGL gives them.
-func (w *writer) writeTypes(p int, d *graphDraft, at graphPlaces, halo *bitset.Set, size int64) error {
+func (w *dglWriter) writeTypes(p int, d *graphDraft, at graphPlaces, halo *bitset.Set, size int64) error {
 	nodes := newAppender(d.f, at.nodeType, 2*(w.innerNodes(p)+size), w.block(1))
 	bounds := w.node.bounds()
 	for t, n := range w.node.count[p] {
@@ -242,7 +242,7 @@ func (w *writer) writeTypes(p int, d *graphDraft, at graphPlaces, halo *bitset.S
 }
 
 // finishEdges writes the ids of edges, and which of them are inner.
-func (w *writer) finishEdges(p int, d *graphDraft, at graphPlaces) error {
+func (w *dglWriter) finishEdges(p int, d *graphDraft, at graphPlaces) error {
 	id := newAppender(d.f, at.edgeID, 8*(d.inner+d.outer), w.block(1))
 	mark := newAppender(d.f, at.innerEdge, d.inner+d.outer, w.block(1))
 	for e := range d.inner {
@@ -287,56 +287,55 @@ func editInts(f *os.File, off, n int64, back bool, edit func([]int64)) error {
 	return nil
 }
 
-// config is the JSON file, with the keys in DGL's order.
-func (w *writer) config(name, method string) ([]byte, error) {
+// describe is the JSON file, with the keys in DGL's order.
+func describe(w *writer, to Partitioning, partitioning string) ([]byte, error) {
 	nodeMap, nodeTypes := w.node.maps()
 	edgeMap, edgeTypes := w.edge.maps()
-	var list object
-	if w.partitioning != "" {
-		list = object{{"format", partitionFormat}, {"partitioning", w.partitioning}}
+	var top ordered[any]
+	if partitioning != "" {
+		top.set("format", partitionFormat)
+		top.set("partitioning", partitioning)
 	}
-	list = append(list, object{
-		{"graph_name", name},
-		{"num_nodes", w.nodes},
-		{"num_edges", w.edges},
-		{"part_method", method},
-		{"num_parts", w.parts},
-		{"halo_hops", 1},
-		{"node_map", nodeMap},
-		{"edge_map", edgeMap},
-		{"ntypes", nodeTypes},
-		{"etypes", edgeTypes},
-	}...)
+	top.set("graph_name", to.Name)
+	top.set("num_nodes", w.nodes)
+	top.set("num_edges", w.edges)
+	top.set("part_method", to.Method)
+	top.set("num_parts", w.parts)
+	top.set("halo_hops", 1)
+	top.set("node_map", nodeMap)
+	top.set("edge_map", edgeMap)
+	top.set("ntypes", nodeTypes)
+	top.set("etypes", edgeTypes)
 	for p := range w.parts {
 		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }
 		files := partFiles{NodeFeats: in(nodeFile), EdgeFeats: in(edgeFile), PartGraph: in(partGraphFile), Checksums: in(checksumFile)}
-		if w.partitioning != "" {
+		if partitioning != "" {
 			files = partFiles{Part: in(partDescription), Checksums: in(checksumFile)}
 		}
-		list = append(list, entry{fmt.Sprintf("part-%d", p), files})
+		top.set(fmt.Sprintf("part-%d", p), files)
 	}
-	return seal(list)
+	return seal(top)
 }
 
 // publish moves what was written to its place, the JSON last.
-func (w *writer) publish(dir, name, config string) error {
-	final := filepath.Join(dir, name+".json")
+func publish(w *writer, to Partitioning, config string) error {
+	final := filepath.Join(to.Dir, to.Name+".json")
 	if err := os.Remove(final); err != nil && !os.IsNotExist(err) {
 		return err
 	}
 	for p := range w.parts {
-		to := filepath.Join(dir, fmt.Sprintf("part%d", p))
-		if w.partitioning != "" {
+		final := filepath.Join(to.Dir, fmt.Sprintf("part%d", p))
+		if to.Format == SARFormat {
 			// What was there goes with what is left of the scratch directory.
-			if err := os.Rename(to, w.partDir(p)+".before"); err != nil && !os.IsNotExist(err) {
+			if err := os.Rename(final, w.partDir(p)+".before"); err != nil && !os.IsNotExist(err) {
 				return err
 			}
-			if err := os.Rename(w.partDir(p), to); err != nil {
+			if err := os.Rename(w.partDir(p), final); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := os.MkdirAll(to, 0o775); err != nil {
+		if err := os.MkdirAll(final, 0o775); err != nil {
 			return err
 		}
 		made, err := os.ReadDir(w.partDir(p))
@@ -344,7 +343,7 @@ func (w *writer) publish(dir, name, config string) error {
 			return err
 		}
 		for _, file := range made {
-			if err := os.Rename(filepath.Join(w.partDir(p), file.Name()), filepath.Join(to, file.Name())); err != nil {
+			if err := os.Rename(filepath.Join(w.partDir(p), file.Name()), filepath.Join(final, file.Name())); err != nil {
 				return err
 			}
 		}

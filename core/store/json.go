@@ -1,0 +1,94 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ordered is a JSON object whose keys keep their order, each there once.
+type ordered[T any] []named[T]
+
+type named[T any] struct {
+	name  string
+	value T
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *ordered[T]) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return errors.Join(fmt.Errorf("%v in place of an object", open), err)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name := key.(string) // the keys of an object are strings, or the decoder complains
+		if seen[name] {
+			return fmt.Errorf("the key %q twice", name)
+		}
+		seen[name] = true
+		var v T
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		*o = append(*o, named[T]{name, v})
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o ordered[T]) MarshalJSON() ([]byte, error) {
+	b := []byte("{")
+	for i, e := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, err := json.Marshal(e.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, key...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// set adds or replaces a key.
+func (o *ordered[T]) set(name string, value T) {
+	for i := range *o {
+		if (*o)[i].name == name {
+			(*o)[i].value = value
+			return
+		}
+	}
+	*o = append(*o, named[T]{name, value})
+}
+
+func jsonError(name string, off int64, want string, err error) error {
+	var syn *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	got := err.Error()
+	switch {
+	case errors.As(err, &syn):
+		if off >= 0 {
+			off += syn.Offset
+		}
+	case errors.As(err, &typ):
+		got = "a " + typ.Value
+		if off >= 0 {
+			off += typ.Offset
+		}
+	}
+	return &FormatError{File: name, Offset: off, Want: want, Got: got}
+}
