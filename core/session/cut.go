@@ -6,7 +6,8 @@ import (
 	"os"
 
 	"sar/core/partition"
-	"sar/core/store"
+	"sar/core/store/disk"
+	"sar/core/store/input"
 )
 
 // Progress hears how far a step is. Its error ends the step.
@@ -48,7 +49,7 @@ func (d *Dataset) Undirect(dir string, memory int64, progress Progress) error {
 	if d.undirected != nil {
 		return nil
 	}
-	if m, ok := store.InEdges(d.WholeGraph); ok {
+	if m, ok := input.InEdges(d.Graph); ok {
 		symmetric, err := partition.IsSymmetric(m)
 		if err != nil {
 			return d.damaged(err)
@@ -89,7 +90,7 @@ func (d *Dataset) Fennel(f Fennel, assignment []int32) error {
 func (d *Dataset) damaged(err error) error {
 	var e *partition.DamageError
 	if errors.As(err, &e) {
-		return &store.FormatError{File: d.path, Offset: -1, Want: "the in-edges of each node in ascending order of their sources, between its nodes", Got: e.Found}
+		return &disk.FormatError{File: d.path, Offset: -1, Want: "the in-edges of each node in ascending order of their sources, between its nodes", Got: e.Found}
 	}
 	return err
 }
@@ -139,7 +140,7 @@ const trainMask = "train_mask"
 func (d *Dataset) weighTraining(weights []int32) error {
 	found := false
 	clear(weights)
-	for kind, t := range d.WholeGraph.NodeTypes() {
+	for kind, t := range d.Graph.NodeTypes() {
 		of := weights[:t.Rows]
 		weights = weights[t.Rows:]
 		for _, a := range t.Arrays {

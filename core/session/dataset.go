@@ -5,11 +5,13 @@ import (
 
 	"sar/core/partition"
 	"sar/core/store"
+	"sar/core/store/input"
+	"sar/core/store/split"
 )
 
 // Dataset is a whole graph on disk that is to be partitioned.
 type Dataset struct {
-	store.WholeGraph
+	input.Graph
 	path       string
 	adjacency  *partition.Undirected // between the two calls of Adjacency
 	undirected *undirected           // after Undirect
@@ -21,7 +23,7 @@ func OpenDataset(path string) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dataset{WholeGraph: d, path: path}, nil
+	return &Dataset{Graph: d, path: path}, nil
 }
 
 // Close closes the file.
@@ -31,17 +33,17 @@ func (d *Dataset) Close() error {
 		d.adjacency = nil
 	}
 	d.forgetUndirected()
-	return d.WholeGraph.Close()
+	return d.Graph.Close()
 }
 
 // AddSelfLoops gives every node that lacks one an edge to itself, behind the
 // edges of the file.
 func (d *Dataset) AddSelfLoops() error {
-	looped, err := store.AddSelfLoops(d.WholeGraph)
+	looped, err := input.AddSelfLoops(d.Graph)
 	if err != nil {
 		return err
 	}
-	d.WholeGraph = looped
+	d.Graph = looped
 	return nil
 }
 
@@ -72,14 +74,14 @@ type TypeInfo struct {
 // Info describes the data set.
 func (d *Dataset) Info() DatasetInfo {
 	info := DatasetInfo{NumNodes: d.NumNodes(), NumEdges: d.NumEdges(), Ignored: append([]string{}, d.Ignored()...), IDs: d.IDs()}
-	nodes, edges := d.WholeGraph.NodeTypes(), d.WholeGraph.EdgeTypes()
+	nodes, edges := d.Graph.NodeTypes(), d.Graph.EdgeTypes()
 	typed := len(nodes) > 1 || len(edges) > 1
 	info.NodeTypes, info.NodeArrays = describeTypes(nodes, typed)
 	info.EdgeTypes, info.EdgeArrays = describeTypes(edges, typed)
 	return info
 }
 
-func describeTypes(list []store.TypeRows, typed bool) ([]TypeInfo, []FeatureInfo) {
+func describeTypes(list []input.TypeRows, typed bool) ([]TypeInfo, []FeatureInfo) {
 	types, arrays := []TypeInfo{}, []FeatureInfo{}
 	for _, of := range list {
 		types = append(types, TypeInfo{of.Name, of.Rows})
@@ -127,7 +129,7 @@ func (d *Dataset) Assign(method string, parts int, seed uint64, assignment []int
 	}
 	switch method {
 	case "stored":
-		of, ok := d.WholeGraph.(interface{ Assignment([]int32) error })
+		of, ok := d.Graph.(interface{ Assignment([]int32) error })
 		if !ok {
 			return Invalid("the assignment %q is that of a partitioned graph, and this one is not", method)
 		}
@@ -153,7 +155,7 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 	return partition.Quality(d, assignment, parts)
 }
 
-// WriteOptions say how parts are written (store.Partitioning).
+// WriteOptions say how parts are written (split.Partitioning).
 type WriteOptions struct {
 	Name   string            `json:"name"`
 	Method string            `json:"method"`
@@ -174,8 +176,8 @@ func (d *Dataset) LeastMemory(parts int, format string) (int64, error) {
 	if parts < 1 {
 		return 0, Invalid("parts is %d: there must be at least one", parts)
 	}
-	least := store.LeastMemory(d.WholeGraph, parts, format)
-	if _, ok := d.WholeGraph.(edgeHolder); ok {
+	least := store.LeastMemory(d.Graph, parts, format)
+	if _, ok := d.Graph.(edgeHolder); ok {
 		least += least/(heldShare-1) + 1
 	}
 	return least, nil
@@ -186,14 +188,14 @@ func (d *Dataset) LeastMemory(parts int, format string) (int64, error) {
 func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteOptions, progress Progress) error {
 	d.forgetUndirected()
 	if o.Memory == 0 {
-		o.Memory = store.DefaultMemory
+		o.Memory = split.DefaultMemory
 	}
-	if parts, ok := d.WholeGraph.(edgeHolder); ok {
+	if parts, ok := d.Graph.(edgeHolder); ok {
 		parts.LimitMemory(o.Memory / heldShare)
 		o.Memory -= o.Memory / heldShare
 	}
-	source := &stoppable{WholeGraph: d.WholeGraph}
-	p := store.Partitioning{
+	source := &stoppable{Graph: d.Graph}
+	p := split.Partitioning{
 		Assignment: assignment, Parts: parts, Dir: dir, Name: o.Name, Method: o.Method,
 		Format: o.Format, Memory: o.Memory, IDs: o.IDs, IDsDir: o.IDsDir,
 	}
@@ -210,13 +212,13 @@ func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string,
 
 // stoppable is a graph that cannot be read any more once there is a reason to stop.
 type stoppable struct {
-	store.WholeGraph
+	input.Graph
 	stop error
 }
 
-// EdgesBatch implements store.Source.
+// EdgesBatch implements input.Source.
 func (s *stoppable) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	return s.WholeGraph.EdgesBatch(func(first int64, src, dst []int64) error {
+	return s.Graph.EdgesBatch(func(first int64, src, dst []int64) error {
 		if s.stop != nil {
 			return s.stop
 		}
@@ -224,12 +226,12 @@ func (s *stoppable) EdgesBatch(yield func(first int64, src, dst []int64) error) 
 	})
 }
 
-// ReadRows implements store.Source.
+// ReadRows implements input.Source.
 func (s *stoppable) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
 	if s.stop != nil {
 		return s.stop
 	}
-	return s.WholeGraph.ReadRows(edge, kind, name, first, dst)
+	return s.Graph.ReadRows(edge, kind, name, first, dst)
 }
 
 func (d *Dataset) checkAssignment(parts int, assignment []int32) error {

@@ -3,7 +3,7 @@ package session
 import (
 	"sar/core/comm"
 	"sar/core/mem"
-	"sar/core/store"
+	"sar/core/store/disk"
 	"sar/core/transport"
 	"sar/core/transport/node"
 )
@@ -17,7 +17,7 @@ type (
 	SizeError       = comm.SizeError
 	RendezvousError = comm.RendezvousError
 	DeadlineError   = comm.DeadlineError
-	FormatError     = store.FormatError
+	FormatError     = disk.FormatError
 	BudgetError     = mem.BudgetError
 	PeerGone        = transport.PeerGone
 	TimeoutError    = transport.TimeoutError

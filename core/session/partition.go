@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"sar/core/store"
+	"sar/core/store/disk"
+	"sar/core/store/input"
 )
 
 // Partition is one worker's files of a partitioned graph.
@@ -53,14 +55,14 @@ func VerifyPartition(jsonPath string, part int, flags uint32) ([]FileReport, err
 
 // VerifyGraphDir does the same with a graph directory.
 func VerifyGraphDir(dir string) ([]FileReport, error) {
-	list, err := store.VerifyGraphDir(dir)
+	list, err := input.VerifyDirectory(dir)
 	return reportsOf(list), err
 }
 
 // SumGraphDir writes the checksums of a graph directory.
-func SumGraphDir(dir string) error { return store.SumGraphDir(dir) }
+func SumGraphDir(dir string) error { return input.SumDirectory(dir) }
 
-func reportsOf(list []store.FileReport) []FileReport {
+func reportsOf(list []disk.FileReport) []FileReport {
 	out := make([]FileReport, len(list))
 	for i, r := range list {
 		out[i] = FileReport{r.File, r.Bytes, r.Arrays, r.Summed, []string{}}
@@ -127,7 +129,7 @@ func pairs(start, end []int64) [][2]int64 {
 	return out
 }
 
-func features(list []store.TensorInfo) []FeatureInfo {
+func features(list []disk.TensorInfo) []FeatureInfo {
 	out := make([]FeatureInfo, len(list))
 	for i, t := range list {
 		out[i] = FeatureInfo{t.Name, t.DType.String(), t.Shape}
@@ -136,7 +138,7 @@ func features(list []store.TensorInfo) []FeatureInfo {
 }
 
 // feature finds a feature by its name, and says what has it: nodes or edges.
-func (p *Partition) feature(edge bool, name string) (have store.TensorInfo, kind string, err error) {
+func (p *Partition) feature(edge bool, name string) (have disk.TensorInfo, kind string, err error) {
 	list, kind := p.NodeFeatures(), "node"
 	if edge {
 		list, kind = p.EdgeFeatures(), "edge"
@@ -158,7 +160,7 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 		return err
 	}
 	// torch.bool is stored as uint8: DGL's files know no other way.
-	if have.DType.String() != dtype && !(have.DType == store.Uint8 && dtype == "bool") {
+	if have.DType.String() != dtype && !(have.DType == disk.Uint8 && dtype == "bool") {
 		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)
 	}
 	if !slices.Equal(have.Shape, shape) {
@@ -180,7 +182,7 @@ func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
 }
 
 // MappedFeature is a feature in the address space of the process.
-type MappedFeature = store.MappedFeature
+type MappedFeature = disk.MappedFeature
 
 // Build makes the worker's part of the graph. Collective.
 func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {

@@ -9,156 +9,6 @@ import (
 	"sar/core/mem"
 )
 
-// partGraph is the graph file of a partition: one node type and one relation,
-// whatever the types of the graph, with their types as data.
-type partGraph struct {
-	f    *file
-	book *graph.Book
-	part int
-	m    matrix
-
-	nodeID, innerNode        array
-	edgeID, innerEdge        array
-	edgeType                 *array // nil where there is one relation
-	nodes, inner, innerEdges int64
-}
-
-func openPartGraph(f *file, book *graph.Book, part int) (*partGraph, error) {
-	g, err := parseGraphs(f)
-	if err != nil {
-		return nil, err
-	}
-	if len(g.relations) != 1 || len(g.numNodes) != 1 {
-		return nil, f.bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data", "%d node types and %d relations", len(g.numNodes), len(g.relations))
-	}
-	p := &partGraph{f: f, book: book, part: part, m: g.relations[0], nodes: g.numNodes[0]}
-	at := p.m.col.off
-	if p.m.numSrc != p.nodes || p.m.numDst != p.nodes {
-		return nil, f.bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
-	}
-	for t := range book.NodeTypes {
-		p.inner += book.NumNodes(t, part)
-	}
-	for t := range book.EdgeTypes {
-		p.innerEdges += book.EdgeEnd[t][part] - book.EdgeStart[t][part]
-	}
-	if p.nodes < p.inner {
-		return nil, f.bad(at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d", p.nodes)
-	}
-	if p.m.edges < p.innerEdges {
-		return nil, f.bad(at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part), "%d", p.m.edges)
-	}
-	find := func(frame []namedArray, name string, n int64, what string) (array, error) {
-		for _, a := range frame {
-			if a.name == name {
-				a.what = what
-				return a.array, nil
-			}
-		}
-		return array{}, f.bad(at, what+fmt.Sprintf(" (%q)", name), "none: this is no graph of a partition")
-	}
-	for _, w := range []struct {
-		into  *array
-		frame []namedArray
-		name  string
-		n     int64
-		what  string
-	}{
-		{&p.nodeID, g.ndata[0], "_ID", p.nodes, "the ids of nodes"},
-		{&p.innerNode, g.ndata[0], "inner_node", p.nodes, "the marks of inner nodes"},
-		{&p.edgeID, g.edata[0], "_ID", p.m.edges, "the ids of edges"},
-		{&p.innerEdge, g.edata[0], "inner_edge", p.m.edges, "the marks of inner edges"},
-	} {
-		if *w.into, err = find(w.frame, w.name, w.n, w.what); err != nil {
-			return nil, err
-		}
-		if w.into.dtype == Bool {
-			w.into.dtype = Uint8
-		}
-		if err := w.into.wantIDs(w.n); err != nil {
-			return nil, err
-		}
-	}
-	if len(book.EdgeTypes) > 1 {
-		t, err := find(g.edata[0], "_TYPE", p.m.edges, "the types of edges")
-		if err != nil {
-			return nil, err
-		}
-		if err := t.wantIDs(p.m.edges); err != nil {
-			return nil, err
-		}
-		p.edgeType = &t
-	}
-	return p, nil
-}
-
-// checkNodes reads the ids of all local nodes into ids and checks that the
-// inner ones come first, in the ranges that the book gives the partition.
-func (p *partGraph) checkNodes(ids []int64) error {
-	if err := p.nodeID.ints(0, ids); err != nil {
-		return err
-	}
-	marks := make([]uint8, min(int64(batch), p.nodes))
-	for at := int64(0); at < p.nodes; at += int64(len(marks)) {
-		marks = marks[:min(int64(len(marks)), p.nodes-at)]
-		if err := p.innerNode.bools(at, marks); err != nil {
-			return err
-		}
-		for i, m := range marks {
-			if (m == 1) != (at+int64(i) < p.inner) {
-				return p.f.bad(p.innerNode.off, fmt.Sprintf("the %d inner nodes of partition %d first, then the halo", p.inner, p.part), "node %d marked %d", at+int64(i), m)
-			}
-		}
-	}
-	at := int64(0)
-	for t, name := range p.book.NodeTypes {
-		for id := p.book.NodeStart[t][p.part]; id < p.book.NodeEnd[t][p.part]; id++ {
-			if ids[at] != id {
-				return p.f.bad(p.nodeID.off+at*int64(p.nodeID.dtype.Size()), fmt.Sprintf("id %d, of the range of %q that partition %d owns, as the JSON has it", id, name, p.part), "%d", ids[at])
-			}
-			at++
-		}
-	}
-	for i, id := range ids[at:] {
-		if _, owner, ok := p.book.Owner(id); !ok || owner == p.part {
-			return p.f.bad(p.nodeID.off+(at+int64(i))*int64(p.nodeID.dtype.Size()), "the id of a node that another partition owns", "%d", id)
-		}
-	}
-	return nil
-}
-
-// counts implements partEdges.
-func (p *partGraph) counts() LocalCounts {
-	return LocalCounts{Nodes: p.nodes, InnerNodes: p.inner, Edges: p.m.edges, InnerEdges: p.innerEdges}
-}
-
-// nodeIDs implements partEdges.
-func (p *partGraph) nodeIDs(ids []int64) error {
-	if err := p.checkNodes(ids); err != nil {
-		return err
-	}
-	return p.checkUnread()
-}
-
-// checkUnread holds against their checksums the arrays that DGL wants in the
-// file and nobody here reads, so that damage to any part of it shows.
-func (p *partGraph) checkUnread() error {
-	read := map[int64]bool{p.m.row.off: true, p.m.ptr.off: true, p.m.col.off: true,
-		p.nodeID.off: true, p.innerNode.off: true, p.edgeID.off: true, p.innerEdge.off: true}
-	for _, a := range []*array{p.m.ids, p.edgeType} {
-		if a != nil {
-			read[a.off] = true
-		}
-	}
-	var unread checksums
-	for _, r := range p.f.sums {
-		if r.array != "" && !read[r.off] {
-			unread = append(unread, r)
-		}
-	}
-	return p.f.check(unread)
-}
-
 // Edges is the partition as a source of edges.
 func (p *Partition) Edges() graph.EdgeSource { return edgeSource{p} }
 
@@ -169,13 +19,13 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.edges.counts()
+	n := p.edges.Counts()
 	if p.ids.Data == nil && n.Nodes > 0 {
 		ids, err := mem.Make[int64](mem.Scratch, int(n.Nodes))
 		if err != nil {
 			return nil, 0, err
 		}
-		if err = p.edges.nodeIDs(ids.Data); err != nil {
+		if err = p.edges.NodeIDs(ids.Data); err != nil {
 			ids.Free()
 			return nil, 0, err
 		}
@@ -184,110 +34,9 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	return p.ids.Data, int(n.InnerNodes), nil
 }
 
-func (s edgeSource) NumEdges() int64 { return s.p.edges.counts().Edges }
+func (s edgeSource) NumEdges() int64 { return s.p.edges.Counts().Edges }
 
-func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.edges.batches(yield) }
-
-// batches streams the edges of the partition with their ids, types and marks,
-// and checks every inner edge: it ends in an inner node, and its id is of the
-// range that the book gives this partition and its type.
-func (p *partGraph) batches(yield func(graph.EdgeBatch) error) error {
-	room := min(batch, p.m.edges)
-	buf := struct {
-		id, typ []int64
-		typ32   []int32
-		inner   []uint8
-	}{make([]int64, room), make([]int64, room), make([]int32, room), make([]uint8, room)}
-
-	var permuted []*gather // id, mark, type, where slots are not in the order of edges
-	if p.m.ids != nil {
-		arrays := []array{p.edgeID, p.innerEdge}
-		if p.edgeType != nil {
-			arrays = append(arrays, *p.edgeType)
-		}
-		for _, a := range arrays {
-			g, err := newGather(a)
-			if err != nil {
-				return err
-			}
-			defer g.view.Free()
-			permuted = append(permuted, g)
-		}
-	}
-	read := func(which int, a *array, at int64, eid, dst []int64) error {
-		if eid == nil {
-			return a.ints(at, dst)
-		}
-		return permuted[which].at(eid, dst)
-	}
-	batches := 0
-	return p.slots(func(at int64, src, dst, eid []int64) error {
-		n := len(src)
-		b := graph.EdgeBatch{Src: src, Dst: dst, ID: buf.id[:n], Inner: buf.inner[:n]}
-		typ := buf.typ[:n]
-		if err := read(1, &p.innerEdge, at, eid, typ); err != nil {
-			return err
-		}
-		for i, v := range typ {
-			b.Inner[i] = 0
-			if v != 0 {
-				b.Inner[i] = 1
-			}
-		}
-		if err := read(0, &p.edgeID, at, eid, b.ID); err != nil {
-			return err
-		}
-		if p.edgeType != nil {
-			b.Type = buf.typ32[:n]
-			if err := read(2, p.edgeType, at, eid, typ); err != nil {
-				return err
-			}
-		}
-		if batches++; batches%8 == 0 {
-			for _, g := range permuted {
-				g.view.Forget()
-			}
-		}
-		if err := p.checkEdges(&b, typ, at, eid); err != nil {
-			return err
-		}
-		return yield(b)
-	})
-}
-
-// checkEdges checks a batch whose first slot is at, and fills b.Type from typ.
-// eid are the edge numbers of the slots, or nil.
-func (p *partGraph) checkEdges(b *graph.EdgeBatch, typ []int64, at int64, eid []int64) error {
-	place := func(i int, a *array) int64 { // of slot i's edge in the array a
-		k := at + int64(i)
-		if eid != nil && a != &p.m.col {
-			k = eid[i]
-		}
-		return a.off + k*int64(a.dtype.Size())
-	}
-	types := int64(len(p.book.EdgeTypes))
-	start, end := p.book.EdgeStart[0][p.part], p.book.EdgeEnd[0][p.part]
-	for i, inner := range b.Inner {
-		if b.Type != nil {
-			t := typ[i]
-			if uint64(t) >= uint64(types) {
-				return p.f.bad(place(i, p.edgeType), fmt.Sprintf("an edge type from 0 to %d", types-1), "%d", t)
-			}
-			b.Type[i] = int32(t)
-			start, end = p.book.EdgeStart[t][p.part], p.book.EdgeEnd[t][p.part]
-		}
-		if inner == 0 {
-			continue
-		}
-		if b.Dst[i] >= p.inner {
-			return p.f.bad(place(i, &p.m.col), fmt.Sprintf("an inner edge to end in one of the %d inner nodes", p.inner), "%d -> %d", b.Src[i], b.Dst[i])
-		}
-		if b.ID[i] < start || b.ID[i] >= end {
-			return p.f.bad(place(i, &p.edgeID), fmt.Sprintf("the id of an inner edge from %d to %d, as the JSON has it", start, end-1), "%d", b.ID[i])
-		}
-	}
-	return nil
-}
+func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.edges.Batches(yield) }
 
 // NumRelationEdges is the number of in-edges that the partition owns of a relation.
 func (p *Partition) NumRelationEdges(relation int) (int64, error) {
@@ -327,7 +76,7 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 	}
 	defer seen.Free()
 	count := int64(0)
-	err = p.edges.batches(func(b graph.EdgeBatch) error {
+	err = p.edges.Batches(func(b graph.EdgeBatch) error {
 		for i := range b.ID {
 			if b.Inner != nil && b.Inner[i] == 0 || b.Type != nil && int(b.Type[i]) != relation {
 				continue
@@ -337,7 +86,7 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 				continue
 			}
 			if !seen.Add(k) {
-				return p.files[0].bad(-1, "each edge id once", "%d again", b.ID[i])
+				return p.files[0].Bad(-1, "each edge id once", "%d again", b.ID[i])
 			}
 			count++
 			if src != nil {
@@ -353,7 +102,7 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 		return nil
 	})
 	if err == nil && count != n {
-		err = p.files[0].bad(-1, fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
+		err = p.files[0].Bad(-1, fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
 	}
 	return err
 }

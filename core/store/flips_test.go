@@ -14,6 +14,10 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/store/disk"
+	"sar/core/store/input"
+	"sar/core/store/split"
+	"sar/core/store/storetest"
 )
 
 // flips is how many bits TestFlippedBits flips in files of each kind.
@@ -86,7 +90,7 @@ func loadGraph(path string) (uint64, error) {
 		_, err := fmt.Fprint(h, first, src, dst)
 		return err
 	})
-	for i, list := range [][]TypeRows{g.NodeTypes(), g.EdgeTypes()} {
+	for i, list := range [][]input.TypeRows{g.NodeTypes(), g.EdgeTypes()} {
 		for t, of := range list {
 			for _, a := range of.Arrays {
 				b := make([]byte, a.Bytes())
@@ -108,12 +112,12 @@ func typedNPZ(t *testing.T, method uint16) []byte {
 		}
 		return b
 	}
-	return zipOf(t, method, map[string][]byte{
-		"author:writes:paper/edge_index": npyOf("<i4", "(2, 40)", append(ids(40, 12), ids(40, 20)...)),
-		"paper:cites:paper/edge_index":   npyOf("<i4", "(2, 30)", append(ids(30, 20), ids(30, 19)...)),
-		"author:writes:paper/since":      npyOf("<i4", "(40,)", ids(40, 200)),
-		"paper/x":                        npyOf("<f4", "(20, 3)", ids(60, 100)),
-		"author/num_nodes":               npyOf("<i4", "()", []byte{12, 0, 0, 0}),
+	return storetest.Zip(t, method, map[string][]byte{
+		"author:writes:paper/edge_index": storetest.Array("<i4", "(2, 40)", append(ids(40, 12), ids(40, 20)...)),
+		"paper:cites:paper/edge_index":   storetest.Array("<i4", "(2, 30)", append(ids(30, 20), ids(30, 19)...)),
+		"author:writes:paper/since":      storetest.Array("<i4", "(40,)", ids(40, 200)),
+		"paper/x":                        storetest.Array("<f4", "(20, 3)", ids(60, 100)),
+		"author/num_nodes":               storetest.Array("<i4", "()", []byte{12, 0, 0, 0}),
 	})
 }
 
@@ -123,7 +127,7 @@ func typedNPZ(t *testing.T, method uint16) []byte {
 func TestFlippedBits(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	dir := t.TempDir()
-	npz := map[string][]byte{"stored": mustRead(t, "testdata/npz/stored.npz"), "deflated": mustRead(t, "testdata/npz/deflated.npz"), "typed": typedNPZ(t, zip.Store)}
+	npz := map[string][]byte{"stored": storetest.MustRead(t, "testdata/npz/stored.npz"), "deflated": storetest.MustRead(t, "testdata/npz/deflated.npz"), "typed": typedNPZ(t, zip.Store)}
 	for name, b := range npz {
 		if err := os.WriteFile(filepath.Join(dir, name+".npz"), b, 0o600); err != nil {
 			t.Fatal(err)
@@ -133,14 +137,14 @@ func TestFlippedBits(t *testing.T) {
 	for i := range assign {
 		assign[i] = int32(r.Intn(3))
 	}
-	if err := writeSingle(randomGraph(r, 60, 500), Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(randomGraph(r, 60, 500), split.Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g, err := OpenGraph(filepath.Join(dir, "typed.npz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := WritePartitions(g, Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
+	if err := WritePartitions(g, split.Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g.Close()
@@ -155,7 +159,7 @@ func TestFlippedBits(t *testing.T) {
 		var targets []target
 		for part := range 3 {
 			load := func() (uint64, error) { return loadPartition(config, part) }
-			for _, file := range []string{partGraphFile, nodeFile, edgeFile, checksumFile} {
+			for _, file := range []string{"graph.dgl", "node_feat.dgl", "edge_feat.dgl", "checksums.crc"} {
 				targets = append(targets, target{filepath.Join(dir, name, fmt.Sprintf("part%d", part), file), load})
 			}
 			targets = append(targets, target{config, load})
@@ -200,7 +204,7 @@ func flipBits(t *testing.T, r *rand.Rand, targets []target) {
 			t.Fatal(err)
 		}
 		f.Close()
-		var damage *FormatError
+		var damage *disk.FormatError
 		switch {
 		case err == nil && got != want[i]:
 			t.Errorf("%s: byte %d changed from %q to %q, and other data are loaded", path, at, was, now)

@@ -10,33 +10,35 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/store/disk"
+	"sar/core/store/npy"
 )
 
 // reference reads an .npz that numpy wrote: "part|kind|name|dtype" -> array.
-func reference(t *testing.T, path string) map[string]*array {
+func reference(t *testing.T, path string) map[string]*disk.Array {
 	t.Helper()
-	f, err := openFile("reference", path)
+	f, err := disk.OpenFile("reference", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	z, err := openNpz(f)
+	z, err := npy.OpenZip(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { z.Close() })
-	return z.arrays
+	return z.Arrays
 }
 
-func mustInts(t *testing.T, a *array) []int64 {
+func mustInts(t *testing.T, a *disk.Array) []int64 {
 	t.Helper()
 	if a == nil {
 		t.Fatal("the reference lacks an array")
 	}
-	v := make([]int64, a.n)
-	if a.dtype == Bool {
-		a.dtype = Uint8
+	v := make([]int64, a.Len)
+	if a.DType == disk.Bool {
+		a.DType = disk.Uint8
 	}
-	if err := a.ints(0, v); err != nil {
+	if err := a.Ints(0, v); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -101,7 +103,7 @@ func edgesByID(t *testing.T, p *Partition) map[int64]edge {
 	return got
 }
 
-func compareGraph(t *testing.T, p *Partition, want map[string]*array, prefix string) {
+func compareGraph(t *testing.T, p *Partition, want map[string]*disk.Array, prefix string) {
 	t.Helper()
 	find := func(key string) []int64 {
 		for _, dtype := range []string{"int64", "int32", "uint8"} {
@@ -164,7 +166,7 @@ func compareGraph(t *testing.T, p *Partition, want map[string]*array, prefix str
 	}
 }
 
-func compareFeatures(t *testing.T, p *Partition, want map[string]*array, edges bool, prefix string) {
+func compareFeatures(t *testing.T, p *Partition, want map[string]*disk.Array, edges bool, prefix string) {
 	t.Helper()
 	list := p.NodeFeatures()
 	if edges {
@@ -179,14 +181,14 @@ func compareFeatures(t *testing.T, p *Partition, want map[string]*array, edges b
 			t.Errorf("%s: DGL has no such feature", key)
 			continue
 		}
-		if !slices.Equal(w.shape, info.Shape) {
-			t.Errorf("%s: shape %v, want %v", key, info.Shape, w.shape)
+		if !slices.Equal(w.Shape, info.Shape) {
+			t.Errorf("%s: shape %v, want %v", key, info.Shape, w.Shape)
 		}
-		got, ref := make([]byte, info.Bytes()), make([]byte, w.bytes())
+		got, ref := make([]byte, info.Bytes()), make([]byte, w.Bytes())
 		if err := p.ReadFeature(edges, info.Name, got); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.read(ref); err != nil {
+		if err := w.ReadAll(ref); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, ref) {

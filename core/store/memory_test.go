@@ -8,17 +8,19 @@ import (
 	"testing"
 
 	"sar/core/mem"
+	"sar/core/store/input"
+	"sar/core/store/split"
 )
 
 // withFixedMemory makes buffers count as so many bytes while a test runs.
 func withFixedMemory(t *testing.T, bytes int64) {
-	before := fixedMemory
-	fixedMemory = bytes
-	t.Cleanup(func() { fixedMemory = before })
+	before := split.FixedMemory
+	split.FixedMemory = bytes
+	t.Cleanup(func() { split.FixedMemory = before })
 }
 
 // inTurn is an assignment of the nodes of a graph to parts of equal sizes.
-func inTurn(g WholeGraph, parts int) []int32 {
+func inTurn(g input.Graph, parts int) []int32 {
 	assignment := make([]int32, g.NumNodes())
 	for k := range assignment {
 		assignment[k] = int32(k % parts)
@@ -39,11 +41,11 @@ func TestSARFormatMemory(t *testing.T) {
 		var written [2]map[string]string
 		for i := range written {
 			g := must(OpenGraph(path))(t)
-			memory := int64(DefaultMemory)
+			memory := int64(split.DefaultMemory)
 			if i == 1 {
-				memory = LeastMemory(g, 3, SARFormat)
+				memory = LeastMemory(g, 3, split.SARFormat)
 			}
-			to := Partitioning{Assignment: inTurn(g, 3), Parts: 3, Dir: t.TempDir(), Name: "g", Format: SARFormat, Memory: memory}
+			to := split.Partitioning{Assignment: inTurn(g, 3), Parts: 3, Dir: t.TempDir(), Name: "g", Format: split.SARFormat, Memory: memory}
 			if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 				t.Fatal(err)
 			}
@@ -69,13 +71,13 @@ func TestMemoryOfWriting(t *testing.T) {
 	sar := filepath.Join(t.TempDir(), "sar")
 	for _, c := range []struct {
 		from, format, dir string
-	}{{dir, SARFormat, sar}, {dir, DGLFormat, t.TempDir()}, {filepath.Join(sar, "g.json"), DGLFormat, t.TempDir()}} {
+	}{{dir, split.SARFormat, sar}, {dir, split.DGLFormat, t.TempDir()}, {filepath.Join(sar, "g.json"), split.DGLFormat, t.TempDir()}} {
 		g := must(OpenGraph(c.from))(t)
 		memory := LeastMemory(g, parts, c.format)
-		to := Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format, Memory: memory}
-		if j, ok := g.(*joined); ok {
-			j.LimitMemory(fixedMemory)
-			memory += fixedMemory + 64*nodes // of the nodes of a part
+		to := split.Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format, Memory: memory}
+		if j, ok := g.(*allParts); ok {
+			j.LimitMemory(split.FixedMemory)
+			memory += split.FixedMemory + 64*nodes // of the nodes of a part
 			if err := j.Assignment(to.Assignment); err != nil {
 				t.Fatal(err)
 			}
@@ -97,9 +99,9 @@ func TestTooLittleMemory(t *testing.T) {
 	withFixedMemory(t, 128)
 	g := must(OpenGraph(sortedDir(t, rand.New(rand.NewPCG(13, 14)), 60, 300)))(t)
 	defer g.Close()
-	for _, format := range []string{SARFormat, DGLFormat} {
+	for _, format := range []string{split.SARFormat, split.DGLFormat} {
 		least := LeastMemory(g, 2, format)
-		to := Partitioning{Assignment: inTurn(g, 2), Parts: 2, Dir: t.TempDir(), Name: "g", Format: format, Memory: least - 128}
+		to := split.Partitioning{Assignment: inTurn(g, 2), Parts: 2, Dir: t.TempDir(), Name: "g", Format: format, Memory: least - 128}
 		var budget *mem.BudgetError
 		if err := WritePartitions(g, to); !errors.As(err, &budget) || budget.Have != to.Memory || budget.Minimum <= to.Memory || budget.Minimum > least {
 			t.Errorf("%s: %v, of %d", format, err, least)

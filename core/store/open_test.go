@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sar/core/store/disk"
+	"sar/core/store/storetest"
 )
 
 // TestRefusedKinds puts things that are no files in the place of one. A pipe
@@ -25,7 +28,7 @@ func TestRefusedKinds(t *testing.T) {
 	}
 	defer l.Close()
 	path := writeRandom(t, 20, 50, 1)
-	part := filepath.Join(filepath.Dir(path), "part0", nodeFile)
+	part := filepath.Join(filepath.Dir(path), "part0", "node_feat.dgl")
 	for file, kind := range map[string]string{at("fifo"): "a named pipe (FIFO)", at("folder"): "a directory", at("link"): "a named pipe", at("socket"): "a socket", "/dev/null": "a character device"} {
 		if err := os.Remove(part); err != nil {
 			t.Fatal(err)
@@ -38,7 +41,7 @@ func TestRefusedKinds(t *testing.T) {
 			part:       func() error { _, err := OpenPartition(path, 0, Options{OutsidePaths: true}); return err },
 			" " + file: func() error { _, err := OpenGraph(file); return err },
 		} {
-			var damage *FormatError
+			var damage *disk.FormatError
 			if err := open(); !errors.As(err, &damage) || damage.File != strings.TrimSpace(what) || !strings.Contains(err.Error(), "a regular file") && what != " "+at("folder") || !strings.Contains(err.Error(), kind) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -53,7 +56,7 @@ func TestOutsidePaths(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "part1"), filepath.Join(away, "part1")); err != nil {
 		t.Fatal(err)
 	}
-	raw := mustRead(t, path)
+	raw := storetest.MustRead(t, path)
 	name := func(folder string) {
 		t.Helper()
 		b := bytes.ReplaceAll(raw, []byte(`"part1/`), []byte(`"`+folder+`/`))
@@ -72,7 +75,7 @@ func TestOutsidePaths(t *testing.T) {
 	for what, folder := range map[string]string{"absolute": away + "/part1", "up": relative + "/part1", "a link": "link/part1", "round about": "part0/../" + relative + "/part1"} {
 		name(folder)
 		_, err := OpenPartition(path, 1, Options{})
-		var damage *FormatError
+		var damage *disk.FormatError
 		if !errors.As(err, &damage) || damage.File != path || !strings.Contains(err.Error(), filepath.Join(away, "part1")) || !strings.Contains(err.Error(), "sar.Config.allow_outside_paths") {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -1,15 +1,61 @@
+// Package store reads and writes partitioned graphs on disk, in SAR's format or DGL's, and opens
+// every kind of graph that is to be partitioned. Its rooms:
+//
+//	disk   files that may be damaged: arrays, checksums, errors that name a place
+//	npy    .npy and .npz
+//	input  graphs that are not partitioned yet
+//	split  what the writers of parts share
+//	sar    parts in SAR's format
+//	dgl    parts in DGL's
+//
+// Readers trust nothing. Large arrays are never read whole: edges stream in batches, features go
+// straight into the caller's memory or are mapped.
 package store
 
 import (
 	"fmt"
-	"sort"
-	"strings"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
 	"sar/core/mem"
+	"sar/core/store/dgl"
+	"sar/core/store/disk"
+	"sar/core/store/input"
+	"sar/core/store/sar"
+	"sar/core/store/split"
 )
+
+// MapFeature maps a feature of one number or more, as NodeFeatures or EdgeFeatures names it, in
+// place of reading it. Where the partition has checksums, the whole feature is held against them
+// now. The feature stays mapped when the partition is closed; free it.
+//
+// A file of DGL's format may have a feature at any byte. One that does not begin at a multiple of
+// 64 is copied to a file without a name in the same directory, which goes with the mapping.
+func (p *Partition) MapFeature(edge bool, name string) (*disk.MappedFeature, error) {
+	a, err := p.feature(edge, name)
+	if err != nil {
+		return nil, err
+	}
+	return a.Map()
+}
+
+// OpenGraph opens a graph directory, an .npz graph, or all parts of a partitioned graph by
+// their description (see OpenParts). What is wrong with a file is a *FormatError.
+func OpenGraph(path string) (input.Graph, error) {
+	if st, err := os.Stat(path); filepath.Ext(path) == ".json" && (err != nil || !st.IsDir()) {
+		return OpenParts(path, Options{})
+	}
+	return input.Open(path)
+}
+
+// Options are what a caller may allow when it opens a partition.
+type Options struct {
+	// OutsidePaths lets the description of a partition name files outside its own directory.
+	OutsidePaths bool
+}
 
 // Partition is one worker's part of a graph, as DGL's partition_graph or
 // WritePartitions left it on disk, in DGL's format or SAR's. Opening it reads headers alone. It may be
@@ -20,11 +66,11 @@ type Partition struct {
 	options   Options
 	name      string
 	book      *graph.Book
-	files     []*file
+	files     []*disk.File
 	edges     partEdges
-	sar       *sarPart // nil in DGL's format
-	nodeFeats map[string]array
-	edgeFeats map[string]array
+	sar       *sar.Part // nil in DGL's format
+	nodeFeats map[string]disk.Array
+	edgeFeats map[string]disk.Array
 
 	mu  sync.Mutex
 	ids mem.Array[int64] // homogenized ids of local nodes, read when first asked for
@@ -32,28 +78,11 @@ type Partition struct {
 
 // partEdges are the edges of a partition on disk.
 type partEdges interface {
-	counts() LocalCounts
+	Counts() split.Counts
 	// nodeIDs fills ids with those of own nodes and then of the halo, checked.
-	nodeIDs(ids []int64) error
+	NodeIDs(ids []int64) error
 	// batches streams the edges, checked.
-	batches(yield func(graph.EdgeBatch) error) error
-}
-
-// LocalCounts are sizes of what the files of one partition hold.
-type LocalCounts struct {
-	Nodes, InnerNodes int64 // with and without the halo
-	Edges, InnerEdges int64 // inner edges are the in-edges of inner nodes
-}
-
-// partFileKinds are the files of a partition: the key of their path in the
-// description, the name that WritePartitions gives them, and where their arrays lie.
-var partFileKinds = [3]struct {
-	key, name, what string
-	arrays          func(f *file) ([]array, error)
-}{
-	{graphKey, partGraphFile, "the graph of the partition", graphArrays},
-	{nodeKey, nodeFile, "the node features of the partition", tensorArrays},
-	{edgeKey, edgeFile, "the edge features of the partition", tensorArrays},
+	Batches(yield func(graph.EdgeBatch) error) error
 }
 
 // OpenPartition opens partition part of the graph that the JSON of sar partition or of DGL
@@ -77,7 +106,7 @@ func OpenPartition(jsonPath string, part int, o Options) (*Partition, error) {
 
 // openConfig reads the description of a partitioned graph.
 func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
-	data, err := readJSON("the description of the partitions", jsonPath)
+	data, err := disk.ReadJSON("the description of the partitions", jsonPath)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +115,7 @@ func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
 		return cfg, err
 	}
 	for _, key := range cfg.keys() {
-		if err := checkInside(jsonPath, key, *cfg.files.at(key)); err != nil {
+		if err := disk.CheckInside(jsonPath, key, *cfg.files.at(key)); err != nil {
 			return nil, err
 		}
 	}
@@ -96,31 +125,31 @@ func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
 // openFiles opens the files of the partition, and checks their headers where it
 // has checksums.
 func (p *Partition) openFiles(cfg *partConfig) (err error) {
-	var sums map[string]checksums
+	var sums map[string]disk.Checksums
 	if cfg.files.Checksums != "" {
-		if sums, _, err = openSums(cfg.files.Checksums); err != nil {
+		if sums, _, err = disk.OpenSums(cfg.files.Checksums); err != nil {
 			return fmt.Errorf("%w (named by %s)", err, p.path)
 		}
 	}
 	if cfg.partitioning != "" {
-		if p.sar, err = openSarPart(cfg.files.Part, cfg.book, p.part, cfg.partitioning, sums); err != nil {
+		if p.sar, err = sar.Open(cfg.files.Part, cfg.book, p.part, cfg.partitioning, sums); err != nil {
 			return err
 		}
-		p.files, p.edges, p.nodeFeats, p.edgeFeats = p.sar.files, p.sar, p.sar.nodeFeats, p.sar.edgeFeats
+		p.files, p.edges, p.nodeFeats, p.edgeFeats = p.sar.Files, p.sar, p.sar.NodeFeats, p.sar.EdgeFeats
 		return nil
 	}
-	p.files = make([]*file, len(partFileKinds))
-	for i, of := range partFileKinds {
-		if p.files[i], err = openFile(of.what, *cfg.files.at(of.key)); err != nil {
+	p.files = make([]*disk.File, len(dgl.Files))
+	for i, of := range dgl.Files {
+		if p.files[i], err = disk.OpenFile(of.What, *cfg.files.at(of.Key)); err != nil {
 			return fmt.Errorf("%w (named by %s)", err, p.path)
 		}
 		if sums == nil {
 			continue
 		}
-		if sums[of.key] == nil {
-			return noSums(cfg.files.Checksums, of.key)
+		if sums[of.Key] == nil {
+			return disk.NoSums(cfg.files.Checksums, of.Key)
 		}
-		if err := p.files[i].attach(sums[of.key]); err != nil {
+		if err := p.files[i].Attach(sums[of.Key]); err != nil {
 			return err
 		}
 	}
@@ -132,7 +161,7 @@ func (p *Partition) parse(*partConfig) (err error) {
 	if p.sar != nil {
 		return nil
 	}
-	if p.edges, err = openPartGraph(p.files[0], p.book, p.part); err != nil {
+	if p.edges, err = dgl.OpenPart(p.files[0], p.book, p.part); err != nil {
 		return err
 	}
 	nodeRows, edgeRows := map[string]int64{}, map[string]int64{}
@@ -142,42 +171,11 @@ func (p *Partition) parse(*partConfig) (err error) {
 	for t, et := range p.book.EdgeTypes {
 		edgeRows[et.String()] = p.book.EdgeEnd[t][p.part] - p.book.EdgeStart[t][p.part]
 	}
-	if p.nodeFeats, err = features(p.files[1], nodeRows, graph.OnlyNodeType); err != nil {
+	if p.nodeFeats, err = dgl.Features(p.files[1], nodeRows, graph.OnlyNodeType); err != nil {
 		return err
 	}
-	p.edgeFeats, err = features(p.files[2], edgeRows, graph.OnlyEdgeType.String())
+	p.edgeFeats, err = dgl.Features(p.files[2], edgeRows, graph.OnlyEdgeType.String())
 	return err
-}
-
-// features reads the headers of a feature file and holds the number of rows
-// of each against the type it belongs to. Names without a type are those of
-// older versions of DGL, which had one.
-func features(f *file, rows map[string]int64, only string) (map[string]array, error) {
-	list, err := parseTensors(f)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]array{}
-	for _, a := range list {
-		name := a.name
-		if !strings.Contains(name, "/") {
-			name = only + "/" + name
-		}
-		typ, _, _ := strings.Cut(name, "/")
-		n, ok := rows[typ]
-		if !ok {
-			return nil, f.bad(a.off, "features of a type of this graph", "%q", name)
-		}
-		if len(a.shape) == 0 || a.shape[0] != n {
-			return nil, f.bad(a.off, fmt.Sprintf("%d rows of feature %q, as many as the partition has", n, name), "shape %v", a.shape)
-		}
-		if _, twice := out[name]; twice {
-			return nil, f.bad(a.off, "each feature once", "%q again", name)
-		}
-		a.what = fmt.Sprintf("feature %q", name)
-		out[name] = a.array
-	}
-	return out, nil
 }
 
 // Close closes the files. What Nodes returned must not be used afterwards.
@@ -207,7 +205,7 @@ func (p *Partition) NumParts() int { return p.book.Parts }
 func (p *Partition) Part() int { return p.part }
 
 // LocalCounts returns sizes of the partition, halo included.
-func (p *Partition) LocalCounts() LocalCounts { return p.edges.counts() }
+func (p *Partition) LocalCounts() split.Counts { return p.edges.Counts() }
 
 // IDs is, by node type, the path of the Parquet file of the users' ids of own nodes, in the
 // order of rows, where the graph has some.
@@ -215,41 +213,32 @@ func (p *Partition) IDs() map[string]string {
 	if p.sar == nil {
 		return nil
 	}
-	return p.sar.ids
+	return p.sar.IDs
 }
 
 // forgetHalo frees the ids of the nodes that are read of other parts. They are read again
 // where they are asked for.
 func (p *Partition) forgetHalo() {
 	if p.sar != nil {
-		p.sar.halo = nil
+		p.sar.Halo = nil
 	}
 }
 
 // Bytes is the size of the files of the partition's arrays.
 func (p *Partition) Bytes() (n int64) {
 	for _, f := range p.files {
-		n += f.size
+		n += f.Size
 	}
 	return n
 }
 
 // NodeFeatures lists what node features the partition has, by name. Rows are
 // the inner nodes of the type in ascending id.
-func (p *Partition) NodeFeatures() []TensorInfo { return infos(p.nodeFeats) }
+func (p *Partition) NodeFeatures() []disk.TensorInfo { return disk.Infos(p.nodeFeats) }
 
 // EdgeFeatures lists what edge features the partition has, by name. Rows are
 // the in-edges of inner nodes, of the type, in ascending id.
-func (p *Partition) EdgeFeatures() []TensorInfo { return infos(p.edgeFeats) }
-
-func infos(m map[string]array) []TensorInfo {
-	out := make([]TensorInfo, 0, len(m))
-	for name, a := range m {
-		out = append(out, TensorInfo{Name: name, DType: a.dtype, Shape: append([]int64(nil), a.shape...)})
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out
-}
+func (p *Partition) EdgeFeatures() []disk.TensorInfo { return disk.Infos(p.edgeFeats) }
 
 // ReadFeature reads a feature, as NodeFeatures or EdgeFeatures names it, into
 // dst, which has exactly its size.
@@ -258,10 +247,10 @@ func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	return a.read(dst)
+	return a.ReadAll(dst)
 }
 
-func (p *Partition) feature(edge bool, name string) (array, error) {
+func (p *Partition) feature(edge bool, name string) (disk.Array, error) {
 	feats, kind := p.nodeFeats, "node"
 	if edge {
 		feats, kind = p.edgeFeats, "edge"
@@ -269,7 +258,7 @@ func (p *Partition) feature(edge bool, name string) (array, error) {
 	a, ok := feats[name]
 	if !ok {
 		var have []string
-		for _, t := range infos(feats) {
+		for _, t := range disk.Infos(feats) {
 			have = append(have, t.Name)
 		}
 		return a, argument.Errorf("partition %d of %q has no %s feature %q (it has %q)", p.part, p.name, kind, name, have)

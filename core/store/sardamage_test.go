@@ -8,17 +8,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sar/core/store/disk"
+	"sar/core/store/split"
+	"sar/core/store/storetest"
 )
 
 // withoutSums takes the checksums of part 0 off a description.
 func withoutSums(t testing.TB, path string) {
 	t.Helper()
 	var top map[string]any
-	if err := json.Unmarshal(mustRead(t, path), &top); err != nil {
+	if err := json.Unmarshal(storetest.MustRead(t, path), &top); err != nil {
 		t.Fatal(err)
 	}
-	delete(top, sealKey)
-	delete(top["part-0"].(map[string]any), checksumsKey)
+	delete(top, "checksum")
+	delete(top["part-0"].(map[string]any), "checksums")
 	text, err := json.Marshal(top)
 	if err == nil {
 		err = os.WriteFile(path, text, 0o664)
@@ -35,7 +39,7 @@ func readSAR(path string) error {
 		return err
 	}
 	defer p.Close()
-	rels, err := p.sar.allRelations(2)
+	rels, err := p.sar.Relations(2)
 	for _, r := range rels {
 		err = errors.Join(err, r.EdgeOrder())
 		r.Free()
@@ -46,7 +50,7 @@ func readSAR(path string) error {
 			err = p.RelationEdges(i, make([]int64, n), nil, nil)
 		}
 	}
-	for edge, list := range map[bool][]TensorInfo{false: p.NodeFeatures(), true: p.EdgeFeatures()} {
+	for edge, list := range map[bool][]disk.TensorInfo{false: p.NodeFeatures(), true: p.EdgeFeatures()} {
 		for _, f := range list {
 			if err == nil {
 				err = p.ReadFeature(edge, f.Name, make([]byte, f.Bytes()))
@@ -66,7 +70,7 @@ func TestSARFormatNumbers(t *testing.T) {
 	for i := range assignment {
 		assignment[i] = int32(i % 2)
 	}
-	to := Partitioning{Assignment: assignment, Parts: 2, Dir: t.TempDir(), Name: "g", Format: SARFormat}
+	to := split.Partitioning{Assignment: assignment, Parts: 2, Dir: t.TempDir(), Name: "g", Format: split.SARFormat}
 	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +80,9 @@ func TestSARFormatNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	relation := filepath.Join(to.Dir, "part0", "relations", "a__x__a")
-	for _, array := range []string{rowPtrArray, colArray, colPtrArray, rowArray, haloRowsArray, sendArray, outDegreeArray, keyArray} {
+	for _, array := range []string{"row_ptr", "col", "col_ptr", "row", "halo_rows", "send", "out_degree", "key"} {
 		file := filepath.Join(relation, array+".npy")
-		whole := mustRead(t, file)
+		whole := storetest.MustRead(t, file)
 		for range 40 {
 			at := 128 + 4*r.IntN((len(whole)-128)/4)
 			bytes := append([]byte(nil), whole...)
@@ -86,9 +90,9 @@ func TestSARFormatNumbers(t *testing.T) {
 			if err := os.WriteFile(file, bytes, 0o664); err != nil {
 				t.Fatal(err)
 			}
-			var bad *FormatError
+			var bad *disk.FormatError
 			err := readSAR(path)
-			if array == outDegreeArray && err == nil {
+			if array == "out_degree" && err == nil {
 				continue // a degree may be large
 			}
 			if !errors.As(err, &bad) || !strings.Contains(bad.File, relation) {
@@ -99,7 +103,7 @@ func TestSARFormatNumbers(t *testing.T) {
 			if err := os.WriteFile(file, whole[:size], 0o664); err != nil {
 				t.Fatal(err)
 			}
-			var bad *FormatError
+			var bad *disk.FormatError
 			if err := readSAR(path); !errors.As(err, &bad) || bad.File != file {
 				t.Fatalf("%s cut to %d bytes: %v", array, size, err)
 			}
@@ -109,8 +113,8 @@ func TestSARFormatNumbers(t *testing.T) {
 		}
 	}
 	// Numbers that are in range, and another matrix.
-	file := filepath.Join(relation, rowArray+".npy")
-	whole := mustRead(t, file)
+	file := filepath.Join(relation, "row"+".npy")
+	whole := storetest.MustRead(t, file)
 	copy(whole[128:], whole[132:136])
 	if err := os.WriteFile(file, whole, 0o664); err != nil {
 		t.Fatal(err)
@@ -124,38 +128,24 @@ func FuzzPart(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
 	dir := sortedDir(f, r, 12, 30)
 	g := must(OpenGraph(dir))(f)
-	to := Partitioning{Assignment: make([]int32, g.NumNodes()), Parts: 1, Dir: f.TempDir(), Name: "g", Format: SARFormat}
+	to := split.Partitioning{Assignment: make([]int32, g.NumNodes()), Parts: 1, Dir: f.TempDir(), Name: "g", Format: split.SARFormat}
 	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 		f.Fatal(err)
 	}
 	path := filepath.Join(to.Dir, "g.json")
 	withoutSums(f, path)
-	part, relation := filepath.Join(to.Dir, "part0", partDescription), filepath.Join(to.Dir, "part0", "relations", "a__x__a")
+	part, relation := filepath.Join(to.Dir, "part0", "part.json"), filepath.Join(to.Dir, "part0", "relations", "a__x__a")
 	names := []string{part, filepath.Join(relation, "col.npy"), filepath.Join(relation, "row_ptr.npy")}
-	f.Add(mustRead(f, names[0]), mustRead(f, names[1]), mustRead(f, names[2]))
+	f.Add(storetest.MustRead(f, names[0]), storetest.MustRead(f, names[1]), storetest.MustRead(f, names[2]))
 	f.Fuzz(func(t *testing.T, description, col, ptr []byte) {
 		if strings.Contains(string(description), "..") {
 			t.Skip()
 		}
-		for i, data := range [][]byte{resealed(description), col, ptr} {
+		for i, data := range [][]byte{storetest.Resealed(description), col, ptr} {
 			if err := os.WriteFile(names[i], data, 0o664); err != nil {
 				t.Fatal(err)
 			}
 		}
-		bounded(t, append(append(append([]byte(nil), description...), col...), ptr...), 4096, func([]byte) error { return readSAR(path) })
+		storetest.Bounded(t, append(append(append([]byte(nil), description...), col...), ptr...), 4096, func([]byte) error { return readSAR(path) })
 	})
-}
-
-// resealed gives a JSON object the checksum of what it says.
-func resealed(data []byte) []byte {
-	var top map[string]any
-	if json.Unmarshal(data, &top) != nil || len(top) == 0 {
-		return data
-	}
-	delete(top, sealKey)
-	out, err := seal(top)
-	if err != nil {
-		return data
-	}
-	return out
 }

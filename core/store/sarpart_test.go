@@ -12,12 +12,15 @@ import (
 
 	"sar/core/graph"
 	"sar/core/mem"
+	"sar/core/store/input"
+	"sar/core/store/split"
+	"sar/core/store/storetest"
 )
 
 // sortedDir writes a graph directory of two node types and three relations at random:
 // parallel edges, self loops, isolated nodes; edges have features.
 func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
-	files := dirFiles{}
+	files := storetest.Directory{}
 	counts := map[string]int{"a": n, "b": n/2 + 1}
 	relations := ""
 	for _, name := range []string{"a:x:a", "a:y:b", "b:x:a"} {
@@ -42,9 +45,9 @@ func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
 			w = append(w, byte(r.IntN(256)))
 		}
 		dir := "edges/" + strings.ReplaceAll(name, ":", "__")
-		files[dir+"/indptr.npy"] = npyOf("<i8", fmt.Sprintf("(%d,)", len(ptr)), bytesOf(ptr))
-		files[dir+"/source.npy"] = npyOf("<i4", fmt.Sprintf("(%d,)", len(src)), int32Bytes(src...))
-		files[dir+"/w.npy"] = npyOf("|u1", fmt.Sprintf("(%d,)", len(src)), w)
+		files[dir+"/indptr.npy"] = storetest.Array("<i8", fmt.Sprintf("(%d,)", len(ptr)), storetest.Bytes(ptr))
+		files[dir+"/source.npy"] = storetest.Array("<i4", fmt.Sprintf("(%d,)", len(src)), storetest.Int32s(src...))
+		files[dir+"/w.npy"] = storetest.Array("|u1", fmt.Sprintf("(%d,)", len(src)), w)
 		relations += fmt.Sprintf(`, {"type": [%q, %q, %q], "count": %d, "indptr": {"file": "%s/indptr.npy"}, "source": {"file": "%s/source.npy"},
 			"features": {"w": {"file": "%s/w.npy"}}}`, et.Src, et.Rel, et.Dst, len(src), dir, dir, dir)
 	}
@@ -52,19 +55,19 @@ func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
 	for i := range x {
 		x[i] = byte(r.IntN(256))
 	}
-	files["nodes/a/x.npy"] = npyOf("|u1", fmt.Sprintf("(%d, 3)", n), x)
-	files[GraphDescription] = []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"a": {"count": %d, "features": {"x": {"file": "nodes/a/x.npy"}}}, "b": {"count": %d}},
+	files["nodes/a/x.npy"] = storetest.Array("|u1", fmt.Sprintf("(%d, 3)", n), x)
+	files[input.Description] = []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"a": {"count": %d, "features": {"x": {"file": "nodes/a/x.npy"}}}, "b": {"count": %d}},
 		"edge_types": [%s]}`, n, counts["b"], relations[2:]))
-	return files.write(t, t.TempDir())
+	return files.Write(t, t.TempDir())
 }
 
 // twoFormats partitions a graph in both formats and returns the descriptions.
-func twoFormats(t testing.TB, open func() WholeGraph, assignment []int32, parts int) (dgl, sar string) {
+func twoFormats(t testing.TB, open func() input.Graph, assignment []int32, parts int) (dgl, sar string) {
 	t.Helper()
 	var paths [2]string
-	for i, format := range []string{DGLFormat, SARFormat} {
+	for i, format := range []string{split.DGLFormat, split.SARFormat} {
 		g := open()
-		to := Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format}
+		to := split.Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format}
 		if err := WritePartitions(g, to); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +129,7 @@ func sameStructures(t *testing.T, dgl, sar *Partition) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rels, err := sar.sar.allRelations(2)
+	rels, err := sar.sar.Relations(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,9 +165,15 @@ func sameSends(t *testing.T, parts []*Partition, dgl []*Partition) {
 		var rels []*graph.Relation
 		var built []*graph.Structure
 		for p := range parts {
-			r, err := parts[p].sar.relation(i, 1)
+			all, err := parts[p].sar.Relations(1)
 			if err != nil {
 				t.Fatal(err)
+			}
+			r := all[i]
+			for k := range all {
+				if k != i {
+					all[k].Free()
+				}
 			}
 			b, err := graph.Build(dgl[p].Book(), p, dgl[p].Edges(), graph.BuildOptions{})
 			if err != nil {
@@ -202,18 +211,18 @@ func TestSARFormat(t *testing.T) {
 	for _, parts := range []int{1, 2, 4, 8} {
 		for _, c := range []struct {
 			name string
-			open func() WholeGraph
+			open func() input.Graph
 		}{
-			{"sorted", func() func() WholeGraph {
+			{"sorted", func() func() input.Graph {
 				dir := sortedDir(t, r, 60, 300)
-				return func() WholeGraph { return must(OpenGraph(dir))(t) }
+				return func() input.Graph { return must(OpenGraph(dir))(t) }
 			}()},
-			{"unsorted", func() func() WholeGraph {
+			{"unsorted", func() func() input.Graph {
 				path := filepath.Join(t.TempDir(), "g.npz")
 				if err := os.WriteFile(path, typedNPZ2(t, r), 0o664); err != nil {
 					t.Fatal(err)
 				}
-				return func() WholeGraph { return must(OpenGraph(path))(t) }
+				return func() input.Graph { return must(OpenGraph(path))(t) }
 			}()},
 		} {
 			g := c.open()
@@ -261,15 +270,15 @@ func TestSARFormatOrder(t *testing.T) {
 		src = append(src, of...)
 		ptr = append(ptr, int64(len(src)))
 	}
-	dir := dirFiles{
-		GraphDescription: []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"_N": {"count": %d}}, "edge_types": [
+	dir := storetest.Directory{
+		input.Description: []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"_N": {"count": %d}}, "edge_types": [
 			{"type": ["_N", "_E", "_N"], "count": %d, "indptr": {"file": "i.npy"}, "source": {"file": "s.npy"}}]}`, n, len(src))),
-		"i.npy": npyOf("<i8", fmt.Sprintf("(%d,)", n+1), bytesOf(ptr)),
-		"s.npy": npyOf("<i4", fmt.Sprintf("(%d,)", len(src)), int32Bytes(src...)),
-	}.write(t, t.TempDir())
-	dgl, sar := twoFormats(t, func() WholeGraph { return must(OpenGraph(dir))(t) }, make([]int32, n), 1)
+		"i.npy": storetest.Array("<i8", fmt.Sprintf("(%d,)", n+1), storetest.Bytes(ptr)),
+		"s.npy": storetest.Array("<i4", fmt.Sprintf("(%d,)", len(src)), storetest.Int32s(src...)),
+	}.Write(t, t.TempDir())
+	dgl, sar := twoFormats(t, func() input.Graph { return must(OpenGraph(dir))(t) }, make([]int32, n), 1)
 	a, b := mustOpen(t, dgl, 0), mustOpen(t, sar, 0)
-	if b.sar.relations[0].arrays[orderArray] == nil {
+	if made, err := filepath.Glob(filepath.Join(filepath.Dir(sar), "part0", "relations", "*", "order.npy")); err != nil || len(made) != 1 {
 		t.Fatal("no order: the graph of this test is not what it should be")
 	}
 	sameStructures(t, a, b)
@@ -288,7 +297,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 // typedNPZ2 is an .npz graph of two relations whose edges have no order.
 func typedNPZ2(t testing.TB, r *rand.Rand) []byte {
-	members := map[string][]byte{"u/x": npyOf("<f4", "(50, 1)", int32Bytes(make([]int32, 50)...)), "v/num_nodes": npyOf("<i8", "()", bytesOf([]int64{20}))}
+	members := map[string][]byte{"u/x": storetest.Array("<f4", "(50, 1)", storetest.Int32s(make([]int32, 50)...)), "v/num_nodes": storetest.Array("<i8", "()", storetest.Bytes([]int64{20}))}
 	for name, n := range map[string][2]int64{"u:r:v": {50, 20}, "u:s:u": {50, 50}} {
 		ends := make([]int64, 400)
 		for k := range 200 {
@@ -296,13 +305,13 @@ func typedNPZ2(t testing.TB, r *rand.Rand) []byte {
 		}
 		copy(ends[:20], ends[20:40])
 		copy(ends[200:220], ends[220:240])
-		members[name+"/edge_index"] = npyOf("<i8", "(2, 200)", bytesOf(ends))
-		members[name+"/w"] = npyOf("<f4", "(200,)", int32Bytes(func() (v []int32) {
+		members[name+"/edge_index"] = storetest.Array("<i8", "(2, 200)", storetest.Bytes(ends))
+		members[name+"/w"] = storetest.Array("<f4", "(200,)", storetest.Int32s(func() (v []int32) {
 			for range 200 {
 				v = append(v, r.Int32())
 			}
 			return v
 		}()...))
 	}
-	return zipOf(t, 0, members)
+	return storetest.Zip(t, 0, members)
 }

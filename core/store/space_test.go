@@ -12,25 +12,30 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/store/disk"
+	"sar/core/store/input"
+	"sar/core/store/split"
+	"sar/core/store/storetest"
 )
 
 // TestFullDisk: what would not fit is refused before anything is written, and
 // what the writer takes is no more than it asked for.
 func TestFullDisk(t *testing.T) {
-	defer func(was func(string) (int64, error)) { freeBytes = was }(freeBytes)
+	defer func(was func(string) (int64, error)) { disk.FreeBytes = was }(disk.FreeBytes)
 	g := randomGraph(rand.New(rand.NewSource(8)), 60, 500)
 	assign := make([]int32, 60)
 	for i := range assign {
 		assign[i] = int32(i % 3)
 	}
 	dir := t.TempDir()
-	if free, err := freeBytes(dir); err != nil || free <= 0 {
+	if free, err := disk.FreeBytes(dir); err != nil || free <= 0 {
 		t.Fatalf("%d bytes free, %v", free, err)
 	}
 	var asked int64
-	freeBytes = func(string) (int64, error) { return asked, nil }
+	disk.FreeBytes = func(string) (int64, error) { return asked, nil }
 	for asked = 1; ; asked *= 2 {
-		err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"})
+		err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"})
 		if err == nil {
 			break
 		}
@@ -54,11 +59,11 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("%d bytes in %d files, and %d were enough: %v", used, len(files), asked, err)
 	}
 
-	freeBytes = func(string) (int64, error) { return 100, nil }
-	n := smallMember
-	d, err := openNpzGraph(inMemory(zipOf(t, zip.Deflate, map[string][]byte{
-		"edge_index": npyOf("<i4", "(2, 1)", make([]byte, 8)),
-		"x":          npyOf("<i4", fmt.Sprintf("(%d,)", n), bytes.Repeat([]byte{1, 2, 3, 4}, n)),
+	disk.FreeBytes = func(string) (int64, error) { return 100, nil }
+	n := 1 << 16
+	d, err := input.OpenNPZ(disk.InMemory("memory", storetest.Zip(t, zip.Deflate, map[string][]byte{
+		"edge_index": storetest.Array("<i4", "(2, 1)", make([]byte, 8)),
+		"x":          storetest.Array("<i4", fmt.Sprintf("(%d,)", n), bytes.Repeat([]byte{1, 2, 3, 4}, n)),
 	})))
 	if err != nil {
 		t.Fatal(err)

@@ -7,39 +7,31 @@ import (
 	"slices"
 
 	"sar/core/graph"
+	"sar/core/store/dgl"
+	"sar/core/store/disk"
+	"sar/core/store/npy"
 )
-
-// FileReport is what Verify found of one file.
-type FileReport struct {
-	File   string
-	Bytes  int64
-	Arrays int
-	// Summed says that every byte was held against a checksum. Without
-	// checksums, only what contradicts itself shows.
-	Summed bool
-	Damage []error
-}
 
 // Verify reads every file of a partition whole and tells all that is wrong with
 // them, the description of the graph first.
-func Verify(jsonPath string, part int, o Options) ([]FileReport, error) {
-	top := FileReport{File: jsonPath}
+func Verify(jsonPath string, part int, o Options) ([]disk.FileReport, error) {
+	top := disk.FileReport{File: jsonPath}
 	cfg, err := openConfig(jsonPath, part, o)
 	if errors.Is(err, ErrPart) {
 		return nil, err
 	}
 	if err != nil {
 		top.Damage = []error{err}
-		return []FileReport{top}, nil
+		return []disk.FileReport{top}, nil
 	}
 	top.Bytes, top.Summed = cfg.size, cfg.sealed
-	reports := []FileReport{top}
+	reports := []disk.FileReport{top}
 
-	var sums map[string]checksums
+	var sums map[string]disk.Checksums
 	if path := cfg.files.Checksums; path != "" {
-		of := FileReport{File: path, Summed: true}
+		of := disk.FileReport{File: path, Summed: true}
 		var n int64
-		if sums, n, err = openSums(path); err != nil {
+		if sums, n, err = disk.OpenSums(path); err != nil {
 			of.Damage = []error{err}
 		}
 		of.Bytes = n
@@ -51,11 +43,11 @@ func Verify(jsonPath string, part int, o Options) ([]FileReport, error) {
 	}
 	whole := true
 	for _, of := range files {
-		r := verifyFile(of.what, of.path, sums[of.key], of.arrays)
+		r := disk.VerifyFile(of.what, of.path, sums[of.key], of.arrays)
 		if of.key == partKey { // it has a checksum of its own, which opening the part looks at
 			r.Summed = true
 		} else if cfg.files.Checksums != "" && sums != nil && !r.Summed {
-			r.Damage = append(r.Damage, noSums(cfg.files.Checksums, of.key))
+			r.Damage = append(r.Damage, disk.NoSums(cfg.files.Checksums, of.key))
 		}
 		whole = whole && len(r.Damage) == 0
 		reports = append(reports, r)
@@ -65,7 +57,7 @@ func Verify(jsonPath string, part int, o Options) ([]FileReport, error) {
 	}
 	if err := readWhole(jsonPath, part, o); err != nil {
 		last := &reports[len(reports)-1]
-		var damage *FormatError
+		var damage *disk.FormatError
 		for i := range reports {
 			if errors.As(err, &damage) && damage.File == reports[i].File {
 				last = &reports[i]
@@ -79,25 +71,25 @@ func Verify(jsonPath string, part int, o Options) ([]FileReport, error) {
 // partFile is a file of a partition: its key among the checksums, and where its arrays lie.
 type partFile struct {
 	key, what, path string
-	arrays          func(*file) ([]array, error)
+	arrays          func(*disk.File) ([]disk.Array, error)
 }
 
 // dglFiles are the files of a partition in DGL's format.
 func (cfg *partConfig) dglFiles() (list []partFile) {
-	for _, of := range partFileKinds {
-		list = append(list, partFile{of.key, of.what, *cfg.files.at(of.key), of.arrays})
+	for _, of := range dgl.Files {
+		list = append(list, partFile{of.Key, of.What, *cfg.files.at(of.Key), of.Arrays})
 	}
 	return list
 }
 
 // sarFiles are the files of a partition in SAR's format: the description, and what has checksums.
-func (cfg *partConfig) sarFiles(sums map[string]checksums) []partFile {
+func (cfg *partConfig) sarFiles(sums map[string]disk.Checksums) []partFile {
 	list := []partFile{{partKey, "the description of the part", cfg.files.Part, sealed}}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		path := filepath.Join(filepath.Dir(cfg.files.Part), filepath.FromSlash(name))
-		arrays := npyArrays
-		if err := checkInside(cfg.files.Part, name, path); err != nil {
-			arrays = func(*file) ([]array, error) { return nil, err }
+		arrays := npy.Arrays
+		if err := disk.CheckInside(cfg.files.Part, name, path); err != nil {
+			arrays = func(*disk.File) ([]disk.Array, error) { return nil, err }
 		}
 		list = append(list, partFile{name, "a file of the part", path, arrays})
 	}
@@ -105,48 +97,12 @@ func (cfg *partConfig) sarFiles(sums map[string]checksums) []partFile {
 }
 
 // sealed holds a description against its own checksum.
-func sealed(f *file) ([]array, error) {
-	data, err := readJSON("the description of the part", f.name)
+func sealed(f *disk.File) ([]disk.Array, error) {
+	data, err := disk.ReadJSON("the description of the part", f.Name)
 	if err == nil {
-		_, err = checkSeal(f.name, data)
+		_, err = disk.CheckSeal(f.Name, data)
 	}
 	return nil, err
-}
-
-// verifyFile reads one file, by its checksums where there are some.
-func verifyFile(what, path string, sums checksums, arrays func(*file) ([]array, error)) FileReport {
-	r := FileReport{File: path, Summed: sums != nil}
-	failed := func(err error) FileReport {
-		r.Damage = append(r.Damage, err)
-		return r
-	}
-	f, err := openFile(what, path)
-	if err != nil {
-		return failed(err)
-	}
-	defer f.Close()
-	r.Bytes = f.size
-	if sums != nil {
-		if err := f.fits(sums); err != nil {
-			return failed(err)
-		}
-		places, err := f.damaged(sums)
-		for _, place := range places {
-			r.Damage = append(r.Damage, place)
-		}
-		if err != nil {
-			return failed(err)
-		}
-		if len(places) > 0 {
-			return r
-		}
-	}
-	list, err := arrays(f)
-	if err != nil {
-		return failed(err)
-	}
-	r.Arrays = len(list)
-	return r
 }
 
 // readWhole does with a partition what loading it does, and forgets it.

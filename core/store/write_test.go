@@ -13,6 +13,9 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
+	"sar/core/store/disk"
+	"sar/core/store/input"
+	"sar/core/store/split"
 )
 
 // memGraph is a Source in memory, with a feature that can fail to be read.
@@ -25,23 +28,25 @@ type memGraph struct {
 }
 
 type memArray struct {
-	TensorInfo
+	disk.TensorInfo
 	data []byte
 }
 
 func (g *memGraph) NumNodes() int64 { return g.n }
+
 func (g *memGraph) NumEdges() int64 { return int64(len(g.src)) }
 
-func list(m map[string]memArray) (out []TensorInfo) {
+func list(m map[string]memArray) (out []disk.TensorInfo) {
 	for _, a := range m {
 		out = append(out, a.TensorInfo)
 	}
-	slices.SortFunc(out, func(a, b TensorInfo) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(out, func(a, b disk.TensorInfo) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return out
 }
 
-func (g *memGraph) NodeArrays() []TensorInfo { return list(g.node) }
-func (g *memGraph) EdgeArrays() []TensorInfo { return list(g.edge) }
+func (g *memGraph) NodeArrays() []disk.TensorInfo { return list(g.node) }
+
+func (g *memGraph) EdgeArrays() []disk.TensorInfo { return list(g.edge) }
 
 func (g *memGraph) EdgesBatch(yield func(int64, []int64, []int64) error) error {
 	for at := 0; at < len(g.src); at += 7 {
@@ -72,24 +77,24 @@ func randomGraph(r *rand.Rand, n, edges int) *memGraph {
 	for range edges {
 		g.src, g.dst = append(g.src, r.Int63n(int64(n))), append(g.dst, r.Int63n(int64(n)))
 	}
-	add := func(m map[string]memArray, name string, d DType, shape ...int64) {
-		t := TensorInfo{name, d, shape}
+	add := func(m map[string]memArray, name string, d disk.DType, shape ...int64) {
+		t := disk.TensorInfo{Name: name, DType: d, Shape: shape}
 		data := make([]byte, t.Bytes())
 		r.Read(data)
-		if d == Bool {
+		if d == disk.Bool {
 			for i := range data {
 				data[i] &= 1
 			}
 		}
 		m[name] = memArray{t, data}
 	}
-	add(g.node, "features", Float32, int64(n), 3)
-	add(g.node, "labels", Int64, int64(n))
-	add(g.node, "train_mask", Bool, int64(n))
-	add(g.node, "half", BFloat16, int64(n), 2, 2)
-	add(g.node, "nothing", Float32, int64(n), 0)
-	add(g.edge, "edge_weight", Float64, int64(edges))
-	add(g.edge, "kind", Int16, int64(edges), 2)
+	add(g.node, "features", disk.Float32, int64(n), 3)
+	add(g.node, "labels", disk.Int64, int64(n))
+	add(g.node, "train_mask", disk.Bool, int64(n))
+	add(g.node, "half", disk.BFloat16, int64(n), 2, 2)
+	add(g.node, "nothing", disk.Float32, int64(n), 0)
+	add(g.edge, "edge_weight", disk.Float64, int64(edges))
+	add(g.edge, "kind", disk.Int16, int64(edges), 2)
 	return g
 }
 
@@ -132,7 +137,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			dir := filepath.Join(t.TempDir(), "new")
 			last, total := int64(-1), int64(0)
-			err := writeSingle(g, Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random", Progress: func(done, all int64) {
+			err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random", Progress: func(done, all int64) {
 				if done < last || done > all {
 					t.Errorf("progress %d of %d after %d", done, all, last)
 				}
@@ -261,12 +266,12 @@ func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	for _, before := range []bool{false, true} {
 		if before {
-			if err := writeSingle(old, Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
+			if err := writeSingle(old, split.Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, g.failing = range []string{"labels", "kind"} {
-			if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
+			if err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
 				t.Fatalf("failing at %q: %v", g.failing, err)
 			}
 			entries, _ := os.ReadDir(dir)
@@ -279,7 +284,7 @@ func TestFailedWrite(t *testing.T) {
 		}
 	}
 	g.failing = ""
-	if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	checkPartitions(t, g, assign, 3, filepath.Join(dir, "g.json"))
@@ -294,7 +299,7 @@ func TestRefusedWrite(t *testing.T) {
 		name   string
 	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"}, {make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
 		var ae *argument.Error
-		if err := writeSingle(g, Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
+		if err := writeSingle(g, split.Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
 			t.Errorf("%v into %d parts as %q: %v is no argument.Error", c.assign, c.parts, c.name, err)
 		}
 	}
@@ -304,24 +309,24 @@ func TestRefusedWrite(t *testing.T) {
 type graphOfOne interface {
 	NumNodes() int64
 	NumEdges() int64
-	NodeArrays() []TensorInfo
-	EdgeArrays() []TensorInfo
+	NodeArrays() []disk.TensorInfo
+	EdgeArrays() []disk.TensorInfo
 	EdgesBatch(yield func(first int64, src, dst []int64) error) error
 	ReadRows(edge bool, name string, first int64, dst []byte) error
 }
 
 type single struct{ graphOfOne }
 
-func (s single) NodeTypes() []TypeRows {
-	return []TypeRows{{graph.OnlyNodeType, s.NumNodes(), s.NodeArrays()}}
+func (s single) NodeTypes() []input.TypeRows {
+	return []input.TypeRows{{Name: graph.OnlyNodeType, Rows: s.NumNodes(), Arrays: s.NodeArrays()}}
 }
 
-func (s single) EdgeTypes() []TypeRows {
-	return []TypeRows{{graph.OnlyEdgeType.String(), s.NumEdges(), s.EdgeArrays()}}
+func (s single) EdgeTypes() []input.TypeRows {
+	return []input.TypeRows{{Name: graph.OnlyEdgeType.String(), Rows: s.NumEdges(), Arrays: s.EdgeArrays()}}
 }
 
 func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte) error {
 	return s.graphOfOne.ReadRows(edge, name, first, dst)
 }
 
-func writeSingle(g graphOfOne, to Partitioning) error { return WritePartitions(single{g}, to) }
+func writeSingle(g graphOfOne, to split.Partitioning) error { return WritePartitions(single{g}, to) }

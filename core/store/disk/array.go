@@ -1,0 +1,196 @@
+package disk
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sort"
+	"sync"
+
+	"sar/core/internal/argument"
+	"sar/core/mem"
+)
+
+// Array is where the numbers of an array lie in a file.
+type Array struct {
+	File   *File
+	Name   string // names it in errors
+	Offset int64
+	DType  DType
+	Shape  []int64
+	Len    int64 // number of elements
+	// fortran says that the first dimension runs fastest (.npy files alone).
+	Fortran bool
+	// derive gives the numbers where they follow from other arrays and are in no file of their own.
+	Derive func(dst []byte) error
+}
+
+func (a *Array) Bytes() int64 { return a.Len * int64(a.DType.Size()) }
+
+// Batch is how many elements streams carry at a time: large enough that a
+// system call is cheap, small enough to stay in cache.
+const Batch = 1 << 15
+
+var rawPool = sync.Pool{New: func() any { b := make([]byte, 8*Batch); return &b }}
+
+// Ints reads elements [first, first+len(dst)) of an integer array as int64.
+func (a *Array) Ints(first int64, dst []int64) error {
+	raw := rawPool.Get().(*[]byte)
+	defer rawPool.Put(raw)
+	size := a.DType.Size()
+	for len(dst) > 0 {
+		n := min(len(dst), Batch)
+		b := (*raw)[:n*size]
+		off := a.Offset + first*int64(size)
+		if err := a.File.ReadAt(b, off, a.Name); err != nil {
+			return err
+		}
+		if i := Widen(dst[:n], b, a.DType); i >= 0 {
+			return a.File.Bad(off+int64(i*size), "values of "+a.Name+" that fit int64", "%d", uint64(dst[i]))
+		}
+		first += int64(n)
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// Bools reads elements as 0 or 1: any non-zero value of an integer or bool array is 1.
+func (a *Array) Bools(first int64, dst []uint8) error {
+	if a.DType.Size() == 1 {
+		if err := a.File.ReadAt(dst, a.Offset+first, a.Name); err != nil {
+			return err
+		}
+		for i, v := range dst {
+			if v != 0 {
+				dst[i] = 1
+			}
+		}
+		return nil
+	}
+	var wide [512]int64
+	for len(dst) > 0 {
+		n := min(len(dst), len(wide))
+		if err := a.Ints(first, wide[:n]); err != nil {
+			return err
+		}
+		for i, v := range wide[:n] {
+			dst[i] = 0
+			if v != 0 {
+				dst[i] = 1
+			}
+		}
+		first += int64(n)
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// Widen converts len(dst) little-endian integers. It returns the first index
+// whose value does not fit int64, or -1.
+func Widen(dst []int64, b []byte, d DType) int {
+	switch d {
+	case Int64:
+		for i := range dst {
+			dst[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+		}
+	case Int32:
+		for i := range dst {
+			dst[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+	case Uint64:
+		for i := range dst {
+			v := binary.LittleEndian.Uint64(b[8*i:])
+			dst[i] = int64(v)
+			if v > math.MaxInt64 {
+				return i
+			}
+		}
+	case Uint32:
+		for i := range dst {
+			dst[i] = int64(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+	case Int16:
+		for i := range dst {
+			dst[i] = int64(int16(binary.LittleEndian.Uint16(b[2*i:])))
+		}
+	case Uint16:
+		for i := range dst {
+			dst[i] = int64(binary.LittleEndian.Uint16(b[2*i:]))
+		}
+	case Int8:
+		for i := range dst {
+			dst[i] = int64(int8(b[i]))
+		}
+	case Uint8, Bool:
+		for i := range dst {
+			dst[i] = int64(b[i])
+		}
+	default:
+		panic(fmt.Sprintf("store: %s is not an integer type", d))
+	}
+	return -1
+}
+
+// WantVector checks that an array is a vector of n integers.
+func (a *Array) WantVector(n int64) error {
+	if len(a.Shape) != 1 || !a.DType.IsInteger() {
+		return a.File.Bad(a.Offset, a.Name+" as a vector of integers", "%s of shape %v", a.DType, a.Shape)
+	}
+	if a.Len != n {
+		return a.File.Bad(a.Offset, fmt.Sprintf("%d elements of %s", n, a.Name), "%d", a.Len)
+	}
+	return nil
+}
+
+// ReadAll copies the whole array into dst.
+func (a *Array) ReadAll(dst []byte) error {
+	if int64(len(dst)) != a.Bytes() {
+		return argument.Errorf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.Name, a.DType, a.Shape, a.Bytes(), len(dst))
+	}
+	if a.Derive != nil {
+		return a.Derive(dst)
+	}
+	return a.File.readLarge(dst, a.Offset, a.Name)
+}
+
+// ReadRows reads whole rows, from row first on, into dst.
+func (a *Array) ReadRows(first int64, dst []byte) error {
+	row := TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes()
+	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.Shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
+		return argument.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.Name, row, a.Shape[0], len(dst), first)
+	}
+	if a.Fortran {
+		return a.fortranRows(first, dst)
+	}
+	if a.Derive != nil {
+		all := make([]byte, a.Bytes())
+		if err := a.Derive(all); err != nil {
+			return err
+		}
+		copy(dst, all[first*row:])
+		return nil
+	}
+	return a.File.readLarge(dst, a.Offset+first*row, a.Name)
+}
+
+func Infos(m map[string]Array) []TensorInfo {
+	out := make([]TensorInfo, 0, len(m))
+	for name, a := range m {
+		out = append(out, TensorInfo{Name: name, DType: a.DType, Shape: append([]int64(nil), a.Shape...)})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// MapInt32s maps elements first to first+n-1 of an array of int32, after their checksums were checked.
+func (a *Array) MapInt32s(first, n int64) (mem.Array[int32], error) {
+	return mem.Map[int32](mem.Structure, a.File.OS, a.Offset+4*first, int(n))
+}
+
+// Verify holds an array against its checksums.
+func (a *Array) Verify() error {
+	if a.File.Sums == nil || a.Len == 0 {
+		return nil
+	}
+	return a.File.Check(Checksums{*a.File.Sums.of(a.Offset)})
+}

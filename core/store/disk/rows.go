@@ -1,0 +1,41 @@
+package disk
+
+import "fmt"
+
+// RowWalker gives the row of every slot of a compressed matrix, slot by slot.
+type RowWalker struct {
+	Ptr         *Array
+	Rows, Edges int64
+	row         int64 // of the next slot
+	end         int64 // first slot after it
+	buf         []int64
+	bufAt       int64 // row whose end buf[0] is
+	started     bool
+}
+
+func (w *RowWalker) Fill(at int64, dst []int64) error {
+	if !w.started {
+		w.started, w.row = true, -1
+	}
+	for i := range dst {
+		for at+int64(i) >= w.end {
+			w.row++
+			if w.row >= w.Rows {
+				return w.Ptr.File.Bad(w.Ptr.Offset, fmt.Sprintf("row pointers that reach the %d edges", w.Edges), "%d", w.end)
+			}
+			if w.buf == nil || w.row-w.bufAt >= int64(len(w.buf)) {
+				w.buf, w.bufAt = make([]int64, min(Batch, w.Rows-w.row)), w.row
+				if err := w.Ptr.Ints(w.row+1, w.buf); err != nil {
+					return err
+				}
+			}
+			next := w.buf[w.row-w.bufAt]
+			if next < w.end || next > w.Edges {
+				return w.Ptr.File.Bad(w.Ptr.Offset+(w.row+1)*int64(w.Ptr.DType.Size()), fmt.Sprintf("row pointers that ascend from %d to at most %d", w.end, w.Edges), "%d", next)
+			}
+			w.end = next
+		}
+		dst[i] = w.row
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package input
+
+import (
+	"fmt"
+	"strings"
+
+	"sar/core/graph"
+	"sar/core/store/disk"
+	"sar/core/store/npy"
+)
+
+// npzGraph is an .npz graph, as users have it before they partition it. One of one type:
+//
+//	edge_index   [2, E], integers: sources in row 0, destinations in row 1
+//	x            [N, ...], becomes node feature "features"
+//	y            [N, ...], becomes node feature "labels"
+//	num_nodes    optional scalar
+//
+// Any other array of N rows is a node feature under its own name, and of E rows (E not N)
+// an edge feature. Or one of several types:
+//
+//	author:writes:paper/edge_index  [2, E]: authors in row 0, papers in row 1
+//	author:writes:paper/since       [E, ...], feature "since" of that relation
+//	paper/x, paper/y, paper/…       [N, ...], features of papers
+//	author/num_nodes                a scalar, for types without features
+//
+// Node types and relations are numbered in the order in which the file first names them, so
+// that models that are built from the lists of types begin with the same weights as without
+// partitions. N is the number of rows of x, y or an array whose name ends in "mask"; without
+// those num_nodes; without that the largest id + 1. It may be used by several goroutines.
+type npzGraph struct {
+	typedTables
+	z       *npy.Zip
+	ignored []string
+	single  bool // one type, which names of arrays do not have before them
+}
+
+func OpenNPZ(f *disk.File) (Graph, error) {
+	z, err := npy.OpenZip(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	g := &npzGraph{z: z, typedTables: typedTables{name: f.Name}}
+	for _, step := range []func() error{g.relations, g.countNodes, g.sortArrays} {
+		if err := step(); err != nil {
+			z.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// prefix is what the names of the arrays of a type begin with.
+func (g *npzGraph) prefix(kind string) string {
+	if g.single {
+		return ""
+	}
+	return kind + "/"
+}
+
+// relations finds the edges, and node types by the names that they have in them. Both are
+// numbered in the order in which the file first names them.
+func (g *npzGraph) relations() error {
+	var triples []graph.EdgeType
+	for _, name := range g.z.Names {
+		text, is := strings.CutSuffix(name, "/edge_index")
+		if !is {
+			continue
+		}
+		triple, err := graph.ParseEdgeType(text)
+		if err != nil {
+			return g.z.Arrays[name].File.Bad(-1, `edges under "source:relation:destination/edge_index"`, "%q", name)
+		}
+		triples = append(triples, triple)
+	}
+	if g.single = len(triples) == 0; g.single {
+		triples = append(triples, graph.OnlyEdgeType)
+	}
+	nodes := map[string]bool{}
+	byName := map[string]graph.EdgeType{}
+	for _, t := range triples {
+		nodes[t.Src], nodes[t.Dst] = true, true
+		byName[t.String()] = t
+	}
+	numbers := map[string]int{}
+	number := func(name string) {
+		if _, known := numbers[name]; nodes[name] && !known {
+			numbers[name] = len(g.node)
+			g.node = append(g.node, typedRows{name: name, rows: -1, arrays: map[string]disk.Array{}})
+		}
+	}
+	inOrder := triples[:0:0]
+	add := func(t graph.EdgeType) {
+		number(t.Src)
+		number(t.Dst)
+		inOrder = append(inOrder, t)
+		delete(byName, t.String())
+	}
+	for _, name := range g.z.Names {
+		kind, _, _ := strings.Cut(name, "/")
+		if number(kind); !g.single && byName[kind] != (graph.EdgeType{}) {
+			add(byName[kind])
+		}
+	}
+	if g.single {
+		add(graph.OnlyEdgeType)
+	}
+	for _, t := range inOrder {
+		a := g.z.Arrays[g.prefix(t.String())+"edge_index"]
+		if a == nil {
+			return g.z.File.Bad(-1, `an array "edge_index" of shape [2, edges]`, "arrays %q", g.z.Names)
+		}
+		if err := (edgeIndex{a}).check(); err != nil {
+			return err
+		}
+		of := typedRows{name: t.String(), rows: a.Shape[1], arrays: map[string]disk.Array{}, edges: edgeIndex{a}}
+		of.src, of.dst = numbers[t.Src], numbers[t.Dst]
+		g.edge = append(g.edge, of)
+	}
+	return nil
+}
+
+// edgeIndex is an array [2, edges] of the ends of edges.
+type edgeIndex struct{ *disk.Array }
+
+func (a edgeIndex) check() error {
+	if len(a.Shape) != 2 || a.Shape[0] != 2 {
+		hint := ""
+		if len(a.Shape) == 2 && a.Shape[1] == 2 {
+			hint = ": save its transpose"
+		}
+		return a.File.Bad(a.Offset, `"edge_index" of shape [2, edges]`, "shape %v%s", a.Shape, hint)
+	}
+	if !a.DType.IsInteger() {
+		return a.File.Bad(a.Offset, `"edge_index" of whole numbers`, "%s", a.DType)
+	}
+	return nil
+}
+
+// countNodes finds the number of nodes of each type, from whatever says it first.
+func (g *npzGraph) countNodes() error {
+	for i := range g.node {
+		of, from, prefix := &g.node[i], "", g.prefix(g.node[i].name)
+		for _, name := range append([]string{prefix + "x", prefix + "y"}, g.z.Names...) {
+			a := g.z.Arrays[name]
+			short, is := strings.CutPrefix(name, prefix)
+			if a == nil || !is || (short != "x" && short != "y" && !strings.HasSuffix(short, "mask")) {
+				continue
+			}
+			if len(a.Shape) == 0 {
+				return a.File.Bad(a.Offset, fmt.Sprintf("%q with a row for each node", name), "a scalar")
+			}
+			if of.rows < 0 {
+				of.rows, from = a.Shape[0], name
+			} else if of.rows != a.Shape[0] {
+				return a.File.Bad(a.Offset, fmt.Sprintf("%d rows of %q, as many as %q has", of.rows, name, from), "%d", a.Shape[0])
+			}
+		}
+		key := prefix + "num_nodes"
+		if a := g.z.Arrays[key]; a != nil {
+			var n [1]int64
+			if a.Len != 1 || !a.DType.IsInteger() {
+				return a.File.Bad(a.Offset, fmt.Sprintf("%q, one whole number", key), "%s of shape %v", a.DType, a.Shape)
+			}
+			if err := a.Ints(0, n[:]); err != nil {
+				return err
+			}
+			if n[0] < 0 || (of.rows >= 0 && of.rows != n[0]) {
+				return a.File.Bad(a.Offset, fmt.Sprintf("%q equal to the %d rows of %q", key, of.rows, from), "%d", n[0])
+			}
+			of.rows = n[0]
+		}
+		if of.rows < 0 {
+			if err := g.largest(i); err != nil {
+				return err
+			}
+		}
+		if err := g.plausible(of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largest counts the nodes of a type as the largest id + 1.
+func (g *npzGraph) largest(kind int) error {
+	last := int64(-1)
+	for _, r := range g.edge {
+		err := r.edges.edgeRuns(1<<62, 1<<62, func(_ int64, src, dst []int64) error {
+			for i := range src {
+				if r.src == kind {
+					last = max(last, src[i])
+				}
+				if r.dst == kind {
+					last = max(last, dst[i])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.node[kind].rows = last + 1
+	return nil
+}
+
+// plausible refuses a number of nodes that no data of the file stand behind: what works on
+// the graph takes memory for every node.
+func (g *npzGraph) plausible(of *typedRows) error {
+	for name, a := range g.z.Arrays {
+		if strings.HasPrefix(name, g.prefix(of.name)) && len(a.Shape) > 0 && a.Shape[0] == of.rows && a.Len >= of.rows {
+			return nil
+		}
+	}
+	if limit := 16*g.z.File.Size + 2*g.NumEdges(); of.rows > limit {
+		return g.z.File.Bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit, of.name, g.z.File.Size), "%d", of.rows)
+	}
+	return nil
+}
+
+// sortArrays finds the features.
+func (g *npzGraph) sortArrays() error {
+	for _, name := range g.z.Names {
+		a := g.z.Arrays[name]
+		of, short := g.owner(name, a)
+		if short == "edge_index" || short == "num_nodes" {
+			continue
+		}
+		if of == nil {
+			g.ignored = append(g.ignored, name)
+			continue
+		}
+		if strings.ContainsAny(short, "/\\") || short == OrigID {
+			return a.File.Bad(-1, fmt.Sprintf("a feature without slashes and not called %q", OrigID), "%q: rename it", name)
+		}
+		if of.edges == nil {
+			switch short {
+			case "x":
+				short = "features"
+			case "y":
+				short = "labels"
+			}
+		}
+		if _, twice := of.arrays[short]; twice {
+			return a.File.Bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.name), "two: x stands for features and y for labels")
+		}
+		of.arrays[short] = *a
+	}
+	return nil
+}
+
+// owner is what an array has a row of each of, nil if it is no feature, and its name
+// without the type.
+func (g *npzGraph) owner(name string, a *disk.Array) (of *typedRows, short string) {
+	kind, short, is := strings.Cut(name, "/")
+	if g.single {
+		short = name
+	}
+	for _, list := range [][]typedRows{g.node, g.edge} {
+		for i := range list {
+			if (g.single || is && list[i].name == kind) && len(a.Shape) > 0 && a.Shape[0] == list[i].rows {
+				return &list[i], short
+			}
+		}
+	}
+	return nil, short
+}
+
+// IDs implements Graph: an .npz file has numbers alone.
+func (g *npzGraph) IDs() map[string]string { return nil }
+
+// Ignored names arrays that are no features.
+func (g *npzGraph) Ignored() []string { return g.ignored }
+
+// Close closes the file.
+func (g *npzGraph) Close() error { return g.z.Close() }
+
+// edgeRuns implements edgeReader.
+func (a edgeIndex) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {
+	count := a.Shape[1]
+	size := int64(a.DType.Size())
+	room := min(disk.Batch, count)
+	src, dst := make([]int64, room), make([]int64, room)
+	var pairs []int64
+	if a.Fortran {
+		pairs = make([]int64, 2*room)
+	}
+	for at := int64(0); at < count; at += disk.Batch {
+		n := int(min(disk.Batch, count-at))
+		s, t := src[:n], dst[:n]
+		if a.Fortran {
+			if err := a.Ints(2*at, pairs[:2*n]); err != nil {
+				return err
+			}
+			for i := range s {
+				s[i], t[i] = pairs[2*i], pairs[2*i+1]
+			}
+		} else if err := a.Ints(at, s); err != nil {
+			return err
+		} else if err := a.Ints(count+at, t); err != nil {
+			return err
+		}
+		for i := range s {
+			if uint64(s[i]) >= uint64(numSrc) || uint64(t[i]) >= uint64(numDst) {
+				between := fmt.Sprintf("two of the %d nodes", numSrc)
+				if numSrc != numDst {
+					between = fmt.Sprintf("one of %d nodes and one of %d", numSrc, numDst)
+				}
+				return a.File.Bad(a.Offset+(at+int64(i))*size, fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d", s[i], t[i])
+			}
+		}
+		if err := yield(at, s, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}

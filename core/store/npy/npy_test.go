@@ -1,0 +1,23 @@
+package npy
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"sar/core/store/disk"
+)
+
+func TestNpyVersions(t *testing.T) {
+	for v := 1; v <= 3; v++ {
+		b, err := os.ReadFile(fmt.Sprintf("../testdata/npz/v%d.npy", v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := parse("v.npy", b, int64(len(b)))
+		if err != nil || h.dtype != disk.Float32 || !slices.Equal(h.shape, []int64{6, 3}) {
+			t.Errorf("version %d: %+v, %v", v, h, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package npy
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"strings"
+
+	"sar/core/store/disk"
+)
+
+// Zip is an open .npz file: a zip of .npy members. Members that are stored are
+// read in place. Deflated ones are inflated, when first read, into a temporary
+// file without a name. Both are held against the CRC-32 that the zip has of them
+// before any of their numbers is used.
+type Zip struct {
+	File   *disk.File
+	Arrays map[string]*disk.Array
+	Names  []string // in the order of the file
+	temps  []*inflated
+}
+
+// smallMember is the size up to which a deflated member is inflated into memory.
+const smallMember = 1 << 16
+
+// maxInflate is the most that deflate can make of a byte.
+const maxInflate = 1032
+
+func OpenZip(f *disk.File) (*Zip, error) {
+	zr, err := zip.NewReader(f.Reader, f.Size)
+	if err != nil {
+		return nil, f.Bad(-1, "a .npz file, a zip of arrays as numpy.savez writes it", "%v", err)
+	}
+	z := &Zip{File: f, Arrays: map[string]*disk.Array{}}
+	for _, m := range zr.File {
+		if err := z.add(m); err != nil {
+			return nil, err
+		}
+	}
+	return z, nil
+}
+
+func (z *Zip) add(m *zip.File) error {
+	member := fmt.Sprintf("%s(%s)", z.File.Name, m.Name)
+	bad := func(want, got string, args ...any) error {
+		return &disk.FormatError{File: member, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+	}
+	name, ok := strings.CutSuffix(m.Name, ".npy")
+	if !ok || name == "" || len(name) > disk.MaxName {
+		return bad("members named after arrays, name.npy", "%q", m.Name)
+	}
+	if z.Arrays[name] != nil {
+		return bad("each array once", "%q again", name)
+	}
+	packed, size := m.CompressedSize64, m.UncompressedSize64
+	if m.Flags&1 != 0 {
+		return bad("an array that is not encrypted", "an encrypted one")
+	}
+	if packed > uint64(z.File.Size) || size > maxInflate*packed+64 || (m.Method == zip.Store && size != packed) {
+		return bad("a size that fits the file", "%d bytes, packed into %d", size, packed)
+	}
+	if err := z.agrees(m, member); err != nil {
+		return err
+	}
+	mf := &disk.File{Name: member, Size: int64(size)}
+	var whole *stored
+	switch m.Method {
+	case zip.Store:
+		off, err := m.DataOffset()
+		if err != nil || off < 0 || off > z.File.Size-int64(size) {
+			return bad("a member of the zip", "no room for it in the file (%v)", err)
+		}
+		whole = &stored{r: io.NewSectionReader(z.File.Reader, off, int64(size)), m: m, name: member}
+		mf.Reader = whole.r
+	case zip.Deflate:
+		t := &inflated{m: m, name: member}
+		z.temps = append(z.temps, t)
+		mf.Reader = t
+	default:
+		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d", m.Method)
+	}
+	head, err := z.head(m, mf)
+	if err != nil {
+		return err
+	}
+	h, err := parse(member, head, mf.Size)
+	if err != nil {
+		return err
+	}
+	if whole != nil {
+		mf.Reader = whole // from here on, nothing is read that was not checked
+	}
+	if size <= smallMember { // and what is small is checked now, also where it has no elements to be read
+		if err := mf.ReadRaw(make([]byte, 1), 0, "the array"); err != nil {
+			return err
+		}
+	}
+	n, _ := disk.Elements(h.shape, 1, mf.Size)
+	z.Arrays[name] = &disk.Array{File: mf, Name: fmt.Sprintf("array %q", name), Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran}
+	z.Names = append(z.Names, name)
+	return nil
+}
+
+// head returns the first bytes of a member, enough for its header, without
+// inflating all of it.
+func (z *Zip) head(m *zip.File, mf *disk.File) ([]byte, error) {
+	return head(mf.Size, func(b []byte) error {
+		if m.Method == zip.Store {
+			return mf.ReadRaw(b, 0, "the header")
+		}
+		r, err := m.Open()
+		if err == nil {
+			_, err = io.ReadFull(r, b)
+			r.Close()
+		}
+		if err != nil {
+			return &disk.FormatError{File: mf.Name, Offset: -1, Want: "the header of an array", Got: "a broken zip member: " + err.Error()}
+		}
+		return nil
+	})
+}
+
+func (z *Zip) Close() error {
+	for _, t := range z.temps {
+		t.Close()
+	}
+	return z.File.Close()
+}

@@ -1,0 +1,183 @@
+package sar
+
+import (
+	"math"
+
+	"sar/core/internal/view"
+	"sar/core/mem"
+	"sar/core/store/disk"
+	"sar/core/store/npy"
+)
+
+// segment is the run of destinations, by number, whose edges one pass over the edges places.
+type segment struct {
+	lo, hi int64
+	off    int64 // of the first edge in the buffer
+}
+
+// fill writes the sources of the edges of every part by destination, and row pointers. The
+// edges of a destination keep their order.
+func (s *Writer) fill() error {
+	if err := s.createArrays(); err != nil {
+		return err
+	}
+	next := make([]int64, len(s.rels))
+	for {
+		w, slots := s.window(next)
+		if err := s.fillWindow(w, slots); err != nil {
+			return err
+		}
+		done := true
+		for i, r := range s.rels {
+			done = done && next[i] == int64(len(r.slots.Data))
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// createArrays makes the files whose sizes are known.
+func (s *Writer) createArrays() error {
+	for p := range s.parts {
+		s.parts[p].Relations = make([]partRelationJSON, len(s.rels))
+		for i, r := range s.rels {
+			edges := s.Edge.Count[p][i]
+			sizes := []struct {
+				name string
+				n    int64
+			}{{rowPtrArray, s.Node.Count[p][r.dst] + 1}, {colArray, edges}, {rowArray, edges}, {rowEdgeArray, edges}}
+			if r.sorted {
+				sizes = sizes[:3]
+			}
+			r.arrays = append(r.arrays, map[string]npy.Output{})
+			for _, of := range sizes {
+				if _, err := s.newArray(p, i, of.name, disk.Int32, of.n); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// window is the next run of destinations of each relation whose edges memory holds.
+func (s *Writer) window(next []int64) (w []segment, slots int64) {
+	left := s.forEdges(0)
+	for i, r := range s.rels {
+		seg := segment{lo: next[i], hi: next[i], off: slots}
+		size := int64(4)
+		if !r.sorted {
+			size = 8
+		}
+		for seg.hi < int64(len(r.slots.Data)) {
+			n := int64(r.slots.Data[seg.hi])
+			if slots > 0 && (n*size > left || slots+n > math.MaxUint32) {
+				left = 0
+				break
+			}
+			left -= n * size
+			slots += n
+			seg.hi++
+		}
+		next[i] = seg.hi
+		w = append(w, seg)
+	}
+	return w, slots
+}
+
+// fillWindow places the edges of a window.
+func (s *Writer) fillWindow(w []segment, slots int64) error {
+	source, err := mem.Make[uint32](mem.Scratch, int(slots))
+	if err != nil {
+		return err
+	}
+	defer source.Free()
+	var position mem.Array[int32]
+	defer position.Free()
+	for i, r := range s.rels {
+		at := uint32(w[i].off)
+		for v := w[i].lo; v < w[i].hi; v++ {
+			at, r.slots.Data[v] = at+r.slots.Data[v], at
+		}
+		if !r.sorted && position.Data == nil {
+			if position, err = mem.Make[int32](mem.Scratch, int(slots)); err != nil {
+				return err
+			}
+		}
+	}
+	seen := make([][]int32, len(s.rels)) // edges of each part, so far
+	for i := range seen {
+		seen[i] = make([]int32, s.Writer.Parts)
+	}
+	err = s.Src.EdgesBatch(func(first int64, src, dst []int64) error {
+		return s.Edge.Runs(first, int64(len(src)), func(i int, from, to int64) error {
+			r, lo, hi := s.rels[i], w[i].lo, w[i].hi
+			if lo == hi {
+				return nil
+			}
+			for k := from; k < to; k++ {
+				v := int64(s.id.Data[dst[k]])
+				inside := v >= lo && v < hi
+				if !r.sorted {
+					n := &seen[i][s.Assign[dst[k]]]
+					if inside {
+						position.Data[r.slots.Data[v]] = *n
+					}
+					*n++
+				}
+				if inside {
+					source.Data[r.slots.Data[v]] = s.id.Data[src[k]]
+					r.slots.Data[v]++
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for i := range s.rels {
+		if err := s.writeWindow(i, w[i], source.Data, position.Data); err != nil {
+			return err
+		}
+	}
+	s.Progress(slots)
+	return nil
+}
+
+// writeWindow writes the edges that were placed, and makes slots counts again.
+func (s *Writer) writeWindow(i int, w segment, source []uint32, position []int32) error {
+	r, end := s.rels[i], uint32(w.off)
+	for p := range s.parts {
+		base := s.base[r.dst][p]
+		lo, hi := max(w.lo, base), min(w.hi, s.base[r.dst][p+1])
+		if lo >= hi {
+			continue
+		}
+		files := r.arrays[p]
+		ptr := make([]int32, hi-lo+1)
+		if err := files[rowPtrArray].Read(lo-base, ptr[:1]); err != nil {
+			return err
+		}
+		begin := end
+		for v := lo; v < hi; v++ {
+			n := r.slots.Data[v] - end
+			end += n
+			r.slots.Data[v] = n
+			ptr[v-lo+1] = ptr[v-lo] + int32(n)
+		}
+		if err := files[rowPtrArray].Write(lo-base, view.Bytes(ptr)); err != nil {
+			return err
+		}
+		if err := files[colArray].Write(int64(ptr[0]), view.Bytes(source[begin:end])); err != nil {
+			return err
+		}
+		if !r.sorted {
+			if err := files[rowEdgeArray].Write(int64(ptr[0]), view.Bytes(position[begin:end])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

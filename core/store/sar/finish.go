@@ -1,0 +1,305 @@
+package sar
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"sar/core/graph"
+	"sar/core/internal/argument"
+	"sar/core/internal/view"
+	"sar/core/mem"
+	"sar/core/store/disk"
+	"sar/core/store/npy"
+)
+
+// finish makes relation i of part p out of the sources of its edges by destination.
+func (s *Writer) finish(p, i int) error {
+	r := s.rels[i]
+	rows := s.Node.Count[p][r.dst]
+	ptr, err := mem.Make[int32](mem.Scratch, int(rows)+1)
+	if err != nil {
+		return err
+	}
+	defer ptr.Free()
+	for v, n := range r.slots.Data[s.base[r.dst][p]:s.base[r.dst][p+1]] {
+		ptr.Data[v+1] = ptr.Data[v] + int32(n)
+	}
+	columns, err := s.numberColumns(p, i)
+	if err != nil {
+		return err
+	}
+	colPtr, err := mem.Make[int32](mem.Scratch, int(columns)+1)
+	if err != nil {
+		return err
+	}
+	defer colPtr.Free()
+	if err := s.sortRows(p, i, ptr.Data, colPtr.Data); err != nil {
+		return err
+	}
+	for j := range columns {
+		colPtr.Data[j+1] += colPtr.Data[j]
+	}
+	if err := s.putArray(p, i, colPtrArray, colPtr.Data); err != nil {
+		return err
+	}
+	if err := s.transpose(r.arrays[p], ptr.Data, colPtr.Data); err != nil {
+		return err
+	}
+	if r.sorted {
+		if err := s.writeKey(p, i, columns); err != nil {
+			return err
+		}
+	}
+	if r.src == r.dst {
+		return s.writeOrder(p, i, ptr.Data)
+	}
+	return nil
+}
+
+// numberColumns numbers the own rows and the boundary rows of a relation, and writes where
+// the latter are at their owners.
+func (s *Writer) numberColumns(p, i int) (columns int64, err error) {
+	r, parts := s.rels[i], s.Writer.Parts
+	base := s.base[r.src]
+	lo, hi := base[p], base[p+1]
+	s.halo.Clear()
+	err = r.arrays[p][colArray].Each(func(v []int32) {
+		for _, x := range v {
+			if id := int64(uint32(x)); id < lo || id >= hi {
+				s.halo.Add(id)
+			}
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	columns = hi - lo
+	boundary := s.halo.Seal()
+	if columns+boundary > math.MaxInt32 {
+		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary, math.MaxInt32)
+	}
+	file, err := s.newArray(p, i, haloRowsArray, disk.Int32, boundary)
+	if err != nil {
+		return 0, err
+	}
+	for id := lo; id < hi; id++ {
+		s.column.Data[id] = int32(id - lo)
+	}
+	ends := []int64{columns}
+	var rows []int32 // of one peer
+	for q := 1; q < parts; q++ {
+		owner := (p - q + parts) % parts
+		rows = rows[:0]
+		for id := range s.halo.In(base[owner], base[owner+1]) {
+			s.column.Data[id] = int32(columns)
+			rows = append(rows, int32(id-base[owner]))
+			columns++
+		}
+		ends = append(ends, columns)
+		if err := file.Write(ends[q-1]-ends[0], view.Bytes(rows)); err != nil {
+			return 0, err
+		}
+	}
+	r.columns = append(r.columns, ends)
+	return columns, nil
+}
+
+// sortRows replaces the sources of a part by columns, ascending in each row, and counts the
+// edges of every column.
+func (s *Writer) sortRows(p, i int, ptr, colPtr []int32) error {
+	r := s.rels[i]
+	col, edge := r.arrays[p][colArray], r.arrays[p][rowEdgeArray]
+	return inRows(ptr, func(row0, row1 int) error {
+		first := ptr[row0]
+		columns := make([]int32, ptr[row1]-first)
+		if err := col.Read(int64(first), columns); err != nil {
+			return err
+		}
+		var positions []int32
+		if !r.sorted {
+			positions = make([]int32, len(columns))
+			if err := edge.Read(int64(first), positions); err != nil {
+				return err
+			}
+		}
+		for k, id := range columns {
+			j := s.column.Data[uint32(id)]
+			columns[k] = j
+			atomic.AddInt32(&colPtr[j+1], 1)
+		}
+		var pairs []uint64
+		for row := row0; row < row1; row++ {
+			run := columns[ptr[row]-first : ptr[row+1]-first]
+			if r.sorted {
+				slices.Sort(run)
+				continue
+			}
+			at := positions[ptr[row]-first : ptr[row+1]-first]
+			pairs = pairs[:0]
+			for k, j := range run {
+				pairs = append(pairs, uint64(j)<<32|uint64(at[k]))
+			}
+			slices.Sort(pairs)
+			for k, x := range pairs {
+				run[k], at[k] = int32(x>>32), int32(x)
+			}
+		}
+		if !r.sorted {
+			if err := edge.Write(int64(first), view.Bytes(positions)); err != nil {
+				return err
+			}
+		}
+		return col.Write(int64(first), view.Bytes(columns))
+	})
+}
+
+// inRows calls do for runs of rows of some edges each, from a few goroutines.
+func inRows(ptr []int32, do func(row0, row1 int) error) error {
+	const edges = 1 << 18
+	starts := []int{0}
+	for row := 0; row < len(ptr)-1; {
+		end := sort.Search(len(ptr)-1-row, func(k int) bool { return ptr[row+k+1]-ptr[row] > edges })
+		row += max(1, end)
+		starts = append(starts, row)
+	}
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, runtime.GOMAXPROCS(0))
+	for t := range errs {
+		wg.Go(func() {
+			for errs[t] == nil {
+				k := int(next.Add(1))
+				if k >= len(starts) {
+					return
+				}
+				errs[t] = do(starts[k-1], starts[k])
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transpose writes the destination rows of every column, ascending: as many columns at a
+// time as memory holds the edges of.
+func (s *Writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) error {
+	columns := len(colPtr) - 1
+	for c0 := 0; c0 < columns; {
+		room := s.forEdges(partMemory(int64(len(ptr)), int64(columns))) / 4
+		c1 := c0 + max(1, sort.Search(columns-c0, func(k int) bool { return int64(colPtr[c0+k+1]-colPtr[c0]) > room }))
+		if err := s.transposeColumns(files, ptr, colPtr[c0:c1+1], int32(c0)); err != nil {
+			return err
+		}
+		c0 = c1
+	}
+	return nil
+}
+
+func (s *Writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int32, first int32) error {
+	n := int32(len(colPtr) - 1)
+	begin := colPtr[0]
+	rows, err := mem.Make[int32](mem.Scratch, int(colPtr[n]-begin))
+	if err != nil {
+		return err
+	}
+	defer rows.Free()
+	next, err := mem.Make[int32](mem.Scratch, int(n))
+	if err != nil {
+		return err
+	}
+	defer next.Free()
+	for j := range n {
+		next.Data[j] = colPtr[j] - begin
+	}
+	row, k := int32(0), int32(0)
+	err = files[colArray].Each(func(v []int32) {
+		for _, j := range v {
+			for k >= ptr[row+1] {
+				row++
+			}
+			k++
+			if j -= first; uint32(j) < uint32(n) {
+				rows.Data[next.Data[j]] = row
+				next.Data[j]++
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return files[rowArray].Write(int64(begin), view.Bytes(rows.Data))
+}
+
+// writeKey numbers the columns by the original ids of their nodes.
+func (s *Writer) writeKey(p, i int, columns int64) error {
+	r := s.rels[i]
+	lo, hi := s.base[r.src][p], s.base[r.src][p+1]
+	key, err := mem.Make[int32](mem.Scratch, int(columns))
+	if err != nil {
+		return err
+	}
+	defer key.Free()
+	rank := int32(0)
+	for _, x := range s.id.Data[s.Node.First[r.src]:s.Node.First[r.src+1]] {
+		if id := int64(x); id >= lo && id < hi || s.halo.Has(id) {
+			key.Data[s.column.Data[id]] = rank
+			rank++
+		}
+	}
+	return s.putArray(p, i, keyArray, key.Data)
+}
+
+// writeOrder writes the order in which rows are best computed, if there is one.
+func (s *Writer) writeOrder(p, i int, ptr []int32) error {
+	col := s.rels[i].arrays[p][colArray]
+	f, err := os.Open(col.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	mapped, err := mem.Map[int32](mem.Scratch, f, col.Offset, int(col.Len))
+	if err != nil {
+		return err
+	}
+	defer mapped.Free()
+	order, err := graph.Locality(ptr, mapped.Data)
+	if err != nil || len(order.Data) == 0 {
+		return err
+	}
+	defer order.Free()
+	return s.putArray(p, i, orderArray, order.Data)
+}
+
+// writeEdgeStarts writes the original id of the first edge of every row, where edges are
+// sorted.
+func (s *Writer) writeEdgeStarts(i int) error {
+	r := s.rels[i]
+	dtype := disk.Int32
+	if s.Edge.List[i].Rows > math.MaxInt32 {
+		dtype = disk.Int64
+	}
+	made := func(p int, a npy.Output) { s.relation(p, i).Arrays.Set(edgeStartArray, a.Described) }
+	name := r.dir + "/" + edgeStartArray + ".npy"
+	return s.spread(s.rowsOf(&s.Node, r.dst), disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name, func(out []*disk.Appender) error {
+		var start int64
+		first := s.Node.First[r.dst]
+		for k, p := range s.Assign[first:s.Node.First[r.dst+1]] {
+			b := view.Bytes([]int64{start})
+			if err := out[p].Write(b[:dtype.Size()]); err != nil {
+				return err
+			}
+			start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
+		}
+		return nil
+	})
+}

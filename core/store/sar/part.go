@@ -1,0 +1,312 @@
+// Package sar reads and writes partitions in SAR's own format: every part is a directory of
+// .npy files that are mapped as they lie, with a description.
+package sar
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sar/core/graph"
+	"sar/core/store/disk"
+	"sar/core/store/input"
+	"sar/core/store/npy"
+)
+
+const (
+	partFormat  = "SAR part 1" // of the description of one
+	Description = "part.json"
+)
+
+// description is the description of a part in SAR's format. It names all files, relative to
+// its directory.
+type description struct {
+	Format       string                     `json:"format"`
+	Partitioning string                     `json:"partitioning"` // that of the description of all parts
+	Part         int                        `json:"part"`
+	Halo         int64                      `json:"halo"` // nodes that it reads of its peers
+	NodeTypes    disk.Object[partNodesJSON] `json:"node_types"`
+	Relations    []partRelationJSON         `json:"relations"`
+}
+
+type partNodesJSON struct {
+	Rows     int64                      `json:"rows"`
+	IDs      *npy.Described             `json:"ids,omitempty"` // the users' ids of own nodes, a Parquet file
+	Features disk.Object[npy.Described] `json:"features"`
+}
+
+// partRelationJSON is a relation: the arrays of graph.Stored, and what the part's peers read.
+type partRelationJSON struct {
+	Type  []string `json:"type"`
+	Edges int64    `json:"edges"`
+	// Columns are, by round, one past the last column of the rows of peer part-r; the first
+	// number is own rows. Sends are likewise one past the last of the rows that part+r reads.
+	Columns  []int64                    `json:"columns"`
+	Sends    []int64                    `json:"sends"`
+	Arrays   disk.Object[npy.Described] `json:"arrays"`
+	Features disk.Object[npy.Described] `json:"features"`
+}
+
+// The arrays of a relation. Edges are ordered either as rowEdgeArray says, or by row and
+// then by key; then row i has the edges with the original ids edgeStart[i], edgeStart[i]+1, …
+const (
+	rowPtrArray    = "row_ptr"    // [rows + 1]
+	colArray       = "col"        // [edges]
+	colPtrArray    = "col_ptr"    // [columns + 1]
+	rowArray       = "row"        // [edges]
+	orderArray     = "order"      // [rows], or none
+	haloRowsArray  = "halo_rows"  // [columns - own]: the row number of each at its owner
+	sendArray      = "send"       // [sends]
+	outDegreeArray = "out_degree" // [own source rows], over all parts
+	rowEdgeArray   = "row_edge"   // [edges], or none
+	keyArray       = "key"        // [columns], or none
+	edgeStartArray = "edge_start" // [rows], with key, unless the original ids are a feature
+)
+
+// Part is an opened part in SAR's format.
+type Part struct {
+	path         string // of its description
+	book         *graph.Book
+	part         int
+	Partitioning int64
+	Files        []*disk.File
+	names        []string // of the files, as the description has them
+	sums         map[string]disk.Checksums
+	relations    []relation
+	IDs          map[string]string // path of the users' ids by node type
+	NodeFeats    map[string]disk.Array
+	EdgeFeats    map[string]disk.Array
+	numHalo      int64
+	Halo         []int64 // homogenized ids of the nodes that are read of peers, ascending
+}
+
+type relation struct {
+	partRelationJSON
+	arrays map[string]*disk.Array
+}
+
+func (s *Part) bad(want, got string, args ...any) error {
+	return &disk.FormatError{File: s.path, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+}
+
+// Open opens a part. sums are nil where it has no checksums.
+func Open(path string, book *graph.Book, part int, partitioning string, sums map[string]disk.Checksums) (s *Part, err error) {
+	s = &Part{path: path, book: book, part: part, sums: sums, IDs: map[string]string{},
+		NodeFeats: map[string]disk.Array{}, EdgeFeats: map[string]disk.Array{}}
+	defer func() {
+		if err != nil {
+			s.Close()
+			s = nil
+		}
+	}()
+	data, err := disk.ReadJSON("the description of the part", s.path)
+	if err != nil {
+		return s, err
+	}
+	var top description
+	if err := json.Unmarshal(data, &top); err != nil {
+		return s, disk.JSONError(s.path, 0, "the description of a part", err)
+	}
+	if top.Format != partFormat {
+		return s, s.bad(fmt.Sprintf("the format %q", partFormat), "%q", top.Format)
+	}
+	if sealed, err := disk.CheckSeal(s.path, data); err != nil {
+		return s, err
+	} else if !sealed {
+		return s, s.bad(fmt.Sprintf("the key %q, the checksum of this file", disk.SealKey), "no such key")
+	}
+	if top.Part != part || top.Partitioning != partitioning {
+		return s, s.bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning), "part %d of %s: these files are of different runs", top.Part, top.Partitioning)
+	}
+	if _, err := fmt.Sscanf(top.Partitioning, "%x", &s.Partitioning); err != nil {
+		return s, s.bad("the number of a partitioning", "%q", top.Partitioning)
+	}
+	if s.numHalo = top.Halo; s.numHalo < 0 || s.numHalo > disk.MaxCount {
+		return s, s.bad(`"halo", a number of nodes`, "%d", s.numHalo)
+	}
+	if err := s.nodeTypes(top.NodeTypes); err != nil {
+		return s, err
+	}
+	return s, s.edgeTypes(top.Relations)
+}
+
+func (s *Part) nodeTypes(list disk.Object[partNodesJSON]) error {
+	if len(list) != len(s.book.NodeTypes) {
+		return s.bad(fmt.Sprintf("the node types %q", s.book.NodeTypes), "%d types", len(list))
+	}
+	for t, of := range list {
+		name, rows := s.book.NodeTypes[t], s.book.NumNodes(t, s.part)
+		if of.Name != name || of.Value.Rows != rows {
+			return s.bad(fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q", of.Value.Rows, of.Name)
+		}
+		if of.Value.IDs != nil {
+			path, err := s.inside(of.Value.IDs.File)
+			if err != nil {
+				return err
+			}
+			s.IDs[name] = path
+		}
+		if err := s.features(of.Value.Features, name, rows, s.NodeFeats); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Part) edgeTypes(list []partRelationJSON) error {
+	if len(list) != len(s.book.EdgeTypes) {
+		return s.bad(fmt.Sprintf("%d relations", len(s.book.EdgeTypes)), "%d", len(list))
+	}
+	for t, of := range list {
+		name, edges := s.book.EdgeTypes[t].String(), s.book.EdgeEnd[t][s.part]-s.book.EdgeStart[t][s.part]
+		if strings.Join(of.Type, ":") != name || of.Edges != edges {
+			return s.bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name), "%d of %q", of.Edges, of.Type)
+		}
+		r := relation{partRelationJSON: of, arrays: map[string]*disk.Array{}}
+		for _, a := range of.Arrays {
+			what := fmt.Sprintf("%q of %s", a.Name, name)
+			opened, err := s.open(what, a.Value)
+			if err != nil {
+				return err
+			}
+			if err := opened.WantVector(opened.Len); err != nil {
+				return err
+			}
+			r.arrays[a.Name] = opened
+		}
+		if err := s.lengths(&r, t); err != nil {
+			return err
+		}
+		s.relations = append(s.relations, r)
+		if err := s.features(of.Features, name, edges, s.EdgeFeats); err != nil {
+			return err
+		}
+		if r.arrays[edgeStartArray] != nil {
+			s.EdgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File, Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
+				Derive: func(dst []byte) error { return r.origIDs(dst) }}
+		}
+	}
+	return nil
+}
+
+// lengths checks that a relation has the arrays that it needs, of the right lengths.
+func (s *Part) lengths(r *relation, relation int) error {
+	name := s.book.EdgeTypes[relation].String()
+	src, dst := s.ends(relation)
+	if err := s.ascend(r.Columns, s.book.NumNodes(src, s.part), "columns", name); err != nil {
+		return err
+	}
+	if err := s.ascend(r.Sends, 0, "sends", name); err != nil {
+		return err
+	}
+	columns := r.Columns[len(r.Columns)-1]
+	rows, own := s.book.NumNodes(dst, s.part), s.book.NumNodes(src, s.part)
+	want := map[string]int64{rowPtrArray: rows + 1, colArray: r.Edges, colPtrArray: columns + 1, rowArray: r.Edges,
+		haloRowsArray: columns - own, sendArray: r.Sends[len(r.Sends)-1], outDegreeArray: own}
+	if r.arrays[orderArray] != nil {
+		want[orderArray] = rows
+	}
+	if r.arrays[keyArray] != nil {
+		want[keyArray] = columns
+		if r.arrays[edgeStartArray] != nil {
+			want[edgeStartArray] = rows
+		}
+	} else {
+		want[rowEdgeArray] = r.Edges
+	}
+	for _, a := range r.Arrays {
+		if _, known := want[a.Name]; !known {
+			return s.bad(fmt.Sprintf("arrays of %s that belong together", name), "%q", a.Name)
+		}
+	}
+	for array, n := range want {
+		a := r.arrays[array]
+		if a == nil {
+			return s.bad(fmt.Sprintf("the array %q of %s", array, name), "none")
+		}
+		if err := a.WantVector(n); err != nil {
+			return err
+		}
+		if wide := array == outDegreeArray || array == edgeStartArray; a.DType != disk.Int32 && !(wide && a.DType == disk.Int64) {
+			return a.File.Bad(-1, fmt.Sprintf("%s as int32", a.Name), "%s", a.DType)
+		}
+	}
+	return nil
+}
+
+// ascend checks ends by round.
+func (s *Part) ascend(ends []int64, first int64, key, relation string) error {
+	if len(ends) != s.book.Parts || ends[0] != first || !slices.IsSorted(ends) || ends[len(ends)-1] > disk.MaxCount {
+		return s.bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v", ends)
+	}
+	return nil
+}
+
+// ends are the node types of a relation.
+func (s *Part) ends(relation int) (src, dst int) {
+	t := s.book.EdgeTypes[relation]
+	return slices.Index(s.book.NodeTypes, t.Src), slices.Index(s.book.NodeTypes, t.Dst)
+}
+
+func (s *Part) features(list disk.Object[npy.Described], owner string, rows int64, into map[string]disk.Array) error {
+	for _, f := range list {
+		a, err := s.open(fmt.Sprintf("feature %q", owner+"/"+f.Name), f.Value)
+		if err != nil {
+			return err
+		}
+		if len(a.Shape) == 0 || a.Shape[0] != rows || a.Fortran {
+			return a.File.Bad(-1, fmt.Sprintf("%d rows of %s, in C order", rows, a.Name), "shape %v", a.Shape)
+		}
+		into[owner+"/"+f.Name] = *a
+	}
+	return nil
+}
+
+// inside is the path of a file that the description names.
+func (s *Part) inside(name string) (string, error) {
+	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return "", s.bad("paths inside the directory", "%q", name)
+	}
+	path := filepath.Join(filepath.Dir(s.path), filepath.FromSlash(name))
+	if err := disk.CheckInside(s.path, name, path); err != nil {
+		return "", err
+	}
+	s.names = append(s.names, name)
+	return path, nil
+}
+
+func (s *Part) open(what string, of npy.Described) (*disk.Array, error) {
+	path, err := s.inside(of.File)
+	if err != nil {
+		return nil, err
+	}
+	a, err := npy.Open(what, path)
+	if err != nil {
+		return nil, fmt.Errorf("%w (named by %s)", err, s.path)
+	}
+	s.Files = append(s.Files, a.File)
+	if of.DType == disk.BFloat16.String() && a.DType == disk.Uint16 { // which numpy does not have
+		a.DType = disk.BFloat16
+	}
+	if err := of.Agrees(s.path, a); err != nil {
+		return nil, err
+	}
+	if s.sums == nil {
+		return a, nil
+	}
+	if s.sums[of.File] == nil {
+		return nil, disk.NoSums(s.path, of.File)
+	}
+	return a, a.File.Attach(s.sums[of.File])
+}
+
+func (s *Part) Close() error {
+	var err error
+	for _, f := range s.Files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}

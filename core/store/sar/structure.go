@@ -1,0 +1,319 @@
+package sar
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"sar/core/graph"
+	"sar/core/internal/view"
+	"sar/core/mem"
+	"sar/core/store/disk"
+	"sar/core/store/split"
+)
+
+// storedArrays says which array of a file is which of graph.Stored.
+var storedArrays = []struct {
+	name, field string
+	in          func(*graph.Stored) *mem.Array[int32]
+}{
+	{rowPtrArray, "RowPtr", func(s *graph.Stored) *mem.Array[int32] { return &s.RowPtr }},
+	{colArray, "Col", func(s *graph.Stored) *mem.Array[int32] { return &s.Col }},
+	{colPtrArray, "ColPtr", func(s *graph.Stored) *mem.Array[int32] { return &s.ColPtr }},
+	{rowArray, "Row", func(s *graph.Stored) *mem.Array[int32] { return &s.Row }},
+	{orderArray, "Order", func(s *graph.Stored) *mem.Array[int32] { return &s.Order }},
+	{rowEdgeArray, "RowEdge", func(s *graph.Stored) *mem.Array[int32] { return &s.RowEdge }},
+	{keyArray, "Key", func(s *graph.Stored) *mem.Array[int32] { return &s.Key }},
+}
+
+// structure maps the structure of a relation and checks it.
+func (s *Part) structure(relation, threads int) (*graph.Structure, error) {
+	r := &s.relations[relation]
+	var arrays graph.Stored
+	free := func(err error) (*graph.Structure, error) {
+		for _, of := range storedArrays {
+			of.in(&arrays).Free()
+		}
+		return nil, err
+	}
+	for _, of := range storedArrays {
+		a := r.arrays[of.name]
+		if a == nil {
+			continue
+		}
+		err := a.Verify()
+		if err == nil {
+			*of.in(&arrays), err = a.MapInt32s(0, a.Len)
+		}
+		if err != nil {
+			return free(err)
+		}
+	}
+	arrays.HaloEnds = r.Columns
+	made, err := graph.NewStructure(s.book, s.part, relation, arrays, threads)
+	return made, s.misfit(r, err)
+}
+
+// misfit says in which file an array is not what it has to be.
+func (s *Part) misfit(r *relation, err error) error {
+	var m *graph.MisfitError
+	if !errors.As(err, &m) {
+		return err
+	}
+	for _, of := range storedArrays {
+		if a := r.arrays[of.name]; of.field == m.Array && a != nil {
+			return a.File.Bad(a.Offset+4*m.At, fmt.Sprintf("%s: %s", a.Name, m.Want), "%s", m.Got)
+		}
+	}
+	return s.bad(m.Array+": "+m.Want, "%s", m.Got)
+}
+
+// relation maps a relation and makes what the peers read of it.
+func (s *Part) relation(i, threads int) (rel *graph.Relation, err error) {
+	made, err := s.structure(i, threads)
+	if err != nil {
+		return nil, err
+	}
+	rel = &graph.Relation{Structure: made, Send: make([]mem.Array[int32], s.book.Parts)}
+	defer func() {
+		if err != nil {
+			rel.Free()
+		}
+	}()
+	for p := range s.book.Parts {
+		rel.NumEdgesGlobal += s.book.EdgeEnd[i][p] - s.book.EdgeStart[i][p]
+	}
+	r := &s.relations[i]
+	send := r.arrays[sendArray]
+	if err := send.Verify(); err != nil {
+		return rel, err
+	}
+	for q := 1; q < s.book.Parts; q++ {
+		first := r.Sends[q-1]
+		if rel.Send[q], err = send.MapInt32s(first, r.Sends[q]-first); err != nil {
+			return rel, err
+		}
+		last := int32(-1)
+		for k, row := range rel.Send[q].Data {
+			if row <= last || int(row) >= made.NumSrc {
+				return rel, send.File.Bad(send.Offset+4*(first+int64(k)), fmt.Sprintf("%s: rows that ascend, from %d to %d", send.Name, last+1, made.NumSrc-1), "%d", row)
+			}
+			last = row
+		}
+	}
+	if rel.OutDegree, err = mem.Make[int64](mem.Structure, made.NumSrc); err != nil {
+		return rel, err
+	}
+	out := r.arrays[outDegreeArray]
+	if err := out.Ints(0, rel.OutDegree.Data); err != nil {
+		return rel, err
+	}
+	for j, n := range rel.OutDegree.Data {
+		if here := int64(made.ColPtr.Data[j+1] - made.ColPtr.Data[j]); n < here {
+			return rel, out.File.Bad(out.Offset+int64(j*out.DType.Size()), fmt.Sprintf("%s: at least the %d edges of this part", out.Name, here), "%d", n)
+		}
+	}
+	return rel, nil
+}
+
+// Relations maps all relations.
+func (s *Part) Relations(threads int) (rels []*graph.Relation, err error) {
+	for i := range s.relations {
+		rel, err := s.relation(i, threads)
+		if err != nil {
+			for _, r := range rels {
+				r.Free()
+			}
+			return nil, err
+		}
+		rels = append(rels, rel)
+	}
+	return rels, nil
+}
+
+// haloIDs lists the homogenized ids of the nodes that the part reads of its peers.
+func (s *Part) haloIDs() ([]int64, error) {
+	if s.Halo != nil {
+		return s.Halo, nil
+	}
+	halo := []int64{}
+	for i := range s.relations {
+		err := s.haloRows(i, func(_ int64, id int64) { halo = append(halo, id) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(halo)
+	halo = slices.Compact(halo)
+	if int64(len(halo)) != s.numHalo {
+		return nil, s.bad(fmt.Sprintf("%d nodes that are read of other parts", s.numHalo), "%d", len(halo))
+	}
+	s.Halo = halo
+	return halo, nil
+}
+
+// haloRows calls visit with every boundary column of a relation and the id of its node.
+func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
+	r, parts := &s.relations[relation], s.book.Parts
+	a := r.arrays[haloRowsArray]
+	rows := make([]int64, a.Len)
+	if err := a.Ints(0, rows); err != nil {
+		return err
+	}
+	src, _ := s.ends(relation)
+	own := r.Columns[0]
+	for q := 1; q < parts; q++ {
+		owner := (s.part - q + parts) % parts
+		start, n := s.book.NodeStart[src][owner], s.book.NumNodes(src, owner)
+		for j := r.Columns[q-1]; j < r.Columns[q]; j++ {
+			row := rows[j-own]
+			if row < 0 || row >= n || j > r.Columns[q-1] && row <= rows[j-own-1] {
+				return a.File.Bad(a.Offset+4*(j-own), fmt.Sprintf("%s: rows of part %d that ascend, below %d", a.Name, owner, n), "%d", row)
+			}
+			visit(j, start+row)
+		}
+	}
+	return nil
+}
+
+// Counts implements the edges of a partition.
+func (s *Part) Counts() split.Counts {
+	c := split.Counts{}
+	for t := range s.book.NodeTypes {
+		c.InnerNodes += s.book.NumNodes(t, s.part)
+	}
+	for i := range s.relations {
+		c.Edges += s.relations[i].Edges
+	}
+	c.Nodes, c.InnerEdges = c.InnerNodes+s.numHalo, c.Edges
+	return c
+}
+
+// NodeIDs implements the edges of a partition.
+func (s *Part) NodeIDs(ids []int64) error {
+	halo, err := s.haloIDs()
+	if err != nil {
+		return err
+	}
+	at := 0
+	for t := range s.book.NodeTypes {
+		for id := s.book.NodeStart[t][s.part]; id < s.book.NodeEnd[t][s.part]; id++ {
+			ids[at] = id
+			at++
+		}
+	}
+	copy(ids[at:], halo)
+	return nil
+}
+
+// Batches implements the edges of a partition: one relation after the other, row by row.
+func (s *Part) Batches(yield func(graph.EdgeBatch) error) error {
+	var inner int64
+	first := make([]int64, len(s.book.NodeTypes)) // local node of the first own node of each type
+	for t := range first {
+		first[t] = inner
+		inner += s.book.NumNodes(t, s.part)
+	}
+	halo, err := s.haloIDs()
+	if err != nil {
+		return err
+	}
+	for i := range s.relations {
+		src, dst := s.ends(i)
+		r := &s.relations[i]
+		local, err := mem.Make[int64](mem.Scratch, int(r.Columns[len(r.Columns)-1])) // node of each column
+		if err != nil {
+			return err
+		}
+		for j := range r.Columns[0] {
+			local.Data[j] = first[src] + j
+		}
+		err = s.haloRows(i, func(column, id int64) {
+			k, _ := slices.BinarySearch(halo, id)
+			local.Data[column] = inner + int64(k)
+		})
+		if err == nil {
+			err = s.relationBatches(i, local.Data, first[dst], yield)
+		}
+		local.Free()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relationBatches gives the edges of a relation. local are the nodes of its columns, and
+// row is that of its first row.
+func (s *Part) relationBatches(relation int, local []int64, row int64, yield func(graph.EdgeBatch) error) error {
+	made, err := s.structure(relation, 1)
+	if err != nil {
+		return err
+	}
+	defer made.Free()
+	room := int(min(disk.Batch, made.NumEdges))
+	b := graph.EdgeBatch{Src: make([]int64, 0, room), Dst: make([]int64, 0, room), ID: make([]int64, 0, room)}
+	var types []int32
+	if len(s.relations) > 1 {
+		types = slices.Repeat([]int32{int32(relation)}, room)
+	}
+	start := s.book.EdgeStart[relation][s.part]
+	var positions []int32
+	flush := func() error {
+		if len(types) > 0 {
+			b.Type = types[:len(b.Src)]
+		}
+		err := yield(b)
+		b.Src, b.Dst, b.ID = b.Src[:0], b.Dst[:0], b.ID[:0]
+		return err
+	}
+	for i := range made.NumDst {
+		begin, end := made.RowPtr.Data[i], made.RowPtr.Data[i+1]
+		positions = slices.Grow(positions[:0], int(end-begin))[:end-begin]
+		made.Positions(i, positions)
+		for k, j := range made.Col.Data[begin:end] {
+			b.Src, b.Dst = append(b.Src, local[j]), append(b.Dst, row+int64(i))
+			b.ID = append(b.ID, start+int64(positions[k]))
+			if len(b.Src) == room {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if len(b.Src) > 0 {
+		return flush()
+	}
+	return nil
+}
+
+// origIDs fills dst with the original ids of the edges of a relation, int64, in the order
+// of edges, where that follows from the destinations.
+func (r *relation) origIDs(dst []byte) error {
+	ptr, start := r.arrays[rowPtrArray], r.arrays[edgeStartArray]
+	first, err := mem.Make[int64](mem.Scratch, int(start.Len))
+	if err != nil {
+		return err
+	}
+	defer first.Free()
+	if err := start.Ints(0, first.Data); err != nil {
+		return err
+	}
+	out := view.Numbers[int64](dst)
+	rows := disk.RowWalker{Ptr: ptr, Rows: ptr.Len - 1, Edges: r.Edges}
+	row := make([]int64, min(disk.Batch, r.Edges))
+	last, begin := int64(-1), int64(0)
+	for at := int64(0); at < r.Edges; at += disk.Batch {
+		n := min(disk.Batch, r.Edges-at)
+		if err := rows.Fill(at, row[:n]); err != nil {
+			return err
+		}
+		for k, i := range row[:n] {
+			if i != last {
+				last, begin = i, at+int64(k)
+			}
+			out[at+int64(k)] = first.Data[i] + at + int64(k) - begin
+		}
+	}
+	return nil
+}
