@@ -96,6 +96,22 @@ func (b *Book) Owner(id int64) (ntype, part int, ok bool) {
 // NumNodes is the number of nodes of type t in partition p.
 func (b *Book) NumNodes(t, p int) int64 { return b.NodeEnd[t][p] - b.NodeStart[t][p] }
 
+// NumEdges is the number of edges of relation r into the nodes of partition p.
+func (b *Book) NumEdges(r, p int) int64 { return b.EdgeEnd[r][p] - b.EdgeStart[r][p] }
+
+// Nodes are the ids of all nodes of partition p: the first, and one past the last.
+func (b *Book) Nodes(p int) (start, end int64) { return span(b.NodeStart, b.NodeEnd, p) }
+
+// Edges are the ids of all edges into the nodes of partition p.
+func (b *Book) Edges(p int) (start, end int64) { return span(b.EdgeStart, b.EdgeEnd, p) }
+
+func span(start, end [][]int64, p int) (lo, hi int64) {
+	if len(start) == 0 {
+		return 0, 0
+	}
+	return start[0][p], end[len(end)-1][p]
+}
+
 // NumNodesGlobal is the number of nodes of type t in the whole graph.
 func (b *Book) NumNodesGlobal(t int) int64 {
 	var n int64

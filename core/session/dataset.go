@@ -6,7 +6,6 @@ import (
 	"sar/core/partition"
 	"sar/core/store"
 	"sar/core/store/input"
-	"sar/core/store/split"
 )
 
 // Dataset is a whole graph on disk that is to be partitioned.
@@ -155,7 +154,7 @@ func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, erro
 	return partition.Quality(d, assignment, parts)
 }
 
-// WriteOptions say how parts are written (split.Partitioning).
+// WriteOptions say how parts are written (store.Partitioning).
 type WriteOptions struct {
 	Name   string            `json:"name"`
 	Method string            `json:"method"`
@@ -171,12 +170,12 @@ type edgeHolder interface{ LimitMemory(bytes int64) }
 // heldShare is one over the share of the memory that an edgeHolder gets.
 const heldShare = 4
 
-// LeastMemory is what WriteParts takes at least, for parts of equal sizes.
-func (d *Dataset) LeastMemory(parts int, format string) (int64, error) {
+// LeastMemory is what WriteParts takes at least, for parts of equal sizes, in whatever format.
+func (d *Dataset) LeastMemory(parts int, _ string) (int64, error) {
 	if parts < 1 {
 		return 0, Invalid("parts is %d: there must be at least one", parts)
 	}
-	least := store.LeastMemory(d.Graph, parts, format)
+	least := store.LeastMemory(d.Graph, parts)
 	if _, ok := d.Graph.(edgeHolder); ok {
 		least += least/(heldShare-1) + 1
 	}
@@ -188,14 +187,14 @@ func (d *Dataset) LeastMemory(parts int, format string) (int64, error) {
 func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteOptions, progress Progress) error {
 	d.forgetUndirected()
 	if o.Memory == 0 {
-		o.Memory = split.DefaultMemory
+		o.Memory = store.DefaultMemory
 	}
 	if parts, ok := d.Graph.(edgeHolder); ok {
 		parts.LimitMemory(o.Memory / heldShare)
 		o.Memory -= o.Memory / heldShare
 	}
 	source := &stoppable{Graph: d.Graph}
-	p := split.Partitioning{
+	p := store.Partitioning{
 		Assignment: assignment, Parts: parts, Dir: dir, Name: o.Name, Method: o.Method,
 		Format: o.Format, Memory: o.Memory, IDs: o.IDs, IDsDir: o.IDsDir,
 	}

@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	"sar/core/internal/argument"
-	"sar/core/mem"
 	"sar/core/store/disk"
 	"sar/core/store/input"
-	"sar/core/store/split"
 )
 
 // allParts are all parts of a partitioned graph as one graph. Nodes of a type, and edges of a
@@ -33,21 +31,35 @@ const edgeRoom = 17
 // OpenParts opens all parts of a partitioned graph as one graph, to be written in another
 // format or partitioned anew. It opens the files of all parts.
 func OpenParts(jsonPath string, o Options) (input.Graph, error) {
-	g := &allParts{}
-	g.LimitMemory(split.DefaultMemory / 8)
-	for p := 0; p == 0 || p < g.parts[0].NumParts(); p++ {
-		part, err := OpenPartition(jsonPath, p, o)
-		if err != nil {
-			g.Close()
-			return nil, err
-		}
-		g.parts = append(g.parts, part)
+	parts, err := openParts(jsonPath, o)
+	if err != nil {
+		return nil, err
 	}
+	g := &allParts{parts: parts}
+	g.LimitMemory(DefaultMemory / edgeShare)
 	if err := g.describe(); err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
+}
+
+func openParts(jsonPath string, o Options) (parts []*Partition, err error) {
+	for p := 0; p == 0 || p < parts[0].NumParts(); p++ {
+		part, err := OpenPartition(jsonPath, p, o)
+		if err != nil {
+			return nil, errors.Join(err, closeParts(parts))
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func closeParts(parts []*Partition) (err error) {
+	for _, p := range parts {
+		err = errors.Join(err, p.Close())
+	}
+	return err
 }
 
 func (g *allParts) describe() error {
@@ -67,7 +79,7 @@ func (g *allParts) describe() error {
 	for r, et := range book.EdgeTypes {
 		var rows int64
 		for p := range g.parts {
-			rows += book.EdgeEnd[r][p] - book.EdgeStart[r][p]
+			rows += book.NumEdges(r, p)
 		}
 		g.edge = append(g.edge, input.TypeRows{Name: et.String(), Rows: rows})
 	}
@@ -145,51 +157,27 @@ func (g *allParts) Assignment(to []int32) error {
 	return nil
 }
 
-// EdgesBatch implements Source. A part is read in as many passes as its edges need that are
-// held at a time: they come in the order of the file, and go in that of their ids.
+// EdgesBatch implements Source.
 func (g *allParts) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
+	book := g.parts[0].Book()
 	var before int64
 	for r := range g.edge {
-		for _, part := range g.parts {
-			n, err := part.NumRelationEdges(r)
-			if err == nil && n > 0 {
-				err = g.partEdges(part, r, n, before, yield)
-			}
+		for p, part := range g.parts {
+			shift := before - book.EdgeStart[r][p]
+			err := part.EachEdge(r, g.room, func(first int64, src, dst []int64) error {
+				for _, list := range [][]int64{src, dst} {
+					for i, id := range list {
+						t, p, _ := book.Owner(id)
+						list[i] = g.first[t] + g.base[t][p] + id - book.NodeStart[t][p]
+					}
+				}
+				return yield(first+shift, src, dst)
+			})
+			part.forgetHalo()
 			if err != nil {
 				return err
 			}
-			before += n
-		}
-	}
-	return nil
-}
-
-func (g *allParts) partEdges(part *Partition, relation int, n, before int64, yield func(first int64, src, dst []int64) error) error {
-	defer part.forgetHalo()
-	room := min(g.room, n)
-	ends, err := mem.Make[int64](mem.Scratch, int(2*room))
-	if err != nil {
-		return err
-	}
-	defer ends.Free()
-	book := part.Book()
-	for lo := int64(0); lo < n; lo += room {
-		m := min(room, n-lo)
-		src, dst := ends.Data[:m], ends.Data[room:room+m]
-		if err := part.relationEdges(relation, lo, m, src, dst, nil); err != nil {
-			return err
-		}
-		for _, list := range [][]int64{src, dst} {
-			for i, id := range list {
-				t, p, _ := book.Owner(id)
-				list[i] = g.first[t] + g.base[t][p] + id - book.NodeStart[t][p]
-			}
-		}
-		for at := int64(0); at < m; at += disk.Batch {
-			end := min(at+disk.Batch, m)
-			if err := yield(before+lo+at, src[at:end], dst[at:end]); err != nil {
-				return err
-			}
+			before += book.NumEdges(r, p)
 		}
 	}
 	return nil
@@ -231,10 +219,4 @@ func (g *allParts) ReadRows(edge bool, kind int, name string, first int64, dst [
 }
 
 // Close implements input.Graph.
-func (g *allParts) Close() error {
-	var err error
-	for _, p := range g.parts {
-		err = errors.Join(err, p.Close())
-	}
-	return err
-}
+func (g *allParts) Close() error { return closeParts(g.parts) }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"sar/core/store/disk"
-	"sar/core/store/split"
 	"sar/core/store/storetest"
 )
 
@@ -24,7 +23,7 @@ func writeRandom(t testing.TB, nodes, edges, parts int) string {
 		assign[i] = int32(r.Intn(parts))
 	}
 	dir := t.TempDir()
-	if err := writeSingle(randomGraph(r, nodes, edges), split.Partitioning{Assignment: assign, Parts: parts, Dir: dir, Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(randomGraph(r, nodes, edges), Partitioning{Assignment: assign, Parts: parts, Dir: dir, Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "g.json")

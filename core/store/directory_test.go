@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"sar/core/store/input"
-	"sar/core/store/split"
 	"sar/core/store/storetest"
 )
 
@@ -33,7 +32,7 @@ func TestGraphDirParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := t.TempDir()
-		if err := WritePartitions(g, split.Partitioning{Assignment: []int32{1, 0, 1}, Parts: 2, Dir: out, Name: "g"}); err != nil {
+		if err := WritePartitions(g, Partitioning{Assignment: []int32{1, 0, 1}, Parts: 2, Dir: out, Name: "g"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := g.Close(); err != nil {

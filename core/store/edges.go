@@ -7,6 +7,7 @@ import (
 	"sar/core/internal/argument"
 	"sar/core/internal/bitset"
 	"sar/core/mem"
+	"sar/core/store/disk"
 )
 
 // Edges is the partition as a source of edges.
@@ -19,9 +20,9 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.edges.Counts()
-	if p.ids.Data == nil && n.Nodes > 0 {
-		ids, err := mem.Make[int64](mem.Scratch, int(n.Nodes))
+	n := p.edges.NumNodes()
+	if p.ids.Data == nil && n > 0 {
+		ids, err := mem.Make[int64](mem.Scratch, int(n))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -31,10 +32,11 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 		}
 		p.ids = ids
 	}
-	return p.ids.Data, int(n.InnerNodes), nil
+	start, end := p.book.Nodes(p.part)
+	return p.ids.Data, int(end - start), nil
 }
 
-func (s edgeSource) NumEdges() int64 { return s.p.edges.Counts().Edges }
+func (s edgeSource) NumEdges() int64 { return s.p.edges.NumEdges() }
 
 func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.edges.Batches(yield) }
 
@@ -43,7 +45,38 @@ func (p *Partition) NumRelationEdges(relation int) (int64, error) {
 	if relation < 0 || relation >= len(p.book.EdgeTypes) {
 		return 0, argument.Errorf("relation %d asked for: the graph has %d", relation, len(p.book.EdgeTypes))
 	}
-	return p.book.EdgeEnd[relation][p.part] - p.book.EdgeStart[relation][p.part], nil
+	return p.book.NumEdges(relation, p.part), nil
+}
+
+// EachEdge yields the edges of a relation with the homogenized ids of their ends, in the order of
+// their own ids, of which first is one, and holds so many at a time: they come in the order of
+// the file, which is read as often as that takes.
+func (p *Partition) EachEdge(relation int, room int64, yield func(first int64, src, dst []int64) error) error {
+	n, err := p.NumRelationEdges(relation)
+	if err != nil || n == 0 {
+		return err
+	}
+	room = min(room, n)
+	ends, err := mem.Make[int64](mem.Scratch, int(2*room))
+	if err != nil {
+		return err
+	}
+	defer ends.Free()
+	start := p.book.EdgeStart[relation][p.part]
+	for lo := int64(0); lo < n; lo += room {
+		m := min(room, n-lo)
+		src, dst := ends.Data[:m], ends.Data[room:room+m]
+		if err := p.relationEdges(relation, lo, m, src, dst, nil); err != nil {
+			return err
+		}
+		for at := int64(0); at < m; at += disk.Batch {
+			end := min(at+disk.Batch, m)
+			if err := yield(start+lo+at, src[at:end], dst[at:end]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // RelationEdges fills src, dst and id with the homogenized ids of the in-edges

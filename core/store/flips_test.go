@@ -16,7 +16,6 @@ import (
 	"sar/core/graph"
 	"sar/core/store/disk"
 	"sar/core/store/input"
-	"sar/core/store/split"
 	"sar/core/store/storetest"
 )
 
@@ -137,14 +136,14 @@ func TestFlippedBits(t *testing.T) {
 	for i := range assign {
 		assign[i] = int32(r.Intn(3))
 	}
-	if err := writeSingle(randomGraph(r, 60, 500), split.Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(randomGraph(r, 60, 500), Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g, err := OpenGraph(filepath.Join(dir, "typed.npz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := WritePartitions(g, split.Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
+	if err := WritePartitions(g, Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g.Close()

@@ -9,14 +9,14 @@ import (
 
 	"sar/core/mem"
 	"sar/core/store/input"
-	"sar/core/store/split"
+	"sar/core/store/sar"
 )
 
 // withFixedMemory makes buffers count as so many bytes while a test runs.
 func withFixedMemory(t *testing.T, bytes int64) {
-	before := split.FixedMemory
-	split.FixedMemory = bytes
-	t.Cleanup(func() { split.FixedMemory = before })
+	before := sar.FixedMemory
+	sar.FixedMemory = bytes
+	t.Cleanup(func() { sar.FixedMemory = before })
 }
 
 // inTurn is an assignment of the nodes of a graph to parts of equal sizes.
@@ -41,11 +41,11 @@ func TestSARFormatMemory(t *testing.T) {
 		var written [2]map[string]string
 		for i := range written {
 			g := must(OpenGraph(path))(t)
-			memory := int64(split.DefaultMemory)
+			memory := int64(DefaultMemory)
 			if i == 1 {
-				memory = LeastMemory(g, 3, split.SARFormat)
+				memory = LeastMemory(g, 3)
 			}
-			to := split.Partitioning{Assignment: inTurn(g, 3), Parts: 3, Dir: t.TempDir(), Name: "g", Format: split.SARFormat, Memory: memory}
+			to := Partitioning{Assignment: inTurn(g, 3), Parts: 3, Dir: t.TempDir(), Name: "g", Format: SARFormat, Memory: memory}
 			if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 				t.Fatal(err)
 			}
@@ -66,18 +66,18 @@ func TestSARFormatMemory(t *testing.T) {
 // that are mapped for the order of rows may be dropped by the system at any time.
 func TestMemoryOfWriting(t *testing.T) {
 	withFixedMemory(t, 256<<10)
-	const nodes, edges, parts = 8000, 640000, 4
+	const nodes, edges, parts = 4000, 120000, 4
 	dir := sortedDir(t, rand.New(rand.NewPCG(11, 12)), nodes, edges)
-	sar := filepath.Join(t.TempDir(), "sar")
+	own := filepath.Join(t.TempDir(), "sar")
 	for _, c := range []struct {
 		from, format, dir string
-	}{{dir, split.SARFormat, sar}, {dir, split.DGLFormat, t.TempDir()}, {filepath.Join(sar, "g.json"), split.DGLFormat, t.TempDir()}} {
+	}{{dir, SARFormat, own}, {dir, DGLFormat, t.TempDir()}, {filepath.Join(own, "g.json"), DGLFormat, t.TempDir()}} {
 		g := must(OpenGraph(c.from))(t)
-		memory := LeastMemory(g, parts, c.format)
-		to := split.Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format, Memory: memory}
+		memory := LeastMemory(g, parts)
+		to := Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format, Memory: memory}
 		if j, ok := g.(*allParts); ok {
-			j.LimitMemory(split.FixedMemory)
-			memory += split.FixedMemory + 64*nodes // of the nodes of a part
+			j.LimitMemory(sar.FixedMemory)
+			memory += sar.FixedMemory + 64*nodes // of the nodes of a part
 			if err := j.Assignment(to.Assignment); err != nil {
 				t.Fatal(err)
 			}
@@ -99,9 +99,9 @@ func TestTooLittleMemory(t *testing.T) {
 	withFixedMemory(t, 128)
 	g := must(OpenGraph(sortedDir(t, rand.New(rand.NewPCG(13, 14)), 60, 300)))(t)
 	defer g.Close()
-	for _, format := range []string{split.SARFormat, split.DGLFormat} {
-		least := LeastMemory(g, 2, format)
-		to := split.Partitioning{Assignment: inTurn(g, 2), Parts: 2, Dir: t.TempDir(), Name: "g", Format: format, Memory: least - 128}
+	for _, format := range []string{SARFormat, DGLFormat} {
+		least := LeastMemory(g, 2)
+		to := Partitioning{Assignment: inTurn(g, 2), Parts: 2, Dir: t.TempDir(), Name: "g", Format: format, Memory: least - 128}
 		var budget *mem.BudgetError
 		if err := WritePartitions(g, to); !errors.As(err, &budget) || budget.Have != to.Memory || budget.Minimum <= to.Memory || budget.Minimum > least {
 			t.Errorf("%s: %v, of %d", format, err, least)

@@ -25,7 +25,6 @@ import (
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/sar"
-	"sar/core/store/split"
 )
 
 // MapFeature maps a feature of one number or more, as NodeFeatures or EdgeFeatures names it, in
@@ -35,7 +34,7 @@ import (
 // A file of DGL's format may have a feature at any byte. One that does not begin at a multiple of
 // 64 is copied to a file without a name in the same directory, which goes with the mapping.
 func (p *Partition) MapFeature(edge bool, name string) (*disk.MappedFeature, error) {
-	a, err := p.feature(edge, name)
+	a, err := p.Feature(edge, name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +77,11 @@ type Partition struct {
 
 // partEdges are the edges of a partition on disk.
 type partEdges interface {
-	Counts() split.Counts
-	// nodeIDs fills ids with those of own nodes and then of the halo, checked.
+	NumNodes() int64 // with the halo
+	NumEdges() int64
+	// NodeIDs fills ids with those of own nodes and then of the halo, checked.
 	NodeIDs(ids []int64) error
-	// batches streams the edges, checked.
+	// Batches streams the edges, checked.
 	Batches(yield func(graph.EdgeBatch) error) error
 }
 
@@ -169,7 +169,7 @@ func (p *Partition) parse(*partConfig) (err error) {
 		nodeRows[name] = p.book.NumNodes(t, p.part)
 	}
 	for t, et := range p.book.EdgeTypes {
-		edgeRows[et.String()] = p.book.EdgeEnd[t][p.part] - p.book.EdgeStart[t][p.part]
+		edgeRows[et.String()] = p.book.NumEdges(t, p.part)
 	}
 	if p.nodeFeats, err = dgl.Features(p.files[1], nodeRows, graph.OnlyNodeType); err != nil {
 		return err
@@ -204,8 +204,18 @@ func (p *Partition) NumParts() int { return p.book.Parts }
 // Part is the number of this partition.
 func (p *Partition) Part() int { return p.part }
 
-// LocalCounts returns sizes of the partition, halo included.
-func (p *Partition) LocalCounts() split.Counts { return p.edges.Counts() }
+// LocalCounts are sizes of what the files of one partition hold.
+type LocalCounts struct {
+	Nodes, InnerNodes int64 // with and without the halo
+	Edges, InnerEdges int64 // inner edges are the in-edges of inner nodes
+}
+
+// LocalCounts returns sizes of the partition.
+func (p *Partition) LocalCounts() LocalCounts {
+	firstNode, endNode := p.book.Nodes(p.part)
+	firstEdge, endEdge := p.book.Edges(p.part)
+	return LocalCounts{p.edges.NumNodes(), endNode - firstNode, p.edges.NumEdges(), endEdge - firstEdge}
+}
 
 // IDs is, by node type, the path of the Parquet file of the users' ids of own nodes, in the
 // order of rows, where the graph has some.
@@ -243,14 +253,15 @@ func (p *Partition) EdgeFeatures() []disk.TensorInfo { return disk.Infos(p.edgeF
 // ReadFeature reads a feature, as NodeFeatures or EdgeFeatures names it, into
 // dst, which has exactly its size.
 func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
-	a, err := p.feature(edge, name)
+	a, err := p.Feature(edge, name)
 	if err != nil {
 		return err
 	}
 	return a.ReadAll(dst)
 }
 
-func (p *Partition) feature(edge bool, name string) (disk.Array, error) {
+// Feature is where a feature lies, as NodeFeatures or EdgeFeatures names it.
+func (p *Partition) Feature(edge bool, name string) (disk.Array, error) {
 	feats, kind := p.nodeFeats, "node"
 	if edge {
 		feats, kind = p.edgeFeats, "edge"

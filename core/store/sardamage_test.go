@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"sar/core/store/disk"
-	"sar/core/store/split"
 	"sar/core/store/storetest"
 )
 
@@ -70,7 +69,7 @@ func TestSARFormatNumbers(t *testing.T) {
 	for i := range assignment {
 		assignment[i] = int32(i % 2)
 	}
-	to := split.Partitioning{Assignment: assignment, Parts: 2, Dir: t.TempDir(), Name: "g", Format: split.SARFormat}
+	to := Partitioning{Assignment: assignment, Parts: 2, Dir: t.TempDir(), Name: "g", Format: SARFormat}
 	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ func FuzzPart(f *testing.F) {
 	r := rand.New(rand.NewPCG(9, 10))
 	dir := sortedDir(f, r, 12, 30)
 	g := must(OpenGraph(dir))(f)
-	to := split.Partitioning{Assignment: make([]int32, g.NumNodes()), Parts: 1, Dir: f.TempDir(), Name: "g", Format: split.SARFormat}
+	to := Partitioning{Assignment: make([]int32, g.NumNodes()), Parts: 1, Dir: f.TempDir(), Name: "g", Format: SARFormat}
 	if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 		f.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"sar/core/graph"
 	"sar/core/mem"
 	"sar/core/store/input"
-	"sar/core/store/split"
 	"sar/core/store/storetest"
 )
 
@@ -65,9 +64,9 @@ func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
 func twoFormats(t testing.TB, open func() input.Graph, assignment []int32, parts int) (dgl, sar string) {
 	t.Helper()
 	var paths [2]string
-	for i, format := range []string{split.DGLFormat, split.SARFormat} {
+	for i, format := range []string{DGLFormat, SARFormat} {
 		g := open()
-		to := split.Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format}
+		to := Partitioning{Assignment: assignment, Parts: parts, Dir: t.TempDir(), Name: "g", Method: "none", Format: format}
 		if err := WritePartitions(g, to); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"sar/core/store/disk"
 	"sar/core/store/input"
-	"sar/core/store/split"
 	"sar/core/store/storetest"
 )
 
@@ -35,7 +34,7 @@ func TestFullDisk(t *testing.T) {
 	var asked int64
 	disk.FreeBytes = func(string) (int64, error) { return asked, nil }
 	for asked = 1; ; asked *= 2 {
-		err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"})
+		err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"})
 		if err == nil {
 			break
 		}

@@ -7,178 +7,213 @@ import (
 	"strings"
 
 	"sar/core/internal/argument"
-	"sar/core/mem"
 	"sar/core/store/dgl"
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/sar"
-	"sar/core/store/split"
 )
 
 // LeastMemory is what WritePartitions takes at least, for parts of equal sizes.
-func LeastMemory(src input.Source, parts int, format string) int64 {
-	n := nodeMemory(src, format) + split.FixedMemory
-	if format == split.SARFormat {
-		n += sar.LargestPart(src, parts)
-	}
-	return n
+func LeastMemory(src input.Source, parts int) int64 { return sar.LeastMemory(src, parts) }
+
+// The formats of partitions.
+const (
+	SARFormat = "sar"
+	DGLFormat = "dgl"
+)
+
+// DefaultMemory is what writing parts may take where nobody says how much.
+const DefaultMemory = 4 << 30
+
+// edgeShare is one over the share of the memory that a partitioned graph holds edges in.
+const edgeShare = 8
+
+// Partitioning says how a graph is split and where it is written.
+type Partitioning struct {
+	Assignment []int32 // [nodes] the partition of each
+	Parts      int
+	Dir, Name  string // dir/name.json is the description
+	Method     string // how the assignment was made, for the description
+	// Progress, where not nil, is called now and then with done of total, which never fall.
+	Progress func(done, total int64)
+
+	Format string // "dgl", which "" is too, or "sar"
+	Memory int64  // bytes that writing may take, Assignment among them; 0: 4 GiB
+	// IDs are the names of Parquet files of the users' ids, by node type, and IDsDir the
+	// directory with part<p>/<name> of each part, in the file system of Dir. They are moved
+	// into the parts.
+	IDs    map[string]string
+	IDsDir string
 }
 
-// nodeMemory is what writing in a format takes for the nodes.
-func nodeMemory(src input.Source, format string) int64 {
-	if format == split.SARFormat {
-		return sar.NodeMemory(src)
-	}
-	return dgl.NodeMemory(src)
-}
-
-// WritePartitions splits a graph: node i goes to partition Assignment[i]. In SAR's format
-// (see sar.Writer) it writes dir/name.json and part<p>/part.json with arrays as .npy files,
-// ready for OpenPartition to map. In DGL's it
-// writes dir/name.json and dir/part<p>/{graph,node_feat,edge_feat}.dgl as DGL's
-// partition_graph does with one halo hop, for dgl.distributed.load_partition
-// and OpenPartition.
+// WritePartitions splits a graph: node i goes to partition Assignment[i]. It writes
+// dir/name.json and, for each part, part<p>/part.json with arrays as .npy files, ready for
+// OpenPartition to map. DGL's format is an export of those: dir/part<p>/{graph,node_feat,
+// edge_feat}.dgl as DGL's partition_graph writes them with one halo hop, for
+// dgl.distributed.load_partition and OpenPartition.
 //
 // Nodes are numbered anew so that a partition owns a contiguous range, in the
 // order they had; edges too, each belonging to the partition of its
 // destination. Features "orig_id" of nodes and edges keep the original ids of each
-// type, as DGL's return_mapping gives them. Bool is written as uint8, as DGL does.
+// type, as DGL's return_mapping gives them. DGL's format has bool as uint8, as DGL does.
 //
 // Everything is written to dir/.<name>.partial first and renamed at the end, the
 // JSON last, so that a failed write leaves no graph that claims to be whole,
 // and what was there before as it was. A process that is killed leaves that
-// directory, which the next one empties. Memory: LeastMemory; in SAR's format edges
-// take what else there is, in as few passes as that allows. Disk: two passes over the edges, one over each feature, one over what
-// was written, for its checksums (part<p>/checksums.crc, which DGL does not
-// read; OpenPartition and Verify do).
-func WritePartitions(src input.Source, to split.Partitioning) error {
-	assignment, parts, dir, name := to.Assignment, to.Parts, to.Dir, to.Name
+// directory, which the next one empties. Memory: LeastMemory; edges take what else there
+// is, in as few passes as that allows. Disk: two passes over the edges, one over each feature,
+// one over what was written, for its checksums (part<p>/checksums.crc, which DGL does not
+// read; OpenPartition and Verify do). An export needs room for the parts in both formats.
+func WritePartitions(src input.Source, to Partitioning) error {
 	if to.Memory == 0 {
-		to.Memory = split.DefaultMemory
+		to.Memory = DefaultMemory
 	}
 	if err := checkWrite(src, to); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o775); err != nil {
+	if err := os.MkdirAll(to.Dir, 0o775); err != nil {
 		return err
 	}
-	scratch, err := split.NewScratch(dir, name)
+	scratch, err := newScratch(to.Dir, to.Name)
 	if err != nil {
 		return err
 	}
-	defer scratch.Remove()
-
-	tmp := scratch.Path
-	w := &split.Writer{Src: src, Assign: assignment, Parts: parts, Tmp: tmp, Report: to.Progress,
-		Node: split.NewKinds(src.NodeTypes(), parts), Edge: split.NewKinds(src.EdgeTypes(), parts)}
-	w.Nodes, w.Edges = int64(len(assignment)), w.Edge.First[len(w.Edge.List)]
-	w.Total = w.Nodes*2 + w.Node.Work() + w.Edges*4 + w.Edge.Work()
-	var format interface {
-		Steps() []func() error
-		Free()
-	}
-	partitioning := func() string { return "" }
-	if to.Format == split.SARFormat {
-		s := sar.NewWriter(w, to)
-		format, partitioning = s, func() string { return s.Partitioning }
+	defer scratch.remove()
+	if to.Format == SARFormat {
+		err = writeParts(src, to, scratch.path, to.Progress)
 	} else {
-		format = dgl.NewWriter(w, to)
+		err = writeExported(src, to, scratch.path)
 	}
-	defer format.Free()
-	for p := range parts {
-		if err := os.Mkdir(w.PartDir(p), 0o775); err != nil {
-			return err
-		}
-	}
-	for _, step := range format.Steps() {
-		if err := step(); err != nil {
-			return fmt.Errorf("writing partitions to %s: %w", dir, err)
-		}
-	}
-	description, err := describe(w, to, partitioning())
 	if err != nil {
-		return err
+		return fmt.Errorf("writing partitions to %s: %w", to.Dir, err)
 	}
-	path := filepath.Join(tmp, "config.json")
-	if err := os.WriteFile(path, description, 0o664); err != nil {
-		return err
-	}
-	return publish(w, to, path)
+	return publish(to, scratch.path)
 }
 
-func checkWrite(src input.Source, to split.Partitioning) error {
-	assignment, parts, name := to.Assignment, to.Parts, to.Name
-	if parts < 1 {
-		return argument.Errorf("%d partitions: at least 1 is needed", parts)
+// descriptionFile is what the description is called until it is published.
+const descriptionFile = "config.json"
+
+// writeParts writes parts in SAR's format, and their description, to a directory.
+func writeParts(src input.Source, to Partitioning, dir string, progress func(done, total int64)) error {
+	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: dir, Memory: to.Memory, IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
+	if err != nil {
+		return err
 	}
-	var nodes int64
-	for _, t := range src.NodeTypes() {
-		nodes += t.Rows
+	return describe(made, to, SARFormat, dir)
+}
+
+// writeExported writes parts in SAR's format, and what they say in DGL's, with the description
+// of that, to a directory.
+func writeExported(src input.Source, to Partitioning, dir string) error {
+	inner := filepath.Join(dir, SARFormat)
+	if err := os.Mkdir(inner, 0o775); err != nil {
+		return err
 	}
-	if int64(len(assignment)) != nodes {
-		return argument.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
+	progress := func(int64, int64) {}
+	var work int64
+	if to.Progress != nil {
+		progress = func(done, total int64) { work = total; to.Progress(done, 2*total) }
 	}
-	for i, p := range assignment {
-		if p < 0 || int(p) >= parts {
-			return argument.Errorf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, parts-1)
+	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: inner, Memory: to.Memory, IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
+	if err != nil {
+		return err
+	}
+	if err := describe(made, to, SARFormat, inner); err != nil {
+		return err
+	}
+	parts, err := openParts(filepath.Join(inner, descriptionFile), Options{})
+	if err != nil {
+		return err
+	}
+	defer closeParts(parts)
+	e := dgl.Export{Dir: dir, Room: max(1, to.Memory/2/edgeRoom), Done: func(p int) { progress(work+work*int64(p+1)/int64(to.Parts), work) }}
+	for _, p := range parts {
+		e.Parts = append(e.Parts, p)
+	}
+	if err := e.Write(); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		for _, file := range p.IDs() {
+			if err := os.Rename(file, filepath.Join(dir, fmt.Sprintf("part%d", p.Part()), filepath.Base(file))); err != nil {
+				return err
+			}
 		}
 	}
-	if to.Format != "" && to.Format != split.SARFormat && to.Format != split.DGLFormat {
-		return argument.Errorf("partitions are written in the format %q or %q, not %q", split.SARFormat, split.DGLFormat, to.Format)
+	return describe(made, to, DGLFormat, dir)
+}
+
+func checkWrite(src input.Source, to Partitioning) error {
+	if to.Parts < 1 {
+		return argument.Errorf("%d partitions: at least 1 is needed", to.Parts)
 	}
-	if need := nodeMemory(src, to.Format) + split.FixedMemory/2; to.Memory < need {
-		return &mem.BudgetError{What: "memory for writing parts", Have: to.Memory, Minimum: LeastMemory(src, parts, to.Format)}
+	if n := rowsOf(src.NodeTypes()); int64(len(to.Assignment)) != n {
+		return argument.Errorf("an assignment of %d nodes for a graph of %d", len(to.Assignment), n)
 	}
-	if name == "" || strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
-		return argument.Errorf("%q cannot be the name of a graph: it names a file", name)
+	for i, p := range to.Assignment {
+		if p < 0 || int(p) >= to.Parts {
+			return argument.Errorf("node %d is assigned to partition %d: partitions are 0 to %d", i, p, to.Parts-1)
+		}
+	}
+	if to.Format != "" && to.Format != SARFormat && to.Format != DGLFormat {
+		return argument.Errorf("partitions are written in the format %q or %q, not %q", SARFormat, DGLFormat, to.Format)
+	}
+	if err := sar.CheckMemory(src, to.Parts, to.Memory); err != nil {
+		return err
+	}
+	if to.Name == "" || strings.ContainsAny(to.Name, "/\\\x00") || strings.HasPrefix(to.Name, ".") {
+		return argument.Errorf("%q cannot be the name of a graph: it names a file", to.Name)
 	}
 	return nil
 }
 
-// describe is the JSON file, with the keys in DGL's order.
-func describe(w *split.Writer, to split.Partitioning, partitioning string) ([]byte, error) {
-	nodeMap, nodeTypes := w.Node.Maps()
-	edgeMap, edgeTypes := w.Edge.Maps()
+// describe writes the description of all parts to a directory, with the keys in DGL's order.
+func describe(of *sar.Written, to Partitioning, format, dir string) error {
 	var top disk.Object[any]
-	if partitioning != "" {
+	if format == SARFormat {
 		top.Set("format", partitionFormat)
-		top.Set("partitioning", partitioning)
+		top.Set("partitioning", of.Partitioning)
 	}
 	top.Set("graph_name", to.Name)
-	top.Set("num_nodes", w.Nodes)
-	top.Set("num_edges", w.Edges)
+	top.Set("num_nodes", of.Nodes)
+	top.Set("num_edges", of.Edges)
 	top.Set("part_method", to.Method)
-	top.Set("num_parts", w.Parts)
+	top.Set("num_parts", to.Parts)
 	top.Set("halo_hops", 1)
-	top.Set("node_map", nodeMap)
-	top.Set("edge_map", edgeMap)
-	top.Set("ntypes", nodeTypes)
-	top.Set("etypes", edgeTypes)
-	for p := range w.Parts {
+	top.Set("node_map", of.NodeMap)
+	top.Set("edge_map", of.EdgeMap)
+	top.Set("ntypes", of.NodeTypes)
+	top.Set("etypes", of.EdgeTypes)
+	for p := range to.Parts {
 		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }
 		files := partFiles{NodeFeats: in(dgl.NodeFile), EdgeFeats: in(dgl.EdgeFile), PartGraph: in(dgl.PartGraphFile), Checksums: in(disk.SumsFile)}
-		if partitioning != "" {
+		if format == SARFormat {
 			files = partFiles{Part: in(sar.Description), Checksums: in(disk.SumsFile)}
 		}
 		top.Set(fmt.Sprintf("part-%d", p), files)
 	}
-	return disk.Seal(top)
+	text, err := disk.Seal(top)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, descriptionFile), text, 0o664)
 }
 
 // publish moves what was written to its place, the JSON last.
-func publish(w *split.Writer, to split.Partitioning, config string) error {
-	final := filepath.Join(to.Dir, to.Name+".json")
-	if err := os.Remove(final); err != nil && !os.IsNotExist(err) {
+func publish(to Partitioning, scratch string) error {
+	description := filepath.Join(to.Dir, to.Name+".json")
+	if err := os.Remove(description); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	for p := range w.Parts {
-		final := filepath.Join(to.Dir, fmt.Sprintf("part%d", p))
-		if to.Format == split.SARFormat {
+	for p := range to.Parts {
+		name := fmt.Sprintf("part%d", p)
+		from, final := filepath.Join(scratch, name), filepath.Join(to.Dir, name)
+		if to.Format == SARFormat {
 			// What was there goes with what is left of the scratch directory.
-			if err := os.Rename(final, w.PartDir(p)+".before"); err != nil && !os.IsNotExist(err) {
+			if err := os.Rename(final, from+".before"); err != nil && !os.IsNotExist(err) {
 				return err
 			}
-			if err := os.Rename(w.PartDir(p), final); err != nil {
+			if err := os.Rename(from, final); err != nil {
 				return err
 			}
 			continue
@@ -186,15 +221,15 @@ func publish(w *split.Writer, to split.Partitioning, config string) error {
 		if err := os.MkdirAll(final, 0o775); err != nil {
 			return err
 		}
-		made, err := os.ReadDir(w.PartDir(p))
+		made, err := os.ReadDir(from)
 		if err != nil {
 			return err
 		}
 		for _, file := range made {
-			if err := os.Rename(filepath.Join(w.PartDir(p), file.Name()), filepath.Join(final, file.Name())); err != nil {
+			if err := os.Rename(filepath.Join(from, file.Name()), filepath.Join(final, file.Name())); err != nil {
 				return err
 			}
 		}
 	}
-	return os.Rename(config, final)
+	return os.Rename(filepath.Join(scratch, descriptionFile), description)
 }

@@ -15,7 +15,6 @@ import (
 	"sar/core/internal/argument"
 	"sar/core/store/disk"
 	"sar/core/store/input"
-	"sar/core/store/split"
 )
 
 // memGraph is a Source in memory, with a feature that can fail to be read.
@@ -137,7 +136,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			dir := filepath.Join(t.TempDir(), "new")
 			last, total := int64(-1), int64(0)
-			err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random", Progress: func(done, all int64) {
+			err := writeSingle(g, Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random", Progress: func(done, all int64) {
 				if done < last || done > all {
 					t.Errorf("progress %d of %d after %d", done, all, last)
 				}
@@ -266,12 +265,12 @@ func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	for _, before := range []bool{false, true} {
 		if before {
-			if err := writeSingle(old, split.Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
+			if err := writeSingle(old, Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, g.failing = range []string{"labels", "kind"} {
-			if err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
+			if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
 				t.Fatalf("failing at %q: %v", g.failing, err)
 			}
 			entries, _ := os.ReadDir(dir)
@@ -284,7 +283,7 @@ func TestFailedWrite(t *testing.T) {
 		}
 	}
 	g.failing = ""
-	if err := writeSingle(g, split.Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	checkPartitions(t, g, assign, 3, filepath.Join(dir, "g.json"))
@@ -299,7 +298,7 @@ func TestRefusedWrite(t *testing.T) {
 		name   string
 	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"}, {make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
 		var ae *argument.Error
-		if err := writeSingle(g, split.Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
+		if err := writeSingle(g, Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
 			t.Errorf("%v into %d parts as %q: %v is no argument.Error", c.assign, c.parts, c.name, err)
 		}
 	}
@@ -329,4 +328,4 @@ func (s single) ReadRows(edge bool, _ int, name string, first int64, dst []byte)
 	return s.graphOfOne.ReadRows(edge, name, first, dst)
 }
 
-func writeSingle(g graphOfOne, to split.Partitioning) error { return WritePartitions(single{g}, to) }
+func writeSingle(g graphOfOne, to Partitioning) error { return WritePartitions(single{g}, to) }

@@ -7,7 +7,6 @@ import (
 
 	"sar/core/graph"
 	"sar/core/store/disk"
-	"sar/core/store/split"
 )
 
 // Part is the graph file of a partition: one node type and one relation,
@@ -37,12 +36,10 @@ func OpenPart(f *disk.File, book *graph.Book, part int) (*Part, error) {
 	if p.m.numSrc != p.nodes || p.m.numDst != p.nodes {
 		return nil, f.Bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
 	}
-	for t := range book.NodeTypes {
-		p.inner += book.NumNodes(t, part)
-	}
-	for t := range book.EdgeTypes {
-		p.innerEdges += book.EdgeEnd[t][part] - book.EdgeStart[t][part]
-	}
+	lo, hi := book.Nodes(part)
+	p.inner = hi - lo
+	lo, hi = book.Edges(part)
+	p.innerEdges = hi - lo
 	if p.nodes < p.inner {
 		return nil, f.Bad(at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d", p.nodes)
 	}
@@ -128,10 +125,11 @@ func (p *Part) checkNodes(ids []int64) error {
 	return nil
 }
 
-// Counts implements the edges of a partition.
-func (p *Part) Counts() split.Counts {
-	return split.Counts{Nodes: p.nodes, InnerNodes: p.inner, Edges: p.m.edges, InnerEdges: p.innerEdges}
-}
+// NumNodes implements the edges of a partition.
+func (p *Part) NumNodes() int64 { return p.nodes }
+
+// NumEdges implements the edges of a partition.
+func (p *Part) NumEdges() int64 { return p.m.edges }
 
 // NodeIDs implements the edges of a partition.
 func (p *Part) NodeIDs(ids []int64) error {

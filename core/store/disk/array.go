@@ -21,8 +21,8 @@ type Array struct {
 	Len    int64 // number of elements
 	// fortran says that the first dimension runs fastest (.npy files alone).
 	Fortran bool
-	// derive gives the numbers where they follow from other arrays and are in no file of their own.
-	Derive func(dst []byte) error
+	// Derive gives the numbers from one on, where they follow from other arrays and are in no file of their own.
+	Derive func(first int64, dst []byte) error
 }
 
 func (a *Array) Bytes() int64 { return a.Len * int64(a.DType.Size()) }
@@ -148,7 +148,7 @@ func (a *Array) ReadAll(dst []byte) error {
 		return argument.Errorf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.Name, a.DType, a.Shape, a.Bytes(), len(dst))
 	}
 	if a.Derive != nil {
-		return a.Derive(dst)
+		return a.Derive(0, dst)
 	}
 	return a.File.readLarge(dst, a.Offset, a.Name)
 }
@@ -163,12 +163,7 @@ func (a *Array) ReadRows(first int64, dst []byte) error {
 		return a.fortranRows(first, dst)
 	}
 	if a.Derive != nil {
-		all := make([]byte, a.Bytes())
-		if err := a.Derive(all); err != nil {
-			return err
-		}
-		copy(dst, all[first*row:])
-		return nil
+		return a.Derive(first, dst)
 	}
 	return a.File.readLarge(dst, a.Offset+first*row, a.Name)
 }

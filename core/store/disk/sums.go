@@ -178,7 +178,7 @@ func WriteSums(dir string, sums map[string]Checksums) error {
 	if err != nil {
 		return err
 	}
-	return WriteSynced(filepath.Join(dir, SumsFile), text)
+	return os.WriteFile(filepath.Join(dir, SumsFile), text, 0o664)
 }
 
 // SumsOf reads a file and sums it up.
@@ -195,12 +195,11 @@ func SumsOf(what, path string, arrays func(*File) ([]Array, error)) (Checksums, 
 	return f.sumUp(list)
 }
 
-// WriteSynced writes a file that is on the disk afterwards.
-func WriteSynced(path string, data []byte) error {
-	f, err := os.Create(path)
+// Sync returns when what was written to a file is on the disk.
+func Sync(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -53,7 +53,11 @@ func SumDirectory(dir string) error {
 			return err
 		}
 	}
-	if err := disk.WriteSums(dir, sums); err != nil {
+	err = disk.WriteSums(dir, sums)
+	if err == nil {
+		err = disk.Sync(filepath.Join(dir, disk.SumsFile))
+	}
+	if err != nil {
 		return err
 	}
 	var keys, kept disk.Object[json.RawMessage]
@@ -66,10 +70,13 @@ func SumDirectory(dir string) error {
 		}
 	}
 	text, err := disk.Seal(append(kept, disk.Member[json.RawMessage]{Name: disk.SumsKey, Value: json.RawMessage(strconv.Quote(disk.SumsFile))}))
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.WriteFile(path+".new", text, 0o664)
 	}
-	if err := disk.WriteSynced(path+".new", text); err != nil {
+	if err == nil {
+		err = disk.Sync(path + ".new")
+	}
+	if err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)

@@ -9,12 +9,12 @@ import (
 )
 
 // newNpy makes an array of a part, of zeros.
-func (s *Writer) newNpy(p int, name string, d disk.DType, shape ...int64) (npy.Output, error) {
-	return npy.Create(s.PartDir(p), name, d, shape)
+func (s *writer) newNpy(p int, name string, d disk.DType, shape ...int64) (npy.Output, error) {
+	return npy.Create(s.partDir(p), name, d, shape)
 }
 
 // newArray makes an array of a relation.
-func (s *Writer) newArray(p, relation int, name string, d disk.DType, n int64) (npy.Output, error) {
+func (s *writer) newArray(p, relation int, name string, d disk.DType, n int64) (npy.Output, error) {
 	r := s.rels[relation]
 	a, err := s.newNpy(p, r.dir+"/"+name+".npy", d, n)
 	r.arrays[p][name] = a

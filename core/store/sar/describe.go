@@ -7,56 +7,68 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sar/core/internal/argument"
 	"sar/core/internal/view"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
 
-// nameIDs moves the files of the users' ids to their parts and describes them.
-func (s *Writer) nameIDs() error {
-	for t, of := range s.Node.List {
+// takeIDs moves the files of the users' ids to their parts and describes them.
+func (s *writer) takeIDs() error {
+	for _, file := range s.to.IDs {
+		if filepath.Base(file) != file {
+			return argument.Errorf("%q cannot be the name of a file of ids", file)
+		}
+		for p := range s.parts {
+			from := filepath.Join(s.to.IDsDir, fmt.Sprintf("part%d", p), file)
+			if err := os.Rename(from, filepath.Join(s.partDir(p), file)); err != nil {
+				return err
+			}
+		}
+	}
+	for t, of := range s.node.list {
 		if file := s.to.IDs[of.Name]; file != "" {
 			for p := range s.parts {
 				s.parts[p].NodeTypes[t].Value.IDs = &npy.Described{File: file}
 			}
 		}
 	}
-	return s.TakeIDs(s.to)
+	return nil
 }
 
 // describe writes checksums and descriptions of the parts.
-func (s *Writer) describe() error {
+func (s *writer) describe() error {
 	h := fnv.New64a()
-	fmt.Fprintln(h, s.Nodes, s.Edges, s.Writer.Parts, s.Node.Count, s.Edge.Count)
-	h.Write(view.Bytes(s.Assign))
-	s.Partitioning = fmt.Sprintf("%015x", h.Sum64()>>4)
+	fmt.Fprintln(h, s.nodes, s.edges, s.to.Parts, s.node.count, s.edge.count)
+	h.Write(view.Bytes(s.to.Assignment))
+	s.partitioning = fmt.Sprintf("%015x", h.Sum64()>>4)
 	for p := range s.parts {
 		d := &s.parts[p]
-		d.Format, d.Partitioning, d.Part = partFormat, s.Partitioning, p
+		d.Format, d.Partitioning, d.Part = partFormat, s.partitioning, p
 		for i, r := range s.rels {
 			of := s.relation(p, i)
-			of.Type, of.Edges = strings.Split(s.Edge.List[i].Name, ":"), s.Edge.Count[p][i]
+			of.Type, of.Edges = strings.Split(s.edge.list[i].Name, ":"), s.edge.count[p][i]
 			of.Columns, of.Sends = r.columns[p], r.sends[p]
 		}
 		sums := map[string]disk.Checksums{}
 		for _, name := range d.names() {
 			var err error
-			if sums[name], err = disk.SumsOf("a file of the part", filepath.Join(s.PartDir(p), filepath.FromSlash(name)), npy.Arrays); err != nil {
+			if sums[name], err = disk.SumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)), npy.Arrays); err != nil {
 				return err
 			}
 		}
-		if err := disk.WriteSums(s.PartDir(p), sums); err != nil {
+		if err := disk.WriteSums(s.partDir(p), sums); err != nil {
 			return err
 		}
 		text, err := disk.Seal(d)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(s.PartDir(p), Description), text, 0o664)
+			err = os.WriteFile(filepath.Join(s.partDir(p), Description), text, 0o664)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.Progress(s.Total)
+	s.progress(s.total)
 	return nil
 }
 

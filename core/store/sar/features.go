@@ -6,14 +6,17 @@ import (
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/npy"
-	"sar/core/store/split"
 )
 
 // spread makes an array in each part, of rows[p] rows like those of t, and has fill append
 // them. made is told of each array.
-func (s *Writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.Output), name string, fill func(out []*disk.Appender) error) error {
-	files := make([]*os.File, s.Writer.Parts)
-	defer func() { _ = disk.CloseAll(files) }() // what was not written shows in the checksums' reading
+func (s *writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.Output), name string, fill func(out []*disk.Appender) error) error {
+	files := make([]*os.File, s.to.Parts)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // what was not written shows in the checksums' reading
+		}
+	}()
 	out := make([]*disk.Appender, len(files))
 	for p := range files {
 		a, err := s.newNpy(p, name, t.DType, append([]int64{rows[p]}, t.Shape[1:]...)...)
@@ -24,7 +27,7 @@ func (s *Writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.
 			return err
 		}
 		made(p, a)
-		out[p] = disk.NewAppender(files[p], a.Offset, t.RowBytes()*rows[p], s.Block(s.Writer.Parts))
+		out[p] = disk.NewAppender(files[p], a.Offset, t.RowBytes()*rows[p], s.block(s.to.Parts))
 	}
 	if err := fill(out); err != nil {
 		return err
@@ -33,46 +36,44 @@ func (s *Writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.
 }
 
 // rowsOf are the rows of a type in each part.
-func (s *Writer) rowsOf(k *split.Kinds, t int) (rows []int64) {
-	for p := range s.Writer.Parts {
-		rows = append(rows, k.Count[p][t])
+func (s *writer) rowsOf(k *kinds, t int) (rows []int64) {
+	for p := range s.to.Parts {
+		rows = append(rows, k.count[p][t])
 	}
 	return rows
 }
 
 // writeNodeFeatures writes node features, and original ids.
-func (s *Writer) writeNodeFeatures() error {
+func (s *writer) writeNodeFeatures() error {
 	dirs := map[string]bool{}
-	for t, of := range s.Node.List {
+	for t, of := range s.node.list {
 		dir, names := "nodes/"+fileName(of.Name, t, dirs), map[string]bool{input.OrigID: true}
 		for p := range s.parts {
-			s.parts[p].NodeTypes.Set(of.Name, partNodesJSON{Rows: s.Node.Count[p][t]})
+			s.parts[p].NodeTypes.Set(of.Name, partNodesJSON{Rows: s.node.count[p][t]})
 		}
 		made := func(feature string) func(int, npy.Output) {
 			return func(p int, a npy.Output) { s.parts[p].NodeTypes[t].Value.Features.Set(feature, a.Described) }
 		}
-		assign := s.Assign[s.Node.First[t]:s.Node.First[t+1]]
+		assign := s.to.Assignment[s.node.first[t]:s.node.first[t+1]]
 		for k, a := range of.Arrays {
 			if a.Name == input.OrigID {
 				delete(names, input.OrigID)
 			}
 			name := dir + "/" + fileName(a.Name, k, names) + ".npy"
-			err := s.spread(s.rowsOf(&s.Node, t), a, made(a.Name), name, func(out []*disk.Appender) error {
-				return s.ScatterRows(false, t, a, 0, assign, out)
+			err := s.spread(s.rowsOf(&s.node, t), a, made(a.Name), name, func(out []*disk.Appender) error {
+				return s.scatterRows(false, t, a, 0, assign, out)
 			})
 			if err != nil {
 				return err
 			}
-			s.Progress(of.Rows)
+			s.progress(of.Rows)
 		}
 		if of.KeepsIDs() {
 			continue
 		}
-		err := s.spread(s.rowsOf(&s.Node, t), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
+		err := s.spread(s.rowsOf(&s.node, t), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
 			for i, p := range assign {
-				if err := out[p].Int64(int64(i)); err != nil {
-					return err
-				}
+				out[p].Int64(int64(i))
 			}
 			return nil
 		})
@@ -85,16 +86,16 @@ func (s *Writer) writeNodeFeatures() error {
 
 // writeEdgeRows writes edge features, and original ids where they do not follow from the
 // destinations.
-func (s *Writer) writeEdgeRows() error {
-	for i, of := range s.Edge.List {
+func (s *writer) writeEdgeRows() error {
+	for i, of := range s.edge.list {
 		dir, names := "edges"+s.rels[i].dir[len("relations"):], map[string]bool{}
 		made := func(feature string) func(int, npy.Output) {
 			return func(p int, a npy.Output) { s.relation(p, i).Features.Set(feature, a.Described) }
 		}
 		for k, t := range of.Arrays {
 			name := dir + "/" + fileName(t.Name, k, names) + ".npy"
-			err := s.spread(s.rowsOf(&s.Edge, i), t, made(t.Name), name, func(out []*disk.Appender) error {
-				return s.AppendEdgeRows(i, t, out)
+			err := s.spread(s.rowsOf(&s.edge, i), t, made(t.Name), name, func(out []*disk.Appender) error {
+				return s.appendEdgeRows(i, t, out)
 			})
 			if err != nil {
 				return err
@@ -110,13 +111,11 @@ func (s *Writer) writeEdgeRows() error {
 			continue
 		}
 		name := dir + "/" + fileName(input.OrigID, 0, names) + ".npy"
-		err := s.spread(s.rowsOf(&s.Edge, i), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), name, func(out []*disk.Appender) error {
-			return s.Src.EdgesBatch(func(first int64, _, dst []int64) error {
-				return s.Edge.Runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
+		err := s.spread(s.rowsOf(&s.edge, i), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), name, func(out []*disk.Appender) error {
+			return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
+				return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
 					for k := lo; r == i && k < hi; k++ {
-						if err := out[s.Assign[dst[k]]].Int64(first + k - s.Edge.First[r]); err != nil {
-							return err
-						}
+						out[s.to.Assignment[dst[k]]].Int64(first + k - s.edge.first[r])
 					}
 					return nil
 				})
@@ -127,4 +126,43 @@ func (s *Writer) writeEdgeRows() error {
 		}
 	}
 	return nil
+}
+
+// scatterRows reads len(to) rows of a type from its row first on and appends
+// row i to out[to[i]].
+func (s *writer) scatterRows(edge bool, kind int, t disk.TensorInfo, first int64, to []int32, out []*disk.Appender) error {
+	row := t.RowBytes()
+	if row == 0 {
+		return nil
+	}
+	buf := make([]byte, row*max(1, min(int64(len(to)), (4<<20)/row)))
+	for at := 0; at < len(to); {
+		n := min(int64(len(to)-at), int64(len(buf))/row)
+		if err := s.src.ReadRows(edge, kind, t.Name, first+int64(at), buf[:n*row]); err != nil {
+			return err
+		}
+		for i := range n {
+			out[to[int64(at)+i]].Write(buf[i*row : (i+1)*row])
+		}
+		at += int(n)
+	}
+	return nil
+}
+
+// appendEdgeRows appends the rows of an edge feature to the parts of the destinations.
+func (s *writer) appendEdgeRows(relation int, t disk.TensorInfo, out []*disk.Appender) error {
+	to := make([]int32, 0, disk.Batch)
+	return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
+		return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
+			if r != relation {
+				return nil
+			}
+			to = to[:0]
+			for _, d := range dst[lo:hi] {
+				to = append(to, s.to.Assignment[d])
+			}
+			s.progress(hi - lo)
+			return s.scatterRows(true, r, t, first+lo-s.edge.first[r], to, out)
+		})
+	})
 }

@@ -17,7 +17,7 @@ type segment struct {
 
 // fill writes the sources of the edges of every part by destination, and row pointers. The
 // edges of a destination keep their order.
-func (s *Writer) fill() error {
+func (s *writer) fill() error {
 	if err := s.createArrays(); err != nil {
 		return err
 	}
@@ -38,15 +38,15 @@ func (s *Writer) fill() error {
 }
 
 // createArrays makes the files whose sizes are known.
-func (s *Writer) createArrays() error {
+func (s *writer) createArrays() error {
 	for p := range s.parts {
 		s.parts[p].Relations = make([]partRelationJSON, len(s.rels))
 		for i, r := range s.rels {
-			edges := s.Edge.Count[p][i]
+			edges := s.edge.count[p][i]
 			sizes := []struct {
 				name string
 				n    int64
-			}{{rowPtrArray, s.Node.Count[p][r.dst] + 1}, {colArray, edges}, {rowArray, edges}, {rowEdgeArray, edges}}
+			}{{rowPtrArray, s.node.count[p][r.dst] + 1}, {colArray, edges}, {rowArray, edges}, {rowEdgeArray, edges}}
 			if r.sorted {
 				sizes = sizes[:3]
 			}
@@ -62,7 +62,7 @@ func (s *Writer) createArrays() error {
 }
 
 // window is the next run of destinations of each relation whose edges memory holds.
-func (s *Writer) window(next []int64) (w []segment, slots int64) {
+func (s *writer) window(next []int64) (w []segment, slots int64) {
 	left := s.forEdges(0)
 	for i, r := range s.rels {
 		seg := segment{lo: next[i], hi: next[i], off: slots}
@@ -87,7 +87,7 @@ func (s *Writer) window(next []int64) (w []segment, slots int64) {
 }
 
 // fillWindow places the edges of a window.
-func (s *Writer) fillWindow(w []segment, slots int64) error {
+func (s *writer) fillWindow(w []segment, slots int64) error {
 	source, err := mem.Make[uint32](mem.Scratch, int(slots))
 	if err != nil {
 		return err
@@ -108,10 +108,10 @@ func (s *Writer) fillWindow(w []segment, slots int64) error {
 	}
 	seen := make([][]int32, len(s.rels)) // edges of each part, so far
 	for i := range seen {
-		seen[i] = make([]int32, s.Writer.Parts)
+		seen[i] = make([]int32, s.to.Parts)
 	}
-	err = s.Src.EdgesBatch(func(first int64, src, dst []int64) error {
-		return s.Edge.Runs(first, int64(len(src)), func(i int, from, to int64) error {
+	err = s.src.EdgesBatch(func(first int64, src, dst []int64) error {
+		return s.edge.runs(first, int64(len(src)), func(i int, from, to int64) error {
 			r, lo, hi := s.rels[i], w[i].lo, w[i].hi
 			if lo == hi {
 				return nil
@@ -120,7 +120,7 @@ func (s *Writer) fillWindow(w []segment, slots int64) error {
 				v := int64(s.id.Data[dst[k]])
 				inside := v >= lo && v < hi
 				if !r.sorted {
-					n := &seen[i][s.Assign[dst[k]]]
+					n := &seen[i][s.to.Assignment[dst[k]]]
 					if inside {
 						position.Data[r.slots.Data[v]] = *n
 					}
@@ -142,12 +142,12 @@ func (s *Writer) fillWindow(w []segment, slots int64) error {
 			return err
 		}
 	}
-	s.Progress(slots)
+	s.progress(slots)
 	return nil
 }
 
 // writeWindow writes the edges that were placed, and makes slots counts again.
-func (s *Writer) writeWindow(i int, w segment, source []uint32, position []int32) error {
+func (s *writer) writeWindow(i int, w segment, source []uint32, position []int32) error {
 	r, end := s.rels[i], uint32(w.off)
 	for p := range s.parts {
 		base := s.base[r.dst][p]

@@ -18,9 +18,9 @@ import (
 )
 
 // finish makes relation i of part p out of the sources of its edges by destination.
-func (s *Writer) finish(p, i int) error {
+func (s *writer) finish(p, i int) error {
 	r := s.rels[i]
-	rows := s.Node.Count[p][r.dst]
+	rows := s.node.count[p][r.dst]
 	ptr, err := mem.Make[int32](mem.Scratch, int(rows)+1)
 	if err != nil {
 		return err
@@ -63,8 +63,8 @@ func (s *Writer) finish(p, i int) error {
 
 // numberColumns numbers the own rows and the boundary rows of a relation, and writes where
 // the latter are at their owners.
-func (s *Writer) numberColumns(p, i int) (columns int64, err error) {
-	r, parts := s.rels[i], s.Writer.Parts
+func (s *writer) numberColumns(p, i int) (columns int64, err error) {
+	r, parts := s.rels[i], s.to.Parts
 	base := s.base[r.src]
 	lo, hi := base[p], base[p+1]
 	s.halo.Clear()
@@ -111,7 +111,7 @@ func (s *Writer) numberColumns(p, i int) (columns int64, err error) {
 
 // sortRows replaces the sources of a part by columns, ascending in each row, and counts the
 // edges of every column.
-func (s *Writer) sortRows(p, i int, ptr, colPtr []int32) error {
+func (s *writer) sortRows(p, i int, ptr, colPtr []int32) error {
 	r := s.rels[i]
 	col, edge := r.arrays[p][colArray], r.arrays[p][rowEdgeArray]
 	return inRows(ptr, func(row0, row1 int) error {
@@ -192,7 +192,7 @@ func inRows(ptr []int32, do func(row0, row1 int) error) error {
 
 // transpose writes the destination rows of every column, ascending: as many columns at a
 // time as memory holds the edges of.
-func (s *Writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) error {
+func (s *writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) error {
 	columns := len(colPtr) - 1
 	for c0 := 0; c0 < columns; {
 		room := s.forEdges(partMemory(int64(len(ptr)), int64(columns))) / 4
@@ -205,7 +205,7 @@ func (s *Writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) err
 	return nil
 }
 
-func (s *Writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int32, first int32) error {
+func (s *writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int32, first int32) error {
 	n := int32(len(colPtr) - 1)
 	begin := colPtr[0]
 	rows, err := mem.Make[int32](mem.Scratch, int(colPtr[n]-begin))
@@ -241,7 +241,7 @@ func (s *Writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int
 }
 
 // writeKey numbers the columns by the original ids of their nodes.
-func (s *Writer) writeKey(p, i int, columns int64) error {
+func (s *writer) writeKey(p, i int, columns int64) error {
 	r := s.rels[i]
 	lo, hi := s.base[r.src][p], s.base[r.src][p+1]
 	key, err := mem.Make[int32](mem.Scratch, int(columns))
@@ -250,7 +250,7 @@ func (s *Writer) writeKey(p, i int, columns int64) error {
 	}
 	defer key.Free()
 	rank := int32(0)
-	for _, x := range s.id.Data[s.Node.First[r.src]:s.Node.First[r.src+1]] {
+	for _, x := range s.id.Data[s.node.first[r.src]:s.node.first[r.src+1]] {
 		if id := int64(x); id >= lo && id < hi || s.halo.Has(id) {
 			key.Data[s.column.Data[id]] = rank
 			rank++
@@ -260,7 +260,7 @@ func (s *Writer) writeKey(p, i int, columns int64) error {
 }
 
 // writeOrder writes the order in which rows are best computed, if there is one.
-func (s *Writer) writeOrder(p, i int, ptr []int32) error {
+func (s *writer) writeOrder(p, i int, ptr []int32) error {
 	col := s.rels[i].arrays[p][colArray]
 	f, err := os.Open(col.Path)
 	if err != nil {
@@ -282,22 +282,20 @@ func (s *Writer) writeOrder(p, i int, ptr []int32) error {
 
 // writeEdgeStarts writes the original id of the first edge of every row, where edges are
 // sorted.
-func (s *Writer) writeEdgeStarts(i int) error {
+func (s *writer) writeEdgeStarts(i int) error {
 	r := s.rels[i]
 	dtype := disk.Int32
-	if s.Edge.List[i].Rows > math.MaxInt32 {
+	if s.edge.list[i].Rows > math.MaxInt32 {
 		dtype = disk.Int64
 	}
 	made := func(p int, a npy.Output) { s.relation(p, i).Arrays.Set(edgeStartArray, a.Described) }
 	name := r.dir + "/" + edgeStartArray + ".npy"
-	return s.spread(s.rowsOf(&s.Node, r.dst), disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name, func(out []*disk.Appender) error {
+	return s.spread(s.rowsOf(&s.node, r.dst), disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name, func(out []*disk.Appender) error {
 		var start int64
-		first := s.Node.First[r.dst]
-		for k, p := range s.Assign[first:s.Node.First[r.dst+1]] {
+		first := s.node.first[r.dst]
+		for k, p := range s.to.Assignment[first:s.node.first[r.dst+1]] {
 			b := view.Bytes([]int64{start})
-			if err := out[p].Write(b[:dtype.Size()]); err != nil {
-				return err
-			}
+			out[p].Write(b[:dtype.Size()])
 			start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
 		}
 		return nil

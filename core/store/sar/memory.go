@@ -1,28 +1,70 @@
 package sar
 
 import (
+	"sar/core/graph"
 	"sar/core/mem"
 	"sar/core/store/input"
-	"sar/core/store/split"
 )
 
-// LargestPart is what making the largest of equal parts in SAR's format takes beside its edges.
-func LargestPart(src input.Source, parts int) (largest int64) {
+// DefaultMemory is what writing parts may take where nobody says how much.
+const DefaultMemory = 4 << 30
+
+// FixedMemory is for buffers whose size does not depend on the graph, and half of it the least
+// that edges get. A variable for tests.
+var FixedMemory int64 = 64 << 20
+
+// endsOf are the numbers of sources and of destinations of a relation.
+func endsOf(src input.Source, relation input.TypeRows) (from, to int64) {
+	t, err := graph.ParseEdgeType(relation.Name)
+	if err != nil {
+		return 0, 0 // writing it says what is wrong
+	}
+	for _, n := range src.NodeTypes() {
+		if n.Name == t.Src {
+			from = n.Rows
+		}
+		if n.Name == t.Dst {
+			to = n.Rows
+		}
+	}
+	return from, to
+}
+
+// numNodes are the nodes of all types, and those of the largest type.
+func numNodes(src input.Source) (all, largest int64) {
+	for _, t := range src.NodeTypes() {
+		all += t.Rows
+		largest = max(largest, t.Rows)
+	}
+	return all, largest
+}
+
+// LeastMemory is what Write takes at least, for parts of equal sizes.
+func LeastMemory(src input.Source, parts int) int64 {
+	var largest int64
 	for _, r := range src.EdgeTypes() {
-		from, to := split.EndsOf(src, r)
+		from, to := endsOf(src, r)
 		share := func(rows int64) int64 { return (rows + int64(parts) - 1) / int64(parts) }
 		largest = max(largest, partMemory(share(to), min(from, share(from)+share(r.Rows))))
 	}
-	return largest
+	return nodeMemory(src) + FixedMemory + largest
 }
 
-// NodeMemory is what writing in SAR's format takes for the nodes of the graph as long as it
+// CheckMemory refuses memory that does not do for the nodes.
+func CheckMemory(src input.Source, parts int, memory int64) error {
+	if memory < nodeMemory(src)+FixedMemory/2 {
+		return &mem.BudgetError{What: "memory for writing parts", Have: memory, Minimum: LeastMemory(src, parts)}
+	}
+	return nil
+}
+
+// nodeMemory is what writing in SAR's format takes for the nodes of the graph as long as it
 // lasts: assignment, number, column and boundary mark of each node, in-edges of each destination.
-func NodeMemory(src input.Source) (n int64) {
-	nodes, largest := split.NumNodes(src)
+func nodeMemory(src input.Source) (n int64) {
+	nodes, largest := numNodes(src)
 	n = (4+4)*nodes + 4*largest + largest/4
 	for _, r := range src.EdgeTypes() {
-		_, to := split.EndsOf(src, r)
+		_, to := endsOf(src, r)
 		n += 4 * to
 	}
 	return n
@@ -34,21 +76,21 @@ func NodeMemory(src input.Source) (n int64) {
 func partMemory(rows, columns int64) int64 { return (4+24)*rows + (4+4)*columns }
 
 // wantMemory fails where the memory does not do for the parts as they are.
-func (s *Writer) wantMemory() error {
+func (s *writer) wantMemory() error {
 	var largest int64
 	for i, r := range s.rels {
-		for p := range s.Writer.Parts {
-			columns := min(s.Node.List[r.src].Rows, s.Node.Count[p][r.src]+s.Edge.Count[p][i])
-			largest = max(largest, partMemory(s.Node.Count[p][r.dst], columns))
+		for p := range s.to.Parts {
+			columns := min(s.node.list[r.src].Rows, s.node.count[p][r.src]+s.edge.count[p][i])
+			largest = max(largest, partMemory(s.node.count[p][r.dst], columns))
 		}
 	}
-	if least := s.forNodes + largest + split.FixedMemory/2; s.to.Memory < least {
+	if least := s.forNodes + largest + FixedMemory/2; s.to.Memory < least {
 		return &mem.BudgetError{What: "memory for writing parts", Have: s.to.Memory, Minimum: least}
 	}
 	return nil
 }
 
 // forEdges are the bytes left for edges, beside the nodes and so many more.
-func (s *Writer) forEdges(more int64) int64 {
-	return max(s.to.Memory-s.forNodes-more-split.FixedMemory/2, split.FixedMemory/8)
+func (s *writer) forEdges(more int64) int64 {
+	return max(s.to.Memory-s.forNodes-more-FixedMemory/2, FixedMemory/8)
 }

@@ -161,7 +161,7 @@ func (s *Part) edgeTypes(list []partRelationJSON) error {
 		return s.bad(fmt.Sprintf("%d relations", len(s.book.EdgeTypes)), "%d", len(list))
 	}
 	for t, of := range list {
-		name, edges := s.book.EdgeTypes[t].String(), s.book.EdgeEnd[t][s.part]-s.book.EdgeStart[t][s.part]
+		name, edges := s.book.EdgeTypes[t].String(), s.book.NumEdges(t, s.part)
 		if strings.Join(of.Type, ":") != name || of.Edges != edges {
 			return s.bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name), "%d of %q", of.Edges, of.Type)
 		}
@@ -186,7 +186,7 @@ func (s *Part) edgeTypes(list []partRelationJSON) error {
 		}
 		if r.arrays[edgeStartArray] != nil {
 			s.EdgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File, Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
-				Derive: func(dst []byte) error { return r.origIDs(dst) }}
+				Derive: r.origIDs}
 		}
 	}
 	return nil

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"sar/core/graph"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
-	"sar/core/store/split"
 )
 
 // storedArrays says which array of a file is which of graph.Stored.
@@ -81,7 +81,7 @@ func (s *Part) relation(i, threads int) (rel *graph.Relation, err error) {
 		}
 	}()
 	for p := range s.book.Parts {
-		rel.NumEdgesGlobal += s.book.EdgeEnd[i][p] - s.book.EdgeStart[i][p]
+		rel.NumEdgesGlobal += s.book.NumEdges(i, p)
 	}
 	r := &s.relations[i]
 	send := r.arrays[sendArray]
@@ -176,17 +176,16 @@ func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
 	return nil
 }
 
-// Counts implements the edges of a partition.
-func (s *Part) Counts() split.Counts {
-	c := split.Counts{}
-	for t := range s.book.NodeTypes {
-		c.InnerNodes += s.book.NumNodes(t, s.part)
-	}
-	for i := range s.relations {
-		c.Edges += s.relations[i].Edges
-	}
-	c.Nodes, c.InnerEdges = c.InnerNodes+s.numHalo, c.Edges
-	return c
+// NumNodes implements the edges of a partition.
+func (s *Part) NumNodes() int64 {
+	start, end := s.book.Nodes(s.part)
+	return end - start + s.numHalo
+}
+
+// NumEdges implements the edges of a partition.
+func (s *Part) NumEdges() (n int64) {
+	start, end := s.book.Edges(s.part)
+	return end - start
 }
 
 // NodeIDs implements the edges of a partition.
@@ -195,14 +194,11 @@ func (s *Part) NodeIDs(ids []int64) error {
 	if err != nil {
 		return err
 	}
-	at := 0
-	for t := range s.book.NodeTypes {
-		for id := s.book.NodeStart[t][s.part]; id < s.book.NodeEnd[t][s.part]; id++ {
-			ids[at] = id
-			at++
-		}
+	start, end := s.book.Nodes(s.part)
+	for id := start; id < end; id++ {
+		ids[id-start] = id
 	}
-	copy(ids[at:], halo)
+	copy(ids[end-start:], halo)
 	return nil
 }
 
@@ -287,33 +283,39 @@ func (s *Part) relationBatches(relation int, local []int64, row int64, yield fun
 	return nil
 }
 
-// origIDs fills dst with the original ids of the edges of a relation, int64, in the order
-// of edges, where that follows from the destinations.
-func (r *relation) origIDs(dst []byte) error {
+// origIDs fills dst with the original ids, int64, of the edges from the one numbered first on,
+// where they follow from the destinations.
+func (r *relation) origIDs(first int64, dst []byte) error {
 	ptr, start := r.arrays[rowPtrArray], r.arrays[edgeStartArray]
-	first, err := mem.Make[int64](mem.Scratch, int(start.Len))
-	if err != nil {
-		return err
-	}
-	defer first.Free()
-	if err := start.Ints(0, first.Data); err != nil {
-		return err
-	}
 	out := view.Numbers[int64](dst)
-	rows := disk.RowWalker{Ptr: ptr, Rows: ptr.Len - 1, Edges: r.Edges}
-	row := make([]int64, min(disk.Batch, r.Edges))
-	last, begin := int64(-1), int64(0)
-	for at := int64(0); at < r.Edges; at += disk.Batch {
-		n := min(disk.Batch, r.Edges-at)
-		if err := rows.Fill(at, row[:n]); err != nil {
-			return err
+	var err error
+	row := int64(sort.Search(int(start.Len), func(i int) bool { // the one that has edge first
+		var end [1]int64
+		err = errors.Join(err, ptr.Ints(int64(i)+1, end[:]))
+		return end[0] > first
+	}))
+	bounds, starts := make([]int64, min(disk.Batch, start.Len)+1), make([]int64, min(disk.Batch, start.Len))
+	at, end := first, first+int64(len(out))
+	for ; err == nil && at < end; row += int64(len(starts)) {
+		if row >= start.Len {
+			return ptr.File.Bad(ptr.Offset, fmt.Sprintf("row pointers that reach the %d edges", r.Edges), "%d", at)
 		}
-		for k, i := range row[:n] {
-			if i != last {
-				last, begin = i, at+int64(k)
+		starts = starts[:min(int64(len(starts)), start.Len-row)]
+		bounds = bounds[:len(starts)+1]
+		if err = ptr.Ints(row, bounds); err == nil {
+			err = start.Ints(row, starts)
+		}
+		for i, id := range starts {
+			if at == end {
+				break
 			}
-			out[at+int64(k)] = first.Data[i] + at + int64(k) - begin
+			if bounds[i] > at || bounds[i+1] < bounds[i] {
+				return ptr.File.Bad(ptr.Offset+4*(row+int64(i)), "row pointers that ascend", "%d and %d", bounds[i], bounds[i+1])
+			}
+			for ; at < min(bounds[i+1], end); at++ {
+				out[at-first] = id + at - bounds[i]
+			}
 		}
 	}
-	return nil
+	return err
 }

@@ -1,7 +1,10 @@
 package sar
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"sar/core/graph"
@@ -10,11 +13,11 @@ import (
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
+	"sar/core/store/input"
 	"sar/core/store/npy"
-	"sar/core/store/split"
 )
 
-// Writer writes parts in SAR's format.
+// writer writes parts in SAR's format.
 //
 //	count   in-edges of every node; whether edges are sorted by destination and source
 //	fill    passes over the edges, as many as memory asks for: sources by destination
@@ -23,18 +26,20 @@ import (
 //	then features, original ids, checksums and descriptions
 //
 // Nodes of a type are numbered over the parts, one part after the other.
-type Writer struct {
-	*split.Writer
-	to       split.Partitioning
-	forNodes int64             // bytes of to.Memory
-	id       mem.Array[uint32] // number of each node, by original id over all types
-	base     [][]int64         // [type][parts + 1] first number of each part
-	rels     []*relationWriter
-	parts    []description
-	column   mem.Array[int32] // of a number, in the part and relation that are being made
-	halo     *bitset.Set
-	// partitioning is a number of this run, in hexadecimal digits.
-	Partitioning string
+type writer struct {
+	src          input.Source
+	to           Plan
+	nodes, edges int64
+	node, edge   kinds
+	forNodes     int64             // bytes of to.Memory
+	id           mem.Array[uint32] // number of each node, by original id over all types
+	base         [][]int64         // [type][parts + 1] first number of each part
+	rels         []*relationWriter
+	parts        []description
+	column       mem.Array[int32] // of a number, in the part and relation that are being made
+	halo         *bitset.Set
+	partitioning string // the number of this run, in hexadecimal digits
+	done, total  int64  // of the work
 }
 
 // relationWriter is a relation that is being written.
@@ -49,17 +54,52 @@ type relationWriter struct {
 	sends    [][]int64
 }
 
-func NewWriter(w *split.Writer, to split.Partitioning) *Writer {
-	return &Writer{Writer: w, to: to, forNodes: NodeMemory(w.Src), parts: make([]description, w.Parts)}
+// Plan says how a graph is split and where its parts are made.
+type Plan struct {
+	Assignment []int32 // [nodes] the part of each
+	Parts      int
+	Dir        string // part p is written to Dir/part<p>, which is not there yet
+	Memory     int64  // bytes that writing may take, Assignment among them
+	// IDs are the names of files of the users' ids, by node type, which are moved into the parts
+	// from IDsDir/part<p>.
+	IDs      map[string]string
+	IDsDir   string
+	Progress func(done, total int64) // where not nil, it is called now and then; done never falls
 }
 
-// Steps are those of writing, in order.
-func (s *Writer) Steps() []func() error {
-	return []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts, s.writeSends,
-		s.writeNodeFeatures, s.writeEdgeRows, s.nameIDs, s.describe}
+// Written is what the description of all parts says of them.
+type Written struct {
+	Nodes, Edges         int64
+	NodeMap, EdgeMap     disk.Object[[][2]int64] // the ids of each type in each part
+	NodeTypes, EdgeTypes disk.Object[int]        // their numbers
+	Partitioning         string
 }
 
-func (s *Writer) Free() {
+// Write writes the parts of a graph.
+func Write(src input.Source, to Plan) (*Written, error) {
+	s := &writer{src: src, to: to, forNodes: nodeMemory(src), parts: make([]description, to.Parts),
+		node: newKinds(src.NodeTypes(), to.Parts), edge: newKinds(src.EdgeTypes(), to.Parts)}
+	defer s.free()
+	s.nodes, s.edges = int64(len(to.Assignment)), s.edge.first[len(s.edge.list)]
+	s.total = s.nodes*2 + s.node.work() + s.edges*4 + s.edge.work()
+	for p := range to.Parts {
+		if err := os.Mkdir(s.partDir(p), 0o775); err != nil {
+			return nil, err
+		}
+	}
+	for _, step := range []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts, s.writeSends,
+		s.writeNodeFeatures, s.writeEdgeRows, s.takeIDs, s.describe} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	w := &Written{Nodes: s.nodes, Edges: s.edges, Partitioning: s.partitioning}
+	w.NodeMap, w.NodeTypes = s.node.maps()
+	w.EdgeMap, w.EdgeTypes = s.edge.maps()
+	return w, nil
+}
+
+func (s *writer) free() {
 	s.id.Free()
 	s.column.Free()
 	for _, r := range s.rels {
@@ -68,37 +108,49 @@ func (s *Writer) Free() {
 	s.halo.Free()
 }
 
+func (s *writer) partDir(p int) string { return filepath.Join(s.to.Dir, fmt.Sprintf("part%d", p)) }
+
+func (s *writer) progress(n int64) {
+	s.done = min(s.done+n, s.total)
+	if s.to.Progress != nil {
+		s.to.Progress(s.done, s.total)
+	}
+}
+
+// block is the buffer of one of n open regions: 32 MiB in all, as far as that goes.
+func (s *writer) block(n int) int { return min(max(32<<20/n, 4<<10), 1<<20) }
+
 // numberNodes numbers nodes, in each part in the order they had.
-func (s *Writer) numberNodes() (err error) {
-	if s.id, err = mem.Make[uint32](mem.Scratch, len(s.Assign)); err != nil {
+func (s *writer) numberNodes() (err error) {
+	if s.id, err = mem.Make[uint32](mem.Scratch, len(s.to.Assignment)); err != nil {
 		return err
 	}
 	largest := int64(0)
-	for t, of := range s.Node.List {
+	for t, of := range s.node.list {
 		if of.Rows > math.MaxUint32 {
 			return argument.Errorf("%d nodes of type %q: at most %d of a type are supported", of.Rows, of.Name, int64(math.MaxUint32))
 		}
 		largest = max(largest, of.Rows)
-		first := s.Node.First[t]
-		base := make([]int64, s.Writer.Parts+1)
-		for _, p := range s.Assign[first:s.Node.First[t+1]] {
+		first := s.node.first[t]
+		base := make([]int64, s.to.Parts+1)
+		for _, p := range s.to.Assignment[first:s.node.first[t+1]] {
 			base[p+1]++
 		}
-		for p := range s.Writer.Parts {
-			s.Node.Count[p][t] = base[p+1]
+		for p := range s.to.Parts {
+			s.node.count[p][t] = base[p+1]
 			if base[p+1] > math.MaxInt32 {
 				return argument.Errorf("part %d has %d nodes of type %q; at most %d are supported: use more parts", p, base[p+1], of.Name, math.MaxInt32)
 			}
 			base[p+1] += base[p]
 		}
 		next := append([]int64(nil), base...)
-		for i, p := range s.Assign[first:s.Node.First[t+1]] {
+		for i, p := range s.to.Assignment[first:s.node.first[t+1]] {
 			s.id.Data[first+int64(i)] = uint32(next[p])
 			next[p]++
 		}
 		s.base = append(s.base, base)
 	}
-	s.Progress(s.Nodes)
+	s.progress(s.nodes)
 	if s.column, err = mem.Make[int32](mem.Scratch, int(largest)); err != nil {
 		return err
 	}
@@ -107,15 +159,15 @@ func (s *Writer) numberNodes() (err error) {
 }
 
 // countEdges counts the in-edges of every node.
-func (s *Writer) countEdges() error {
+func (s *writer) countEdges() error {
 	names := map[string]bool{}
-	for i, of := range s.Edge.List {
+	for i, of := range s.edge.list {
 		t, err := graph.ParseEdgeType(of.Name)
 		if err != nil {
 			return err
 		}
 		r := &relationWriter{sorted: true, last: [2]int64{-1, -1}, dir: "relations/" + fileName(strings.ReplaceAll(of.Name, ":", "__"), i, names)}
-		for k, n := range s.Node.List {
+		for k, n := range s.node.list {
 			if n.Name == t.Src {
 				r.src = k
 			}
@@ -123,14 +175,14 @@ func (s *Writer) countEdges() error {
 				r.dst = k
 			}
 		}
-		if r.slots, err = mem.Make[uint32](mem.Scratch, int(s.Node.List[r.dst].Rows)); err != nil {
+		if r.slots, err = mem.Make[uint32](mem.Scratch, int(s.node.list[r.dst].Rows)); err != nil {
 			return err
 		}
 		s.rels = append(s.rels, r)
 	}
-	err := s.Src.EdgesBatch(func(first int64, src, dst []int64) error {
-		s.Progress(int64(len(src)))
-		return s.Edge.Runs(first, int64(len(src)), func(r int, lo, hi int64) error {
+	err := s.src.EdgesBatch(func(first int64, src, dst []int64) error {
+		s.progress(int64(len(src)))
+		return s.edge.runs(first, int64(len(src)), func(r int, lo, hi int64) error {
 			s.rels[r].count(s.id.Data, src[lo:hi], dst[lo:hi])
 			return nil
 		})
@@ -139,15 +191,15 @@ func (s *Writer) countEdges() error {
 		return err
 	}
 	for i, r := range s.rels {
-		for p := range s.Writer.Parts {
+		for p := range s.to.Parts {
 			var n int64
 			for _, d := range r.slots.Data[s.base[r.dst][p]:s.base[r.dst][p+1]] {
 				n += int64(d)
 			}
 			if n > math.MaxInt32 {
-				return argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n, s.Edge.List[i].Name, math.MaxInt32)
+				return argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n, s.edge.list[i].Name, math.MaxInt32)
 			}
-			s.Edge.Count[p][i] = n
+			s.edge.count[p][i] = n
 		}
 	}
 	return nil
@@ -166,35 +218,35 @@ func (r *relationWriter) count(id []uint32, src, dst []int64) {
 }
 
 // wantDisk fails where there is no room for what is known to be written.
-func (s *Writer) wantDisk() error {
+func (s *writer) wantDisk() error {
 	var n int64
 	for i, r := range s.rels {
 		edges := int64(8)
 		if !r.sorted {
 			edges += 12
 		}
-		n += edges*s.Edge.List[i].Rows + 16*s.Node.List[r.dst].Rows
+		n += edges*s.edge.list[i].Rows + 16*s.node.list[r.dst].Rows
 	}
-	for _, k := range []*split.Kinds{&s.Node, &s.Edge} {
-		for _, of := range k.List {
+	for _, k := range []*kinds{&s.node, &s.edge} {
+		for _, of := range k.list {
 			for _, a := range of.Arrays {
 				n += a.Bytes()
 			}
 		}
 	}
-	return disk.WantRoom(s.Tmp, n, "the parts need", "name another directory")
+	return disk.WantRoom(s.to.Dir, n, "the parts need", "name another directory")
 }
 
 // finishParts makes one part after the other, out of the sources of its edges.
-func (s *Writer) finishParts() error {
-	for p := range s.Writer.Parts {
+func (s *writer) finishParts() error {
+	for p := range s.to.Parts {
 		for i := range s.rels {
 			if err := s.finish(p, i); err != nil {
 				return err
 			}
-			s.Progress(s.Edge.Count[p][i])
+			s.progress(s.edge.count[p][i])
 		}
-		for t := range s.Node.List {
+		for t := range s.node.list {
 			s.halo.Clear()
 			for i, r := range s.rels {
 				if r.src != t {
@@ -211,15 +263,15 @@ func (s *Writer) finishParts() error {
 }
 
 // addHalo adds the boundary rows of a relation to halo.
-func (s *Writer) addHalo(p, relation int) error {
+func (s *writer) addHalo(p, relation int) error {
 	r := s.rels[relation]
-	rows := make([]int32, r.columns[p][s.Writer.Parts-1]-r.columns[p][0])
+	rows := make([]int32, r.columns[p][s.to.Parts-1]-r.columns[p][0])
 	if err := r.arrays[p][haloRowsArray].Read(0, rows); err != nil {
 		return err
 	}
 	at := r.columns[p][0]
-	for q := 1; q < s.Writer.Parts; q++ {
-		owner := (p - q + s.Writer.Parts) % s.Writer.Parts
+	for q := 1; q < s.to.Parts; q++ {
+		owner := (p - q + s.to.Parts) % s.to.Parts
 		for ; at < r.columns[p][q]; at++ {
 			s.halo.Add(s.base[r.src][owner] + int64(rows[at-r.columns[p][0]]))
 		}
@@ -229,10 +281,10 @@ func (s *Writer) addHalo(p, relation int) error {
 
 // writeSends gives every part the rows that its peers read, and the out-degrees of its own
 // rows, out of the peers' parts.
-func (s *Writer) writeSends() error {
+func (s *writer) writeSends() error {
 	for i, r := range s.rels {
-		r.sends = make([][]int64, s.Writer.Parts)
-		for p := range s.Writer.Parts {
+		r.sends = make([][]int64, s.to.Parts)
+		for p := range s.to.Parts {
 			if err := s.writeSend(p, i); err != nil {
 				return err
 			}
@@ -241,9 +293,9 @@ func (s *Writer) writeSends() error {
 	return nil
 }
 
-func (s *Writer) writeSend(p, relation int) error {
-	r, parts := s.rels[relation], s.Writer.Parts
-	out := make([]int64, s.Node.Count[p][r.src])
+func (s *writer) writeSend(p, relation int) error {
+	r, parts := s.rels[relation], s.to.Parts
+	out := make([]int64, s.node.count[p][r.src])
 	degrees := func(q int, from, to int64, rows func(k int) int32) error {
 		ptr := make([]int32, to-from+1)
 		if err := r.arrays[q][colPtrArray].Read(from, ptr); err != nil {
@@ -285,7 +337,7 @@ func (s *Writer) writeSend(p, relation int) error {
 }
 
 // putArray writes an array of a relation.
-func (s *Writer) putArray(p, relation int, name string, v []int32) error {
+func (s *writer) putArray(p, relation int, name string, v []int32) error {
 	a, err := s.newArray(p, relation, name, disk.Int32, int64(len(v)))
 	if err != nil {
 		return err
@@ -294,7 +346,7 @@ func (s *Writer) putArray(p, relation int, name string, v []int32) error {
 }
 
 // putWide writes an array of a relation in 32 bits, where that suffices.
-func (s *Writer) putWide(p, relation int, name string, v []int64) error {
+func (s *writer) putWide(p, relation int, name string, v []int64) error {
 	narrow := make([]int32, len(v))
 	for i, x := range v {
 		if narrow[i] = int32(x); int64(narrow[i]) != x {
@@ -309,6 +361,6 @@ func (s *Writer) putWide(p, relation int, name string, v []int64) error {
 }
 
 // relation is the description of a relation of a part.
-func (s *Writer) relation(p, relation int) *partRelationJSON {
+func (s *writer) relation(p, relation int) *partRelationJSON {
 	return &s.parts[p].Relations[relation]
 }

@@ -1,4 +1,4 @@
-package split
+package store
 
 import (
 	"os"
@@ -14,35 +14,35 @@ func TestScratchDir(t *testing.T) {
 	if err := os.MkdirAll(left, 0o775); err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewScratch(dir, "g")
+	s, err := newScratch(dir, "g")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("what was left is still there: %v", err)
 	}
-	mine := filepath.Join(s.Path, "mine")
+	mine := filepath.Join(s.path, "mine")
 	if err := os.WriteFile(mine, nil, 0o664); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewScratch(dir, "g"); err == nil || !strings.Contains(err.Error(), "another process is writing parts of g") {
+	if _, err := newScratch(dir, "g"); err == nil || !strings.Contains(err.Error(), "another process is writing parts of g") {
 		t.Errorf("a second writer: %v", err)
 	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
 	}
-	other, err := NewScratch(dir, "h")
+	other, err := newScratch(dir, "h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.Remove()
-	s.Remove()
+	other.remove()
+	s.remove()
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v are left, %v", left, err)
 	}
-	again, err := NewScratch(dir, "g")
+	again, err := newScratch(dir, "g")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.Remove()
+	again.remove()
 }

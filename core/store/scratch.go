@@ -1,4 +1,4 @@
-package split
+package store
 
 import (
 	"errors"
@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scratch is the directory dir/.<name>.partial, in which the parts of a graph are written
+// scratchDir is the directory dir/.<name>.partial, in which the parts of a graph are written
 // before they get their places. A file in it is locked as long as the process lives: so what a
 // process left that was killed differs from what another one is writing.
-type Scratch struct {
-	Path string
+type scratchDir struct {
+	path string
 	lock *os.File
 }
 
 const lockFile = "lock"
 
-// NewScratch makes the directory. What a killed process left in it is removed.
-func NewScratch(dir, name string) (*Scratch, error) {
+// newScratch makes the directory. What a killed process left in it is removed.
+func newScratch(dir, name string) (*scratchDir, error) {
 	path := filepath.Join(dir, "."+name+".partial")
 	for {
 		if err := os.Mkdir(path, 0o775); err != nil && !errors.Is(err, os.ErrExist) {
@@ -38,13 +38,13 @@ func NewScratch(dir, name string) (*Scratch, error) {
 			lock.Close()
 			return nil, fmt.Errorf("another process is writing parts of %s to %s: wait for it, or write to another directory: %w", name, path, unix.EBUSY)
 		}
-		s := &Scratch{path, lock}
+		s := &scratchDir{path, lock}
 		if !s.current() {
 			lock.Close()
 			continue
 		}
 		if err := s.empty(); err != nil {
-			s.Remove()
+			s.remove()
 			return nil, err
 		}
 		return s, nil
@@ -52,28 +52,28 @@ func NewScratch(dir, name string) (*Scratch, error) {
 }
 
 // current tells whether the locked file still is the one in the directory.
-func (s *Scratch) current() bool {
+func (s *scratchDir) current() bool {
 	held, err := s.lock.Stat()
 	if err != nil {
 		return false
 	}
-	there, err := os.Stat(filepath.Join(s.Path, lockFile))
+	there, err := os.Stat(filepath.Join(s.path, lockFile))
 	return err == nil && os.SameFile(held, there)
 }
 
 // empty removes everything but the lock.
-func (s *Scratch) empty() error {
-	entries, err := os.ReadDir(s.Path)
+func (s *scratchDir) empty() error {
+	entries, err := os.ReadDir(s.path)
 	for _, e := range entries {
 		if err == nil && e.Name() != lockFile {
-			err = os.RemoveAll(filepath.Join(s.Path, e.Name()))
+			err = os.RemoveAll(filepath.Join(s.path, e.Name()))
 		}
 	}
 	return err
 }
 
 // Remove removes the directory with all that is in it.
-func (s *Scratch) Remove() {
-	_ = os.RemoveAll(s.Path)
+func (s *scratchDir) remove() {
+	_ = os.RemoveAll(s.path)
 	s.lock.Close()
 }

@@ -1,0 +1,77 @@
+package sar
+
+import (
+	"sort"
+
+	"sar/core/store/disk"
+	"sar/core/store/input"
+)
+
+// kinds are the node types, or the relations, of a graph that is written, and
+// how their rows fall to partitions.
+type kinds struct {
+	list  []input.TypeRows
+	first []int64   // [types + 1] first original id of each
+	count [][]int64 // [partition][type]
+}
+
+func newKinds(list []input.TypeRows, parts int) kinds {
+	k := kinds{list: list, first: make([]int64, len(list)+1), count: make([][]int64, parts)}
+	for t, of := range list {
+		k.first[t+1] = k.first[t] + of.Rows
+	}
+	for p := range k.count {
+		k.count[p] = make([]int64, len(list))
+	}
+	return k
+}
+
+// runs cuts n rows from original id first on by type: do(t, lo, hi) for rows
+// first+lo to first+hi-1.
+func (k *kinds) runs(first, n int64, do func(t int, lo, hi int64) error) error {
+	for at := int64(0); at < n; {
+		t := k.of(first + at)
+		hi := min(n, k.first[t+1]-first)
+		if err := do(t, at, hi); err != nil {
+			return err
+		}
+		at = hi
+	}
+	return nil
+}
+
+// of is the type of an original id.
+func (k *kinds) of(id int64) int {
+	return sort.Search(len(k.list), func(t int) bool { return k.first[t+1] > id })
+}
+
+// ranges are the new ids of each type in each partition: partition by
+// partition, in each type by type, as DGL numbers them.
+func (k *kinds) ranges() [][][2]int64 {
+	out := make([][][2]int64, len(k.list))
+	var at int64
+	for _, count := range k.count {
+		for t, n := range count {
+			out[t] = append(out[t], [2]int64{at, at + n})
+			at += n
+		}
+	}
+	return out
+}
+
+// maps are what the JSON file says of types: ranges and numbers.
+func (k *kinds) maps() (ranges disk.Object[[][2]int64], numbers disk.Object[int]) {
+	for t, r := range k.ranges() {
+		ranges.Set(k.list[t].Name, r)
+		numbers.Set(k.list[t].Name, t)
+	}
+	return ranges, numbers
+}
+
+// work is the number of rows that writing the features reads.
+func (k *kinds) work() (n int64) {
+	for _, of := range k.list {
+		n += of.Rows * int64(len(of.Arrays))
+	}
+	return n
+}
