@@ -199,14 +199,15 @@ func (g *allParts) ReadRows(edge bool, kind int, name string, first int64, dst [
 	row := list[kind].Arrays[i].RowBytes()
 	var at int64
 	for p, part := range g.parts {
-		feats, start, end := part.nodeFeats, book.NodeStart, book.NodeEnd
+		rows := int64(0)
 		if edge {
-			feats, start, end = part.edgeFeats, book.EdgeStart, book.EdgeEnd
+			rows = book.NumEdges(kind, p)
+		} else {
+			rows = book.NumNodes(kind, p)
 		}
-		rows := end[kind][p] - start[kind][p]
 		if len(dst) > 0 && first < at+rows {
 			n := min(int64(len(dst)), (at+rows-first)*row)
-			a := feats[list[kind].Name+"/"+name]
+			a := part.files.Features(edge)[list[kind].Name+"/"+name]
 			if err := a.ReadRows(first-at, dst[:n]); err != nil {
 				return err
 			}

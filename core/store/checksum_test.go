@@ -35,12 +35,12 @@ func TestDamagedBlocks(t *testing.T) {
 	path := writeRandom(t, 200_000, 10, 1)
 	feats := filepath.Join(filepath.Dir(path), "part0", "node_feat.dgl")
 	p := mustOpen(t, path, 0)
-	labels := p.nodeFeats["_N/labels"]
+	labels := p.files.Features(false)["_N/labels"]
 	block := int64(disk.Batch * 8)
 	for _, at := range []int64{2*block + 77, 3 * block, 6*block + 5} {
 		storetest.Change(t, feats, labels.Offset+at, 0x55)
 	}
-	half := p.nodeFeats["_N/half"]
+	half := p.files.Features(false)["_N/half"]
 	storetest.Change(t, feats, half.Offset+half.Bytes()-1, 0x56)
 	reports, err := Verify(path, 0, Options{})
 	if err != nil {

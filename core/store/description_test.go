@@ -13,7 +13,7 @@ import (
 )
 
 func readDescription(b []byte) error {
-	_, err := parsePartConfig("g.json", b, 0)
+	_, err := parseDescription("g.json", b, 0)
 	return err
 }
 
@@ -66,7 +66,7 @@ func TestPartitionJSON(t *testing.T) {
 		{"types of a relation", set("etypes", map[string]int{"a:b:c": 0}), `found "a"`},
 		{"no path", set("part-0", map[string]any{"part_graph": "x"}), `"node_feats" in "part-0"`},
 	} {
-		_, err := parsePartConfig("g.json", c.json, 0)
+		_, err := parseDescription("g.json", c.json, 0)
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", c.what, err)

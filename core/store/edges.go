@@ -20,13 +20,13 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.edges.NumNodes()
+	n := p.files.NumNodes()
 	if p.ids.Data == nil && n > 0 {
 		ids, err := mem.Make[int64](mem.Scratch, int(n))
 		if err != nil {
 			return nil, 0, err
 		}
-		if err = p.edges.NodeIDs(ids.Data); err != nil {
+		if err = p.files.NodeIDs(ids.Data); err != nil {
 			ids.Free()
 			return nil, 0, err
 		}
@@ -36,9 +36,9 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	return p.ids.Data, int(end - start), nil
 }
 
-func (s edgeSource) NumEdges() int64 { return s.p.edges.NumEdges() }
+func (s edgeSource) NumEdges() int64 { return s.p.files.NumEdges() }
 
-func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.edges.Batches(yield) }
+func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.files.Batches(yield) }
 
 // NumRelationEdges is the number of in-edges that the partition owns of a relation.
 func (p *Partition) NumRelationEdges(relation int) (int64, error) {
@@ -109,7 +109,7 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 	}
 	defer seen.Free()
 	count := int64(0)
-	err = p.edges.Batches(func(b graph.EdgeBatch) error {
+	err = p.files.Batches(func(b graph.EdgeBatch) error {
 		for i := range b.ID {
 			if b.Inner != nil && b.Inner[i] == 0 || b.Type != nil && int(b.Type[i]) != relation {
 				continue
@@ -119,7 +119,7 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 				continue
 			}
 			if !seen.Add(k) {
-				return p.files[0].Bad(-1, "each edge id once", "%d again", b.ID[i])
+				return p.files.Bad("each edge id once", "%d again", b.ID[i])
 			}
 			count++
 			if src != nil {
@@ -135,7 +135,7 @@ func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int6
 		return nil
 	})
 	if err == nil && count != n {
-		err = p.files[0].Bad(-1, fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
+		err = p.files.Bad(fmt.Sprintf("%d inner edges of relation %s", n, p.book.EdgeTypes[relation]), "%d", count)
 	}
 	return err
 }

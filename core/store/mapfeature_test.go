@@ -20,7 +20,7 @@ func TestMapFeature(t *testing.T) {
 	before := mem.Stats()[mem.Mapped].Live
 	copies := 0
 	for _, of := range p.NodeFeatures() {
-		a := p.nodeFeats[of.Name]
+		a := p.files.Features(false)[of.Name]
 		if a.Len == 0 {
 			continue
 		}
@@ -65,7 +65,7 @@ func TestMapFeatureOfDamagedFiles(t *testing.T) {
 	path := writeRandom(t, 500, 10, 1)
 	file := filepath.Join(filepath.Dir(path), "part0", "node_feat.dgl")
 	p := mustOpen(t, path, 0)
-	for name, a := range p.nodeFeats {
+	for name, a := range p.files.Features(false) {
 		if a.Len == 0 {
 			continue
 		}

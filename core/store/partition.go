@@ -60,29 +60,32 @@ type Options struct {
 // WritePartitions left it on disk, in DGL's format or SAR's. Opening it reads headers alone. It may be
 // used by several goroutines.
 type Partition struct {
-	path      string
-	part      int
-	options   Options
-	name      string
-	book      *graph.Book
-	files     []*disk.File
-	edges     partEdges
-	sar       *sar.Part // nil in DGL's format
-	nodeFeats map[string]disk.Array
-	edgeFeats map[string]disk.Array
+	path    string
+	part    int
+	options Options
+	name    string
+	book    *graph.Book
+	files   partFiles
+	sar     *sar.Part // files, nil in DGL's format
 
 	mu  sync.Mutex
 	ids mem.Array[int64] // homogenized ids of local nodes, read when first asked for
 }
 
-// partEdges are the edges of a partition on disk.
-type partEdges interface {
+// partFiles are the files of a partition in one of the formats.
+type partFiles interface {
 	NumNodes() int64 // with the halo
 	NumEdges() int64
 	// NodeIDs fills ids with those of own nodes and then of the halo, checked.
 	NodeIDs(ids []int64) error
 	// Batches streams the edges, checked.
 	Batches(yield func(graph.EdgeBatch) error) error
+	// Features are those of edges or of nodes, by name.
+	Features(edge bool) map[string]disk.Array
+	// Bad is the error of what is wrong with the edges together.
+	Bad(want, got string, args ...any) error
+	Size() int64
+	Close() error
 }
 
 // OpenPartition opens partition part of the graph that the JSON of sar partition or of DGL
@@ -95,11 +98,19 @@ func OpenPartition(jsonPath string, part int, o Options) (*Partition, error) {
 		return nil, err
 	}
 	p := &Partition{path: jsonPath, part: part, options: o, name: cfg.graphName, book: cfg.book}
-	for _, step := range []func(*partConfig) error{p.openFiles, p.parse} {
-		if err := step(cfg); err != nil {
-			p.Close()
-			return nil, err
+	var sums map[string]disk.Checksums
+	if path := cfg.files[disk.SumsKey]; path != "" {
+		if sums, _, err = disk.OpenSums(path); err != nil {
+			return nil, fmt.Errorf("%w (named by %s)", err, p.path)
 		}
+	}
+	if cfg.partitioning == "" {
+		p.files, err = dgl.Open(jsonPath, cfg.files, sums, cfg.book, part)
+	} else if p.sar, err = sar.Open(cfg.files[partKey], cfg.book, part, cfg.partitioning, sums); err == nil {
+		p.files = p.sar
+	}
+	if err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -110,86 +121,24 @@ func openConfig(jsonPath string, part int, o Options) (*partConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := parsePartConfig(jsonPath, data, part)
+	cfg, err := parseDescription(jsonPath, data, part)
 	if err != nil || o.OutsidePaths {
 		return cfg, err
 	}
-	for _, key := range cfg.keys() {
-		if err := disk.CheckInside(jsonPath, key, *cfg.files.at(key)); err != nil {
+	for key, path := range cfg.files {
+		if err := disk.CheckInside(jsonPath, key, path); err != nil {
 			return nil, err
 		}
 	}
 	return cfg, nil
 }
 
-// openFiles opens the files of the partition, and checks their headers where it
-// has checksums.
-func (p *Partition) openFiles(cfg *partConfig) (err error) {
-	var sums map[string]disk.Checksums
-	if cfg.files.Checksums != "" {
-		if sums, _, err = disk.OpenSums(cfg.files.Checksums); err != nil {
-			return fmt.Errorf("%w (named by %s)", err, p.path)
-		}
-	}
-	if cfg.partitioning != "" {
-		if p.sar, err = sar.Open(cfg.files.Part, cfg.book, p.part, cfg.partitioning, sums); err != nil {
-			return err
-		}
-		p.files, p.edges, p.nodeFeats, p.edgeFeats = p.sar.Files, p.sar, p.sar.NodeFeats, p.sar.EdgeFeats
-		return nil
-	}
-	p.files = make([]*disk.File, len(dgl.Files))
-	for i, of := range dgl.Files {
-		if p.files[i], err = disk.OpenFile(of.What, *cfg.files.at(of.Key)); err != nil {
-			return fmt.Errorf("%w (named by %s)", err, p.path)
-		}
-		if sums == nil {
-			continue
-		}
-		if sums[of.Key] == nil {
-			return disk.NoSums(cfg.files.Checksums, of.Key)
-		}
-		if err := p.files[i].Attach(sums[of.Key]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parse reads the headers of DGL's files.
-func (p *Partition) parse(*partConfig) (err error) {
-	if p.sar != nil {
-		return nil
-	}
-	if p.edges, err = dgl.OpenPart(p.files[0], p.book, p.part); err != nil {
-		return err
-	}
-	nodeRows, edgeRows := map[string]int64{}, map[string]int64{}
-	for t, name := range p.book.NodeTypes {
-		nodeRows[name] = p.book.NumNodes(t, p.part)
-	}
-	for t, et := range p.book.EdgeTypes {
-		edgeRows[et.String()] = p.book.NumEdges(t, p.part)
-	}
-	if p.nodeFeats, err = dgl.Features(p.files[1], nodeRows, graph.OnlyNodeType); err != nil {
-		return err
-	}
-	p.edgeFeats, err = dgl.Features(p.files[2], edgeRows, graph.OnlyEdgeType.String())
-	return err
-}
-
 // Close closes the files. What Nodes returned must not be used afterwards.
 func (p *Partition) Close() error {
-	var err error
-	for _, f := range p.files {
-		if e := f.Close(); e != nil && err == nil {
-			err = e
-		}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ids.Free()
-	return err
+	return p.files.Close()
 }
 
 // Book says who owns which ids. It is shared: do not change it.
@@ -214,7 +163,7 @@ type LocalCounts struct {
 func (p *Partition) LocalCounts() LocalCounts {
 	firstNode, endNode := p.book.Nodes(p.part)
 	firstEdge, endEdge := p.book.Edges(p.part)
-	return LocalCounts{p.edges.NumNodes(), endNode - firstNode, p.edges.NumEdges(), endEdge - firstEdge}
+	return LocalCounts{p.files.NumNodes(), endNode - firstNode, p.files.NumEdges(), endEdge - firstEdge}
 }
 
 // IDs is, by node type, the path of the Parquet file of the users' ids of own nodes, in the
@@ -235,20 +184,15 @@ func (p *Partition) forgetHalo() {
 }
 
 // Bytes is the size of the files of the partition's arrays.
-func (p *Partition) Bytes() (n int64) {
-	for _, f := range p.files {
-		n += f.Size
-	}
-	return n
-}
+func (p *Partition) Bytes() int64 { return p.files.Size() }
 
 // NodeFeatures lists what node features the partition has, by name. Rows are
 // the inner nodes of the type in ascending id.
-func (p *Partition) NodeFeatures() []disk.TensorInfo { return disk.Infos(p.nodeFeats) }
+func (p *Partition) NodeFeatures() []disk.TensorInfo { return disk.Infos(p.files.Features(false)) }
 
 // EdgeFeatures lists what edge features the partition has, by name. Rows are
 // the in-edges of inner nodes, of the type, in ascending id.
-func (p *Partition) EdgeFeatures() []disk.TensorInfo { return disk.Infos(p.edgeFeats) }
+func (p *Partition) EdgeFeatures() []disk.TensorInfo { return disk.Infos(p.files.Features(true)) }
 
 // ReadFeature reads a feature, as NodeFeatures or EdgeFeatures names it, into
 // dst, which has exactly its size.
@@ -262,9 +206,9 @@ func (p *Partition) ReadFeature(edge bool, name string, dst []byte) error {
 
 // Feature is where a feature lies, as NodeFeatures or EdgeFeatures names it.
 func (p *Partition) Feature(edge bool, name string) (disk.Array, error) {
-	feats, kind := p.nodeFeats, "node"
+	feats, kind := p.files.Features(edge), "node"
 	if edge {
-		feats, kind = p.edgeFeats, "edge"
+		kind = "edge"
 	}
 	a, ok := feats[name]
 	if !ok {

@@ -28,7 +28,7 @@ func Verify(jsonPath string, part int, o Options) ([]disk.FileReport, error) {
 	reports := []disk.FileReport{top}
 
 	var sums map[string]disk.Checksums
-	if path := cfg.files.Checksums; path != "" {
+	if path := cfg.files[disk.SumsKey]; path != "" {
 		of := disk.FileReport{File: path, Summed: true}
 		var n int64
 		if sums, n, err = disk.OpenSums(path); err != nil {
@@ -46,8 +46,8 @@ func Verify(jsonPath string, part int, o Options) ([]disk.FileReport, error) {
 		r := disk.VerifyFile(of.what, of.path, sums[of.key], of.arrays)
 		if of.key == partKey { // it has a checksum of its own, which opening the part looks at
 			r.Summed = true
-		} else if cfg.files.Checksums != "" && sums != nil && !r.Summed {
-			r.Damage = append(r.Damage, disk.NoSums(cfg.files.Checksums, of.key))
+		} else if cfg.files[disk.SumsKey] != "" && sums != nil && !r.Summed {
+			r.Damage = append(r.Damage, disk.NoSums(cfg.files[disk.SumsKey], of.key))
 		}
 		whole = whole && len(r.Damage) == 0
 		reports = append(reports, r)
@@ -77,18 +77,18 @@ type partFile struct {
 // dglFiles are the files of a partition in DGL's format.
 func (cfg *partConfig) dglFiles() (list []partFile) {
 	for _, of := range dgl.Files {
-		list = append(list, partFile{of.Key, of.What, *cfg.files.at(of.Key), of.Arrays})
+		list = append(list, partFile{of.Key, of.What, cfg.files[of.Key], of.Arrays})
 	}
 	return list
 }
 
 // sarFiles are the files of a partition in SAR's format: the description, and what has checksums.
 func (cfg *partConfig) sarFiles(sums map[string]disk.Checksums) []partFile {
-	list := []partFile{{partKey, "the description of the part", cfg.files.Part, sealed}}
+	list := []partFile{{partKey, "the description of the part", cfg.files[partKey], sealed}}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		path := filepath.Join(filepath.Dir(cfg.files.Part), filepath.FromSlash(name))
+		path := filepath.Join(filepath.Dir(cfg.files[partKey]), filepath.FromSlash(name))
 		arrays := npy.Arrays
-		if err := disk.CheckInside(cfg.files.Part, name, path); err != nil {
+		if err := disk.CheckInside(cfg.files[partKey], name, path); err != nil {
 			arrays = func(*disk.File) ([]disk.Array, error) { return nil, err }
 		}
 		list = append(list, partFile{name, "a file of the part", path, arrays})

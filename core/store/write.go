@@ -186,10 +186,15 @@ func describe(of *sar.Written, to Partitioning, format, dir string) error {
 	top.Set("etypes", of.EdgeTypes)
 	for p := range to.Parts {
 		in := func(file string) string { return fmt.Sprintf("part%d/%s", p, file) }
-		files := partFiles{NodeFeats: in(dgl.NodeFile), EdgeFeats: in(dgl.EdgeFile), PartGraph: in(dgl.PartGraphFile), Checksums: in(disk.SumsFile)}
+		var files disk.Object[string]
 		if format == SARFormat {
-			files = partFiles{Part: in(sar.Description), Checksums: in(disk.SumsFile)}
+			files.Set(partKey, in(sar.Description))
+		} else {
+			for _, of := range dgl.Files {
+				files.Set(of.Key, in(of.Name))
+			}
 		}
+		files.Set(disk.SumsKey, in(disk.SumsFile))
 		top.Set(fmt.Sprintf("part-%d", p), files)
 	}
 	text, err := disk.Seal(top)

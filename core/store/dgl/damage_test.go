@@ -40,7 +40,7 @@ func TestMappedReads(t *testing.T) {
 		err = f.Attach(sums)
 		if err == nil {
 			var g *Part
-			if g, err = OpenPart(f, book, 0); err != nil {
+			if g, err = openGraph(f, book, 0); err != nil {
 				t.Fatal(err)
 			}
 			err = readPartGraph(g)
@@ -61,7 +61,7 @@ func TestMappedReads(t *testing.T) {
 
 // readGraph runs everything a partition's graph file is read for.
 func readGraph(b []byte, book *graph.Book, part int) error {
-	g, err := OpenPart(disk.InMemory("memory", b), book, part)
+	g, err := openGraph(disk.InMemory("memory", b), book, part)
 	if err != nil {
 		return err
 	}
@@ -199,4 +199,10 @@ func TestDamaged(t *testing.T) {
 			}
 		}
 	}
+}
+
+// openGraph is a part of which there is nothing but the graph.
+func openGraph(f *disk.File, book *graph.Book, part int) (*Part, error) {
+	p := &Part{book: book, part: part}
+	return p, p.openGraph(f)
 }

@@ -39,13 +39,6 @@ type Export struct {
 	halo     *bitset.Set
 }
 
-// The files of a part.
-const (
-	NodeFile      = "node_feat.dgl"
-	EdgeFile      = "edge_feat.dgl"
-	PartGraphFile = "graph.dgl"
-)
-
 // Write writes the parts. It makes their directories.
 func (e *Export) Write() (err error) {
 	e.book = e.Parts[0].Book()
@@ -162,14 +155,14 @@ func (e *Export) part(p int) error {
 		return err
 	}
 	part, dir := e.Parts[p], e.partDir(p)
-	err := exportFeatures(filepath.Join(dir, NodeFile), part, false, part.NodeFeatures())
+	err := exportFeatures(filepath.Join(dir, Files[1].Name), part, false, part.NodeFeatures())
 	if err == nil {
-		err = exportFeatures(filepath.Join(dir, EdgeFile), part, true, part.EdgeFeatures())
+		err = exportFeatures(filepath.Join(dir, Files[2].Name), part, true, part.EdgeFeatures())
 	}
 	sums := map[string]disk.Checksums{}
 	for _, of := range Files {
 		if err == nil {
-			sums[of.Key], err = disk.SumsOf(of.What, filepath.Join(dir, of.name), of.Arrays)
+			sums[of.Key], err = disk.SumsOf(of.What, filepath.Join(dir, of.Name), of.Arrays)
 		}
 	}
 	if err != nil {
@@ -247,7 +240,7 @@ func (e *Export) graph(p int) error {
 	}
 	var l layout
 	at := l.partition(all, edges, e.typed())
-	f, err := l.create(filepath.Join(e.partDir(p), PartGraphFile))
+	f, err := l.create(filepath.Join(e.partDir(p), Files[0].Name))
 	if err != nil {
 		return err
 	}

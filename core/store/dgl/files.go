@@ -1,27 +1,100 @@
 package dgl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"sar/core/graph"
 	"sar/core/store/disk"
 )
 
-// Files are the files of a partition: the key of their path in the
-// description, the name that WritePartitions gives them, and where their arrays lie.
+// Files are the files of a partition: the key of their path in the description, their name, and
+// where their arrays lie.
 var Files = [3]struct {
-	Key, name, What string
+	Key, Name, What string
 	Arrays          func(f *disk.File) ([]disk.Array, error)
 }{
-	{GraphKey, PartGraphFile, "the graph of the partition", graphArrays},
-	{NodeKey, NodeFile, "the node features of the partition", tensorArrays},
-	{EdgeKey, EdgeFile, "the edge features of the partition", tensorArrays},
+	{GraphKey, "graph.dgl", "the graph of the partition", graphArrays},
+	{NodeKey, "node_feat.dgl", "the node features of the partition", tensorArrays},
+	{EdgeKey, "edge_feat.dgl", "the edge features of the partition", tensorArrays},
 }
 
-// Features reads the headers of a feature file and holds the number of rows
+// The keys of the paths of DGL's files.
+const (
+	GraphKey = "part_graph"
+	NodeKey  = "node_feats"
+	EdgeKey  = "edge_feats"
+)
+
+// Open opens the files of a part, whose paths a description names, and reads their headers.
+// sums are nil where there are no checksums.
+func Open(description string, paths map[string]string, sums map[string]disk.Checksums, book *graph.Book, part int) (p *Part, err error) {
+	p = &Part{book: book, part: part}
+	defer func() {
+		if err != nil {
+			p.Close()
+			p = nil
+		}
+	}()
+	for i, of := range Files {
+		if p.files[i], err = disk.OpenFile(of.What, paths[of.Key]); err != nil {
+			return p, fmt.Errorf("%w (named by %s)", err, description)
+		}
+		if sums == nil {
+			continue
+		}
+		if sums[of.Key] == nil {
+			return p, disk.NoSums(paths[disk.SumsKey], of.Key)
+		}
+		if err := p.files[i].Attach(sums[of.Key]); err != nil {
+			return p, err
+		}
+	}
+	if err := p.openGraph(p.files[0]); err != nil {
+		return p, err
+	}
+	nodes, edges := map[string]int64{}, map[string]int64{}
+	for t, name := range book.NodeTypes {
+		nodes[name] = book.NumNodes(t, part)
+	}
+	for t, et := range book.EdgeTypes {
+		edges[et.String()] = book.NumEdges(t, part)
+	}
+	if p.nodeFeats, err = features(p.files[1], nodes, graph.OnlyNodeType); err == nil {
+		p.edgeFeats, err = features(p.files[2], edges, graph.OnlyEdgeType.String())
+	}
+	return p, err
+}
+
+// Features are those of edges or of nodes, by name.
+func (p *Part) Features(edge bool) map[string]disk.Array {
+	if edge {
+		return p.edgeFeats
+	}
+	return p.nodeFeats
+}
+
+// Bad is the error of what is wrong with the graph as a whole.
+func (p *Part) Bad(want, got string, args ...any) error { return p.f.Bad(-1, want, got, args...) }
+
+// Size is the size of the files.
+func (p *Part) Size() (n int64) {
+	for _, f := range p.files {
+		n += f.Size
+	}
+	return n
+}
+
+// Close closes the files.
+func (p *Part) Close() error {
+	return errors.Join(p.files[0].Close(), p.files[1].Close(), p.files[2].Close())
+}
+
+// features reads the headers of a feature file and holds the number of rows
 // of each against the type it belongs to. Names without a type are those of
 // older versions of DGL, which had one.
-func Features(f *disk.File, rows map[string]int64, only string) (map[string]disk.Array, error) {
+func features(f *disk.File, rows map[string]int64, only string) (map[string]disk.Array, error) {
 	list, err := parseTensors(f)
 	if err != nil {
 		return nil, err
@@ -48,10 +121,3 @@ func Features(f *disk.File, rows map[string]int64, only string) (map[string]disk
 	}
 	return out, nil
 }
-
-// The keys of the paths of DGL's files.
-const (
-	GraphKey = "part_graph"
-	NodeKey  = "node_feats"
-	EdgeKey  = "edge_feats"
-)

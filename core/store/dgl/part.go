@@ -9,10 +9,13 @@ import (
 	"sar/core/store/disk"
 )
 
-// Part is the graph file of a partition: one node type and one relation,
-// whatever the types of the graph, with their types as data.
+// Part is a partition. Its graph has one node type and one relation, whatever the types of the
+// graph that was partitioned, with their types as data.
 type Part struct {
-	f    *disk.File
+	files                [3]*disk.File // as Files has them
+	nodeFeats, edgeFeats map[string]disk.Array
+
+	f    *disk.File // the graph
 	book *graph.Book
 	part int
 	m    matrix
@@ -23,28 +26,30 @@ type Part struct {
 	nodes, inner, innerEdges int64
 }
 
-func OpenPart(f *disk.File, book *graph.Book, part int) (*Part, error) {
+// openGraph reads the headers of the graph file.
+func (p *Part) openGraph(f *disk.File) error {
 	g, err := parseGraphs(f)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	book, part := p.book, p.part
 	if len(g.relations) != 1 || len(g.numNodes) != 1 {
-		return nil, f.Bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data", "%d node types and %d relations", len(g.numNodes), len(g.relations))
+		return f.Bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data", "%d node types and %d relations", len(g.numNodes), len(g.relations))
 	}
-	p := &Part{f: f, book: book, part: part, m: g.relations[0], nodes: g.numNodes[0]}
+	p.f, p.m, p.nodes = f, g.relations[0], g.numNodes[0]
 	at := p.m.col.Offset
 	if p.m.numSrc != p.nodes || p.m.numDst != p.nodes {
-		return nil, f.Bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
+		return f.Bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
 	}
 	lo, hi := book.Nodes(part)
 	p.inner = hi - lo
 	lo, hi = book.Edges(part)
 	p.innerEdges = hi - lo
 	if p.nodes < p.inner {
-		return nil, f.Bad(at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d", p.nodes)
+		return f.Bad(at, fmt.Sprintf("at least the %d nodes that partition %d owns", p.inner, part), "%d", p.nodes)
 	}
 	if p.m.edges < p.innerEdges {
-		return nil, f.Bad(at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part), "%d", p.m.edges)
+		return f.Bad(at, fmt.Sprintf("at least the %d edges that partition %d owns", p.innerEdges, part), "%d", p.m.edges)
 	}
 	find := func(frame []namedArray, name string, n int64, what string) (disk.Array, error) {
 		for _, a := range frame {
@@ -68,26 +73,26 @@ func OpenPart(f *disk.File, book *graph.Book, part int) (*Part, error) {
 		{&p.innerEdge, g.edata[0], "inner_edge", p.m.edges, "the marks of inner edges"},
 	} {
 		if *w.into, err = find(w.frame, w.name, w.n, w.what); err != nil {
-			return nil, err
+			return err
 		}
 		if w.into.DType == disk.Bool {
 			w.into.DType = disk.Uint8
 		}
 		if err := w.into.WantVector(w.n); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(book.EdgeTypes) > 1 {
 		t, err := find(g.edata[0], "_TYPE", p.m.edges, "the types of edges")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := t.WantVector(p.m.edges); err != nil {
-			return nil, err
+			return err
 		}
 		p.edgeType = &t
 	}
-	return p, nil
+	return nil
 }
 
 // checkNodes reads the ids of all local nodes into ids and checks that the

@@ -33,9 +33,8 @@ const graphFormat = "SAR graph 1"
 // (SumDirectory), what is read is held against them.
 type directory struct {
 	typedTables
-	files []*disk.File
-	ids   map[string]string         // path of the users' ids by node type
-	sums  map[string]disk.Checksums // by name of the file; nil where there are none
+	npy.Directory
+	ids map[string]string // path of the users' ids by node type
 }
 
 // description is the description of a graph directory.
@@ -60,6 +59,10 @@ type edgeTypeJSON struct {
 	Features disk.Object[npy.Described] `json:"features"`
 }
 
+func newDirectory(path string) *directory {
+	return &directory{typedTables: typedTables{name: path}, Directory: npy.Directory{Description: path}, ids: map[string]string{}}
+}
+
 // openDirectory opens a graph directory: reads its description and the headers of its files.
 func openDirectory(dir string) (Graph, error) {
 	path := filepath.Join(dir, Description)
@@ -67,7 +70,7 @@ func openDirectory(dir string) (Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &directory{typedTables: typedTables{name: path}, ids: map[string]string{}}
+	g := newDirectory(path)
 	if err = g.openSums(top.Checksums); err == nil {
 		err = g.nodeTypes(top.NodeTypes)
 	}
@@ -108,24 +111,20 @@ func (g *directory) openSums(name string) error {
 	if name == "" {
 		return nil
 	}
-	path, err := g.inside("the checksums", name)
+	path, err := g.Inside("the checksums", name)
 	if err == nil {
-		g.sums, _, err = disk.OpenSums(path)
+		g.Sums, _, err = disk.OpenSums(path)
 	}
 	return err
 }
 
-func (g *directory) bad(want, got string, args ...any) error {
-	return &disk.FormatError{File: g.name, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
-}
-
 func (g *directory) nodeTypes(list disk.Object[nodeTypeJSON]) error {
 	if len(list) == 0 {
-		return g.bad(`"node_types" to name at least one`, "none")
+		return g.Bad(`"node_types" to name at least one`, "none")
 	}
 	for _, t := range list {
 		if t.Name == "" || len(t.Name) > disk.MaxName || strings.ContainsAny(t.Name, ":/\\\x00") {
-			return g.bad("names of node types without colons and slashes", "%q", t.Name)
+			return g.Bad("names of node types without colons and slashes", "%q", t.Name)
 		}
 		of, err := g.rows(t.Name, t.Value.Count, t.Value.Features)
 		if err != nil {
@@ -133,7 +132,7 @@ func (g *directory) nodeTypes(list disk.Object[nodeTypeJSON]) error {
 		}
 		g.node = append(g.node, of)
 		if ids := t.Value.IDs; ids != nil {
-			if g.ids[t.Name], err = g.inside(fmt.Sprintf("the ids of %q", t.Name), ids.File); err != nil {
+			if g.ids[t.Name], err = g.Inside(fmt.Sprintf("the ids of %q", t.Name), ids.File); err != nil {
 				return err
 			}
 		}
@@ -143,17 +142,17 @@ func (g *directory) nodeTypes(list disk.Object[nodeTypeJSON]) error {
 
 func (g *directory) edgeTypes(list []edgeTypeJSON) error {
 	if len(list) == 0 {
-		return g.bad(`"edge_types" to have at least one relation`, "none")
+		return g.Bad(`"edge_types" to have at least one relation`, "none")
 	}
 	seen := map[string]bool{}
 	for _, t := range list {
 		name := strings.Join(t.Type, ":")
 		triple, err := graph.ParseEdgeType(name)
 		if err != nil || len(t.Type) != 3 || len(name) > disk.MaxName || strings.ContainsAny(name, "/\\\x00") {
-			return g.bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q", t.Type)
+			return g.Bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q", t.Type)
 		}
 		if seen[name] {
-			return g.bad("each relation once", "%s again", name)
+			return g.Bad("each relation once", "%s again", name)
 		}
 		seen[name] = true
 		of, err := g.rows(name, t.Count, t.Features)
@@ -180,20 +179,20 @@ func (g *directory) nodeType(t graph.EdgeType, name string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, g.bad(fmt.Sprintf(`the node types of relation %s among "node_types"`, t), "%q", name)
+	return 0, g.Bad(fmt.Sprintf(`the node types of relation %s among "node_types"`, t), "%q", name)
 }
 
 // rows opens the features of a type.
 func (g *directory) rows(name string, count int64, features disk.Object[npy.Described]) (of typedRows, err error) {
 	of = typedRows{name: name, rows: count, arrays: map[string]disk.Array{}}
 	if count < 0 || count > disk.MaxCount {
-		return of, g.bad(fmt.Sprintf(`"count" of %q to be from 0 to %d`, name, int64(disk.MaxCount)), "%d", count)
+		return of, g.Bad(fmt.Sprintf(`"count" of %q to be from 0 to %d`, name, int64(disk.MaxCount)), "%d", count)
 	}
 	for _, f := range features {
 		if f.Name == "" || len(f.Name) > disk.MaxName || strings.ContainsAny(f.Name, "/\\\x00") || f.Name == OrigID {
-			return of, g.bad(fmt.Sprintf("names of features without slashes and not %q", OrigID), "%q of %q", f.Name, name)
+			return of, g.Bad(fmt.Sprintf("names of features without slashes and not %q", OrigID), "%q of %q", f.Name, name)
 		}
-		a, err := g.open(fmt.Sprintf("feature %q of %s", f.Name, name), f.Value)
+		a, err := g.Open(fmt.Sprintf("feature %q of %s", f.Name, name), f.Value)
 		if err != nil {
 			return of, err
 		}
@@ -215,9 +214,9 @@ func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*inEdges, 
 		n    int64
 	}{{&c.ptr, "indptr", t.Indptr, rows + 1}, {&c.source, "source", t.Source, t.Count}} {
 		if of.from == nil {
-			return nil, g.bad(fmt.Sprintf("%q of relation %s", of.what, name), "no such key")
+			return nil, g.Bad(fmt.Sprintf("%q of relation %s", of.what, name), "no such key")
 		}
-		a, err := g.open(fmt.Sprintf("%q of %s", of.what, name), *of.from)
+		a, err := g.Open(fmt.Sprintf("%q of %s", of.what, name), *of.from)
 		if err == nil {
 			err = a.WantVector(of.n)
 		}
@@ -229,44 +228,12 @@ func (g *directory) inEdges(name string, t edgeTypeJSON, rows int64) (*inEdges, 
 	return c, c.checkEnds()
 }
 
-// open opens an array of the directory, whose header has to be what the description says.
-func (g *directory) open(what string, of npy.Described) (*disk.Array, error) {
-	path, err := g.inside(what, of.File)
-	if err != nil {
-		return nil, err
-	}
-	a, err := npy.Open(what, path)
-	if err != nil {
-		return nil, err
-	}
-	g.files = append(g.files, a.File)
-	if err := of.Agrees(g.name, a); err != nil || g.sums == nil {
-		return a, err
-	}
-	if g.sums[of.File] == nil {
-		return nil, disk.NoSums(g.name, of.File)
-	}
-	return a, a.File.Attach(g.sums[of.File])
-}
-
-// inside is the path of a file that the description names.
-func (g *directory) inside(what, name string) (string, error) {
-	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
-		return "", g.bad(fmt.Sprintf("%q of %s, a path inside the directory", "file", what), "%q", name)
-	}
-	path := filepath.Join(filepath.Dir(g.name), filepath.FromSlash(name))
-	return path, disk.CheckInside(g.name, name, path)
-}
-
 // plausible refuses numbers of nodes that no data stand behind: what works on the graph
 // takes memory for every node.
 func (g *directory) plausible() error {
-	limit := 2 * g.NumEdges()
-	for _, f := range g.files {
-		limit += 16 * f.Size
-	}
+	limit := 2*g.NumEdges() + 16*g.Size()
 	if g.NumNodes() > limit {
-		return g.bad(fmt.Sprintf("at most %d nodes in files of this size", limit), "%d", g.NumNodes())
+		return g.Bad(fmt.Sprintf("at most %d nodes in files of this size", limit), "%d", g.NumNodes())
 	}
 	return nil
 }
@@ -276,12 +243,3 @@ func (g *directory) IDs() map[string]string { return g.ids }
 
 // Ignored implements Graph: what the description does not name is not looked at.
 func (g *directory) Ignored() []string { return nil }
-
-// Close closes the files.
-func (g *directory) Close() error {
-	var err error
-	for _, f := range g.files {
-		err = errors.Join(err, f.Close())
-	}
-	return err
-}

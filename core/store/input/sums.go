@@ -42,10 +42,10 @@ func SumDirectory(dir string) error {
 	if err != nil {
 		return err
 	}
-	g := &directory{typedTables: typedTables{name: path}}
+	g := newDirectory(path)
 	sums := map[string]disk.Checksums{}
 	for _, name := range top.names() {
-		at, err := g.inside("a file", name)
+		at, err := g.Inside("a file", name)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func VerifyDirectory(dir string) ([]disk.FileReport, error) {
 		return nil, err
 	}
 	reports := []disk.FileReport{description}
-	g := &directory{typedTables: typedTables{name: path}}
+	g := newDirectory(path)
 	if top.Checksums != "" {
 		of := disk.FileReport{File: filepath.Join(dir, top.Checksums), Summed: true}
 		if err := g.openSums(top.Checksums); err != nil {
@@ -109,13 +109,13 @@ func VerifyDirectory(dir string) ([]disk.FileReport, error) {
 		reports = append(reports, of)
 	}
 	for _, name := range top.names() {
-		at, err := g.inside("a file", name)
+		at, err := g.Inside("a file", name)
 		if err != nil {
 			reports[0].Damage = append(reports[0].Damage, err)
 			continue
 		}
-		r := disk.VerifyFile("a file of the graph", at, g.sums[name], npy.Arrays)
-		if g.sums != nil && !r.Summed {
+		r := disk.VerifyFile("a file of the graph", at, g.Sums[name], npy.Arrays)
+		if g.Sums != nil && !r.Summed {
 			r.Damage = append(r.Damage, disk.NoSums(path, name))
 		}
 		reports = append(reports, r)

@@ -1,23 +1,81 @@
 package npy
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"sar/core/store/disk"
 )
 
-// Described is a file of the directory. What an .npy file says of itself has to agree.
+// Directory is a directory of files that a description names, with checksums or without.
+type Directory struct {
+	Description string                    // its path, in the directory
+	Sums        map[string]disk.Checksums // by name of the file; nil where there are none
+	files       []*disk.File
+}
+
+// Bad is the error of a description.
+func (d *Directory) Bad(want, got string, args ...any) error {
+	return &disk.FormatError{File: d.Description, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+}
+
+// Inside is the path of a file that the description names.
+func (d *Directory) Inside(what, name string) (string, error) {
+	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return "", d.Bad(fmt.Sprintf("%q of %s, a path inside the directory", "file", what), "%q", name)
+	}
+	path := filepath.Join(filepath.Dir(d.Description), filepath.FromSlash(name))
+	return path, disk.CheckInside(d.Description, name, path)
+}
+
+// Open opens an array, whose header has to be what the description says.
+func (d *Directory) Open(what string, of Described) (*disk.Array, error) {
+	path, err := d.Inside(what, of.File)
+	if err != nil {
+		return nil, err
+	}
+	a, err := Open(what, path)
+	if err != nil {
+		return nil, fmt.Errorf("%w (named by %s)", err, d.Description)
+	}
+	d.files = append(d.files, a.File)
+	if of.DType == disk.BFloat16.String() && a.DType == disk.Uint16 { // which numpy does not have
+		a.DType = disk.BFloat16
+	}
+	if of.DType != "" && of.DType != a.DType.String() || of.Shape != nil && !slices.Equal(of.Shape, a.Shape) {
+		return nil, a.File.Bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, of.DType, of.Shape, filepath.Base(d.Description)), "%s of shape %v", a.DType, a.Shape)
+	}
+	if d.Sums == nil {
+		return a, nil
+	}
+	if d.Sums[of.File] == nil {
+		return nil, disk.NoSums(d.Description, of.File)
+	}
+	return a, a.File.Attach(d.Sums[of.File])
+}
+
+// Size is the size of the files that were opened.
+func (d *Directory) Size() (n int64) {
+	for _, f := range d.files {
+		n += f.Size
+	}
+	return n
+}
+
+// Close closes the files.
+func (d *Directory) Close() (err error) {
+	for _, f := range d.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// Described is a file of a directory. What an .npy file says of itself has to agree.
 type Described struct {
 	File  string  `json:"file"`
 	DType string  `json:"dtype,omitempty"`
 	Shape []int64 `json:"shape,omitempty"`
-}
-
-// Agrees holds what the description in jsonPath says of an array against the array.
-func (j Described) Agrees(jsonPath string, a *disk.Array) error {
-	if j.DType != "" && j.DType != a.DType.String() || j.Shape != nil && fmt.Sprint(j.Shape) != fmt.Sprint(a.Shape) {
-		return a.File.Bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, j.DType, j.Shape, filepath.Base(jsonPath)), "%s of shape %v", a.DType, a.Shape)
-	}
-	return nil
 }

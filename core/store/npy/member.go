@@ -49,123 +49,92 @@ func (z *Zip) agrees(m *zip.File, member string) error {
 	return bad(fmt.Sprintf("%q and another", m.Name))
 }
 
-func sumError(name string, m *zip.File, sum uint32) error {
-	return &disk.FormatError{
-		File: name, Offset: 0, End: int64(m.UncompressedSize64),
-		Want: fmt.Sprintf("an array with the CRC-32 %08x that the zip has of it", m.CRC32), Got: fmt.Sprintf("%08x", sum),
-		Remedy: "the file is damaged: copy it or save it again",
-	}
-}
-
-// stored is a member that was not compressed. Its sum is compared before the
-// first byte is given out, which reads it once more.
-type stored struct {
-	r    *io.SectionReader
+// member is an array in a zip as a file that can be read anywhere. Before the first byte is given
+// out, all of it is read and its sum compared; what is deflated goes to memory, or to a temporary
+// file without a name.
+type member struct {
 	m    *zip.File
 	name string
-	once sync.Once
-	err  error
-}
+	raw  io.ReaderAt // the array in the zip itself; nil where it is deflated
 
-func (s *stored) ReadAt(p []byte, off int64) (int, error) {
-	s.once.Do(func() {
-		sum := crc32.NewIEEE()
-		if _, s.err = io.Copy(sum, io.NewSectionReader(s.r, 0, s.r.Size())); s.err == nil && sum.Sum32() != s.m.CRC32 {
-			s.err = sumError(s.name, s.m, sum.Sum32())
-		}
-	})
-	if s.err != nil {
-		return 0, s.err
-	}
-	return s.r.ReadAt(p, off)
-}
-
-// inflated is a deflated member as a file that can be read anywhere.
-type inflated struct {
-	m    *zip.File
-	name string
 	once sync.Once
-	mu   sync.Mutex // guards f against Close
-	f    *os.File   // nil where it is small
+	mu   sync.Mutex // guards temp against Close
+	temp *os.File
 	r    io.ReaderAt
 	err  error
 }
 
-func (t *inflated) ReadAt(p []byte, off int64) (int, error) {
-	t.once.Do(t.inflate)
+func (t *member) ReadAt(p []byte, off int64) (int, error) {
+	t.once.Do(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.err = t.load()
+	})
 	if t.err != nil {
 		return 0, t.err
 	}
 	return t.r.ReadAt(p, off)
 }
 
-func (t *inflated) inflate() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r, err := t.m.Open()
-	if err != nil {
-		t.err = err
-		return
-	}
-	defer r.Close()
+func (t *member) load() error {
 	size := int64(t.m.UncompressedSize64)
-	sum := crc32.NewIEEE()
-	// One byte more than the member claims to have, so that the end is reached,
-	// where package zip compares the sum; it leaves out sums of 0.
-	limited := io.TeeReader(io.LimitReader(r, size+1), sum)
-	if size <= smallMember {
-		b, err := io.ReadAll(limited)
-		if t.err = t.whole(int64(len(b)), sum.Sum32(), err); t.err == nil {
-			t.r = bytes.NewReader(b)
-		}
-		return
+	if t.raw != nil {
+		t.r = t.raw
+		return t.copy(io.Discard)
 	}
-	if t.err = disk.WantRoom(os.TempDir(), size, t.name+", inflated, needs", "name another directory in TMPDIR, or save the array uncompressed (numpy.savez)"); t.err != nil {
-		return
+	if size <= smallMember {
+		var b bytes.Buffer
+		err := t.copy(&b)
+		t.r = bytes.NewReader(b.Bytes())
+		return err
+	}
+	if err := disk.WantRoom(os.TempDir(), size, t.name+", inflated, needs", "name another directory in TMPDIR, or save the array uncompressed (numpy.savez)"); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp("", "sar-npz-")
 	if err != nil {
-		t.err = fmt.Errorf("a place for the inflated array (TMPDIR names another): %w", err)
-		return
+		return fmt.Errorf("a place for the inflated array (TMPDIR names another): %w", err)
 	}
 	os.Remove(f.Name())
-	n, err := io.Copy(f, limited)
-	if isOSError(err) {
-		t.err = fmt.Errorf("inflating %s into a temporary file (TMPDIR names another place): %w", t.name, err)
-	} else {
-		t.err = t.whole(n, sum.Sum32(), err)
-	}
-	if t.err != nil {
-		f.Close()
-		return
-	}
-	t.f, t.r = f, f
+	t.temp, t.r = f, f // Close closes it
+	return t.copy(f)
 }
 
-// whole judges what was inflated: n bytes with a sum, and then err.
-func (t *inflated) whole(n int64, sum uint32, err error) error {
+// copy reads the member to its end, where its sum is compared.
+func (t *member) copy(to io.Writer) error {
 	size := int64(t.m.UncompressedSize64)
+	damage := func(off, end int64, want, got, remedy string) error {
+		return &disk.FormatError{File: t.name, Offset: off, End: end, Want: want, Got: got, Remedy: remedy}
+	}
+	r, err := t.m.Open()
+	if err != nil {
+		return damage(-1, 0, fmt.Sprintf("an array of %d bytes", size), err.Error(), "")
+	}
+	defer r.Close()
+	sum := crc32.NewIEEE()
+	// One byte more than the member claims to have, so that the end is reached,
+	// where package zip compares the sum; it leaves out sums of 0.
+	n, err := io.Copy(io.MultiWriter(to, sum), io.LimitReader(r, size+1))
+	var system *os.PathError
 	switch {
-	case errors.Is(err, zip.ErrChecksum) || (err == nil && n == size && sum != t.m.CRC32):
-		return sumError(t.name, t.m, sum)
+	case errors.As(err, &system) && t.temp != nil:
+		return fmt.Errorf("inflating %s into a temporary file (TMPDIR names another place): %w", t.name, err)
+	case errors.Is(err, zip.ErrChecksum), err == nil && n == size && sum.Sum32() != t.m.CRC32:
+		return damage(0, size, fmt.Sprintf("an array with the CRC-32 %08x that the zip has of it", t.m.CRC32), fmt.Sprintf("%08x", sum.Sum32()),
+			"the file is damaged: copy it or save it again")
 	case err != nil:
-		return &disk.FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: err.Error()}
+		return damage(-1, 0, fmt.Sprintf("an array of %d bytes", size), err.Error(), "")
 	case n != size:
-		return &disk.FormatError{File: t.name, Offset: -1, Want: fmt.Sprintf("a deflated array of %d bytes", size), Got: fmt.Sprintf("%d bytes or more", n)}
+		return damage(-1, 0, fmt.Sprintf("an array of %d bytes", size), fmt.Sprintf("%d bytes or more", n), "")
 	}
 	return nil
 }
 
-func isOSError(err error) bool {
-	var pe *os.PathError
-	return errors.As(err, &pe)
-}
-
-func (t *inflated) Close() {
+func (t *member) Close() {
 	t.once.Do(func() { t.err = os.ErrClosed })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.f != nil {
-		t.f.Close()
+	if t.temp != nil {
+		t.temp.Close()
 	}
 }

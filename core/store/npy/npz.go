@@ -14,10 +14,10 @@ import (
 // file without a name. Both are held against the CRC-32 that the zip has of them
 // before any of their numbers is used.
 type Zip struct {
-	File   *disk.File
-	Arrays map[string]*disk.Array
-	Names  []string // in the order of the file
-	temps  []*inflated
+	File    *disk.File
+	Arrays  map[string]*disk.Array
+	Names   []string // in the order of the file
+	members []*member
 }
 
 // smallMember is the size up to which a deflated member is inflated into memory.
@@ -26,6 +26,7 @@ const smallMember = 1 << 16
 // maxInflate is the most that deflate can make of a byte.
 const maxInflate = 1032
 
+// OpenZip reads the headers of all members.
 func OpenZip(f *disk.File) (*Zip, error) {
 	zr, err := zip.NewReader(f.Reader, f.Size)
 	if err != nil {
@@ -41,9 +42,9 @@ func OpenZip(f *disk.File) (*Zip, error) {
 }
 
 func (z *Zip) add(m *zip.File) error {
-	member := fmt.Sprintf("%s(%s)", z.File.Name, m.Name)
+	at := fmt.Sprintf("%s(%s)", z.File.Name, m.Name)
 	bad := func(want, got string, args ...any) error {
-		return &disk.FormatError{File: member, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+		return &disk.FormatError{File: at, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
 	}
 	name, ok := strings.CutSuffix(m.Name, ".npy")
 	if !ok || name == "" || len(name) > disk.MaxName {
@@ -59,70 +60,62 @@ func (z *Zip) add(m *zip.File) error {
 	if packed > uint64(z.File.Size) || size > maxInflate*packed+64 || (m.Method == zip.Store && size != packed) {
 		return bad("a size that fits the file", "%d bytes, packed into %d", size, packed)
 	}
-	if err := z.agrees(m, member); err != nil {
+	if err := z.agrees(m, at); err != nil {
 		return err
 	}
-	mf := &disk.File{Name: member, Size: int64(size)}
-	var whole *stored
+	of := &member{m: m, name: at}
+	z.members = append(z.members, of)
 	switch m.Method {
 	case zip.Store:
 		off, err := m.DataOffset()
 		if err != nil || off < 0 || off > z.File.Size-int64(size) {
 			return bad("a member of the zip", "no room for it in the file (%v)", err)
 		}
-		whole = &stored{r: io.NewSectionReader(z.File.Reader, off, int64(size)), m: m, name: member}
-		mf.Reader = whole.r
+		of.raw = io.NewSectionReader(z.File.Reader, off, int64(size))
 	case zip.Deflate:
-		t := &inflated{m: m, name: member}
-		z.temps = append(z.temps, t)
-		mf.Reader = t
 	default:
 		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d", m.Method)
 	}
-	head, err := z.head(m, mf)
+	h, err := z.header(m, at)
 	if err != nil {
 		return err
 	}
-	h, err := parse(member, head, mf.Size)
-	if err != nil {
-		return err
-	}
-	if whole != nil {
-		mf.Reader = whole // from here on, nothing is read that was not checked
-	}
-	if size <= smallMember { // and what is small is checked now, also where it has no elements to be read
-		if err := mf.ReadRaw(make([]byte, 1), 0, "the array"); err != nil {
+	file := &disk.File{Name: at, Size: int64(size), Reader: of}
+	if size <= smallMember { // what is small is checked now, also where it has no elements to be read
+		if err := file.ReadRaw(make([]byte, 1), 0, "the array"); err != nil {
 			return err
 		}
 	}
-	n, _ := disk.Elements(h.shape, 1, mf.Size)
-	z.Arrays[name] = &disk.Array{File: mf, Name: fmt.Sprintf("array %q", name), Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran}
+	n, _ := disk.Elements(h.shape, 1, file.Size)
+	z.Arrays[name] = &disk.Array{File: file, Name: fmt.Sprintf("array %q", name), Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran}
 	z.Names = append(z.Names, name)
 	return nil
 }
 
-// head returns the first bytes of a member, enough for its header, without
-// inflating all of it.
-func (z *Zip) head(m *zip.File, mf *disk.File) ([]byte, error) {
-	return head(mf.Size, func(b []byte) error {
-		if m.Method == zip.Store {
-			return mf.ReadRaw(b, 0, "the header")
-		}
+// header reads the header of a member, which may not be what its sum says.
+func (z *Zip) header(m *zip.File, at string) (fields, error) {
+	size := int64(m.UncompressedSize64)
+	b, err := head(size, func(b []byte) error {
 		r, err := m.Open()
 		if err == nil {
 			_, err = io.ReadFull(r, b)
 			r.Close()
 		}
 		if err != nil {
-			return &disk.FormatError{File: mf.Name, Offset: -1, Want: "the header of an array", Got: "a broken zip member: " + err.Error()}
+			return &disk.FormatError{File: at, Offset: -1, Want: "the header of an array", Got: "a broken zip member: " + err.Error()}
 		}
 		return nil
 	})
+	if err != nil {
+		return fields{}, err
+	}
+	return parse(at, b, size)
 }
 
+// Close closes the file.
 func (z *Zip) Close() error {
-	for _, t := range z.temps {
-		t.Close()
+	for _, m := range z.members {
+		m.Close()
 	}
 	return z.File.Close()
 }

@@ -4,8 +4,10 @@ package npy
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -54,10 +56,9 @@ func parse(name string, head []byte, size int64) (fields, error) {
 	if h.start > int64(len(head)) {
 		return h, bad(8, fmt.Sprintf("a header of %d bytes", n), "the end after %d bytes", len(head))
 	}
-	d := literal{s: string(head[8+lenBytes : h.start])}
-	descr, fortran, shape, err := d.header()
+	descr, fortran, shape, err := readHeader(string(head[8+lenBytes : h.start]))
 	if err != nil {
-		return h, bad(8+lenBytes+int64(d.at), "a header with descr, fortran_order and shape", "%v", err)
+		return h, bad(8+lenBytes, "a header with descr, fortran_order and shape", "%v", err)
 	}
 	if h.dtype, err = dtypeOf(descr); err != nil {
 		return h, bad(8+lenBytes, "an array of little-endian numbers or booleans", "%v", err)
@@ -130,128 +131,44 @@ func dtypeOf(descr string) (disk.DType, error) {
 	return d, nil
 }
 
-// literal reads the one kind of Python literal that a .npy header is: a
-// dictionary of strings, booleans and tuples of whole numbers.
-type literal struct {
-	s  string
-	at int
-}
+// headerEntry is a key of the dictionary in Python's words that a header is, and its value.
+var headerEntry = regexp.MustCompile(`^\s*['"](\w+)['"]\s*:\s*(True|False|'[^']*'|"[^"]*"|\([^()]*\)|\[.*\])\s*(?:,|$)`)
 
-func (l *literal) space() {
-	for l.at < len(l.s) && strings.IndexByte(" \t\r\n", l.s[l.at]) >= 0 {
-		l.at++
+// readHeader reads the dictionary: the type of numbers, whether the first dimension runs
+// fastest, and the shape.
+func readHeader(text string) (descr string, fortran bool, shape []int64, err error) {
+	rest, open := strings.CutPrefix(strings.TrimSpace(text), "{")
+	rest, closed := strings.CutSuffix(rest, "}")
+	found := map[string]string{}
+	for open && closed && strings.TrimSpace(rest) != "" {
+		m := headerEntry.FindStringSubmatch(rest)
+		if m == nil {
+			return "", false, nil, fmt.Errorf("%.60q", rest)
+		}
+		found[m[1]], rest = m[2], rest[len(m[0]):]
 	}
-}
-
-func (l *literal) is(c byte) bool {
-	l.space()
-	if l.at < len(l.s) && l.s[l.at] == c {
-		l.at++
-		return true
+	descr, order, dims := found["descr"], found["fortran_order"], found["shape"]
+	switch {
+	case len(found) != 3 || descr == "" || order == "" || dims == "":
+		return "", false, nil, fmt.Errorf("%.60q", text)
+	case descr[0] == '[':
+		return "", false, nil, errors.New("a structured type: save each field as an array of its own")
+	case dims[0] != '(' || order != "True" && order != "False":
+		return "", false, nil, fmt.Errorf("fortran_order %s and shape %s", order, dims)
 	}
-	return false
-}
-
-func (l *literal) need(c byte) error {
-	if !l.is(c) {
-		return fmt.Errorf("no %q where it should be", c)
-	}
-	return nil
-}
-
-func (l *literal) str() (string, error) {
-	l.space()
-	if l.at >= len(l.s) || (l.s[l.at] != '\'' && l.s[l.at] != '"') {
-		return "", fmt.Errorf("no string where it should be")
-	}
-	quote := l.s[l.at]
-	end := strings.IndexByte(l.s[l.at+1:], quote)
-	if end < 0 {
-		return "", fmt.Errorf("a string without an end")
-	}
-	s := l.s[l.at+1 : l.at+1+end]
-	l.at += end + 2
-	return s, nil
-}
-
-func (l *literal) word() string {
-	l.space()
-	start := l.at
-	for l.at < len(l.s) && (l.s[l.at] >= 'a' && l.s[l.at] <= 'z' || l.s[l.at] >= 'A' && l.s[l.at] <= 'Z' || l.s[l.at] >= '0' && l.s[l.at] <= '9') {
-		l.at++
-	}
-	return l.s[start:l.at]
-}
-
-func (l *literal) tuple() ([]int64, error) {
-	if err := l.need('('); err != nil {
-		return nil, err
-	}
-	shape := []int64{}
-	for !l.is(')') {
+	shape = []int64{}
+	for d := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(dims[1:len(dims)-1]), ","), ",") {
 		// Python 2 wrote long integers with an L.
-		w := strings.TrimSuffix(l.word(), "L")
-		n, err := strconv.ParseInt(w, 10, 64)
+		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(d), "L"), 10, 64)
+		if d == "" && len(dims) == 2 {
+			break // of a scalar
+		}
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("%q for a dimension", w)
+			return "", false, nil, fmt.Errorf("%q for a dimension", d)
 		}
 		shape = append(shape, n)
-		if !l.is(',') {
-			return shape, l.need(')')
-		}
 	}
-	return shape, nil
-}
-
-func (l *literal) header() (descr string, fortran bool, shape []int64, err error) {
-	if err = l.need('{'); err != nil {
-		return
-	}
-	seen := map[string]bool{}
-	for !l.is('}') {
-		var key string
-		if key, err = l.str(); err != nil {
-			return
-		}
-		if err = l.need(':'); err != nil {
-			return
-		}
-		switch key {
-		case "descr":
-			if l.space(); l.at < len(l.s) && l.s[l.at] == '[' {
-				err = fmt.Errorf("a structured type: save each field as an array of its own")
-			} else {
-				descr, err = l.str()
-			}
-		case "fortran_order":
-			switch w := l.word(); w {
-			case "True":
-				fortran = true
-			case "False":
-				fortran = false
-			default:
-				err = fmt.Errorf("fortran_order %q", w)
-			}
-		case "shape":
-			shape, err = l.tuple()
-		default:
-			err = fmt.Errorf("key %q", key)
-		}
-		if err != nil {
-			return
-		}
-		seen[key] = true
-		if !l.is(',') {
-			if err = l.need('}'); err != nil {
-				return
-			}
-			break
-		}
-	}
-	if !seen["descr"] || !seen["fortran_order"] || !seen["shape"] {
-		err = fmt.Errorf("only some of them")
-	}
-	return
+	return strings.Trim(descr, `'"`), order == "True", shape, nil
 }
 
 // Open opens an .npy file: reads its header, which has to fit the file's size.

@@ -4,9 +4,7 @@ package sar
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -68,17 +66,14 @@ const (
 
 // Part is an opened part in SAR's format.
 type Part struct {
-	path         string // of its description
+	npy.Directory
 	book         *graph.Book
 	part         int
 	Partitioning int64
-	Files        []*disk.File
-	names        []string // of the files, as the description has them
-	sums         map[string]disk.Checksums
 	relations    []relation
 	IDs          map[string]string // path of the users' ids by node type
-	NodeFeats    map[string]disk.Array
-	EdgeFeats    map[string]disk.Array
+	nodeFeats    map[string]disk.Array
+	edgeFeats    map[string]disk.Array
 	numHalo      int64
 	Halo         []int64 // homogenized ids of the nodes that are read of peers, ascending
 }
@@ -88,44 +83,40 @@ type relation struct {
 	arrays map[string]*disk.Array
 }
 
-func (s *Part) bad(want, got string, args ...any) error {
-	return &disk.FormatError{File: s.path, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
-}
-
 // Open opens a part. sums are nil where it has no checksums.
 func Open(path string, book *graph.Book, part int, partitioning string, sums map[string]disk.Checksums) (s *Part, err error) {
-	s = &Part{path: path, book: book, part: part, sums: sums, IDs: map[string]string{},
-		NodeFeats: map[string]disk.Array{}, EdgeFeats: map[string]disk.Array{}}
+	s = &Part{Directory: npy.Directory{Description: path, Sums: sums}, book: book, part: part, IDs: map[string]string{},
+		nodeFeats: map[string]disk.Array{}, edgeFeats: map[string]disk.Array{}}
 	defer func() {
 		if err != nil {
 			s.Close()
 			s = nil
 		}
 	}()
-	data, err := disk.ReadJSON("the description of the part", s.path)
+	data, err := disk.ReadJSON("the description of the part", s.Description)
 	if err != nil {
 		return s, err
 	}
 	var top description
 	if err := json.Unmarshal(data, &top); err != nil {
-		return s, disk.JSONError(s.path, 0, "the description of a part", err)
+		return s, disk.JSONError(s.Description, 0, "the description of a part", err)
 	}
 	if top.Format != partFormat {
-		return s, s.bad(fmt.Sprintf("the format %q", partFormat), "%q", top.Format)
+		return s, s.Bad(fmt.Sprintf("the format %q", partFormat), "%q", top.Format)
 	}
-	if sealed, err := disk.CheckSeal(s.path, data); err != nil {
+	if sealed, err := disk.CheckSeal(s.Description, data); err != nil {
 		return s, err
 	} else if !sealed {
-		return s, s.bad(fmt.Sprintf("the key %q, the checksum of this file", disk.SealKey), "no such key")
+		return s, s.Bad(fmt.Sprintf("the key %q, the checksum of this file", disk.SealKey), "no such key")
 	}
 	if top.Part != part || top.Partitioning != partitioning {
-		return s, s.bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning), "part %d of %s: these files are of different runs", top.Part, top.Partitioning)
+		return s, s.Bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning), "part %d of %s: these files are of different runs", top.Part, top.Partitioning)
 	}
 	if _, err := fmt.Sscanf(top.Partitioning, "%x", &s.Partitioning); err != nil {
-		return s, s.bad("the number of a partitioning", "%q", top.Partitioning)
+		return s, s.Bad("the number of a partitioning", "%q", top.Partitioning)
 	}
 	if s.numHalo = top.Halo; s.numHalo < 0 || s.numHalo > disk.MaxCount {
-		return s, s.bad(`"halo", a number of nodes`, "%d", s.numHalo)
+		return s, s.Bad(`"halo", a number of nodes`, "%d", s.numHalo)
 	}
 	if err := s.nodeTypes(top.NodeTypes); err != nil {
 		return s, err
@@ -135,21 +126,21 @@ func Open(path string, book *graph.Book, part int, partitioning string, sums map
 
 func (s *Part) nodeTypes(list disk.Object[partNodesJSON]) error {
 	if len(list) != len(s.book.NodeTypes) {
-		return s.bad(fmt.Sprintf("the node types %q", s.book.NodeTypes), "%d types", len(list))
+		return s.Bad(fmt.Sprintf("the node types %q", s.book.NodeTypes), "%d types", len(list))
 	}
 	for t, of := range list {
 		name, rows := s.book.NodeTypes[t], s.book.NumNodes(t, s.part)
 		if of.Name != name || of.Value.Rows != rows {
-			return s.bad(fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q", of.Value.Rows, of.Name)
+			return s.Bad(fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q", of.Value.Rows, of.Name)
 		}
 		if of.Value.IDs != nil {
-			path, err := s.inside(of.Value.IDs.File)
+			path, err := s.Inside(fmt.Sprintf("the ids of %q", name), of.Value.IDs.File)
 			if err != nil {
 				return err
 			}
 			s.IDs[name] = path
 		}
-		if err := s.features(of.Value.Features, name, rows, s.NodeFeats); err != nil {
+		if err := s.features(of.Value.Features, name, rows, s.nodeFeats); err != nil {
 			return err
 		}
 	}
@@ -158,17 +149,17 @@ func (s *Part) nodeTypes(list disk.Object[partNodesJSON]) error {
 
 func (s *Part) edgeTypes(list []partRelationJSON) error {
 	if len(list) != len(s.book.EdgeTypes) {
-		return s.bad(fmt.Sprintf("%d relations", len(s.book.EdgeTypes)), "%d", len(list))
+		return s.Bad(fmt.Sprintf("%d relations", len(s.book.EdgeTypes)), "%d", len(list))
 	}
 	for t, of := range list {
 		name, edges := s.book.EdgeTypes[t].String(), s.book.NumEdges(t, s.part)
 		if strings.Join(of.Type, ":") != name || of.Edges != edges {
-			return s.bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name), "%d of %q", of.Edges, of.Type)
+			return s.Bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name), "%d of %q", of.Edges, of.Type)
 		}
 		r := relation{partRelationJSON: of, arrays: map[string]*disk.Array{}}
 		for _, a := range of.Arrays {
 			what := fmt.Sprintf("%q of %s", a.Name, name)
-			opened, err := s.open(what, a.Value)
+			opened, err := s.Open(what, a.Value)
 			if err != nil {
 				return err
 			}
@@ -181,11 +172,11 @@ func (s *Part) edgeTypes(list []partRelationJSON) error {
 			return err
 		}
 		s.relations = append(s.relations, r)
-		if err := s.features(of.Features, name, edges, s.EdgeFeats); err != nil {
+		if err := s.features(of.Features, name, edges, s.edgeFeats); err != nil {
 			return err
 		}
 		if r.arrays[edgeStartArray] != nil {
-			s.EdgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File, Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
+			s.edgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File, Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
 				Derive: r.origIDs}
 		}
 	}
@@ -219,13 +210,13 @@ func (s *Part) lengths(r *relation, relation int) error {
 	}
 	for _, a := range r.Arrays {
 		if _, known := want[a.Name]; !known {
-			return s.bad(fmt.Sprintf("arrays of %s that belong together", name), "%q", a.Name)
+			return s.Bad(fmt.Sprintf("arrays of %s that belong together", name), "%q", a.Name)
 		}
 	}
 	for array, n := range want {
 		a := r.arrays[array]
 		if a == nil {
-			return s.bad(fmt.Sprintf("the array %q of %s", array, name), "none")
+			return s.Bad(fmt.Sprintf("the array %q of %s", array, name), "none")
 		}
 		if err := a.WantVector(n); err != nil {
 			return err
@@ -240,7 +231,7 @@ func (s *Part) lengths(r *relation, relation int) error {
 // ascend checks ends by round.
 func (s *Part) ascend(ends []int64, first int64, key, relation string) error {
 	if len(ends) != s.book.Parts || ends[0] != first || !slices.IsSorted(ends) || ends[len(ends)-1] > disk.MaxCount {
-		return s.bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v", ends)
+		return s.Bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v", ends)
 	}
 	return nil
 }
@@ -253,7 +244,7 @@ func (s *Part) ends(relation int) (src, dst int) {
 
 func (s *Part) features(list disk.Object[npy.Described], owner string, rows int64, into map[string]disk.Array) error {
 	for _, f := range list {
-		a, err := s.open(fmt.Sprintf("feature %q", owner+"/"+f.Name), f.Value)
+		a, err := s.Open(fmt.Sprintf("feature %q", owner+"/"+f.Name), f.Value)
 		if err != nil {
 			return err
 		}
@@ -265,48 +256,10 @@ func (s *Part) features(list disk.Object[npy.Described], owner string, rows int6
 	return nil
 }
 
-// inside is the path of a file that the description names.
-func (s *Part) inside(name string) (string, error) {
-	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
-		return "", s.bad("paths inside the directory", "%q", name)
+// Features are those of edges or of nodes, by name.
+func (s *Part) Features(edge bool) map[string]disk.Array {
+	if edge {
+		return s.edgeFeats
 	}
-	path := filepath.Join(filepath.Dir(s.path), filepath.FromSlash(name))
-	if err := disk.CheckInside(s.path, name, path); err != nil {
-		return "", err
-	}
-	s.names = append(s.names, name)
-	return path, nil
-}
-
-func (s *Part) open(what string, of npy.Described) (*disk.Array, error) {
-	path, err := s.inside(of.File)
-	if err != nil {
-		return nil, err
-	}
-	a, err := npy.Open(what, path)
-	if err != nil {
-		return nil, fmt.Errorf("%w (named by %s)", err, s.path)
-	}
-	s.Files = append(s.Files, a.File)
-	if of.DType == disk.BFloat16.String() && a.DType == disk.Uint16 { // which numpy does not have
-		a.DType = disk.BFloat16
-	}
-	if err := of.Agrees(s.path, a); err != nil {
-		return nil, err
-	}
-	if s.sums == nil {
-		return a, nil
-	}
-	if s.sums[of.File] == nil {
-		return nil, disk.NoSums(s.path, of.File)
-	}
-	return a, a.File.Attach(s.sums[of.File])
-}
-
-func (s *Part) Close() error {
-	var err error
-	for _, f := range s.Files {
-		err = errors.Join(err, f.Close())
-	}
-	return err
+	return s.nodeFeats
 }

@@ -65,7 +65,7 @@ func (s *Part) misfit(r *relation, err error) error {
 			return a.File.Bad(a.Offset+4*m.At, fmt.Sprintf("%s: %s", a.Name, m.Want), "%s", m.Got)
 		}
 	}
-	return s.bad(m.Array+": "+m.Want, "%s", m.Got)
+	return s.Bad(m.Array+": "+m.Want, "%s", m.Got)
 }
 
 // relation maps a relation and makes what the peers read of it.
@@ -146,7 +146,7 @@ func (s *Part) haloIDs() ([]int64, error) {
 	slices.Sort(halo)
 	halo = slices.Compact(halo)
 	if int64(len(halo)) != s.numHalo {
-		return nil, s.bad(fmt.Sprintf("%d nodes that are read of other parts", s.numHalo), "%d", len(halo))
+		return nil, s.Bad(fmt.Sprintf("%d nodes that are read of other parts", s.numHalo), "%d", len(halo))
 	}
 	s.Halo = halo
 	return halo, nil
