@@ -8,6 +8,7 @@ import "C"
 import (
 	"math"
 	"os"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -32,6 +33,8 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 			MasterAddr: text(c.master_addr), Interface: text(c.interface_name), Transport: text(c.transport), Advertise: text(c.advertise),
 			JobToken: text(c.job_token), Insecure: c.insecure != 0, TLS: c.tls != 0,
 			FirstPort: int(c.first_port), LastPort: int(c.last_port),
+			// a goroutine that is called from C is bound to its thread
+			Caller: func() uint64 { return uint64(syscall.Gettid()) },
 		}
 		if cfg.Window < 0 {
 			return invalid("window_bytes is %d: it must be positive, or 0 for one that follows the job", cfg.Window)

@@ -11,9 +11,9 @@ import (
 
 // holding is two ranks, the first of which is in an operation and has a frame of
 // the second one.
-func holding(t *testing.T) (groups []*Group, op *Op, frame Frame, want []byte) {
+func holding(t *testing.T, caller uint64) (groups []*Group, op *Op, frame Frame, want []byte) {
 	t.Helper()
-	groups, err := Local(Config{World: 2})
+	groups, err := Local(Config{World: 2, Caller: func() uint64 { return caller }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func readable(frame Frame, want []byte) (err error) {
 
 // A worker may be closed while another of its threads computes.
 func TestCloseWaitsForAnOperation(t *testing.T) {
-	groups, op, frame, want := holding(t)
+	groups, op, frame, want := holding(t, 0)
 	closed := make(chan error, 2)
 	for _, g := range groups {
 		go func() { closed <- g.Close() }()
@@ -85,7 +85,7 @@ func TestCloseWaitsForAnOperation(t *testing.T) {
 // What an operation calls may close the worker, as a script that ends in a message
 // function does: nobody waits for himself.
 func TestCloseInAnOperation(t *testing.T) {
-	groups, op, frame, want := holding(t)
+	groups, op, frame, want := holding(t, 7)
 	begin := time.Now()
 	for _, g := range groups {
 		if err := g.Close(); err != nil {

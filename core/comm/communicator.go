@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,30 +39,19 @@ type Communicator struct {
 // schedule is a place in the schedule of one communicator.
 type schedule struct {
 	Phase
-	// goroutine is the one that began the operation; a thread that calls from C
-	// keeps one of its own. Only who waits for whom is read off it.
-	goroutine uint64
-	changed   time.Duration
+	// caller began the operation (Config.Caller), 0: not known. Who waits for whom is read off it.
+	caller  uint64
+	changed time.Duration
 }
 
-func (s *schedule) begin(id uint32, kind Kind, dir Dir, content uint32) {
-	s.Step = Step{Comm: id, Seq: s.Seq + 1, Kind: kind, Dir: dir, Content: content}
-	s.Active, s.goroutine, s.changed = true, goroutine(), now()
+func (s *schedule) begin(step Step, caller uint64) {
+	step.Seq = s.Seq + 1
+	s.Step, s.Active, s.caller, s.changed = step, true, caller, now()
 }
 
 func (s *schedule) end() { s.Active, s.changed = false, now() }
 
-func (s *schedule) state() commState { return commState{s.Phase, s.goroutine} }
-
-// goroutine is the number of the calling goroutine, which the runtime tells only in
-// the first line of a stack trace: "goroutine 7 [running]:".
-func goroutine() uint64 {
-	var buf [64]byte
-	line := string(buf[:runtime.Stack(buf[:], false)])
-	n, _, _ := strings.Cut(strings.TrimPrefix(line, "goroutine "), " ")
-	id, _ := strconv.ParseUint(n, 10, 64)
-	return id
-}
+func (s *schedule) state() commState { return commState{s.Phase, s.caller} }
 
 // NewCommunicator makes a communicator. Collective: every rank makes the same
 // ones in the same order, with the same window. The window, in bytes, is split
@@ -84,7 +71,7 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 		return nil, err
 	}
 	id := uint32(len(g.comms) + 1)
-	g.setup.begin(0, KindCreate, None, 0)
+	g.setup.begin(Step{Kind: KindCreate}, g.cfg.Caller())
 	attempt := g.setup.Seq
 	g.mu.Unlock()
 	defer func() {
@@ -252,68 +239,6 @@ func (g *Group) mesh(id uint32, bytesPerLink int) ([]transport.Link, error) {
 	}
 }
 
-// agree meets everyone and compares what each came for.
-func (g *Group) agree(key, what string) error {
-	if g.cfg.World == 1 {
-		return nil
-	}
-	values, err := g.meet(key, []byte(what))
-	if err != nil {
-		return err
-	}
-	for r, v := range values {
-		if string(v) != what {
-			return g.fail(&ScheduleError{Rank: g.cfg.Rank, Peer: r, Mine: what, Theirs: string(v)}, true)
-		}
-	}
-	return nil
-}
-
-// meet gathers a value of every rank. The name of a meeting is used once.
-func (g *Group) meet(key string, value []byte) ([][]byte, error) {
-	deadline := now() + g.cfg.Operation
-	for {
-		var left []int // before asking: who left after the meeting was full did attend
-		for r, p := range g.peers {
-			if p != nil && p.gone() {
-				left = append(left, r)
-			}
-		}
-		reply, err := g.coord.meet(meetRequest{Rank: g.cfg.Rank, Key: key, Value: value})
-		if e := g.usable(); e != nil {
-			return nil, e
-		}
-		g.frames.Add(uint64(len(reply.Values)))
-		if err == nil && reply.Done {
-			return reply.Values, nil
-		}
-		for _, r := range left {
-			for _, missing := range reply.Missing {
-				if r == missing || r == 0 {
-					return nil, g.lost(r, shutDown)
-				}
-			}
-		}
-		if err != nil {
-			if p := g.peers[0]; p != nil && p.gone() {
-				return nil, g.lost(0, shutDown)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if now() > deadline {
-			peer := 0
-			if len(reply.Missing) > 0 {
-				peer = reply.Missing[0]
-			}
-			e := &DeadlineError{Peer: peer, Op: KindCreate.String(), Seconds: g.cfg.Operation.Seconds()}
-			if g.peers[peer] != nil {
-				e.Phase = g.phaseOf(peer)
-			}
-			return nil, g.fail(e, true)
-		}
-	}
-}
-
 // commName is how messages name a communicator.
 func (g *Group) commName(id uint32) string {
 	if id == 0 {
@@ -371,9 +296,9 @@ func (c *Communicator) idle() bool {
 	for end := now() + idleTime; ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
 		idle := c.active == nil || c.links == nil
-		own := c.schedule.goroutine == goroutine()
+		caller := c.schedule.caller
 		c.mu.Unlock()
-		if idle || own || now() > end {
+		if idle || caller != 0 && caller == c.g.cfg.Caller() || now() > end {
 			return idle
 		}
 	}

@@ -12,17 +12,20 @@ type Config struct {
 	Rank, World int
 	MasterAddr  string // where rank 0 listens; ignored where World is 1
 	MasterPort  int
-	Interface   string                  // network interface whose address peers use; "": the route to the master
-	Transport   string                  // "shm", "tcp", or "" and "auto": shm on one host, else tcp
-	Advertise   string                  // host:port that peers connect to in place of the listener's own
-	Ports       node.Ports              // where this rank listens, rank 0 apart; zero: at any port
-	Start       time.Duration           // for everyone to arrive
-	Liveness    time.Duration           // a worker unheard of for so long is lost
-	Operation   time.Duration           // for any one operation
-	JobToken    string                  // secret of the job; "": of this user, where the job does not leave this host
-	Insecure    bool                    // without a token anybody may join
-	TLS         bool                    // connections between hosts are encrypted
-	Memory      func() map[string]int64 `json:"-"` // what this rank tells the others of its memory; nil: nothing
+	Interface   string        // network interface whose address peers use; "": the route to the master
+	Transport   string        // "shm", "tcp", or "" and "auto": shm on one host, else tcp
+	Advertise   string        // host:port that peers connect to in place of the listener's own
+	Ports       node.Ports    // where this rank listens, rank 0 apart; zero: at any port
+	Start       time.Duration // for everyone to arrive
+	Liveness    time.Duration // a worker unheard of for so long is lost
+	Operation   time.Duration // for any one operation
+	JobToken    string        // secret of the job; "": of this user, where the job does not leave this host
+	Insecure    bool          // without a token anybody may join
+	TLS         bool          // connections between hosts are encrypted
+	// Caller tells who calls, such as the number of the thread, by which this package knows that one
+	// who waits in an operation cannot begin another one elsewhere. nil, or 0: not known.
+	Caller func() uint64           `json:"-"`
+	Memory func() map[string]int64 `json:"-"` // what this rank tells the others of its memory; nil: nothing
 }
 
 // Defaults of Config.
@@ -41,6 +44,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Operation <= 0 {
 		c.Operation = DefaultOperation
+	}
+	if c.Caller == nil {
+		c.Caller = func() uint64 { return 0 }
 	}
 	return c
 }

@@ -135,7 +135,6 @@ func (g *Group) sendLocked(m message, to func(*peer) bool) {
 
 // listen takes what rank r says until its connection ends.
 func (g *Group) listen(r int, p *peer) {
-	defer close(p.over)
 	for {
 		m, err := p.control.receive()
 		if err != nil {
@@ -163,9 +162,12 @@ func (g *Group) listen(r int, p *peer) {
 		case msgPing:
 			g.learn(r, m)
 		case msgMeet:
-			g.met(r, p, m)
+			g.met(r, m)
 		case msgBye:
 			of.byeOnce.Do(func() { close(of.bye) })
+			if g.hub != nil {
+				g.hub.left()
+			}
 			if g.cfg.passesOn() {
 				m.Rank = r
 				g.send(m, func(q *peer) bool { return q != p })

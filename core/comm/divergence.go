@@ -62,11 +62,11 @@ func apart(x, y commState, a, b []commState) bool {
 }
 
 // blocked tells whether a rank that waits in the operation own has not reached
-// other and cannot: it uses that communicator from the same thread or never did.
+// other and cannot: the one who called uses that communicator too, or nobody did.
 func blocked(own, other commState, states []commState) bool {
 	for _, s := range states {
 		if s.Comm == other.Comm {
-			return s.Seq < other.Seq && !s.Active && (s.Seq == 0 || s.Lane == own.Lane)
+			return s.Seq < other.Seq && !s.Active && (s.Seq == 0 || s.Caller != 0 && s.Caller == own.Caller)
 		}
 	}
 	return true

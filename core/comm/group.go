@@ -35,7 +35,7 @@ type Group struct {
 	peers   []*peer // nil at this rank's place
 	self    transport.Endpoint
 	fabric  fabric
-	coord   coordinator
+	hub     *hub     // rank 0 alone has it
 	onClose []func() // what Join started, in order
 
 	// telling is held by who tells all peers something, so that all hear it in one order. A
@@ -43,14 +43,15 @@ type Group struct {
 	// a rank that ends because of a failure when everyone has been told of the failure.
 	telling sync.Mutex
 
-	mu      sync.Mutex
-	comms   []*Communicator // id - 1
-	setup   schedule        // of making communicators, as id 0
-	failure error
-	closed  bool
-	failed  chan struct{} // closed with the first failure
-	done    chan struct{} // closed by Close
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	meetings map[string]chan meetReply // that this rank waits for
+	comms    []*Communicator           // id - 1
+	setup    schedule                  // of making communicators, as id 0
+	failure  error
+	closed   bool
+	failed   chan struct{} // closed with the first failure
+	done     chan struct{} // closed by Close
+	wg       sync.WaitGroup
 
 	frames  atomic.Uint64 // meetings attended: progress that no link counts
 	statsMu sync.Mutex
@@ -65,8 +66,6 @@ type peer struct {
 	heard   atomic.Int64                     // last sign of life, nanoseconds since start
 	bye     chan struct{}                    // closed when it says goodbye
 	byeOnce sync.Once                        //
-	over    chan struct{}                    // closed when nothing more comes over control
-	asks    chan struct{}                    // a place for each of its questions that rank 0 answers at this moment
 	memory  atomic.Pointer[map[string]int64] // what it last told of its memory
 	told    atomic.Pointer[sighting]         // what the coordinator says it does
 	seen    atomic.Pointer[sighting]         // what its last frame was of
@@ -87,19 +86,17 @@ func newGroup(cfg Config, session [16]byte, ends []transport.Endpoint, f fabric)
 	g := &Group{
 		cfg: cfg, session: session, fabric: f, self: ends[cfg.Rank],
 		failed: make(chan struct{}), done: make(chan struct{}),
-		peers: make([]*peer, cfg.World),
+		peers: make([]*peer, cfg.World), meetings: map[string]chan meetReply{},
 	}
 	for r := range g.peers {
 		if r != cfg.Rank {
 			_, inside := listening.Load(ends[r].TCP)
-			g.peers[r] = &peer{Endpoint: ends[r], inside: inside, bye: make(chan struct{}), over: make(chan struct{}), asks: make(chan struct{}, mostAsks)}
+			g.peers[r] = &peer{Endpoint: ends[r], inside: inside, bye: make(chan struct{})}
 			g.peers[r].heard.Store(int64(now()))
 		}
 	}
 	if cfg.Rank == 0 {
-		g.coord = newHub(g)
-	} else {
-		g.coord = &asker{g: g, open: map[string]chan meetReply{}}
+		g.hub = newHub(g)
 	}
 	return g
 }
@@ -224,6 +221,9 @@ func (g *Group) Close() error {
 		if c.idle() { // else the memory stays with the process
 			c.closeLinks()
 		}
+	}
+	if g.hub != nil {
+		g.hub.stop()
 	}
 	for _, f := range g.onClose {
 		f()

@@ -128,9 +128,6 @@ func join(cfg Config, id *trust.Identity, n *node.Node, m *master, end transport
 		return nil, err
 	}
 	g := newGroup(cfg, reply.Session, reply.Peers, n)
-	if h, ok := g.coord.(*hub); ok {
-		g.onClose = append(g.onClose, func() { h.drain(lingerTime) })
-	}
 	g.onClose = append(g.onClose, stop)
 	g.attach(conns)
 	g.start()
@@ -192,9 +189,9 @@ func giveUp(conns []net.Conn, why error, host string, rank int) {
 	}
 }
 
-// silentTime is how long rank 0, which answers several times a second, may not
-// have answered for what it said last to be why the workers could not meet.
-const silentTime = 2 * time.Second
+// silentTime is how long rank 0 may not have answered for what it said last to be why the
+// workers could not meet.
+const silentTime = patience + time.Second
 
 // meetMaster asks rank 0 until everyone is there.
 func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (joinReply, error) {
@@ -204,7 +201,11 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 		heard   time.Time
 	)
 	for {
-		reply, err := c.join(own, deadline)
+		long := min(patience, time.Until(deadline))
+		if heard.IsZero() { // who is missing is worth to be known early
+			long = 0
+		}
+		reply, err := c.join(own, long)
 		switch {
 		case err == nil && reply.Error != "":
 			return reply, &RendezvousError{reply.Error}

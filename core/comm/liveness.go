@@ -50,8 +50,8 @@ func (g *Group) watch() {
 // ping sends one sign of life to each.
 func (g *Group) ping() {
 	m := message{Type: msgPing, Memory: g.ownMemory()}
-	if h, ok := g.coord.(*hub); ok {
-		m.Phases = h.phases()
+	if g.hub != nil {
+		m.Phases = g.hub.phases()
 		g.tell(m)
 		return
 	}
@@ -63,20 +63,20 @@ func (g *Group) ping() {
 }
 
 // arbitrate looks for divergence; rank 0 alone does.
-func (g *Group) arbitrate(h *hub) {
+func (g *Group) arbitrate() {
 	tick := time.NewTicker(g.cfg.beatEvery())
 	defer tick.Stop()
 	for on := true; on; on = g.beat(tick) {
-		h.beat(g.cfg.Rank, g.position())
-		h.diverge()
+		g.hub.beat(g.cfg.Rank, g.position())
+		g.hub.diverge()
 	}
 }
 
 // learn takes what a sign of life from rank r tells of the schedules.
 func (g *Group) learn(r int, m message) {
-	if h, ok := g.coord.(*hub); ok {
+	if g.hub != nil {
 		if m.Here != nil {
-			h.beat(r, *m.Here)
+			g.hub.beat(r, *m.Here)
 		}
 		return
 	}
@@ -125,20 +125,20 @@ func (g *Group) position() position {
 // frames that came from r.
 func (g *Group) phaseOf(r int) string {
 	p := g.peers[r]
-	var what sighting
+	var last sighting
 	if told := p.told.Load(); told != nil {
-		what = *told
+		last = *told
 	}
-	if seen := p.seen.Load(); seen != nil && seen.newer(what, g.cfg.toldAfter()) {
-		what = *seen
+	if seen := p.seen.Load(); seen != nil && seen.newer(last, g.cfg.toldAfter()) {
+		last = *seen
 	}
 	switch {
-	case what.Kind == KindNone:
+	case last.Kind == KindNone:
 		return "at start-up"
-	case what.Active:
-		return "in " + what.describe(g.commName(what.Comm))
+	case last.Active:
+		return "in " + last.describe(g.commName(last.Comm))
 	}
-	return "after " + what.describe(g.commName(what.Comm))
+	return "after " + last.describe(g.commName(last.Comm))
 }
 
 // sighting is a phase and when this rank first knew of it.
@@ -161,7 +161,7 @@ func (g *Group) start() {
 		return
 	}
 	g.wg.Go(g.watch)
-	if h, ok := g.coord.(*hub); ok {
-		g.wg.Go(func() { g.arbitrate(h) })
+	if g.hub != nil {
+		g.wg.Go(g.arbitrate)
 	}
 }

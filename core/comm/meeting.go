@@ -1,91 +1,94 @@
 package comm
 
 import (
-	"fmt"
-	"sync"
 	"time"
 )
 
-// mostAsks is how many questions of one rank rank 0 answers at once. Each waits pollTime at most.
-const mostAsks = 16
-
-// asker is the coordinator of all ranks but rank 0: it asks rank 0 over their connection for control.
-type asker struct {
-	g    *Group
-	mu   sync.Mutex
-	open map[string]chan meetReply // by key
-}
-
-func (a *asker) meet(req meetRequest) (none meetReply, err error) {
-	encoded, err := message{Type: msgMeet, Ask: &req}.encoded()
+// agree meets everyone and compares what each came for.
+func (g *Group) agree(key, what string) error {
+	if g.cfg.World == 1 {
+		return nil
+	}
+	values, err := g.meet(key, []byte(what))
 	if err != nil {
-		return none, err
+		return err
 	}
+	for r, v := range values {
+		if string(v) != what {
+			return g.fail(&ScheduleError{Rank: g.cfg.Rank, Peer: r, Mine: what, Theirs: string(v)}, true)
+		}
+	}
+	return nil
+}
+
+// meet gathers a value of every rank. The name of a meeting is used once.
+func (g *Group) meet(key string, value []byte) ([][]byte, error) {
 	answer := make(chan meetReply, 1)
-	a.mu.Lock()
-	a.open[req.Key] = answer
-	a.mu.Unlock()
+	g.mu.Lock()
+	g.meetings[key] = answer
+	g.mu.Unlock()
 	defer func() {
-		a.mu.Lock()
-		delete(a.open, req.Key)
-		a.mu.Unlock()
+		g.mu.Lock()
+		delete(g.meetings, key)
+		g.mu.Unlock()
 	}()
-	root := a.g.peers[0]
-	if err := root.control.send(encoded); err != nil {
-		return none, err
+	ask := meetRequest{Key: key, Value: value}
+	var bye chan struct{} // of rank 0
+	if g.hub != nil {
+		g.hub.attend(g.cfg.Rank, ask)
+	} else {
+		bye = g.peers[0].bye
+		g.send(message{Type: msgMeet, Ask: &ask}, func(p *peer) bool { return p == g.peers[0] })
 	}
-	limit := max(time.Second, a.g.cfg.Liveness/3)
-	timer := time.NewTimer(limit)
+	// Rank 0 tells of a meeting that takes too long.
+	timer := time.NewTimer(g.cfg.Operation + max(time.Second, g.cfg.Liveness/3))
 	defer timer.Stop()
+	reply := meetReply{Missing: []int{0}}
 	select {
-	case reply := <-answer:
-		return reply, nil
-	case <-a.g.failed:
-	case <-a.g.done:
-	case <-timer.C:
-		return none, fmt.Errorf("no answer from rank 0 within %g s", limit.Seconds())
-	case <-root.over:
+	case reply = <-answer:
+	case <-g.failed:
+	case <-g.done:
+	case <-bye:
 		select {
-		case reply := <-answer: // the last that came
-			return reply, nil
+		case reply = <-answer: // it came before the goodbye
 		default:
+			reply.Left = reply.Missing
 		}
+	case <-timer.C:
 	}
-	return none, fmt.Errorf("no answer from rank 0: the connection has ended")
+	if err := g.usable(); err != nil {
+		return nil, err
+	}
+	switch {
+	case reply.Values != nil:
+		g.frames.Add(uint64(len(reply.Values)))
+		return reply.Values, nil
+	case len(reply.Left) > 0:
+		return nil, g.lost(reply.Left[0], shutDown)
+	}
+	e := &DeadlineError{Peer: reply.Missing[0], Op: KindCreate.String(), Seconds: g.cfg.Operation.Seconds()}
+	if g.peers[e.Peer] != nil {
+		e.Phase = g.phaseOf(e.Peer)
+	}
+	return nil, g.fail(e, true)
 }
 
-// answered hands an answer to who waits for it.
-func (a *asker) answered(reply meetReply) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// met takes what rank r says of a meeting: at rank 0 that r has come, elsewhere the news.
+func (g *Group) met(r int, m message) {
+	switch {
+	case g.hub != nil && m.Ask != nil:
+		g.hub.attend(r, *m.Ask)
+	case r == 0 && m.Answer != nil && (m.Answer.Values != nil || len(m.Answer.Missing) > 0):
+		g.answered(*m.Answer)
+	}
+}
+
+// answered hands news of a meeting to who waits for it.
+func (g *Group) answered(reply meetReply) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	select {
-	case a.open[reply.Key] <- reply: // of nobody, or the second: not waited for
+	case g.meetings[reply.Key] <- reply: // of nobody, or the second: not waited for
 	default:
-	}
-}
-
-// met takes a question of rank r about a meeting at rank 0, or an answer of rank 0.
-func (g *Group) met(r int, p *peer, m message) {
-	switch c := g.coord.(type) {
-	case *hub:
-		if m.Ask == nil {
-			return
-		}
-		ask := *m.Ask
-		ask.Rank = r
-		p.asks <- struct{}{}
-		g.wg.Go(func() {
-			defer func() { <-p.asks }()
-			reply, err := c.attend(ask)
-			if err != nil {
-				return
-			}
-			g.send(message{Type: msgMeet, Answer: &reply}, func(q *peer) bool { return q == p })
-			c.delivered(ask, reply)
-		})
-	case *asker:
-		if r == 0 && m.Answer != nil {
-			c.answered(*m.Answer)
-		}
 	}
 }

@@ -62,7 +62,7 @@ func (c *Communicator) start(kind Kind, dir Dir, sends string, placed bool) (*Op
 	if placed {
 		place = c.places.next
 	}
-	c.begin(c.id, kind, dir, content(sends, place))
+	c.begin(Step{Comm: c.id, Kind: kind, Dir: dir, Content: content(sends, place)}, c.g.cfg.Caller())
 	t := time.Now()
 	op := &Op{c: c, seq: c.Seq, step: c.Step, sends: sends, place: place, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
 	c.active = op

@@ -13,14 +13,16 @@ import (
 )
 
 // protocol is the version of everything that workers say to each other.
-const protocol = 4
+const protocol = 5
 
-// joinRequest is repeated until the reply says Done or has an Error.
+// joinRequest is a call that rank 0 answers when there is news: everyone is there, or something is
+// wrong. It is repeated where there was none.
 type joinRequest struct {
 	Version     int
 	Rank, World int
 	Endpoint    transport.Endpoint
-	Nonce       [16]byte // of the process
+	Nonce       [16]byte      // of the process
+	Patience    time.Duration // how long the answer may take
 }
 
 type joinReply struct {
@@ -40,27 +42,31 @@ type master struct {
 
 	mu      sync.Mutex
 	node    *node.Node // takes connections for the server; nil until begin
-	joined  []*joiner  // by rank
+	arrived []*arrival // by rank
 	count   int
 	err     error
 	over    chan struct{} // closed when all are there or err is set
+	told    chan struct{} // while linger waits: has an item for each worker that has the result
 	refused []string      // why workers of this job were turned away, the first few
 }
 
-type joiner struct {
+type arrival struct {
 	joinRequest
 	seen time.Duration // its last call
 	told bool          // it has the result
 }
 
-// vanishTime is how long a worker may not have asked before another one may
-// take its place: workers ask several times a second.
-const vanishTime = 5 * time.Second
+const (
+	// patience is how long a worker waits for the answer to one call. Its calls are also its signs of life.
+	patience = 2 * time.Second
+	// vanishTime is how long a worker may not have called before another one may take its place.
+	vanishTime = 5 * time.Second
+)
 
 // newMaster opens the rendezvous. Who calls hands its server the connections.
 func newMaster(cfg Config) (m *master, err error) {
 	m = &master{
-		world: cfg.World, joined: make([]*joiner, cfg.World),
+		world: cfg.World, arrived: make([]*arrival, cfg.World),
 		over: make(chan struct{}),
 	}
 	if _, err := rand.Read(m.session[:]); err != nil {
@@ -95,7 +101,7 @@ func (m *master) handle(from string, request any) any {
 	return &refusal{"the call is of another rank than the connection"}
 }
 
-// join takes a worker in and waits a moment for the others.
+// join takes a worker in and waits for the others, as long as it has patience.
 func (m *master) join(r *joinRequest) joinReply {
 	m.mu.Lock()
 	wrong := m.admit(r)
@@ -105,13 +111,13 @@ func (m *master) join(r *joinRequest) joinReply {
 	err := m.err
 	m.mu.Unlock()
 	if err == nil && wrong == "" && r.Rank != 0 {
-		within(pollTime, m.over)
+		m.await(min(r.Patience, patience))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var own *joiner
+	var own *arrival
 	if r.Rank >= 0 && r.Rank < m.world {
-		own = m.joined[r.Rank]
+		own = m.arrived[r.Rank]
 	}
 	reply := joinReply{Missing: m.missingLocked()}
 	switch {
@@ -125,10 +131,24 @@ func (m *master) join(r *joinRequest) joinReply {
 		reply.Seen = m.seenLocked()
 		return reply
 	}
-	if own != nil && own.Nonce == r.Nonce {
+	if own != nil && own.Nonce == r.Nonce && !own.told {
 		own.told = true
+		if m.told != nil {
+			m.told <- struct{}{}
+		}
 	}
 	return reply
+}
+
+// await returns when the rendezvous is over, its server ends, or after a time.
+func (m *master) await(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-m.over:
+	case <-m.server.done:
+	case <-timer.C:
+	}
 }
 
 // admit takes r in or says what is wrong with it. m.mu is held.
@@ -144,7 +164,7 @@ func (m *master) admit(r *joinRequest) string {
 	case r.Rank < 0 || r.Rank >= m.world:
 		return fmt.Sprintf("%s is not below the world size of %d: ranks go from 0 to %d", who, m.world, m.world-1)
 	}
-	old := m.joined[r.Rank]
+	old := m.arrived[r.Rank]
 	switch {
 	case old != nil && old.Nonce == r.Nonce:
 		old.seen = now()
@@ -156,9 +176,9 @@ func (m *master) admit(r *joinRequest) string {
 	if old == nil {
 		m.count++
 	}
-	j := &joiner{joinRequest: *r, seen: now()}
+	j := &arrival{joinRequest: *r, seen: now()}
 	j.Endpoint.Rank = r.Rank
-	m.joined[r.Rank] = j
+	m.arrived[r.Rank] = j
 	if m.count == m.world {
 		close(m.over)
 	}
@@ -175,7 +195,7 @@ func (m *master) endLocked(err error) {
 
 func (m *master) missingLocked() []int {
 	var missing []int
-	for r, j := range m.joined {
+	for r, j := range m.arrived {
 		if j == nil {
 			missing = append(missing, r)
 		}
@@ -194,7 +214,7 @@ func (m *master) noteLocked(wrong string) {
 
 // wait returns when everyone is there.
 func (m *master) wait(cfg Config) (joinReply, error) {
-	within(cfg.Start, m.over)
+	m.await(cfg.Start)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.count < m.world {
@@ -207,7 +227,7 @@ func (m *master) wait(cfg Config) (joinReply, error) {
 // doneLocked is what everybody hears once all are there.
 func (m *master) doneLocked() joinReply {
 	reply := joinReply{Done: true, Session: m.session}
-	for _, j := range m.joined {
+	for _, j := range m.arrived {
 		reply.Peers = append(reply.Peers, j.Endpoint)
 	}
 	return reply
@@ -253,17 +273,24 @@ func listRanks(ranks []int) string {
 // not tell when it has.
 const replyTime = 200 * time.Millisecond
 
-// linger gives those who have joined the time to hear of the end.
+// linger gives those who have come the time to hear of the end.
 func (m *master) linger(limit time.Duration) {
 	defer time.Sleep(replyTime)
-	for end := now() + limit; now() < end; time.Sleep(5 * time.Millisecond) {
-		waiting := false
-		m.mu.Lock()
-		for _, j := range m.joined {
-			waiting = waiting || j != nil && j.Rank != 0 && !j.told && now()-j.seen < vanishTime
+	m.mu.Lock()
+	m.told = make(chan struct{}, m.world)
+	waiting := 0
+	for _, w := range m.arrived {
+		if w != nil && w.Rank != 0 && !w.told && now()-w.seen < vanishTime {
+			waiting++
 		}
-		m.mu.Unlock()
-		if !waiting {
+	}
+	m.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for range waiting {
+		select {
+		case <-m.told:
+		case <-timer.C:
 			return
 		}
 	}

@@ -23,8 +23,8 @@ import (
 
 const (
 	maxMessage = 4 << 20
-	// quietTime ends a connection on which nothing is asked: workers ask several
-	// times a second, and one that was stopped connects again.
+	// quietTime ends a connection on which nothing is asked: workers call again and
+	// again (patience), and one that was stopped connects again.
 	quietTime = 60 * time.Second
 	// stuckTime ends a connection whose other end does not read.
 	stuckTime = 20 * time.Second
@@ -287,6 +287,9 @@ func call[Reply any](c *client, request any, timeout time.Duration) (Reply, erro
 	case <-timer.C:
 		result.Cancel()
 		return none, fmt.Errorf("no answer from rank 0 at %s within %g s", c.addr, timeout.Seconds())
+	case <-c.final:
+		result.Cancel()
+		return none, errors.New("the connection was refused")
 	case <-c.ctx.Done():
 		return none, c.ctx.Err()
 	}
@@ -303,6 +306,8 @@ func call[Reply any](c *client, request any, timeout time.Duration) (Reply, erro
 	}
 }
 
-func (c *client) join(r joinRequest, deadline time.Time) (joinReply, error) {
-	return call[joinReply](c, &r, min(time.Second, max(redialTime, time.Until(deadline))))
+// join calls rank 0. It answers at once without patience, else when there is news.
+func (c *client) join(r joinRequest, patience time.Duration) (joinReply, error) {
+	r.Patience = max(0, patience)
+	return call[joinReply](c, &r, r.Patience+time.Second)
 }

@@ -40,6 +40,7 @@ type Config struct {
 	Operation   time.Duration
 	Window      int64 // bytes of receive buffers, rings and send staging; 0: as the job needs (DefaultWindow)
 	Exchange    Exchange
+	Caller      func() uint64 // tells who calls, see comm.Config; nil: not known
 }
 
 // Train and Reduce are the communicators every session has.
@@ -84,7 +85,7 @@ func Open(cfg Config) (*Session, error) {
 		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
 		Interface: cfg.Interface, Transport: cfg.Transport, Advertise: cfg.Advertise,
 		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS, Ports: node.Ports{First: cfg.FirstPort, Last: cfg.LastPort},
-		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation, Memory: memoryPeaks,
+		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation, Caller: cfg.Caller, Memory: memoryPeaks,
 	})
 	if err != nil {
 		return nil, err

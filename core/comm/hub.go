@@ -1,0 +1,177 @@
+package comm
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// meetRequest is what a rank brings to a meeting. It asks rank 0 once.
+type meetRequest struct {
+	Key   string
+	Value []byte
+}
+
+// meetReply is what rank 0 tells all ranks of a meeting when there is news of it: everyone has
+// come, somebody who has not has left, or it has taken too long.
+type meetReply struct {
+	Key     string
+	Values  [][]byte `json:",omitempty"` // by rank, when everyone has come
+	Missing []int    `json:",omitempty"` // who has not come
+	Left    []int    `json:",omitempty"` // who of them has said goodbye
+}
+
+// Phase is what a rank does or, not Active, last did. The zero value: nothing yet.
+type Phase struct {
+	Step
+	Active bool
+}
+
+// commState is the place of a rank in the schedule of one communicator.
+type commState struct {
+	Phase
+	Caller uint64 // see schedule
+}
+
+// position is where a rank is in its schedules. It tells rank 0 with its signs of life.
+type position struct {
+	Progress uint64
+	Latest   Phase
+	Comms    []commState
+}
+
+// hub is rank 0's side of meetings, and knows where all ranks are in their schedules.
+type hub struct {
+	world int
+	limit time.Duration     // of a meeting, from the first who comes
+	tell  func(meetReply)   // tells every rank, this one last
+	fail  func(error) error // ends rank 0's group, which tells everyone
+	gone  func(r int) bool  // has said goodbye
+	name  func(comm uint32) string
+
+	mu       sync.Mutex
+	meetings map[string]*meeting
+	ranks    []report
+}
+
+type meeting struct {
+	values [][]byte
+	here   []bool
+	late   *time.Timer
+}
+
+// report is what a rank has last told.
+type report struct {
+	position
+	at, since time.Duration // when it came, and since when nothing in it has changed
+}
+
+func newHub(g *Group) *hub {
+	return &hub{
+		world: g.cfg.World, limit: g.cfg.Operation,
+		tell: func(reply meetReply) {
+			g.tell(message{Type: msgMeet, Answer: &reply})
+			g.answered(reply)
+		},
+		fail:     func(err error) error { return g.fail(err, true) },
+		gone:     func(r int) bool { return g.peers[r] != nil && g.peers[r].gone() },
+		name:     g.commName,
+		meetings: map[string]*meeting{},
+		ranks:    make([]report, g.cfg.World),
+	}
+}
+
+// attend takes rank r into a meeting.
+func (h *hub) attend(r int, ask meetRequest) {
+	h.mu.Lock()
+	m := h.meetings[ask.Key]
+	if m == nil {
+		m = &meeting{values: make([][]byte, h.world), here: make([]bool, h.world)}
+		m.late = time.AfterFunc(h.limit, func() { h.news(ask.Key, true) })
+		h.meetings[ask.Key] = m
+	}
+	m.here[r], m.values[r] = true, ask.Value
+	h.mu.Unlock()
+	h.news(ask.Key, false)
+}
+
+// left tells of the meetings to which a rank that has said goodbye has not come.
+func (h *hub) left() {
+	h.mu.Lock()
+	keys := make([]string, 0, len(h.meetings))
+	for key := range h.meetings {
+		keys = append(keys, key)
+	}
+	h.mu.Unlock()
+	for _, key := range keys {
+		h.news(key, false)
+	}
+}
+
+// news tells all ranks of a meeting if there is something to tell.
+func (h *hub) news(key string, late bool) {
+	h.mu.Lock()
+	m := h.meetings[key]
+	if m == nil {
+		h.mu.Unlock()
+		return
+	}
+	reply := meetReply{Key: key}
+	for r, here := range m.here {
+		if !here {
+			reply.Missing = append(reply.Missing, r)
+			if h.gone(r) {
+				reply.Left = append(reply.Left, r)
+			}
+		}
+	}
+	full := len(reply.Missing) == 0
+	if full {
+		reply.Values = m.values
+		m.late.Stop()
+		delete(h.meetings, key)
+	}
+	h.mu.Unlock()
+	if full || late || len(reply.Left) > 0 {
+		h.tell(reply)
+	}
+}
+
+// stop ends the meetings that are open.
+func (h *hub) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, m := range h.meetings {
+		m.late.Stop()
+		delete(h.meetings, key)
+	}
+}
+
+// beat takes in where rank r is.
+func (h *hub) beat(r int, at position) {
+	if len(at.Comms) > maxComms {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rep := &h.ranks[r]
+	if rep.at == 0 || !same(rep.position, at) {
+		rep.since = now()
+	}
+	rep.position, rep.at = at, now()
+}
+
+// phases are what all ranks do.
+func (h *hub) phases() []Phase {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	phases := make([]Phase, h.world)
+	for r := range phases {
+		phases[r] = h.ranks[r].Latest
+	}
+	return phases
+}
+
+func same(a, b position) bool {
+	return a.Progress == b.Progress && slices.Equal(a.Comms, b.Comms)
+}
