@@ -1,0 +1,259 @@
+package topology
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"sar/core/comm"
+	"sar/core/graph"
+	"sar/core/kernel"
+)
+
+// Every owner knows which of its rows each peer reads, in the order of rows, and how many
+// edges leave each.
+func TestConnectAgainstTheWholeGraph(t *testing.T) {
+	worlds(t, func(*comm.Communicator, *Graph) error { return nil }, func(w *whole, parts []*Graph) {
+		world := len(parts)
+		for p, g := range parts {
+			for i, rel := range g.Relations {
+				degrees, total := make([]int64, rel.NumSrc), int64(0)
+				for q := range world {
+					var rows []int32
+					for _, e := range w.between(i, p, q) {
+						rows = append(rows, w.row(e.src))
+						degrees[w.row(e.src)]++
+					}
+					slices.Sort(rows)
+					rows = slices.Compact(rows)
+					if q != p && !slices.Equal(rel.Send[(q-p+world)%world].Data, rows) {
+						t.Fatalf("%s: rank %d sends %v to rank %d, expected %v",
+							rel.Type, p, rel.Send[(q-p+world)%world].Data, q, rows)
+					}
+				}
+				if !slices.Equal(rel.OutDegree.Data, degrees) {
+					t.Fatalf("%s: rank %d has out-degrees %v, expected %v", rel.Type, p, rel.OutDegree.Data, degrees)
+				}
+				for _, e := range w.edges {
+					if e.relation == i {
+						total++
+					}
+				}
+				src, dst := g.NumNodesGlobal(rel)
+				if rel.NumEdgesGlobal != total || src != w.book.NumNodesGlobal(rel.SrcType) ||
+					dst != w.book.NumNodesGlobal(rel.DstType) {
+					t.Fatalf("%s: %d edges, %d sources and %d destinations in all", rel.Type, rel.NumEdgesGlobal, src, dst)
+				}
+			}
+		}
+	})
+}
+
+// HandOver gives owners of sources the edges into every peer, and both ends name the rows alike.
+func TestHandOverAgainstTheWholeGraph(t *testing.T) {
+	worlds(t, func(c *comm.Communicator, g *Graph) error {
+		all := slices.Repeat([]bool{true}, c.World())
+		for _, rel := range g.Relations {
+			if err := g.HandOver(c, rel, all, all); err != nil {
+				return err
+			}
+			if err := g.HandOver(c, rel, all, all); err != nil { // all is there already
+				return err
+			}
+		}
+		return nil
+	}, func(w *whole, parts []*Graph) {
+		world := len(parts)
+		for p, g := range parts {
+			for i, rel := range g.Relations {
+				for r := 1; r < world; r++ {
+					q := (p + r) % world
+					o, reached := &rel.Outgoing[r], parts[q].Relations[i].Reached[r].Data
+					var got, want [][2]int32
+					for k, row := range rel.Send[r].Data {
+						lo, hi := o.Ptr.Data[k], o.Ptr.Data[k+1]
+						numbers := make([]int32, hi-lo)
+						o.Rows(numbers, int64(lo), 0)
+						for _, n := range numbers {
+							got = append(got, [2]int32{row, reached[n]})
+						}
+					}
+					for _, e := range w.between(i, p, q) {
+						want = append(want, [2]int32{w.row(e.src), w.row(e.dst)})
+					}
+					if !sameSet(got, want) {
+						t.Fatalf("%s, rank %d into rank %d: edges %v, expected %v", rel.Type, p, q, got, want)
+					}
+					shard := g.shards[rel].Out[r]
+					if int(shard.Edges) != len(want) || int(shard.Sources) != len(rel.Send[r].Data) ||
+						int(shard.Rows) != len(reached) {
+						t.Fatalf("%s, rank %d into rank %d: %+v", rel.Type, p, q, shard)
+					}
+				}
+			}
+		}
+	})
+}
+
+func sameSet(a, b [][2]int32) bool {
+	order := func(x, y [2]int32) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) }
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.SortFunc(a, order)
+	slices.SortFunc(b, order)
+	return slices.Equal(a, b)
+}
+
+// A block has the edges into its seeds, and its sources are the rows that some worker reads.
+func TestBlockAgainstTheWholeGraph(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		var mu sync.Mutex
+		blocks, seeds := map[int]*Graph{}, map[int][][]int64{}
+		worlds(t, func(c *comm.Communicator, g *Graph) error {
+			r := rand.New(rand.NewPCG(5, uint64(c.Rank())))
+			chosen := make([][]int64, len(g.Book.NodeTypes))
+			for k := range chosen {
+				rows := int(g.Book.NumNodes(k, c.Rank()))
+				for _, row := range r.Perm(rows)[:r.IntN(rows+1)] {
+					chosen[k] = append(chosen[k], int64(row))
+				}
+			}
+			b, err := g.Block(c, chosen, keep)
+			mu.Lock()
+			defer mu.Unlock()
+			blocks[c.Rank()], seeds[c.Rank()] = b, chosen
+			return err
+		}, func(w *whole, parts []*Graph) {
+			checkBlock(t, w, blocks, seeds, keep)
+			for p := range parts {
+				blocks[p].Free()
+				delete(blocks, p)
+			}
+		})
+	}
+}
+
+func checkBlock(t *testing.T, w *whole, blocks map[int]*Graph, seeds map[int][][]int64, keep bool) {
+	t.Helper()
+	world := len(blocks)
+	isSeed := map[int64]bool{}
+	for p := range world {
+		for k, rows := range seeds[p] {
+			for _, row := range rows {
+				isSeed[w.book.NodeStart[k][p]+row] = true
+			}
+		}
+	}
+	read := map[int64]bool{}
+	for _, e := range w.edges {
+		if isSeed[e.dst] {
+			read[e.src] = true
+		}
+	}
+	for p := range world {
+		b := blocks[p]
+		for k := range w.book.NodeTypes {
+			var want []int32
+			for _, row := range seeds[p][k] {
+				if keep {
+					want = append(want, int32(row))
+				}
+			}
+			for id := w.book.NodeStart[k][p]; id < w.book.NodeEnd[k][p]; id++ {
+				if read[id] && !(keep && isSeed[id]) {
+					want = append(want, w.row(id))
+				}
+			}
+			if !slices.Equal(b.BlockSources(k), want) {
+				t.Fatalf("rank %d has sources %v of type %d, expected %v", p, b.BlockSources(k), k, want)
+			}
+		}
+		for i, rel := range b.Relations {
+			degrees := make([]int64, rel.NumSrc)
+			var got, want [][2]int32 // node numbers fit
+			start := func(kind, q int) int32 { return int32(w.book.NodeStart[kind][q]) }
+			for row := range rel.NumDst {
+				dst := start(rel.DstType, p) + int32(seeds[p][rel.DstType][row])
+				for _, col := range rel.Col.Data[rel.RowPtr.Data[row]:rel.RowPtr.Data[row+1]] {
+					src := int32(-1)
+					if int(col) < rel.NumSrc {
+						src = start(rel.SrcType, p) + b.BlockSources(rel.SrcType)[col]
+					}
+					for r := 1; r < world; r++ {
+						if h := rel.Halo[r]; col >= h.Begin && col < h.End {
+							peer := blocks[h.Peer]
+							sent := peer.Relations[i].Send[r].Data[col-h.Begin]
+							src = start(rel.SrcType, h.Peer) + peer.BlockSources(rel.SrcType)[sent]
+						}
+					}
+					got = append(got, [2]int32{src, dst})
+				}
+			}
+			for _, e := range w.edges {
+				if e.relation != i || !isSeed[e.dst] {
+					continue
+				}
+				if w.owner(e.dst) == p {
+					want = append(want, [2]int32{int32(e.src), int32(e.dst)})
+				}
+				if w.owner(e.src) == p {
+					degrees[slices.Index(b.BlockSources(rel.SrcType), w.row(e.src))]++
+				}
+			}
+			if !sameSet(got, want) {
+				t.Fatalf("%s, rank %d: edges %v of the block, expected %v", rel.Type, p, got, want)
+			}
+			if !slices.Equal(rel.OutDegree.Data, degrees) {
+				t.Fatalf("%s, rank %d: out-degrees %v, expected %v", rel.Type, p, rel.OutDegree.Data, degrees)
+			}
+		}
+	}
+}
+
+// stored is a part whose relations were made with the partitioning.
+type stored struct {
+	*part
+	rels         []*graph.Relation
+	partitioning int64
+}
+
+func (s *stored) Relations(int) ([]*graph.Relation, int64, error) {
+	return s.rels, s.partitioning, nil
+}
+
+// Parts of two runs of the partitioner are refused, on every rank, before a row travels.
+func TestPartsOfDifferentRuns(t *testing.T) {
+	w := randomWhole(t, rand.New(rand.NewPCG(1, 2)), 2, 20, 100, -1)
+	for name, c := range map[string]struct {
+		partitioning [2]int64
+		cut          bool
+		want         string
+	}{
+		"as they are":    {[2]int64{7, 7}, false, ""},
+		"another number": {[2]int64{7, 8}, false, "another partitioning"},
+		"fewer rows":     {[2]int64{7, 7}, true, "their parts are not of the same run"},
+	} {
+		errs := onRanks(t, 2, func(k *comm.Communicator) error {
+			g, err := Build(k, kernel.NewPool(1), w.book, w.part(k.Rank()), graph.BuildOptions{EdgeOrder: true})
+			if err != nil {
+				return err
+			}
+			if send := &g.Relations[0].Send[1]; c.cut && k.Rank() == 0 {
+				send.Data = send.Data[:len(send.Data)-1]
+			}
+			part := &stored{w.part(k.Rank()), g.Relations, c.partitioning[k.Rank()]}
+			again, err := Build(k, kernel.NewPool(1), w.book, part, graph.BuildOptions{})
+			if err == nil {
+				again.Free()
+			}
+			return err
+		})
+		if err := errors.Join(errs...); (c.want == "") != (err == nil) || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+}
