@@ -7,7 +7,8 @@ package library
 #cgo CFLAGS: -std=gnu11 -Wall
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
-#include "worker.h"
+#include "mpi.h"
+#include "ucx.h"
 */
 import "C"
 
@@ -22,11 +23,14 @@ func MPI() unsafe.Pointer { return unsafe.Pointer(C.mpi_table()) }
 // Further tells of a file to open for a transport where neither its variable in the environment nor
 // the system has one. It counts until the library is open, and says whether there is such a transport.
 func Further(name, file string) bool {
+	library := map[string]*C.struct_library{"ucx": &C.ucx_library, "mpi": &C.mpi_library}[name]
+	if library == nil {
+		return false
+	}
 	f := C.CString(file)
 	defer C.free(unsafe.Pointer(f))
-	n := C.CString(name)
-	defer C.free(unsafe.Pointer(n))
-	return C.library_further(n, f) == 0
+	C.library_is_at(library, f)
+	return true
 }
 
 // hasDevice tells whether a folder lists RDMA devices. Without one UCX is not even loaded unless it is asked for.

@@ -6,8 +6,8 @@
 // MPI knows no deadlines and cannot take back what is sent. A send whose receiver has gone stays
 // in progress for the rest of the process, and so does the link.
 #define _GNU_SOURCE
+#include "mpi.h"
 #include "mpi_abi.h"
-#include "open.h"
 #include "worker.h"
 
 #include <stdio.h>

@@ -33,9 +33,7 @@ int library_open(struct library *, char *why, size_t bytes);
 // library_path is where the loaded library lies.
 const char *library_path(const struct library *);
 
-extern struct library ucx_library, mpi_library;
-
-// library_is_at sets further.
+// library_is_at sets further. It counts until the library is open.
 void library_is_at(struct library *, const char *file);
 
 #endif

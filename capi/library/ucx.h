@@ -1,10 +1,23 @@
-// What the files about UCX share.
+// UCX as a transport: its table, and what the files about it share.
 #ifndef SAR_LIBRARY_UCX_H
 #define SAR_LIBRARY_UCX_H
 
 #include "open.h"
 #include "ucp.h"
 #include "worker.h"
+
+extern struct library ucx_library;
+
+const sar_transport *ucx_table(void);
+
+// ucx_has_device tells whether a folder such as /sys/class/infiniband lists a device.
+bool ucx_has_device(const char *folder);
+
+// ucx_list adds to a list of SAR_TRANSPORT_TEXT bytes the transports that UCX names with their devices, and tells
+// whether one of them moves data past both kernels. UCX says of a context what it could use, in lines such as
+// "# resource 3 : md 1 dev 2 flags -- tcp/eth0", and of an endpoint what it uses, in lines such as
+// "# lane[0]: 1:tcp/eth0.0 md[1] ...". What it said is written to.
+bool ucx_list(char *list, char *said);
 
 #define UCP_MEMBER(result, name, parameters) result(*name) parameters;
 extern struct ucp_functions {

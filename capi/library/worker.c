@@ -1,7 +1,5 @@
 #include "worker.h"
 
-#include "open.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +165,8 @@ sar_status worker_open(const struct carrier *c, const sar_transport_worker *abou
 	struct addressing a = {.call.task.run = run_address, .carrier = c, .to = address};
 	loop_call(l, &a.call);
 	if (a.bytes > SAR_TRANSPORT_ADDRESS) {
-		snprintf(text, SAR_TRANSPORT_TEXT, "the address of this worker has %zu bytes, at most %d are allowed: have the library use fewer devices",
+		snprintf(text, SAR_TRANSPORT_TEXT,
+			"the address of this worker has %zu bytes, at most %d are allowed: have the library use fewer devices",
 			a.bytes, SAR_TRANSPORT_ADDRESS);
 		worker_close(w);
 		return SAR_ERR_IO;
@@ -191,15 +190,4 @@ void worker_close(void *made)
 	else
 		loop_close(w->loop);
 	free(w);
-}
-
-int library_further(const char *name, const char *file)
-{
-	if (!strcmp(name, ucx_table()->name))
-		library_is_at(&ucx_library, file);
-	else if (!strcmp(name, mpi_table()->name))
-		library_is_at(&mpi_library, file);
-	else
-		return -1;
-	return 0;
 }

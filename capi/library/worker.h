@@ -73,22 +73,4 @@ void worker_send(void *link, const void *buffer, size_t bytes, void *memory, uin
 void worker_receive(void *link, void *buffer, size_t bytes, void *memory, uint64_t request);
 void worker_disconnect(void *link);
 
-const sar_transport *ucx_table(void);
-const sar_transport *mpi_table(void);
-
-// ucx_has_device tells whether a folder such as /sys/class/infiniband lists a device.
-bool ucx_has_device(const char *folder);
-
-// ucx_list adds to a list of SAR_TRANSPORT_TEXT bytes the transports that UCX names with their devices, and tells
-// whether one of them moves data past both kernels. UCX says of a context what it could use, in lines such as
-// "# resource 3 : md 1 dev 2 flags -- tcp/eth0", and of an endpoint what it uses, in lines such as
-// "# lane[0]: 1:tcp/eth0.0 md[1] ...". What it said is written to.
-bool ucx_list(char *list, char *said);
-
-// mpi_end finalizes MPI, as the end of the process does.
-void mpi_end(void);
-
-// library_further tells a library of a file to try where the system has none: 0, or -1 where name is of no table.
-int library_further(const char *name, const char *file);
-
 #endif
