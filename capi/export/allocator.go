@@ -47,25 +47,19 @@ func sar_set_allocator(policy C.int32_t) C.sar_status {
 		defer allocator.Unlock()
 		switch policy {
 		case C.SAR_ALLOCATOR_POOL, C.SAR_ALLOCATOR_COMPACT:
-			if err := setThresholds(compactThreshold, compactThreshold); err != nil {
-				return err
-			}
+			setThresholds(compactThreshold, compactThreshold)
 			allocator.fixed = true
 		case C.SAR_ALLOCATOR_DEFAULT:
 			if allocator.fixed {
-				if err := setThresholds(largestMmapThreshold, largestTrimThreshold); err != nil {
-					return err
-				}
+				setThresholds(largestMmapThreshold, largestTrimThreshold)
 			}
 			allocator.fixed = false
 		default:
-			return invalid("sar_set_allocator(%d): 0 is default, 1 compact and 2 pool", policy)
+			refuse("sar_set_allocator(%d): 0 is default, 1 compact and 2 pool", policy)
 		}
 		C.pool_enable(0)
 		if policy == C.SAR_ALLOCATOR_POOL {
-			if err := openPool(); err != nil {
-				return err
-			}
+			need(openPool())
 		}
 		C.pool_trim()
 		if allocator.fixed {
@@ -80,7 +74,8 @@ func openPool() error {
 		return errors.New("the pool for large blocks cannot be set up: " + syscall.Errno(failed).Error())
 	}
 	if C.pool_redirect_torch() == 0 {
-		return errors.New("torch's allocator cannot be reached in this process (no libc10.so that calls posix_memalign and free): the policy compact works everywhere")
+		return errors.New("torch's allocator cannot be reached in this process " +
+			"(no libc10.so that calls posix_memalign and free): the policy compact works everywhere")
 	}
 	C.pool_enable(1)
 	return nil
@@ -93,11 +88,10 @@ func init() {
 	})
 }
 
-func setThresholds(mmap, trim C.int) error {
+func setThresholds(mmap, trim C.int) {
 	if C.mallopt(C.M_MMAP_THRESHOLD, mmap) == 0 || C.mallopt(C.M_TRIM_THRESHOLD, trim) == 0 {
-		return invalid("the C library refused thresholds of %d and %d bytes: its allocator is not glibc's", mmap, trim)
+		refuse("the C library refused thresholds of %d and %d bytes: its allocator is not glibc's", mmap, trim)
 	}
-	return nil
 }
 
 // sar_pool_stats tells what torch's larger blocks take under the pool; zeros

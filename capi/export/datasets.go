@@ -13,87 +13,42 @@ import (
 
 //export sar_dataset_open
 func sar_dataset_open(path *C.sar_const_char, out *C.sar_handle) C.sar_status {
-	return guard("sar_dataset_open", func(*call) error {
-		if err := give("dataset", out, 0); err != nil {
-			return err
-		}
-		d, err := session.OpenDataset(text(path))
-		if err != nil {
-			return err
-		}
-		*out = register(kindDataset, d, nil)
-		return nil
+	return guard("sar_dataset_open", func(c *call) error {
+		return create(c, datasets, out, func() (*session.Dataset, error) { return session.OpenDataset(text(path)) })
 	})
 }
 
 //export sar_dataset_close
 func sar_dataset_close(h C.sar_handle) C.sar_status {
-	return guard("sar_dataset_close", func(*call) error {
-		e, err := remove(h, kindDataset)
-		if err != nil {
-			return err
-		}
-		e.busy.Lock() // until the reads that go on are done
-		defer e.busy.Unlock()
-		return e.value.(*session.Dataset).Close()
-	})
-}
-
-func useDataset(c *call, h C.sar_handle) (*session.Dataset, error) {
-	return use[*session.Dataset](c, h, kindDataset)
+	return guard("sar_dataset_close", func(*call) error { return free(h, datasets, (*session.Dataset).Close) })
 }
 
 //export sar_dataset_add_self_loops
 func sar_dataset_add_self_loops(h C.sar_handle) C.sar_status {
-	return guard("sar_dataset_add_self_loops", func(c *call) error {
-		d, err := useDataset(c, h)
-		if err != nil {
-			return err
-		}
-		return d.AddSelfLoops()
-	})
+	return guard("sar_dataset_add_self_loops", func(c *call) error { return use(c, h, datasets).AddSelfLoops() })
 }
 
 //export sar_dataset_info
 func sar_dataset_info(h C.sar_handle, json **C.char) C.sar_status {
-	return guard("sar_dataset_info", func(c *call) error {
-		d, err := useDataset(c, h)
-		if err != nil {
-			return err
-		}
-		return giveJSON(json, d.Info())
-	})
+	return guard("sar_dataset_info", func(c *call) error { return giveJSON(json, use(c, h, datasets).Info()) })
 }
 
 //export sar_dataset_adjacency
 func sar_dataset_adjacency(h C.sar_handle, xadj, adjncy *C.DLTensor, length *C.int64_t) C.sar_status {
-	return guard("sar_dataset_adjacency", func(c *call) error {
-		d, err := useDataset(c, h)
-		if err != nil {
-			return err
-		}
+	return guard("sar_dataset_adjacency", func(c *call) (err error) {
+		d := use(c, h, datasets)
 		if adjncy == nil {
-			n, err := d.AdjacencyLen()
-			if err != nil {
-				return err
-			}
-			return give("length", length, C.int64_t(n))
+			give("length", length, C.int64_t(must(d.AdjacencyLen())))
+			return nil
 		}
-		ptr, err := vector[int64]("xadj", constant(xadj), int64Type)
-		if err != nil {
-			return err
-		}
-		v, err := view("adjncy", constant(adjncy))
-		if err != nil {
-			return err
-		}
+		ptr, v := vector[int64]("xadj", xadj), view("adjncy", adjncy)
 		switch v.dtype {
-		case int64Type:
+		case dtypeOf[int64]():
 			err = session.FillAdjacency(d, ptr, elements[int64](v))
-		case int32Type:
+		case dtypeOf[int32]():
 			err = session.FillAdjacency(d, ptr, elements[int32](v))
 		default:
-			err = wrongType("tensor adjncy is %s, and must be int64 or int32", v.dtype)
+			refuseType("tensor adjncy is %s, and must be int64 or int32", v.dtype)
 		}
 		if err == nil && length != nil {
 			*length = C.int64_t(v.n)
@@ -103,78 +58,59 @@ func sar_dataset_adjacency(h C.sar_handle, xadj, adjncy *C.DLTensor, length *C.i
 }
 
 //export sar_dataset_assign
-func sar_dataset_assign(h C.sar_handle, method *C.sar_const_char, parts C.int32_t, seed C.uint64_t, assignment *C.DLTensor) C.sar_status {
+func sar_dataset_assign(
+	h C.sar_handle, method *C.sar_const_char, parts C.int32_t, seed C.uint64_t, assignment *C.DLTensor,
+) C.sar_status {
 	return guard("sar_dataset_assign", func(c *call) error {
-		d, a, err := datasetAndAssignment(c, h, constant(assignment))
-		if err != nil {
-			return err
-		}
+		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
 		return d.Assign(text(method), int(parts), uint64(seed), a)
 	})
 }
 
 //export sar_dataset_quality
-func sar_dataset_quality(h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, json **C.char) C.sar_status {
+func sar_dataset_quality(
+	h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, json **C.char,
+) C.sar_status {
 	return guard("sar_dataset_quality", func(c *call) error {
-		d, a, err := datasetAndAssignment(c, h, assignment)
-		if err != nil {
-			return err
-		}
-		report, err := d.Quality(a, int(parts))
-		if err != nil {
-			return err
-		}
-		return giveJSON(json, report)
+		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
+		return giveJSON(json, must(d.Quality(a, int(parts))))
 	})
 }
 
 //export sar_dataset_weights
 func sar_dataset_weights(h C.sar_handle, what *C.sar_const_char, weights *C.DLTensor) C.sar_status {
 	return guard("sar_dataset_weights", func(c *call) error {
-		d, err := useDataset(c, h)
-		if err != nil {
-			return err
-		}
-		w, err := vector[int32]("weights", constant(weights), int32Type)
-		if err != nil {
-			return err
-		}
-		return d.Weigh(text(what), w)
+		return use(c, h, datasets).Weigh(text(what), vector[int32]("weights", weights))
 	})
 }
 
 //export sar_dataset_undirect
-func sar_dataset_undirect(h C.sar_handle, scratch *C.sar_const_char, memory C.int64_t, progress C.sar_progress, user unsafe.Pointer) C.sar_status {
+func sar_dataset_undirect(
+	h C.sar_handle, scratch *C.sar_const_char, memory C.int64_t, progress C.sar_progress, user unsafe.Pointer,
+) C.sar_status {
 	return guard("sar_dataset_undirect", func(c *call) error {
-		d, err := useDataset(c, h)
-		if err != nil {
-			return err
-		}
-		return d.Undirect(text(scratch), int64(memory), teller(progress, user))
+		return use(c, h, datasets).Undirect(text(scratch), int64(memory), teller(progress, user))
 	})
 }
 
 //export sar_dataset_fennel
-func sar_dataset_fennel(h C.sar_handle, parts, groups C.int32_t, imbalance C.double, seed C.uint64_t,
-	weights *C.sar_const_tensor, assignment *C.DLTensor, progress C.sar_progress, user unsafe.Pointer) C.sar_status {
+func sar_dataset_fennel(
+	h C.sar_handle, parts, groups C.int32_t, imbalance C.double, seed C.uint64_t,
+	weights *C.sar_const_tensor, assignment *C.DLTensor, progress C.sar_progress, user unsafe.Pointer,
+) C.sar_status {
 	return guard("sar_dataset_fennel", func(c *call) error {
-		d, a, err := datasetAndAssignment(c, h, constant(assignment))
-		if err != nil {
-			return err
+		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
+		f := session.Fennel{
+			Parts: int(parts), Groups: int(groups), Imbalance: float64(imbalance), Seed: uint64(seed),
+			Progress: teller(progress, user),
 		}
-		f := session.Fennel{Parts: int(parts), Groups: int(groups), Imbalance: float64(imbalance), Seed: uint64(seed), Progress: teller(progress, user)}
 		if weights != nil {
-			v, err := view("weights", weights)
-			if err == nil {
-				err = v.must(int32Type)
-			}
-			if err != nil {
-				return err
-			}
+			v := view("weights", weights)
+			all := elements[int32](v)
 			if len(v.shape) != 2 || v.shape[1] != int64(len(a)) {
-				return invalid("tensor weights has shape %s, and must have a row of %d numbers for each kind", v.shapeString(), len(a))
+				refuse("tensor weights has shape %s, and must have a row of %d numbers for each kind", join(v.shape), len(a))
 			}
-			for all := elements[int32](v); len(all) > 0; all = all[len(a):] {
+			for ; len(all) > 0; all = all[len(a):] {
 				f.Weights = append(f.Weights, all[:len(a)])
 			}
 		}
@@ -183,45 +119,54 @@ func sar_dataset_fennel(h C.sar_handle, parts, groups C.int32_t, imbalance C.dou
 }
 
 //export sar_dataset_parhip
-func sar_dataset_parhip(h C.sar_handle, path *C.sar_const_char, weights, assignment *C.sar_const_tensor, part C.int32_t,
-	nodes, neighbours *C.int64_t) C.sar_status {
+func sar_dataset_parhip(
+	h C.sar_handle, path *C.sar_const_char, weights, assignment *C.sar_const_tensor, part C.int32_t,
+	nodes, neighbours *C.int64_t,
+) C.sar_status {
 	return guard("sar_dataset_parhip", func(c *call) error {
-		d, err := useDataset(c, h)
-		if err != nil {
-			return err
-		}
-		w, err := optionalVector[int32]("weights", weights, int32Type)
-		if err != nil {
-			return err
-		}
-		a, err := optionalVector[int32]("assignment", assignment, int32Type)
-		if err != nil {
-			return err
-		}
+		d := use(c, h, datasets)
+		give("nodes", nodes, 0)
+		give("neighbours", neighbours, 0)
 		var of *session.Subgraph
 		if assignment != nil {
-			of = &session.Subgraph{Assignment: a, Part: int32(part)}
+			of = &session.Subgraph{Assignment: vector[int32]("assignment", assignment), Part: int32(part)}
 		}
-		n, m, err := d.WriteParHIP(text(path), w, of)
-		if err == nil {
-			err = give("nodes", nodes, C.int64_t(n))
-		}
-		if err == nil {
-			err = give("neighbours", neighbours, C.int64_t(m))
-		}
+		n, m, err := d.WriteParHIP(text(path), optional[int32]("weights", weights), of)
+		*nodes, *neighbours = C.int64_t(n), C.int64_t(m)
 		return err
 	})
 }
 
 //export sar_dataset_write
-func sar_dataset_write(h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, name, method *C.sar_const_char,
-	progress C.sar_progress, user unsafe.Pointer) C.sar_status {
+func sar_dataset_write(
+	h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, name, method *C.sar_const_char,
+	progress C.sar_progress, user unsafe.Pointer,
+) C.sar_status {
 	return guard("sar_dataset_write", func(c *call) error {
-		d, a, err := datasetAndAssignment(c, h, assignment)
-		if err != nil {
-			return err
-		}
+		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
 		return d.Write(a, int(parts), text(dir), text(name), text(method), teller(progress, user))
+	})
+}
+
+//export sar_dataset_write_parts
+func sar_dataset_write_parts(
+	h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, options *C.sar_const_char,
+	progress C.sar_progress, user unsafe.Pointer,
+) C.sar_status {
+	return guard("sar_dataset_write_parts", func(c *call) error {
+		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
+		o := readJSON[session.WriteOptions]("options", options)
+		return d.WriteParts(a, int(parts), text(dir), o, teller(progress, user))
+	})
+}
+
+//export sar_dataset_least_memory
+func sar_dataset_least_memory(
+	h C.sar_handle, parts C.int32_t, format *C.sar_const_char, bytes *C.int64_t,
+) C.sar_status {
+	return guard("sar_dataset_least_memory", func(c *call) error {
+		give("bytes", bytes, C.int64_t(must(use(c, h, datasets).LeastMemory(int(parts), text(format)))))
+		return nil
 	})
 }
 
@@ -235,15 +180,6 @@ func teller(progress C.sar_progress, user unsafe.Pointer) session.Progress {
 	}
 }
 
-func datasetAndAssignment(c *call, h C.sar_handle, t *C.sar_const_tensor) (*session.Dataset, []int32, error) {
-	d, err := useDataset(c, h)
-	if err != nil {
-		return nil, nil, err
-	}
-	a, err := vector[int32]("assignment", t, int32Type)
-	return d, a, err
-}
-
 //export sar_graph_directory_sum
 func sar_graph_directory_sum(dir *C.sar_const_char) C.sar_status {
 	return guard("sar_graph_directory_sum", func(*call) error { return session.SumGraphDir(text(dir)) })
@@ -252,10 +188,6 @@ func sar_graph_directory_sum(dir *C.sar_const_char) C.sar_status {
 //export sar_graph_directory_verify
 func sar_graph_directory_verify(dir *C.sar_const_char, json **C.char) C.sar_status {
 	return guard("sar_graph_directory_verify", func(*call) error {
-		reports, err := session.VerifyGraphDir(text(dir))
-		if err != nil {
-			return err
-		}
-		return giveJSON(json, reports)
+		return giveJSON(json, must(session.VerifyGraphDir(text(dir))))
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime/debug"
 	"syscall"
 	"unsafe"
 
@@ -95,6 +94,9 @@ func classify(err error) details {
 
 // setError makes err the calling thread's last error and returns its status.
 func setError(err error) C.sar_status {
+	if err == nil {
+		return C.SAR_OK
+	}
 	d := classify(err)
 	var frees [4]*C.char
 	for i, s := range [4]string{d.message, d.host, d.phase, d.file} {
@@ -109,43 +111,10 @@ func setError(err error) C.sar_status {
 	return d.status
 }
 
-var invalid, wrongType = session.Invalid, session.WrongType
-
 // closedError says that a handle was closed before.
 type closedError struct{ kind kind }
 
 func (e *closedError) Error() string { return fmt.Sprintf("the %s is closed", e.kind) }
-
-// panicError is a bug of the engine that guard caught.
-type panicError struct {
-	where string
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string {
-	return fmt.Sprintf("%s: bug in the engine: %v\n%s", e.where, e.value, e.stack)
-}
-
-// guard runs the body of an export. An error becomes the thread's last error
-// and a status. So does a panic, and it poisons the sessions of all objects
-// that the body used: nobody knows what state it left them in.
-func guard(name string, body func(c *call) error) (status C.sar_status) {
-	c := &call{}
-	defer func() {
-		v := recover()
-		c.release()
-		if v != nil {
-			err := &panicError{name, v, debug.Stack()}
-			c.poison(err)
-			status = setError(err)
-		}
-	}()
-	if err := body(c); err != nil {
-		return setError(err)
-	}
-	return C.SAR_OK
-}
 
 //export sar_last_error
 func sar_last_error() *C.sar_const_char { return C.lasterror_get().message }

@@ -8,33 +8,32 @@ import "C"
 import (
 	"fmt"
 	"sync"
+
+	"sar/core/session"
 )
 
 // kind is what a handle stands for. It is the top byte of the handle, so that
 // a handle of the wrong kind is told from one that was closed.
 type kind uint8
 
+// kindOf is a kind whose objects are of type T.
+type kindOf[T any] kind
+
 const (
-	kindSession kind = iota + 1
-	kindPartition
-	kindDataset
-	kindGraph
-	kindMatrix
-	kindSampler
-	kindBatch
-	kindProgram
-	kindMap
-	numKinds
+	sessions   kindOf[*session.Session]       = 1
+	partitions kindOf[*session.Partition]     = 2
+	datasets   kindOf[*session.Dataset]       = 3
+	graphs     kindOf[*session.Graph]         = 4
+	matrices   kindOf[*session.Matrix]        = 5
+	samplers   kindOf[*sampler]               = 6
+	batches    kindOf[*session.Batch]         = 7
+	programs   kindOf[session.Program]        = 8
+	maps       kindOf[*session.MappedFeature] = 9
 )
 
-var kindNames = [numKinds]string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch", "program", "map"}
+var kindNames = []string{"", "session", "partition", "dataset", "graph", "matrix", "sampler", "batch", "program", "map"}
 
-func (k kind) String() string {
-	if k > 0 && k < numKinds {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("object of unknown kind %d", uint8(k))
-}
+func (k kind) String() string { return kindNames[k] }
 
 const serialBits = 56
 
@@ -50,9 +49,6 @@ type entry struct {
 	poisoned error
 }
 
-// abort is told of a bug, where the object has peers that would wait.
-type abort interface{ Abort(message string) }
-
 // table holds the live objects. Serials are never used twice.
 var table = struct {
 	sync.Mutex
@@ -61,10 +57,10 @@ var table = struct {
 }{live: map[uint64]*entry{}}
 
 // register makes a handle for v. parent is the entry whose session v belongs to, or nil.
-func register(k kind, v any, parent *entry) C.sar_handle {
-	e := &entry{kind: k, value: v}
+func register[T any](k kindOf[T], v T, parent *entry) C.sar_handle {
+	e := &entry{kind: kind(k), value: v}
 	switch {
-	case k == kindSession:
+	case kind(k) == kind(sessions):
 		e.owner = e
 	case parent != nil:
 		e.owner = parent.owner
@@ -80,17 +76,17 @@ func register(k kind, v any, parent *entry) C.sar_handle {
 // find returns the entry of a handle.
 func find(h C.sar_handle, want kind) (*entry, error) {
 	if h == 0 {
-		return nil, invalid("the %s handle is 0", want)
+		return nil, session.Invalid("the %s handle is 0", want)
 	}
 	serial := uint64(h) & (1<<serialBits - 1)
 	got := kind(uint64(h) >> serialBits)
 	table.Lock()
 	defer table.Unlock()
-	if got == 0 || got >= numKinds || serial == 0 || serial > table.serial {
-		return nil, invalid("%#x is not a handle of this process", uint64(h))
+	if got == 0 || int(got) >= len(kindNames) || serial == 0 || serial > table.serial {
+		return nil, session.Invalid("%#x is not a handle of this process", uint64(h))
 	}
 	if got != want {
-		return nil, invalid("a %s is needed, and the handle is of a %s", want, got)
+		return nil, session.Invalid("a %s is needed, and the handle is of a %s", want, got)
 	}
 	e := table.live[uint64(h)]
 	if e == nil {
@@ -99,72 +95,62 @@ func find(h C.sar_handle, want kind) (*entry, error) {
 	return e, nil
 }
 
-// remove takes the object out of the table: later calls find it closed. Calls
-// that already work on it go on; the caller of remove waits for them through
-// e.busy, or makes them fail.
-func remove(h C.sar_handle, want kind) (*entry, error) {
-	e, err := find(h, want)
+// remove takes an object out of the table: later calls find it closed, and calls
+// that already work on it go on.
+func remove[T any](h C.sar_handle, k kindOf[T]) (*entry, error) {
+	e, err := find(h, kind(k))
 	if err != nil {
 		return nil, err
 	}
 	table.Lock()
 	defer table.Unlock()
 	if table.live[uint64(h)] == nil {
-		return nil, &closedError{want}
+		return nil, &closedError{kind(k)}
 	}
 	delete(table.live, uint64(h))
 	return e, nil
 }
 
-// call is one export in progress: the objects that it uses.
-type call struct{ used []*entry }
+// free removes an object, waits for the calls that work on it, and ends it.
+func free[T any](h C.sar_handle, k kindOf[T], end func(T) error) error {
+	e, err := remove(h, k)
+	if err != nil {
+		return err
+	}
+	e.busy.Lock()
+	defer e.busy.Unlock()
+	return end(e.value.(T))
+}
 
 // use returns the object of a handle, which is not freed before the call ends.
-func use[T any](c *call, h C.sar_handle, want kind) (T, error) {
-	var zero T
-	e, err := find(h, want)
-	if err != nil {
-		return zero, err
-	}
+func use[T any](c *call, h C.sar_handle, k kindOf[T]) T {
+	e := must(find(h, kind(k)))
 	if o := e.owner; o != nil {
 		o.mu.Lock()
 		err := o.poisoned
 		o.mu.Unlock()
 		if err != nil {
-			return zero, fmt.Errorf("the session met a bug in an earlier call and can only be closed: %w", err)
+			need(fmt.Errorf("the session met a bug in an earlier call and can only be closed: %w", err))
 		}
 	}
-	if !e.busy.TryRLock() {
-		return zero, &closedError{want} // someone is freeing it
+	if !e.busy.TryRLock() { // someone is freeing it
+		need(&closedError{kind(k)})
 	}
 	c.used = append(c.used, e)
-	return e.value.(T), nil
+	return e.value.(T)
 }
 
-// last is the entry that use found most recently.
-func (c *call) last() *entry { return c.used[len(c.used)-1] }
-
-func (c *call) release() {
-	for _, e := range c.used {
-		e.busy.RUnlock()
+// create makes an object of the session of the objects that the call uses, and gives its handle.
+func create[T any](c *call, k kindOf[T], out *C.sar_handle, make func() (T, error)) error {
+	give(kind(k).String(), out, 0)
+	v, err := make()
+	if err != nil {
+		return err
 	}
-}
-
-// poison marks the sessions of the objects in use and tells their peers.
-func (c *call) poison(err error) {
-	for _, e := range c.used {
-		o := e.owner
-		if o == nil {
-			continue
-		}
-		o.mu.Lock()
-		first := o.poisoned == nil
-		if first {
-			o.poisoned = err
-		}
-		o.mu.Unlock()
-		if a, ok := o.value.(abort); ok && first {
-			a.Abort(err.Error())
-		}
+	var parent *entry
+	if n := len(c.used); n > 0 {
+		parent = c.used[n-1]
 	}
+	*out = register(k, v, parent)
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,88 +18,91 @@ func wantText(t *testing.T, err error, text string) {
 	}
 }
 
+// Objects of tests, under kinds of the engine's.
+var (
+	aPartition = kindOf[string](partitions)
+	aGraph     = kindOf[string](graphs)
+	aSession   = kindOf[*fakeSession](sessions)
+)
+
+// ended is the error that ended an export whose body is f.
+func ended(f func(c *call)) (err error) {
+	c := &call{}
+	defer c.release()
+	defer func() {
+		if v := recover(); v != nil {
+			err = v.(refusal).error
+		}
+	}()
+	f(c)
+	return nil
+}
+
 func TestHandlesAreTypedAndClose(t *testing.T) {
-	h := register(kindPartition, "one", nil)
-	other := register(kindPartition, "two", nil)
+	h := register(aPartition, "one", nil)
+	other := register(aPartition, "two", nil)
 	if h == other || h == 0 {
 		t.Fatalf("handles %#x and %#x", h, other)
 	}
 	c := &call{}
-	if v, err := use[string](c, h, kindPartition); err != nil || v != "one" {
-		t.Fatalf("got %q, %v", v, err)
+	if v := use(c, h, aPartition); v != "one" {
+		t.Fatalf("got %q", v)
 	}
-	_, err := use[string](c, h, kindGraph)
-	wantText(t, err, "a graph is needed, and the handle is of a partition")
+	wantText(t, ended(func(c *call) { use(c, h, aGraph) }), "a graph is needed, and the handle is of a partition")
 	c.release()
-	if _, err := remove(h, kindPartition); err != nil {
+	if _, err := remove(h, aPartition); err != nil {
 		t.Fatal(err)
 	}
-	for _, again := range []func() error{
-		func() error { _, err := use[string](&call{}, h, kindPartition); return err },
-		func() error { _, err := remove(h, kindPartition); return err },
+	for _, again := range []func(c *call){
+		func(c *call) { use(c, h, aPartition) },
+		func(c *call) { must(remove(h, aPartition)) },
 	} {
-		err := again()
+		err := ended(again)
 		wantText(t, err, "the partition is closed")
 		if d := classify(err); d.status != 9 {
 			t.Errorf("status %d of a closed handle", d.status)
 		}
 	}
-	_, err = find(1<<40, kindSession)
+	_, err := find(1<<40, kind(sessions))
 	wantText(t, err, "is not a handle")
-	_, err = find(0, kindSession)
+	_, err = find(0, kind(sessions))
 	wantText(t, err, "session handle is 0")
 }
 
 func TestFreeingWaitsForCallsInProgress(t *testing.T) {
-	h := register(kindGraph, "graph", nil)
+	h := register(aGraph, "graph", nil)
 	c := &call{}
-	if _, err := use[string](c, h, kindGraph); err != nil {
-		t.Fatal(err)
-	}
-	e, err := remove(h, kindGraph)
-	if err != nil {
-		t.Fatal(err)
-	}
-	freed := make(chan struct{})
-	go func() { e.busy.Lock(); close(freed) }()
+	use(c, h, aGraph)
+	freed := make(chan error)
+	go func() { freed <- free(h, aGraph, func(string) error { return nil }) }()
 	select {
 	case <-freed:
 		t.Fatal("freed under a call that works on it")
 	case <-time.After(20 * time.Millisecond):
 	}
+	wantText(t, ended(func(c *call) { use(c, h, aGraph) }), "the graph is closed")
 	c.release()
 	select {
-	case <-freed:
+	case err := <-freed:
+		if err != nil {
+			t.Error(err)
+		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("never freed")
 	}
 }
 
-type fakeSession struct {
-	mu     sync.Mutex
-	aborts []string
-}
+type fakeSession struct{ aborts []string }
 
-func (f *fakeSession) Abort(message string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.aborts = append(f.aborts, message)
-}
+func (f *fakeSession) Abort(message string) { f.aborts = append(f.aborts, message) }
 
 func TestPanicPoisonsTheSessionAndTellsPeers(t *testing.T) {
 	f := &fakeSession{}
-	s := register(kindSession, f, nil)
-	c := &call{}
-	if _, err := use[*fakeSession](c, s, kindSession); err != nil {
-		t.Fatal(err)
-	}
-	g := register(kindGraph, "graph", c.last())
-	c.release()
+	s := register(aSession, f, nil)
+	g := register(aGraph, "graph", table.live[uint64(s)])
 
 	status := guard("test", func(c *call) error {
-		if _, err := use[string](c, g, kindGraph); err != nil {
-			return err
-		}
+		use(c, g, aGraph)
 		panic("boom")
 	})
 	if status != 11 {
@@ -109,24 +111,38 @@ func TestPanicPoisonsTheSessionAndTellsPeers(t *testing.T) {
 	if len(f.aborts) != 1 || !strings.Contains(f.aborts[0], "boom") {
 		t.Errorf("peers were told %q", f.aborts)
 	}
-	for _, h := range []func(c *call) error{
-		func(c *call) error { _, err := use[*fakeSession](c, s, kindSession); return err },
-		func(c *call) error { _, err := use[string](c, g, kindGraph); return err },
+	for _, again := range []func(c *call){
+		func(c *call) { use(c, s, aSession) },
+		func(c *call) { use(c, g, aGraph) },
 	} {
-		c := &call{}
-		err := h(c)
+		err := ended(again)
 		wantText(t, err, "can only be closed")
 		wantText(t, err, "boom")
-		c.release()
 	}
-	for h, k := range map[uint64]kind{uint64(g): kindGraph, uint64(s): kindSession} {
+	for h, k := range map[uint64]kind{uint64(g): kind(graphs), uint64(s): kind(sessions)} {
 		e := table.live[h]
 		if e.kind != k || !e.busy.TryLock() {
 			t.Errorf("the %s is still held after the panic", k)
 		}
 	}
-	if _, err := remove(s, kindSession); err != nil {
+	if _, err := remove(s, aSession); err != nil {
 		t.Errorf("a poisoned session must close: %v", err)
+	}
+}
+
+func TestRefusalsPoisonNothing(t *testing.T) {
+	f := &fakeSession{}
+	s := register(aSession, f, nil)
+	status := guard("test", func(c *call) error {
+		use(c, s, aSession)
+		refuse("no")
+		return nil
+	})
+	if status != 1 || len(f.aborts) != 0 {
+		t.Errorf("status %d, and peers were told %q", status, f.aborts)
+	}
+	if err := ended(func(c *call) { use(c, s, aSession) }); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,7 +18,6 @@ type sampler struct {
 
 	mu     sync.Mutex
 	config session.SampleConfig
-	types  int
 	made   *session.Sampler
 	closed bool
 }
@@ -26,72 +25,44 @@ type sampler struct {
 //export sar_sampler_create
 func sar_sampler_create(h C.sar_handle, config *C.sar_const_sample_config, out *C.sar_handle) C.sar_status {
 	return guard("sar_sampler_create", func(c *call) error {
-		g, err := useGraph(c, h)
-		if err != nil {
-			return err
+		g, from := use(c, h, graphs), copyIn("config", config)
+		cfg := session.SampleConfig{
+			Fanouts: fanouts(view("fanouts", from.fanouts), g.NumRelations()),
+			Replace: from.replace != 0, EdgeIDs: from.edge_ids != 0, Cache: int64(from.cache_bytes),
 		}
-		owner := c.last()
-		var from C.sar_sample_config
-		if err := copyIn("config", unsafe.Pointer(&from), unsafe.Pointer(config), C.sizeof_sar_sample_config); err != nil {
-			return err
-		}
-		if err := give("sampler", out, 0); err != nil {
-			return err
-		}
-		cfg, err := sampleConfig(&from, g.NumRelations())
-		if err != nil {
-			return err
-		}
-		if err := g.PrepareSampling(cfg); err != nil {
-			return err
-		}
-		types := g.NumNodeTypes()
-		cfg.Inputs, cfg.Outputs = make([][]session.SampleColumn, types), make([][]session.SampleColumn, types)
-		cfg.EdgeData = make([][]session.SampleColumn, g.NumRelations())
-		*out = register(kindSampler, &sampler{graph: g, config: cfg, types: types}, owner)
-		return nil
+		return create(c, samplers, out, func() (*sampler, error) {
+			if err := g.PrepareSampling(cfg); err != nil {
+				return nil, err
+			}
+			types := g.NumNodeTypes()
+			cfg.Inputs, cfg.Outputs = make([][]session.SampleColumn, types), make([][]session.SampleColumn, types)
+			cfg.EdgeData = make([][]session.SampleColumn, g.NumRelations())
+			return &sampler{graph: g, config: cfg}, nil
+		})
 	})
 }
 
-func sampleConfig(from *C.sar_sample_config, relations int) (cfg session.SampleConfig, err error) {
-	fanouts, err := view("fanouts", (*C.sar_const_tensor)(unsafe.Pointer(from.fanouts)))
-	if err != nil {
-		return cfg, err
+// fanouts reads a tensor [layers, relations].
+func fanouts(v tensor, relations int) (out [][]int) {
+	numbers := elements[int64](v)
+	if len(v.shape) != 2 || int(v.shape[1]) != relations {
+		refuse("fanouts have shape %s: [layers, relations] with %d relations is needed", join(v.shape), relations)
 	}
-	if err := fanouts.must(int64Type); err != nil {
-		return cfg, err
-	}
-	if len(fanouts.shape) != 2 || int(fanouts.shape[1]) != relations {
-		return cfg, invalid("fanouts have shape %s: [layers, relations] with %d relations is needed", fanouts.shapeString(), relations)
-	}
-	numbers := elements[int64](fanouts)
-	for l := range int(fanouts.shape[0]) {
+	for l := range int(v.shape[0]) {
 		layer := make([]int, relations)
 		for i := range layer {
 			layer[i] = int(min(numbers[l*relations+i], 1<<30))
 		}
-		cfg.Fanouts = append(cfg.Fanouts, layer)
+		out = append(out, layer)
 	}
-	cfg.Replace, cfg.EdgeIDs, cfg.Cache = from.replace != 0, from.edge_ids != 0, int64(from.cache_bytes)
-	return cfg, nil
+	return out
 }
-
-func useSampler(c *call, h C.sar_handle) (*sampler, error) { return use[*sampler](c, h, kindSampler) }
 
 //export sar_sampler_column
 func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_tensor) C.sar_status {
 	return guard("sar_sampler_column", func(c *call) error {
-		s, err := useSampler(c, h)
-		if err != nil {
-			return err
-		}
-		v, err := view("rows", rows)
-		if err != nil {
-			return err
-		}
-		if _, _, err := v.rows(); err != nil {
-			return err
-		}
+		s, v := use(c, h, samplers), view("rows", rows)
+		v.rows() // refuses what has none
 		size := v.itemSize()
 		for _, d := range v.shape[1:] {
 			size *= int(d)
@@ -99,72 +70,59 @@ func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.made != nil {
-			return invalid("a column was registered after the first batch")
+			refuse("a column was registered after the first batch")
 		}
 		if what == C.SAR_SAMPLE_WEIGHT {
-			return s.weight(int(kind), v)
+			s.weight(int(kind), v)
+			return nil
 		}
-		column := session.SampleColumn{Rows: v.bytes(), RowBytes: size}
 		lists := [3][][]session.SampleColumn{s.config.Inputs, s.config.Outputs, s.config.EdgeData}
 		if what < 0 || int(what) >= len(lists) {
-			return invalid("what is %d: there are SAR_SAMPLE_INPUT (0) to WEIGHT (3)", what)
+			refuse("what is %d: there are SAR_SAMPLE_INPUT (0) to WEIGHT (3)", what)
 		}
 		list := lists[what]
 		if kind < 0 || int(kind) >= len(list) {
-			return invalid("type is %d: there are %d", kind, len(list))
+			refuse("type is %d: there are %d", kind, len(list))
 		}
-		list[kind] = append(list[kind], column)
+		list[kind] = append(list[kind], session.SampleColumn{Rows: v.bytes(), RowBytes: size})
 		return nil
 	})
 }
 
 // weight registers the weights of a relation. Those of the others have no
 // edges until they are registered too.
-func (s *sampler) weight(relation int, v tensor) error {
-	if err := v.must(float32Type); err != nil {
-		return err
-	}
-	if relation < 0 || relation >= s.graph.NumRelations() || len(v.shape) != 1 {
-		return invalid("weights of shape %s for relation %d: one number per edge of one of %d relations is needed", v.shapeString(), relation, s.graph.NumRelations())
+func (s *sampler) weight(relation int, v tensor) {
+	weights, n := elements[float32](v), s.graph.NumRelations()
+	if relation < 0 || relation >= n || len(v.shape) != 1 {
+		refuse("weights of shape %s for relation %d: one number per edge of one of %d relations is needed",
+			join(v.shape), relation, n)
 	}
 	if s.config.Weights == nil {
-		s.config.Weights = make([][]float32, s.graph.NumRelations())
+		s.config.Weights = make([][]float32, n)
 	}
-	s.config.Weights[relation] = elements[float32](v)
-	return nil
+	s.config.Weights[relation] = weights
 }
 
 //export sar_sampler_submit
-func sar_sampler_submit(h C.sar_handle, seeds *C.sar_const_tensor, numTypes C.int32_t, key C.uint64_t, out *C.sar_handle) C.sar_status {
+func sar_sampler_submit(
+	h C.sar_handle, seeds *C.sar_const_tensor, numTypes C.int32_t, key C.uint64_t, out *C.sar_handle,
+) C.sar_status {
 	return guard("sar_sampler_submit", func(c *call) error {
-		s, err := useSampler(c, h)
-		if err != nil {
-			return err
+		s, given := use(c, h, samplers), views("seeds", seeds, numTypes)
+		if n := len(s.config.Inputs); len(given) != n {
+			refuse("seeds are given for %d node types: there are %d", numTypes, n)
 		}
-		owner := c.last()
-		if err := give("batch", out, 0); err != nil {
-			return err
-		}
-		if int(numTypes) != s.types || seeds == nil {
-			return invalid("seeds are given for %d node types: there are %d", numTypes, s.types)
-		}
-		rows := make([][]int64, s.types)
-		given := unsafe.Slice(seeds, numTypes)
-		for t := range rows {
-			if rows[t], err = vector[int64]("seeds", &given[t], int64Type); err != nil {
-				return err
+		return create(c, batches, out, func() (*session.Batch, error) {
+			rows := make([][]int64, len(given))
+			for t, v := range given {
+				rows[t] = line[int64](v)
 			}
-		}
-		made, err := s.start()
-		if err != nil {
-			return err
-		}
-		b, err := made.Submit(rows, uint64(key))
-		if err != nil {
-			return err
-		}
-		*out = register(kindBatch, b, owner)
-		return nil
+			made, err := s.start()
+			if err != nil {
+				return nil, err
+			}
+			return made.Submit(rows, uint64(key))
+		})
 	})
 }
 
@@ -173,88 +131,54 @@ func (s *sampler) start() (*session.Sampler, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, &closedError{kindSampler}
+		return nil, &closedError{kind(samplers)}
 	}
+	var err error
 	if s.made == nil {
-		made, err := s.graph.NewSampler(s.config)
-		if err != nil {
-			return nil, err
-		}
-		s.made = made
+		s.made, err = s.graph.NewSampler(s.config)
 	}
-	return s.made, nil
+	return s.made, err
 }
 
 //export sar_sampler_free
 func sar_sampler_free(h C.sar_handle) C.sar_status {
 	return guard("sar_sampler_free", func(*call) error {
-		e, err := remove(h, kindSampler)
-		if err != nil {
-			return err
-		}
-		e.busy.Lock()
-		defer e.busy.Unlock()
-		s := e.value.(*sampler)
-		s.closed = true
-		if s.made != nil {
-			s.made.Close()
-		}
-		return nil
+		return free(h, samplers, func(s *sampler) error {
+			s.closed = true
+			if s.made != nil {
+				s.made.Close()
+			}
+			return nil
+		})
 	})
-}
-
-func useBatch(c *call, h C.sar_handle) (*session.Batch, error) {
-	return use[*session.Batch](c, h, kindBatch)
 }
 
 //export sar_batch_wait
 func sar_batch_wait(h C.sar_handle) C.sar_status {
-	return guard("sar_batch_wait", func(c *call) error {
-		b, err := useBatch(c, h)
-		if err != nil {
-			return err
-		}
-		return b.Wait()
-	})
+	return guard("sar_batch_wait", func(c *call) error { return use(c, h, batches).Wait() })
 }
 
 //export sar_batch_array
-func sar_batch_array(h C.sar_handle, layer, what, kind, column C.int32_t, data *unsafe.Pointer, bytes, numDst *C.int64_t) C.sar_status {
+func sar_batch_array(
+	h C.sar_handle, layer, what, kind, column C.int32_t, data *unsafe.Pointer, bytes, numDst *C.int64_t,
+) C.sar_status {
 	return guard("sar_batch_array", func(c *call) error {
-		b, err := useBatch(c, h)
-		if err != nil {
-			return err
-		}
-		if err := b.Wait(); err != nil {
-			return err
-		}
+		b := use(c, h, batches)
+		need(b.Wait())
 		array, dst, err := b.Array(int(layer), int(what), int(kind), int(column))
-		if err != nil {
-			return err
-		}
+		need(err)
 		if numDst != nil {
 			*numDst = C.int64_t(dst)
 		}
-		if err := give("bytes", bytes, C.int64_t(len(array))); err != nil {
-			return err
-		}
-		if len(array) == 0 {
-			return give("data", data, nil)
-		}
-		return give("data", data, unsafe.Pointer(unsafe.SliceData(array)))
+		give("bytes", bytes, C.int64_t(len(array)))
+		give("data", data, address(array))
+		return nil
 	})
 }
 
 //export sar_batch_free
 func sar_batch_free(h C.sar_handle) C.sar_status {
 	return guard("sar_batch_free", func(*call) error {
-		e, err := remove(h, kindBatch)
-		if err != nil {
-			return err
-		}
-		e.busy.Lock()
-		defer e.busy.Unlock()
-		e.value.(*session.Batch).Free()
-		return nil
+		return free(h, batches, func(b *session.Batch) error { b.Free(); return nil })
 	})
 }

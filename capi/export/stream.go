@@ -7,7 +7,6 @@ package export
 import "C"
 
 import (
-	"fmt"
 	"runtime"
 	"unsafe"
 
@@ -20,24 +19,12 @@ var errVisit = session.Invalid("the visit of a stream was broken off")
 //export sar_stream_run
 func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t) C.sar_status {
 	return guard("sar_stream_run", func(c *call) error {
-		g, err := useGraph(c, h)
-		if err != nil {
-			return err
-		}
-		var w C.sar_stream
-		if err := copyIn("what", unsafe.Pointer(&w), unsafe.Pointer(what), C.sizeof_sar_stream); err != nil {
-			return err
-		}
-		if err := give("agreed", agreed, 0); err != nil {
-			return err
-		}
+		g, w := use(c, h, graphs), copyIn("what", what)
+		give("agreed", agreed, 0)
 		if w.visit == nil {
-			return invalid("visit is NULL: there is nothing to call")
+			refuse("visit is NULL: there is nothing to call")
 		}
-		s, err := stream(&w)
-		if err != nil {
-			return err
-		}
+		s := stream(&w)
 		// Visits run on the thread that called, whose state (as the state of an
 		// interpreter) they need.
 		runtime.LockOSThread()
@@ -52,61 +39,34 @@ func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t
 }
 
 // stream reads the description of a stream.
-func stream(w *C.sar_stream) (session.Stream, error) {
-	s := session.Stream{Relation: int(w.relation), Flags: uint32(w.flags)}
-	if w.num_fields < 0 || w.num_fields > 0 && w.fields == nil {
-		return s, invalid("there are %d fields, or none are given", w.num_fields)
+func stream(w *C.sar_stream) session.Stream {
+	fields := views("fields", w.fields, w.num_fields)
+	s := session.Stream{
+		Relation: int(w.relation), Flags: uint32(w.flags), Fields: make([]session.StreamField, len(fields)),
+		Src: vector[int64]("src", w.src), Dst: vector[int64]("dst", w.dst), Edge: optional[int64]("edge", w.edge),
 	}
-	n := int(w.num_fields)
-	fields := unsafe.Slice((*C.sar_const_tensor)(w.fields), n)
-	var home []uint8
+	var home []C.uint8_t
 	if w.home != nil {
-		home = unsafe.Slice((*uint8)(unsafe.Pointer(w.home)), n)
+		home = unsafe.Slice(w.home, len(fields))
 	}
 	var grads []C.DLTensor
 	if w.grads != nil {
-		grads = unsafe.Slice(w.grads, n)
+		grads = unsafe.Slice(w.grads, len(fields))
 	}
-	s.Fields = make([]session.StreamField, n)
-	for i := range fields {
-		name := fmt.Sprintf("fields[%d]", i)
-		v, err := view(name, &fields[i])
-		if err != nil {
-			return s, err
-		}
+	for i, v := range fields {
 		f := &s.Fields[i]
-		if f.N, f.Bytes, err = v.rows(); err != nil {
-			return s, err
-		}
 		f.Data = v.bytes()
+		f.N, f.Bytes = v.rows()
 		f.Bytes *= v.itemSize()
 		if home == nil || home[i] == 0 {
 			continue
 		}
-		if v.dtype != float32Type && v.dtype != float64Type {
-			return s, wrongType("%s is %s: gradients return to the owner in float32 or float64", name, v.dtype)
+		f.Float = v.isFloat().itemSize()
+		if grads != nil && grads[i].data != nil {
+			f.Grad = viewAt("grads", i, &grads[i]).like(v).bytes()
 		}
-		f.Float = v.itemSize()
-		if grads == nil || grads[i].data == nil {
-			continue
-		}
-		grad, err := sameType(fmt.Sprintf("grads[%d]", i), constant(&grads[i]), v)
-		if err != nil {
-			return s, err
-		}
-		f.Grad = grad.bytes()
 	}
-	var err error
-	if s.Src, err = vector[int64]("src", constant(w.src), int64Type); err != nil {
-		return s, err
-	}
-	if s.Dst, err = vector[int64]("dst", constant(w.dst), int64Type); err != nil {
-		return s, err
-	}
-	if w.edge != nil {
-		s.Edge, err = vector[int64]("edge", constant(w.edge), int64Type)
-	}
-	return s, err
+	return s
 }
 
 // visitor calls the visit function with a block that lies in C's memory.

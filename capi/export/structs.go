@@ -25,41 +25,44 @@ func copyOut(dst, src unsafe.Pointer, size uintptr) {
 	}
 }
 
-// copyIn reads the caller's struct src into dst, size bytes long.
-func copyIn(name string, dst, src unsafe.Pointer, size uintptr) error {
+// copyIn reads a struct of the caller's.
+func copyIn[T any](name string, src *T) (dst T) {
 	if src == nil {
-		return invalid("%s is NULL", name)
+		refuse("%s is NULL", name)
 	}
-	n := uintptr(*(*C.size_t)(src))
+	n := uintptr(*(*C.size_t)(unsafe.Pointer(src)))
 	if n < unsafe.Sizeof(C.size_t(0)) {
-		return invalid("%s.size is %d: set it to sizeof the struct", name, n)
+		refuse("%s.size is %d: set it to sizeof the struct", name, n)
 	}
-	n = min(n, size)
-	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
-	return nil
+	n = min(n, unsafe.Sizeof(dst))
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&dst)), n), unsafe.Slice((*byte)(unsafe.Pointer(src)), n))
+	return dst
 }
 
 // giveJSON hands v to the caller, who frees it with sar_free_string.
 func giveJSON(out **C.char, v any) error {
-	if out == nil {
-		return invalid("json is NULL: there is nowhere to put the result")
-	}
-	*out = nil
+	give("json", out, nil)
 	text, err := json.Marshal(v)
-	if err != nil {
-		return err
+	if err == nil {
+		*out = C.CString(string(text))
 	}
-	*out = C.CString(string(text))
-	return nil
+	return err
+}
+
+// readJSON reads what the caller says in JSON.
+func readJSON[T any](name string, s *C.sar_const_char) (v T) {
+	if err := json.Unmarshal([]byte(text(s)), &v); err != nil {
+		refuse("%s: %v", name, err)
+	}
+	return v
 }
 
 // give writes a result through a pointer of the caller's.
-func give[T any](name string, out *T, v T) error {
+func give[T any](name string, out *T, v T) {
 	if out == nil {
-		return invalid("%s is NULL: there is nowhere to put the result", name)
+		refuse("%s is NULL: there is nowhere to put the result", name)
 	}
 	*out = v
-	return nil
 }
 
 // text reads a string of the caller's; NULL reads as "".

@@ -10,6 +10,8 @@ import (
 	"math"
 	"strings"
 	"unsafe"
+
+	"sar/core/session"
 )
 
 // dtype is DLPack's, one lane.
@@ -20,11 +22,24 @@ const (
 	codeInt, codeUint, codeFloat, codeBfloat, codeBool = 0, 1, 2, 4, 6
 )
 
+// number lists the types of tensors that the exports read.
+type number interface {
+	int32 | int64 | float32 | float64
+}
+
+func dtypeOf[T number]() dtype {
+	var zero T
+	bits := uint8(8 * unsafe.Sizeof(zero))
+	switch any(zero).(type) {
+	case int32, int64:
+		return dtype{codeInt, bits}
+	}
+	return dtype{codeFloat, bits}
+}
+
 var (
-	int32Type   = dtype{codeInt, 32}
-	int64Type   = dtype{codeInt, 64}
-	float32Type = dtype{codeFloat, 32}
-	float64Type = dtype{codeFloat, 64}
+	float32Type = dtypeOf[float32]()
+	float64Type = dtypeOf[float64]()
 )
 
 func (d dtype) String() string {
@@ -42,6 +57,7 @@ func (d dtype) String() string {
 // memory is the caller's, and valid until the export returns.
 type tensor struct {
 	name  string
+	place int // in an array of the caller's, else -1
 	dtype dtype
 	shape []int64
 	n     int // elements
@@ -51,26 +67,66 @@ type tensor struct {
 const cpuDevice, maxDims = 1, 64
 
 // view checks everything about t that does not depend on what it is for.
-func view(name string, t *C.sar_const_tensor) (tensor, error) {
+func view(name string, t *C.DLTensor) tensor { return viewAt(name, -1, t) }
+
+// views does so with an array of n tensors.
+func views(name string, first *C.DLTensor, n C.int32_t) []tensor {
+	if n < 0 || n > 0 && first == nil {
+		refuse("%s is an array of %d tensors at %p", name, n, first)
+	}
+	out := make([]tensor, n)
+	for i := range out {
+		out[i] = viewAt(name, i, &unsafe.Slice(first, n)[i])
+	}
+	return out
+}
+
+func viewAt(name string, place int, t *C.DLTensor) tensor {
+	v := tensor{name: name, place: place, n: 1}
 	if t == nil {
-		return tensor{}, invalid("tensor %s is NULL", name)
+		refuse("tensor %s is NULL", v)
 	}
 	if t.device.device_type != cpuDevice {
-		return tensor{}, wrongType("tensor %s is on device type %d: the engine works on CPU tensors (device type 1)", name, t.device.device_type)
+		refuseType("tensor %s is on device type %d: the engine works on CPU tensors (device type 1)", v, t.device.device_type)
 	}
-	v := tensor{name: name, dtype: dtype{uint8(t.dtype.code), uint8(t.dtype.bits)}, n: 1}
+	v.dtype = dtype{uint8(t.dtype.code), uint8(t.dtype.bits)}
 	if t.dtype.lanes != 1 || v.dtype.bits == 0 || v.dtype.bits%8 != 0 {
-		return tensor{}, wrongType("tensor %s has %d lanes of %d bits: one lane of whole bytes is needed", name, t.dtype.lanes, v.dtype.bits)
+		refuseType("tensor %s has %d lanes of %d bits: one lane of whole bytes is needed", v, t.dtype.lanes, v.dtype.bits)
 	}
 	if t.ndim < 0 || t.ndim > maxDims || t.ndim > 0 && t.shape == nil {
-		return tensor{}, invalid("tensor %s has %d dimensions, or no shape", name, t.ndim)
+		refuse("tensor %s has %d dimensions, or no shape", v, t.ndim)
 	}
 	if t.ndim > 0 {
 		v.shape = append(v.shape, unsafe.Slice((*int64)(unsafe.Pointer(t.shape)), t.ndim)...)
 	}
+	v.count()
+	v.checkStrides(t)
+	if v.n == 0 {
+		return v // data may be anything, also NULL
+	}
+	if t.data == nil {
+		refuse("tensor %s of shape %s has no data", v, join(v.shape))
+	}
+	v.data = unsafe.Add(t.data, int(t.byte_offset))
+	if size := uintptr(v.itemSize()); size&(size-1) == 0 && uintptr(v.data)%size != 0 {
+		refuse("tensor %s begins at %p, which is not aligned to its %d-byte elements", v, v.data, size)
+	}
+	return v
+}
+
+// String is what messages call the tensor.
+func (v tensor) String() string {
+	if v.place < 0 {
+		return v.name
+	}
+	return fmt.Sprintf("%s[%d]", v.name, v.place)
+}
+
+// count multiplies the shape.
+func (v *tensor) count() {
 	for _, d := range v.shape {
 		if d < 0 {
-			return tensor{}, invalid("tensor %s has shape %s", name, v.shapeString())
+			refuse("tensor %s has shape %s", *v, join(v.shape))
 		}
 		if d == 0 {
 			v.n = 0
@@ -78,46 +134,29 @@ func view(name string, t *C.sar_const_tensor) (tensor, error) {
 	}
 	for _, d := range v.shape {
 		if v.n > 0 && d > math.MaxInt64/16/int64(v.n) {
-			return tensor{}, invalid("tensor %s has shape %s, more elements than memory can hold", name, v.shapeString())
+			refuse("tensor %s has shape %s, more elements than memory can hold", *v, join(v.shape))
 		}
 		v.n *= int(d)
 	}
-	if err := v.checkStrides(t); err != nil {
-		return tensor{}, err
-	}
-	if v.n == 0 {
-		return v, nil // data may be anything, also NULL
-	}
-	if t.data == nil {
-		return tensor{}, invalid("tensor %s of shape %s has no data", name, v.shapeString())
-	}
-	v.data = unsafe.Add(t.data, int(t.byte_offset))
-	if size := uintptr(v.itemSize()); size&(size-1) == 0 && uintptr(v.data)%size != 0 {
-		return tensor{}, invalid("tensor %s begins at %p, which is not aligned to its %d-byte elements", name, v.data, size)
-	}
-	return v, nil
 }
 
 // checkStrides accepts no strides, or those of a row-major tensor. A dimension
 // of one element may have any stride.
-func (v tensor) checkStrides(t *C.sar_const_tensor) error {
+func (v tensor) checkStrides(t *C.DLTensor) {
 	if t.strides == nil || v.n == 0 || t.ndim == 0 {
-		return nil
+		return
 	}
 	strides := unsafe.Slice((*int64)(unsafe.Pointer(t.strides)), t.ndim)
 	want := int64(1)
 	for i := len(v.shape) - 1; i >= 0; i-- {
 		if v.shape[i] != 1 && strides[i] != want {
-			return invalid("tensor %s of shape %s has strides %s: it must be contiguous and row-major", v.name, v.shapeString(), join(strides))
+			refuse("tensor %s of shape %s has strides %s: it must be contiguous and row-major", v, join(v.shape), join(strides))
 		}
 		want *= v.shape[i]
 	}
-	return nil
 }
 
 func (v tensor) itemSize() int { return int(v.dtype.bits) / 8 }
-
-func (v tensor) shapeString() string { return join(v.shape) }
 
 func join(a []int64) string {
 	parts := make([]string, len(a))
@@ -130,50 +169,86 @@ func join(a []int64) string {
 // bytes is the memory of the tensor.
 func (v tensor) bytes() []byte { return unsafe.Slice((*byte)(v.data), v.n*v.itemSize()) }
 
-// must returns an error unless the tensor has this type.
-func (v tensor) must(want dtype) error {
-	if v.dtype != want {
-		return wrongType("tensor %s is %s, and must be %s", v.name, v.dtype, want)
-	}
-	return nil
-}
-
 // rows reads the shape as [n, w]: further dimensions count as one.
-func (v tensor) rows() (n, w int, err error) {
+func (v tensor) rows() (n, w int) {
 	if len(v.shape) == 0 {
-		return 0, 0, invalid("tensor %s has no dimensions, and must have rows", v.name)
+		refuse("tensor %s has no dimensions, and must have rows", v)
 	}
 	w = 1
 	for _, d := range v.shape[1:] {
 		if d == 0 {
-			return int(v.shape[0]), 0, nil
+			return int(v.shape[0]), 0
 		}
 		w *= int(d)
 	}
-	return int(v.shape[0]), w, nil
+	return int(v.shape[0]), w
 }
 
-// elements is the tensor as a slice of T; its type was checked.
-func elements[T any](v tensor) []T {
+// isFloat refuses tensors that are neither float32 nor float64.
+func (v tensor) isFloat() tensor {
+	if v.dtype != float32Type && v.dtype != float64Type {
+		refuseType("tensor %s is %s, and must be float32 or float64", v, v.dtype)
+	}
+	return v
+}
+
+// like refuses a tensor that has not the type of x.
+func (v tensor) like(x tensor) tensor {
+	if v.dtype != x.dtype {
+		refuseType("tensor %s is %s and %s is %s: they must be the same", v, v.dtype, x, x.dtype)
+	}
+	return v
+}
+
+// byFloat picks the instance of a function for the float type of v.
+func byFloat[F any](v tensor, single, double F) F {
+	if v.isFloat().dtype == float32Type {
+		return single
+	}
+	return double
+}
+
+// elements is the tensor as a slice of T; its type is checked.
+func elements[T number](v tensor) []T {
+	if want := dtypeOf[T](); v.dtype != want {
+		refuseType("tensor %s is %s, and must be %s", v, v.dtype, want)
+	}
 	if v.n == 0 {
 		return []T{}
 	}
 	return unsafe.Slice((*T)(v.data), v.n)
 }
 
-// vector reads a tensor of one dimension.
-func vector[T any](name string, t *C.sar_const_tensor, want dtype) ([]T, error) {
-	v, err := view(name, t)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.must(want); err != nil {
-		return nil, err
-	}
-	if len(v.shape) != 1 {
-		return nil, invalid("tensor %s has shape %s, and must have one dimension", name, v.shapeString())
-	}
-	return elements[T](v), nil
+// matrix is a tensor of T as [n, w].
+func matrix[T session.Float](v tensor) session.Rows[T] {
+	n, w := v.rows()
+	return session.Rows[T]{Data: elements[T](v), N: n, Width: w}
 }
 
-func constant(t *C.DLTensor) *C.sar_const_tensor { return (*C.sar_const_tensor)(unsafe.Pointer(t)) }
+// vector reads a tensor of one dimension.
+func vector[T number](name string, t *C.DLTensor) []T { return line[T](view(name, t)) }
+
+func line[T number](v tensor) []T {
+	x := elements[T](v)
+	if len(v.shape) != 1 {
+		refuse("tensor %s has shape %s, and must have one dimension", v, join(v.shape))
+	}
+	return x
+}
+
+// optional reads one that may be NULL, which reads as nil; no elements do not.
+func optional[T number](name string, t *C.DLTensor) []T {
+	if t == nil {
+		return nil
+	}
+	return vector[T](name, t)
+}
+
+// matrixLike is a tensor of the type of x as [n, w], or nil where it is NULL.
+func matrixLike[T session.Float](name string, t *C.DLTensor, x tensor) *session.Rows[T] {
+	if t == nil {
+		return nil
+	}
+	m := matrix[T](view(name, t).like(x))
+	return &m
+}

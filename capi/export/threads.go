@@ -21,7 +21,7 @@ func SIMD() string { return session.SIMD() }
 func sar_set_num_threads(n C.int32_t) C.sar_status {
 	return guard("sar_set_num_threads", func(*call) error {
 		if n < 1 {
-			return invalid("%d threads: at least 1 is needed", n)
+			refuse("%d threads: at least 1 is needed", n)
 		}
 		session.SetThreads(int(n))
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"sar/capi/foreign"
 	"sar/capi/library"
+	"sar/core/session"
 )
 
 func init() {
@@ -22,10 +23,7 @@ func init() {
 //export sar_transport_register
 func sar_transport_register(transport *C.sar_const_transport) C.sar_status {
 	return guard("sar_transport_register", func(*call) error {
-		if err := foreign.Register(unsafe.Pointer(transport)); err != nil {
-			return invalid("%v", err)
-		}
-		return nil
+		return asValue(foreign.Register(unsafe.Pointer(transport)))
 	})
 }
 
@@ -33,7 +31,7 @@ func sar_transport_register(transport *C.sar_const_transport) C.sar_status {
 func sar_transport_library(name, file *C.sar_const_char) C.sar_status {
 	return guard("sar_transport_library", func(*call) error {
 		if !library.Further(text(name), text(file)) {
-			return invalid("%q is not a transport that is a library: ucx and mpi are", text(name))
+			refuse("%q is not a transport that is a library: ucx and mpi are", text(name))
 		}
 		return nil
 	})
@@ -42,10 +40,19 @@ func sar_transport_library(name, file *C.sar_const_char) C.sar_status {
 //export sar_transport_probe
 func sar_transport_probe(name *C.sar_const_char, uses **C.char) C.sar_status {
 	return guard("sar_transport_probe", func(*call) error {
+		give("uses", uses, nil)
 		found, err := foreign.Probe(text(name))
-		if err != nil {
-			return invalid("%v", err)
+		if err == nil {
+			*uses = C.CString(found)
 		}
-		return give("uses", uses, C.CString(found))
+		return asValue(err)
 	})
+}
+
+// asValue makes any error SAR_ERR_VALUE.
+func asValue(err error) error {
+	if err != nil {
+		err = session.Invalid("%v", err)
+	}
+	return err
 }
