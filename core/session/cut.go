@@ -83,6 +83,9 @@ func (d *Dataset) Fennel(f Fennel, assignment []int32) error {
 	if d.undirected == nil {
 		return Invalid("the data set has to be made undirected before it is partitioned")
 	}
+	if f.Groups < 0 || f.Groups > 0 && f.Parts%f.Groups != 0 {
+		return Invalid("%d parts cannot be in %d groups of equal size", f.Parts, f.Groups)
+	}
 	return d.damaged(f.Assign(assignment, d.undirected))
 }
 

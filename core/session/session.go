@@ -13,7 +13,9 @@
 package session
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -67,7 +69,13 @@ type Session struct {
 }
 
 // DerivedToken makes a job token of what is no secret and a secret of this user.
-func DerivedToken(public string) (string, error) { return comm.DerivedToken(public) }
+func DerivedToken(public string) (string, error) {
+	token, err := comm.DerivedToken(public)
+	if system := new(fs.PathError); err != nil && !errors.As(err, &system) {
+		err = Invalid("%v", err)
+	}
+	return token, err
+}
 
 // Open meets the other workers. Collective.
 func Open(cfg Config) (*Session, error) {
