@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 
 	"sar/core/session"
 )
+
+var ctx = context.Background()
 
 const jobVariable = "SAR_BENCH_MANY"
 
@@ -48,7 +51,7 @@ func work(text string) error {
 		return err
 	}
 	session.SetThreads(j.Threads)
-	s, err := session.Open(session.Config{
+	s, err := session.Open(ctx, session.Config{
 		Rank: j.Rank, World: j.World, MasterAddr: j.Master, MasterPort: j.Port, JobToken: "a bench has no secrets",
 		Transport: j.Transport, Window: j.Window, Operation: 3 * time.Minute,
 	})
@@ -57,13 +60,13 @@ func work(text string) error {
 	}
 	defer s.Close()
 	out := result{Rank: j.Rank, Ready: time.Now(), Joining: processor()}
-	if err := s.Barrier(session.Reduce); err != nil { // all have met
+	if err := s.Barrier(ctx, session.Reduce); err != nil { // all have met
 		return err
 	}
 	if err := out.measure(j, s); err != nil {
 		return err
 	}
-	if err := s.Barrier(session.Reduce); err != nil { // nobody leaves before all are done
+	if err := s.Barrier(ctx, session.Reduce); err != nil { // nobody leaves before all are done
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(out)
@@ -74,7 +77,7 @@ func (out *result) measure(j job, s *session.Session) (err error) {
 	busy := processor()
 	time.Sleep(idleTime)
 	out.Idle = (processor() - busy) / idleTime.Seconds()
-	if out.Barrier, err = timed(4*j.Repeat, func() error { return s.Barrier(session.Reduce) }); err != nil {
+	if out.Barrier, err = timed(4*j.Repeat, func() error { return s.Barrier(ctx, session.Reduce) }); err != nil {
 		return err
 	}
 	for _, n := range []struct {
@@ -82,7 +85,7 @@ func (out *result) measure(j job, s *session.Session) (err error) {
 		to     *timing
 	}{{256, &out.Small}, {1 << 18, &out.Large}} {
 		x := make([]float32, n.floats)
-		*n.to, err = timed(j.Repeat, func() error { return session.AllReduce(s, session.Reduce, x, session.Sum) })
+		*n.to, err = timed(j.Repeat, func() error { return session.AllReduce(ctx, s, session.Reduce, x, session.Sum) })
 		if err != nil {
 			return err
 		}
@@ -119,7 +122,7 @@ func randomGraph(j job, s *session.Session) (*session.Graph, error) {
 			dst = append(dst, starts[j.Rank]+i)
 		}
 	}
-	return s.GraphFromEdges(starts, src, dst)
+	return s.GraphFromEdges(ctx, starts, src, dst)
 }
 
 // exchange sums rows of so many columns over the graph.

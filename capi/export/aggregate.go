@@ -14,7 +14,7 @@ func aggregation(what *C.sar_aggregate) session.Aggregation {
 			bits, C.SAR_GRAD_U, C.SAR_GRAD_E, C.SAR_FUSED)
 	}
 	return session.Aggregation{
-		Relation: int(a.relation), Message: int(a.message), Reduce: int(a.reduce),
+		Relation: int(a.relation), Message: session.Message(a.message), Reduce: session.Reduction(a.reduce),
 		NeedGrad: uint32(a.need_grad), Agreed: uint32(a.agreed),
 	}
 }

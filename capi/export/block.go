@@ -5,7 +5,11 @@ package export
 */
 import "C"
 
-import "sar/core/session"
+import (
+	"context"
+
+	"sar/core/session"
+)
 
 //export sar_graph_block
 func sar_graph_block(
@@ -14,7 +18,8 @@ func sar_graph_block(
 	return guard("sar_graph_block", func(c *call) error {
 		g := use(c, h, graphs)
 		return create(c, graphs, out, func() (*session.Graph, error) {
-			return g.Block(runs(vector[int64]("seeds", seeds), vector[int64]("seed_start", seedStart)), keepSeeds != 0)
+			rows := runs(vector[int64]("seeds", seeds), vector[int64]("seed_start", seedStart))
+			return g.Block(context.Background(), rows, keepSeeds != 0)
 		})
 	})
 }

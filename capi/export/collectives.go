@@ -8,7 +8,7 @@ import "C"
 import "sar/core/session"
 
 func useComm(c *call, h C.sar_handle, id C.int32_t) *session.Communicator {
-	return must(use(c, h, sessions).Comm(int(id)))
+	return must(use(c, h, sessions).Comm(session.CommID(id)))
 }
 
 //export sar_comm_create

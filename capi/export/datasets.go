@@ -63,7 +63,7 @@ func sar_dataset_assign(
 ) C.sar_status {
 	return guard("sar_dataset_assign", func(c *call) error {
 		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
-		return d.Assign(text(method), int(parts), uint64(seed), a)
+		return d.Assign(session.Method(text(method)), int(parts), uint64(seed), a)
 	})
 }
 
@@ -80,7 +80,7 @@ func sar_dataset_quality(
 //export sar_dataset_weights
 func sar_dataset_weights(h C.sar_handle, what *C.sar_const_char, weights *C.DLTensor) C.sar_status {
 	return guard("sar_dataset_weights", func(c *call) error {
-		return use(c, h, datasets).Weigh(text(what), vector[int32]("weights", weights))
+		return use(c, h, datasets).Weigh(session.Weight(text(what)), vector[int32]("weights", weights))
 	})
 }
 
@@ -144,7 +144,7 @@ func sar_dataset_write(
 ) C.sar_status {
 	return guard("sar_dataset_write", func(c *call) error {
 		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
-		return d.Write(a, int(parts), text(dir), text(name), text(method), teller(progress, user))
+		return d.Write(a, int(parts), text(dir), text(name), session.Method(text(method)), teller(progress, user))
 	})
 }
 

@@ -6,6 +6,7 @@ package export
 import "C"
 
 import (
+	"context"
 	"unsafe"
 
 	"sar/core/session"
@@ -18,7 +19,9 @@ func sar_graph_build(h, partition C.sar_handle, flags C.uint32_t, out *C.sar_han
 		if flags&^C.SAR_GRAPH_EDGE_DATA != 0 {
 			refuse("flags are %#x: there is SAR_GRAPH_EDGE_DATA (%d)", flags, C.SAR_GRAPH_EDGE_DATA)
 		}
-		return create(c, graphs, out, func() (*session.Graph, error) { return s.Build(p, uint32(flags)) })
+		return create(c, graphs, out, func() (*session.Graph, error) {
+			return s.Build(context.Background(), p, session.BuildFlags(flags))
+		})
 	})
 }
 
@@ -27,7 +30,7 @@ func sar_graph_from_edges(h C.sar_handle, nodeStart, src, dst *C.sar_const_tenso
 	return guard("sar_graph_from_edges", func(c *call) error {
 		s := use(c, h, sessions)
 		return create(c, graphs, out, func() (*session.Graph, error) {
-			return s.GraphFromEdges(
+			return s.GraphFromEdges(context.Background(),
 				vector[int64]("node_start", nodeStart), vector[int64]("src", src), vector[int64]("dst", dst))
 		})
 	})
@@ -45,7 +48,9 @@ func sar_graph_from_relations(
 		for i := range ends {
 			ends[i] = session.Ends{Src: line[int64](sources[i]), Dst: line[int64](targets[i])}
 		}
-		return create(c, graphs, out, func() (*session.Graph, error) { return s.GraphFromRelations(named, counts, ends) })
+		return create(c, graphs, out, func() (*session.Graph, error) {
+			return s.GraphFromRelations(context.Background(), named, counts, ends)
+		})
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 func sar_partition_open(path *C.sar_const_char, part C.int32_t, flags C.uint32_t, out *C.sar_handle) C.sar_status {
 	return guard("sar_partition_open", func(c *call) error {
 		return create(c, partitions, out, func() (*session.Partition, error) {
-			return session.OpenPartition(text(path), int(part), uint32(flags))
+			return session.OpenPartition(text(path), int(part), session.PartitionFlags(flags))
 		})
 	})
 }
@@ -23,7 +23,7 @@ func sar_partition_open(path *C.sar_const_char, part C.int32_t, flags C.uint32_t
 //export sar_partition_verify
 func sar_partition_verify(path *C.sar_const_char, part C.int32_t, flags C.uint32_t, json **C.char) C.sar_status {
 	return guard("sar_partition_verify", func(*call) error {
-		return giveJSON(json, must(session.VerifyPartition(text(path), int(part), uint32(flags))))
+		return giveJSON(json, must(session.VerifyPartition(text(path), int(part), session.PartitionFlags(flags))))
 	})
 }
 

@@ -6,6 +6,7 @@ package export
 import "C"
 
 import (
+	"context"
 	"sync"
 	"unsafe"
 
@@ -155,7 +156,7 @@ func sar_sampler_free(h C.sar_handle) C.sar_status {
 
 //export sar_batch_wait
 func sar_batch_wait(h C.sar_handle) C.sar_status {
-	return guard("sar_batch_wait", func(c *call) error { return use(c, h, batches).Wait() })
+	return guard("sar_batch_wait", func(c *call) error { return use(c, h, batches).Wait(context.Background()) })
 }
 
 //export sar_batch_array
@@ -164,8 +165,8 @@ func sar_batch_array(
 ) C.sar_status {
 	return guard("sar_batch_array", func(c *call) error {
 		b := use(c, h, batches)
-		need(b.Wait())
-		array, dst, err := b.Array(int(layer), int(what), int(kind), int(column))
+		need(b.Wait(context.Background()))
+		array, dst, err := b.Array(int(layer), session.BatchArray(what), int(kind), int(column))
 		need(err)
 		if numDst != nil {
 			*numDst = C.int64_t(dst)

@@ -6,6 +6,7 @@ package export
 import "C"
 
 import (
+	"context"
 	"math"
 	"os"
 	"syscall"
@@ -39,7 +40,7 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 				refuse("SAR_SIMD: %v", err)
 			}
 		}
-		return create(c, sessions, out, func() (*session.Session, error) { return session.Open(cfg) })
+		return create(c, sessions, out, func() (*session.Session, error) { return session.Open(context.Background(), cfg) })
 	})
 }
 

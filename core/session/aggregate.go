@@ -8,14 +8,24 @@ import (
 	"sar/core/graph"
 )
 
-// Messages and reducers of an aggregation, numbered as in sar.h.
+// Message is what an aggregation sums, Reduction what it makes of the messages of a destination.
+type (
+	Message   int
+	Reduction int
+)
+
+// Messages, reductions and gradients of an aggregation.
 const (
-	CopyU = 0
-	UMulE = 1
+	CopyU Message = iota
+	UMulE
+)
 
-	ReduceSum  = 0
-	ReduceMean = 1
+const (
+	ReduceSum Reduction = iota
+	ReduceMean
+)
 
+const (
 	GradU = 1
 	GradE = 2
 	Fused = 4
@@ -30,8 +40,10 @@ const (
 // result, for the owners of the sources to multiply by the map. In forward a rank
 // offers it; it is agreed if all ranks did.
 type Aggregation struct {
-	Relation, Message, Reduce int
-	NeedGrad, Agreed          uint32
+	Relation         int
+	Message          Message
+	Reduce           Reduction
+	NeedGrad, Agreed uint32
 }
 
 // Rows is a matrix [N, Width] of the caller's; Data is nil where the caller
@@ -56,7 +68,7 @@ func plan[T Float](g *Graph, what Aggregation, width int, e *Rows[T]) (*exchange
 	}
 	a := &exchange.Aggregate[T]{Rel: rel, Pool: pool, Width: width, Heads: 1, Mean: what.Reduce == ReduceMean}
 	if what.Reduce != ReduceSum && what.Reduce != ReduceMean {
-		return nil, Invalid("reduce %d: there are SAR_REDUCE_SUM and SAR_REDUCE_MEAN", what.Reduce)
+		return nil, Invalid("there is no reduction %d of an aggregation: 0 is sum, 1 mean", what.Reduce)
 	}
 	switch what.Message {
 	case CopyU:
@@ -66,7 +78,7 @@ func plan[T Float](g *Graph, what Aggregation, width int, e *Rows[T]) (*exchange
 		return a, nil
 	case UMulE:
 	default:
-		return nil, Invalid("message %d: there are SAR_COPY_U and SAR_U_MUL_E", what.Message)
+		return nil, Invalid("there is no message %d of an aggregation: 0 is copy_u, 1 u_mul_e", what.Message)
 	}
 	if e == nil {
 		return nil, Invalid("u_mul_e needs edge weights e")

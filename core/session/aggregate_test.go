@@ -47,7 +47,7 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 	src, dst, at := g.of(p)
 	lo, hi := int(g.starts[p]), int(g.starts[p+1])
 	own := func(x []float64) []float64 { return x[lo*c.width : hi*c.width] }
-	dg, err := s.GraphFromEdges(g.starts, src, dst)
+	dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func TestWindowChangesNoBit(t *testing.T) {
 		workers(t, parts, Config{Window: window}, func(s *Session) error {
 			p := s.Rank()
 			src, dst, _ := g.of(p)
-			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 			if err != nil {
 				return err
 			}
@@ -194,7 +194,7 @@ func TestOrderOfReturnedGradients(t *testing.T) {
 		workers(t, parts, Config{Window: window}, func(s *Session) error {
 			p := s.Rank()
 			src, dst, _ := g.of(p)
-			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 			if err != nil {
 				return err
 			}
@@ -237,7 +237,7 @@ func TestDegreesAndCounts(t *testing.T) {
 	workers(t, parts, Config{}, func(s *Session) error {
 		p := s.Rank()
 		src, dst, _ := g.of(p)
-		dg, err := s.GraphFromEdges(g.starts, src, dst)
+		dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 		if err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func TestWindowTooSmall(t *testing.T) {
 	workers(t, parts, Config{Window: 64 << 10}, func(s *Session) error {
 		p := s.Rank()
 		src, dst, _ := g.of(p)
-		dg, err := s.GraphFromEdges(g.starts, src, dst)
+		dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"sync"
 
 	"sar/core/internal/view"
@@ -29,15 +30,23 @@ func (b *Batch) end(err error) {
 	close(b.done)
 }
 
-// Wait returns once the batch is there, or the error that ended it.
-func (b *Batch) Wait() error {
-	<-b.done
-	return b.err
+// Wait returns once the batch is there, or with the error that ended it. Where ctx ends before,
+// it gives up waiting, and the batch goes on.
+func (b *Batch) Wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
+
+// BatchArray is one kind of array that a batch has.
+type BatchArray int
 
 // What Array returns.
 const (
-	BatchNodes = iota
+	BatchNodes BatchArray = iota
 	BatchIndptr
 	BatchIndices
 	BatchEdgeIDs
@@ -48,7 +57,7 @@ const (
 
 // Array returns the memory of one array of a batch that is there, until Free,
 // and how many of BatchNodes are destination nodes.
-func (b *Batch) Array(layer, what, kind, column int) (array []byte, numDst int, err error) {
+func (b *Batch) Array(layer int, what BatchArray, kind, column int) (array []byte, numDst int, err error) {
 	if b.Layers == nil {
 		return nil, 0, Invalid("the batch is not there")
 	}

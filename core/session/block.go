@@ -1,11 +1,16 @@
 package session
 
-import "sar/core/internal/bitset"
+import (
+	"context"
+
+	"sar/core/internal/bitset"
+)
 
 // Block makes a block out of a full graph, as topology.Graph.Block does. Collective.
-func (g *Graph) Block(seeds [][]int64, keepSeeds bool) (*Graph, error) {
+func (g *Graph) Block(ctx context.Context, seeds [][]int64, keepSeeds bool) (*Graph, error) {
 	if g.topo.IsBlock() {
-		return nil, Invalid("blocks are made out of full graphs, and this graph is a block: give the full graph the source rows of the block as seeds")
+		return nil, Invalid("blocks are made out of full graphs, and this graph is a block: " +
+			"give the full graph the source rows of the block as seeds")
 	}
 	if types := g.NumNodeTypes(); len(seeds) != types {
 		return nil, Invalid("seeds of %d node types, and the graph has %d", len(seeds), types)
@@ -15,20 +20,22 @@ func (g *Graph) Block(seeds [][]int64, keepSeeds bool) (*Graph, error) {
 			return nil, err
 		}
 	}
-	made := &Graph{session: g.session}
-	err := g.session.collective("making a block", func() error {
-		train, err := g.session.Comm(Train)
-		if err != nil {
+	return g.session.graphWithin(ctx, func() (*Graph, error) {
+		made := &Graph{session: g.session}
+		err := g.session.collective("making a block", func() error {
+			train, err := g.session.Comm(Train)
+			if err != nil {
+				return err
+			}
+			made.topo, err = g.topo.Block(train, seeds, keepSeeds)
 			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		made.topo, err = g.topo.Block(train, seeds, keepSeeds)
-		return err
+		made.number = g.session.count()
+		return made, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	made.number = g.session.count()
-	return made, nil
 }
 
 // checkSeeds refuses rows that are not own ones, or there twice.

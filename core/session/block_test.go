@@ -59,7 +59,7 @@ func (c blockCase) check(s *Session, g *whole) error {
 	p := s.Rank()
 	src, dst, at := g.of(p)
 	lo := g.starts[p]
-	full, err := s.GraphFromEdges(g.starts, src, dst)
+	full, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c blockCase) check(s *Session, g *whole) error {
 			rows = append(rows, v-lo)
 		}
 	}
-	top, err := full.Block([][]int64{rows}, keep)
+	top, err := full.Block(ctx, [][]int64{rows}, keep)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c blockCase) check(s *Session, g *whole) error {
 	for i, v := range middle {
 		wide[i] = int64(v)
 	}
-	bottom, err := full.Block([][]int64{wide}, keep)
+	bottom, err := full.Block(ctx, [][]int64{wide}, keep)
 	if err != nil {
 		return err
 	}
@@ -165,23 +165,23 @@ func (c blockCase) check(s *Session, g *whole) error {
 
 func TestRefusedBlocks(t *testing.T) {
 	workers(t, 1, Config{}, func(s *Session) error {
-		g, err := s.GraphFromEdges([]int64{0, 3}, []int64{0, 1}, []int64{1, 2})
+		g, err := s.GraphFromEdges(ctx, []int64{0, 3}, []int64{0, 1}, []int64{1, 2})
 		if err != nil {
 			return err
 		}
 		defer g.Free()
 		for _, seeds := range [][][]int64{{{3}}, {{-1}}, {{1, 0, 1}}, {{1, 1}}, {}, {{}, {}}} {
-			if b, err := g.Block(seeds, true); err == nil {
+			if b, err := g.Block(ctx, seeds, true); err == nil {
 				b.Free()
 				return fmt.Errorf("seeds %v are not refused", seeds)
 			}
 		}
-		b, err := g.Block([][]int64{{1, 2}}, true)
+		b, err := g.Block(ctx, [][]int64{{1, 2}}, true)
 		if err != nil {
 			return err
 		}
 		defer b.Free()
-		if _, err := b.Block([][]int64{{0}}, true); err == nil {
+		if _, err := b.Block(ctx, [][]int64{{0}}, true); err == nil {
 			return fmt.Errorf("a block of a block")
 		}
 		if _, err := g.BlockEdges(0); err == nil {

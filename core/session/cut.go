@@ -115,14 +115,22 @@ func (d *Dataset) WriteParHIP(path string, weights []int32, part *Subgraph) (nod
 	return nodes, entries, d.damaged(err)
 }
 
-// Weigh fills weights, one for each node: "edges" is its in-edges, "train" is 1 for the
-// nodes whose feature train_mask is not 0.
-func (d *Dataset) Weigh(what string, weights []int32) error {
+// Weight is what a node weighs.
+type Weight string
+
+// The weights of Weigh.
+const (
+	InEdges  Weight = "edges" // as many as it has in-edges
+	Training Weight = "train" // 1 where the feature train_mask is not 0
+)
+
+// Weigh fills weights, one for each node.
+func (d *Dataset) Weigh(what Weight, weights []int32) error {
 	if err := d.checkSizes(1, weights); err != nil {
 		return err
 	}
 	switch what {
-	case "edges":
+	case InEdges:
 		degrees, err := partition.InDegrees(d)
 		if err != nil {
 			return err
@@ -132,7 +140,7 @@ func (d *Dataset) Weigh(what string, weights []int32) error {
 			weights[v] = int32(min(degree, math.MaxInt32))
 		}
 		return nil
-	case "train":
+	case Training:
 		return d.weighTraining(weights)
 	}
 	return Invalid("there is no weight %q of nodes: edges and train", what)

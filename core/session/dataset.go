@@ -51,7 +51,7 @@ func (d *Dataset) Stream(yield func(src, dst []int64) error) error {
 	return d.EdgesBatch(func(_ int64, src, dst []int64) error { return yield(src, dst) })
 }
 
-// DatasetInfo is what sar_dataset_info tells.
+// DatasetInfo is what is known of a data set before it is read.
 type DatasetInfo struct {
 	NumNodes   int64         `json:"num_nodes"`
 	NumEdges   int64         `json:"num_edges"`
@@ -113,7 +113,8 @@ func FillAdjacency[I int32 | int64](d *Dataset, xadj []int64, adjncy []I) error 
 		return err
 	}
 	if int64(len(xadj)) != d.NumNodes()+1 || int64(len(adjncy)) != n {
-		return Invalid("xadj has %d entries and adjncy %d: this graph needs %d and %d", len(xadj), len(adjncy), d.NumNodes()+1, n)
+		return Invalid("xadj has %d entries and adjncy %d: this graph needs %d and %d",
+			len(xadj), len(adjncy), d.NumNodes()+1, n)
 	}
 	err = partition.Fill(d.adjacency, xadj, adjncy)
 	d.adjacency.Free()
@@ -121,21 +122,31 @@ func FillAdjacency[I int32 | int64](d *Dataset, xadj []int64, adjncy []I) error 
 	return err
 }
 
+// Method is a way to partition a graph that needs no library.
+type Method string
+
+// The methods of Assign.
+const (
+	Stored     Method = "stored"     // the assignment of a graph that is partitioned
+	Random     Method = "random"     // parts of equal sizes
+	Contiguous Method = "contiguous" // ranges of nodes with about as many in-edges each
+)
+
 // Assign gives every node a partition.
-func (d *Dataset) Assign(method string, parts int, seed uint64, assignment []int32) error {
+func (d *Dataset) Assign(method Method, parts int, seed uint64, assignment []int32) error {
 	if err := d.checkSizes(parts, assignment); err != nil {
 		return err
 	}
 	switch method {
-	case "stored":
+	case Stored:
 		of, ok := d.Graph.(interface{ Assignment([]int32) error })
 		if !ok {
 			return Invalid("the assignment %q is that of a partitioned graph, and this one is not", method)
 		}
 		return of.Assignment(assignment)
-	case "random":
+	case Random:
 		return partition.Random(assignment, parts, seed)
-	case "contiguous":
+	case Contiguous:
 		degrees, err := partition.InDegrees(d)
 		if err != nil {
 			return err
@@ -143,7 +154,7 @@ func (d *Dataset) Assign(method string, parts int, seed uint64, assignment []int
 		defer degrees.Free()
 		return partition.Contiguous(assignment, degrees.Data, parts)
 	}
-	return Invalid("there is no partitioning method %q here: random and contiguous (metis needs pymetis)", method)
+	return Invalid("there is no partitioning method %q: there are random, contiguous and stored", method)
 }
 
 // Quality judges an assignment.
@@ -205,8 +216,8 @@ func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteO
 }
 
 // Write writes DGL's partition directories.
-func (d *Dataset) Write(assignment []int32, parts int, dir, name, method string, progress Progress) error {
-	return d.WriteParts(assignment, parts, dir, WriteOptions{Name: name, Method: method}, progress)
+func (d *Dataset) Write(assignment []int32, parts int, dir, name string, method Method, progress Progress) error {
+	return d.WriteParts(assignment, parts, dir, WriteOptions{Name: name, Method: string(method)}, progress)
 }
 
 // stoppable is a graph that cannot be read any more once there is a reason to stop.

@@ -17,4 +17,4 @@ func Invalid(format string, args ...any) error { return argument.Errorf(format, 
 func WrongType(format string, args ...any) error { return argument.TypeErrorf(format, args...) }
 
 // ErrClosed is returned by everything after Close.
-var ErrClosed = errors.New("the session is shut down: call sar.initialize_comms again")
+var ErrClosed = errors.New("the session is shut down")

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"sync"
@@ -9,49 +10,95 @@ import (
 	"sar/core/session"
 )
 
-// A ring of four nodes on two workers: each node gets the feature of the one
-// before it. Workers are goroutines here; examples/go has processes.
-func ExampleForward() {
+// onTwo runs a function on two workers and prints what each returns. Workers are goroutines here;
+// examples/go has processes.
+func onTwo(f func(ctx context.Context, s *session.Session) (any, error)) {
 	port := freeport.Find()
-	sums := make([][]float32, 2)
+	var found [2]any
 	var workers sync.WaitGroup
 	for rank := range 2 {
 		workers.Go(func() {
-			out, err := worker(rank, port)
+			ctx := context.Background()
+			s, err := session.Open(ctx, session.Config{
+				Rank: rank, World: 2, MasterAddr: "127.0.0.1", MasterPort: port, JobToken: "the secret of this example",
+			})
+			if err != nil {
+				log.Print(err)
+				return
+			}
+			defer s.Close()
+			if found[rank], err = f(ctx, s); err != nil {
+				s.Abort(err.Error()) // the other worker would wait
+			} else {
+				err = s.Barrier(ctx, session.Reduce) // no worker leaves while another still reads from it
+			}
 			if err != nil {
 				log.Printf("rank %d: %v", rank, err)
 			}
-			sums[rank] = out
 		})
 	}
 	workers.Wait()
-	fmt.Println(sums)
-	// Output: [[4 1] [2 3]]
+	fmt.Println(found)
 }
 
-func worker(rank, port int) ([]float32, error) {
-	s, err := session.Open(session.Config{
-		Rank: rank, World: 2, MasterAddr: "127.0.0.1", MasterPort: port, JobToken: "the secret of this example",
+// ring is a ring of four nodes. Worker 0 owns nodes 0 and 1, worker 1 nodes 2 and 3; each has the
+// edges into its own.
+func ring(ctx context.Context, s *session.Session) (*session.Graph, error) {
+	first := 2 * int64(s.Rank())
+	return s.GraphFromEdges(ctx, []int64{0, 2, 4}, []int64{(first + 3) % 4, first}, []int64{first, first + 1})
+}
+
+func rows(x ...float32) session.Rows[float32] {
+	return session.Rows[float32]{Data: x, N: len(x), Width: 1}
+}
+
+// Each node of a ring gets the square of the feature of the one before it, and the gradient of the
+// sum of these squares goes back to that one.
+func ExampleRun() {
+	var b session.Builder
+	x := b.U(1)
+	program, err := x.Mul(x).Sum()
+	if err != nil {
+		log.Fatal(err)
+	}
+	onTwo(func(ctx context.Context, s *session.Session) (any, error) {
+		g, err := ring(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		defer g.Free()
+		x := rows(float32(2*s.Rank()+1), float32(2*s.Rank()+2))
+		call, err := session.Run(ctx, g, program, session.Inputs[float32]{
+			Operands: []session.Rows[float32]{x}, Grads: []int{0},
+		})
+		if err != nil {
+			return nil, err
+		}
+		grads, err := call.Backward(ctx, rows(1, 1))
+		if err != nil {
+			return nil, err
+		}
+		return fmt.Sprint(call.Out.Data, grads[0].Data), nil
 	})
+	// Output: [[16 1] [2 4] [4 9] [6 8]]
+}
+
+func ExampleAllReduce() {
+	onTwo(func(ctx context.Context, s *session.Session) (any, error) {
+		x := []float64{1, float64(s.Rank())}
+		return x, session.AllReduce(ctx, s, session.Reduce, x, session.Sum)
+	})
+	// Output: [[2 1] [2 1]]
+}
+
+// Scores of edges are normalized over the in-edges of each node, and weigh what nodes send.
+func ExampleBuilder() {
+	var b session.Builder
+	h, left, right := b.U(4, 8), b.U(4, 1), b.V(4, 1)
+	program, err := h.Mul(left.Add(right).LeakyReLU(0.2).Softmax()).Sum()
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
-	defer s.Close()
-	// Worker 0 owns nodes 0 and 1, worker 1 nodes 2 and 3; each has the edges into its own.
-	src, dst := []int64{3, 0}, []int64{0, 1}
-	if rank == 1 {
-		src, dst = []int64{1, 2}, []int64{2, 3}
-	}
-	g, err := s.GraphFromEdges([]int64{0, 2, 4}, src, dst)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Free()
-	x := session.Rows[float32]{Data: []float32{float32(2*rank + 1), float32(2*rank + 2)}, N: 2, Width: 1}
-	out := session.Rows[float32]{Data: make([]float32, 2), N: 2, Width: 1}
-	sum := session.Aggregation{Message: session.CopyU, Reduce: session.ReduceSum}
-	if _, err := session.Forward(g, sum, x, nil, out); err != nil {
-		return nil, err
-	}
-	return out.Data, s.Barrier(session.Reduce) // no worker leaves while another still reads from it
+	fmt.Printf("%+v\n", program.Info())
+	// Output: {Shape:[4 8] Softmaxes:[4] Seeds:0 Winner:false Collective:true}
 }

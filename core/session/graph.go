@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -23,13 +24,17 @@ type Graph struct {
 	freed    bool
 }
 
-// EdgeData asks BuildGraph to keep the order of edges from the start.
-const EdgeData = 1
+// BuildFlags say what is made with a graph.
+type BuildFlags uint32
 
-// BuildGraph makes the worker's part of the graph from its partition. Collective.
-func (s *Session) BuildGraph(book *graph.Book, part int, edges graph.EdgeSource, flags uint32) (*Graph, error) {
+// EdgeData asks Build to keep the order of edges from the start.
+const EdgeData BuildFlags = 1
+
+// buildPart makes the worker's part of the graph from its partition.
+func (s *Session) buildPart(book *graph.Book, part int, edges graph.EdgeSource, flags BuildFlags) (*Graph, error) {
 	if book.Parts != s.World() {
-		return nil, Invalid("the graph has %d partitions and there are %d workers: start %d workers, or partition the graph into %d parts",
+		return nil, Invalid("the graph has %d partitions and there are %d workers: "+
+			"start %d workers, or partition the graph into %d parts",
 			book.Parts, s.World(), book.Parts, s.World())
 	}
 	if part != s.Rank() {
@@ -67,7 +72,7 @@ func (s *Session) count() int {
 }
 
 // GraphFromEdges builds a graph of one relation from edges in memory. Collective.
-func (s *Session) GraphFromEdges(nodeStart, src, dst []int64) (*Graph, error) {
+func (s *Session) GraphFromEdges(ctx context.Context, nodeStart, src, dst []int64) (*Graph, error) {
 	if len(nodeStart) != s.World()+1 {
 		return nil, Invalid("node_start has %d entries: %d workers need %d", len(nodeStart), s.World(), s.World()+1)
 	}
@@ -75,7 +80,7 @@ func (s *Session) GraphFromEdges(nodeStart, src, dst []int64) (*Graph, error) {
 	if err != nil {
 		return nil, Invalid("node_start: %v", err)
 	}
-	return s.fromEdges(book, nodeStart, []graph.Ends{{Src: src, Dst: dst}})
+	return s.fromEdges(ctx, book, nodeStart, []graph.Ends{{Src: src, Dst: dst}})
 }
 
 // Types names the node types and relations of a graph from memory.
@@ -89,7 +94,9 @@ type Ends = graph.Ends
 
 // GraphFromRelations builds a graph of several types from edges in memory:
 // worker p owns counts[t][p] nodes of type t, and ids are homogenized. Collective.
-func (s *Session) GraphFromRelations(types Types, counts [][]int64, ends []Ends) (*Graph, error) {
+func (s *Session) GraphFromRelations(
+	ctx context.Context, types Types, counts [][]int64, ends []Ends,
+) (*Graph, error) {
 	edgeTypes := make([]graph.EdgeType, len(types.EdgeTypes))
 	for i, t := range types.EdgeTypes {
 		edgeTypes[i] = graph.EdgeType{Src: t[0], Rel: t[1], Dst: t[2]}
@@ -99,17 +106,18 @@ func (s *Session) GraphFromRelations(types Types, counts [][]int64, ends []Ends)
 	}
 	for i, of := range counts {
 		if len(of) != s.World() {
-			return nil, Invalid("node_counts has %d numbers for node type %d: %d workers need %d", len(of), i, s.World(), s.World())
+			return nil, Invalid("node_counts has %d numbers for node type %d: %d workers need %d",
+				len(of), i, s.World(), s.World())
 		}
 	}
 	book, err := graph.TypedBook(types.NodeTypes, edgeTypes, counts)
 	if err != nil {
 		return nil, Invalid("%v", err)
 	}
-	return s.fromEdges(book, book.Starts(), ends)
+	return s.fromEdges(ctx, book, book.Starts(), ends)
 }
 
-func (s *Session) fromEdges(book *graph.Book, starts []int64, ends []graph.Ends) (*Graph, error) {
+func (s *Session) fromEdges(ctx context.Context, book *graph.Book, starts []int64, ends []graph.Ends) (*Graph, error) {
 	for _, e := range ends {
 		if len(e.Src) != len(e.Dst) {
 			return nil, Invalid("src has %d entries and dst %d: an edge is one of each", len(e.Src), len(e.Dst))
@@ -121,7 +129,9 @@ func (s *Session) fromEdges(book *graph.Book, starts []int64, ends []graph.Ends)
 	}
 	defer source.Free()
 	// The caller's arrays are not kept, so the order of edges cannot be read off them later.
-	return s.build(book, source, graph.BuildOptions{KeepOrder: true})
+	return s.graphWithin(ctx, func() (*Graph, error) {
+		return s.build(book, source, graph.BuildOptions{KeepOrder: true})
+	})
 }
 
 // Free unmaps the graph, once no sampler uses it any more.

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"runtime"
+
 	"sar/core/kernel"
 	"sar/core/mem"
 )
@@ -13,8 +15,9 @@ type (
 	Gradient[T Float] = kernel.Gradient[T]
 )
 
-// pool is shared by all sessions of the process: threads belong to the machine.
-var pool = kernel.NewPool(1)
+// pool is shared by all sessions of the process: threads belong to the machine. At first there
+// are as many as the process may use processors, by its affinity and its control group.
+var pool = kernel.NewPool(runtime.GOMAXPROCS(0))
 
 // Threads is the number of kernel threads of the process.
 func Threads() int { return pool.Threads() }

@@ -44,10 +44,10 @@ func ParseDType(name string) (DType, error) {
 	return 0, WrongType("all_reduce of %s: float64, float32, float16, bfloat16, int64, int32, uint8 and bool can be reduced", name)
 }
 
-// ParseReduceOp returns a reduction by its number in sar.h.
+// ParseReduceOp returns a reduction by its number.
 func ParseReduceOp(op int) (ReduceOp, error) {
 	if op < 0 || op > int(comm.Avg) {
-		return 0, Invalid("reduction %d: there are SAR_SUM (0) to SAR_AVG (%d)", op, comm.Avg)
+		return 0, Invalid("there is no reduction %d: 0 is sum, 1 min, 2 max, 3 prod, 4 avg", op)
 	}
 	return ReduceOp(op), nil
 }

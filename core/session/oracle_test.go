@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"sar/core/internal/freeport"
 	"sar/core/kernel"
 )
+
+var ctx = context.Background()
 
 // whole is a graph on one machine, the oracle's view of it.
 type whole struct {
@@ -96,13 +99,13 @@ func tryWorkers(t testing.TB, parts int, cfg Config, f func(s *Session) error) [
 			defer wg.Done()
 			mine := cfg
 			mine.Rank = p
-			s, err := Open(mine)
+			s, err := Open(ctx, mine)
 			if err != nil {
 				errs[p] = fmt.Errorf("open: %w", err)
 				return
 			}
 			errs[p] = f(s)
-			if err := s.Barrier(Reduce); err != nil && errs[p] == nil {
+			if err := s.Barrier(ctx, Reduce); err != nil && errs[p] == nil {
 				errs[p] = err
 			}
 			if err := s.Close(); err != nil && errs[p] == nil {

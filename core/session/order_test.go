@@ -36,7 +36,7 @@ func TestAggregateInAnOrder(t *testing.T) {
 		g := communities(parts)
 		workers(t, parts, Config{}, func(s *Session) error {
 			src, dst, _ := g.of(s.Rank())
-			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 			if err != nil {
 				return err
 			}

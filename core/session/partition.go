@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 
 	"sar/core/store"
@@ -11,10 +12,13 @@ import (
 // Partition is one worker's files of a partitioned graph.
 type Partition struct{ *store.Partition }
 
-// PartitionOutside allows a description to name files out of its directory.
-const PartitionOutside = 1
+// PartitionFlags say how a partition is opened.
+type PartitionFlags uint32
 
-func partitionOptions(flags uint32) (store.Options, error) {
+// PartitionOutside allows a description to name files out of its directory.
+const PartitionOutside PartitionFlags = 1
+
+func partitionOptions(flags PartitionFlags) (store.Options, error) {
 	if flags&^PartitionOutside != 0 {
 		return store.Options{}, Invalid("unknown flags %#x of a partition", flags)
 	}
@@ -22,7 +26,7 @@ func partitionOptions(flags uint32) (store.Options, error) {
 }
 
 // OpenPartition opens part of the graph that a DGL partition JSON describes.
-func OpenPartition(jsonPath string, part int, flags uint32) (*Partition, error) {
+func OpenPartition(jsonPath string, part int, flags PartitionFlags) (*Partition, error) {
 	o, err := partitionOptions(flags)
 	if err != nil {
 		return nil, err
@@ -34,7 +38,7 @@ func OpenPartition(jsonPath string, part int, flags uint32) (*Partition, error) 
 	return &Partition{p}, nil
 }
 
-// FileReport is what sar_partition_verify tells of a file.
+// FileReport is what VerifyPartition tells of a file.
 type FileReport struct {
 	File   string   `json:"file"`
 	Bytes  int64    `json:"bytes"`
@@ -44,7 +48,7 @@ type FileReport struct {
 }
 
 // VerifyPartition reads the files of a partition whole and tells what is wrong with each.
-func VerifyPartition(jsonPath string, part int, flags uint32) ([]FileReport, error) {
+func VerifyPartition(jsonPath string, part int, flags PartitionFlags) ([]FileReport, error) {
 	o, err := partitionOptions(flags)
 	if err != nil {
 		return nil, err
@@ -80,7 +84,7 @@ type FeatureInfo struct {
 	Shape []int64 `json:"shape"`
 }
 
-// PartitionInfo is what sar_partition_info tells.
+// PartitionInfo is what is known of a partition before its features are read.
 type PartitionInfo struct {
 	GraphName     string                `json:"graph_name"`
 	NumParts      int                   `json:"num_parts"`
@@ -159,7 +163,7 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 	if err != nil {
 		return err
 	}
-	// torch.bool is stored as uint8: DGL's files know no other way.
+	// Truth values are stored as uint8: DGL's files know no other way.
 	if have.DType.String() != dtype && !(have.DType == disk.Uint8 && dtype == "bool") {
 		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)
 	}
@@ -185,12 +189,13 @@ func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
 type MappedFeature = disk.MappedFeature
 
 // Build makes the worker's part of the graph. Collective.
-func (s *Session) Build(p *Partition, flags uint32) (*Graph, error) {
-	var g *Graph
-	src := p.EdgesAgain()
-	err := src.Open(func() (err error) {
-		g, err = s.BuildGraph(p.Book(), p.Part(), src, flags)
-		return err
+func (s *Session) Build(ctx context.Context, p *Partition, flags BuildFlags) (*Graph, error) {
+	return s.graphWithin(ctx, func() (g *Graph, err error) {
+		src := p.EdgesAgain()
+		err = src.Open(func() error {
+			g, err = s.buildPart(p.Book(), p.Part(), src, flags)
+			return err
+		})
+		return g, err
 	})
-	return g, err
 }

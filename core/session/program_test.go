@@ -64,7 +64,7 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 		for n, c := range cases {
 			src, dst, at := c.g.of(s.Rank())
 			if graphs[c.g] == nil {
-				dg, err := s.GraphFromEdges(c.g.starts, src, dst)
+				dg, err := s.GraphFromEdges(ctx, c.g.starts, src, dst)
 				if err != nil {
 					return err
 				}

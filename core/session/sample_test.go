@@ -138,7 +138,7 @@ func TestSampling(t *testing.T) {
 			p := s.Rank()
 			rng := rand.New(rand.NewPCG(9, uint64(p)))
 			src, dst, _ := g.of(p)
-			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func TestSampling(t *testing.T) {
 				}
 			}
 			for round, b := range waiting {
-				if err := b.Wait(); err != nil {
+				if err := b.Wait(ctx); err != nil {
 					return err
 				}
 				if round != 7 {
@@ -205,7 +205,7 @@ func TestSamplingDoesNotDependOnThreads(t *testing.T) {
 		workers(t, 3, Config{}, func(s *Session) error {
 			p := s.Rank()
 			src, dst, _ := g.of(p)
-			dg, err := s.GraphFromEdges(g.starts, src, dst)
+			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 			if err != nil {
 				return err
 			}
@@ -221,7 +221,7 @@ func TestSamplingDoesNotDependOnThreads(t *testing.T) {
 			}
 			b, err := sampler.Submit([][]int64{rows}, 42)
 			if err == nil {
-				err = b.Wait()
+				err = b.Wait(ctx)
 			}
 			if err != nil {
 				return err
@@ -240,7 +240,7 @@ func TestSamplingDoesNotDependOnThreads(t *testing.T) {
 func TestSamplerArguments(t *testing.T) {
 	g := newSampled(randomGraph(rand.New(rand.NewPCG(1, 1)), 50, 300, 1))
 	workers(t, 1, Config{}, func(s *Session) error {
-		dg, err := s.GraphFromEdges(g.starts, g.src, g.dst)
+		dg, err := s.GraphFromEdges(ctx, g.starts, g.src, g.dst)
 		if err != nil {
 			return err
 		}

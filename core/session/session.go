@@ -2,17 +2,23 @@
 // Python: no other package of the engine is imported there.
 //
 // A worker calls Open, which returns when all workers have met. It builds its part of a graph
-// (Build from files, GraphFromEdges, GraphFromRelations), aggregates over it (Forward,
-// Backward; ProgramForward and ProgramBackward for edge expressions), makes blocks of it
-// (Graph.Block) or draws batches (Graph.NewSampler), and calls Close.
+// (Build from files, GraphFromEdges, GraphFromRelations), runs programs over it, each made by a
+// Builder (Run, and Call.Backward for gradients), makes blocks of it (Graph.Block) or draws
+// batches (Graph.NewSampler), and calls Close. Forward, Backward, ProgramForward and
+// ProgramBackward are the same for callers that hold all memory, and what was agreed, themselves.
 //
 // Functions whose comment says "Collective" are called by every worker, in the same order.
 // The session checks their arguments before anything travels: a wrong one is an
 // *ArgumentError, of which the other workers learn nothing. Any other error of a collective
 // function is final, and every worker gets one.
+//
+// Functions that wait for others take a context. Where it ends before they do, the session is
+// aborted, on all workers, with its cause; functions without one end by Session.Abort. Whatever
+// is asked for, the deadlines of Config hold.
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,10 +51,14 @@ type Config struct {
 	Caller      func() uint64 // tells who calls, see comm.Config; nil: not known
 }
 
-// Train and Reduce are the communicators every session has.
+// CommID names a communicator of a session.
+type CommID int
+
+// Train and Reduce are the communicators every session has: for message passing, and for
+// gradients and everything else.
 const (
-	Train  = 0
-	Reduce = 1
+	Train CommID = iota
+	Reduce
 )
 
 // Session is one worker among several.
@@ -77,10 +87,11 @@ func DerivedToken(public string) (string, error) {
 	return token, err
 }
 
-// Open meets the other workers. Collective.
-func Open(cfg Config) (*Session, error) {
+// Open meets the other workers. Once it has returned, ctx is of no more meaning. Collective.
+func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.World < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.World {
-		return nil, Invalid("rank %d is not in [0, %d): every worker needs a rank of its own below the number of workers", cfg.Rank, cfg.World)
+		return nil, Invalid("rank %d is not in [0, %d): every worker needs a rank of its own below the number of workers",
+			cfg.Rank, cfg.World)
 	}
 	auto, suits := cfg.Window == 0, DefaultWindow(cfg.World, 0)
 	if auto {
@@ -89,11 +100,13 @@ func Open(cfg Config) (*Session, error) {
 	if err := enough(cfg.Window, cfg.World); err != nil {
 		return nil, err
 	}
-	group, err := comm.Join(comm.Config{
+	group, err := join(ctx, comm.Config{
 		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
 		Interface: cfg.Interface, Transport: cfg.Transport, Advertise: cfg.Advertise,
-		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS, Ports: node.Ports{First: cfg.FirstPort, Last: cfg.LastPort},
-		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation, Caller: cfg.Caller, Memory: memoryPeaks,
+		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS,
+		Ports: node.Ports{First: cfg.FirstPort, Last: cfg.LastPort},
+		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation,
+		Caller: cfg.Caller, Memory: memoryPeaks,
 	})
 	if err != nil {
 		return nil, err
@@ -112,7 +125,7 @@ func Open(cfg Config) (*Session, error) {
 	return s, nil
 }
 
-func (s *Session) addComm(name string, bytes int64) (int, error) {
+func (s *Session) addComm(name string, bytes int64) (CommID, error) {
 	c, err := s.group.NewCommunicator(name, int(bytes))
 	if err != nil {
 		return 0, err
@@ -120,7 +133,7 @@ func (s *Session) addComm(name string, bytes int64) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.comms = append(s.comms, c)
-	return len(s.comms) - 1, nil
+	return CommID(len(s.comms) - 1), nil
 }
 
 // Rank is this worker's number.
@@ -130,26 +143,26 @@ func (s *Session) Rank() int { return s.group.Rank() }
 func (s *Session) World() int { return s.group.World() }
 
 // Comm returns communicator id.
-func (s *Session) Comm(id int) (*comm.Communicator, error) {
+func (s *Session) Comm(id CommID) (*comm.Communicator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
 	}
-	if id < 0 || id >= len(s.comms) {
+	if id < 0 || int(id) >= len(s.comms) {
 		return nil, Invalid("there is no communicator %d: this session has %d", id, len(s.comms))
 	}
 	return s.comms[id], nil
 }
 
 // NewComm makes a further communicator out of the window. Collective.
-func (s *Session) NewComm(name string) (int, error) {
+func (s *Session) NewComm(name string) (CommID, error) {
 	train, err := s.Comm(Train)
 	if err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
-	extra := len(s.comms) - Reduce // those there are, and this one
+	extra := len(s.comms) - int(Reduce) // those there are, and this one
 	s.mu.Unlock()
 	if extra > maxExtra {
 		return 0, Invalid("a session has at most %d communicators besides training and gradients", maxExtra)

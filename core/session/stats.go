@@ -15,7 +15,7 @@ type Window struct {
 	Peak  int64 `json:"peak"`
 }
 
-// Stats is what sar_session_stats tells.
+// Stats is what a session has done.
 type Stats struct {
 	comm.Stats
 	Window Window `json:"window"`

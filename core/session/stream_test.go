@@ -47,7 +47,7 @@ func (c edgeCase) stream(s *Session, g *whole) error {
 	p := s.Rank()
 	src, dst, at := g.of(p)
 	lo, hi := int(g.starts[p])*width, int(g.starts[p+1])*width
-	dg, err := s.GraphFromEdges(g.starts, src, dst)
+	dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+
 	"sar/core/comm"
 	"sar/core/internal/view"
 )
@@ -35,30 +37,30 @@ func dtypeOf[T Number]() DType {
 }
 
 // AllReduce reduces x over all ranks in place, the same bits everywhere. Collective.
-func AllReduce[T Number](s *Session, id int, x []T, op ReduceOp) error {
+func AllReduce[T Number](ctx context.Context, s *Session, id CommID, x []T, op ReduceOp) error {
 	c, err := s.Comm(id)
 	if err != nil {
 		return err
 	}
-	return c.AllReduce(view.Bytes(x), dtypeOf[T](), op)
+	return s.within(ctx, func() error { return c.AllReduce(view.Bytes(x), dtypeOf[T](), op) })
 }
 
 // Broadcast overwrites x with the root's. Collective.
-func Broadcast[T Number](s *Session, id int, x []T, root int) error {
+func Broadcast[T Number](ctx context.Context, s *Session, id CommID, x []T, root int) error {
 	c, err := s.Comm(id)
 	if err != nil {
 		return err
 	}
-	return c.Broadcast(view.Bytes(x), root)
+	return s.within(ctx, func() error { return c.Broadcast(view.Bytes(x), root) })
 }
 
 // Barrier returns once every rank has called it. Collective.
-func (s *Session) Barrier(id int) error {
+func (s *Session) Barrier(ctx context.Context, id CommID) error {
 	c, err := s.Comm(id)
 	if err != nil {
 		return err
 	}
-	return c.Barrier()
+	return s.within(ctx, c.Barrier)
 }
 
 // NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node

@@ -130,9 +130,9 @@ func (s *Session) setWindow(bytes int64) error {
 	s.mu.Unlock()
 	for id, c := range comms {
 		share := bytes / extraShare
-		switch id {
+		switch CommID(id) {
 		case Train:
-			share = trainBytes(bytes, len(comms)-Reduce-1)
+			share = trainBytes(bytes, len(comms)-int(Reduce)-1)
 		case Reduce:
 			share = bytes / reduceShare
 		}

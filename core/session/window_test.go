@@ -36,13 +36,13 @@ func TestWindowFollowsTheGraph(t *testing.T) {
 	for _, parts := range []int{2, 4, 8} {
 		workers(t, parts, Config{}, func(s *Session) error {
 			is := func(what string, want int64) error {
-				if err := s.Barrier(Reduce); err != nil {
+				if err := s.Barrier(ctx, Reduce); err != nil {
 					return err
 				}
 				if w := s.Stats().Window; w.Limit != want || w.Live > int64(parts)*want || w.Peak > int64(parts)*want {
 					return fmt.Errorf("%d workers, %s: %+v in all, %d bytes each expected", parts, what, w, want)
 				}
-				return s.Barrier(Reduce)
+				return s.Barrier(ctx, Reduce)
 			}
 			build := func(nodes int64) error {
 				starts := make([]int64, parts+1)
@@ -50,7 +50,7 @@ func TestWindowFollowsTheGraph(t *testing.T) {
 					starts[p] = int64(p) * nodes
 				}
 				starts[parts] = starts[parts-1]
-				g, err := s.GraphFromEdges(starts, nil, nil)
+				g, err := s.GraphFromEdges(ctx, starts, nil, nil)
 				if err == nil {
 					g.Free()
 				}

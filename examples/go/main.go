@@ -1,8 +1,10 @@
-// Command go trains a graph convolutional network on Cora with two workers, in
-// Go alone. gonum does the dense half (linear layers, gradients); the engine
-// partitions the graph, aggregates over it and adds up the gradients.
+// Command go trains a graph neural network on Cora with two workers, in Go alone:
+// graph convolutions, or attention. gonum does the dense half (linear layers,
+// gradients); the engine partitions the graph, passes messages over it, with
+// their gradients, and adds up the gradients of parameters.
 //
 //	go run ./examples/go
+//	go run ./examples/go -model gat
 //
 // Without RANK in its environment the program partitions the graph and starts
 // itself once for each worker. A launcher of your own may set RANK, WORLD_SIZE,
@@ -17,6 +19,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 
@@ -25,8 +28,10 @@ import (
 
 type options struct {
 	graph, parts   string
+	model          string
 	workers        int
 	epochs, hidden int
+	heads          int
 	rate, decay    float64
 	dropout        float64
 	seed           uint64
@@ -37,26 +42,31 @@ func main() {
 	var o options
 	flag.StringVar(&o.graph, "graph", "examples/data/cora.npz", "graph to train on")
 	flag.StringVar(&o.parts, "parts", "", "folder for the partitions (a temporary one)")
+	flag.StringVar(&o.model, "model", "gcn", "gcn or gat")
 	flag.IntVar(&o.workers, "workers", 2, "number of processes")
 	flag.IntVar(&o.epochs, "epochs", 200, "training epochs")
-	flag.IntVar(&o.hidden, "hidden", 16, "width of the hidden layer")
+	flag.IntVar(&o.hidden, "hidden", 64, "width of the hidden layer, of all heads")
+	flag.IntVar(&o.heads, "heads", 8, "heads of the hidden layer of gat")
 	flag.Float64Var(&o.rate, "lr", 0.01, "learning rate")
 	flag.Float64Var(&o.decay, "weight-decay", 5e-4, "weight decay")
 	flag.Float64Var(&o.dropout, "dropout", 0.5, "probability of a dropped entry")
 	flag.Uint64Var(&o.seed, "seed", 0, "seed of the initial weights and of dropout")
 	flag.Parse()
 
+	// An interrupt ends the session on all workers.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	run := launch
 	if os.Getenv("RANK") != "" {
 		run = work
 	}
-	if err := run(o); err != nil {
+	if err := run(ctx, o); err != nil {
 		log.Fatalf("examples/go: %v", err)
 	}
 }
 
 // launch partitions the graph and runs one process for each worker.
-func launch(o options) error {
+func launch(ctx context.Context, o options) error {
 	if o.parts == "" {
 		folder, err := os.MkdirTemp("", "sar-go-")
 		if err != nil {
@@ -77,7 +87,7 @@ func launch(o options) error {
 		return err
 	}
 	// The first worker that fails ends the others.
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failures := make(chan error, o.workers)
 	for rank := range o.workers {
@@ -114,7 +124,7 @@ func partition(o options) error {
 		return err
 	}
 	assignment := make([]int32, d.NumNodes())
-	if err := d.Assign("contiguous", o.workers, o.seed, assignment); err != nil {
+	if err := d.Assign(session.Contiguous, o.workers, o.seed, assignment); err != nil {
 		return err
 	}
 	report, err := d.Quality(assignment, o.workers)
@@ -122,7 +132,7 @@ func partition(o options) error {
 		return err
 	}
 	fmt.Print(report)
-	return d.Write(assignment, o.workers, o.parts, "graph", "contiguous", nil)
+	return d.Write(assignment, o.workers, o.parts, "graph", session.Contiguous, nil)
 }
 
 func description(o options) string { return filepath.Join(o.parts, "graph.json") }

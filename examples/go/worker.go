@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -23,14 +23,14 @@ type nodes struct {
 }
 
 // work is one worker: it joins the others, loads its part and trains.
-func work(o options) (err error) {
+func work(ctx context.Context, o options) (err error) {
 	rank, err1 := strconv.Atoi(os.Getenv("RANK"))
 	world, err2 := strconv.Atoi(os.Getenv("WORLD_SIZE"))
 	port, err3 := strconv.Atoi(os.Getenv("MASTER_PORT"))
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return fmt.Errorf("RANK, WORLD_SIZE and MASTER_PORT must be numbers: %w", err)
 	}
-	s, err := session.Open(session.Config{
+	s, err := session.Open(ctx, session.Config{
 		Rank: rank, World: world, MasterAddr: os.Getenv("MASTER_ADDR"), MasterPort: port, Transport: "auto",
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func work(o options) (err error) {
 		return err
 	}
 	defer part.Close()
-	graph, err := s.Build(part, 0)
+	graph, err := s.Build(ctx, part, 0)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func work(o options) (err error) {
 	if err != nil {
 		return err
 	}
-	return fit(o, s, graph, own)
+	return fit(ctx, o, s, graph, own)
 }
 
 // load reads the worker's own rows of the node features.
@@ -85,13 +85,21 @@ func load(p *session.Partition) (own nodes, err error) {
 	return own, nil
 }
 
+// training is a network of two layers and what it learns from.
+type training struct {
+	options
+	session       *session.Session
+	own           nodes
+	first, second *layer
+}
+
 // fit trains the network and prints its accuracy.
-func fit(o options, s *session.Session, g *session.Graph, own nodes) error {
+func fit(ctx context.Context, o options, s *session.Session, g *session.Graph, own nodes) (err error) {
 	totals := []float64{count(own.train), float64(slices.Max(append(own.labels, -1)))}
-	if err := session.AllReduce(s, session.Reduce, totals[:1], session.Sum); err != nil {
+	if err := session.AllReduce(ctx, s, session.Reduce, totals[:1], session.Sum); err != nil {
 		return err
 	}
-	if err := session.AllReduce(s, session.Reduce, totals[1:], session.Max); err != nil {
+	if err := session.AllReduce(ctx, s, session.Reduce, totals[1:], session.Max); err != nil {
 		return err
 	}
 	nTrain, classes := totals[0], int(totals[1])+1
@@ -99,47 +107,25 @@ func fit(o options, s *session.Session, g *session.Graph, own nodes) error {
 	// The same weights on every worker, and a stream of dropout of its own on each.
 	weights := rand.New(rand.NewPCG(o.seed, 0))
 	drops := rand.New(rand.NewPCG(o.seed, uint64(1+s.Rank())))
+	t := training{options: o, session: s, own: own}
 	_, width := own.features.Dims()
-	first, err := newConv(g, width, o.hidden, weights)
-	if err != nil {
+	if t.first, err = newModelLayer(o, g, [3]int{width, o.heads, o.hidden / o.heads}, weights); err != nil {
 		return err
 	}
-	second, err := newConv(g, o.hidden, classes, weights)
-	if err != nil {
+	if t.second, err = newModelLayer(o, g, [3]int{o.hidden, 1, classes}, weights); err != nil {
 		return err
 	}
-	adam := newAdam(o, first, second)
-
+	adam := newAdam(o, t.first, t.second)
 	for epoch := 1; epoch <= o.epochs; epoch++ {
-		h, err := first.forward(dropout(own.features, o.dropout, drops), true)
+		loss, err := t.step(ctx, nTrain, drops)
 		if err != nil {
 			return err
 		}
-		dropped := dropout(relu(h), o.dropout, drops)
-		logits, err := second.forward(dropped, true)
-		if err != nil {
-			return err
-		}
-		loss, grad := crossEntropy(logits, own.labels, own.train, nTrain)
-		if grad, err = second.backward(grad); err != nil {
-			return err
-		}
-		var gradH mat.Dense
-		gradH.Mul(grad, second.weight.T())
-		gradH.Apply(func(i, j int, v float64) float64 {
-			if dropped.At(i, j) == 0 { // by dropout or by relu
-				return 0
-			}
-			return v / (1 - o.dropout)
-		}, &gradH)
-		if _, err = first.backward(&gradH); err != nil {
-			return err
-		}
-		if err := adam.step(s, &loss); err != nil {
+		if err := adam.step(ctx, s, &loss); err != nil {
 			return err
 		}
 		if epoch%50 == 0 || epoch == o.epochs {
-			if err := report(s, epoch, loss, own, first, second); err != nil {
+			if err := t.report(ctx, epoch, loss); err != nil {
 				return err
 			}
 		}
@@ -147,29 +133,60 @@ func fit(o options, s *session.Session, g *session.Graph, own nodes) error {
 	return nil
 }
 
+// newModelLayer makes a layer of the model that is asked for: of so many columns, heads, and
+// columns a head.
+func newModelLayer(o options, g *session.Graph, size [3]int, rng *rand.Rand) (*layer, error) {
+	if o.model == "gat" {
+		return newGAT(g, size[0], size[1], size[2], rng)
+	}
+	return newGCN(g, size[0], size[1]*size[2], rng)
+}
+
+// step sets the gradients of the parameters, for this worker's part of the loss. Collective.
+func (t *training) step(ctx context.Context, nTrain float64, drops *rand.Rand) (loss float64, err error) {
+	h, err := t.first.forward(ctx, dropout(t.own.features, t.dropout, drops))
+	if err != nil {
+		return 0, err
+	}
+	dropped := dropout(elu(h), t.dropout, drops)
+	logits, err := t.second.forward(ctx, dropped)
+	if err != nil {
+		return 0, err
+	}
+	loss, grad := crossEntropy(logits, t.own.labels, t.own.train, nTrain)
+	if grad, err = t.second.backward(ctx, grad); err != nil {
+		return 0, err
+	}
+	var gradH mat.Dense
+	gradH.Mul(grad, t.second.params[0].T())
+	throughELU(&gradH, dropped, t.dropout)
+	_, err = t.first.backward(ctx, &gradH)
+	return loss, err
+}
+
 // report prints loss and accuracies over all workers. Collective.
-func report(s *session.Session, epoch int, loss float64, own nodes, first, second *conv) error {
-	h, err := first.forward(own.features, false)
+func (t *training) report(ctx context.Context, epoch int, loss float64) error {
+	h, err := t.first.forward(ctx, t.own.features)
 	if err != nil {
 		return err
 	}
-	logits, err := second.forward(relu(h), false)
+	logits, err := t.second.forward(ctx, elu(h))
 	if err != nil {
 		return err
 	}
 	sums := make([]float64, 6) // right and all, of each mask
-	for m, mask := range [][]uint8{own.train, own.val, own.test} {
+	for m, mask := range [][]uint8{t.own.train, t.own.val, t.own.test} {
 		for i := range mask {
-			if mask[i] != 0 && floats.MaxIdx(logits.RawRowView(i)) == int(own.labels[i]) {
+			if mask[i] != 0 && floats.MaxIdx(logits.RawRowView(i)) == int(t.own.labels[i]) {
 				sums[2*m]++
 			}
 		}
 		sums[2*m+1] = count(mask)
 	}
-	if err := session.AllReduce(s, session.Reduce, sums, session.Sum); err != nil {
+	if err := session.AllReduce(ctx, t.session, session.Reduce, sums, session.Sum); err != nil {
 		return err
 	}
-	if s.Rank() == 0 {
+	if t.session.Rank() == 0 {
 		fmt.Printf("epoch %d  loss %.4f  accuracy: train %.1f %%, val %.1f %%, test %.1f %%\n", epoch, loss,
 			100*sums[0]/sums[1], 100*sums[2]/sums[3], 100*sums[4]/sums[5])
 	}
@@ -181,53 +198,4 @@ func count(mask []uint8) (n float64) {
 		n += float64(m)
 	}
 	return n
-}
-
-// adam is Adam with weight decay, on the gradients of all workers.
-type adam struct {
-	o            options
-	params       []*mat.Dense
-	grads        []*mat.Dense
-	first, other [][]float64 // moments
-	steps        int
-}
-
-func newAdam(o options, layers ...*conv) *adam {
-	a := &adam{o: o}
-	for _, l := range layers {
-		a.params = append(a.params, l.weight, l.bias)
-		a.grads = append(a.grads, l.gradWeight, l.gradBias)
-	}
-	for _, p := range a.params {
-		n := len(p.RawMatrix().Data)
-		a.first, a.other = append(a.first, make([]float64, n)), append(a.other, make([]float64, n))
-	}
-	return a
-}
-
-// step adds up gradients and loss over the workers and changes the parameters,
-// alike on every worker. Collective.
-func (a *adam) step(s *session.Session, loss *float64) error {
-	flat := []float64{*loss} // one message for all
-	for _, g := range a.grads {
-		flat = append(flat, g.RawMatrix().Data...)
-	}
-	if err := session.AllReduce(s, session.Reduce, flat, session.Sum); err != nil {
-		return err
-	}
-	*loss, flat = flat[0], flat[1:]
-	a.steps++
-	const b1, b2, eps = 0.9, 0.999, 1e-8
-	c1, c2 := 1-math.Pow(b1, float64(a.steps)), 1-math.Pow(b2, float64(a.steps))
-	for k, p := range a.params {
-		values := p.RawMatrix().Data
-		for i := range values {
-			g := flat[i] + a.o.decay*values[i]
-			a.first[k][i] = b1*a.first[k][i] + (1-b1)*g
-			a.other[k][i] = b2*a.other[k][i] + (1-b2)*g*g
-			values[i] -= a.o.rate * (a.first[k][i] / c1) / (math.Sqrt(a.other[k][i]/c2) + eps)
-		}
-		flat = flat[len(values):]
-	}
-	return nil
 }

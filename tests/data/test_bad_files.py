@@ -239,5 +239,5 @@ def test_arguments_of_partitioning(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
         with pytest.raises(NotADirectoryError, match="g.npz"):
             dataset.write(fine, 1, str(tmp_path / "g.npz"), "g", "random")
-        with pytest.raises(ValueError, match='no partitioning method "best" here: random and contiguous'):
+        with pytest.raises(ValueError, match='no partitioning method "best": there are random, contiguous and stored'):
             dataset.assign("best", 2, 0)

@@ -166,6 +166,8 @@ def _error(engine: _Engine, status: int) -> BaseException:
         return value.decode("utf-8", "replace") if value else ""
 
     message, rank = text(info.message), info.rank
+    if status == 9 and message.endswith("the session is shut down"):
+        message += ": call sar.initialize_comms again"
     if status == 3:
         return errors.FormatError(message, text(info.file), info.offset)
     if status in (4, 5):
