@@ -47,7 +47,8 @@ func main() {
 	j := job{}
 	workers := flag.String("workers", "8,16,32,64,128", "numbers of workers")
 	columns := flag.String("columns", "1,256", "widths of rows")
-	inside := flag.String("inside", "", "words that run a worker elsewhere, with %d for its rank: \"ip netns exec host-%d\"")
+	inside := flag.String("inside", "",
+		"words that run a worker elsewhere, with %d for its rank: \"ip netns exec host-%d\"")
 	flag.StringVar(&j.Master, "master", "127.0.0.1", "address at which workers meet")
 	flag.StringVar(&j.Transport, "transport", "tcp", "transport")
 	flag.Int64Var(&j.Window, "window", 0, "bytes of the window, 0: as the engine chooses")

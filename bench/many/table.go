@@ -10,11 +10,13 @@ import (
 // summary is a row of the table: of each figure the largest of all workers, of processor
 // time the sum.
 type summary struct {
-	World                  int
-	Start, Joining, Idle   float64
-	Descriptors, Ranks     int // of rank 0, and the most of the others
-	Threads                int
-	Beside, Private, Later int64 // resident and private bytes once all have met, when the window is hardly touched; private ones beside the window at the end
+	World                int
+	Start, Joining, Idle float64
+	Descriptors, Ranks   int // of rank 0, and the most of the others
+	Threads              int
+	// Resident and private bytes once all have met, when the window is hardly touched; private ones
+	// beside the window at the end.
+	Beside, Private, Later int64
 	Window                 int64
 	Barrier, Small, Large  timing
 	Rounds                 []round

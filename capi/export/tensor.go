@@ -43,7 +43,9 @@ var (
 )
 
 func (d dtype) String() string {
-	name, ok := map[uint8]string{codeInt: "int", codeUint: "uint", codeFloat: "float", codeBfloat: "bfloat", codeBool: "bool"}[d.code]
+	name, ok := map[uint8]string{
+		codeInt: "int", codeUint: "uint", codeFloat: "float", codeBfloat: "bfloat", codeBool: "bool",
+	}[d.code]
 	switch {
 	case !ok:
 		return fmt.Sprintf("DLPack type %d of %d bits", d.code, d.bits)

@@ -113,7 +113,8 @@ func (p *provider) Open(rank, world int) (foreign.Worker, error) {
 	var address [C.SAR_TRANSPORT_ADDRESS]C.uint8_t
 	n := C.size_t(len(address))
 	w := &worker{table: p.table}
-	err := m.error("opening it", C.table_open(p.table, C.int32_t(rank), C.int32_t(world), &w.worker, &address[0], &n, &m[0]))
+	err := m.error("opening it", C.table_open(p.table, C.int32_t(rank), C.int32_t(world), &w.worker, &address[0], &n,
+		&m[0]))
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,8 @@ static inline sar_status table_connect(const sar_transport *t, uintptr_t worker,
   return status;
 }
 
-static inline void table_send(const sar_transport *t, uintptr_t link, const void *buffer, size_t bytes, uintptr_t memory,
-                              uint64_t request) {
+static inline void table_send(const sar_transport *t, uintptr_t link, const void *buffer, size_t bytes,
+                              uintptr_t memory, uint64_t request) {
   t->send((void *)link, buffer, bytes, (void *)memory, request);
 }
 

@@ -92,7 +92,8 @@ func TestNotEverywhere(t *testing.T) {
 	nodes := open(t, "sockets", "tcp")
 	start := time.Now()
 	_, errs := mesh(nodes, 1<<16, 2*time.Second)
-	if errs[0] == nil || !strings.Contains(errs[0].Error(), "SAR_TRANSPORT=sockets") || !strings.Contains(errs[0].Error(), "rank 1") {
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "SAR_TRANSPORT=sockets") ||
+		!strings.Contains(errs[0].Error(), "rank 1") {
 		t.Errorf("rank 0: %v", errs[0])
 	}
 	if errs[1] == nil || time.Since(start) > 10*time.Second {
@@ -117,7 +118,8 @@ func TestTLS(t *testing.T) {
 }
 
 func TestBadTables(t *testing.T) {
-	good := unsafe.Slice((*byte)(foreigntest.Sockets()), binary.NativeEndian.Uint64(unsafe.Slice((*byte)(foreigntest.Sockets()), 8)))
+	good := unsafe.Slice((*byte)(foreigntest.Sockets()),
+		binary.NativeEndian.Uint64(unsafe.Slice((*byte)(foreigntest.Sockets()), 8)))
 	const nameAt, flagsAt, costAt, openAt = 8, 24, 32, 48
 	for _, c := range []struct {
 		what, want string

@@ -62,7 +62,8 @@ func TestStrangeAddress(t *testing.T) {
 			if name == "ucx" && len(address) > 4 {
 				continue // UCX believes what begins as an address does
 			}
-			if c, err := w.Connect(foreign.Peer{Rank: 1, Address: []byte(address), SendTag: 1 << 20, ReceiveTag: 1 << 20}); err == nil || c != nil {
+			if c, err := w.Connect(foreign.Peer{Rank: 1, Address: []byte(address), SendTag: 1 << 20,
+				ReceiveTag: 1 << 20}); err == nil || c != nil {
 				t.Errorf("%s connected to %q", name, address)
 			}
 		}

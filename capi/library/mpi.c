@@ -41,7 +41,8 @@ static int suits(char *why, size_t bytes)
 	int major = -1, minor = -1;
 	if (!mpi.MPI_Abi_get_version(&major, &minor) && major == MPI_ABI_MAJOR)
 		return 0;
-	snprintf(why, bytes, "the MPI library has version %d.%d of the binary interface: SAR takes %d.x", major, minor, MPI_ABI_MAJOR);
+	snprintf(why, bytes, "the MPI library has version %d.%d of the binary interface: SAR takes %d.x",
+		major, minor, MPI_ABI_MAJOR);
 	return -1;
 }
 
@@ -110,8 +111,8 @@ static int begin(struct loop *l)
 		return trouble(l, "start", bad);
 	state.initialized = !is;
 	if (threads < MPI_THREAD_MULTIPLE) {
-		snprintf(l->why, sizeof l->why, "MPI has no more than thread level %d of %d here: %s MPI_THREAD_MULTIPLE", threads, MPI_THREAD_MULTIPLE,
-			is ? "the script has to initialize it with" : "take an MPI that was built with");
+		snprintf(l->why, sizeof l->why, "MPI has no more than thread level %d of %d here: %s MPI_THREAD_MULTIPLE",
+			threads, MPI_THREAD_MULTIPLE, is ? "the script has to initialize it with" : "take an MPI that was built with");
 		return -1;
 	}
 	if (state.initialized) { // errors that belong to no communicator of ours
@@ -154,7 +155,8 @@ static int join(struct loop *l, struct link *link, const sar_transport_peer *pee
 	uint32_t rank;
 	(void)l;
 	if (peer->address_bytes != sizeof state.id + sizeof rank || memcmp(peer->address, state.id, sizeof state.id)) {
-		snprintf(why, SAR_TRANSPORT_TEXT, "rank %d is not in the MPI world of this process, which has %d rank(s): start all workers by one mpiexec",
+		snprintf(why, SAR_TRANSPORT_TEXT,
+			"rank %d is not in the MPI world of this process, which has %d rank(s): start all workers by one mpiexec",
 			peer->rank, state.size);
 		return -1;
 	}
@@ -164,7 +166,8 @@ static int join(struct loop *l, struct link *link, const sar_transport_peer *pee
 		return -1;
 	}
 	if (peer->send_tag > (uint32_t)state.largest_tag || peer->receive_tag > (uint32_t)state.largest_tag) {
-		snprintf(why, SAR_TRANSPORT_TEXT, "this MPI has no more tags than %d for links, which are used up", state.largest_tag);
+		snprintf(why, SAR_TRANSPORT_TEXT, "this MPI has no more tags than %d for links, which are used up",
+			state.largest_tag);
 		return -1;
 	}
 	link->to = (void *)(uintptr_t)rank;
@@ -334,7 +337,8 @@ void mpi_end(void)
 
 static void register_exit(void) { atexit(mpi_end); }
 
-static sar_status mpi_open(void *user, const sar_transport_worker *about, void **worker, uint8_t *address, size_t *bytes, char *text)
+static sar_status mpi_open(void *user, const sar_transport_worker *about, void **worker, uint8_t *address,
+	size_t *bytes, char *text)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	(void)user;
@@ -363,7 +367,8 @@ static sar_status mpi_probe(void *user, int32_t *automatic, char *text)
 	version[strcspn(version, "\n")] = 0;
 	char *colon = strchr(version, ':'), *number = colon ? colon + 1 + strspn(colon + 1, " ") : NULL;
 	if (number)
-		snprintf(text, SAR_TRANSPORT_TEXT, "%.*s %.100s, %.256s", (int)(colon - version), version, number, library_path(&mpi_library));
+		snprintf(text, SAR_TRANSPORT_TEXT, "%.*s %.100s, %.256s", (int)(colon - version), version, number,
+			library_path(&mpi_library));
 	else
 		snprintf(text, SAR_TRANSPORT_TEXT, "%.150s, %.256s", version, library_path(&mpi_library));
 	return SAR_OK;

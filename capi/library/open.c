@@ -39,9 +39,11 @@ static void *find(const struct library *l, char *why, size_t bytes)
 	if (!handle)
 		handle = at(l->further, reason, sizeof reason);
 	if (!handle && is_missing(reason, l->file))
-		snprintf(why, bytes, "%s is not found (%s): %s, or set %s to the path of its %s", l->name, l->file, l->install, l->variable, l->file);
+		snprintf(why, bytes, "%s is not found (%s): %s, or set %s to the path of its %s",
+			l->name, l->file, l->install, l->variable, l->file);
 	else if (!handle)
-		snprintf(why, bytes, "%s cannot be loaded (%s): %s, or set %s to the path of its %s", l->name, reason, l->install, l->variable, l->file);
+		snprintf(why, bytes, "%s cannot be loaded (%s): %s, or set %s to the path of its %s",
+			l->name, reason, l->install, l->variable, l->file);
 	return handle;
 }
 

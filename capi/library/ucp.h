@@ -132,7 +132,8 @@ struct ucp_mem_map_params {
 	F(ucs_status, ucp_config_read, (const char *prefix, const char *file, void **config))                              \
 	F(ucs_status, ucp_config_modify, (void *config, const char *name, const char *value))                              \
 	F(void, ucp_config_release, (void *config))                                                                        \
-	F(ucs_status, ucp_init_version, (unsigned major, unsigned minor, const struct ucp_params *, const void *config, void **context)) \
+	F(ucs_status, ucp_init_version, \
+		(unsigned major, unsigned minor, const struct ucp_params *, const void *config, void **context)) \
 	F(void, ucp_cleanup, (void *context))                                                                              \
 	F(void, ucp_context_print_info, (void *context, FILE *))                                                           \
 	F(ucs_status, ucp_worker_create, (void *context, const struct ucp_worker_params *, void **worker))                 \
@@ -145,8 +146,10 @@ struct ucp_mem_map_params {
 	F(ucs_status, ucp_ep_create, (void *worker, const struct ucp_ep_params *, void **ep))                              \
 	F(void *, ucp_ep_close_nbx, (void *ep, const struct ucp_request_param *))                                          \
 	F(void, ucp_ep_print_info, (void *ep, FILE *))                                                                     \
-	F(void *, ucp_tag_send_nbx, (void *ep, const void *buffer, size_t bytes, uint64_t tag, const struct ucp_request_param *)) \
-	F(void *, ucp_tag_recv_nbx, (void *worker, void *buffer, size_t bytes, uint64_t tag, uint64_t mask, const struct ucp_request_param *)) \
+	F(void *, ucp_tag_send_nbx, \
+		(void *ep, const void *buffer, size_t bytes, uint64_t tag, const struct ucp_request_param *)) \
+	F(void *, ucp_tag_recv_nbx, \
+		(void *worker, void *buffer, size_t bytes, uint64_t tag, uint64_t mask, const struct ucp_request_param *)) \
 	F(void, ucp_request_cancel, (void *worker, void *request))                                                         \
 	F(ucs_status, ucp_request_check_status, (void *request))                                                           \
 	F(void, ucp_request_free, (void *request))                                                                         \

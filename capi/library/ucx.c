@@ -35,8 +35,8 @@ static int suits(char *why, size_t bytes)
 	ucp.ucp_get_version(&major, &minor, &release);
 	if (major == UCP_MAJOR && minor >= UCP_LEAST_MINOR)
 		return 0;
-	snprintf(why, bytes, "UCX %u.%u.%u is not a version that SAR can use: it takes %d.%d or a later %d.x", major, minor, release, UCP_MAJOR,
-		UCP_LEAST_MINOR, UCP_MAJOR);
+	snprintf(why, bytes, "UCX %u.%u.%u is not a version that SAR can use: it takes %d.%d or a later %d.x",
+		major, minor, release, UCP_MAJOR, UCP_LEAST_MINOR, UCP_MAJOR);
 	return -1;
 }
 
@@ -219,8 +219,8 @@ static int join(struct loop *l, struct link *link, const sar_transport_peer *pee
 	ucs_status status = UCS_OK;
 	struct endpoint *e = endpoint_to(u, peer->address + sizeof key, peer->address_bytes - sizeof key, &status);
 	if (!e) {
-		snprintf(why, SAR_TRANSPORT_TEXT, "UCX cannot reach rank %d: %s. UCX_TLS and UCX_NET_DEVICES say what it may use", peer->rank,
-			status ? ucp.ucs_status_string(status) : "out of memory");
+		snprintf(why, SAR_TRANSPORT_TEXT, "UCX cannot reach rank %d: %s. UCX_TLS and UCX_NET_DEVICES say what it may use",
+			peer->rank, status ? ucp.ucs_status_string(status) : "out of memory");
 		return -1;
 	}
 	link->to = e;
@@ -358,10 +358,12 @@ static void run_map(struct loop *l, struct task *t)
 sar_status ucx_register(void *worker, void *base, size_t bytes, void **memory, char *text)
 {
 	struct worker *w = worker;
-	struct mapping m = {.call.task.run = run_map, .params = {.field_mask = UCP_MEM_MAP_ADDRESS | UCP_MEM_MAP_LENGTH, .address = base, .length = bytes}};
+	struct mapping m = {.call.task.run = run_map,
+		.params = {.field_mask = UCP_MEM_MAP_ADDRESS | UCP_MEM_MAP_LENGTH, .address = base, .length = bytes}};
 	loop_call(w->loop, &m.call);
 	if (m.status) {
-		snprintf(text, SAR_TRANSPORT_TEXT, "UCX cannot register %zu bytes: %s. Where that is for want of memory that may be locked: ulimit -l",
+		snprintf(text, SAR_TRANSPORT_TEXT,
+			"UCX cannot register %zu bytes: %s. Where that is for want of memory that may be locked: ulimit -l",
 			bytes, ucp.ucs_status_string(m.status));
 		return SAR_ERR_IO;
 	}

@@ -42,7 +42,8 @@ static void use(struct loop *before, struct loop *now)
 	pthread_mutex_unlock(&in_use.lock);
 }
 
-static sar_status ucx_open(void *user, const sar_transport_worker *about, void **worker, uint8_t *address, size_t *bytes, char *text)
+static sar_status ucx_open(void *user, const sar_transport_worker *about, void **worker, uint8_t *address,
+	size_t *bytes, char *text)
 {
 	(void)user;
 	if (library_open(&ucx_library, text, SAR_TRANSPORT_TEXT))

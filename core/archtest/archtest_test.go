@@ -100,9 +100,14 @@ func passedOver(rel, name string) bool {
 	return rel != "." && strings.ContainsAny(name[:1], "._") || name == "testdata" || rel == "build"
 }
 
-// goFiles calls visit with every Go file below root, whatever its build tags: its path, and
-// the path from root with slashes.
+// goFiles calls visit with every Go file below root, whatever its build tags.
 func goFiles(root string, visit func(path, rel string) error) error {
+	return filesOf(root, visit, ".go")
+}
+
+// filesOf calls visit with every file below root that has one of the extensions: its path, and the
+// path from root with slashes.
+func filesOf(root string, visit func(path, rel string) error, extensions ...string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -118,7 +123,7 @@ func goFiles(root string, visit func(path, rel string) error) error {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(rel, ".go") {
+		if !d.Type().IsRegular() || !slices.Contains(extensions, filepath.Ext(rel)) {
 			return nil
 		}
 		return visit(path, rel)

@@ -169,7 +169,8 @@ func Backward[T Float](g *Graph, what Aggregation, t Gradients[T]) error {
 		if what.Agreed&Fused != 0 {
 			rows = "gradients of the linear map after the result"
 		}
-		err := g.run(comm.KindAggregate, comm.Backward, a.RowBytes(), what.sends(rows, gradOut.Data), func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
+		err := g.run(comm.KindAggregate, comm.Backward, a.RowBytes(), what.sends(rows, gradOut.Data),
+			func(op *comm.Op) error { return a.BackwardU(op, gradOut.Data, gu) })
 		if err != nil {
 			return err
 		}
@@ -177,7 +178,9 @@ func Backward[T Float](g *Graph, what Aggregation, t Gradients[T]) error {
 	if what.Agreed&GradE == 0 {
 		return nil
 	}
-	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), what.sends("rows for gradients of edges", gradOut.Data), func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
+	sends := what.sends("rows for gradients of edges", gradOut.Data)
+	return g.run(comm.KindSDDMM, comm.Backward, a.RowBytes(), sends,
+		func(op *comm.Op) error { return a.BackwardE(op, u.Data, gradOut.Data, ge) })
 }
 
 func checkRows[T Float](rel *graph.Relation, u, out Rows[T], outName string) error {
@@ -194,7 +197,8 @@ func checkRows[T Float](rel *graph.Relation, u, out Rows[T], outName string) err
 }
 
 // run brackets one operation on the training communicator, which moves rows of
-// rowBytes; sends says what they are, as BeginSending wants it. A window that cannot hold one is found before anybody waits.
+// rowBytes; sends says what they are, as BeginSending wants it. A window that cannot hold one is
+// found before anybody waits.
 func (g *Graph) run(kind comm.Kind, dir comm.Dir, rowBytes int, sends string, f func(op *comm.Op) error) error {
 	train, err := g.session.Comm(Train)
 	if err != nil {

@@ -206,7 +206,8 @@ func TestOrderOfReturnedGradients(t *testing.T) {
 				out.Data[i] = value[p]
 			}
 			for range 5 {
-				if err := Backward(dg, Aggregation{Agreed: GradU}, Gradients[float32]{U: &in, Out: out, GradU: &gradU}); err != nil {
+				if err := Backward(dg, Aggregation{Agreed: GradU},
+					Gradients[float32]{U: &in, Out: out, GradU: &gradU}); err != nil {
 					return err
 				}
 				for i, got := range gradU.Data {

@@ -103,7 +103,8 @@ func (d *Dataset) WriteParHIP(path string, weights []int32, part *Subgraph) (nod
 	if d.undirected == nil {
 		return 0, 0, Invalid("the data set has to be made undirected before it is written")
 	}
-	if weights != nil && int64(len(weights)) != d.NumNodes() || part != nil && int64(len(part.Assignment)) != d.NumNodes() {
+	if n := d.NumNodes(); weights != nil && int64(len(weights)) != n ||
+		part != nil && int64(len(part.Assignment)) != n {
 		return 0, 0, Invalid("weights and assignment have one number for each of %d nodes", d.NumNodes())
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -159,7 +160,8 @@ func (d *Dataset) weighTraining(weights []int32) error {
 				continue
 			}
 			if a.RowBytes() != 1 {
-				return Invalid("%s of node type %q is %s of shape %v: one bool or uint8 for each node is needed", trainMask, t.Name, a.DType, a.Shape)
+				return Invalid("%s of node type %q is %s of shape %v: one bool or uint8 for each node is needed",
+					trainMask, t.Name, a.DType, a.Shape)
 			}
 			found = true
 			block := make([]byte, 1<<16)
@@ -175,7 +177,8 @@ func (d *Dataset) weighTraining(weights []int32) error {
 		}
 	}
 	if !found {
-		return Invalid("the graph has no node feature %q, by which parts would get equal numbers of nodes to train on", trainMask)
+		return Invalid("the graph has no node feature %q, by which parts would get equal numbers of nodes to train on",
+			trainMask)
 	}
 	return nil
 }

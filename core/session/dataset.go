@@ -72,7 +72,8 @@ type TypeInfo struct {
 
 // Info describes the data set.
 func (d *Dataset) Info() DatasetInfo {
-	info := DatasetInfo{NumNodes: d.NumNodes(), NumEdges: d.NumEdges(), Ignored: append([]string{}, d.Ignored()...), IDs: d.IDs()}
+	info := DatasetInfo{NumNodes: d.NumNodes(), NumEdges: d.NumEdges(), Ignored: append([]string{}, d.Ignored()...),
+		IDs: d.IDs()}
 	nodes, edges := d.Graph.NodeTypes(), d.Graph.EdgeTypes()
 	typed := len(nodes) > 1 || len(edges) > 1
 	info.NodeTypes, info.NodeArrays = describeTypes(nodes, typed)

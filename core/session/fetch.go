@@ -25,7 +25,8 @@ func (g *Graph) fetch(relation int, columns []int64, rowBytes int) (*exchange.Fe
 	}
 	for i, c := range columns {
 		if c < 0 || c >= int64(rel.NumCols()) {
-			return nil, Invalid("columns[%d] is %d, and this worker has %d columns (%d own rows, then boundary rows)", i, c, rel.NumCols(), rel.NumSrc)
+			return nil, Invalid("columns[%d] is %d, and this worker has %d columns (%d own rows, then boundary rows)",
+				i, c, rel.NumCols(), rel.NumSrc)
 		}
 	}
 	f, err := exchange.NewFetch(rel, pool, rowBytes, columns)
@@ -56,7 +57,8 @@ func (g *Graph) FetchForward(relation int, columns []int64, flags uint16, x, out
 		return 0, Invalid("x has %d rows, and this worker has %d source nodes", x.N, rel.NumSrc)
 	}
 	if out.N != len(columns) || out.Bytes != x.Bytes {
-		return 0, Invalid("out has %d rows of %d bytes: %d columns of x are %d rows of %d", out.N, out.Bytes, len(columns), len(columns), x.Bytes)
+		return 0, Invalid("out has %d rows of %d bytes: %d columns of x are %d rows of %d",
+			out.N, out.Bytes, len(columns), len(columns), x.Bytes)
 	}
 	f, err := g.fetch(relation, columns, x.Bytes)
 	if err != nil {
@@ -85,7 +87,8 @@ func (g *Graph) FetchBackward(relation int, columns []int64, float int, gradOut 
 	var grad []byte
 	if gradX != nil {
 		if gradX.N != rel.NumSrc || gradX.Bytes != gradOut.Bytes {
-			return Invalid("grad_x has %d rows of %d bytes, and must have %d of %d", gradX.N, gradX.Bytes, rel.NumSrc, gradOut.Bytes)
+			return Invalid("grad_x has %d rows of %d bytes, and must have %d of %d",
+				gradX.N, gradX.Bytes, rel.NumSrc, gradOut.Bytes)
 		}
 		grad = gradX.Data
 	}
@@ -95,7 +98,8 @@ func (g *Graph) FetchBackward(relation int, columns []int64, float int, gradOut 
 	}
 	defer f.Free()
 	sends := fmt.Sprintf("gradients of rows of relation %d, %d bytes a number", relation, float)
-	return g.run(comm.KindFetch, comm.Backward, gradOut.Bytes+askBytes, sends, func(op *comm.Op) error { return f.Backward(op, float, gradOut.Data, grad) })
+	return g.run(comm.KindFetch, comm.Backward, gradOut.Bytes+askBytes, sends,
+		func(op *comm.Op) error { return f.Backward(op, float, gradOut.Data, grad) })
 }
 
 // InEdges fills indptr [len(rows)+1], and where columns and edges are given,
@@ -158,5 +162,7 @@ func (g *Graph) Columns(relation int, owners, ownerRows []int64) error {
 	if ownerRows == nil {
 		return nil
 	}
-	return g.run(comm.KindFetch, comm.None, 4, fmt.Sprintf("numbers of rows of relation %d", relation), func(op *comm.Op) error { return exchange.OwnerRows(op, rel, ownerRows) })
+	sends := fmt.Sprintf("numbers of rows of relation %d", relation)
+	return g.run(comm.KindFetch, comm.None, 4, sends,
+		func(op *comm.Op) error { return exchange.OwnerRows(op, rel, ownerRows) })
 }

@@ -41,7 +41,8 @@ func ParseDType(name string) (DType, error) {
 			return d, nil
 		}
 	}
-	return 0, WrongType("all_reduce of %s: float64, float32, float16, bfloat16, int64, int32, uint8 and bool can be reduced", name)
+	return 0, WrongType("all_reduce of %s: "+
+		"float64, float32, float16, bfloat16, int64, int32, uint8 and bool can be reduced", name)
 }
 
 // ParseReduceOp returns a reduction by its number.

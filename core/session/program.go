@@ -73,7 +73,8 @@ func (c *ProgramCall[T]) check(p Program, g *Graph) (*graph.Relation, error) {
 		return nil, Invalid("%d seeds were given, and the program has %d dropouts", len(c.Seeds), p.Seeds)
 	}
 	if len(c.State) != 2*len(p.Softmaxes()) {
-		return nil, Invalid("%d state tensors were given, and the program has %d softmaxes with 2 each", len(c.State), len(p.Softmaxes()))
+		return nil, Invalid("%d state tensors were given, and the program has %d softmaxes with 2 each",
+			len(c.State), len(p.Softmaxes()))
 	}
 	if c.Keys != nil && int64(len(c.Keys)) != rel.NumEdges {
 		return nil, Invalid("keys has %d entries, and this worker has %d edges of %s", len(c.Keys), rel.NumEdges, rel.Type)
@@ -89,7 +90,8 @@ func (c *ProgramCall[T]) check(p Program, g *Graph) (*graph.Relation, error) {
 	for s, w := range p.Softmaxes() {
 		for _, x := range c.State[2*s : 2*s+2] {
 			if len(x.Data) != rel.NumDst*w {
-				return nil, Invalid("a state tensor of softmax %d has %d elements, and must be [%d, %d]", s, len(x.Data), rel.NumDst, w)
+				return nil, Invalid("a state tensor of softmax %d has %d elements, and must be [%d, %d]",
+					s, len(x.Data), rel.NumDst, w)
 			}
 		}
 	}
@@ -122,7 +124,8 @@ func (c *ProgramCall[T]) run(p Program, g *Graph) (*expr.Run[T], error) {
 			return nil, err
 		}
 	}
-	run := &expr.Run[T]{Program: p.Program, Rel: rel, Pool: pool, Seeds: c.Seeds, Keys: c.Keys, KeyBase: c.KeyBase, Winner: c.Winner, Out: c.Out.Data}
+	run := &expr.Run[T]{Program: p.Program, Rel: rel, Pool: pool, Seeds: c.Seeds, Keys: c.Keys, KeyBase: c.KeyBase,
+		Winner: c.Winner, Out: c.Out.Data}
 	for i, o := range p.Operands {
 		x := c.Operands[i].Data
 		if n := expr.RowsOfSide(rel, o.Side); x == nil || c.Operands[i].N != n {
@@ -149,7 +152,8 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	defer x.Close()
 	for i, o := range p.Operands {
 		if x.Operands[i] == nil && o.Width > 0 {
-			return 0, 0, Invalid("operand %d (side %s) has %d rows, which is not what this worker has", i, o.Side, c.Operands[i].N)
+			return 0, 0, Invalid("operand %d (side %s) has %d rows, which is not what this worker has",
+				i, o.Side, c.Operands[i].N)
 		}
 	}
 	agreed, err = exchange.Forward(x, need, startOf[T](g, p, c.Relation))
@@ -168,7 +172,8 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
 	return func(dir comm.Dir, rows string, operands uint32, rowBytes int, f func(op *comm.Op) error) error {
 		var zero T
-		sends := fmt.Sprintf("%s (operands %b) of expression %08x over relation %d, %T", rows, operands, p.Fingerprint, relation, zero)
+		sends := fmt.Sprintf("%s (operands %b) of expression %08x over relation %d, %T",
+			rows, operands, p.Fingerprint, relation, zero)
 		return g.run(comm.KindExpression, dir, rowBytes, sends, f)
 	}
 }
@@ -176,7 +181,8 @@ func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
 // ProgramBackward computes gradients from gradOut, that of the result. agreed is what
 // forward returned; grads has a tensor for each operand whose gradient this rank wants,
 // and none for the others. Collective where the program has operands of side U.
-func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint32, gradOut Rows[T], grads []*Rows[T]) error {
+func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint32, gradOut Rows[T],
+	grads []*Rows[T]) error {
 	x, err := c.run(p, g)
 	if err != nil {
 		return err
@@ -195,7 +201,8 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 
 // setGradients checks that backward has what the plan reads, and somewhere to put what
 // this rank wants of it.
-func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, gradOut Rows[T], grads []*Rows[T]) error {
+func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, gradOut Rows[T],
+	grads []*Rows[T]) error {
 	if rows := p.rows(x.Rel); len(gradOut.Data) != rows*p.Width() {
 		return Invalid("grad_out has %d elements, and must be [%d, %d]", len(gradOut.Data), rows, p.Width())
 	}

@@ -295,8 +295,10 @@ func sameBits(t *testing.T, what string, a, b []float32) {
 
 // Rows and columns that are taken in an order of their own.
 func TestProgramsInAnOrder(t *testing.T) {
-	const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},{"side":"u","shape":[2,8]},{"side":"e","shape":[2,1]}],
-		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":4,"alpha":0.2},{"op":"mul","a":5,"b":3},{"op":"softmax","a":6},{"op":"mul","a":2,"b":7}],
+	const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},
+		{"side":"u","shape":[2,8]},{"side":"e","shape":[2,1]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":4,"alpha":0.2},
+		{"op":"mul","a":5,"b":3},{"op":"softmax","a":6},{"op":"mul","a":2,"b":7}],
 		"result":8,"reduce":"mean"}`
 	p := &exprtest.Program{Shapes: [][]int{{2, 1}, {2, 1}, {2, 8}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 1}, {2, 8}}}
 	if err := json.Unmarshal([]byte(attention), p); err != nil {

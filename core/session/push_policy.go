@@ -70,7 +70,8 @@ func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchang
 	if how == ExchangePull || rel.Parts == 1 || plan.Push == nil || g.topo.IsBlock() {
 		return nil, nil
 	}
-	size := rowSizes{pull: plan.FetchBytes + plan.ReturnBytes, push: plan.Push.SentBytes + plan.Push.ReturnedBytes, gradient: plan.ReturnBytes}
+	size := rowSizes{pull: plan.FetchBytes + plan.ReturnBytes, push: plan.Push.SentBytes + plan.Push.ReturnedBytes,
+		gradient: plan.ReturnBytes}
 	key := pushKey{rel, size, how}
 	push, ok := g.plans[key]
 	if ok {
@@ -122,7 +123,8 @@ func (g *Graph) decide(rel *graph.Relation, size rowSizes, how Exchange) (*excha
 		return nil, err
 	}
 	if sum[3] != int64(how)*int64(p) {
-		return nil, Invalid("the ranks have different settings of exchange, of which this one has %d: set the same on all", how)
+		return nil, Invalid("the ranks have different settings of exchange, of which this one has %d: set the same on all",
+			how)
 	}
 	if sum[0] == 0 {
 		return nil, nil

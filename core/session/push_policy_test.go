@@ -37,7 +37,8 @@ func TestPushedPrograms(t *testing.T) {
 
 // attention is GAT's, 2 heads of 8.
 const attention = `{"operands":[{"side":"u","shape":[2,1]},{"side":"v","shape":[2,1]},{"side":"u","shape":[2,8]}],
-	"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],
+	"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},
+	{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],
 	"result":6,"reduce":"sum"}`
 
 func attentionCase(t *testing.T, rng *rand.Rand, g *whole) *programCase {

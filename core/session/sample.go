@@ -92,20 +92,23 @@ func (g *Graph) checkSample(cfg *SampleConfig) error {
 		}
 		for i, n := range layer {
 			if n < sample.All {
-				return Invalid("the fan-out of layer %d and relation %s is %d: it must be -1 (every in-edge) or a number of edges", l, g.topo.Relations[i].Type, n)
+				return Invalid("the fan-out of layer %d and relation %s is %d: it must be -1 (every in-edge) or a number of edges",
+					l, g.topo.Relations[i].Type, n)
 			}
 		}
 	}
 	for i, rel := range g.topo.Relations {
 		if cfg.Weights != nil && int64(len(cfg.Weights[i])) != rel.NumEdges {
-			return Invalid("there are %d weights, and this worker has %d edges of %s", len(cfg.Weights[i]), rel.NumEdges, rel.Type)
+			return Invalid("there are %d weights, and this worker has %d edges of %s",
+				len(cfg.Weights[i]), rel.NumEdges, rel.Type)
 		}
 		if cfg.EdgeData == nil {
 			continue
 		}
 		for _, c := range cfg.EdgeData[i] {
 			if int64(len(c.Rows)) != rel.NumEdges*int64(c.RowBytes) {
-				return Invalid("edge data has %d bytes, and this worker has %d edges of %s of %d bytes", len(c.Rows), rel.NumEdges, rel.Type, c.RowBytes)
+				return Invalid("edge data has %d bytes, and this worker has %d edges of %s of %d bytes",
+					len(c.Rows), rel.NumEdges, rel.Type, c.RowBytes)
 			}
 		}
 	}
@@ -114,7 +117,8 @@ func (g *Graph) checkSample(cfg *SampleConfig) error {
 			own := g.topo.Book.NumNodes(t, g.session.Rank())
 			for _, c := range columns {
 				if int64(len(c.Rows)) != own*int64(c.RowBytes) {
-					return Invalid("a feature has %d bytes, and this worker has %d nodes of type %q of %d bytes", len(c.Rows), own, g.topo.Book.NodeTypes[t], c.RowBytes)
+					return Invalid("a feature has %d bytes, and this worker has %d nodes of type %q of %d bytes",
+						len(c.Rows), own, g.topo.Book.NodeTypes[t], c.RowBytes)
 				}
 			}
 		}
@@ -149,7 +153,8 @@ func (s *Sampler) Submit(seeds [][]int64, key uint64) (*Batch, error) {
 		b.Seeds[t] = make([]int32, len(seeds[t]))
 		for i, row := range seeds[t] {
 			if row < 0 || row >= own {
-				return nil, Invalid("seed %d is row %d, and this worker owns %d nodes of type %q", i, row, own, s.graph.topo.Book.NodeTypes[t])
+				return nil, Invalid("seed %d is row %d, and this worker owns %d nodes of type %q",
+					i, row, own, s.graph.topo.Book.NodeTypes[t])
 			}
 			b.Seeds[t][i] = int32(row)
 		}

@@ -88,7 +88,8 @@ func (g *sampled) check(b *Batch, p int, cfg SampleConfig) error {
 			for k := from; k < to; k++ {
 				at := g.order[e.IDs[k]]
 				if g.src[at] != nodes[e.Indices[k]] || g.dst[at] != nodes[i] {
-					return fmt.Errorf("layer %d: edge %d joins %d and %d, and the block says %d and %d", l, e.IDs[k], g.src[at], g.dst[at], nodes[e.Indices[k]], nodes[i])
+					return fmt.Errorf("layer %d: edge %d joins %d and %d, and the block says %d and %d",
+						l, e.IDs[k], g.src[at], g.dst[at], nodes[e.Indices[k]], nodes[i])
 				}
 				if got := binary.LittleEndian.Uint32(e.Data[0][4*k:]); int(got) != at {
 					return fmt.Errorf("layer %d: edge %d has the data of edge %d", l, at, got)
@@ -142,7 +143,8 @@ func TestSampling(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			cfgs := []SampleConfig{g.config(p, false, 3, 0, -1, 4), g.config(p, true, 5, 2), g.config(p, false, 4, -1), g.config(p, false, 2, 6)}
+			cfgs := []SampleConfig{g.config(p, false, 3, 0, -1, 4), g.config(p, true, 5, 2), g.config(p, false, 4, -1),
+				g.config(p, false, 2, 6)}
 			cfgs[1].Cache, cfgs[2].Cache = 20*3, 1<<20 // room for some rows of 3 bytes, and for all
 			cfgs[2].Wide, cfgs[3].Wide = true, true
 			n := len(cfgs)

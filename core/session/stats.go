@@ -36,7 +36,8 @@ type Usage = mem.Usage
 func MemoryStats() map[string]Usage {
 	mem.CountRuntime()
 	used, kept := mem.Tensors()
-	out := map[string]Usage{"total": mem.Total(), "tensors": used, "kept": {Live: kept, Peak: kept}, "resident": mem.Resident()}
+	out := map[string]Usage{"total": mem.Total(), "tensors": used, "kept": {Live: kept, Peak: kept},
+		"resident": mem.Resident()}
 	for p, u := range mem.Stats() {
 		out[mem.Purpose(p).String()] = u
 	}

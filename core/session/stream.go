@@ -47,7 +47,8 @@ func (g *Graph) Stream(what Stream) (uint32, error) {
 		return 0, Invalid("flags are %#x: a stream has 16 of them", what.Flags)
 	}
 	if n := len(what.Src); n < 1 || len(what.Dst) != n || what.Edge != nil && len(what.Edge) != n {
-		return 0, Invalid("blocks have room for %d sources, %d destinations and %d edge positions: give the same number, at least 1", n, len(what.Dst), len(what.Edge))
+		return 0, Invalid("blocks have room for %d sources, %d destinations and %d edge positions: "+
+			"give the same number, at least 1", n, len(what.Dst), len(what.Edge))
 	}
 	fields := make([]exchange.Field, len(what.Fields))
 	for i, f := range what.Fields {
@@ -56,7 +57,8 @@ func (g *Graph) Stream(what Stream) (uint32, error) {
 			return 0, Invalid("%s has %d rows, and this worker has %d source nodes", name, f.N, rel.NumSrc)
 		}
 		if f.Grad != nil && len(f.Grad) != len(f.Data) {
-			return 0, Invalid("the gradient of %s has %d bytes and the field %d: they must have one shape and dtype", name, len(f.Grad), len(f.Data))
+			return 0, Invalid("the gradient of %s has %d bytes and the field %d: they must have one shape and dtype",
+				name, len(f.Grad), len(f.Data))
 		}
 		fields[i] = exchange.Field{Data: f.Data, Bytes: f.Bytes, Float: f.Float, Grad: f.Grad}
 	}

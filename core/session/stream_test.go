@@ -24,7 +24,8 @@ func TestStreamAndFetchAgainstSerial(t *testing.T) {
 		for _, window := range []int64{1 << 19, 1 << 22} {
 			t.Run(fmt.Sprintf("P=%d/%d", parts, window), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(parts), 9))
-				for _, g := range []whole{randomGraph(rng, 3000, 9000, parts), randomGraph(rng, 50, 900, parts), randomGraph(rng, 1, 3, parts), randomGraph(rng, 30, 0, parts)} {
+				for _, g := range []whole{randomGraph(rng, 3000, 9000, parts), randomGraph(rng, 50, 900, parts),
+					randomGraph(rng, 1, 3, parts), randomGraph(rng, 30, 0, parts)} {
 					u, gradOut, w := random[float64](rng, g.n*width), random[float64](rng, g.n*width), random[float64](rng, len(g.src))
 					wantOut, wantU, wantW := g.serial(width, 1, false, u, w, gradOut)
 					workers(t, parts, Config{Window: window}, func(s *Session) error {
@@ -126,7 +127,8 @@ func (c edgeCase) fetch(dg *Graph, at []int) error {
 		return err
 	}
 	got := make([]float64, len(at)*width)
-	_, err := dg.FetchForward(0, columns, 0, FetchRows{asBytes(own), n, 8 * width}, FetchRows{asBytes(got), len(at), 8 * width})
+	_, err := dg.FetchForward(0, columns, 0, FetchRows{asBytes(own), n, 8 * width},
+		FetchRows{asBytes(got), len(at), 8 * width})
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,8 @@ const pageBytes = 4096
 func (s *Session) tooNarrow(c *comm.Communicator, rowBytes int, what string) error {
 	window, payload := s.windowLimit(), c.MaxPayload()
 	return &mem.BudgetError{
-		What:    fmt.Sprintf("window_bytes (%s %d bytes and a frame of this window holds %d): a window", what, rowBytes, payload),
+		What: fmt.Sprintf("window_bytes (%s %d bytes and a frame of this window holds %d): a window",
+			what, rowBytes, payload),
 		Have:    window,
 		Minimum: (window/int64(payload) + 1) * int64(rowBytes+pageBytes),
 	}

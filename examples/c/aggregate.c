@@ -155,8 +155,10 @@ static int worker(void) {
   sar_aggregate cases[] = {
       {.size = sizeof(sar_aggregate), .message = SAR_COPY_U, .reduce = SAR_REDUCE_SUM, .need_grad = SAR_GRAD_U},
       {.size = sizeof(sar_aggregate), .message = SAR_COPY_U, .reduce = SAR_REDUCE_MEAN, .need_grad = SAR_GRAD_U},
-      {.size = sizeof(sar_aggregate), .message = SAR_U_MUL_E, .reduce = SAR_REDUCE_SUM, .need_grad = SAR_GRAD_U | SAR_GRAD_E},
-      {.size = sizeof(sar_aggregate), .message = SAR_U_MUL_E, .reduce = SAR_REDUCE_MEAN, .need_grad = SAR_GRAD_U | SAR_GRAD_E},
+      {.size = sizeof(sar_aggregate), .message = SAR_U_MUL_E, .reduce = SAR_REDUCE_SUM,
+          .need_grad = SAR_GRAD_U | SAR_GRAD_E},
+      {.size = sizeof(sar_aggregate), .message = SAR_U_MUL_E, .reduce = SAR_REDUCE_MEAN,
+          .need_grad = SAR_GRAD_U | SAR_GRAD_E},
   };
   double worst = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -185,7 +187,8 @@ static int free_port(void) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
   int s = socket(AF_INET, SOCK_STREAM, 0);
-  if (s < 0 || bind(s, (struct sockaddr *)&address, sizeof address) || getsockname(s, (struct sockaddr *)&address, &length)) {
+  if (s < 0 || bind(s, (struct sockaddr *)&address, sizeof address) ||
+      getsockname(s, (struct sockaddr *)&address, &length)) {
     perror("looking for a free port");
     exit(1);
   }
@@ -242,6 +245,7 @@ int main(int argc, char **argv) {
       nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
   }
-  if (!failed) printf("aggregate: OK, %d workers over %s, forward and backward as computed serially\n", workers, transport);
+  if (!failed) printf("aggregate: OK, %d workers over %s, forward and backward as computed serially\n",
+      workers, transport);
   return failed ? 1 : 0;
 }
