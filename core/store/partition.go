@@ -4,9 +4,8 @@
 //	disk   files that may be damaged: arrays, checksums, errors that name a place
 //	npy    .npy and .npz
 //	input  graphs that are not partitioned yet
-//	split  what the writers of parts share
 //	sar    parts in SAR's format
-//	dgl    parts in DGL's
+//	dgl    parts in DGL's, which are exported from SAR's
 //
 // Readers trust nothing. Large arrays are never read whole: edges stream in batches, features go
 // straight into the caller's memory or are mapped.
