@@ -120,23 +120,24 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 			if gradU != nil {
 				adding.Lock()
 				defer adding.Unlock()
-				kernel.ScatterAddRows(a.Pool, gradU, a.Width, rel.Send[r].Data[first:first+n], view.Numbers[T](src))
+				y := kernel.Rows[T]{Data: gradU, Stride: a.Width, Width: a.Width, Index: rel.Send[r].Data[first : first+n]}
+				kernel.AddRows(a.Pool, n, y, kernel.RowsAt(view.Numbers[T](src), 0, a.Width, a.Width))
 			}
 			return nil
 		},
 	}
 	if gradU != nil {
-		o, err := a.newOwnGradients(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
+		o, err := a.newOwnProduct(gradU, a.product(own, gradOut, scale.Data, nil), m.Recv)
 		if err != nil {
 			return err
 		}
 		defer o.free()
-		m.Parts, m.Needs, m.Passes, m.Until = o.product.Parts, o.needs, o.groups, o.until
-		m.Part = func(i int) {
+		m.Passes, m.Until = o.groups, o.until
+		m.Own = Parts{N: o.product.Parts, Needs: o.needs, Run: func(i int) {
 			adding.Lock()
 			defer adding.Unlock()
 			o.product.Run(i)
-		}
+		}}
 	}
 	_, err = m.Move(rel.Rank, rel.Parts)
 	return err
@@ -182,10 +183,15 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 		Op: op, Flags: flags, RowBytes: a.RowBytes(),
 		Send: SendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			kernel.GatherRows(a.Pool, dst, view.Bytes(u), a.RowBytes(), rel.Send[r].Data[first:first+n])
+			gather(a.Pool, view.Numbers[T](dst), u, a.Width, rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
+}
+
+// gather: dst[i,:] = src[idx[i],:]
+func gather[T any](p *kernel.Pool, dst, src []T, width int, idx []int32) {
+	kernel.CopyRows(p, len(idx), kernel.RowsAt(dst, 0, width, width), kernel.Rows[T]{Data: src, Stride: width, Width: width, Index: idx})
 }
 
 func (a *Aggregate[T]) csr() kernel.CSR {

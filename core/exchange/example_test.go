@@ -10,7 +10,7 @@ import (
 )
 
 // Two workers send each other three rows of one byte, and get the doubles back.
-func ExampleMovement() {
+func ExampleRoundTrip() {
 	groups, err := comm.Local(comm.Config{World: 2})
 	if err != nil {
 		log.Fatal(err)
@@ -28,26 +28,23 @@ func ExampleMovement() {
 			if err != nil {
 				log.Fatal(err)
 			}
-			m := &exchange.Movement{
-				Op: op, RowBytes: 1, Send: []int{0, 3}, Recv: []int{0, 3},
+			m := &exchange.RoundTrip{
+				Op: op, RowBytes: 1, ReplyBytes: 1, Send: []int{0, 3}, Recv: []int{0, 3},
 				Produce: func(round, first, n int, dst []byte) error {
 					for i := range n {
 						dst[i] = byte(10*rank + first + i)
 					}
 					return nil
 				},
-				Reply: &exchange.Reply{
-					RowBytes: 1,
-					Compute: func(round, first, n int, src, reply []byte) error {
-						for i, row := range src {
-							reply[i] = 2 * row
-						}
-						return nil
-					},
-					Take: func(round, first, n int, src []byte) error {
-						lines[rank] = fmt.Sprint("rank ", rank, " got back ", src)
-						return nil
-					},
+				Compute: func(round, first, n int, src, reply []byte) error {
+					for i, row := range src {
+						reply[i] = 2 * row
+					}
+					return nil
+				},
+				Take: func(round, first, n int, src []byte) error {
+					lines[rank] = fmt.Sprint("rank ", rank, " got back ", src)
+					return nil
 				},
 			}
 			_, err = m.Move(rank, 2)

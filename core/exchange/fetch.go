@@ -125,7 +125,7 @@ const askBytes = 4
 // returns the union of everyone's flags. Wire: 4 + Bytes per row asked of a peer.
 func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error) {
 	rel := f.Rel
-	m := &Movement{Op: op, Flags: flags, RowBytes: askBytes, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts), Reply: &Reply{RowBytes: f.Bytes}}
+	m := &RoundTrip{Op: op, Flags: flags, RowBytes: askBytes, ReplyBytes: f.Bytes, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
 	for r := 1; r < rel.Parts; r++ { // in round r I ask peer Rank+r, and Rank-r asks me
 		m.Send[r], m.Recv[r] = f.Asked(rel.Parts-r), f.given[rel.Parts-r]
 	}
@@ -135,34 +135,42 @@ func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error
 		return nil
 	}
 	m.Local = func() error {
-		f.put(out, f.places(0, 0, f.Asked(0)), func(i int, place int32) []byte { return row(x, f.Bytes, int(f.Columns[place])) })
+		f.own(func(rows, places []int32) { kernel.CopyRows(f.Pool, len(rows), f.rows(out, places), f.rows(x, rows)) })
 		return nil
 	}
-	m.Reply.Compute = func(r, first, n int, src, reply []byte) error {
+	m.Compute = func(r, first, n int, src, reply []byte) error {
 		if err := f.asked(rel.Parts-r, view.Numbers[int32](src), rows); err != nil {
 			return err
 		}
-		kernel.GatherRows(f.Pool, reply, x, f.Bytes, rows[:n])
+		gather(f.Pool, reply, x, f.Bytes, rows[:n])
 		return nil
 	}
-	m.Reply.Take = func(r, first, n int, src []byte) error {
-		f.put(out, f.places(rel.Parts-r, first, n), func(i int, _ int32) []byte { return row(src, f.Bytes, i) })
+	m.Take = func(r, first, n int, src []byte) error {
+		kernel.CopyRows(f.Pool, n, f.rows(out, f.places(rel.Parts-r, first, n)), f.rows(src, nil))
 		return nil
 	}
 	return m.Move(rel.Rank, rel.Parts)
 }
 
-// put copies a row to each place of out, in parallel.
-func (f *Fetch) put(out []byte, places []int32, from func(i int, place int32) []byte) {
-	parts := min(len(places), 1+len(places)*(f.Bytes+16)>>18)
-	f.Pool.Run(parts, func(t int) {
-		for i := len(places) * t / parts; i < len(places)*(t+1)/parts; i++ {
-			copy(row(out, f.Bytes, int(places[i])), from(i, places[i]))
-		}
-	})
+// rows is rows of data.
+func (f *Fetch) rows(data []byte, index []int32) kernel.Rows[byte] {
+	return kernel.Rows[byte]{Data: data, Stride: f.Bytes, Width: f.Bytes, Index: index}
 }
 
-func row(x []byte, size, i int) []byte { return x[i*size : (i+1)*size] }
+// own calls visit with own rows that are asked for and their places in Columns, some at a time.
+func (f *Fetch) own(visit func(rows, places []int32)) {
+	const most = 1 << 14
+	places := f.places(0, 0, f.Asked(0))
+	rows := make([]int32, min(most, len(places)))
+	for len(places) > 0 {
+		n := min(most, len(places))
+		for i, place := range places[:n] {
+			rows[i] = int32(f.Columns[place])
+		}
+		visit(rows[:n], places[:n])
+		places = places[n:]
+	}
+}
 
 func largest(n []int) (most int) {
 	for _, k := range n {
@@ -185,51 +193,28 @@ func (f *Fetch) Backward(op *comm.Op, float int, gradOut, gradX []byte) error {
 	rows := make([]int32, min(m.RowsPerFrame(), largest(m.Recv)))
 	m.Produce = func(r, first, n int, dst []byte) error {
 		f.ask(r, first, n, view.Numbers[int32](dst[:n*askBytes]))
-		kernel.GatherRows(f.Pool, dst[n*offsets[1]:], gradOut, f.Bytes, f.places(r, first, n))
+		gather(f.Pool, dst[n*offsets[1]:], gradOut, f.Bytes, f.places(r, first, n))
 		return nil
 	}
 	m.Local = func() error {
-		own := f.places(0, 0, f.Asked(0))
-		f.add(float, gradX, len(own), func(i int) int { return int(f.Columns[own[i]]) },
-			func(i int) []byte { return row(gradOut, f.Bytes, int(own[i])) })
+		f.own(func(rows, places []int32) { f.add(float, gradX, f.rows(gradOut, places), rows) })
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
 		if err := f.asked(r, view.Numbers[int32](src[:n*askBytes]), rows); err != nil {
 			return err
 		}
-		f.add(float, gradX, n, func(i int) int { return int(rows[i]) },
-			func(i int) []byte { return row(src[n*offsets[1]:], f.Bytes, i) })
+		f.add(float, gradX, f.rows(src[n*offsets[1]:], nil), rows[:n])
 		return nil
 	}
 	_, err := m.Move(rel.Rank, rel.Parts)
 	return err
 }
 
-// add adds n rows to rows of y, which may occur more than once: each thread has
-// a range of y, so that every row is added to in the order given.
-func (f *Fetch) add(float int, y []byte, n int, to func(i int) int, from func(i int) []byte) {
-	if y == nil || n == 0 || f.Bytes == 0 {
-		return
-	}
-	parts := min(f.Pool.Threads(), 1+n*f.Bytes>>18)
-	f.Pool.Run(parts, func(t int) {
-		low, high := f.Rel.NumSrc*t/parts, f.Rel.NumSrc*(t+1)/parts
-		for i := range n {
-			if k := to(i); k < low || k >= high {
-				continue
-			} else if float == 4 {
-				addRow(view.Numbers[float32](row(y, f.Bytes, k)), view.Numbers[float32](from(i)))
-			} else {
-				addRow(view.Numbers[float64](row(y, f.Bytes, k)), view.Numbers[float64](from(i)))
-			}
-		}
-	})
-}
-
-func addRow[T kernel.Float](y, x []T) {
-	for i, v := range x[:len(y)] {
-		y[i] += v
+// add adds rows of x to rows of y, which may occur more than once.
+func (f *Fetch) add(float int, y []byte, x kernel.Rows[byte], rows []int32) {
+	if y != nil && len(rows) > 0 && f.Bytes > 0 {
+		addRows(f.Pool, float, len(rows), f.rows(y, rows), x, f.Rel.NumSrc)
 	}
 }
 

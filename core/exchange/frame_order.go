@@ -60,13 +60,13 @@ func (o *frameOrder) place(reply bool, k int) int {
 // orderFrames derives the order of the frames to and from each peer. To the peer own rows go
 // out in round r and the replies to its rows in round P-r; what comes from it is the
 // other way round.
-func (s *moving) orderFrames() {
+func (s *frames) orderFrames() {
 	s.sending, s.taking = make([]frameOrder, s.world), make([]frameOrder, s.world)
-	lead := leadOf(s.Op, s.rows*s.widest())
+	lead := leadOf(s.op, s.rows*s.widest())
 	frames := func(n int) int { return (n + max(1, s.rows) - 1) / max(1, s.rows) }
 	for r := 1; r < s.world; r++ {
 		peer := s.peer(r, true)
-		mine, theirs := frames(s.Send[r]), frames(s.Recv[s.world-r])
+		mine, theirs := frames(s.send[r]), frames(s.recv[s.world-r])
 		sending, taking := mixed, mixed
 		if 2*r < s.world {
 			sending, taking = rowsFirst, repliesFirst
@@ -80,7 +80,7 @@ func (s *moving) orderFrames() {
 
 // task makes f one of the goroutines: its error, or its panic, ends the waiting
 // of the others.
-func (s *moving) task(f func() error) func() error {
+func (s *frames) task(f func() error) func() error {
 	return func() error {
 		err := comm.Caught(f)
 		if err != nil {
@@ -90,7 +90,7 @@ func (s *moving) task(f func() error) func() error {
 	}
 }
 
-func (s *moving) fail(err error) {
+func (s *frames) fail(err error) {
 	s.change(func() {
 		if s.err == nil {
 			s.err = err
@@ -98,7 +98,7 @@ func (s *moving) fail(err error) {
 	})
 }
 
-func (s *moving) change(f func()) {
+func (s *frames) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
@@ -107,15 +107,15 @@ func (s *moving) change(f func()) {
 
 // watch ends the waiting of all goroutines where the group fails or the deadline
 // passes while none of them is in a link, which would say so. Call what it returns.
-func (s *moving) watch() (stop func()) {
+func (s *frames) watch() (stop func()) {
 	ended := make(chan struct{})
-	timer := time.NewTimer(time.Until(s.Op.Deadline()))
+	timer := time.NewTimer(time.Until(s.op.Deadline()))
 	go func() {
 		defer timer.Stop()
 		select {
 		case <-ended:
-		case <-s.Op.Failed():
-			s.fail(s.Op.Failure())
+		case <-s.op.Failed():
+			s.fail(s.op.Failure())
 		case <-timer.C:
 			s.change(func() { s.late = true })
 		}
@@ -125,7 +125,7 @@ func (s *moving) watch() (stop func()) {
 
 // await returns once it is the turn of chunk k, or of the reply to it, or with the error of
 // another goroutine. It calls late where it has to wait. Without an order it returns at once.
-func (s *moving) await(o *frameOrder, reply bool, k int, late func()) error {
+func (s *frames) await(o *frameOrder, reply bool, k int, late func()) error {
 	if o == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (s *moving) await(o *frameOrder, reply bool, k int, late func()) error {
 	}
 	for o.next != place && s.err == nil {
 		if s.late {
-			return s.Op.Late(o.peer)
+			return s.op.Late(o.peer)
 		}
 		s.turn.Wait()
 	}
@@ -145,7 +145,7 @@ func (s *moving) await(o *frameOrder, reply bool, k int, late func()) error {
 }
 
 // passOn gives the turn to the next frame.
-func (s *moving) passOn(o *frameOrder) {
+func (s *frames) passOn(o *frameOrder) {
 	if o != nil {
 		s.change(func() { o.next++ })
 	}
@@ -153,21 +153,21 @@ func (s *moving) passOn(o *frameOrder) {
 
 // awaitParts returns once Local and the parts that rows [first, first+n) of round r need
 // have ended.
-func (s *moving) awaitParts(r, first, n int) error {
+func (s *frames) awaitParts(r, first, n int) error {
 	switch {
-	case s.Parts == 0:
+	case s.own.N == 0:
 		return s.awaitEnded(1)
-	case s.Needs != nil:
-		return s.awaitEnded(1 + s.Needs(r, first, n))
+	case s.own.Needs != nil:
+		return s.awaitEnded(1 + s.own.Needs(r, first, n))
 	case r == 1:
 		return s.awaitEnded(1)
 	}
-	return s.awaitEnded(1 + s.Parts)
+	return s.awaitEnded(1 + s.own.N)
 }
 
 // awaitEnded returns once Local and parts, n together, have ended, or with the error of
 // another goroutine.
-func (s *moving) awaitEnded(n int) error {
+func (s *frames) awaitEnded(n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.ended < n && s.err == nil {

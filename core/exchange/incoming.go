@@ -11,25 +11,25 @@ type incoming struct {
 	open  bool   // it has not been released
 }
 
-// takeRows gives Consume the rows of all peers, pass after pass and in each round after
+// takeRows gives consume the rows of all peers, pass after pass and in each round after
 // round. A frame of which a later pass takes the rest stays in the link meanwhile. Nothing
 // locks up: what this rank waits for comes over a link of which it has taken everything.
-func (s *moving) takeRows() error {
+func (s *frames) takeRows() error {
 	peers := make([]incoming, s.world)
 	defer func() {
 		for r := range peers {
 			s.release(&peers[r])
 		}
 	}()
-	passes := max(1, s.Passes)
+	passes := s.passes
 	for pass := 1; pass <= passes; pass++ {
 		for r := 1; r < s.world; r++ {
-			in, until := &peers[r], s.Recv[r]
+			in, until := &peers[r], s.recv[r]
 			if pass < passes {
-				until = s.Until(r, pass)
+				until = s.until(r, pass)
 			}
 			if pass == 1 {
-				in.arrival = arrival{peer: s.peer(r, false), round: r, tag: r, rowBytes: s.RowBytes, what: "consume"}
+				in.arrival = arrival{peer: s.peer(r, false), round: r, tag: r, rowBytes: s.rowBytes, use: "consume"}
 			}
 			for in.taken < until || pass == passes && in.chunk == 0 {
 				if err := s.takeUntil(in, until); err != nil {
@@ -42,24 +42,24 @@ func (s *moving) takeRows() error {
 }
 
 // takeUntil takes rows of one frame, those before until.
-func (s *moving) takeUntil(in *incoming, until int) error {
+func (s *frames) takeUntil(in *incoming, until int) error {
 	if !in.open {
-		in.n = min(s.rows, s.Recv[in.round]-in.end)
-		in.all = in.n == s.Recv[in.round]
+		in.n = min(s.rows, s.recv[in.round]-in.end)
+		in.all = in.n == s.recv[in.round]
 		frame, err := s.next(in.arrival, &s.seen[0])
 		if err != nil {
 			return err
 		}
 		in.frame, in.open, in.end, in.chunk = frame, true, in.end+in.n, in.chunk+1
 	}
-	if n := min(until, in.end) - in.taken; n > 0 && s.Consume != nil {
+	if n := min(until, in.end) - in.taken; n > 0 && s.consume != nil {
 		if err := s.awaitParts(in.round, in.taken, n); err != nil {
 			return err
 		}
-		size := n * s.RowBytes
+		size := n * s.rowBytes
 		span := trace.Begin()
-		err := s.Consume(in.round, in.taken, n, in.frame[:size])
-		span.End(in.what, trace.Receiving, s.Op.Comm(), in.peer, in.round, int64(size))
+		err := s.consume(in.round, in.taken, n, in.frame[:size])
+		span.End(in.use, trace.Receiving, s.op.Comm(), in.peer, in.round, int64(size))
 		if err != nil {
 			return err
 		}
@@ -71,9 +71,9 @@ func (s *moving) takeUntil(in *incoming, until int) error {
 	return nil
 }
 
-func (s *moving) release(in *incoming) {
+func (s *frames) release(in *incoming) {
 	if in.open {
 		in.frame, in.open = nil, false
-		s.Op.Release(in.peer)
+		s.op.Release(in.peer)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sar/core/comm"
+	"sar/core/graph"
 	"sar/core/transport"
 )
 
@@ -88,13 +89,12 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 	produce := func(r, first, n int, dst []byte) error { return part(l.produce, n) }
 	local := func() error { thread.work(l.local); return nil }
 	if l.back > 0 {
-		t := &Movement{Op: op, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local, Reply: &Reply{
-			RowBytes: l.back,
-			Compute:  func(r, first, n int, src, reply []byte) error { return part(l.take, n) },
-			Take:     func(r, first, n int, src []byte) error { return part(l.settle, n) }}}
+		t := &RoundTrip{Op: op, RowBytes: l.out, ReplyBytes: l.back, Send: counts, Recv: counts, Produce: produce, Local: local,
+			Compute: func(r, first, n int, src, reply []byte) error { return part(l.take, n) },
+			Take:    func(r, first, n int, src []byte) error { return part(l.settle, n) }}
 		if l.parts > 0 {
-			t.Local, t.Parts, t.Part = nil, l.parts, func(int) { thread.workAt(1, l.local/time.Duration(l.parts)) }
-			t.Needs = func(r, first, n int) int {
+			t.Local, t.Own.N, t.Own.Run = nil, l.parts, func(int) { thread.workAt(1, l.local/time.Duration(l.parts)) }
+			t.Own.Needs = func(r, first, n int) int {
 				if r == 1 {
 					return 0
 				}
@@ -106,15 +106,17 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 		m := &Movement{Op: op, ToOwner: l.toOwner, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
 			Consume: func(r, first, n int, src []byte) error { return part(l.take, n) }}
 		if l.toOwner {
-			m.Local, m.Parts, m.Part = nil, ownParts, func(int) { thread.work(l.local / ownParts) }
+			m.Local, m.Own.N, m.Own.Run = nil, ownParts, func(int) { thread.work(l.local / ownParts) }
 			if l.world > 2 {
+				own := ownRows{rel: &graph.Relation{Structure: &graph.Structure{}}, groups: ownGroups}
+				own.rel.NumSrc = l.rows
 				m.Passes = ownGroups
-				m.Until = func(r, passes int) int { return firstOf(passes, l.rows, ownGroups) }
-				m.Needs = func(r, first, n int) int {
+				m.Until = func(r, passes int) int { return own.first(passes) }
+				m.Own.Needs = func(r, first, n int) int {
 					if r == 1 {
 						return 0
 					}
-					return (partOf(int32(first+n-1), l.rows, ownGroups) + 1) * (ownParts / ownGroups)
+					return (own.of(int32(first+n-1)) + 1) * (ownParts / ownGroups)
 				}
 			}
 		}
@@ -184,8 +186,8 @@ func TestTransferIsHidden(t *testing.T) {
 		{"forward", load{out: 1024, produce: second / 20, local: second / 2, take: second * 9 / 20}, 0},
 		{"gradients to owners", load{out: 1024, toOwner: true, produce: second * 9 / 20, local: second / 2, take: second / 20}, 0},
 		{"attention backward", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20}, 0},
-		{"attention backward in parts", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20, parts: columnParts}, 0},
-		{"few edges between parts", load{out: 950, back: 950, produce: second / 20, local: second * 7 / 10, take: second / 5, settle: second / 20, parts: columnParts}, 4},
+		{"attention backward in parts", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20, parts: ownGroups}, 0},
+		{"few edges between parts", load{out: 950, back: 950, produce: second / 20, local: second * 7 / 10, take: second / 5, settle: second / 20, parts: ownGroups}, 4},
 	} {
 		for _, world := range worlds {
 			if c.most > 0 && world > c.most {

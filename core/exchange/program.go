@@ -7,6 +7,7 @@ import (
 	"sar/core/expr"
 	"sar/core/graph"
 	"sar/core/internal/view"
+	"sar/core/kernel"
 )
 
 // Start runs f as an operation of the schedule, in which rows of up to rowBytes travel. rows
@@ -88,9 +89,7 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 			return err
 		}
 		defer cursor.Free()
-		m := x.pull(op, phase.Sources, s, cursor)
-		m.Flags = flags
-		if agreed, err = m.Move(rel.Rank, rel.Parts); err == nil {
+		if agreed, err = x.newReader(op, phase.Sources, s, cursor).move(op, flags); err == nil {
 			phase.Finish()
 		}
 		return err
@@ -99,48 +98,58 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 }
 
 // rowBytes is the size of the rows of some operands side by side.
-func (x program[T]) rowBytes(set uint32) int { return x.Program.Packed(set) * view.Size[T]() }
+func (x program[T]) rowBytes(set uint32) int { return x.Program.RowWidth(set) * view.Size[T]() }
 
-// pull brings boundary rows of the operands in set to a sweep by rows, which may be nil.
-func (x program[T]) pull(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *cursor) *Movement {
-	rel := x.Rel
-	scatter := sparseChunks(rel, op, x.rowBytes(set))
-	return &Movement{
-		Op: op, RowBytes: x.rowBytes(set),
-		Send: SendRows(rel), Recv: HaloRows(rel),
-		Produce: func(r, first, n int, dst []byte) error {
-			x.pack(set, view.Numbers[T](dst), rel.Send[r].Data[first:first+n])
-			return nil
-		},
-		Local: func() error {
-			if s != nil {
-				s.Rows(&cursor.Cursor, int32(rel.NumSrc))
-			}
-			return nil
-		},
-		Consume: func(r, first, n int, src []byte) error {
-			if s != nil {
-				x.bind(s, set, view.Numbers[T](src), column(rel, r, first))
-				window(s, cursor, scatter, column(rel, r, first), n)
-			}
-			return nil
-		},
-	}
+// reader is what a sweep by rows, which may be nil, does with boundary rows of the operands in set.
+type reader[T expr.Float] struct {
+	program[T]
+	set     uint32
+	sweep   *expr.Sweep[T]
+	cursor  *cursor
+	scatter bool
 }
 
-// window sweeps over the edges of n columns from begin on.
-func window[T expr.Float](s *expr.Sweep[T], cursor *cursor, scatter bool, begin int32, n int) {
-	if scatter {
-		s.Scatter(int(begin), int(begin)+n)
-	} else {
-		s.Rows(&cursor.Cursor, begin+int32(n))
+func (x program[T]) newReader(op *comm.Op, set uint32, s *expr.Sweep[T], cursor *cursor) *reader[T] {
+	return &reader[T]{x, set, s, cursor, sparseChunks(x.Rel, op, x.rowBytes(set))}
+}
+
+func (x *reader[T]) produce(r, first, n int, dst []byte) error {
+	x.gather(x.set, view.Numbers[T](dst), x.Rel.Send[r].Data[first:first+n])
+	return nil
+}
+
+func (x *reader[T]) local() error {
+	if x.sweep != nil {
+		x.sweep.Rows(&x.cursor.Cursor, int32(x.Rel.NumSrc))
 	}
+	return nil
+}
+
+func (x *reader[T]) consume(r, first, n int, src []byte) error {
+	if x.sweep == nil {
+		return nil
+	}
+	begin := column(x.Rel, r, first)
+	x.bind(x.sweep, x.set, view.Numbers[T](src), begin)
+	if x.scatter {
+		x.sweep.Scatter(int(begin), int(begin)+n)
+	} else {
+		x.sweep.Rows(&x.cursor.Cursor, begin+int32(n))
+	}
+	return nil
+}
+
+// move brings the rows.
+func (x *reader[T]) move(op *comm.Op, flags uint16) (uint16, error) {
+	rel := x.Rel
+	m := &Movement{Op: op, Flags: flags, RowBytes: x.rowBytes(x.set), Send: SendRows(rel), Recv: HaloRows(rel), Produce: x.produce, Local: x.local, Consume: x.consume}
+	return m.Move(rel.Rank, rel.Parts)
 }
 
 // column is that of boundary row first of round r.
 func column(rel *graph.Relation, r, first int) int32 { return rel.Halo[r].Begin + int32(first) }
 
-// operands calls f for the operands in set with where they begin in a packed row.
+// operands calls f for the operands in set with where they begin in a row that has them side by side.
 func (x program[T]) operands(set uint32, f func(i, offset int)) {
 	offset := 0
 	for ; set != 0; set &= set - 1 {
@@ -150,18 +159,18 @@ func (x program[T]) operands(set uint32, f func(i, offset int)) {
 	}
 }
 
-// pack puts rows idx of the operands in set side by side.
-func (x program[T]) pack(set uint32, dst []T, idx []int32) {
-	stride := x.Program.Packed(set)
+// gather puts rows idx of the operands in set side by side.
+func (x program[T]) gather(set uint32, dst []T, idx []int32) {
+	stride := x.Program.RowWidth(set)
 	x.operands(set, func(i, offset int) {
-		expr.GatherRows(x.Pool, expr.ColumnsAt(dst, offset, stride, x.Program.Operands[i].Width), x.Operands[i], idx)
+		w := x.Program.Operands[i].Width
+		kernel.CopyRows(x.Pool, len(idx), kernel.RowsAt(dst, offset, stride, w), kernel.Rows[T]{Data: x.Operands[i], Stride: w, Width: w, Index: idx})
 	})
 }
 
-// bind makes a sweep read operands from packed rows, the first of which is that of
-// column base.
+// bind makes a sweep read operands from such rows, the first of which is that of column base.
 func (x program[T]) bind(s *expr.Sweep[T], set uint32, src []T, base int32) {
-	stride := x.Program.Packed(set)
+	stride := x.Program.RowWidth(set)
 	x.operands(set, func(i, offset int) { s.Source(i, src, offset, stride, base) })
 }
 
@@ -217,16 +226,17 @@ func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *exp
 // boundary computes the gradients of the operands in set for n columns from begin on.
 func (x program[T]) boundary(s *expr.Sweep[T], set uint32, dst []T, begin int32, n int) {
 	clear(dst)
-	stride := x.Program.Packed(set)
+	stride := x.Program.RowWidth(set)
 	x.operands(set, func(i, offset int) { s.Target(i, dst, offset, stride, begin) })
 	s.Columns(int(begin), int(begin)+n)
 }
 
 // addReturned adds what a peer has computed for own rows.
 func (x program[T]) addReturned(set uint32, src []T, idx []int32) {
-	stride := x.Program.Packed(set)
+	stride := x.Program.RowWidth(set)
 	x.operands(set, func(i, offset int) {
-		expr.ScatterAddRows(x.Pool, x.Grads[i], expr.ColumnsAt(src, offset, stride, x.Program.Operands[i].Width), idx)
+		w := x.Program.Operands[i].Width
+		kernel.AddRows(x.Pool, len(idx), kernel.Rows[T]{Data: x.Grads[i], Stride: w, Width: w, Index: idx}, kernel.RowsAt(src, offset, stride, w))
 	})
 }
 
@@ -239,23 +249,24 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		return err
 	}
 	defer cursor.Free()
-	m := x.pull(op, plan.Fetch, b.Target, cursor)
+	rows := x.newReader(op, plan.Fetch, b.Target, cursor)
+	send, recv := SendRows(rel), HaloRows(rel)
 	if push != nil {
-		m.Send, m.Recv = pulled(m.Send, push.Out), pulled(m.Recv, push.In)
+		send, recv = pulled(send, push.Out), pulled(recv, push.In)
 	}
 	if plan.Return == 0 {
+		m := &Movement{Op: op, RowBytes: plan.FetchBytes, Send: send, Recv: recv, Produce: rows.produce, Local: rows.local, Consume: rows.consume}
 		_, err := m.Move(rel.Rank, rel.Parts)
 		return err
 	}
 	add := func(src []T, idx []int32) { x.addReturned(plan.Return, src, idx) }
-	local, consume := m.Local, m.Consume
-	m.Consume, m.Reply = nil, &Reply{
-		RowBytes: plan.ReturnBytes,
+	m := &RoundTrip{
+		Op: op, RowBytes: plan.FetchBytes, ReplyBytes: plan.ReturnBytes, Send: send, Recv: recv, Produce: rows.produce, Local: rows.local,
 		Compute: func(r, first, n int, src, reply []byte) error {
 			begin := column(rel, r, first)
 			x.bind(b.Peers, plan.Fetch, view.Numbers[T](src), begin)
 			x.boundary(b.Peers, plan.Return, view.Numbers[T](reply), begin, n)
-			return consume(r, first, n, src)
+			return rows.consume(r, first, n, src)
 		},
 		Take: func(r, first, n int, src []byte) error {
 			add(view.Numbers[T](src), rel.Send[r].Data[first:first+n])
@@ -271,18 +282,16 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		return err
 	}
 	if concurrent {
-		o, err := newLocalGradients(x, b.Own, plan.Return)
+		o, err := newOwnColumns(x, b.Own, plan.Return)
 		if err != nil {
 			return err
 		}
 		defer o.sums.Free()
-		add = o.add
-		m.Parts, m.Part = len(o.parts), o.part
-		m.Needs = func(r, first, n int) int { return o.needs(r, rel.Send[r].Data[first:first+n]) }
+		add, m.Own = o.add, Parts{N: o.groups, Run: o.part, Needs: o.needs}
 	} else if b.Own != nil {
 		m.Local = func() error {
 			b.Own.Columns(0, rel.NumSrc)
-			return local()
+			return rows.local()
 		}
 	}
 	_, err = m.Move(rel.Rank, rel.Parts)

@@ -30,8 +30,8 @@ func pulled(rows []int, pushes []bool) []int {
 // destination that a peer's sources reach: the widths of plan.Push.
 func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b *expr.Backward[T]) error {
 	rel, layout := x.Rel, plan.Push
-	m := &Movement{
-		Op: op, Pushed: true, RowBytes: layout.SentBytes,
+	m := &RoundTrip{
+		Op: op, Pushed: true, RowBytes: layout.SentBytes, ReplyBytes: layout.ReturnedBytes,
 		Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts),
 		Local: func() error {
 			if b.Own != nil {
@@ -58,27 +58,24 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 		return err
 	}
 	defer frames.Free()
-	sweep := b.Pushed(plan)
+	sweep := b.Pushed()
 	mine := func(r, first, n int) []int32 { return rel.Reached[rel.Parts-r].Data[first : first+n] }
 	m.Produce = func(r, first, n int, dst []byte) error {
-		b.PackPushed(layout, view.Numbers[T](dst), mine(r, first, n))
+		b.GatherPushed(layout, view.Numbers[T](dst), mine(r, first, n))
 		return nil
 	}
-	m.Reply = &Reply{
-		RowBytes: layout.ReturnedBytes,
-		Compute: func(r, first, n int, src, reply []byte) error {
-			f := expr.PushedFrame{Edges: &rel.Outgoing[rel.Parts-r], Sources: rel.Send[rel.Parts-r].Data, Frames: frames, First: first, N: n}
-			if first == 0 {
-				frames.Begin(f.Edges)
-			}
-			clear(reply)
-			sweep.Outgoing(layout, f, view.Numbers[T](src), view.Numbers[T](reply))
-			return nil
-		},
-		Take: func(r, first, n int, src []byte) error {
-			b.AddReturned(layout, view.Numbers[T](src), mine(r, first, n))
-			return nil
-		},
+	m.Compute = func(r, first, n int, src, reply []byte) error {
+		f := expr.PushedFrame{Edges: &rel.Outgoing[rel.Parts-r], Sources: rel.Send[rel.Parts-r].Data, Frames: frames, First: first, N: n}
+		if first == 0 {
+			frames.Begin(f.Edges)
+		}
+		clear(reply)
+		sweep.Outgoing(layout, f, view.Numbers[T](src), view.Numbers[T](reply))
+		return nil
+	}
+	m.Take = func(r, first, n int, src []byte) error {
+		b.AddReturned(layout, view.Numbers[T](src), mine(r, first, n))
+		return nil
 	}
 	_, err = m.Move(rel.Rank, rel.Parts)
 	return err

@@ -59,7 +59,7 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 	sent, returned, taken := map[int]int{}, map[int]int{}, map[int]int{}
 	var localDone atomic.Bool
 	to, from := func(r int) int { return (p + r) % c.world }, func(r int) int { return (p - r + c.world) % c.world }
-	t := &Movement{Op: op, Flags: 1 << p, RowBytes: c.out, Send: make([]int, c.world), Recv: make([]int, c.world), Reply: &Reply{RowBytes: c.back}}
+	t := &RoundTrip{Op: op, Flags: 1 << p, RowBytes: c.out, ReplyBytes: c.back, Send: make([]int, c.world), Recv: make([]int, c.world)}
 	for r := 1; r < c.world; r++ {
 		t.Send[r], t.Recv[r] = c.rows(p, to(r)), c.rows(from(r), p)
 	}
@@ -90,15 +90,15 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 	}
 	var parts atomic.Int64
 	if c.parts > 0 {
-		t.Parts, t.Part = c.parts, func(int) { c.pause(); parts.Add(1) }
-		t.Needs = func(r, first, n int) int {
+		t.Own.N, t.Own.Run = c.parts, func(int) { c.pause(); parts.Add(1) }
+		t.Own.Needs = func(r, first, n int) int {
 			if c.late {
 				return c.parts * min(1, first+n)
 			}
 			return (first+n-1)*c.parts/t.Send[r] + 1
 		}
 	}
-	t.Reply.Compute = func(r, first, n int, src, back []byte) error {
+	t.Compute = func(r, first, n int, src, back []byte) error {
 		c.note(p, &log[1], "  round %d: from rank %d rows %d-%d of %d, and back\n", r, from(r), first, first+n-1, t.Recv[r])
 		if len(src) != n*c.out || len(back) != n*c.back {
 			return fmt.Errorf("%d rows in %d bytes, and %d to return", n, len(src), len(back))
@@ -113,12 +113,12 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 		taken[r] += n
 		return nil
 	}
-	t.Reply.Take = func(r, first, n int, src []byte) error {
+	t.Take = func(r, first, n int, src []byte) error {
 		c.note(p, &log[2], "  round %d: back from rank %d rows %d-%d of %d\n", r, to(r), first, first+n-1, t.Send[r])
 		if !localDone.Load() {
 			return errors.New("something returned before Local had ended")
 		}
-		if c.parts > 0 && int(parts.Load()) < t.Needs(r, first, n) {
+		if c.parts > 0 && int(parts.Load()) < t.Own.Needs(r, first, n) {
 			return fmt.Errorf("rows %d-%d of round %d returned after %d parts", first, first+n-1, r, parts.Load())
 		}
 		if returned[r] != first {
@@ -230,7 +230,7 @@ func TestRepliesOfAllShapes(t *testing.T) {
 }
 
 // An error or a panic in any of the callbacks ends the operation on all ranks.
-func TestMovementWithReplyFails(t *testing.T) {
+func TestRoundTripFails(t *testing.T) {
 	for world := 2; world <= 4; world++ {
 		for _, where := range []string{"produce", "local", "consume", "return", "panic"} {
 			t.Run(fmt.Sprintf("%d/%s", world, where), func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestMovementWithReplyFails(t *testing.T) {
 					for r := 1; r < world; r++ {
 						size[r] = 100
 					}
-					m := &Movement{Op: op, RowBytes: 500, Send: size, Recv: size,
+					m := &RoundTrip{Op: op, RowBytes: 500, ReplyBytes: 300, Send: size, Recv: size,
 						Produce: func(r, first, n int, dst []byte) error {
 							if first > 0 {
 								return at("produce")
@@ -257,15 +257,13 @@ func TestMovementWithReplyFails(t *testing.T) {
 							return nil
 						},
 						Local: func() error { return at("local") },
-						Reply: &Reply{RowBytes: 300,
-							Compute: func(r, first, n int, src, reply []byte) error {
-								if p == 0 && where == "panic" && first > 0 {
-									panic("rank 0 stumbled in panic")
-								}
-								return at("consume")
-							},
-							Take: func(r, first, n int, src []byte) error { return at("return") },
+						Compute: func(r, first, n int, src, reply []byte) error {
+							if p == 0 && where == "panic" && first > 0 {
+								panic("rank 0 stumbled in panic")
+							}
+							return at("consume")
 						},
+						Take: func(r, first, n int, src []byte) error { return at("return") },
 					}
 					_, err = m.Move(p, world)
 					return op.End(err)
@@ -290,8 +288,8 @@ func TestReplySizesThatDiffer(t *testing.T) {
 			}
 			size := []int{0, 5, 5}[:world]
 			nothing := func(int, int, int, []byte) error { return nil }
-			m := &Movement{Op: op, RowBytes: 8, Send: size, Recv: size, Produce: nothing,
-				Reply: &Reply{RowBytes: 8 + 8*min(p, 1), Take: nothing, Compute: func(int, int, int, []byte, []byte) error { return nil }}}
+			m := &RoundTrip{Op: op, RowBytes: 8, ReplyBytes: 8 + 8*min(p, 1), Send: size, Recv: size, Produce: nothing,
+				Take: nothing, Compute: func(int, int, int, []byte, []byte) error { return nil }}
 			_, err = m.Move(p, world)
 			return op.End(err)
 		})
@@ -325,9 +323,9 @@ func TestRepliesInStep(t *testing.T) {
 			if p == 0 {
 				fits[op.Fit(rowBytes)] = true
 			}
-			m := &Movement{Op: op, RowBytes: rowBytes, Send: []int{0, chunks}, Recv: []int{0, chunks},
+			m := &RoundTrip{Op: op, RowBytes: rowBytes, ReplyBytes: rowBytes, Send: []int{0, chunks}, Recv: []int{0, chunks},
 				Produce: func(r, first, n int, dst []byte) error { return nil },
-				Reply: &Reply{RowBytes: rowBytes, Compute: func(r, first, n int, src, reply []byte) error {
+				Compute: func(r, first, n int, src, reply []byte) error {
 					if n != 1 {
 						return fmt.Errorf("%d rows in a frame", n)
 					}
@@ -340,7 +338,7 @@ func TestRepliesInStep(t *testing.T) {
 					}
 					return nil
 				},
-					Take: func(r, first, n int, src []byte) error { return nil }}}
+				Take: func(r, first, n int, src []byte) error { return nil }}
 			_, err = m.Move(p, 2)
 			return op.End(err)
 		})

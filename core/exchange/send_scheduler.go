@@ -3,7 +3,6 @@ package exchange
 import (
 	"sync"
 
-	"sar/core/comm"
 	"sar/core/trace"
 )
 
@@ -12,7 +11,7 @@ import (
 // produce one at a time, those of lower rounds first, since rounds are taken in
 // that order.
 type sendScheduler struct {
-	m *moving
+	m *frames
 
 	mu      sync.Mutex
 	turn    []chan struct{} // by round
@@ -22,7 +21,7 @@ type sendScheduler struct {
 	full    chan struct{} // closed when there is none
 }
 
-func newSendScheduler(m *moving) *sendScheduler {
+func newSendScheduler(m *frames) *sendScheduler {
 	d := &sendScheduler{m: m, turn: make([]chan struct{}, m.world), waiting: make([]bool, m.world), ahead: m.world - 1, full: make(chan struct{})}
 	for r := range d.turn {
 		d.turn[r] = make(chan struct{}, 1)
@@ -56,35 +55,29 @@ func (d *sendScheduler) tasks() []func() error {
 func (d *sendScheduler) send(r int) error {
 	m, noted := d.m, false
 	defer d.stuck(&noted)
-	peer, way := m.peer(r, true), comm.Pulled
+	peer := m.peer(r, true)
 	var order *frameOrder
-	switch {
-	case m.ToOwner:
-		way = comm.ToOwner
-	case m.Pushed:
-		way = comm.Pushed
-	}
-	if m.Reply != nil {
+	if m.replies {
 		order = &m.sending[peer]
 	}
-	for first, chunk := 0, 0; first < m.Send[r] || chunk == 0; chunk++ {
-		n := min(m.rows, m.Send[r]-first)
+	for first, chunk := 0, 0; first < m.send[r] || chunk == 0; chunk++ {
+		n := min(m.rows, m.send[r]-first)
 		if err := m.await(order, false, chunk, func() { d.stuck(&noted) }); err != nil {
 			return err
 		}
-		dst, err := m.Op.TryReserve(peer, n*m.RowBytes)
+		dst, err := m.op.TryReserve(peer, n*m.rowBytes)
 		if err == nil && dst == nil {
 			d.stuck(&noted)
-			dst, err = m.Op.Reserve(peer, n*m.RowBytes)
+			dst, err = m.op.Reserve(peer, n*m.rowBytes)
 		}
 		if err == nil && n > 0 {
 			err = d.fill(peer, r, first, n, dst)
 		}
 		if err == nil {
-			err = m.Op.Commit(peer, m.Flags, r, chunk)
+			err = m.op.Commit(peer, m.flags, r, chunk)
 		}
 		if err == nil {
-			m.Op.Moved(peer, way, n*m.RowBytes)
+			m.op.Moved(peer, m.way, n*m.rowBytes)
 		}
 		if err != nil {
 			return err
@@ -108,8 +101,8 @@ func (d *sendScheduler) fill(peer, r, first, n int, dst []byte) error {
 	}
 	defer d.nextRound()
 	span := trace.Begin()
-	defer span.End("produce", trace.Sending, d.m.Op.Comm(), peer, r, int64(len(dst)))
-	return d.m.Produce(r, first, n, dst)
+	defer span.End("produce", trace.Sending, d.m.op.Comm(), peer, r, int64(len(dst)))
+	return d.m.produce(r, first, n, dst)
 }
 
 // nextRound gives the turn to produce to the lowest round that waits for it.
@@ -129,14 +122,14 @@ func (d *sendScheduler) nextRound() {
 // local runs Local, what is computed from own rows alone, once all links have been
 // filled: what has left travels meanwhile. Parts wait for that as well.
 func (d *sendScheduler) local() error {
-	if d.m.Local == nil && d.m.Parts == 0 {
+	if d.m.local == nil && d.m.own.N == 0 {
 		return nil
 	}
 	<-d.full
-	if d.m.Local == nil {
+	if d.m.local == nil {
 		return nil
 	}
 	span := trace.Begin()
-	defer span.End("own rows", trace.Computing, d.m.Op.Comm(), d.m.rank, 0, 0)
-	return d.m.Local()
+	defer span.End("own rows", trace.Computing, d.m.op.Comm(), d.m.rank, 0, 0)
+	return d.m.local()
 }

@@ -94,7 +94,7 @@ func (s *Stream) Run() (flags uint16, err error) {
 	s.block.Rows, s.block.Grad = make([][]byte, len(s.Fields)), make([][]byte, len(s.Fields))
 	produce := func(r, first, n int, dst []byte) error {
 		for f, field := range s.Fields {
-			kernel.GatherRows(s.Pool, dst[n*s.offsets[f]:], field.Data, field.Bytes, rel.Send[r].Data[first:first+n])
+			gather(s.Pool, dst[n*s.offsets[f]:], field.Data, field.Bytes, rel.Send[r].Data[first:first+n])
 		}
 		return nil
 	}
@@ -113,22 +113,23 @@ func (s *Stream) Run() (flags uint16, err error) {
 		}
 		return nil
 	}
-	m := &Movement{
-		Op: s.Op, Flags: s.Flags, RowBytes: out, Send: SendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
-		Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
-	}
-	if back > 0 {
-		m.Reply = &Reply{
-			RowBytes: back,
-			Compute: func(r, first, n int, src, reply []byte) error {
-				clear(reply)
-				return chunk(r, first, n, src, reply)
-			},
-			Take: func(r, first, n int, src []byte) error {
-				s.addReturned(rel.Send[r].Data[first:first+n], src)
-				return nil
-			},
+	if back == 0 {
+		m := &Movement{
+			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: SendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
+			Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
 		}
+		return m.Move(rel.Rank, rel.Parts)
+	}
+	m := &RoundTrip{
+		Op: s.Op, Flags: s.Flags, RowBytes: out, ReplyBytes: back, Send: SendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
+		Compute: func(r, first, n int, src, reply []byte) error {
+			clear(reply)
+			return chunk(r, first, n, src, reply)
+		},
+		Take: func(r, first, n int, src []byte) error {
+			s.addReturned(rel.Send[r].Data[first:first+n], src)
+			return nil
+		},
 	}
 	return m.Move(rel.Rank, rel.Parts)
 }
@@ -139,17 +140,29 @@ func (s *Stream) addReturned(idx []int32, src []byte) {
 		if field.Float == 0 || field.Grad == nil {
 			continue
 		}
-		x := src[len(idx)*s.backOffsets[f]:][:len(idx)*field.Bytes]
-		addRows(s.Pool, field.Float, field.Grad, field.Bytes, idx, x)
+		y := kernel.Rows[byte]{Data: field.Grad, Stride: field.Bytes, Width: field.Bytes, Index: idx}
+		addRows(s.Pool, field.Float, len(idx), y, kernel.RowsAt(src, len(idx)*s.backOffsets[f], field.Bytes, field.Bytes), 0)
 	}
 }
 
-// addRows adds rows of numbers of a size: y[idx[i],:] += x[i,:].
-func addRows(p *kernel.Pool, float int, y []byte, rowBytes int, idx []int32, x []byte) {
+// addRows is kernel.AddRows, or AddRepeatedRows where there are rows, of numbers of float bytes.
+func addRows(p *kernel.Pool, float, n int, y, x kernel.Rows[byte], rows int) {
 	if float == 4 {
-		kernel.ScatterAddRows(p, view.Numbers[float32](y), rowBytes/4, idx, view.Numbers[float32](x))
+		addNumbers[float32](p, n, y, x, rows)
 	} else {
-		kernel.ScatterAddRows(p, view.Numbers[float64](y), rowBytes/8, idx, view.Numbers[float64](x))
+		addNumbers[float64](p, n, y, x, rows)
+	}
+}
+
+func addNumbers[T kernel.Float](p *kernel.Pool, n int, y, x kernel.Rows[byte], rows int) {
+	numbers := func(r kernel.Rows[byte]) kernel.Rows[T] {
+		size := view.Size[T]()
+		return kernel.Rows[T]{Data: view.Numbers[T](r.Data), Stride: r.Stride / size, Width: r.Width / size, Index: r.Index}
+	}
+	if rows > 0 {
+		kernel.AddRepeatedRows(p, n, numbers(y), numbers(x), rows)
+	} else {
+		kernel.AddRows(p, n, numbers(y), numbers(x))
 	}
 }
 

@@ -17,9 +17,13 @@ type Backward[T Float] struct {
 	// there is nothing to make.
 	Own, Peers, Target *Sweep[T]
 
-	pushed *Sweep[T] // or nil
-	apart  []apart[T]
+	source   *calls[T] // what Own, Peers and the sweep over edges into rows of peers run
+	pushed   *Sweep[T] // or nil
+	separate []separate[T]
 }
+
+// separate is what Peers adds up for destinations while Own may run too, and where it goes in the end.
+type separate[T Float] struct{ from, to []T }
 
 // Differentiate plans the gradients of the operands in a set.
 func (r *Run[T]) Differentiate(operands uint32) *GradientPlan {
@@ -51,52 +55,92 @@ func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 	}
 	b := &Backward[T]{run: r}
 	for _, c := range plan.deltas {
-		sweep := newSweep(c, r)
+		sweep := newSweep(compile[T](c, r.plain), r)
 		for n, k := range c.sinks {
-			s := (k.slot - len(p.Operands) - 1) / 3
-			sweep.targets[n] = rows[T]{data: r.deltas[s], stride: p.softmaxes[s].width}
+			sweep.targets[n] = r.rows(k.of)
 		}
 		b.Deltas = append(b.Deltas, Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: func() {}})
 	}
-	b.Own, b.Target = b.sweep(plan.source), b.sweep(plan.target)
-	if r.Rel.Parts > 1 {
-		b.Peers = b.sweep(plan.source)
+	if plan.target != nil {
+		b.Target = b.sweep(compile[T](plan.target, r.plain))
 	}
-	switch {
-	case b.Peers != nil:
-		return b, b.pack(b.Own, b.Peers)
-	case b.Own != nil:
-		return b, b.pack(b.Own)
+	if plan.source == nil {
+		return b, nil
 	}
-	return b, nil
+	b.source = compile[T](plan.source, r.plain)
+	b.Own = b.sweep(b.source)
+	if r.Rel.Parts == 1 {
+		return b, b.joinNarrow(b.Own)
+	}
+	b.Peers = b.sweep(b.source)
+	return b, b.joinNarrow(b.Own, b.Peers)
 }
 
-func (b *Backward[T]) sweep(c *code) *Sweep[T] {
-	if c == nil {
-		return nil
-	}
-	s := newSweep(c, b.run)
-	for n, k := range c.sinks {
-		s.targets[n] = rows[T]{data: b.run.Grads[k.slot], stride: b.run.Program.Operands[k.slot].Width}
+func (b *Backward[T]) sweep(k *calls[T]) *Sweep[T] {
+	s := newSweep(k, b.run)
+	for n, k := range k.sinks {
+		s.targets[n] = rows[T]{data: b.run.Grads[k.of], stride: b.run.Program.Operands[k.of].Width}
 	}
 	return s
 }
 
 // Pushed is the sweep over edges into rows of peers. It adds to the gradients of own
 // sources, and to those of parameters when b finishes.
-func (b *Backward[T]) Pushed(plan *GradientPlan) *Sweep[T] {
-	b.pushed = b.sweep(plan.source)
+func (b *Backward[T]) Pushed() *Sweep[T] {
+	b.pushed = b.sweep(b.source)
 	return b.pushed
+}
+
+// Concurrent prepares Own and Peers to run at the same time, whichever is first: what
+// Peers adds up for destinations goes to rows of its own until Finish, so that sums have
+// the same bits every time. It is false, and changes nothing, where those would be
+// wider than scatterMost: then Own has to come first. Own lets Peers and whatever else
+// computes go first. The phases of Deltas must have ended.
+func (b *Backward[T]) Concurrent() (bool, error) {
+	if b.Own == nil || b.Peers == nil {
+		return false, nil
+	}
+	width := 0
+	for _, k := range b.source.sinks {
+		if k.kind == sinkScatter {
+			width += b.source.nodes[k.reg].width
+		}
+	}
+	if width > scatterMost {
+		return false, nil
+	}
+	for n, k := range b.source.sinks {
+		if k.kind != sinkScatter {
+			continue
+		}
+		to := &b.Peers.targets[n]
+		made, err := b.run.make(len(to.data))
+		if err != nil {
+			return false, err
+		}
+		b.separate = append(b.separate, separate[T]{made, to.data})
+		to.data = made
+	}
+	b.Own.idle = true
+	b.Own.fillNarrow()
+	b.Peers.fillNarrow()
+	return true, nil
 }
 
 // Finish writes the gradients of parameters, and completes those of destinations.
 func (b *Backward[T]) Finish() {
 	for _, s := range []*Sweep[T]{b.Own, b.Peers, b.Target, b.pushed} {
 		if s != nil {
-			s.params()
+			s.finishParams()
 		}
 	}
-	b.join()
+	const share = 1 << 16
+	for _, x := range b.separate {
+		b.run.Pool.Run((len(x.to)+share-1)/share, func(t int) {
+			end := min(len(x.to), (t+1)*share)
+			b.Peers.ops.Add(x.to[t*share:end], x.from[t*share:end])
+		})
+	}
 }
 
 // make is cleared memory of the run's own.
@@ -123,30 +167,22 @@ func (r *Run[T]) prepare(plan *GradientPlan) (err error) {
 	if plan.Result && p.online >= 0 {
 		r.weightedSums(r.Out, grad)
 	}
-	if p.Reduce != Mean && !p.Reduce.shared() {
+	divide := defsOf[T]().reduces[p.Reduce].divide
+	if divide == nil {
 		return nil
 	}
-	scaled, err := r.make(len(grad))
+	divided, err := r.make(len(grad))
 	if err != nil {
 		return err
 	}
-	r.grad = scaled
+	r.grad = divided
 	ptr := r.Rel.RowPtr.Data
 	r.rowwise(func(i int) {
-		if p.Reduce.shared() {
-			for j := i * w; j < (i+1)*w; j++ {
-				n := r.Winner[j]
-				if r.Out[j] == 0 {
-					n++ // torch counts the 0 that a result begins with
-				}
-				scaled[j] = grad[j] / T(n) // infinite where the result is NaN
-			}
-			return
+		var out []T
+		if len(r.Out) > 0 {
+			out = r.Out[i*w : (i+1)*w]
 		}
-		scale := 1 / T(max(1, ptr[i+1]-ptr[i]))
-		for j := i * w; j < (i+1)*w; j++ {
-			scaled[j] = grad[j] * scale
-		}
+		divide(divided[i*w:(i+1)*w], grad[i*w:(i+1)*w], out, r.won(i), ptr[i+1]-ptr[i])
 	})
 	return nil
 }
@@ -176,27 +212,11 @@ func (r *Run[T]) weightedSums(out, grad []T) {
 	})
 }
 
-// runOfHeads is how many elements of the result belong to one element of the online softmax,
-// where they lie side by side; else 0.
-func (p *Program) runOfHeads() int {
-	heads := p.softmaxes[p.online].width
-	if heads == 0 || len(p.heads)%heads != 0 {
-		return 0
-	}
-	d := len(p.heads) / heads
-	for j, h := range p.heads {
-		if int(h) != j/d {
-			return 0
-		}
-	}
-	return d
-}
-
-// params adds what the sweep has summed to the gradients of parameters.
-func (s *Sweep[T]) params() {
-	for n, k := range s.code.sinks {
+// finishParams adds what the sweep has summed to the gradients of parameters.
+func (s *Sweep[T]) finishParams() {
+	for n, k := range s.sinks {
 		if k.kind == sinkParam {
-			for j, v := range s.sums[n] {
+			for j, v := range s.paramSums[n] {
 				s.targets[n].data[j] += T(v)
 			}
 		}

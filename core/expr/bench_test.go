@@ -116,7 +116,7 @@ func newRun(b testing.TB, rel *graph.Relation, text string) *Run[float32] {
 	for _, w := range p.Softmaxes() {
 		r.Most, r.Inv = append(r.Most, make([]float32, rel.NumDst*w)), append(r.Inv, make([]float32, rel.NumDst*w))
 	}
-	if p.Reduce.Extremum() {
+	if p.KeepsWinner() {
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
 	r.Out, r.Grad, r.Grads = make([]float32, rel.NumDst*p.Width()), fresh(rel.NumDst*p.Width()), grads

@@ -10,9 +10,9 @@ import (
 // are cut.
 
 const (
-	// partWork is the elements that one task computes, and slotCost what an edge costs
+	// partWork is the elements that one task computes, and edgeCost what an edge costs
 	// beside them.
-	partWork, slotCost = 1 << 19, 24
+	partWork, edgeCost = 1 << 19, 24
 	// maxParts is the most tasks of a sweep that adds up gradients of parameters,
 	// since each has sums of its own.
 	maxParts = 256
@@ -20,68 +20,49 @@ const (
 )
 
 // share is the edges of a part.
-func (s *Sweep[T]) share() int64 {
-	width := slotCost
-	for _, st := range s.steps {
-		width += st.width
-	}
-	for _, a := range s.adds {
-		width += a.width
-	}
-	return max(256, int64(partWork/width))
-}
-
-func (s *Sweep[T]) hasParams() bool {
-	for _, k := range s.code.sinks {
-		if k.kind == sinkParam {
-			return true
-		}
-	}
-	return false
-}
+func (s *Sweep[T]) share() int64 { return max(256, int64(partWork/(edgeCost+s.work))) }
 
 // each runs f for every part on a task of its own, and adds the parts' sums of
 // gradients of parameters in order.
 func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
-	s.fillPacked()
-	params := s.hasParams()
+	s.fillNarrow()
 	sums := make([][][]float64, parts)
-	order := newOrdered(s)
+	queue := newBatchQueue(s)
 	s.pool().Run(parts, func(part int) {
 		t := s.tasks.Get().(*task[T])
 		t.begin()
-		if order != nil {
-			defer order.guard()()
-			t.part, t.order, t.batch = part, order, order.take()
+		if queue != nil {
+			defer queue.guard()()
+			t.part, t.queue, t.batch = part, queue, queue.take()
 		}
-		if params {
-			t.sums = make([][]float64, len(s.code.sinks))
-			for n, k := range s.code.sinks {
+		if s.params {
+			t.sums = make([][]float64, len(s.sinks))
+			for n, k := range s.sinks {
 				if k.kind == sinkParam {
-					t.sums[n] = make([]float64, s.code.nodes[k.reg].width)
+					t.sums[n] = make([]float64, s.nodes[k.reg].width)
 				}
 			}
 		}
 		f(t, part)
 		t.flush()
 		t.own = nil
-		if order != nil {
-			order.deliver(part, t.batch)
-			t.order, t.batch = nil, nil
+		if queue != nil {
+			queue.deliver(part, t.batch)
+			t.queue, t.batch = nil, nil
 		}
 		sums[part], t.sums = t.sums, nil
 		s.tasks.Put(t)
 	})
-	if !params {
+	if !s.params {
 		return
 	}
 	for _, part := range sums {
 		for n, sum := range part {
-			if sum != nil && s.sums[n] == nil {
-				s.sums[n] = make([]float64, len(sum))
+			if sum != nil && s.paramSums[n] == nil {
+				s.paramSums[n] = make([]float64, len(sum))
 			}
 			for j, v := range sum {
-				s.sums[n][j] += v
+				s.paramSums[n][j] += v
 			}
 		}
 	}
@@ -91,7 +72,7 @@ func (s *Sweep[T]) each(parts int, f func(t *task[T], part int)) {
 // and that no sweep before has seen: cursor is where those have come to. nil: all edges of
 // all rows.
 func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
-	rel := s.relation()
+	rel := s.run.Rel
 	ptr, col := rel.RowPtr.Data, rel.Col.Data
 	before, order := ptr, rel.Order.Data
 	if len(order) > 0 && int(end) <= rel.NumSrc || len(order) > 0 && cursor == nil {
@@ -126,7 +107,7 @@ func (s *Sweep[T]) Rows(cursor *kernel.Cursor, end int32) {
 
 // Columns sweeps over the edges out of columns [from, to).
 func (s *Sweep[T]) Columns(from, to int) {
-	rel := s.relation()
+	rel := s.run.Rel
 	ptr := rel.ColPtr.Data
 	before, order := ptr, rel.Order.Data
 	if len(order) > 0 && from == 0 && to == rel.NumSrc && len(rel.ColsBefore.Data) > 0 {
@@ -144,7 +125,7 @@ func (s *Sweep[T]) Columns(from, to int) {
 
 // ColumnsOf sweeps over the edges out of the columns listed, in that order.
 func (s *Sweep[T]) ColumnsOf(list []int32) {
-	ptr := s.relation().ColPtr.Data
+	ptr := s.run.Rel.ColPtr.Data
 	before := make([]int32, len(list)+1)
 	for i, j := range list {
 		before[i+1] = before[i] + ptr[j+1] - ptr[j]
@@ -158,7 +139,7 @@ func (s *Sweep[T]) ColumnsOf(list []int32) {
 // Scatter sweeps over the edges out of columns [from, to) for what is added up for
 // rows, where most rows have none. Tasks divide the rows.
 func (s *Sweep[T]) Scatter(from, to int) {
-	rel := s.relation()
+	rel := s.run.Rel
 	ptr, row := rel.ColPtr.Data, rel.Row.Data
 	n := 1
 	if ptr[to]-ptr[from] >= stripes*minEdges {
@@ -179,12 +160,12 @@ func (s *Sweep[T]) Scatter(from, to int) {
 
 // row puts edges of a row into blocks.
 func (t *task[T]) row(i int32, k0, k1 int64) {
-	rel := t.s.relation()
+	rel := t.s.run.Rel
 	t.byColumn = false
 	for k0 < k1 {
 		n := min(int(k1-k0), t.s.capacity-t.m)
-		copy(t.col[t.m:], rel.Col.Data[k0:int(k0)+n])
-		fill(t.row_[t.m:t.m+n], i)
+		copy(t.cols[t.m:], rel.Col.Data[k0:int(k0)+n])
+		fillWith(t.rows[t.m:t.m+n], i)
 		if t.s.edges {
 			copy(t.edge[t.m:], rel.RowEdge.Data[k0:int(k0)+n])
 		}
@@ -198,16 +179,16 @@ func (t *task[T]) row(i int32, k0, k1 int64) {
 
 // column puts edges out of a column into blocks.
 func (t *task[T]) column(j int32, k0, k1 int64) {
-	rel := t.s.relation()
+	rel := t.s.run.Rel
 	t.byColumn = true
 	for k0 < k1 {
 		n := min(int(k1-k0), t.s.capacity-t.m)
 		if o := t.s.outgoing; o != nil {
-			o.Rows(t.row_[t.m:t.m+n], k0, t.s.firstRow)
+			o.Rows(t.rows[t.m:t.m+n], k0, t.s.firstRow)
 		} else {
-			copy(t.row_[t.m:], rel.Row.Data[k0:int(k0)+n])
+			copy(t.rows[t.m:], rel.Row.Data[k0:int(k0)+n])
 		}
-		fill(t.col[t.m:t.m+n], j)
+		fillWith(t.cols[t.m:t.m+n], j)
 		if t.s.edges {
 			copy(t.edge[t.m:], rel.ColEdge.Data[k0:int(k0)+n])
 		}
@@ -216,11 +197,5 @@ func (t *task[T]) column(j int32, k0, k1 int64) {
 		if t.m == t.s.capacity {
 			t.flush()
 		}
-	}
-}
-
-func fill(x []int32, v int32) {
-	for i := range x {
-		x[i] = v
 	}
 }

@@ -2,51 +2,52 @@ package expr
 
 import "math/bits"
 
-// Slots number the arrays that loads read: the operands, then what a run makes.
-func (p *Program) slotGrad() int       { return len(p.Operands) }               // of the result
-func (p *Program) slotMost(s int) int  { return len(p.Operands) + 1 + 3*s }     // greatest argument of softmax s
-func (p *Program) slotInv(s int) int   { return len(p.Operands) + 1 + 3*s + 1 } // inverse of its sum
-func (p *Program) slotDelta(s int) int { return len(p.Operands) + 1 + 3*s + 2 } // Σ over in-edges of weight · its gradient
-func (p *Program) numSlots() int       { return len(p.Operands) + 1 + 3*len(p.softmaxes) }
-func (p *Program) side(slot int) Side {
+// Inputs are the arrays that loads read: the operands, then what a run makes.
+func (p *Program) inputGrad() int       { return len(p.Operands) }               // of the result
+func (p *Program) inputMost(s int) int  { return len(p.Operands) + 1 + 3*s }     // the reference of softmax s
+func (p *Program) inputInv(s int) int   { return len(p.Operands) + 1 + 3*s + 1 } // the inverse of its sum
+func (p *Program) inputDelta(s int) int { return len(p.Operands) + 1 + 3*s + 2 } // Σ over in-edges of weight · its gradient
+func (p *Program) numInputs() int       { return len(p.Operands) + 1 + 3*len(p.softmaxes) }
+func (p *Program) side(input int) Side {
 	switch {
-	case slot < len(p.Operands):
-		return p.Operands[slot].Side
-	case slot == p.slotGrad() && p.Reduce == None:
+	case input < len(p.Operands):
+		return p.Operands[input].Side
+	case input == p.inputGrad() && p.Reduce == None:
 		return E
 	}
 	return V
+}
+
+// code is registers and what becomes of some of them: one sweep over edges. Registers are numbered in the order
+// in which they are computed, and never change.
+type code struct {
+	p     *Program
+	nodes []node
+	sinks []sink
 }
 
 // sink is what becomes of a register, edge by edge.
 type sink struct {
 	kind sinkKind
 	reg  int
-	slot int // the operand whose gradient it is, or the softmax
+	of   int // the operand whose gradient it is, the input that it makes, the softmax, or theResult
 }
+
+// theResult is what a sink is of that makes it.
+const theResult = -1
 
 type sinkKind uint8
 
 const (
-	sinkRow      sinkKind = iota // added up for each destination
-	sinkColumn                   // added up for each source
-	sinkEdge                     // stored for each edge
-	sinkParam                    // added up over all edges
-	sinkExtremum                 // the greatest or least for each destination, and its edge
-	sinkWeights                  // nothing: the register's maxima and sums are what is wanted
-	sinkOnline                   // added up for each destination, relative to the greatest logit so far
-	sinkScatter                  // added up for each destination by a sweep over columns
+	sinkRow     sinkKind = iota // added up for each destination
+	sinkColumn                  // added up for each source
+	sinkEdge                    // stored for each edge
+	sinkParam                   // added up over all edges
+	sinkStep                    // taken into what each destination has, by the step of the reduceDef
+	sinkWeights                 // nothing: the reference and the sum of the softmax are what is wanted
+	sinkOnline                  // added up for each destination, relative to the softmax's reference so far
+	sinkScatter                 // added up for each destination by a sweep over columns
 )
-
-// targetOut is the slot of sinks that make the result.
-const targetOut = -1
-
-// code is registers and what becomes of some of them: one sweep over edges.
-type code struct {
-	p     *Program
-	nodes []node
-	sinks []sink
-}
 
 // builder derives code from a program.
 type builder struct {
@@ -67,20 +68,20 @@ func (b *builder) add(n node) int {
 	return len(b.nodes) - 1
 }
 
-func (b *builder) load(slot int, s shape) int {
-	if i, ok := b.loads[slot]; ok {
+func (b *builder) load(input int, s shape) int {
+	if i, ok := b.loads[input]; ok {
 		return i
 	}
-	b.loads[slot] = b.add(node{op: opLoad, a: -1, b: -1, shape: s, slot: slot})
-	return b.loads[slot]
+	b.loads[input] = b.add(node{op: opLoad, a: -1, b: -1, shape: s, arg: input})
+	return b.loads[input]
 }
 
 // dropout is a register times the mask of program node n.
 func (b *builder) dropout(x int, n node) int {
-	if _, ok := b.masks[n.slot]; !ok {
-		b.masks[n.slot] = b.add(node{op: opMask, a: -1, b: -1, alpha: n.alpha, shape: n.shape, slot: n.slot})
+	if _, ok := b.masks[n.arg]; !ok {
+		b.masks[n.arg] = b.add(node{op: opMask, a: -1, b: -1, alpha: n.alpha, shape: n.shape, arg: n.arg})
 	}
-	return b.make(opMul, x, b.masks[n.slot])
+	return b.make(opMul, x, b.masks[n.arg])
 }
 
 func (b *builder) shape(i int) shape { return b.nodes[i].shape }
@@ -92,7 +93,7 @@ func (b *builder) make(o op, x, y int) int {
 		s, _ = broadcast(s, b.shape(y))
 		x, y = b.unspread(x, b.shape(y), s), b.unspread(y, b.shape(x), s)
 	}
-	return b.add(node{op: o, a: x, b: y, shape: s, slot: -1})
+	return b.add(node{op: o, a: x, b: y, shape: s, arg: -1})
 }
 
 // unspread is what a register was repeated from, where an operation with another of shape
@@ -107,7 +108,7 @@ func (b *builder) unspread(x int, other, s shape) int {
 }
 
 func (b *builder) with(o op, x int, alpha float64) int {
-	return b.add(node{op: o, a: x, b: -1, alpha: alpha, shape: b.shape(x), slot: -1})
+	return b.add(node{op: o, a: x, b: -1, alpha: alpha, shape: b.shape(x), arg: -1})
 }
 
 // to sums or repeats a register into a shape.
@@ -117,12 +118,12 @@ func (b *builder) to(x int, s shape) int {
 		return x
 	}
 	if have.width() == s.width() {
-		return b.add(node{op: opReshape, a: x, b: -1, shape: s, slot: -1})
+		return b.add(node{op: opReshape, a: x, b: -1, shape: s, arg: -1})
 	}
 	if all, ok := broadcast(have, s); ok && all.width() == s.width() {
-		return b.add(node{op: opSpread, a: x, b: -1, shape: s, slot: -1})
+		return b.add(node{op: opSpread, a: x, b: -1, shape: s, arg: -1})
 	}
-	return b.add(node{op: opTotal, a: x, b: -1, shape: s, slot: -1})
+	return b.add(node{op: opTotal, a: x, b: -1, shape: s, arg: -1})
 }
 
 // timesTo is x·y summed into a shape; the products of runs are summed as they
@@ -130,7 +131,7 @@ func (b *builder) to(x int, s shape) int {
 func (b *builder) timesTo(x, y int, s shape) int {
 	all, _ := broadcast(b.shape(x), b.shape(y))
 	if d, ok := grouped(s, all); ok && d > 1 && b.shape(x).width() == all.width() && b.shape(y).width() == all.width() {
-		return b.add(node{op: opDots, a: x, b: y, shape: s, slot: -1})
+		return b.add(node{op: opDots, a: x, b: y, shape: s, arg: -1})
 	}
 	return b.to(b.make(opMul, x, y), s)
 }
@@ -146,24 +147,24 @@ func (b *builder) forward(weigh func(s int) bool) {
 		s, live := number[i]
 		switch {
 		case n.op == opLoad:
-			b.of[i] = b.load(n.slot, n.shape)
+			b.of[i] = b.load(n.arg, n.shape)
 		case n.op == opSoftmax && !live:
 			b.of[i] = b.of[n.a] // nobody reads it
 		case n.op == opSoftmax && weigh(s):
-			b.of[i] = b.add(node{op: opWeigh, a: b.of[n.a], b: -1, shape: n.shape, slot: s})
+			b.of[i] = b.add(node{op: opWeigh, a: b.of[n.a], b: -1, shape: n.shape, arg: s})
 		case n.op == opSoftmax:
-			over := b.make(opSub, b.of[n.a], b.load(b.p.slotMost(s), n.shape))
-			b.of[i] = b.make(opMul, b.make(opExp, over, -1), b.load(b.p.slotInv(s), n.shape))
+			over := b.make(opSub, b.of[n.a], b.load(b.p.inputMost(s), n.shape))
+			b.of[i] = b.make(opMul, b.make(opExp, over, -1), b.load(b.p.inputInv(s), n.shape))
 		case n.op == opDropout:
 			b.of[i] = b.dropout(b.of[n.a], n)
 		case n.op == opDot && b.p.nodes[n.a].shape.equal(b.p.nodes[n.b].shape):
-			b.of[i] = b.add(node{op: opDots, a: b.of[n.a], b: b.of[n.b], shape: n.shape, slot: -1})
+			b.of[i] = b.add(node{op: opDots, a: b.of[n.a], b: b.of[n.b], shape: n.shape, arg: -1})
 		case n.op == opTotal && b.p.sumsProduct(n):
 			m := b.p.nodes[n.a]
-			b.of[i] = b.add(node{op: opDots, a: b.of[m.a], b: b.of[m.b], shape: n.shape, slot: -1})
+			b.of[i] = b.add(node{op: opDots, a: b.of[m.a], b: b.of[m.b], shape: n.shape, arg: -1})
 		case n.op == opDot:
 			product := b.make(opMul, b.of[n.a], b.of[n.b])
-			b.of[i] = b.add(node{op: opTotal, a: product, b: -1, shape: n.shape, slot: -1})
+			b.of[i] = b.add(node{op: opTotal, a: product, b: -1, shape: n.shape, arg: -1})
 		default:
 			m := n
 			m.a = b.of[n.a]
@@ -200,11 +201,7 @@ func (p *Program) forwardCodes() []*code {
 				}
 			}
 		} else {
-			kind := map[Reduce]sinkKind{None: sinkEdge, Sum: sinkRow, Mean: sinkRow, Max: sinkExtremum, Min: sinkExtremum, MaxShared: sinkExtremum, MinShared: sinkExtremum}[p.Reduce]
-			if p.online >= 0 {
-				kind = sinkOnline
-			}
-			sinks = append(sinks, sink{kind, b.of[p.result], targetOut})
+			sinks = append(sinks, sink{p.resultSink(), b.of[p.result], theResult})
 		}
 		if len(sinks) > 0 {
 			out = append(out, &code{p, b.nodes, sinks})
@@ -213,23 +210,27 @@ func (p *Program) forwardCodes() []*code {
 	return out
 }
 
-// levels is how many levels of softmaxes there are.
-func (p *Program) levels() int {
-	n := 0
-	for _, s := range p.softmaxes {
-		n = max(n, s.level+1)
+// resultSink is what becomes of messages.
+func (p *Program) resultSink() sinkKind {
+	switch def := p.reduce(); {
+	case p.online >= 0:
+		return sinkOnline
+	case def.sum:
+		return sinkRow
+	case def.step != nil:
+		return sinkStep
 	}
-	return n
+	return sinkEdge
 }
 
 // wanted tells whether bit i is set.
 func wanted(set uint32, i int) bool { return set>>i&1 != 0 }
 
-// Values are the operands whose values the code reads.
+// values are the operands whose values the code reads.
 func (c *code) values() (set uint32) {
 	for i, l := range c.live() {
-		if n := c.nodes[i]; l && n.op == opLoad && n.slot < len(c.p.Operands) {
-			set |= 1 << n.slot
+		if n := c.nodes[i]; l && n.op == opLoad && n.arg < len(c.p.Operands) {
+			set |= 1 << n.arg
 		}
 	}
 	return set
@@ -260,7 +261,7 @@ func (c *code) needsEdges() bool {
 		}
 		switch n := c.nodes[i]; n.op {
 		case opLoad:
-			if c.p.side(n.slot) == E {
+			if c.p.side(n.arg) == E {
 				return true
 			}
 		case opMask, opWinner:
@@ -268,7 +269,7 @@ func (c *code) needsEdges() bool {
 		}
 	}
 	for _, s := range c.sinks {
-		if s.kind == sinkEdge || s.kind == sinkExtremum {
+		if s.kind == sinkEdge || s.kind == sinkStep {
 			return true
 		}
 	}
@@ -285,8 +286,8 @@ func (p *Program) mask(side Side) (set uint32) {
 	return set
 }
 
-// Packed is the width of the rows of some operands put side by side.
-func (p *Program) Packed(set uint32) int {
+// RowWidth is the width of the rows of some operands side by side.
+func (p *Program) RowWidth(set uint32) int {
 	w := 0
 	for ; set != 0; set &= set - 1 {
 		w += p.Operands[bits.TrailingZeros32(set)].Width

@@ -31,12 +31,9 @@ func (p *Program) derive(set uint32) *gradients {
 		of[i] = grad
 	}
 	if active[p.result] {
-		of[p.result] = b.load(p.slotGrad(), p.nodes[p.result].shape)
-		switch {
-		case p.Reduce.shared():
-			of[p.result] = b.add(node{op: opBest, a: of[p.result], b: b.of[p.result], shape: p.nodes[p.result].shape, slot: -1})
-		case p.Reduce.Extremum():
-			of[p.result] = b.make(opWinner, of[p.result], -1)
+		of[p.result] = b.load(p.inputGrad(), p.nodes[p.result].shape)
+		if rule := p.reduce().gradient; rule != nil {
+			of[p.result] = rule(g, b.of[p.result], of[p.result])
 		}
 	}
 	for i := len(p.nodes) - 1; i >= len(p.Operands); i-- {
@@ -45,10 +42,10 @@ func (p *Program) derive(set uint32) *gradients {
 			continue
 		}
 		if active[n.a] {
-			give(n.a, defs64[n.op].gradient[0](g, i, n, grad))
+			give(n.a, defs64.ops[n.op].gradient[0](g, i, n, grad))
 		}
 		if n.b >= 0 && active[n.b] {
-			give(n.b, defs64[n.op].gradient[1](g, i, n, grad))
+			give(n.b, defs64.ops[n.op].gradient[1](g, i, n, grad))
 		}
 	}
 	for i := range p.Operands {
@@ -80,13 +77,13 @@ func slopeAtArgument(g *gradients, _ int, n node, grad int) int { return g.slope
 func slopeAtValue(g *gradients, i int, n node, grad int) int { return g.slope(n, g.of[i], grad) }
 
 func (g *gradients) slope(n node, at, grad int) int {
-	return g.add(node{op: opSlope, a: at, b: grad, alpha: n.alpha, shape: n.shape, slot: int(n.op)})
+	return g.add(node{op: opSlope, a: at, b: grad, alpha: n.alpha, shape: n.shape, arg: int(n.op)})
 }
 
 // softmaxGradient: weight · (grad - Σ over the in-edges of weight · grad)
 func softmaxGradient(g *gradients, i int, n node, grad int) int {
 	s := slices.IndexFunc(g.p.softmaxes, func(x softmax) bool { return x.node == i })
 	g.products[s] = g.make(opMul, g.of[i], grad)
-	centred := g.make(opSub, grad, g.load(g.p.slotDelta(s), n.shape))
+	centred := g.make(opSub, grad, g.load(g.p.inputDelta(s), n.shape))
 	return g.make(opMul, g.of[i], centred)
 }

@@ -1,26 +1,64 @@
 package expr
 
-// dots reads loads where they lie.
-func (t *task[T]) dots(z []T, st *step) {
+// Products of rows, summed over runs of elements: the logits of dot-product attention, and gradients of coefficients.
+
+// dotProducts has products of rows of destinations with the row of a source take along the sum of the same rows for
+// that source, where its coefficients come first: the rows are read once.
+func dotProducts[T Float]() pattern[T] {
+	return pattern[T]{join: func(s *selection, k *calls[T]) {
+		for _, a := range k.sums {
+			if a.kind != sinkColumn || a.rows < 0 || a.from < 0 {
+				continue
+			}
+			ready := false
+			for i := range k.list {
+				c := &k.list[i]
+				ready = ready || c.reg == a.from
+				if !ready || c.op != opDots || c.form != nil || c.width*a.d != a.width || s.nodes[c.a].width != a.width {
+					continue
+				}
+				row := c.a // of the source
+				if row == a.rows {
+					row = c.b
+				} else if c.b != a.rows {
+					continue
+				}
+				if s.ofSource(row) && !k.makes(row) {
+					c.form, a.block = a, nil
+					c.run = func(t *task[T], z []T, c *call[T]) { t.dotSums(z, c, row, a) }
+					break
+				}
+			}
+		}
+	}}
+}
+
+// makes tells whether a register exists as such.
+func (k *calls[T]) makes(reg int) bool {
+	for i := range k.list {
+		if k.list[i].reg == reg {
+			return true
+		}
+	}
+	return false
+}
+
+// dots: z[k, h] = Σ_j a[k, h, j] · b[k, h, j]. Loads are read where they lie.
+func (t *task[T]) dots(z []T, c *call[T]) {
 	p := &t.pairs
-	p.Out, p.Heads = z, st.width
-	w := t.s.code.nodes[st.a].width
-	p.D = w / max(1, st.width)
-	x, y := t.source(st.a), t.source(st.b)
+	p.Out, p.Heads = z, c.width
+	p.D = t.s.nodes[c.a].width / max(1, c.width)
+	x, y := t.source(c.a), t.source(c.b)
 	if p.D == 0 {
 		clear(z)
 		return
 	}
-	if st.sum != nil {
-		t.dotSums(z, st)
+	if ends, ok := t.sameOverRuns(c.b); ok {
+		t.dotRuns(z, &y, &x, ends, c.width)
 		return
 	}
-	if ends, ok := t.constant(st.b); ok {
-		t.dotRuns(z, &y, &x, ends, st.width)
-		return
-	}
-	if ends, ok := t.constant(st.a); ok {
-		t.dotRuns(z, &x, &y, ends, st.width)
+	if ends, ok := t.sameOverRuns(c.a); ok {
+		t.dotRuns(z, &x, &y, ends, c.width)
 		return
 	}
 	p.X, p.StrideX, p.BaseX, p.IX = x.data, x.stride, x.base, x.index
@@ -28,20 +66,21 @@ func (t *task[T]) dots(z []T, st *step) {
 	t.s.ops.DotPairs(p)
 }
 
-// constant tells where a register keeps its value from edge to edge, and returns the ends of
-// the runs that share one.
-func (t *task[T]) constant(i int) (ends []int32, ok bool) {
-	n := t.s.code.nodes[i]
+// sameOverRuns tells whether a register is a row of the side by which edges are grouped in the block, and returns
+// the ends of the runs that share one.
+func (t *task[T]) sameOverRuns(i int) (ends []int32, ok bool) {
+	n := t.s.nodes[i]
 	if t.s.buffer[i] >= 0 || n.op != opLoad || t.s.run.plain {
 		return nil, false
 	}
-	switch side := t.s.code.p.side(n.slot); {
-	case side == U && t.byColumn:
-		return t.columnRuns(), true
-	case side == V && !t.byColumn:
-		return t.ofRows(), true
+	side := V
+	if t.byColumn {
+		side = U
 	}
-	return nil, false
+	if t.s.p.side(n.arg) != side {
+		return nil, false
+	}
+	return t.ends(t.byColumn), true
 }
 
 // dotRuns is dots where one side, y, is the same row over runs of edges.
@@ -58,48 +97,15 @@ func (t *task[T]) dotRuns(z []T, y, x *picked[T], ends []int32, heads int) {
 	}
 }
 
-// pair has products of rows of destinations with the row of a source take along the sum of the
-// same rows for that source, where its coefficients come first: the rows are read once.
-func (s *Sweep[T]) pair() {
-	c := s.code
-	for i := range s.adds {
-		a := &s.adds[i]
-		if a.kind != sinkColumn || a.x < 0 || a.c < 0 || a.leaky != nil || s.run.plain {
-			continue
-		}
-		ready := false
-		for j := range s.steps {
-			st := &s.steps[j]
-			ready = ready || st.reg == a.c
-			if !ready || st.op != opDots || st.leaky != nil || st.sum != nil || st.width*a.d != a.width || c.nodes[st.a].width != a.width {
-				continue
-			}
-			if st.a == a.x && s.buffer[st.b] < 0 && c.ofSource(st.b) || st.b == a.x && s.buffer[st.a] < 0 && c.ofSource(st.a) {
-				st.sum, a.done = a, true
-				break
-			}
-		}
-	}
-}
-
-// dotSums is dots by columns, and what pair has put with it.
-func (t *task[T]) dotSums(z []T, st *step) {
-	a := st.sum
-	fixed := st.a
-	if fixed == a.x {
-		fixed = st.b
-	}
-	w, x := t.source(fixed), t.source(a.x)
-	target := &t.s.targets[a.slot]
-	if t.own != nil {
-		target = &t.own.targets[a.slot]
-	}
-	g, c, heads := &t.gather, t.reg(a.c), st.width
+// dotSums is dots by columns of the source's row, and the sum a.
+func (t *task[T]) dotSums(z []T, c *call[T], row int, a *sum[T]) {
+	w, x, target := t.source(row), t.source(a.rows), t.target(a)
+	g, coefficients, heads := &t.gather, t.reg(a.from), c.width
 	g.First = false
 	k0 := 0
-	for _, k1 := range t.columnRuns() {
+	for _, k1 := range t.ends(true) {
 		x.gather(g, k0, int(k1))
-		g.Y, g.C, g.Out = target.row(t.col[k0])[:a.width], c[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
+		g.Y, g.C, g.Out = target.row(t.cols[k0])[:a.width], coefficients[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
 		t.s.ops.DotSums(g, w.of(k0)[:a.width], heads)
 		k0 = int(k1)
 	}

@@ -142,7 +142,7 @@ func compute(t *testing.T, rel *graph.Relation, text string, threads int, plain 
 	for _, w := range p.Softmaxes() {
 		r.Most, r.Inv = append(r.Most, make([]float64, rel.NumDst*w)), append(r.Inv, make([]float64, rel.NumDst*w))
 	}
-	if p.Reduce.Extremum() {
+	if p.KeepsWinner() {
 		r.Winner = make([]int32, rel.NumDst*p.Width())
 	}
 	made.out = make([]float64, rel.NumDst*p.Width())
@@ -174,7 +174,7 @@ func TestHubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSweep(p.forwardCodes()[0], &Run[float64]{Program: p, Rel: rel, Pool: kernel.NewPool(1), Operands: make([][]float64, 3), Most: [][]float64{nil}, Inv: [][]float64{nil}})
+	s := newSweep(compile[float64](p.forwardCodes()[0], false), &Run[float64]{Program: p, Rel: rel, Pool: kernel.NewPool(1), Operands: make([][]float64, 3), Most: [][]float64{nil}, Inv: [][]float64{nil}})
 	if units := s.units(rel.RowPtr.Data, 0, 50, false, func(i int) (int32, int64, int64) {
 		return int32(i), int64(rel.RowPtr.Data[i]), int64(rel.RowPtr.Data[i+1])
 	}); !slices.ContainsFunc(units, func(u unit[float64]) bool { return u.own != nil }) {

@@ -2,32 +2,63 @@ package expr
 
 import "sar/core/internal/vec"
 
-// Attention whose logits are products of a vector with activations, a·leaky(u + v), as
-// GATv2 has them. The activations have the width of a row, and are never made:
-// one loop reads rows of both sides and makes the logit, others add up what their
-// gradients are.
+// Attention whose logits are products of a vector with activations, a·leaky(u + v), as GATv2 has them. The activations
+// have the width of a row and are never made: one loop reads rows of both sides and makes the logit, and others add up
+// what its gradients are, c · a · slope(u + v) for both sides and c · leaky(u + v) for the vector.
 
-// leaky is activations of the sum of a row of the source and one of the destination.
+// leaky is leaky ReLU of the sum of a row of the source and one of the destination.
 type leaky struct {
 	u, v  int // loads
-	p     int // the load of the vector, or -1
+	p     int // the load of the vector, -1: what is added up are activations
 	alpha float64
+	with  int // the sink of the activations that a sum of slopes takes along, -1: none
 }
 
-// sumOfBoth tells whether a register is the sum of a row of the source and one of the
-// destination, both read where they lie.
-func (c *code) sumOfBoth(i int) (l leaky, ok bool) {
-	n := c.nodes[i]
-	if n.op != opAdd || !c.lazy(n.a) || !c.lazy(n.b) || c.nodes[n.a].width != n.width || c.nodes[n.b].width != n.width {
-		return l, false
+func leakyAttention[T Float]() pattern[T] {
+	return pattern[T]{
+		call: func(s *selection, n node) (any, bool) {
+			l := s.leakyDots(n)
+			return l, l != nil
+		},
+		run: (*task[T]).leakyDots,
+		sum: func(s *selection, k sink) (a addend, ok bool) {
+			a, l, ok := addend{rows: -1}, leaky{}, false
+			lanes := vec.RegisterBytes / s.size
+			switch k.kind {
+			case sinkRow, sinkColumn, sinkScatter:
+				l, a.from, a.d, ok = s.slopes(k.reg, lanes)
+			case sinkParam:
+				var activations int
+				a.from, activations, a.d, ok = s.scaled(k.reg, s.nodes[k.reg].shape, lanes, func(i int) bool {
+					_, ok := s.activated(i)
+					return ok
+				})
+				if ok {
+					l, _ = s.activated(activations)
+				}
+			}
+			a.form = l
+			return a, ok
+		},
+		add:     (*task[T]).leakySum,
+		scatter: scatterLeaky[T],
+		join:    joinLeaky[T],
 	}
-	switch a, b := c.p.side(c.nodes[n.a].slot), c.p.side(c.nodes[n.b].slot); {
-	case a == U && b == V:
-		return leaky{u: n.a, v: n.b, p: -1}, true
-	case a == V && b == U:
-		return leaky{u: n.b, v: n.a, p: -1}, true
+}
+
+// leakyDots recognizes products of a parameter with activations, summed over runs of as
+// many elements as the loops take.
+func (s *selection) leakyDots(n node) *leaky {
+	if n.op != opDots || n.width == 0 || s.nodes[n.a].width == 0 || s.nodes[n.a].width/n.width%(vec.RegisterBytes/s.size) != 0 {
+		return nil
 	}
-	return l, false
+	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {
+		if l, ok := s.activated(try[0]); ok && s.parameter(try[1]) {
+			l.p = try[1]
+			return &l
+		}
+	}
+	return nil
 }
 
 // activated tells whether a register is the leaky ReLU of such a sum. The loops take the
@@ -37,191 +68,132 @@ func (c *code) activated(i int) (l leaky, ok bool) {
 	if n.op != opLeaky || n.alpha < 0 || n.alpha > 1 {
 		return l, false
 	}
-	l, ok = c.sumOfBoth(n.a)
-	l.alpha = n.alpha
-	return l, ok
+	return c.sumOfBoth(n.a, n.alpha)
 }
 
-// vector tells whether a register is a parameter.
-func (c *code) vector(i int) bool {
+// sumOfBoth tells whether a register is the sum of a row of the source and one of the
+// destination, both read where they lie.
+func (c *code) sumOfBoth(i int, alpha float64) (l leaky, ok bool) {
 	n := c.nodes[i]
-	return n.op == opLoad && n.slot < len(c.p.Operands) && c.p.side(n.slot) == P
-}
-
-// leakyDots recognises products of a parameter with activations, summed over runs of as
-// many elements as the loops take.
-func (s *Sweep[T]) leakyDots(n node) *leaky {
-	c := s.code
-	if s.run.plain || n.op != opDots || n.width == 0 || c.nodes[n.a].width == 0 || c.nodes[n.a].width/n.width%vec.HeadLanes[T]() != 0 {
-		return nil
+	if n.op != opAdd || !c.lies(n.a) || !c.lies(n.b) || c.nodes[n.a].width != n.width || c.nodes[n.b].width != n.width {
+		return l, false
 	}
-	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {
-		if l, ok := c.activated(try[0]); ok && c.vector(try[1]) {
-			l.p = try[1]
-			return &l
-		}
+	l = leaky{u: n.a, v: n.b, p: -1, alpha: alpha, with: -1}
+	switch a, b := c.p.side(c.nodes[n.a].arg), c.p.side(c.nodes[n.b].arg); {
+	case a == U && b == V:
+		return l, true
+	case a == V && b == U:
+		l.u, l.v = n.b, n.a
+		return l, true
 	}
-	return nil
+	return l, false
 }
 
 // slopes tells whether a register is a parameter times the slopes of such activations times a
 // coefficient for every d elements, which the loops take.
 func (c *code) slopes(reg, lanes int) (l leaky, coefficient, d int, ok bool) {
 	n := c.nodes[reg]
-	if n.op != opSlope || op(n.slot) != opLeaky || n.alpha < 0 || n.alpha > 1 {
+	if n.op != opSlope || op(n.arg) != opLeaky || n.alpha < 0 || n.alpha > 1 {
 		return l, 0, 0, false
 	}
-	if l, ok = c.sumOfBoth(n.a); !ok {
+	if l, ok = c.sumOfBoth(n.a, n.alpha); !ok {
 		return l, 0, 0, false
 	}
-	coefficient, vector, d, ok := c.scaled(n.b, n.shape, lanes, c.vector)
-	l.p, l.alpha = vector, n.alpha
+	coefficient, l.p, d, ok = c.scaled(n.b, n.shape, lanes, c.parameter)
 	return l, coefficient, d, ok
 }
 
-// scaled tells whether a register is a product of one of shape s that is as wanted and one that has a
-// coefficient for every d of its elements, d a multiple of lanes.
-func (c *code) scaled(reg int, s shape, lanes int, wanted func(i int) bool) (coefficient, other, d int, ok bool) {
-	n := c.nodes[reg]
-	if n.op != opMul || s.width() == 0 {
-		return 0, 0, 0, false
-	}
-	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {
-		x, y := try[0], try[1]
-		if d, ok := grouped(c.nodes[x].shape, s); ok && d%lanes == 0 && c.nodes[y].width == s.width() && wanted(y) {
-			return x, y, d, true
+// joinLeaky has a sum of slopes take along that of the activations, which are made of the same
+// rows and have the same coefficients.
+func joinLeaky[T Float](_ *selection, k *calls[T]) {
+	for _, a := range k.sums {
+		for _, b := range k.sums {
+			la, slopes := a.form.(leaky)
+			lb, activations := b.form.(leaky)
+			if slopes && activations && a.kind == sinkColumn && b.kind == sinkParam && la.with < 0 && b.block != nil &&
+				a.from == b.from && a.d == b.d && la.u == lb.u && la.v == lb.v && la.alpha == lb.alpha {
+				la.with = b.sink0
+				a.form, b.block = la, nil
+			}
 		}
 	}
-	return 0, 0, 0, false
 }
 
-// leakySum recognises sums of coefficients times slopes times a parameter, the gradients of
-// both sides, and of coefficients times activations, that of the parameter.
-func (s *Sweep[T]) leakySum(a *adding) bool {
-	c := s.code
-	var l leaky
-	var ok bool
-	switch a.kind {
-	case sinkRow, sinkColumn, sinkScatter:
-		l, a.c, a.d, ok = c.slopes(a.reg, vec.HeadLanes[T]())
-	case sinkParam:
-		var made int
-		a.c, made, a.d, ok = c.scaled(a.reg, c.nodes[a.reg].shape, vec.HeadLanes[T](), func(i int) bool {
-			_, ok := c.activated(i)
-			return ok
-		})
-		if ok {
-			l, _ = c.activated(made)
-		}
-	}
-	if !ok {
-		a.c, a.d = -1, 0
-		return false
-	}
-	a.leaky = &l
-	return true
-}
-
-// apart are the rows of the side that stays the same over runs, and those of the other.
-func (t *task[T]) apart(l *leaky, byColumn bool) (w, x picked[T]) {
+// sides are the rows of the side that stays the same over runs, and those of the other.
+func (t *task[T]) sides(l *leaky, byColumn bool) (same, other picked[T]) {
 	if byColumn {
 		return t.source(l.u), t.source(l.v)
 	}
 	return t.source(l.v), t.source(l.u)
 }
 
-// parameter is the row of a parameter.
-func (s *Sweep[T]) parameter(i int) []T {
-	n := s.code.nodes[i]
-	return s.loads[n.slot].data[:n.width]
-}
-
-func (t *task[T]) endsOf(byColumn bool) []int32 {
-	if byColumn {
-		return t.columnRuns()
-	}
-	return t.ofRows()
-}
-
-// leakyDots: z[k, h] = Σ_j a[h, j] · leaky(u[k, h, j] + v[k, h, j])
-func (t *task[T]) leakyDots(z []T, st *step) {
-	l, heads := st.leaky, st.width
-	w, x := t.apart(l, t.byColumn)
-	a := t.s.parameter(l.p)
+// leakyDots: z[k, h] = Σ_j p[h, j] · leaky(u[k, h, j] + v[k, h, j])
+func (t *task[T]) leakyDots(z []T, c *call[T]) {
+	l, heads := c.form.(*leaky), c.width
+	w, x := t.sides(l, t.byColumn)
+	p := t.s.parameter(l.p)
 	g := &t.gather
 	g.First, g.C = false, nil
 	k0 := 0
-	for _, k1 := range t.endsOf(t.byColumn) {
+	for _, k1 := range t.ends(t.byColumn) {
 		x.gather(g, k0, int(k1))
 		g.Out = z[k0*heads : int(k1)*heads]
-		t.s.ops.LeakyDots(g, w.of(k0)[:len(a)], a, heads, T(l.alpha))
+		t.s.ops.LeakyDots(g, w.of(k0)[:len(p)], p, heads, T(l.alpha))
 		k0 = int(k1)
 	}
 }
 
-// leakySum: target[index[k], h, j] += c[k, h] · a[h, j] · slope(u[k, h, j] + v[k, h, j])
-func (t *task[T]) leakySum(a *adding, target *rows[T], index, ends []int32) {
-	r := leakyRuns[T]{adding: a, p: t.s.parameter(a.leaky.p)}
-	r.w, r.x = t.apart(a.leaky, a.kind == sinkColumn)
-	if a.with != nil {
-		r.values = t.left[:a.width]
-		clear(r.values)
+// leakySum: target[index[k], h, j] += from[k, h] · p[h, j] · slope(u[k, h, j] + v[k, h, j]), or, for the parameter,
+// the sum over k of from[k, h] · leaky(u[k, h, j] + v[k, h, j]).
+func (t *task[T]) leakySum(a *sum[T]) {
+	l, heads, g := a.form.(leaky), a.width/a.d, &t.gather
+	byColumn, index, of := a.kind == sinkColumn, t.rows[:t.m], a.sink0
+	var target *rows[T]
+	var p, total []T // the block's own sum of activations, where there is one
+	switch {
+	case a.kind == sinkParam:
+		byColumn, total = t.byColumn, t.left[:a.width]
+	case l.with >= 0:
+		total, of = t.left[:a.width], l.with
 	}
-	k0 := 0
-	for _, k1 := range ends {
-		t.leakyRun(&r, target.row(index[k0])[:a.width], k0, int(k1))
-		k0 = int(k1)
+	if a.kind != sinkParam {
+		p, target = t.s.parameter(l.p), t.target(a)
 	}
-	if a.with != nil {
-		t.addParam(a.with, r.values)
+	if byColumn {
+		index = t.cols[:t.m]
 	}
-}
-
-// leakyParam: the sum over k of c[k, h] · leaky(u[k, h, j] + v[k, h, j])
-func (t *task[T]) leakyParam(a *adding) {
-	r := leakyRuns[T]{adding: a}
-	r.w, r.x = t.apart(a.leaky, t.byColumn)
-	total := t.left[:a.width] // the block's own sum first
 	clear(total)
-	k0 := 0
-	for _, k1 := range t.endsOf(t.byColumn) {
-		t.leakyRun(&r, total, k0, int(k1))
-		k0 = int(k1)
-	}
-	t.addParam(a, total)
-}
-
-// leakyRuns is what the runs of a block have in common.
-type leakyRuns[T Float] struct {
-	*adding
-	w, x   picked[T] // of the side that stays the same over a run, and of the other
-	p      []T       // nil: activations are added up, not slopes
-	values []T       // the sum of the activations besides, or nil
-}
-
-// leakyRun adds edges k0..k1-1, which have the same row of w, to y.
-func (t *task[T]) leakyRun(r *leakyRuns[T], y []T, k0, k1 int) {
-	heads, g := r.width/r.d, &t.gather
-	r.x.gather(g, k0, k1)
-	g.First, g.Y, g.C = false, y, t.reg(r.c)[k0*heads:k1*heads]
-	row := r.w.of(k0)[:r.width]
-	if r.values != nil {
-		t.s.ops.LeakyBoth(g, row, r.p, r.values, heads, T(r.leaky.alpha))
-		return
-	}
-	t.s.ops.LeakySums(g, row, r.p, heads, T(r.leaky.alpha))
-}
-
-// pairLeaky has a sum of slopes take along that of the activations, which are made of the same
-// rows and have the same coefficients.
-func (s *Sweep[T]) pairLeaky() {
-	for i := range s.adds {
-		for j := range s.adds {
-			a, b := &s.adds[i], &s.adds[j]
-			if a.kind == sinkColumn && b.kind == sinkParam && a.leaky != nil && b.leaky != nil && a.with == nil && !b.done &&
-				a.c == b.c && a.d == b.d && a.leaky.u == b.leaky.u && a.leaky.v == b.leaky.v && a.leaky.alpha == b.leaky.alpha {
-				a.with, b.done = b, true
-			}
+	same, other := t.sides(&l, byColumn)
+	c, k0 := t.reg(a.from), 0
+	for _, end := range t.ends(byColumn) {
+		k1 := int(end)
+		other.gather(g, k0, k1)
+		g.First, g.C = false, c[k0*heads:k1*heads]
+		row := same.of(k0)[:a.width]
+		switch {
+		case target == nil:
+			g.Y = total
+			t.s.ops.LeakySums(g, row, nil, heads, T(l.alpha))
+		case total != nil:
+			g.Y = target.row(index[k0])[:a.width]
+			t.s.ops.LeakyBoth(g, row, p, total, heads, T(l.alpha))
+		default:
+			g.Y = target.row(index[k0])[:a.width]
+			t.s.ops.LeakySums(g, row, p, heads, T(l.alpha))
 		}
+		k0 = k1
+	}
+	if total != nil {
+		t.addParam(of, total)
+	}
+}
+
+// scatterLeaky scatters slopes of a batch.
+func scatterLeaky[T Float](s *Sweep[T], a *sum[T], b *batch[T], share, shares int) {
+	l := a.form.(leaky)
+	if x, ok := shareOf[T](a, share, shares); ok {
+		w := s.loads[s.nodes[l.v].arg]
+		call := &vec.Scatter[T]{W: tail(w.data, x.from), StrideW: w.stride, A: s.parameter(l.p)[x.from:x.to], Alpha: T(l.alpha)}
+		x.each(s, a, b, s.nodes[l.u].arg, call, s.ops.ScatterSlopes)
 	}
 }

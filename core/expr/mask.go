@@ -4,15 +4,15 @@ import "math"
 
 // mask: what dropout multiplies with. An element stays where a random number in [0, 1),
 // drawn for seed, edge and element, is not below alpha.
-func (t *task[T]) mask(z []T, st *step) {
-	if st.alpha >= 1 {
+func (t *task[T]) mask(z []T, c *call[T]) {
+	if c.alpha >= 1 {
 		clear(z)
 		return
 	}
-	w, run := st.width, t.s.run
-	seed := mix(run.Seeds[st.slot])
-	limit := uint64(math.Round(st.alpha * (1 << 32)))
-	scales := [2]T{T(1 / (1 - st.alpha)), 0} // of what stays and of what goes
+	w, run := c.width, t.s.run
+	seed := mix(run.Seeds[c.arg])
+	limit := uint64(math.Round(c.alpha * (1 << 32)))
+	scales := [2]T{T(1 / (1 - c.alpha)), 0} // of what stays and of what goes
 	for k, e := range t.edge[:t.m] {
 		key := run.KeyBase + int64(e)
 		if run.Keys != nil {

@@ -44,13 +44,13 @@ const (
 	opDropout
 	numOps // what programs may say; the others come up in derived code
 
-	opMask   // what dropout multiplies elements with; slot says which dropout
+	opMask   // what dropout multiplies elements with; arg says which dropout
 	opWeigh  // e to the power of a minus the greatest a of the destination so far
 	opSpread // broadcast to a shape
 	opDots   // products of two registers of one shape, summed over runs of elements
 	opWinner // a where this edge won the element of its destination, else 0
 	opBest   // a times 1 where b is the result of its destination, else times 0
-	opSlope  // the slope of the operation in slot at a, or at the argument whose value is a, times b
+	opSlope  // the slope of the operation arg at a, or at the argument whose value is a, times b
 )
 
 func (o op) binary() bool { return o >= opAdd && o <= opDot }
@@ -60,7 +60,7 @@ func (o op) binary() bool { return o >= opAdd && o <= opDot }
 type opDef[T Float] struct {
 	name string
 	// value: z = f(x), for the numbers of a block; pair is the loop for z = f(x, y). An
-	// operation with neither is more than a loop: task.compute or builder.forward has it.
+	// operation with neither is more than a loop: loopOf or builder.forward has it.
 	value func(t *task[T], z, x []T, alpha float64)
 	pair  func(ops *vec.Ops[T]) func(z, x, y []T)
 	// gradient, one for each operand, writes down its gradient.
@@ -74,9 +74,9 @@ type opDef[T Float] struct {
 // softplusLinear is where softplus becomes the identity, as torch has it.
 const softplusLinear = 20
 
-func define[T Float]() *[numOps]opDef[T] {
+func defineOps[T Float]() [numOps]opDef[T] {
 	rules := func(r ...gradientRule) []gradientRule { return r }
-	return &[numOps]opDef[T]{
+	return [numOps]opDef[T]{
 		opAdd: {
 			name:     "add",
 			pair:     func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Plus },
@@ -350,22 +350,27 @@ func byNumber[T Float](slope func(x, alpha float64) float64) func(t *task[T], z,
 	}
 }
 
+// definitions are the tables for an element type.
+type definitions[T Float] struct {
+	ops     [numOps]opDef[T]
+	reduces [numReduces]reduceDef[T]
+}
+
 var (
-	defs32 = define[float32]()
-	defs64 = define[float64]()
+	defs32 = &definitions[float32]{defineOps[float32](), defineReduces[float32]()}
+	defs64 = &definitions[float64]{defineOps[float64](), defineReduces[float64]()}
 )
 
-// defsOf is the table for an element type.
-func defsOf[T Float]() *[numOps]opDef[T] {
-	if defs, ok := any(defs32).(*[numOps]opDef[T]); ok {
+func defsOf[T Float]() *definitions[T] {
+	if defs, ok := any(defs32).(*definitions[T]); ok {
 		return defs
 	}
-	return any(defs64).(*[numOps]opDef[T])
+	return any(defs64).(*definitions[T])
 }
 
 // opNamed is the operation of a name.
 func opNamed(name string) (op, bool) {
-	for o, d := range defs64 {
+	for o, d := range defs64.ops {
 		if d.name == name && name != "" {
 			return op(o), true
 		}
@@ -377,12 +382,12 @@ func opNamed(name string) (op, bool) {
 // nil for operations that do not work number by number.
 func Oracle(name string) func(x, y, alpha float64) float64 {
 	o, _ := opNamed(name)
-	return defs64[o].oracle
+	return defs64.ops[o].oracle
 }
 
 // Operations are the names of all operations, for tests.
 func Operations() (names []string) {
-	for _, d := range defs64 {
+	for _, d := range defs64.ops {
 		if d.name != "" {
 			names = append(names, d.name)
 		}

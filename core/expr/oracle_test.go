@@ -56,7 +56,7 @@ func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *
 		r.Most, r.Inv = append(r.Most, make([]T, rel.NumDst*w)), append(r.Inv, make([]T, rel.NumDst*w))
 	}
 	r.Out, r.Grad, r.Grads = make([]T, len(grad)), grad, make([][]T, len(tensors))
-	if program.Reduce.Extremum() {
+	if program.KeepsWinner() {
 		r.Winner = make([]int32, len(grad))
 	}
 	for i, x := range tensors {
@@ -263,5 +263,59 @@ func sharedExtrema[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.
 	for i, got := range grads[0] {
 		to := int(g.Dst[i/w])*w + i%w
 		same("gradient", i, got, won(i/w, i%w)*(grad[to]/ties[to]))
+	}
+}
+
+// Every way to reduce computes what its oracle does, with segments of a hub as without, in both element types, and its
+// gradient is the oracle's slope.
+func TestReducers(t *testing.T) {
+	rel, g := oneWorker(t, 30, 400)
+	hub, hubGraph := oneWorker(t, 4, 40000)
+	for _, name := range expr.Reducers() {
+		t.Run(name, func(t *testing.T) {
+			reducer[float64](t, rel, g, name, 1e-12)
+			reducer[float32](t, rel, g, name, 1e-4)
+			reducer[float64](t, hub, hubGraph, name, 1e-12)
+			reducer[float32](t, hub, hubGraph, name, 1e-3)
+		})
+	}
+}
+
+func reducer[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Graph, name string, tol float64) {
+	p := &exprtest.Program{Operands: []exprtest.Operand{{Side: "e", Shape: []int{3}}}, Reduce: name, Shapes: [][]int{{3}}}
+	rng := rand.New(rand.NewPCG(9, 9))
+	x, wide := make([]T, len(g.Src)*3), make([]float64, len(g.Src)*3)
+	for i := range x {
+		x[i] = T(rng.NormFloat64())
+		wide[i] = float64(x[i])
+	}
+	want := p.Run(g, [][]float64{wide})
+	grad, loss := make([]T, len(want)), func(x []float64) (sum float64) {
+		for i, v := range p.Run(g, [][]float64{x}) {
+			sum += v * float64(1+i%5)
+		}
+		return sum
+	}
+	for i := range grad {
+		grad[i] = T(1 + i%5)
+	}
+	out, grads := run(t, rel, g, p, [][]T{x}, grad)
+	for i, w := range want {
+		if math.Abs(float64(out[i])-w) > tol*max(1, math.Abs(w)) {
+			t.Fatalf("%T: result %d is %v, the oracle's %v", x, i, out[i], w)
+		}
+	}
+	for range 5 { // of one message at a time
+		const step = 1e-6
+		i := rng.IntN(len(x))
+		was := wide[i]
+		wide[i] = was + step
+		above := loss(wide)
+		wide[i] = was - step
+		slope := (above - loss(wide)) / (2 * step)
+		wide[i] = was
+		if got := float64(grads[0][i]); math.Abs(got-slope) > 1e-3*max(1, math.Abs(slope)) {
+			t.Fatalf("%T: gradient %d is %v, by differences %v", x, i, got, slope)
+		}
 	}
 }

@@ -64,12 +64,12 @@ func (p *Program) Differentiate(operands uint32, elemSize int) *GradientPlan {
 // others.
 func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
 	g := p.derive(operands)
-	plan := &GradientPlan{Operands: operands, Result: operands != 0 && (p.online >= 0 || p.Reduce.shared())}
+	plan := &GradientPlan{Operands: operands, Result: operands != 0 && (p.online >= 0 || p.reduce().readsResult)}
 	for level := p.levels() - 1; level >= 0; level-- {
 		var sinks []sink
 		for s, x := range p.softmaxes {
 			if x.level == level && g.products[s] >= 0 && s != p.online {
-				sinks = append(sinks, sink{sinkRow, g.products[s], p.slotDelta(s)})
+				sinks = append(sinks, sink{sinkRow, g.products[s], p.inputDelta(s)})
 			}
 		}
 		if c := g.code(sinks); c != nil {
@@ -101,22 +101,22 @@ func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
 	if plan.Fetch != 0 && plan.target == nil {
 		plan.Push = plan.source.pushLayout(elemSize)
 	}
-	plan.FetchBytes, plan.ReturnBytes = p.Packed(plan.Fetch)*elemSize, p.Packed(plan.Return)*elemSize
+	plan.FetchBytes, plan.ReturnBytes = p.RowWidth(plan.Fetch)*elemSize, p.RowWidth(plan.Return)*elemSize
 	return plan
 }
 
 // merge moves what a sweep over columns computes well from target to source.
 func (g *gradients) merge(source, target []sink, elemSize int) (columns, rows []sink) {
-	all, scattered := &code{g.p, g.nodes, nil}, 0
+	all, scattered := newSelection(&code{g.p, g.nodes, nil}, elemSize), 0
 	for _, s := range target {
-		if s.kind == sinkRow && !all.outer(s.reg, elemSize) {
+		if s.kind == sinkRow && !all.scattersInPlace(s.reg) {
 			scattered += g.nodes[s.reg].width
 		}
 	}
 	for _, s := range target {
 		switch {
 		case s.kind == sinkRow && scattered <= scatterMost:
-			source = append(source, sink{sinkScatter, s.reg, s.slot})
+			source = append(source, sink{sinkScatter, s.reg, s.of})
 		case s.kind == sinkRow:
 			rows = append(rows, s)
 		default:

@@ -1,18 +1,3 @@
-// Package expr computes edge expressions: what the message of an edge is, as a
-// straight-line program over rows of its source, its destination, the edge
-// itself and parameters, and what becomes of the messages of a destination.
-//
-// A program runs over blocks of edges whose registers fit a core's cache, so
-// nothing of edge size exists unless the result is of that size. Backward runs
-// a program of the same kind, derived from the first, and computes what it needs
-// of the messages again.
-//
-// Everything that is added up is added edge by edge in an order that the graph
-// alone determines: by source within a destination, by destination within a
-// source. So the number of threads and the window change no bit of a result or
-// of a gradient, with exceptions that depend on the window: gradients of parameters,
-// of destinations, and of tensors that an expression reads in several places, and
-// whatever is added up for a row or column with so many edges that it is cut.
 package expr
 
 import (
@@ -41,30 +26,6 @@ var sides = []string{"u", "v", "e", "p"}
 
 func (s Side) String() string { return sides[s] }
 
-// Reduce is what becomes of the messages of a destination.
-type Reduce uint8
-
-const (
-	None Reduce = iota // the result is a value per edge
-	Sum
-	Mean
-	Max // as DGL has it: NaN never wins, infinite results are 0, and one message gets the gradient
-	Min
-	MaxShared // as PyG has it: NaN wins, infinite results stay, and equal messages share the gradient
-	MinShared
-)
-
-var reducers = []string{"none", "sum", "mean", "max", "min", "max_shared", "min_shared"}
-
-func (r Reduce) String() string { return reducers[r] }
-
-// Extremum tells whether the result is the greatest or least message.
-func (r Reduce) Extremum() bool { return r >= Max }
-
-func (r Reduce) least() bool { return r == Min || r == MinShared }
-
-func (r Reduce) shared() bool { return r == MaxShared || r == MinShared }
-
 // MaxOperands is how many operands a program may have: which of them need a
 // gradient travels as bits of a frame's flags.
 const MaxOperands = 16
@@ -87,8 +48,8 @@ type Program struct {
 	nodes     []node // the loads of the operands, then an instruction each
 	result    int
 	softmaxes []softmax
-	online    int     // the softmax that is computed in one sweep with the sum, or -1
-	heads     []int32 // of that: the element of the softmax that an element of the result is proportional to
+	online    int     // the softmax that is computed in one sweep with the result, or -1
+	heads     []int32 // of that: the element of the softmax that an element of the result is a multiple of
 	plans     plans
 }
 
@@ -99,14 +60,7 @@ type node struct {
 	alpha float64
 	shape shape
 	width int
-	slot  int // of a load: which; of a dropout: which seed
-}
-
-// softmax is one softmax over the in-edges of each destination.
-type softmax struct {
-	node  int // of the program
-	level int // softmaxes of lower levels come before it
-	width int
+	arg   int // of a load: which input; of a dropout: which seed; of a softmax: which; of a slope: which operation
 }
 
 // ErrInvalid is an error in a program.
@@ -157,11 +111,11 @@ func Parse(source string) (*Program, error) {
 		}
 		s := shape(slices.Clone(o.Shape))
 		p.Operands = append(p.Operands, Operand{Side: Side(side), Shape: s, Width: s.width()})
-		p.nodes = append(p.nodes, node{op: opLoad, a: -1, b: -1, shape: s, width: s.width(), slot: i})
+		p.nodes = append(p.nodes, node{op: opLoad, a: -1, b: -1, shape: s, width: s.width(), arg: i})
 	}
 	for i, c := range t.Code {
 		o, known := opNamed(c.Op)
-		n := node{op: o, a: -1, b: -1, alpha: c.Alpha, slot: -1}
+		n := node{op: o, a: -1, b: -1, alpha: c.Alpha, arg: -1}
 		if !known {
 			return nil, invalid("instruction %d: operation %q is unknown", i, c.Op)
 		}
@@ -192,11 +146,10 @@ func Parse(source string) (*Program, error) {
 		return nil, invalid("result must be one of the %d registers", len(p.nodes))
 	}
 	p.result = *t.Result
-	reduce := slices.Index(reducers, t.Reduce)
-	if reduce < 0 {
-		return nil, invalid("reduce %q: there are %s", t.Reduce, strings.Join(reducers, ", "))
+	var known bool
+	if p.Reduce, known = reduceNamed(t.Reduce); !known {
+		return nil, invalid("reduce %q: there are %s", t.Reduce, strings.Join(Reducers(), ", "))
 	}
-	p.Reduce = Reduce(reduce)
 	p.findSoftmaxes()
 	return p, nil
 }
@@ -248,7 +201,7 @@ func (p *Program) infer(n *node, given []int) error {
 		if !(n.alpha >= 0 && n.alpha <= 1) {
 			return fmt.Errorf("probability %v is not between 0 and 1", n.alpha)
 		}
-		n.slot = p.Seeds
+		n.arg = p.Seeds
 		p.Seeds++
 	}
 	if err := checkShape(n.shape); err != nil {
@@ -279,89 +232,6 @@ func (p *Program) depends(on func(i int) bool) []bool {
 	out := make([]bool, len(p.nodes))
 	for i, n := range p.nodes {
 		out[i] = on(i) || n.a >= 0 && out[n.a] || n.b >= 0 && out[n.b]
-	}
-	return out
-}
-
-func (p *Program) findSoftmaxes() {
-	live := (&code{p, p.nodes, []sink{{reg: p.result}}}).live()
-	level := make([]int, len(p.nodes)) // softmaxes on the longest path to a register
-	for i, n := range p.nodes {
-		if n.a >= 0 {
-			level[i] = level[n.a]
-		}
-		if n.b >= 0 {
-			level[i] = max(level[i], level[n.b])
-		}
-		if n.op == opSoftmax && live[i] {
-			p.softmaxes = append(p.softmaxes, softmax{node: i, level: level[i], width: n.width})
-			level[i]++
-		}
-	}
-	if p.Reduce == Sum || p.Reduce == Mean {
-		if last := len(p.softmaxes) - 1; last >= 0 {
-			if p.heads = p.proportional(p.softmaxes[last].node); p.heads != nil {
-				p.online = last
-			}
-		}
-	}
-}
-
-// proportional returns, for each element of the result, the one element of
-// register s that it is a multiple of, or nil if there is no such element.
-func (p *Program) proportional(s int) []int32 {
-	dep := p.depends(func(i int) bool { return i == s })
-	if !dep[p.result] {
-		return nil
-	}
-	of := make([][]int32, len(p.nodes))
-	through := func(i, operand int) []int32 { // as an operand is broadcast
-		if of[operand] == nil {
-			return nil
-		}
-		out := spread(p.nodes[operand].shape, p.nodes[i].shape)
-		for k, at := range out {
-			out[k] = of[operand][at]
-		}
-		return out
-	}
-	for i := s; i < len(p.nodes); i++ {
-		n := p.nodes[i]
-		switch {
-		case i == s:
-			of[i] = spread(n.shape, n.shape)
-		case !dep[i]:
-		case n.op == opScale, n.op == opNeg, n.op == opDropout, n.op == opReshape:
-			of[i] = of[n.a]
-		case n.op == opMul && !dep[n.b], n.op == opDiv && !dep[n.b]:
-			of[i] = through(i, n.a)
-		case n.op == opMul && !dep[n.a]:
-			of[i] = through(i, n.b)
-		case (n.op == opAdd || n.op == opSub) && dep[n.a] && dep[n.b]:
-			if x, y := through(i, n.a), through(i, n.b); x != nil && slices.Equal(x, y) {
-				of[i] = x
-			}
-		case n.op == opTotal && of[n.a] != nil:
-			of[i] = merged(of[n.a], spread(n.shape, p.nodes[n.a].shape), n.width)
-		}
-	}
-	return of[p.result]
-}
-
-// merged is what sums over elements are multiples of, where all are of the same.
-func merged(of, to []int32, width int) []int32 {
-	out := make([]int32, width)
-	for i := range out {
-		out[i] = -1
-	}
-	for k, at := range to {
-		if out[at] >= 0 && out[at] != of[k] {
-			return nil
-		}
-		out[at] = of[k]
-	}
-	if slices.Contains(out, -1) {
-		return nil // sums over nothing
 	}
 	return out
 }

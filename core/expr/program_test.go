@@ -97,7 +97,7 @@ func TestPlanIsDerivedOnce(t *testing.T) {
 func TestEveryOperationIsDefined(t *testing.T) {
 	whole := []op{opDot, opTotal, opReshape, opSoftmax, opDropout} // more than a loop
 	for o := opLoad + 1; o < numOps; o++ {
-		d, operands := defs64[o], 1
+		d, operands := defs64.ops[o], 1
 		if o.binary() {
 			operands = 2
 		}

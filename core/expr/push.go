@@ -1,6 +1,9 @@
 package expr
 
-import "sar/core/graph"
+import (
+	"sar/core/graph"
+	"sar/core/kernel"
+)
 
 // PushLayout is what travels where owners of sources compute gradients: readers of the
 // sources send one row for each destination that the owner's sources reach, and get back
@@ -8,37 +11,37 @@ import "sar/core/graph"
 // gradient, one row of a destination travels, and little more where the gradients of
 // destinations are scores.
 type PushLayout struct {
-	sent                     []slotAt // of destinations, side by side in a row that goes out
-	returned                 []slotAt // operands whose gradients return, of all rows of a frame one after the other
+	sent                     []inputAt // of destinations, side by side in a row that goes out
+	returned                 []inputAt // operands whose gradients return, of all rows of a frame one after the other
 	sentWidth, returnedWidth int
 	// SentBytes and ReturnedBytes are the sizes of a row that goes out, and of one that returns.
 	SentBytes, ReturnedBytes int
 }
 
-// slotAt is a slot of side V, or an operand, and how many elements a row has before it.
-type slotAt struct{ slot, width, offset int }
+// inputAt is an input of side V and how many elements a row has before it.
+type inputAt struct{ input, width, offset int }
 
 // pushLayout is nil where the sweep needs more than sources, destinations and parameters.
 func (c *code) pushLayout(elemSize int) *PushLayout {
 	p := c.p
-	if p.Reduce == None || p.Reduce.Extremum() || c.needsEdges() {
+	if p.reduce().gradient != nil || c.needsEdges() {
 		return nil
 	}
 	x := &PushLayout{}
-	seen := make([]bool, p.numSlots())
+	seen := make([]bool, p.numInputs())
 	for i, live := range c.live() {
 		n := c.nodes[i]
-		if !live || n.op != opLoad || p.side(n.slot) != V || seen[n.slot] {
+		if !live || n.op != opLoad || p.side(n.arg) != V || seen[n.arg] {
 			continue
 		}
-		seen[n.slot] = true
-		x.sent = append(x.sent, slotAt{n.slot, n.width, x.sentWidth})
+		seen[n.arg] = true
+		x.sent = append(x.sent, inputAt{n.arg, n.width, x.sentWidth})
 		x.sentWidth += n.width
 	}
 	for _, k := range c.sinks {
 		if k.kind == sinkScatter {
-			w := p.Operands[k.slot].Width
-			x.returned = append(x.returned, slotAt{k.slot, w, x.returnedWidth})
+			w := p.Operands[k.of].Width
+			x.returned = append(x.returned, inputAt{k.of, w, x.returnedWidth})
 			x.returnedWidth += w
 		}
 	}
@@ -46,18 +49,20 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 	return x
 }
 
-// PackPushed puts what x sends of own rows idx side by side. The phases of Deltas must
+// GatherPushed puts what x sends of own rows idx side by side. The phases of Deltas must
 // have ended.
-func (b *Backward[T]) PackPushed(x *PushLayout, dst []T, idx []int32) {
+func (b *Backward[T]) GatherPushed(x *PushLayout, dst []T, idx []int32) {
 	for _, s := range x.sent {
-		GatherRows(b.run.Pool, ColumnsAt(dst, s.offset, x.sentWidth, s.width), b.run.rows(s.slot).data, idx)
+		from := b.run.rows(s.input)
+		kernel.CopyRows(b.run.Pool, len(idx), kernel.RowsAt(dst, s.offset, x.sentWidth, s.width), kernel.Rows[T]{Data: from.data, Stride: from.stride, Width: s.width, Index: idx})
 	}
 }
 
 // AddReturned adds what the owner of sources has summed for own rows idx.
 func (b *Backward[T]) AddReturned(x *PushLayout, src []T, idx []int32) {
 	for _, s := range x.returned {
-		ScatterAddRows(b.run.Pool, b.run.Grads[s.slot], ColumnsAt(src, s.offset*len(idx), s.width, s.width), idx)
+		to := kernel.Rows[T]{Data: b.run.Grads[s.input], Stride: s.width, Width: s.width, Index: idx}
+		kernel.AddRows(b.run.Pool, len(idx), to, kernel.RowsAt(src, s.offset*len(idx), s.width, s.width))
 	}
 }
 
@@ -75,11 +80,11 @@ func (s *Sweep[T]) Outgoing(x *PushLayout, f PushedFrame, src, back []T) {
 	o, n := f.Edges, f.N
 	s.outgoing, s.firstRow = o, int32(f.First)
 	for _, at := range x.sent {
-		s.loads[at.slot] = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
+		s.loads[at.input] = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
 	}
 	for _, at := range x.returned {
-		for i, k := range s.code.sinks {
-			if k.kind == sinkScatter && k.slot == at.slot {
+		for i, k := range s.sinks {
+			if k.kind == sinkScatter && k.of == at.input {
 				s.targets[i] = rows[T]{data: tail(back, at.offset*n), stride: at.width}
 			}
 		}

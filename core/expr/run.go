@@ -20,9 +20,8 @@ type Run[T Float] struct {
 	Keys     []int64  // of edges, in the users' order, for dropout; nil: KeyBase and the position
 	KeyBase  int64
 
-	// What forward leaves for backward: of each softmax what its arguments were taken
-	// relative to, which is about the greatest, and the inverse of the sum [NumDst, width]; the winning edges of max and min [NumDst, Width],
-	// or how many equal messages won.
+	// What forward leaves for backward: of each softmax the reference and the inverse of the sum [NumDst, width];
+	// and where Program.KeepsWinner, the winning edges [NumDst, Width], or how many equal messages won.
 	Most, Inv [][]T
 	Winner    []int32
 
@@ -46,21 +45,21 @@ func RowsOfSide(rel *graph.Relation, side Side) int {
 	return [...]int{U: rel.NumSrc, V: rel.NumDst, E: int(rel.NumEdges), P: 1}[side]
 }
 
-// rows is where a load finds its rows.
-func (r *Run[T]) rows(slot int) rows[T] {
+// rows is where an input lies.
+func (r *Run[T]) rows(input int) rows[T] {
 	p := r.Program
-	if slot < len(p.Operands) {
-		return rows[T]{data: r.Operands[slot], stride: p.Operands[slot].Width}
+	if input < len(p.Operands) {
+		return rows[T]{data: r.Operands[input], stride: p.Operands[input].Width}
 	}
-	if slot == p.slotGrad() {
+	if input == p.inputGrad() {
 		return rows[T]{data: r.grad, stride: p.Width()}
 	}
-	s := (slot - len(p.Operands) - 1) / 3
+	s := (input - len(p.Operands) - 1) / 3
 	out := rows[T]{stride: p.softmaxes[s].width}
-	switch slot {
-	case p.slotMost(s):
+	switch input {
+	case p.inputMost(s):
 		out.data = r.Most[s]
-	case p.slotInv(s):
+	case p.inputInv(s):
 		out.data = r.Inv[s]
 	default:
 		if s < len(r.deltas) { // in backward
@@ -77,15 +76,15 @@ func (p *Program) NeedsEdges() bool {
 			return true
 		}
 	}
-	return p.Seeds > 0 || p.Reduce == None || p.Reduce.Extremum()
+	return p.Seeds > 0 || p.Reduce == None || p.KeepsWinner()
 }
 
-// noWinner is what Run.Winner has where there is no edge.
-func (p *Program) noWinner() int32 {
-	if p.Reduce.shared() {
-		return 0
+// Rows is how many rows the result has on this worker.
+func (p *Program) Rows(rel *graph.Relation) int {
+	if p.Reduce == None {
+		return int(rel.NumEdges)
 	}
-	return -1
+	return rel.NumDst
 }
 
 // Phase is one sweep over all edges.
@@ -102,32 +101,22 @@ func (r *Run[T]) Forward() []Phase[T] {
 		fillWith(r.Most[s], T(math.Inf(-1)))
 		clear(r.Inv[s])
 	}
-	clear(out)
-	switch p.Reduce {
-	case Max, MaxShared:
-		fillWith(out, T(math.Inf(-1)))
-	case Min, MinShared:
-		fillWith(out, T(math.Inf(1)))
-	}
-	fillWith(r.Winner, p.noWinner())
+	def := &defsOf[T]().reduces[p.Reduce]
+	fillWith(out, def.start)
+	fillWith(r.Winner, def.startWon)
 	var phases []Phase[T]
 	for _, c := range p.forwardCodes() {
-		sweep := newSweep(c, r)
-		phase := Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep}
-		var weighed []int
+		sweep := newSweep(compile[T](c, r.plain), r)
+		phase := Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: r.finish}
 		for n, k := range c.sinks {
-			if k.kind == sinkWeights {
-				weighed = append(weighed, k.slot)
-			} else {
+			if k.kind != sinkWeights {
 				sweep.targets[n] = rows[T]{data: out, stride: p.Width()}
+				continue
 			}
-		}
-		phase.Finish = func() {
-			for _, s := range weighed {
-				r.invert(s)
-			}
-			if len(weighed) == 0 {
-				r.finish()
+			phase.Finish = func() {
+				for _, k := range c.sinks {
+					r.invert(k.of)
+				}
 			}
 		}
 		phases = append(phases, phase)
@@ -135,66 +124,45 @@ func (r *Run[T]) Forward() []Phase[T] {
 	return phases
 }
 
-// invert turns the sums of a softmax into their inverses, 0 where there are no edges.
-func (r *Run[T]) invert(s int) {
-	w, ptr, inv := r.Program.softmaxes[s].width, r.Rel.RowPtr.Data, r.Inv[s]
-	for i := range r.Rel.NumDst {
-		if ptr[i] == ptr[i+1] {
-			continue
-		}
-		for h := i * w; h < (i+1)*w; h++ {
-			inv[h] = 1 / inv[h]
-		}
-	}
-}
-
-// finish makes the result of what was added up.
+// finish makes the result of what destinations have come to.
 func (r *Run[T]) finish() {
-	p := r.Program
-	w := p.Width()
+	p, finish := r.Program, defsOf[T]().reduces[r.Program.Reduce].finish
 	if p.online >= 0 {
 		r.invert(p.online)
-	}
-	if p.Reduce == None || p.Reduce == Sum && p.online < 0 {
+	} else if finish == nil {
 		return
 	}
-	ptr, ops, d := r.Rel.RowPtr.Data, vec.Get[T](), 0
+	w, ptr, ops, d := p.Width(), r.Rel.RowPtr.Data, vec.Get[T](), 0
 	if p.online >= 0 {
 		d = p.runOfHeads()
 	}
 	r.rowwise(func(i int) {
 		row := r.Out[i*w : (i+1)*w]
-		switch p.Reduce {
-		case MaxShared, MinShared:
-			if ptr[i] == ptr[i+1] {
-				clear(row)
-			}
-			return
-		case Max, Min: // no edge, or none that is finite
-			for j, v := range row {
-				if math.IsInf(float64(v), 0) {
-					row[j], r.Winner[i*w+j] = 0, p.noWinner()
-				}
-			}
-			return
-		case Mean:
-			scale := 1 / T(max(1, ptr[i+1]-ptr[i]))
-			for j := range row {
-				row[j] *= scale
-			}
+		if finish != nil {
+			finish(row, r.won(i), ptr[i+1]-ptr[i])
 		}
-		if p.online >= 0 {
-			n := p.softmaxes[p.online].width
-			inv := r.Inv[p.online][i*n : (i+1)*n]
-			if d > 0 {
-				ops.TimesEach(row, row, inv, d)
-				return
-			}
-			for j, h := range p.heads {
-				row[j] *= inv[h]
-			}
+		if p.online < 0 {
+			return
+		}
+		n := p.softmaxes[p.online].width
+		inv := r.Inv[p.online][i*n : (i+1)*n]
+		if d > 0 {
+			ops.TimesEach(row, row, inv, d)
+			return
+		}
+		for j, h := range p.heads {
+			row[j] *= inv[h]
 		}
 	})
+}
+
+// won is what Winner has of a destination.
+func (r *Run[T]) won(i int) []int32 {
+	if len(r.Winner) == 0 {
+		return nil
+	}
+	w := r.Program.Width()
+	return r.Winner[i*w : (i+1)*w]
 }
 
 // rowwise calls f for every own row, on all threads.

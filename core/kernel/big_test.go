@@ -87,9 +87,9 @@ func TestBigSource(t *testing.T) {
 	}
 	rows := make([]byte, len(picks)*bigWidth*4)
 	source := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*4)
-	GatherRows(p, rows, source, bigWidth*4, picks)
+	CopyRows(p, len(picks), RowsAt(rows, 0, bigWidth*4, bigWidth*4), Rows[byte]{source, bigWidth * 4, bigWidth * 4, picks})
 	gathered := unsafe.Slice((*float32)(unsafe.Pointer(&rows[0])), len(rows)/4)
-	ScatterAddRows(p, x, bigWidth, picks, gathered)
+	AddRows(p, len(picks), Rows[float32]{x, bigWidth, bigWidth, picks}, RowsAt(gathered, 0, bigWidth, bigWidth))
 	for k, j := range picks {
 		at, once := int(j)*bigWidth, float32(int(j)%1000)+5./128
 		if gathered[k*bigWidth+5] != once || x[at+5] != 2*once {

@@ -1,37 +1,83 @@
 package kernel
 
 import (
+	"unsafe"
+
 	"sar/core/internal/vec"
 )
 
+// Rows are Width columns of a matrix: row i is Data[r*Stride : r*Stride+Width], r = Index[i], or i where there is no
+// index. Data begins with the first of these columns.
+type Rows[T any] struct {
+	Data          []T
+	Stride, Width int
+	Index         []int32
+}
+
+// RowsAt is width columns from offset on.
+func RowsAt[T any](data []T, offset, stride, width int) Rows[T] {
+	return Rows[T]{Data: data[min(offset, len(data)):], Stride: stride, Width: width}
+}
+
+func (x *Rows[T]) row(i int) []T {
+	if x.Index != nil {
+		i = int(x.Index[i])
+	}
+	return x.Data[i*x.Stride:][:x.Width]
+}
+
+// rowsWork is the elements of one task that moves rows or adds them.
+const rowsWork = 1 << 16
+
 // eachRows calls f on ranges of n rows that cost about elements each, in
 // parallel.
-func eachRows(p *Pool, n, elements int, f func(r0, r1 int)) {
-	parts := min(n, 1+n*(elements+rowCost)/taskWork)
+func eachRows(p *Pool, n, elements int, f func(r0, r1 int)) { eachRowsOf(p, taskWork, n, elements, f) }
+
+func eachRowsOf(p *Pool, work, n, elements int, f func(r0, r1 int)) {
+	parts := min(n, 1+n*(elements+rowCost)/work)
 	p.Run(parts, func(t int) { f(n*t/parts, n*(t+1)/parts) })
 }
 
-// GatherRows: dst[i,:] = src[idx[i],:], rows of rowBytes bytes of any type.
-func GatherRows(p *Pool, dst, src []byte, rowBytes int, idx []int32) {
-	need("dst", len(dst), len(idx)*rowBytes)
-	eachRows(p, len(idx), rowBytes/4, func(r0, r1 int) {
+// CopyRows: dst[i,:] = src[i,:], n rows of any type. No row of dst may occur twice.
+func CopyRows[T any](p *Pool, n int, dst, src Rows[T]) {
+	var t T
+	eachRowsOf(p, rowsWork, n, dst.Width*int(unsafe.Sizeof(t))/4, func(r0, r1 int) {
 		for i := r0; i < r1; i++ {
-			from := int(idx[i]) * rowBytes
-			copy(dst[i*rowBytes:(i+1)*rowBytes], src[from:from+rowBytes])
+			copy(dst.row(i), src.row(i))
 		}
 	})
 }
 
-// ScatterAddRows: y[idx[i],:] += x[i,:]. x [len(idx), width]. No index may
-// occur twice.
-func ScatterAddRows[T Float](p *Pool, y []T, width int, idx []int32, x []T) {
-	need("x", len(x), len(idx)*width)
+// shortRow is a row that a call of a loop costs more than.
+const shortRow = 8
+
+// AddRows: y[i,:] += x[i,:], n rows. No row of y may occur twice, but for AddRepeatedRows.
+func AddRows[T Float](p *Pool, n int, y, x Rows[T]) {
+	eachRowsOf(p, rowsWork, n, x.Width, func(r0, r1 int) { addRows(y, x, r0, r1, 0, 1<<31) })
+}
+
+// AddRepeatedRows is AddRows for i ascending, where rows of y, of which there are rows, may occur more than once.
+func AddRepeatedRows[T Float](p *Pool, n int, y, x Rows[T], rows int) {
+	parts := min(p.Threads(), 1+n*x.Width/rowsWork)
+	p.Run(parts, func(t int) { addRows(y, x, 0, n, rows*t/parts, rows*(t+1)/parts) })
+}
+
+// addRows adds rows i0..i1-1 of x to those of y that are among low..high-1.
+func addRows[T Float](y, x Rows[T], i0, i1, low, high int) {
 	ops := vec.Get[T]()
-	eachRows(p, len(idx), width, func(r0, r1 int) {
-		for i := r0; i < r1; i++ {
-			ops.Add(y[int(idx[i])*width:][:width], x[i*width:(i+1)*width])
+	for i := i0; i < i1; i++ {
+		if k := int(y.Index[i]); k < low || k >= high {
+			continue
 		}
-	})
+		to, from := y.row(i), x.row(i)
+		if x.Width >= shortRow {
+			ops.Add(to, from)
+			continue
+		}
+		for j, v := range from {
+			to[j] += v
+		}
+	}
 }
 
 // ScaleRows: y[i,:] *= s[i]. y [len(s), width].

@@ -36,14 +36,12 @@ type ProgramInfo struct {
 
 // Info describes the program.
 func (p Program) Info() ProgramInfo {
-	info := ProgramInfo{Shape: append([]int{}, p.Shape()...), Softmaxes: p.Softmaxes(), Seeds: p.Seeds, Winner: p.winner()}
+	info := ProgramInfo{Shape: append([]int{}, p.Shape()...), Softmaxes: p.Softmaxes(), Seeds: p.Seeds, Winner: p.KeepsWinner()}
 	for _, o := range p.Operands {
 		info.Collective = info.Collective || o.Side == expr.U
 	}
 	return info
 }
-
-func (p Program) winner() bool { return p.Reduce.Extremum() }
 
 // ProgramCall is one run of a program. Tensors that are not needed have no elements.
 type ProgramCall[T Float] struct {
@@ -95,22 +93,14 @@ func (c *ProgramCall[T]) check(p Program, g *Graph) (*graph.Relation, error) {
 			}
 		}
 	}
-	rows := p.rows(rel)
+	rows := p.Rows(rel)
 	if len(c.Out.Data) > 0 && len(c.Out.Data) != rows*p.Width() {
 		return nil, Invalid("out has %d elements, and must be [%d, %d]", len(c.Out.Data), rows, p.Width())
 	}
-	if p.winner() && len(c.Winner) != rows*p.Width() {
+	if p.KeepsWinner() && len(c.Winner) != rows*p.Width() {
 		return nil, Invalid("the winning edges have %d entries, and must be [%d, %d]", len(c.Winner), rows, p.Width())
 	}
 	return rel, nil
-}
-
-// rows is how many rows the result has.
-func (p Program) rows(rel *graph.Relation) int {
-	if p.Reduce == expr.None {
-		return int(rel.NumEdges)
-	}
-	return rel.NumDst
 }
 
 // run makes the engine's view of a call, once it is checked. Close it.
@@ -203,7 +193,7 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 // this rank wants of it.
 func setGradients[T Float](p Program, x *expr.Run[T], plan *expr.GradientPlan, gradOut Rows[T],
 	grads []*Rows[T]) error {
-	if rows := p.rows(x.Rel); len(gradOut.Data) != rows*p.Width() {
+	if rows := p.Rows(x.Rel); len(gradOut.Data) != rows*p.Width() {
 		return Invalid("grad_out has %d elements, and must be [%d, %d]", len(gradOut.Data), rows, p.Width())
 	}
 	if plan.Result && len(x.Out) != len(gradOut.Data) {

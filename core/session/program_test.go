@@ -42,7 +42,10 @@ func drawCase(rng *rand.Rand, g *whole) *programCase {
 func (c *programCase) String() string { return c.p.String() }
 
 // extreme tells whether one edge decides: then rounding may decide between edges.
-func (c *programCase) extreme() bool { return c.p.Extremum() }
+func (c *programCase) extreme() bool {
+	p, err := NewProgram(c.String())
+	return err == nil && p.KeepsWinner()
+}
 
 // runPrograms runs programs one after the other on P workers.
 func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programCase) []programRun[T] {
@@ -127,7 +130,7 @@ func runCaseOf[T Float](s *Session, dg *Graph, at []int, c *programCase, all *pr
 		own = at
 	}
 	call.Out = Rows[T]{make([]T, len(own)*w), len(own), w}
-	if program.winner() {
+	if program.KeepsWinner() {
 		call.Winner = make([]int32, len(own)*w)
 	}
 	need := uint32(1<<len(p.Operands) - 1)

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"sar/core/expr"
 )
@@ -83,7 +82,7 @@ func aligned(k int, s, to []int) int {
 	return at
 }
 
-func joined(a, b []int) []int {
+func broadcast(a, b []int) []int {
 	n := max(len(a), len(b))
 	out := make([]int, n)
 	for i := range out {
@@ -134,7 +133,7 @@ func (p *Program) Run(g *Graph, tensors [][]float64) []float64 {
 				switch c.Op {
 				case "dot":
 					sb := p.Shapes[c.B]
-					all := joined(sa, sb)
+					all := broadcast(sa, sb)
 					d := all[len(all)-1]
 					for j := range d {
 						*to += row[aligned(k*d+j, sa, all)] * regs[c.B][e*Width(sb)+aligned(k*d+j, sb, all)]
@@ -167,32 +166,22 @@ func (p *Program) Run(g *Graph, tensors [][]float64) []float64 {
 	return p.reduce(g, regs[p.Result])
 }
 
-// Extremum tells whether the result is the greatest or least message.
-func (p *Program) Extremum() bool {
-	return strings.HasPrefix(p.Reduce, "max") || strings.HasPrefix(p.Reduce, "min")
-}
-
 func (p *Program) reduce(g *Graph, m []float64) []float64 {
-	w := Width(p.Shapes[p.Result])
-	if p.Reduce == "none" {
+	oracle := expr.ReduceOracle(p.Reduce)
+	if oracle == nil {
 		return m
 	}
-	out, seen := make([]float64, g.N*w), make([]float64, g.N)
+	w := Width(p.Shapes[p.Result])
+	out, messages := make([]float64, g.N*w), make([][]float64, g.N*w) // by element of the result
 	for e, v := range g.Dst {
 		for k := range w {
-			to, x := &out[int(v)*w+k], m[e*w+k]
-			switch {
-			case p.Reduce == "sum" || p.Reduce == "mean":
-				*to += x
-			case seen[v] == 0 || strings.HasPrefix(p.Reduce, "max") && x > *to || strings.HasPrefix(p.Reduce, "min") && x < *to:
-				*to = x
-			}
+			to := int(v)*w + k
+			messages[to] = append(messages[to], m[e*w+k])
 		}
-		seen[v]++
 	}
-	if p.Reduce == "mean" {
-		for i := range out {
-			out[i] /= max(1, seen[i/w])
+	for i, x := range messages {
+		if len(x) > 0 {
+			out[i] = oracle(x)
 		}
 	}
 	return out
@@ -202,7 +191,8 @@ func (p *Program) reduce(g *Graph, m []float64) []float64 {
 func Random(rng *rand.Rand) *Program {
 	h, d := 1+rng.IntN(4), 1+rng.IntN(9)
 	family := [][]int{{h, d}, {h, d}, {h, 1}, {d}, {1, d}, {}, {1}}
-	p := &Program{Reduce: []string{"sum", "sum", "mean", "max", "min", "max_shared", "min_shared", "none"}[rng.IntN(8)]}
+	reducers := append(append([]string{"sum"}, expr.Reducers()[1:]...), "none") // sums twice as often
+	p := &Program{Reduce: reducers[rng.IntN(len(reducers))]}
 	for i := range 2 + rng.IntN(3) {
 		side := []string{"u", "u", "v", "e", "p"}[rng.IntN(5)]
 		if i == 0 {
@@ -228,9 +218,9 @@ func Random(rng *rand.Rand) *Program {
 		if rng.IntN(4) == 0 {
 			b = rng.IntN(len(p.Shapes)) // something read a second time
 		}
-		shape := joined(p.Shapes[at], p.Shapes[b])
+		shape := broadcast(p.Shapes[at], p.Shapes[b])
 		if shape == nil {
-			b, shape = i, joined(p.Shapes[at], p.Shapes[i])
+			b, shape = i, broadcast(p.Shapes[at], p.Shapes[i])
 		}
 		if shape == nil {
 			continue
@@ -248,7 +238,7 @@ func Random(rng *rand.Rand) *Program {
 	}
 	if rng.IntN(2) == 0 { // attention: what there is so far weighs the first operand
 		weights := add(Instruction{Op: "softmax", A: at}, p.Shapes[at])
-		if s := joined(p.Shapes[0], p.Shapes[weights]); s != nil {
+		if s := broadcast(p.Shapes[0], p.Shapes[weights]); s != nil {
 			at = add(Instruction{Op: "mul", A: 0, B: weights}, s)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"sar/core/comm"
 	"sar/core/graph"
-	"sar/core/kernel"
 	"sar/core/mem"
 )
 
@@ -24,12 +23,14 @@ func TestConsumeWaitsForParts(t *testing.T) {
 		}
 		var ended, early atomic.Int32
 		m := &Movement{Op: op, ToOwner: true, RowBytes: rowBytes, Send: []int{0, rows, rows}, Recv: []int{0, rows, rows},
-			Parts: parts, Part: func(int) { time.Sleep(2 * time.Millisecond); ended.Add(1) },
+			Own: Parts{
+				N: parts, Run: func(int) { time.Sleep(2 * time.Millisecond); ended.Add(1) },
+				Needs: func(r, first, n int) int { return (r - 1) * (first + n) * parts / rows },
+			},
 			Passes: 4, Until: func(r, passes int) int { return rows * passes / 4 }}
 		m.Produce = func(r, first, n int, dst []byte) error { return nil }
-		m.Needs = func(r, first, n int) int { return (r - 1) * (first + n) * parts / rows }
 		m.Consume = func(r, first, n int, src []byte) error {
-			if need := m.Needs(r, first, n); int(ended.Load()) < need {
+			if need := m.Own.Needs(r, first, n); int(ended.Load()) < need {
 				return fmt.Errorf("round %d, rows %d to %d after %d parts, not %d", r, first, first+n, ended.Load(), need)
 			}
 			if r == 2 && ended.Load() < parts {
@@ -56,7 +57,7 @@ func TestGroupsOfOwnRows(t *testing.T) {
 	rel := &graph.Relation{Structure: &graph.Structure{}}
 	rel.NumSrc, rel.Parts, rel.Send = 10, 3, make([]mem.Array[int32], 3)
 	rel.Send[1].Data, rel.Send[2].Data = []int32{1, 9}, []int32{0, 3, 4, 6, 7}
-	o := &ownGradients[float32]{rel: rel, groups: 3, product: kernel.Accumulation{Parts: 9, After: []int{2, 6, 9}}}
+	o := &ownRows{rel: rel, groups: 3, after: []int{2, 6, 9}}
 	for _, c := range []struct{ r, first, n, want int }{{1, 0, 2, 0}, {2, 0, 1, 2}, {2, 0, 2, 2}, {2, 1, 2, 6}, {2, 2, 2, 6}, {2, 3, 2, 9}} {
 		if got := o.needs(c.r, c.first, c.n); got != c.want {
 			t.Errorf("rows %d to %d of round %d need %d parts, not %d", c.first, c.first+c.n, c.r, got, c.want)

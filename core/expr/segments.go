@@ -66,7 +66,7 @@ func (s *Sweep[T]) units(before []int32, from, to int, byColumn bool, edgesOf fu
 	thin, segment := max(1, s.thin), segmentParts*s.share()
 	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
 	share := s.share() * thin
-	if s.hasParams() {
+	if s.params {
 		share = max(share, cost(to)/maxParts)
 	}
 	long := func(i int) bool { return int64(before[i+1]-before[i]) > 2*segment*thin && !s.run.plain }
@@ -95,21 +95,19 @@ func (s *Sweep[T]) newPartial(i int32, byColumn bool) *partial[T] {
 		fillWith(data, value)
 		return rows[T]{data: data, base: i}
 	}
-	for n, k := range s.code.sinks {
-		width := s.code.nodes[k.reg].width
+	def := &s.defs.reduces[s.p.Reduce]
+	for n, k := range s.sinks {
+		width := s.nodes[k.reg].width
 		switch {
 		case k.kind == sinkColumn && byColumn, k.kind == sinkRow && !byColumn, k.kind == sinkOnline:
 			p.targets[n] = row(width, 0)
-		case k.kind == sinkExtremum:
-			p.targets[n] = row(width, T(math.Inf(-1)))
-			if s.code.p.Reduce.least() {
-				p.targets[n] = row(width, T(math.Inf(1)))
-			}
+		case k.kind == sinkStep:
+			p.targets[n] = row(width, def.start)
 			p.winner = make([]int32, width)
-			fillWith(p.winner, s.code.p.noWinner())
+			fillWith(p.winner, def.startWon)
 		}
 	}
-	softmaxes := s.code.p.softmaxes
+	softmaxes := s.p.softmaxes
 	p.most, p.inv = make([]rows[T], len(softmaxes)), make([]rows[T], len(softmaxes))
 	for n, x := range softmaxes {
 		p.most[n], p.inv[n] = row(x.width, T(math.Inf(-1))), row(x.width, 0)
@@ -120,12 +118,12 @@ func (s *Sweep[T]) newPartial(i int32, byColumn bool) *partial[T] {
 // merge adds what a segment has summed.
 func (s *Sweep[T]) merge(p *partial[T]) {
 	factors := make([][2][]T, len(p.most)) // of what is there and of what is added
-	for _, st := range s.steps {
-		if st.op == opWeigh {
-			factors[st.slot] = s.mergeWeights(p, st.slot)
+	for i := range s.list {
+		if c := &s.list[i]; c.op == opWeigh {
+			factors[c.arg] = s.mergeWeights(p, c.arg)
 		}
 	}
-	for n, k := range s.code.sinks {
+	for n, k := range s.sinks {
 		own, to := p.targets[n], s.targets[n]
 		if own.data == nil || own.stride == to.stride && own.base == to.base {
 			continue // added up elsewhere
@@ -133,53 +131,14 @@ func (s *Sweep[T]) merge(p *partial[T]) {
 		y := to.data[int(p.i-to.base)*to.stride:][:len(own.data)]
 		switch k.kind {
 		case sinkOnline:
-			f := factors[s.code.p.online]
-			for j, h := range s.code.p.heads {
+			f := factors[s.p.online]
+			for j, h := range s.p.heads {
 				y[j] = y[j]*f[0][h] + own.data[j]*f[1][h]
 			}
-		case sinkExtremum:
-			s.mergeExtremum(y, own.data, s.run.Winner[int(p.i)*len(y):][:len(y)], p.winner)
+		case sinkStep:
+			s.defs.reduces[s.p.Reduce].merge(s.ops, y, own.data, s.run.Winner[int(p.i)*len(y):][:len(y)], p.winner)
 		default:
 			s.ops.Add(y, own.data)
-		}
-	}
-}
-
-// mergeWeights adds the sum of the weights of a segment; both are relative to references of
-// their own.
-func (s *Sweep[T]) mergeWeights(p *partial[T], slot int) (f [2][]T) {
-	w := len(p.most[slot].data)
-	f = [2][]T{make([]T, w), make([]T, w)}
-	most, sum := s.run.Most[slot][int(p.i)*w:][:w], s.run.Inv[slot][int(p.i)*w:][:w]
-	for h, m := range p.most[slot].data {
-		f[0][h], f[1][h] = 1, 1
-		switch {
-		case m > most[h]:
-			f[0][h] = T(math.Exp(float64(most[h]) - float64(m)))
-			most[h] = m
-		case !math.IsInf(float64(m), -1): // else nothing has a weight there
-			f[1][h] = T(math.Exp(float64(m) - float64(most[h])))
-		}
-		sum[h] = sum[h]*f[0][h] + p.inv[slot].data[h]*f[1][h]
-	}
-	return f
-}
-
-func (s *Sweep[T]) mergeExtremum(best, x []T, won, winner []int32) {
-	least := s.code.p.Reduce.least()
-	if s.code.p.Reduce.shared() {
-		for j := range x {
-			winAll(best[j:j+1], x[j:j+1], won[j:j+1], winner[j], least)
-		}
-		return
-	}
-	for j, v := range x {
-		better := v > best[j]
-		if least {
-			better = v < best[j]
-		}
-		if e := winner[j]; e >= 0 && (better || v == best[j] && e < won[j]) {
-			best[j], won[j] = v, e
 		}
 	}
 }

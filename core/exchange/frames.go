@@ -1,0 +1,280 @@
+package exchange
+
+import (
+	"fmt"
+	"sync"
+
+	"sar/core/comm"
+	"sar/core/mem"
+	"sar/core/trace"
+)
+
+// frames is one run of a Movement or a RoundTrip.
+type frames struct {
+	op         *comm.Op
+	flags      uint16
+	rowBytes   int
+	send, recv []int
+	way        comm.Way // of what goes out, for counting
+	toOwner    bool
+	produce    func(r, first, n int, dst []byte) error
+	local      func() error
+	own        Parts
+
+	// Of a Movement.
+	consume func(r, first, n int, src []byte) error
+	passes  int
+	until   func(r, passes int) int
+	// Of a RoundTrip.
+	replies, pushed bool
+	replyBytes      int
+	compute         func(r, first, n int, src, reply []byte) error
+	take            func(r, first, n int, src []byte) error
+
+	rank, world, rows int       // rows of a frame
+	seen              [2]uint16 // flags, on rows and on replies
+	// With replies, the order of the frames to and from each peer; else nil.
+	sending, taking []frameOrder
+	spare           mem.Array[byte] // replies of the round P/2
+
+	mu    sync.Mutex
+	turn  sync.Cond
+	ended int   // Local and so many parts; 0: Local has not
+	err   error // the first of any goroutine, or of the group
+	late  bool  // the operation's deadline has passed
+}
+
+func (s *frames) move(rank, world int, onCaller bool) (uint16, error) {
+	if world == 1 {
+		if s.local != nil {
+			if err := s.local(); err != nil {
+				return s.flags, err
+			}
+		}
+		for part := range s.own.N {
+			s.own.Run(part)
+		}
+		return s.flags, nil
+	}
+	if s.rowBytes == 0 && s.replyBytes == 0 { // rows of no columns: only flags travel
+		s.send, s.recv = make([]int, world), make([]int, world)
+	}
+	s.begin(rank, world)
+	if s.rows == 0 {
+		return 0, fmt.Errorf("rows of %d bytes do not fit into frames of %d", s.widest(), s.op.MaxPayload())
+	}
+	defer s.spare.Free()
+	sender := newSendScheduler(s)
+	tasks := sender.tasks()
+	if s.own.N > 0 {
+		tasks = append(tasks, s.runParts)
+	}
+	if s.replies {
+		tasks = append(tasks, s.takeReplies)
+		defer s.watch()()
+	}
+	tasks = append(tasks, func() error { return s.receive(sender) }) // last: it may run on this goroutine
+	for i, f := range tasks {
+		tasks[i] = s.task(f)
+	}
+	run := s.op.Run
+	if onCaller {
+		run = s.op.RunOnCaller
+	}
+	err := run(tasks...)
+	return s.flags | s.seen[0] | s.seen[1], err
+}
+
+func (s *frames) begin(rank, world int) {
+	s.rank, s.world, s.turn.L = rank, world, &s.mu
+	most := chunkBytes
+	if s.replies && !s.pushed {
+		most = replyBytes
+	}
+	s.rows = rowsPerFrame(s.op, s.widest(), most)
+	if s.replies {
+		s.orderFrames()
+	}
+}
+
+// widest is the size of the larger of a row and its reply.
+func (s *frames) widest() int { return max(s.rowBytes, s.replyBytes) }
+
+// peer is whom this rank sends to (or receives from) in round r.
+func (s *frames) peer(r int, sending bool) int {
+	if sending == s.toOwner {
+		return (s.rank - r + s.world) % s.world
+	}
+	return (s.rank + r) % s.world
+}
+
+// receive takes the peers' rows, and replies to them.
+func (s *frames) receive(sender *sendScheduler) (err error) {
+	if err := sender.local(); err != nil {
+		return err
+	}
+	s.change(func() { s.ended = 1 })
+	if half := s.world / 2; s.replies && s.world%2 == 0 && s.recv[half] > 0 {
+		if s.spare, err = mem.Make[byte](mem.Scratch, min(s.rows, s.recv[half])*s.replyBytes); err != nil {
+			return err
+		}
+	}
+	if !s.replies {
+		return s.takeRows()
+	}
+	for r := 1; r < s.world; r++ {
+		peer := s.peer(r, false)
+		for first, k := 0, 0; first < s.recv[r] || k == 0; k++ {
+			n := min(s.rows, s.recv[r]-first)
+			a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.rowBytes, all: n == s.recv[r], use: "consume"}
+			if err := s.reply(a, first); err != nil {
+				return err
+			}
+			first += n
+		}
+	}
+	return nil
+}
+
+// runParts runs the parts, once Local has ended.
+func (s *frames) runParts() error {
+	err := s.awaitEnded(1)
+	for part := 0; part < s.own.N && err == nil; part++ {
+		span := trace.Begin()
+		s.own.Run(part)
+		span.End("own rows", trace.Computing, s.op.Comm(), s.rank, 0, 0)
+		s.change(func() { s.ended++; err = s.err })
+	}
+	return err
+}
+
+// reply takes the rows of a frame, from first on, and sends back what is computed from them.
+func (s *frames) reply(a arrival, first int) error {
+	peer, r, k, n := a.peer, a.round, a.chunk, a.n
+	order := &s.sending[peer]
+	// Where both ends reply in one round, the room comes last, and what was computed is
+	// copied. Else the room comes first: what is computed straight into the link must
+	// not hold up the peer's rows while there is none.
+	copied := order.rule == mixed
+	to := s.spare.Data
+	var err error
+	if n > 0 && !copied {
+		if to, err = s.room(order, k, n); err != nil {
+			return err
+		}
+	}
+	err = s.takeFrame(a, func(src []byte) error { return s.compute(r, first, n, src, to[:n*s.replyBytes]) })
+	if err != nil || n == 0 {
+		return err
+	}
+	if copied {
+		dst, err := s.room(order, k, n)
+		if err != nil {
+			return err
+		}
+		copy(dst, to[:n*s.replyBytes])
+	}
+	if err := s.op.Commit(peer, s.flags, s.replyRound(r), k); err != nil {
+		return err
+	}
+	s.op.Moved(peer, comm.ToOwner, n*s.replyBytes)
+	s.passOn(order)
+	return nil
+}
+
+// replyRound is the round in the tags of replies.
+func (s *frames) replyRound(r int) int { return s.world + r }
+
+// room is the link's memory for reply k, n rows, once it is its turn.
+func (s *frames) room(order *frameOrder, k, n int) ([]byte, error) {
+	if err := s.await(order, true, k, nil); err != nil {
+		return nil, err
+	}
+	return s.op.Reserve(order.peer, n*s.replyBytes)
+}
+
+// takeReplies takes what the peers computed from own rows, once the parts that come
+// before it have run.
+func (s *frames) takeReplies() error {
+	for r := 1; r < s.world; r++ {
+		peer := s.peer(r, true)
+		for first, k := 0, 0; first < s.send[r]; k++ {
+			n := min(s.rows, s.send[r]-first)
+			if err := s.awaitParts(r, first, n); err != nil {
+				return err
+			}
+			a := arrival{peer: peer, reply: true, round: r, tag: s.replyRound(r), chunk: k, n: n, rowBytes: s.replyBytes, all: n == s.send[r], use: "take back"}
+			if err := s.takeFrame(a, func(src []byte) error { return s.take(r, first, n, src) }); err != nil {
+				return err
+			}
+			first += n
+		}
+	}
+	return nil
+}
+
+// arrival is a frame that has to come.
+type arrival struct {
+	peer        int
+	reply       bool
+	round, tag  int // and what its tag says
+	chunk       int
+	n, rowBytes int
+	all         bool   // n rows are all of the round
+	use         string // of it, for traces
+}
+
+// takeFrame hands the rows of a frame to f when its turn comes.
+func (s *frames) takeFrame(a arrival, f func(src []byte) error) error {
+	var order *frameOrder
+	seen := &s.seen[0]
+	if s.replies {
+		order = &s.taking[a.peer]
+		if err := s.await(order, a.reply, a.chunk, nil); err != nil {
+			return err
+		}
+		if a.reply {
+			seen = &s.seen[1]
+		}
+	}
+	payload, err := s.next(a, seen)
+	if err != nil {
+		return err
+	}
+	if a.n > 0 {
+		span := trace.Begin()
+		err = f(payload)
+		span.End(a.use, trace.Receiving, s.op.Comm(), a.peer, a.round, int64(len(payload)))
+	}
+	s.op.Release(a.peer)
+	if err == nil {
+		s.passOn(order)
+	}
+	return err
+}
+
+// next returns the contents of a frame, which has to be released, and adds its flags to
+// seen.
+func (s *frames) next(a arrival, seen *uint16) ([]byte, error) {
+	frame, err := s.op.Next(a.peer, a.tag, a.chunk)
+	if err != nil {
+		return nil, err
+	}
+	*seen |= frame.Tag.Flags
+	if len(frame.Payload) != a.n*a.rowBytes {
+		s.op.Release(a.peer)
+		return nil, s.differ(a, len(frame.Payload))
+	}
+	return frame.Payload, nil
+}
+
+// differ is the error where a frame of size bytes came.
+func (s *frames) differ(a arrival, size int) error {
+	theirs := fmt.Sprintf("%d bytes for them", size)
+	// A frame far from full holds all the rows there are.
+	if a.all && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.op.MaxPayload()) {
+		theirs = fmt.Sprintf("rows of %d bytes", size/a.n)
+	}
+	return s.op.Differ(a.peer, fmt.Sprintf("expecting %d rows of %d bytes", a.n, a.rowBytes),
+		"sending "+theirs+" (the ranks use different feature widths, dtypes or graphs)")
+}
