@@ -159,7 +159,7 @@ func (o *ownColumns[T]) part(part int) {
 	n, stride := end-first, o.x.Program.RowWidth(o.operands)
 	sums := o.sums.Data[:n*stride]
 	clear(sums)
-	o.x.operands(o.operands, func(i, offset int) { o.sweep.Target(i, sums, offset, stride, int32(first)) })
+	o.x.operands(o.operands, false, func(i, offset int) { o.sweep.Target(i, sums, offset, stride, int32(first)) })
 	o.sweep.ColumnsOf(o.columns[first:end])
 	for i := range n {
 		o.rows[i] = int32(first + i)

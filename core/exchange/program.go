@@ -98,7 +98,7 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 }
 
 // rowBytes is the size of the rows of some operands side by side.
-func (x program[T]) rowBytes(set uint32) int { return x.Program.RowWidth(set) * view.Size[T]() }
+func (x program[T]) rowBytes(set uint32) int { return x.Program.RowBytes(set, view.Size[T]()) }
 
 // reader is what a sweep by rows, which may be nil, does with boundary rows of the operands in set.
 type reader[T expr.Float] struct {
@@ -114,7 +114,7 @@ func (x program[T]) newReader(op *comm.Op, set uint32, s *expr.Sweep[T], cursor 
 }
 
 func (x *reader[T]) produce(r, first, n int, dst []byte) error {
-	x.gather(x.set, view.Numbers[T](dst), x.Rel.Send[r].Data[first:first+n])
+	x.gather(x.set, dst, x.Rel.Send[r].Data[first:first+n])
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (x *reader[T]) consume(r, first, n int, src []byte) error {
 		return nil
 	}
 	begin := column(x.Rel, r, first)
-	x.bind(x.sweep, x.set, view.Numbers[T](src), begin)
+	x.bind(x.sweep, x.set, src, begin)
 	if x.scatter {
 		x.sweep.Scatter(int(begin), int(begin)+n)
 	} else {
@@ -149,29 +149,34 @@ func (x *reader[T]) move(op *comm.Op, flags uint16) (uint16, error) {
 // column is that of boundary row first of round r.
 func column(rel *graph.Relation, r, first int) int32 { return rel.Halo[r].Begin + int32(first) }
 
-// operands calls f for the operands in set with where they begin in a row that has them side by side.
-func (x program[T]) operands(set uint32, f func(i, offset int)) {
+// operands calls f for the operands in set, with where they begin in a row that has them side by side: of their
+// elements, or of their bytes.
+func (x program[T]) operands(set uint32, bytes bool, f func(i, offset int)) {
 	offset := 0
 	for ; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros32(set)
 		f(i, offset)
-		offset += x.Program.Operands[i].Width
+		if bytes {
+			offset += x.rowBytes(1 << i)
+		} else {
+			offset += x.Program.Operands[i].Width
+		}
 	}
 }
 
-// gather puts rows idx of the operands in set side by side.
-func (x program[T]) gather(set uint32, dst []T, idx []int32) {
-	stride := x.Program.RowWidth(set)
-	x.operands(set, func(i, offset int) {
-		w := x.Program.Operands[i].Width
-		kernel.CopyRows(x.Pool, len(idx), kernel.RowsAt(dst, offset, stride, w), kernel.Rows[T]{Data: x.Operands[i], Stride: w, Width: w, Index: idx})
+// gather puts rows idx of the operands in set side by side, as they are stored.
+func (x program[T]) gather(set uint32, dst []byte, idx []int32) {
+	stride := x.rowBytes(set)
+	x.operands(set, true, func(i, offset int) {
+		data, w := x.Bytes(i)
+		kernel.CopyRows(x.Pool, len(idx), kernel.RowsAt(dst, offset, stride, w), kernel.Rows[byte]{Data: data, Stride: w, Width: w, Index: idx})
 	})
 }
 
 // bind makes a sweep read operands from such rows, the first of which is that of column base.
-func (x program[T]) bind(s *expr.Sweep[T], set uint32, src []T, base int32) {
-	stride := x.Program.RowWidth(set)
-	x.operands(set, func(i, offset int) { s.Source(i, src, offset, stride, base) })
+func (x program[T]) bind(s *expr.Sweep[T], set uint32, src []byte, base int32) {
+	stride := x.rowBytes(set)
+	x.operands(set, true, func(i, offset int) { s.Source(i, src, offset, stride, base) })
 }
 
 // pullBackward computes the part of b that readers of sources compute. Own rows' part of the
@@ -227,14 +232,14 @@ func (x program[T]) returnGradients(op *comm.Op, plan *expr.GradientPlan, b *exp
 func (x program[T]) boundary(s *expr.Sweep[T], set uint32, dst []T, begin int32, n int) {
 	clear(dst)
 	stride := x.Program.RowWidth(set)
-	x.operands(set, func(i, offset int) { s.Target(i, dst, offset, stride, begin) })
+	x.operands(set, false, func(i, offset int) { s.Target(i, dst, offset, stride, begin) })
 	s.Columns(int(begin), int(begin)+n)
 }
 
 // addReturned adds what a peer has computed for own rows.
 func (x program[T]) addReturned(set uint32, src []T, idx []int32) {
 	stride := x.Program.RowWidth(set)
-	x.operands(set, func(i, offset int) {
+	x.operands(set, false, func(i, offset int) {
 		w := x.Program.Operands[i].Width
 		kernel.AddRows(x.Pool, len(idx), kernel.Rows[T]{Data: x.Grads[i], Stride: w, Width: w, Index: idx}, kernel.RowsAt(src, offset, stride, w))
 	})
@@ -264,7 +269,7 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		Op: op, RowBytes: plan.FetchBytes, ReplyBytes: plan.ReturnBytes, Send: send, Recv: recv, Produce: rows.produce, Local: rows.local,
 		Compute: func(r, first, n int, src, reply []byte) error {
 			begin := column(rel, r, first)
-			x.bind(b.Peers, plan.Fetch, view.Numbers[T](src), begin)
+			x.bind(b.Peers, plan.Fetch, src, begin)
 			x.boundary(b.Peers, plan.Return, view.Numbers[T](reply), begin, n)
 			return rows.consume(r, first, n, src)
 		},

@@ -57,7 +57,7 @@ func (r *Run[T]) Backward(plan *GradientPlan) (*Backward[T], error) {
 	for _, c := range plan.deltas {
 		sweep := newSweep(compile[T](c, r.plain), r)
 		for n, k := range c.sinks {
-			sweep.targets[n] = r.rows(k.of)
+			sweep.targets[n] = r.own(k.of)
 		}
 		b.Deltas = append(b.Deltas, Phase[T]{Sources: c.values() & p.mask(U), Sweep: sweep, Finish: func() {}})
 	}

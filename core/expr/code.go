@@ -286,11 +286,18 @@ func (p *Program) mask(side Side) (set uint32) {
 	return set
 }
 
-// RowWidth is the width of the rows of some operands side by side.
-func (p *Program) RowWidth(set uint32) int {
-	w := 0
+// RowWidth is the width of the rows of some operands side by side, as their gradients are.
+func (p *Program) RowWidth(set uint32) (w int) {
 	for ; set != 0; set &= set - 1 {
 		w += p.Operands[bits.TrailingZeros32(set)].Width
 	}
 	return w
+}
+
+// RowBytes is the size of such a row of the operands themselves.
+func (p *Program) RowBytes(set uint32, elemSize int) (n int) {
+	for ; set != 0; set &= set - 1 {
+		n += p.Operands[bits.TrailingZeros32(set)].RowBytes(elemSize)
+	}
+	return n
 }

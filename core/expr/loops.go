@@ -42,20 +42,6 @@ func loopOf[T Float](o op) func(t *task[T], z []T, c *call[T]) {
 	return func(t *task[T], z []T, c *call[T]) { t.s.defs.ops[c.op].value(t, z, t.reg(c.a), c.alpha) }
 }
 
-// copyRows copies the rows of a load side by side.
-func (t *task[T]) copyRows(z []T, c *call[T]) {
-	w := c.width
-	if c.fixed {
-		row := t.s.loads[c.arg].data[:w]
-		for k := range t.m {
-			copy(z[k*w:], row)
-		}
-		return
-	}
-	x := t.load(c.arg)
-	t.s.ops.Rows(z, x.data, x.stride, x.base, x.index, w)
-}
-
 // spread is x as a result of width w reads it; it may be x itself, or to.
 func (t *task[T]) spread(to, x []T, w int, r reading) []T {
 	if r.d == 1 {

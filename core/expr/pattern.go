@@ -53,7 +53,7 @@ func (c *code) ofSource(i int) bool { return c.lies(i) && c.p.side(c.nodes[i].ar
 // parameter tells whether a register is a row that is the same for all edges.
 func (c *code) parameter(i int) bool {
 	n := c.nodes[i]
-	return n.op == opLoad && n.arg < len(c.p.Operands) && c.p.side(n.arg) == P
+	return n.op == opLoad && c.p.native(n.arg) && c.p.side(n.arg) == P
 }
 
 // scaled tells whether a register is a product of one of shape s that is as wanted and one that has a

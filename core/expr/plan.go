@@ -101,7 +101,7 @@ func (p *Program) differentiate(operands uint32, elemSize int) *GradientPlan {
 	if plan.Fetch != 0 && plan.target == nil {
 		plan.Push = plan.source.pushLayout(elemSize)
 	}
-	plan.FetchBytes, plan.ReturnBytes = p.RowWidth(plan.Fetch)*elemSize, p.RowWidth(plan.Return)*elemSize
+	plan.FetchBytes, plan.ReturnBytes = p.RowBytes(plan.Fetch, elemSize), p.RowWidth(plan.Return)*elemSize
 	return plan
 }
 

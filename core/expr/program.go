@@ -32,9 +32,10 @@ const MaxOperands = 16
 
 // Operand is a tensor that a program reads.
 type Operand struct {
-	Side  Side
-	Shape []int
-	Width int
+	Side    Side
+	Shape   []int
+	Width   int
+	Storage Storage
 }
 
 // Program is a checked program. It may be used by several runs at once.
@@ -73,8 +74,9 @@ func invalid(format string, args ...any) error {
 // text is a program as JSON.
 type text struct {
 	Operands []struct {
-		Side  string `json:"side"`
-		Shape []int  `json:"shape"`
+		Side    string `json:"side"`
+		Shape   []int  `json:"shape"`
+		Storage string `json:"storage"`
 	} `json:"operands"`
 	Code []struct {
 		Op    string  `json:"op"`
@@ -109,8 +111,12 @@ func Parse(source string) (*Program, error) {
 		if err := checkShape(o.Shape); err != nil {
 			return nil, invalid("operand %d: %v", i, err)
 		}
+		storage, known := storageNamed(o.Storage)
+		if !known {
+			return nil, invalid("operand %d has storage %q, which is unknown", i, o.Storage)
+		}
 		s := shape(slices.Clone(o.Shape))
-		p.Operands = append(p.Operands, Operand{Side: Side(side), Shape: s, Width: s.width()})
+		p.Operands = append(p.Operands, Operand{Side: Side(side), Shape: s, Width: s.width(), Storage: storage})
 		p.nodes = append(p.nodes, node{op: opLoad, a: -1, b: -1, shape: s, width: s.width(), arg: i})
 	}
 	for i, c := range t.Code {

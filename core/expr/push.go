@@ -34,6 +34,9 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 		if !live || n.op != opLoad || p.side(n.arg) != V || seen[n.arg] {
 			continue
 		}
+		if !p.native(n.arg) {
+			return nil
+		}
 		seen[n.arg] = true
 		x.sent = append(x.sent, inputAt{n.arg, n.width, x.sentWidth})
 		x.sentWidth += n.width
@@ -53,7 +56,7 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 // have ended.
 func (b *Backward[T]) GatherPushed(x *PushLayout, dst []T, idx []int32) {
 	for _, s := range x.sent {
-		from := b.run.rows(s.input)
+		from := b.run.input(s.input)
 		kernel.CopyRows(b.run.Pool, len(idx), kernel.RowsAt(dst, s.offset, x.sentWidth, s.width), kernel.Rows[T]{Data: from.data, Stride: from.stride, Width: s.width, Index: idx})
 	}
 }
@@ -80,7 +83,7 @@ func (s *Sweep[T]) Outgoing(x *PushLayout, f PushedFrame, src, back []T) {
 	o, n := f.Edges, f.N
 	s.outgoing, s.firstRow = o, int32(f.First)
 	for _, at := range x.sent {
-		s.loads[at.input] = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
+		s.loads[at.input].rows = rows[T]{data: tail(src, at.offset), stride: x.sentWidth}
 	}
 	for _, at := range x.returned {
 		for i, k := range s.sinks {

@@ -16,6 +16,7 @@ type Run[T Float] struct {
 	Pool    *kernel.Pool
 
 	Operands [][]T    // nil in backward where the plan does not save it
+	Stored   [][]byte // in place of them, where the storage is not Native
 	Seeds    []uint64 // of dropout instructions
 	Keys     []int64  // of edges, in the users' order, for dropout; nil: KeyBase and the position
 	KeyBase  int64
@@ -45,12 +46,18 @@ func RowsOfSide(rel *graph.Relation, side Side) int {
 	return [...]int{U: rel.NumSrc, V: rel.NumDst, E: int(rel.NumEdges), P: 1}[side]
 }
 
-// rows is where an input lies.
-func (r *Run[T]) rows(input int) rows[T] {
-	p := r.Program
-	if input < len(p.Operands) {
-		return rows[T]{data: r.Operands[input], stride: p.Operands[input].Width}
+// input is where an input lies.
+func (r *Run[T]) input(i int) input[T] {
+	if i < len(r.Program.Operands) {
+		data, rowBytes := r.Bytes(i)
+		return r.inputOf(i, data, rowBytes, 0)
 	}
+	return input[T]{rows: r.own(i)}
+}
+
+// own is an input of the run's own.
+func (r *Run[T]) own(input int) rows[T] {
+	p := r.Program
 	if input == p.inputGrad() {
 		return rows[T]{data: r.grad, stride: p.Width()}
 	}

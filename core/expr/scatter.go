@@ -58,7 +58,7 @@ func shareOf[T Float](a *sum[T], share, shares int) (x columnShare[T], ok bool) 
 
 // each runs a loop for the edges of each column of a batch, whose row it finds in an input.
 func (x *columnShare[T]) each(s *Sweep[T], a *sum[T], b *batch[T], input int, call *vec.Scatter[T], loop func(*vec.Scatter[T])) {
-	target, values, from := &s.targets[a.sink0], b.values[a.at], &s.loads[input]
+	target, values, from := &s.targets[a.sink0], b.values[a.at], &s.loads[input].rows
 	call.Y, call.Stride, call.Heads, call.StrideC = tail(target.data, x.from), target.stride, x.heads, x.stride
 	for k := 0; k < len(b.cols); {
 		end := k + 1

@@ -211,7 +211,7 @@ func selectCall[T Float](s *selection, known []pattern[T], i int) *call[T] {
 		}
 	}
 	for _, x := range []int{n.a, n.b} {
-		if x >= 0 && !(s.nodes[x].op == opLoad && s.readsInPlace(n)) {
+		if x >= 0 && !(s.nodes[x].op == opLoad && s.p.native(s.nodes[x].arg) && s.readsInPlace(n)) {
 			c.in = append(c.in, x)
 		}
 	}
@@ -231,11 +231,16 @@ func (s *selection) readsInPlace(n node) bool {
 	return a.width == n.width && b.width == n.width
 }
 
-// lies tells whether a register is a load of rows that differ from edge to edge, which
+// lies tells whether a register is a load of rows that differ from edge to edge and
 // can be read where they lie.
 func (c *code) lies(i int) bool {
 	n := c.nodes[i]
-	return n.op == opLoad && (n.arg >= len(c.p.Operands) || c.p.side(n.arg) != P)
+	return n.op == opLoad && c.p.native(n.arg) && c.p.side(n.arg) != P
+}
+
+// native tells whether an input is numbers of the element type.
+func (p *Program) native(input int) bool {
+	return input >= len(p.Operands) || p.Operands[input].Storage == Native
 }
 
 // fixed are the registers that are the same for all edges.
@@ -244,7 +249,7 @@ func (c *code) fixed() []bool {
 	for i, n := range c.nodes {
 		switch n.op {
 		case opLoad:
-			fixed[i] = !c.lies(i)
+			fixed[i] = c.p.side(n.arg) == P
 		case opMask, opWinner, opBest, opWeigh:
 		default:
 			fixed[i] = fixed[n.a] && (n.b < 0 || fixed[n.b])

@@ -39,7 +39,7 @@ type Sweep[T Float] struct {
 	run     *Run[T]
 	ops     *vec.Ops[T]
 	defs    *definitions[T]
-	loads   []rows[T] // by input
+	loads   []input[T]
 	targets []rows[T] // by sink
 
 	first     []int32     // 0, 1, ...: the rows of a register
@@ -56,10 +56,10 @@ type Sweep[T Float] struct {
 
 func newSweep[T Float](k *calls[T], r *Run[T]) *Sweep[T] {
 	s := &Sweep[T]{calls: k, run: r, ops: vec.Get[T](), defs: defsOf[T]()}
-	s.loads, s.targets = make([]rows[T], k.p.numInputs()), make([]rows[T], len(k.sinks))
+	s.loads, s.targets = make([]input[T], k.p.numInputs()), make([]rows[T], len(k.sinks))
 	s.paramSums = make([][]float64, len(k.sinks))
-	for input := range s.loads {
-		s.loads[input] = r.rows(input)
+	for i := range s.loads {
+		s.loads[i] = r.input(i)
 	}
 	s.first = make([]int32, k.capacity)
 	for i := range s.first {
@@ -75,13 +75,13 @@ func (s *Sweep[T]) parameter(i int) []T {
 	return s.loads[n.arg].data[:n.width]
 }
 
-// Source makes operand i, or the gradient that the sweep makes of it, the rows of
-// a frame that begin at column base: its elements begin at offset of rows of stride.
-func (s *Sweep[T]) Source(operand int, data []T, offset, stride int, base int32) {
-	s.loads[operand] = rows[T]{tail(data, offset), stride, base}
+// Source makes an operand the rows of a frame that begin at column base: it begins at offset of rows of stride
+// bytes, as it is stored.
+func (s *Sweep[T]) Source(operand int, frame []byte, offset, stride int, base int32) {
+	s.loads[operand] = s.run.inputOf(operand, tail(frame, offset), stride, base)
 }
 
-// Target puts the gradient of an operand of side U into rows like those of Source.
+// Target puts the gradient of an operand of side U into rows from column base on, at offset of rows of stride elements.
 func (s *Sweep[T]) Target(operand int, data []T, offset, stride int, base int32) {
 	for n, k := range s.sinks {
 		if k.kind == sinkColumn && k.of == operand {
@@ -90,7 +90,7 @@ func (s *Sweep[T]) Target(operand int, data []T, offset, stride int, base int32)
 	}
 }
 
-func tail[T Float](x []T, from int) []T { return x[min(from, len(x)):] }
+func tail[T any](x []T, from int) []T { return x[min(from, len(x)):] }
 
 func (s *Sweep[T]) pool() *kernel.Pool {
 	if s.idle {

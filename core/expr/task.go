@@ -131,7 +131,7 @@ func (t *task[T]) addParam(sink int, total []T) {
 
 // load is the rows of an input that the edges read.
 func (t *task[T]) load(input int) picked[T] {
-	x := picked[T]{t.s.loads[input], t.rows[:t.m]}
+	x := picked[T]{t.s.loads[input].rows, t.rows[:t.m]}
 	switch t.s.p.side(input) {
 	case U:
 		x.index = t.cols[:t.m]
