@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"sar/core/comm"
+	"sar/core/expr"
 	"sar/core/graph"
 	"sar/core/internal/view"
 	"sar/core/kernel"
@@ -23,6 +24,19 @@ type Aggregate[T kernel.Float] struct {
 	Heads int
 	Mean  bool
 	W     []T
+}
+
+// plainSum is a run whose program is such a sum, and u its rows; nil where it is another.
+func plainSum[T expr.Float](x *expr.Run[T]) (a *Aggregate[T], u int) {
+	sum, ok := x.Program.PlainSum()
+	if !ok {
+		return nil, 0
+	}
+	a = &Aggregate[T]{Rel: x.Rel, Pool: x.Pool, Width: x.Program.Width(), Heads: sum.Heads, Mean: x.Program.Reduce == expr.Mean}
+	if sum.Weights >= 0 {
+		a.W = x.Operands[sum.Weights]
+	}
+	return a, sum.Rows
 }
 
 // Forward computes out. Remote rows are read once, in the order p-1, p-2, …,

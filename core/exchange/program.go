@@ -20,6 +20,14 @@ type program[T expr.Float] struct{ *expr.Run[T] }
 // Forward computes x.Out, sweep by sweep. need are the operands that this rank will ask
 // gradients of; it returns those that any rank does.
 func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uint32, err error) {
+	if a, u := plainSum(x); a != nil {
+		err = start(comm.Forward, "rows", 1<<u, a.RowBytes(), func(op *comm.Op) error {
+			flags, err := a.Forward(op, uint16(need), x.Operands[u], x.Out)
+			agreed = need | uint32(flags)
+			return err
+		})
+		return agreed, err
+	}
 	for _, phase := range x.Forward() {
 		flags, err := program[T]{x}.sweep(phase, comm.Forward, "rows", uint16(need), start)
 		if err != nil {
@@ -33,6 +41,11 @@ func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uin
 // Backward computes the gradients of plan, x.Grads, from that of the result, x.Grad. push
 // says which pairs of workers compute at the owner of the sources; nil: none.
 func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, start Start) error {
+	if a, u := plainSum(x); a != nil && plan.Operands == 1<<u {
+		return start(comm.Backward, "rows of sources for gradients", plan.Operands, plan.ReturnBytes, func(op *comm.Op) error {
+			return a.BackwardU(op, x.Grad, x.Grads[u])
+		})
+	}
 	p := program[T]{x}
 	b, err := x.Backward(plan)
 	if err != nil {

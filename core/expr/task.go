@@ -88,14 +88,18 @@ func (t *task[T]) ends(byColumn bool) []int32 {
 		index, ends = t.cols, &t.colEnd
 	}
 	if len(*ends) == 0 {
-		for k := 1; k < t.m; k++ {
-			if index[k] != index[k-1] {
-				*ends = append(*ends, int32(k))
-			}
-		}
-		*ends = append(*ends, int32(t.m))
+		*ends = runEnds(*ends, index[:t.m])
 	}
 	return *ends
+}
+
+func runEnds(ends, index []int32) []int32 {
+	for k := 1; k < len(index); k++ {
+		if index[k] != index[k-1] {
+			ends = append(ends, int32(k))
+		}
+	}
+	return append(ends, int32(len(index)))
 }
 
 // target is where a sum of the block goes.

@@ -312,3 +312,61 @@ func widen(x []float32) []float64 {
 	}
 	return y
 }
+
+// A program that is a plain sum comes out as the aggregation does, to the bit, forward and backward.
+func TestPlainSumsOfPrograms(t *testing.T) {
+	for _, parts := range worlds(3, 1, 2, 4) {
+		g := randomGraph(rand.New(rand.NewPCG(uint64(parts), 3)), 300, 4000, parts)
+		workers(t, parts, Config{Window: 1 << 19}, func(s *Session) error {
+			src, dst, at := g.of(s.Rank())
+			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
+			if err != nil {
+				return err
+			}
+			defer dg.Free()
+			rng := rand.New(rand.NewPCG(uint64(s.Rank()), 4))
+			n := int(g.starts[s.Rank()+1] - g.starts[s.Rank()])
+			rows := func(n, width int) Rows[float32] {
+				return Rows[float32]{toT[float32](random[float64](rng, n*width)), n, width}
+			}
+			for _, heads := range []int{0, 1, 4} {
+				for reduce, name := range []string{"sum", "mean"} {
+					u, grad := rows(n, 12), rows(n, 12)
+					what := Aggregation{Message: CopyU, Reduce: Reduction(reduce), NeedGrad: GradU}
+					text, operands := `{"operands":[{"side":"u","shape":[12]}],"code":[],"result":0`, []Rows[float32]{u}
+					var e *Rows[float32]
+					if heads > 0 {
+						weights := rows(len(at), heads)
+						e, what.Message, operands = &weights, UMulE, append(operands, weights)
+						text = fmt.Sprintf(`{"operands":[{"side":"u","shape":[%d,%d]},{"side":"e","shape":[%[1]d,1]}],`+
+							`"code":[{"op":"mul","a":0,"b":1}],"result":2`, heads, 12/heads)
+					}
+					p, err := NewProgram(text + `,"reduce":"` + name + `"}`)
+					if err != nil {
+						return err
+					}
+					want, got, wantU, gotU := rows(n, 12), rows(n, 12), rows(n, 12), rows(n, 12)
+					agreed, err := Forward(dg, what, u, e, want)
+					if err != nil {
+						return err
+					}
+					what.Agreed = agreed
+					if err := Backward(dg, what, Gradients[float32]{U: &u, E: e, Out: grad, GradU: &wantU}); err != nil {
+						return err
+					}
+					call := ProgramCall[float32]{Operands: operands, Out: got}
+					if _, _, err := ProgramForward(dg, p, call, 1); err != nil {
+						return err
+					}
+					grads := append([]*Rows[float32]{&gotU}, make([]*Rows[float32], len(operands)-1)...)
+					if err := ProgramBackward(dg, p, call, 1, grad, grads); err != nil {
+						return err
+					}
+					sameBits(t, fmt.Sprint(name, heads, " out"), got.Data, want.Data)
+					sameBits(t, fmt.Sprint(name, heads, " gradient"), gotU.Data, wantU.Data)
+				}
+			}
+			return nil
+		})
+	}
+}
