@@ -32,7 +32,8 @@ func plainSum[T expr.Float](x *expr.Run[T]) (a *Aggregate[T], u int) {
 	if !ok {
 		return nil, 0
 	}
-	a = &Aggregate[T]{Rel: x.Rel, Pool: x.Pool, Width: x.Program.Width(), Heads: sum.Heads, Mean: x.Program.Reduce == expr.Mean}
+	p := x.Program
+	a = &Aggregate[T]{Rel: x.Rel, Pool: x.Pool, Width: p.Width(), Heads: sum.Heads, Mean: p.Reduce == expr.Mean}
 	if sum.Weights >= 0 {
 		a.W = x.Operands[sum.Weights]
 	}
@@ -66,18 +67,20 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	}
 	m := a.pull(op, flags, u)
 	m.Local = func() error {
-		kernel.SpMMWindow(a.Pool, out, a.product(csr, u, nil, post), kernel.Window{Cursor: &cursor.Cursor, End: int32(rel.NumSrc), First: true})
+		own := kernel.Window{Cursor: &cursor.Cursor, End: int32(rel.NumSrc), First: true}
+		kernel.SpMMWindow(a.Pool, out, a.product(csr, u, nil, post), own)
 		return nil
 	}
 	m.Consume = func(r, first, n int, src []byte) error {
-		begin := rel.Halo[r].Begin + int32(first)
-		x := view.Numbers[T](src)
+		begin := column(rel, r, first)
+		end, x := begin+int32(n), view.Numbers[T](src)
 		if scatter {
-			kernel.SpMMScatter(a.Pool, out, a.product(csr, x, nil, nil),
-				kernel.Columns{Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: begin + int32(n)})
-		} else {
-			kernel.SpMMWindow(a.Pool, out, a.product(inSequence(csr), x, nil, post), kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: begin + int32(n)})
+			columns := kernel.Columns{Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: end}
+			kernel.SpMMScatter(a.Pool, out, a.product(csr, x, nil, nil), columns)
+			return nil
 		}
+		window := kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: end}
+		kernel.SpMMWindow(a.Pool, out, a.product(inSequence(csr), x, nil, post), window)
 		return nil
 	}
 	agreed, err := m.Move(rel.Rank, rel.Parts)
@@ -134,8 +137,8 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 			if gradU != nil {
 				adding.Lock()
 				defer adding.Unlock()
-				y := kernel.Rows[T]{Data: gradU, Stride: a.Width, Width: a.Width, Index: rel.Send[r].Data[first : first+n]}
-				kernel.AddRows(a.Pool, n, y, kernel.RowsAt(view.Numbers[T](src), 0, a.Width, a.Width))
+				y, x := kernel.RowsOf(gradU, a.Width, rel.Send[r].Data[first:first+n]), kernel.RowsOf(view.Numbers[T](src), a.Width, nil)
+				kernel.AddRows(a.Pool, n, y, x)
 			}
 			return nil
 		},
@@ -173,14 +176,15 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 	defer cursor.Free()
 	sddmm := func(x []T, csr kernel.CSR, begin, end int32) error {
 		if gradE != nil {
-			kernel.SDDMMWindow(a.Pool, gradE, gradOut, a.product(csr, x, nil, nil), kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: end})
+			window := kernel.Window{Cursor: &cursor.Cursor, Begin: begin, End: end}
+			kernel.SDDMMWindow(a.Pool, gradE, gradOut, a.product(csr, x, nil, nil), window)
 		}
 		return nil
 	}
 	m := a.pull(op, 0, u)
 	m.Local = func() error { return sddmm(u, csr, 0, int32(rel.NumSrc)) }
 	m.Consume = func(r, first, n int, src []byte) error {
-		begin := rel.Halo[r].Begin + int32(first)
+		begin := column(rel, r, first)
 		return sddmm(view.Numbers[T](src), inSequence(csr), begin, begin+int32(n))
 	}
 	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.Mean {
@@ -205,7 +209,7 @@ func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 
 // gather: dst[i,:] = src[idx[i],:]
 func gather[T any](p *kernel.Pool, dst, src []T, width int, idx []int32) {
-	kernel.CopyRows(p, len(idx), kernel.RowsAt(dst, 0, width, width), kernel.Rows[T]{Data: src, Stride: width, Width: width, Index: idx})
+	kernel.CopyRows(p, len(idx), kernel.RowsOf(dst, width, nil), kernel.RowsOf(src, width, idx))
 }
 
 func (a *Aggregate[T]) csr() kernel.CSR {

@@ -125,7 +125,8 @@ const askBytes = 4
 // returns the union of everyone's flags. Wire: 4 + Bytes per row asked of a peer.
 func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error) {
 	rel := f.Rel
-	m := &RoundTrip{Op: op, Flags: flags, RowBytes: askBytes, ReplyBytes: f.Bytes, Send: make([]int, rel.Parts), Recv: make([]int, rel.Parts)}
+	m := &RoundTrip{Op: op, Flags: flags, RowBytes: askBytes, ReplyBytes: f.Bytes}
+	m.Send, m.Recv = make([]int, rel.Parts), make([]int, rel.Parts)
 	for r := 1; r < rel.Parts; r++ { // in round r I ask peer Rank+r, and Rank-r asks me
 		m.Send[r], m.Recv[r] = f.Asked(rel.Parts-r), f.given[rel.Parts-r]
 	}
@@ -135,7 +136,9 @@ func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error
 		return nil
 	}
 	m.Local = func() error {
-		f.own(func(rows, places []int32) { kernel.CopyRows(f.Pool, len(rows), f.rows(out, places), f.rows(x, rows)) })
+		f.own(func(rows, places []int32) {
+			kernel.CopyRows(f.Pool, len(rows), f.rows(out, places), f.rows(x, rows))
+		})
 		return nil
 	}
 	m.Compute = func(r, first, n int, src, reply []byte) error {
@@ -154,7 +157,7 @@ func (f *Fetch) Forward(op *comm.Op, flags uint16, x, out []byte) (uint16, error
 
 // rows is rows of data.
 func (f *Fetch) rows(data []byte, index []int32) kernel.Rows[byte] {
-	return kernel.Rows[byte]{Data: data, Stride: f.Bytes, Width: f.Bytes, Index: index}
+	return kernel.RowsOf(data, f.Bytes, index)
 }
 
 // own calls visit with own rows that are asked for and their places in Columns, some at a time.

@@ -126,7 +126,8 @@ func (s *frames) receive(sender *sendScheduler) (err error) {
 		peer := s.peer(r, false)
 		for first, k := 0, 0; first < s.recv[r] || k == 0; k++ {
 			n := min(s.rows, s.recv[r]-first)
-			a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.rowBytes, all: n == s.recv[r], use: "consume"}
+			a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.rowBytes, use: "consume"}
+			a.all = n == s.recv[r]
 			if err := s.reply(a, first); err != nil {
 				return err
 			}
@@ -203,7 +204,8 @@ func (s *frames) takeReplies() error {
 			if err := s.awaitParts(r, first, n); err != nil {
 				return err
 			}
-			a := arrival{peer: peer, reply: true, round: r, tag: s.replyRound(r), chunk: k, n: n, rowBytes: s.replyBytes, all: n == s.send[r], use: "take back"}
+			a := arrival{peer: peer, reply: true, round: r, tag: s.replyRound(r), chunk: k, n: n, rowBytes: s.replyBytes}
+			a.all, a.use = n == s.send[r], "take back"
 			if err := s.takeFrame(a, func(src []byte) error { return s.take(r, first, n, src) }); err != nil {
 				return err
 			}

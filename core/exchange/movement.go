@@ -83,8 +83,9 @@ type RoundTrip struct {
 // RowBytes per row, and one frame header per frame.
 func (m *Movement) Move(rank, world int) (uint16, error) {
 	f := &frames{
-		op: m.Op, flags: m.Flags, rowBytes: m.RowBytes, send: m.Send, recv: m.Recv, way: comm.Pulled, toOwner: m.ToOwner,
-		produce: m.Produce, local: m.Local, own: m.Own, consume: m.Consume, passes: max(1, m.Passes), until: m.Until,
+		op: m.Op, flags: m.Flags, rowBytes: m.RowBytes, send: m.Send, recv: m.Recv, way: comm.Pulled,
+		produce: m.Produce, local: m.Local, own: m.Own,
+		toOwner: m.ToOwner, consume: m.Consume, passes: max(1, m.Passes), until: m.Until,
 	}
 	if m.ToOwner {
 		f.way = comm.ToOwner
@@ -96,7 +97,8 @@ func (m *Movement) Move(rank, world int) (uint16, error) {
 func (m *RoundTrip) Move(rank, world int) (uint16, error) {
 	f := &frames{
 		op: m.Op, flags: m.Flags, rowBytes: m.RowBytes, send: m.Send, recv: m.Recv, way: comm.Pulled,
-		produce: m.Produce, local: m.Local, own: m.Own, replies: true, replyBytes: m.ReplyBytes, pushed: m.Pushed, compute: m.Compute, take: m.Take,
+		produce: m.Produce, local: m.Local, own: m.Own,
+		replies: true, replyBytes: m.ReplyBytes, pushed: m.Pushed, compute: m.Compute, take: m.Take,
 	}
 	if m.Pushed {
 		f.way = comm.Pushed

@@ -136,7 +136,8 @@ type ownColumns[T expr.Float] struct {
 
 func newOwnColumns[T expr.Float](x program[T], sweep *expr.Sweep[T], operands uint32) (o *ownColumns[T], err error) {
 	n := x.Rel.NumSrc
-	o = &ownColumns[T]{ownRows: ownRows{rel: x.Rel, groups: min(n, ownGroups)}, x: x, sweep: sweep, operands: operands, columns: make([]int32, n)}
+	o = &ownColumns[T]{x: x, sweep: sweep, operands: operands, columns: make([]int32, n)}
+	o.ownRows = ownRows{rel: x.Rel, groups: min(n, ownGroups)}
 	for j := range o.columns {
 		o.columns[j] = int32(j)
 	}

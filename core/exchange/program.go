@@ -14,6 +14,8 @@ import (
 // and operands say which, in words that are the same on every rank.
 type Start func(dir comm.Dir, rows string, operands uint32, rowBytes int, f func(op *comm.Op) error) error
 
+const sourceRows = "rows of sources for gradients"
+
 // program moves what a run of an edge expression needs.
 type program[T expr.Float] struct{ *expr.Run[T] }
 
@@ -42,9 +44,8 @@ func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uin
 // says which pairs of workers compute at the owner of the sources; nil: none.
 func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, start Start) error {
 	if a, u := plainSum(x); a != nil && plan.Operands == 1<<u {
-		return start(comm.Backward, "rows of sources for gradients", plan.Operands, plan.ReturnBytes, func(op *comm.Op) error {
-			return a.BackwardU(op, x.Grad, x.Grads[u])
-		})
+		back := func(op *comm.Op) error { return a.BackwardU(op, x.Grad, x.Grads[u]) }
+		return start(comm.Backward, sourceRows, plan.Operands, plan.ReturnBytes, back)
 	}
 	p := program[T]{x}
 	b, err := x.Backward(plan)
@@ -58,8 +59,8 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 	}
 	if push != nil {
 		size := max(plan.Push.SentBytes, plan.Push.ReturnedBytes)
-		err := start(comm.Backward, "rows of destinations for gradients", plan.Operands, size, func(op *comm.Op) error { return p.push(op, plan, push, b) })
-		if err != nil {
+		send := func(op *comm.Op) error { return p.push(op, plan, push, b) }
+		if err := start(comm.Backward, "rows of destinations for gradients", plan.Operands, size, send); err != nil {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 			err = pull(nil)
 		} else {
 			size := max(plan.FetchBytes, plan.ReturnBytes)
-			err = start(comm.Backward, "rows of sources for gradients", plan.Operands, size, pull)
+			err = start(comm.Backward, sourceRows, plan.Operands, size, pull)
 		}
 		if err != nil {
 			return err
@@ -82,7 +83,8 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 // sweep runs one phase. Boundary rows of the operands that it reads come side by
 // side in one row, and are read where they arrive. Wire: the widths of these
 // operands per boundary row. A phase that reads no sources is no operation.
-func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags uint16, start Start) (agreed uint16, err error) {
+func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags uint16, start Start) (
+	agreed uint16, err error) {
 	rel, s := x.Rel, phase.Sweep
 	whole := func() {
 		s.Rows(nil, int32(rel.NumCols()))
@@ -102,7 +104,7 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 			return err
 		}
 		defer cursor.Free()
-		if agreed, err = x.newReader(op, phase.Sources, s, cursor).move(op, flags); err == nil {
+		if agreed, err = x.newReader(op, phase.Sources, s, cursor).move(op, flags, SendRows(rel), HaloRows(rel)); err == nil {
 			phase.Finish()
 		}
 		return err
@@ -152,10 +154,13 @@ func (x *reader[T]) consume(r, first, n int, src []byte) error {
 	return nil
 }
 
-// move brings the rows.
-func (x *reader[T]) move(op *comm.Op, flags uint16) (uint16, error) {
+// move brings the rows, of which so many travel in each round.
+func (x *reader[T]) move(op *comm.Op, flags uint16, send, recv []int) (uint16, error) {
 	rel := x.Rel
-	m := &Movement{Op: op, Flags: flags, RowBytes: x.rowBytes(x.set), Send: SendRows(rel), Recv: HaloRows(rel), Produce: x.produce, Local: x.local, Consume: x.consume}
+	m := &Movement{
+		Op: op, Flags: flags, RowBytes: x.rowBytes(x.set), Send: send, Recv: recv,
+		Produce: x.produce, Local: x.local, Consume: x.consume,
+	}
 	return m.Move(rel.Rank, rel.Parts)
 }
 
@@ -182,7 +187,7 @@ func (x program[T]) gather(set uint32, dst []byte, idx []int32) {
 	stride := x.rowBytes(set)
 	x.operands(set, true, func(i, offset int) {
 		data, w := x.Bytes(i)
-		kernel.CopyRows(x.Pool, len(idx), kernel.RowsAt(dst, offset, stride, w), kernel.Rows[byte]{Data: data, Stride: w, Width: w, Index: idx})
+		kernel.CopyRows(x.Pool, len(idx), kernel.RowsAt(dst, offset, stride, w), kernel.RowsOf(data, w, idx))
 	})
 }
 
@@ -254,7 +259,7 @@ func (x program[T]) addReturned(set uint32, src []T, idx []int32) {
 	stride := x.Program.RowWidth(set)
 	x.operands(set, false, func(i, offset int) {
 		w := x.Program.Operands[i].Width
-		kernel.AddRows(x.Pool, len(idx), kernel.Rows[T]{Data: x.Grads[i], Stride: w, Width: w, Index: idx}, kernel.RowsAt(src, offset, stride, w))
+		kernel.AddRows(x.Pool, len(idx), kernel.RowsOf(x.Grads[i], w, idx), kernel.RowsAt(src, offset, stride, w))
 	})
 }
 
@@ -273,13 +278,13 @@ func (x program[T]) fetchAgain(op *comm.Op, plan *expr.GradientPlan, push *PushP
 		send, recv = pulled(send, push.Out), pulled(recv, push.In)
 	}
 	if plan.Return == 0 {
-		m := &Movement{Op: op, RowBytes: plan.FetchBytes, Send: send, Recv: recv, Produce: rows.produce, Local: rows.local, Consume: rows.consume}
-		_, err := m.Move(rel.Rank, rel.Parts)
+		_, err := rows.move(op, 0, send, recv)
 		return err
 	}
 	add := func(src []T, idx []int32) { x.addReturned(plan.Return, src, idx) }
 	m := &RoundTrip{
-		Op: op, RowBytes: plan.FetchBytes, ReplyBytes: plan.ReturnBytes, Send: send, Recv: recv, Produce: rows.produce, Local: rows.local,
+		Op: op, RowBytes: plan.FetchBytes, ReplyBytes: plan.ReturnBytes, Send: send, Recv: recv,
+		Produce: rows.produce, Local: rows.local,
 		Compute: func(r, first, n int, src, reply []byte) error {
 			begin := column(rel, r, first)
 			x.bind(b.Peers, plan.Fetch, src, begin)

@@ -65,7 +65,8 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 		return nil
 	}
 	m.Compute = func(r, first, n int, src, reply []byte) error {
-		f := expr.PushedFrame{Edges: &rel.Outgoing[rel.Parts-r], Sources: rel.Send[rel.Parts-r].Data, Frames: frames, First: first, N: n}
+		other := rel.Parts - r
+		f := expr.PushedFrame{Edges: &rel.Outgoing[other], Sources: rel.Send[other].Data, Frames: frames, First: first, N: n}
 		if first == 0 {
 			frames.Begin(f.Edges)
 		}

@@ -22,7 +22,8 @@ type sendScheduler struct {
 }
 
 func newSendScheduler(m *frames) *sendScheduler {
-	d := &sendScheduler{m: m, turn: make([]chan struct{}, m.world), waiting: make([]bool, m.world), ahead: m.world - 1, full: make(chan struct{})}
+	d := &sendScheduler{m: m, ahead: m.world - 1, full: make(chan struct{})}
+	d.turn, d.waiting = make([]chan struct{}, m.world), make([]bool, m.world)
 	for r := range d.turn {
 		d.turn[r] = make(chan struct{}, 1)
 	}

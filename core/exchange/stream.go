@@ -113,15 +113,17 @@ func (s *Stream) Run() (flags uint16, err error) {
 		}
 		return nil
 	}
+	send, recv := SendRows(rel), HaloRows(rel)
 	if back == 0 {
 		m := &Movement{
-			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: SendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
+			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: send, Recv: recv, OnCallerThread: true, Produce: produce, Local: local,
 			Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
 		}
 		return m.Move(rel.Rank, rel.Parts)
 	}
 	m := &RoundTrip{
-		Op: s.Op, Flags: s.Flags, RowBytes: out, ReplyBytes: back, Send: SendRows(rel), Recv: HaloRows(rel), Produce: produce, Local: local, OnCallerThread: true,
+		Op: s.Op, Flags: s.Flags, RowBytes: out, ReplyBytes: back, Send: send, Recv: recv, OnCallerThread: true,
+		Produce: produce, Local: local,
 		Compute: func(r, first, n int, src, reply []byte) error {
 			clear(reply)
 			return chunk(r, first, n, src, reply)
@@ -140,8 +142,8 @@ func (s *Stream) addReturned(idx []int32, src []byte) {
 		if field.Float == 0 || field.Grad == nil {
 			continue
 		}
-		y := kernel.Rows[byte]{Data: field.Grad, Stride: field.Bytes, Width: field.Bytes, Index: idx}
-		addRows(s.Pool, field.Float, len(idx), y, kernel.RowsAt(src, len(idx)*s.backOffsets[f], field.Bytes, field.Bytes), 0)
+		x := kernel.RowsAt(src, len(idx)*s.backOffsets[f], field.Bytes, field.Bytes)
+		addRows(s.Pool, field.Float, len(idx), kernel.RowsOf(field.Grad, field.Bytes, idx), x, 0)
 	}
 }
 
@@ -156,8 +158,7 @@ func addRows(p *kernel.Pool, float, n int, y, x kernel.Rows[byte], rows int) {
 
 func addNumbers[T kernel.Float](p *kernel.Pool, n int, y, x kernel.Rows[byte], rows int) {
 	numbers := func(r kernel.Rows[byte]) kernel.Rows[T] {
-		size := view.Size[T]()
-		return kernel.Rows[T]{Data: view.Numbers[T](r.Data), Stride: r.Stride / size, Width: r.Width / size, Index: r.Index}
+		return kernel.RowsOf(view.Numbers[T](r.Data), r.Width/view.Size[T](), r.Index)
 	}
 	if rows > 0 {
 		kernel.AddRepeatedRows(p, n, numbers(y), numbers(x), rows)

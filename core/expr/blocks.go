@@ -153,44 +153,29 @@ func (s *Sweep[T]) Scatter(from, to int) {
 				k0 = ascending.RunEnd(row, k0, k1, r0)
 				k1 = ascending.RunEnd(row, k0, k1, r1)
 			}
-			t.column(int32(j), k0, k1)
+			t.edges(int32(j), k0, k1, true)
 		}
 	})
 }
 
-// row puts edges of a row into blocks.
-func (t *task[T]) row(i int32, k0, k1 int64) {
-	rel := t.s.run.Rel
-	t.byColumn = false
-	for k0 < k1 {
-		n := min(int(k1-k0), t.s.capacity-t.m)
-		copy(t.cols[t.m:], rel.Col.Data[k0:int(k0)+n])
-		fillWith(t.rows[t.m:t.m+n], i)
-		if t.s.edges {
-			copy(t.edge[t.m:], rel.RowEdge.Data[k0:int(k0)+n])
-		}
-		t.m += n
-		k0 += int64(n)
-		if t.m == t.s.capacity {
-			t.flush()
-		}
+// edges puts edges [k0, k1) of row i, or out of column i, into blocks.
+func (t *task[T]) edges(i int32, k0, k1 int64, byColumn bool) {
+	rel, same, other := t.s.run.Rel, t.rows, t.cols
+	ends, numbers := rel.Col.Data, rel.RowEdge.Data
+	if byColumn {
+		same, other, ends, numbers = t.cols, t.rows, rel.Row.Data, rel.ColEdge.Data
 	}
-}
-
-// column puts edges out of a column into blocks.
-func (t *task[T]) column(j int32, k0, k1 int64) {
-	rel := t.s.run.Rel
-	t.byColumn = true
+	t.byColumn = byColumn
 	for k0 < k1 {
 		n := min(int(k1-k0), t.s.capacity-t.m)
-		if o := t.s.outgoing; o != nil {
-			o.Rows(t.rows[t.m:t.m+n], k0, t.s.firstRow)
+		if o := t.s.outgoing; o != nil && byColumn {
+			o.Rows(other[t.m:t.m+n], k0, t.s.firstRow)
 		} else {
-			copy(t.rows[t.m:], rel.Row.Data[k0:int(k0)+n])
+			copy(other[t.m:], ends[k0:int(k0)+n])
 		}
-		fillWith(t.cols[t.m:t.m+n], j)
-		if t.s.edges {
-			copy(t.edge[t.m:], rel.ColEdge.Data[k0:int(k0)+n])
+		fillWith(same[t.m:t.m+n], i)
+		if t.s.readsEdges {
+			copy(t.edge[t.m:], numbers[k0:int(k0)+n])
 		}
 		t.m += n
 		k0 += int64(n)

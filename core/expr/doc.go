@@ -23,15 +23,15 @@
 //     they lie. So the calls are: load u, load v, add, leaky ReLU, weigh; and the sum. GATv2's logits are one call
 //     (leakyAttention), those of dot-product attention another (dots).
 //   - Run.Forward gives a Phase with a Sweep; exchange runs its Rows over own columns, and over those of each peer as
-//     their rows come. Blocks fill (task.row), flush runs the calls and the sum, weigh multiplies what was added so
+//     their rows come. Blocks fill (task.edges), flush runs the calls and the sum, weigh multiplies what was added so
 //     far where the reference of the softmax rises.
 //   - Phase.Finish divides by the sums (Run.finish).
 //
 // Backward computes the messages again:
 //
 //   - Differentiate derives a register for the gradient of each operand, by the gradients of the reduceDef, the opDefs
-//     and softmaxGradient, and plans codes: source, by columns, for gradients of sources and whatever
-//     else is narrow or can be scattered; target, by rows, for the rest. deltas come first where a softmax is not online.
+//     and softmaxGradient, and plans codes: source, by columns, for gradients of sources and whatever else is narrow
+//     or can be scattered; target, by rows, for the rest. deltas come first where a softmax is not online.
 //   - Run.Backward compiles source once, for own columns, for those of peers, and for edges into rows of peers where
 //     owners compute (push.go). dotProducts joins the products with x and the sum for x, so that rows of gradients are
 //     read once.

@@ -14,7 +14,8 @@ func dotProducts[T Float]() pattern[T] {
 			for i := range k.list {
 				c := &k.list[i]
 				ready = ready || c.reg == a.from
-				if !ready || c.op != opDots || c.form != nil || c.width*a.d != a.width || s.nodes[c.a].width != a.width {
+				fits := c.op == opDots && c.form == nil && c.width*a.d == a.width && s.nodes[c.a].width == a.width
+				if !ready || !fits {
 					continue
 				}
 				row := c.a // of the source
@@ -100,12 +101,12 @@ func (t *task[T]) dotRuns(z []T, y, x *picked[T], ends []int32, heads int) {
 // dotSums is dots by columns of the source's row, and the sum a.
 func (t *task[T]) dotSums(z []T, c *call[T], row int, a *sum[T]) {
 	w, x, target := t.source(row), t.source(a.rows), t.target(a)
-	g, coefficients, heads := &t.gather, t.reg(a.from), c.width
+	g, from, heads := &t.gather, t.reg(a.from), c.width
 	g.First = false
 	k0 := 0
 	for _, k1 := range t.ends(true) {
 		x.gather(g, k0, int(k1))
-		g.Y, g.C, g.Out = target.row(t.cols[k0])[:a.width], coefficients[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
+		g.Y, g.C, g.Out = target.row(t.cols[k0])[:a.width], from[k0*heads:int(k1)*heads], z[k0*heads:int(k1)*heads]
 		t.s.ops.DotSums(g, w.of(k0)[:a.width], heads)
 		k0 = int(k1)
 	}

@@ -49,7 +49,10 @@ func leakyAttention[T Float]() pattern[T] {
 // leakyDots recognizes products of a parameter with activations, summed over runs of as
 // many elements as the loops take.
 func (s *selection) leakyDots(n node) *leaky {
-	if n.op != opDots || n.width == 0 || s.nodes[n.a].width == 0 || s.nodes[n.a].width/n.width%(vec.RegisterBytes/s.size) != 0 {
+	if n.op != opDots || n.width == 0 {
+		return nil
+	}
+	if w := s.nodes[n.a].width; w == 0 || w/n.width%(vec.RegisterBytes/s.size) != 0 {
 		return nil
 	}
 	for _, try := range [][2]int{{n.a, n.b}, {n.b, n.a}} {
@@ -112,7 +115,7 @@ func joinLeaky[T Float](_ *selection, k *calls[T]) {
 			lb, activations := b.form.(leaky)
 			if slopes && activations && a.kind == sinkColumn && b.kind == sinkParam && la.with < 0 && b.block != nil &&
 				a.from == b.from && a.d == b.d && la.u == lb.u && la.v == lb.v && la.alpha == lb.alpha {
-				la.with = b.sink0
+				la.with = b.n
 				a.form, b.block = la, nil
 			}
 		}
@@ -147,7 +150,7 @@ func (t *task[T]) leakyDots(z []T, c *call[T]) {
 // the sum over k of from[k, h] · leaky(u[k, h, j] + v[k, h, j]).
 func (t *task[T]) leakySum(a *sum[T]) {
 	l, heads, g := a.form.(leaky), a.width/a.d, &t.gather
-	byColumn, index, of := a.kind == sinkColumn, t.rows[:t.m], a.sink0
+	byColumn, index, of := a.kind == sinkColumn, t.rows[:t.m], a.n
 	var target *rows[T]
 	var p, total []T // the block's own sum of activations, where there is one
 	switch {
@@ -193,7 +196,8 @@ func scatterLeaky[T Float](s *Sweep[T], a *sum[T], b *batch[T], share, shares in
 	l := a.form.(leaky)
 	if x, ok := shareOf[T](a, share, shares); ok {
 		w := s.loads[s.nodes[l.v].arg]
-		call := &vec.Scatter[T]{W: tail(w.data, x.from), StrideW: w.stride, A: s.parameter(l.p)[x.from:x.to], Alpha: T(l.alpha)}
+		call := &vec.Scatter[T]{W: tail(w.data, x.from), StrideW: w.stride, Alpha: T(l.alpha)}
+		call.A = s.parameter(l.p)[x.from:x.to]
 		x.each(s, a, b, s.nodes[l.u].arg, call, s.ops.ScatterSlopes)
 	}
 }

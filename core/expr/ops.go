@@ -84,10 +84,12 @@ func defineOps[T Float]() [numOps]opDef[T] {
 			oracle:   func(x, y, _ float64) float64 { return x + y },
 		},
 		opSub: {
-			name:     "sub",
-			pair:     func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Minus },
-			gradient: rules(sameLeft, func(g *gradients, i int, n node, grad int) int { return g.make(opNeg, sameRight(g, i, n, grad), -1) }),
-			oracle:   func(x, y, _ float64) float64 { return x - y },
+			name: "sub",
+			pair: func(ops *vec.Ops[T]) func(z, x, y []T) { return ops.Minus },
+			gradient: rules(sameLeft, func(g *gradients, i int, n node, grad int) int {
+				return g.make(opNeg, sameRight(g, i, n, grad), -1)
+			}),
+			oracle: func(x, y, _ float64) float64 { return x - y },
 		},
 		opMul: {
 			name: "mul",
@@ -180,15 +182,19 @@ func defineOps[T Float]() [numOps]opDef[T] {
 			name:     "sigmoid",
 			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Sigmoid(z, x) },
 			gradient: rules(slopeAtValue),
-			slope:    func(_ *task[T], z, y, g []T, _ float64) { eachPair(z, y, g, func(v, w T) T { return v * (1 - v) * w }) },
-			oracle:   func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
+			slope: func(_ *task[T], z, y, g []T, _ float64) {
+				eachPair(z, y, g, func(v, w T) T { return v * (1 - v) * w })
+			},
+			oracle: func(x, _, _ float64) float64 { return 1 / (1 + math.Exp(-x)) },
 		},
 		opTanh: {
 			name:     "tanh",
 			value:    func(t *task[T], z, x []T, _ float64) { t.s.ops.Tanh(z, x) },
 			gradient: rules(slopeAtValue),
-			slope:    func(_ *task[T], z, y, g []T, _ float64) { eachPair(z, y, g, func(v, w T) T { return (1 - v*v) * w }) },
-			oracle:   func(x, _, _ float64) float64 { return math.Tanh(x) },
+			slope: func(_ *task[T], z, y, g []T, _ float64) {
+				eachPair(z, y, g, func(v, w T) T { return (1 - v*v) * w })
+			},
+			oracle: func(x, _, _ float64) float64 { return math.Tanh(x) },
 		},
 		opSoftplus: {
 			name:     "softplus",
@@ -262,10 +268,10 @@ func defineOps[T Float]() [numOps]opDef[T] {
 			}),
 			oracle: func(x, _, alpha float64) float64 { return math.Pow(x, alpha) },
 		},
-		opClampMin:     clampMin[T]("clamp_min", func(x, alpha float64) float64 { return one(x >= alpha) }),
-		opClampMax:     clampMax[T]("clamp_max", func(x, alpha float64) float64 { return one(x <= alpha) }),
-		opClampMinOpen: clampMin[T]("clamp_min_open", func(x, alpha float64) float64 { return one(x > alpha) }),
-		opClampMaxOpen: clampMax[T]("clamp_max_open", func(x, alpha float64) float64 { return one(x < alpha) }),
+		opClampMin:     clamp[T]("clamp_min", true, func(x, alpha float64) bool { return x >= alpha }),
+		opClampMax:     clamp[T]("clamp_max", false, func(x, alpha float64) bool { return x <= alpha }),
+		opClampMinOpen: clamp[T]("clamp_min_open", true, func(x, alpha float64) bool { return x > alpha }),
+		opClampMaxOpen: clamp[T]("clamp_max_open", false, func(x, alpha float64) bool { return x < alpha }),
 		opTotal:        {name: "total", gradient: rules(sameLeft)},
 		opReshape:      {name: "reshape", gradient: rules(sameLeft)},
 		opSoftmax:      {name: "softmax", gradient: rules(softmaxGradient)},
@@ -276,33 +282,29 @@ func defineOps[T Float]() [numOps]opDef[T] {
 	}
 }
 
-func clampMin[T Float](name string, slope func(x, alpha float64) float64) opDef[T] {
+// clamp keeps numbers at or above alpha, or at or below it. slope is that at the number x.
+func clamp[T Float](name string, above bool, slope func(x, alpha float64) bool) opDef[T] {
 	return opDef[T]{
 		name: name,
 		value: number(func(v, c T) T {
-			if v < c {
+			if above && v < c || !above && v > c {
 				return c
 			}
 			return v
 		}),
 		gradient: []gradientRule{slopeAtArgument},
-		slope:    byNumber[T](slope),
-		oracle:   func(x, _, alpha float64) float64 { return max(x, alpha) },
-	}
-}
-
-func clampMax[T Float](name string, slope func(x, alpha float64) float64) opDef[T] {
-	return opDef[T]{
-		name: name,
-		value: number(func(v, c T) T {
-			if v > c {
-				return c
+		slope: byNumber[T](func(x, alpha float64) float64 {
+			if slope(x, alpha) {
+				return 1
 			}
-			return v
+			return 0
 		}),
-		gradient: []gradientRule{slopeAtArgument},
-		slope:    byNumber[T](slope),
-		oracle:   func(x, _, alpha float64) float64 { return min(x, alpha) },
+		oracle: func(x, _, alpha float64) float64 {
+			if above {
+				return max(x, alpha)
+			}
+			return min(x, alpha)
+		},
 	}
 }
 
@@ -333,14 +335,6 @@ func eachPair[T Float](z, x, y []T, f func(v, w T) T) {
 	for j, v := range x {
 		z[j] = f(v, y[j])
 	}
-}
-
-// one is 1 where something is so, else 0.
-func one(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // byNumber is a slope that is computed number by number.

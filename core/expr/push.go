@@ -56,15 +56,15 @@ func (c *code) pushLayout(elemSize int) *PushLayout {
 // have ended.
 func (b *Backward[T]) GatherPushed(x *PushLayout, dst []T, idx []int32) {
 	for _, s := range x.sent {
-		from := b.run.input(s.input)
-		kernel.CopyRows(b.run.Pool, len(idx), kernel.RowsAt(dst, s.offset, x.sentWidth, s.width), kernel.Rows[T]{Data: from.data, Stride: from.stride, Width: s.width, Index: idx})
+		from := kernel.RowsOf(b.run.input(s.input).data, s.width, idx)
+		kernel.CopyRows(b.run.Pool, len(idx), kernel.RowsAt(dst, s.offset, x.sentWidth, s.width), from)
 	}
 }
 
 // AddReturned adds what the owner of sources has summed for own rows idx.
 func (b *Backward[T]) AddReturned(x *PushLayout, src []T, idx []int32) {
 	for _, s := range x.returned {
-		to := kernel.Rows[T]{Data: b.run.Grads[s.input], Stride: s.width, Width: s.width, Index: idx}
+		to := kernel.RowsOf(b.run.Grads[s.input], s.width, idx)
 		kernel.AddRows(b.run.Pool, len(idx), to, kernel.RowsAt(src, s.offset*len(idx), s.width, s.width))
 	}
 }

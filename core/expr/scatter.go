@@ -35,7 +35,7 @@ func (t *task[T]) collect(a *sum[T]) {
 
 // scatterMade adds rows of a batch that were made, all of them with the first share.
 func scatterMade[T Float](s *Sweep[T], a *sum[T], b *batch[T], share, _ int) {
-	if target := &s.targets[a.sink0]; share == 0 {
+	if target := &s.targets[a.n]; share == 0 {
 		s.ops.ScatterAdd(target.data, b.values[a.at], b.rows, target.stride)
 	}
 }
@@ -57,8 +57,9 @@ func shareOf[T Float](a *sum[T], share, shares int) (x columnShare[T], ok bool) 
 }
 
 // each runs a loop for the edges of each column of a batch, whose row it finds in an input.
-func (x *columnShare[T]) each(s *Sweep[T], a *sum[T], b *batch[T], input int, call *vec.Scatter[T], loop func(*vec.Scatter[T])) {
-	target, values, from := &s.targets[a.sink0], b.values[a.at], &s.loads[input].rows
+func (x *columnShare[T]) each(s *Sweep[T], a *sum[T], b *batch[T], input int, call *vec.Scatter[T],
+	loop func(*vec.Scatter[T])) {
+	target, values, from := &s.targets[a.n], b.values[a.at], &s.loads[input].rows
 	call.Y, call.Stride, call.Heads, call.StrideC = tail(target.data, x.from), target.stride, x.heads, x.stride
 	for k := 0; k < len(b.cols); {
 		end := k + 1

@@ -34,23 +34,16 @@ type partial[T Float] struct {
 // is called once for each place.
 func (s *Sweep[T]) over(before []int32, from, to int, byColumn bool, edgesOf func(place int) (i int32, k0, k1 int64)) {
 	units := s.units(before, from, to, byColumn, edgesOf)
-	put := func(t *task[T], i int32, k0, k1 int64) {
-		if byColumn {
-			t.column(i, k0, k1)
-		} else {
-			t.row(i, k0, k1)
-		}
-	}
 	s.each(len(units), func(t *task[T], part int) {
 		u := &units[part]
 		if u.cut {
 			t.own = u.own
-			put(t, u.i, u.k0, u.k1)
+			t.edges(u.i, u.k0, u.k1, byColumn)
 			return
 		}
 		for place := u.from; place < u.to; place++ {
 			i, k0, k1 := edgesOf(place)
-			put(t, i, k0, k1)
+			t.edges(i, k0, k1, byColumn)
 		}
 	})
 	for i := range units {
@@ -62,7 +55,8 @@ func (s *Sweep[T]) over(before []int32, from, to int, byColumn bool, edgesOf fun
 
 // units are runs of places of about equal work, and segments where a place has more edges than
 // two of them. Of s.thin edges one is swept over. Units do not depend on the number of threads.
-func (s *Sweep[T]) units(before []int32, from, to int, byColumn bool, edgesOf func(place int) (int32, int64, int64)) []unit[T] {
+func (s *Sweep[T]) units(before []int32, from, to int, byColumn bool,
+	edgesOf func(place int) (int32, int64, int64)) []unit[T] {
 	thin, segment := max(1, s.thin), segmentParts*s.share()
 	cost := func(i int) int64 { return int64(before[i]-before[from]) + int64(i-from)/4 }
 	share := s.share() * thin

@@ -11,10 +11,10 @@ type calls[T Float] struct {
 	sums  []*sum[T] // then these
 
 	buffers
-	edges    bool // the users' numbers of edges are read
-	params   bool // there are gradients of parameters
-	scatters bool // there are sums for destinations in a sweep over columns
-	work     int  // elements that an edge costs
+	readsEdges bool // the users' numbers of edges are read
+	params     bool // there are gradients of parameters
+	scatters   bool // there are sums for destinations in a sweep over columns
+	work       int  // elements that an edge costs
 }
 
 // call makes one register of a block.
@@ -32,7 +32,7 @@ type call[T Float] struct {
 type sum[T Float] struct {
 	sink
 	addend
-	sink0 int // number of the sink
+	n     int // number of the sink
 	at    int // among the sums
 	width int
 	block func(t *task[T], a *sum[T]) // adds a block of edges; nil: some call does
@@ -76,7 +76,7 @@ func newSelection(c *code, size int) *selection {
 
 // compile chooses the calls for code. plain: without patterns, so every register is made.
 func compile[T Float](c *code, plain bool) *calls[T] {
-	s, k := newSelection(c, view.Size[T]()), &calls[T]{code: c, edges: c.needsEdges()}
+	s, k := newSelection(c, view.Size[T]()), &calls[T]{code: c, readsEdges: c.needsEdges()}
 	var known []pattern[T]
 	if !plain {
 		known = patterns[T]()
@@ -85,7 +85,7 @@ func compile[T Float](c *code, plain bool) *calls[T] {
 	for n, to := range c.sinks {
 		k.params, k.scatters = k.params || to.kind == sinkParam, k.scatters || to.kind == sinkScatter
 		for _, a := range selectSums(s, known, to) {
-			a.sink0, a.at = n, len(k.sums)
+			a.n, a.at = n, len(k.sums)
 			k.sums = append(k.sums, a)
 			k.work += a.width
 			if a.from >= 0 {
@@ -131,12 +131,11 @@ func compile[T Float](c *code, plain bool) *calls[T] {
 // selectSums says how a sink's register is added up. A gradient that comes from several
 // places is added place by place where one of them can be read where it lies.
 func selectSums[T Float](s *selection, known []pattern[T], k sink) []*sum[T] {
-	apart := func(reg int) bool {
-		return k.kind == sinkScatter || s.uses[reg] == 1 && k.of != theResult && (k.kind == sinkRow || k.kind == sinkColumn)
-	}
+	gradient := k.of != theResult && (k.kind == sinkRow || k.kind == sinkColumn)
+	divides := func(reg int) bool { return k.kind == sinkScatter || gradient && s.uses[reg] == 1 }
 	var out []*sum[T]
 	inPlace := false
-	for _, reg := range s.terms(k.reg, apart) {
+	for _, reg := range s.terms(k.reg, divides) {
 		a := selectSum(s, known, sink{k.kind, reg, k.of})
 		inPlace = inPlace || a.inPlace()
 		out = append(out, a)
@@ -147,13 +146,13 @@ func selectSums[T Float](s *selection, known []pattern[T], k sink) []*sum[T] {
 	return out
 }
 
-// terms are the registers that a register is the sum of, as far as it may be taken apart.
-func (c *code) terms(reg int, apart func(reg int) bool) []int {
+// terms are the registers that a register is the sum of, as far as it may be divided.
+func (c *code) terms(reg int, divides func(reg int) bool) []int {
 	n := c.nodes[reg]
-	if n.op != opAdd || !apart(reg) || !c.nodes[n.a].shape.equal(n.shape) || !c.nodes[n.b].shape.equal(n.shape) {
+	if n.op != opAdd || !divides(reg) || !c.nodes[n.a].shape.equal(n.shape) || !c.nodes[n.b].shape.equal(n.shape) {
 		return []int{reg}
 	}
-	return append(c.terms(n.a, apart), c.terms(n.b, apart)...)
+	return append(c.terms(n.a, divides), c.terms(n.b, divides)...)
 }
 
 func selectSum[T Float](s *selection, known []pattern[T], k sink) *sum[T] {

@@ -7,10 +7,10 @@ import (
 
 // softmax is one softmax over the in-edges of each destination.
 //
-// Its weights are e^x divided by their sum. A sweep finds the greatest argument of each destination (or a number near it,
-// the reference), and the sum of e^(x - reference); sweeps after it know both. Where the result of the program is a sum
-// that the weights are factors of, one sweep does it all: it adds up what is weighed by e^(x - reference) so far, and
-// multiplies that where the reference rises. The division comes last. That softmax is Program.online.
+// Its weights are e^x divided by their sum. A sweep finds the greatest argument of each destination (or a number near
+// it, the reference), and the sum of e^(x - reference); sweeps after it know both. Where the result of the program is a
+// sum that the weights are factors of, one sweep does it all: it adds up what is weighed by e^(x - reference) so far,
+// and multiplies that where the reference rises. The division comes last. That softmax is Program.online.
 type softmax struct {
 	node  int // of the program
 	level int // softmaxes of lower levels come before it

@@ -105,9 +105,9 @@ func runEnds(ends, index []int32) []int32 {
 // target is where a sum of the block goes.
 func (t *task[T]) target(a *sum[T]) *rows[T] {
 	if t.own != nil {
-		return &t.own.targets[a.sink0]
+		return &t.own.targets[a.n]
 	}
-	return &t.s.targets[a.sink0]
+	return &t.s.targets[a.n]
 }
 
 // store puts a register where the edges of the block belong.
@@ -123,7 +123,7 @@ func (t *task[T]) addAll(a *sum[T]) {
 	g, total := &t.gather, t.left[:a.width]
 	g.Y, g.X, g.Stride, g.Base, g.Col, g.C, g.First = total, t.reg(a.from), a.width, 0, t.s.first[:t.m], nil, true
 	t.s.ops.GatherSum(g)
-	t.addParam(a.sink0, total)
+	t.addParam(a.n, total)
 }
 
 // addParam adds the block's sum to the part's.

@@ -29,9 +29,9 @@ func SpMMAccumulate[T Float](p *Pool, y []T, m Product[T], filled []uint8, parts
 	var tasks []part
 	cuts, after, begin := []int{0}, make([]int, len(ends)), 0 // part i is tasks cuts[i] to cuts[i+1]
 	for g, end := range ends {
-		rows, hubs := plan(a, begin, end, m.Width, view.Size[T](), p.Threads())
-		first, n := len(tasks), len(hubs)+len(rows)
-		tasks = append(append(tasks, hubs...), rows...)
+		rows, long := plan(a, begin, end, m.Width, view.Size[T](), p.Threads())
+		first, n := len(tasks), len(long)+len(rows)
+		tasks = append(append(tasks, long...), rows...)
 		for i, pieces := 0, min(max(1, parts/len(ends)), n); i < pieces; i++ {
 			cuts = append(cuts, first+n*(i+1)/pieces)
 		}

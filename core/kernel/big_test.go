@@ -87,9 +87,9 @@ func TestBigSource(t *testing.T) {
 	}
 	rows := make([]byte, len(picks)*bigWidth*4)
 	source := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*4)
-	CopyRows(p, len(picks), RowsAt(rows, 0, bigWidth*4, bigWidth*4), Rows[byte]{source, bigWidth * 4, bigWidth * 4, picks})
+	CopyRows(p, len(picks), RowsOf(rows, bigWidth*4, nil), RowsOf(source, bigWidth*4, picks))
 	gathered := unsafe.Slice((*float32)(unsafe.Pointer(&rows[0])), len(rows)/4)
-	AddRows(p, len(picks), Rows[float32]{x, bigWidth, bigWidth, picks}, RowsAt(gathered, 0, bigWidth, bigWidth))
+	AddRows(p, len(picks), RowsOf(x, bigWidth, picks), RowsOf(gathered, bigWidth, nil))
 	for k, j := range picks {
 		at, once := int(j)*bigWidth, float32(int(j)%1000)+5./128
 		if gathered[k*bigWidth+5] != once || x[at+5] != 2*once {

@@ -28,7 +28,8 @@ func ColumnMoments[T Float](p *Pool, x []T, width int, mean, squares []float64) 
 	ops := vec.ColumnLoops[T]()
 	var rows [mostParts]float64
 	found := eachBlock(p, width, len(x), func(part int, sums []float64, block []float64, scratch []T, begin, end int) {
-		c := vec.Columns[T]{X: x[begin:end], Plain: scratch[:width], Along: scratch[width : 2*width], About: scratch[2*width:]}
+		c := vec.Columns[T]{X: x[begin:end]}
+		c.Plain, c.Along, c.About = scratch[:width], scratch[width:2*width], scratch[2*width:]
 		clear(scratch)
 		ops.Sums(&c)
 		n := float64((end - begin) / width)
@@ -71,7 +72,8 @@ func merge(rows float64, mean, squares []float64, n float64, means, more []float
 // eachBlock calls f on blocks of rows of an array of size elements, of which each part takes a run of
 // consecutive ones, one after the other: with the part, two rows that are its own and 0 at first, two
 // rows and three of scratch. It returns the parts' own rows, in order.
-func eachBlock[T Float](p *Pool, width, size int, f func(part int, own, wide []float64, scratch []T, begin, end int)) [][]float64 {
+func eachBlock[T Float](p *Pool, width, size int,
+	f func(part int, own, wide []float64, scratch []T, begin, end int)) [][]float64 {
 	if width == 0 || size == 0 {
 		return nil
 	}

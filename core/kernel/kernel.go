@@ -87,7 +87,7 @@ func (a *CSR) slots(place int, i int32) (from, to int64) {
 // needRows panics where slots do not lie in the order of rows.
 func (a *CSR) needRows() {
 	if a.Order.Stored {
-		panic("kernel: the columns of this matrix are stored in its order, which SpMM of all rows takes and nothing else")
+		panic("kernel: the columns of this matrix are stored in its order, which only SpMM of all rows takes")
 	}
 }
 
@@ -102,8 +102,8 @@ func (a *CSR) row(place int) int {
 // need panics when an array is shorter than the kernel is about to assume.
 // Behind this check the loops use pointers, so it is what stands between a
 // wrong shape and someone else's memory.
-func need(what string, have, want int) {
+func need(name string, have, want int) {
 	if have < want {
-		panic(fmt.Sprintf("kernel: %s has %d elements, %d are needed", what, have, want))
+		panic(fmt.Sprintf("kernel: %s has %d elements, %d are needed", name, have, want))
 	}
 }

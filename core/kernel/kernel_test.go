@@ -340,7 +340,7 @@ func TestRows(t *testing.T) {
 					src[i] = byte(rng.Uint32())
 				}
 				dst := make([]byte, n*width)
-				CopyRows(p, n, RowsAt(dst, 0, width, width), Rows[byte]{src, width, width, idx})
+				CopyRows(p, n, RowsOf(dst, width, nil), RowsOf(src, width, idx))
 				x, y := randoms[float64](rng, n*width), randoms[float64](rng, m*width)
 				want := append([]float64{}, y...)
 				s := randoms[float64](rng, m)
@@ -352,7 +352,7 @@ func TestRows(t *testing.T) {
 						want[int(r)*width+j] += x[i*width+j]
 					}
 				}
-				AddRows(p, n, Rows[float64]{y, width, width, idx}, RowsAt(x, 0, width, width))
+				AddRows(p, n, RowsOf(y, width, idx), RowsOf(x, width, nil))
 				sameBits(t, "scatter add", y, want)
 				for i := range want {
 					want[i] *= s[i/width]

@@ -73,7 +73,7 @@ const (
 	// slotCost is what a slot costs beside its elements, rowCost a row beside
 	// its slots, in elements.
 	slotCost, rowCost = 16, 32
-	// lineBytes is the unit in which a hub row's width is divided.
+	// lineBytes is the unit in which a long row's width is divided.
 	lineBytes = 64
 	// ordered is the tasks in one where rows have an order that keeps source
 	// rows in the cache of a core: a thread should then stay with them.
@@ -81,7 +81,7 @@ const (
 )
 
 // runs cuts the rows at places [p0, p1) into runs of about equal work, by slots, not rows.
-// With divide a hub row, which has more than its share of slots, is a heavy run. cost(i) is
+// With divide a long row, which has more than its share of slots, is a heavy run. cost(i) is
 // the work of the rows at places before i.
 func (a *CSR) runs(p0, p1, width, threads int, divide bool) (runs []ascending.Run, cost func(i int) int64) {
 	if p1 <= p0 {
@@ -94,29 +94,29 @@ func (a *CSR) runs(p0, p1, width, threads int, divide bool) (runs []ascending.Ru
 	if a.Order.Rows != nil {
 		share = max(share, min(ordered*taskWork, total/int64(16*max(1, threads))))
 	}
-	hub := max(4*share, total/int64(8*max(1, threads)))
-	return ascending.Runs(p0, p1, share, cost, func(i int) bool { return divide && cost(i+1)-cost(i) > hub }), cost
+	long := max(4*share, total/int64(8*max(1, threads)))
+	return ascending.Runs(p0, p1, share, cost, func(i int) bool { return divide && cost(i+1)-cost(i) > long }), cost
 }
 
 // plan divides the rows at places [p0, p1) into parts: first those of whole rows, and
-// second those of hub rows, which the first pass over. A hub row is divided by columns
+// second those of long rows, which the first pass over. A long row is divided by columns
 // of the width: all its parts read the same slots, each some cache lines of every source
 // row. That leaves the order of every sum as it is, which a cut by slots would not. There
 // are no more parts of one than threads, because single lines at random cost three times
 // what they do in a row of sixteen. One thread gets parts too: between them the pool lets
 // another caller compute.
-func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, hubs []part) {
+func plan(a *CSR, p0, p1, width, itemBytes, threads int) (rows, long []part) {
 	runs, cost := a.runs(p0, p1, width, threads, threads > 1 && width*itemBytes > lineBytes)
 	for _, r := range runs {
 		if !r.Heavy {
 			rows = append(rows, part{r.From, r.To, 0, width})
 			continue
 		}
-		// Hub rows come first, so one of less than its thread's half stays whole.
+		// Long rows come first, so one of less than its thread's half stays whole.
 		pieces := min(int64(threads), 1+2*int64(threads)*(cost(r.To)-cost(r.From))/cost(p1))
-		hubs = append(hubs, splitWidth(r.From, width, itemBytes, pieces)...)
+		long = append(long, splitWidth(r.From, width, itemBytes, pieces)...)
 	}
-	return rows, hubs
+	return rows, long
 }
 
 // splitWidth divides the row at a place into at most pieces parts of whole
@@ -143,7 +143,7 @@ type slotPart struct {
 	k0, k1 int64
 }
 
-// planSlots divides all rows for kernels that make one result a slot: there, a hub row
+// planSlots divides all rows for kernels that make one result a slot: there, a long row
 // may be cut between any two slots. Those come first.
 func planSlots(a *CSR, width, threads int) (parts []slotPart) {
 	var rows []slotPart
@@ -169,15 +169,15 @@ func fewer(parts []part, n int) []part {
 	}
 	out := make([]part, 0, n+1)
 	each := (len(parts) + n - 1) / n
-	joined := 0
+	taken := 0
 	for _, q := range parts {
-		if last := len(out) - 1; last >= 0 && joined < each && out[last].p1 == q.p0 {
+		if last := len(out) - 1; last >= 0 && taken < each && out[last].p1 == q.p0 {
 			out[last].p1 = q.p1
-			joined++
+			taken++
 			continue
 		}
 		out = append(out, q)
-		joined = 1
+		taken = 1
 	}
 	return out
 }

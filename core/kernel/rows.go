@@ -14,6 +14,11 @@ type Rows[T any] struct {
 	Index         []int32
 }
 
+// RowsOf is rows of width numbers that lie one after the other.
+func RowsOf[T any](data []T, width int, index []int32) Rows[T] {
+	return Rows[T]{Data: data, Stride: width, Width: width, Index: index}
+}
+
 // RowsAt is width columns from offset on.
 func RowsAt[T any](data []T, offset, stride, width int) Rows[T] {
 	return Rows[T]{Data: data[min(offset, len(data)):], Stride: stride, Width: width}

@@ -29,7 +29,8 @@ func sddmm[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
 	parts := planSlots(a, m.Width, p.Threads())
 	p.Run(len(parts), func(t int) {
 		q := parts[t]
-		d := dots[T]{Product: m, dw: dw, g: g, ops: vec.Get[T](), run: &vec.Gather[T]{Stride: m.Width, Base: w.Begin}, buf: make([]T, coefBlock)}
+		d := dots[T]{Product: m, dw: dw, g: g, ops: vec.Get[T](), buf: make([]T, coefBlock)}
+		d.run = &vec.Gather[T]{Stride: m.Width, Base: w.Begin}
 		a.eachRow(q.p0, q.p1, func(i int) {
 			k0, k1 := a.at(i), a.at(i+1)
 			if !whole {
@@ -47,7 +48,7 @@ func sddmm[T Float](p *Pool, dw, g []T, m Product[T], w Window) {
 	if whole {
 		return
 	}
-	for _, q := range parts { // the parts of a hub row share its cursor
+	for _, q := range parts { // the parts of a long row share its cursor
 		if i := a.row(q.p0); q.cut {
 			w.Cursor.Slot[i] = ascending.RunEnd(a.Col, w.Cursor.Slot[i], a.at(i+1), w.End)
 		}

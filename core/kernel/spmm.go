@@ -24,8 +24,8 @@ func SpMMRows[T Float](p *Pool, y []T, m Product[T], r0, r1 int) {
 	if r1 > r0 {
 		willRead(p, m.X, a.at(r1)-a.at(r0), m.Width)
 	}
-	rows, hubs := plan(a, r0, r1, m.Width, view.Size[T](), p.Threads())
-	parts := append(hubs, rows...)
+	rows, long := plan(a, r0, r1, m.Width, view.Size[T](), p.Threads())
+	parts := append(long, rows...)
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], all
 		m.start(q)
@@ -72,11 +72,11 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 	if first { // own rows; windows after it are few rows of many
 		willRead(p, m.X, windowSlots(a, cursor.Slot, colEnd), m.Width)
 	}
-	rows, hubs := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
+	rows, long := plan(a, 0, a.Rows(), m.Width, view.Size[T](), p.Threads())
 	if !first {
 		rows = fewer(rows, windowTasks*p.Threads())
 	}
-	parts := append(hubs, rows...)
+	parts := append(long, rows...)
 	p.Run(len(parts), func(t int) {
 		q, m := parts[t], all
 		m.start(q)
@@ -92,15 +92,15 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 					continue
 				}
 				m.add(i, int(i), k0, k1, k0, k1 == end)
-				if t >= len(hubs) {
+				if t >= len(long) {
 					cursor.Move(i, a.Col, k1, end)
 				}
 			}
 			m.sum(y, first)
 		})
 	})
-	// The parts of a hub row share its cursor, so it moves once they are done.
-	for _, q := range hubs {
+	// The parts of a long row share its cursor, so it moves once they are done.
+	for _, q := range long {
 		i := a.row(q.p0)
 		end := a.at(i + 1)
 		cursor.Move(int32(i), a.Col, ascending.RunEnd(a.Col, cursor.Slot[i], end, colEnd), end)

@@ -36,7 +36,8 @@ type ProgramInfo struct {
 
 // Info describes the program.
 func (p Program) Info() ProgramInfo {
-	info := ProgramInfo{Shape: append([]int{}, p.Shape()...), Softmaxes: p.Softmaxes(), Seeds: p.Seeds, Winner: p.KeepsWinner()}
+	info := ProgramInfo{Shape: append([]int{}, p.Shape()...), Softmaxes: p.Softmaxes(), Seeds: p.Seeds}
+	info.Winner = p.KeepsWinner()
 	for _, o := range p.Operands {
 		info.Collective = info.Collective || o.Side == expr.U
 	}
