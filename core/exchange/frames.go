@@ -126,9 +126,7 @@ func (s *frames) receive(sender *sendScheduler) (err error) {
 		peer := s.peer(r, false)
 		for first, k := 0, 0; first < s.recv[r] || k == 0; k++ {
 			n := min(s.rows, s.recv[r]-first)
-			a := arrival{peer: peer, round: r, tag: r, chunk: k, n: n, rowBytes: s.rowBytes, use: "consume"}
-			a.all = n == s.recv[r]
-			if err := s.reply(a, first); err != nil {
+			if err := s.reply(arrival{peer, r, k, n, false}, first); err != nil {
 				return err
 			}
 			first += n
@@ -204,9 +202,7 @@ func (s *frames) takeReplies() error {
 			if err := s.awaitParts(r, first, n); err != nil {
 				return err
 			}
-			a := arrival{peer: peer, reply: true, round: r, tag: s.replyRound(r), chunk: k, n: n, rowBytes: s.replyBytes}
-			a.all, a.use = n == s.send[r], "take back"
-			if err := s.takeFrame(a, func(src []byte) error { return s.take(r, first, n, src) }); err != nil {
+			if err := s.takeFrame(arrival{peer, r, k, n, true}, func(src []byte) error { return s.take(r, first, n, src) }); err != nil {
 				return err
 			}
 			first += n
@@ -215,38 +211,29 @@ func (s *frames) takeReplies() error {
 	return nil
 }
 
-// arrival is a frame that has to come.
+// arrival is a frame of n rows, or replies to them, that has to come.
 type arrival struct {
-	peer        int
-	reply       bool
-	round, tag  int // and what its tag says
-	chunk       int
-	n, rowBytes int
-	all         bool   // n rows are all of the round
-	use         string // of it, for traces
+	peer, round, chunk, n int
+	reply                 bool
 }
 
 // takeFrame hands the rows of a frame to f when its turn comes.
 func (s *frames) takeFrame(a arrival, f func(src []byte) error) error {
-	var order *frameOrder
-	seen := &s.seen[0]
-	if s.replies {
-		order = &s.taking[a.peer]
-		if err := s.await(order, a.reply, a.chunk, nil); err != nil {
-			return err
-		}
-		if a.reply {
-			seen = &s.seen[1]
-		}
+	order, use := &s.taking[a.peer], "consume"
+	if a.reply {
+		use = "take back"
 	}
-	payload, err := s.next(a, seen)
+	if err := s.await(order, a.reply, a.chunk, nil); err != nil {
+		return err
+	}
+	payload, err := s.next(a)
 	if err != nil {
 		return err
 	}
 	if a.n > 0 {
 		span := trace.Begin()
 		err = f(payload)
-		span.End(a.use, trace.Receiving, s.op.Comm(), a.peer, a.round, int64(len(payload)))
+		span.End(use, trace.Receiving, s.op.Comm(), a.peer, a.round, int64(len(payload)))
 	}
 	s.op.Release(a.peer)
 	if err == nil {
@@ -255,28 +242,31 @@ func (s *frames) takeFrame(a arrival, f func(src []byte) error) error {
 	return err
 }
 
-// next returns the contents of a frame, which has to be released, and adds its flags to
-// seen.
-func (s *frames) next(a arrival, seen *uint16) ([]byte, error) {
-	frame, err := s.op.Next(a.peer, a.tag, a.chunk)
+// next returns the contents of a frame, which has to be released, and notes its flags.
+func (s *frames) next(a arrival) ([]byte, error) {
+	tag, rowBytes, seen, of := a.round, s.rowBytes, &s.seen[0], s.recv
+	if a.reply {
+		tag, rowBytes, seen, of = s.replyRound(a.round), s.replyBytes, &s.seen[1], s.send
+	}
+	frame, err := s.op.Next(a.peer, tag, a.chunk)
 	if err != nil {
 		return nil, err
 	}
 	*seen |= frame.Tag.Flags
-	if len(frame.Payload) != a.n*a.rowBytes {
+	if size := len(frame.Payload); size != a.n*rowBytes {
 		s.op.Release(a.peer)
-		return nil, s.differ(a, len(frame.Payload))
+		return nil, s.differ(a, rowBytes, size, a.n == of[a.round])
 	}
 	return frame.Payload, nil
 }
 
-// differ is the error where a frame of size bytes came.
-func (s *frames) differ(a arrival, size int) error {
+// differ is the error where a frame of size bytes came. all: its rows are all of the round.
+func (s *frames) differ(a arrival, rowBytes, size int, all bool) error {
 	theirs := fmt.Sprintf("%d bytes for them", size)
 	// A frame far from full holds all the rows there are.
-	if a.all && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.op.MaxPayload()) {
+	if all && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.op.MaxPayload()) {
 		theirs = fmt.Sprintf("rows of %d bytes", size/a.n)
 	}
-	return s.op.Differ(a.peer, fmt.Sprintf("expecting %d rows of %d bytes", a.n, a.rowBytes),
+	return s.op.Differ(a.peer, fmt.Sprintf("expecting %d rows of %d bytes", a.n, rowBytes),
 		"sending "+theirs+" (the ranks use different feature widths, dtypes or graphs)")
 }

@@ -29,7 +29,7 @@ func (s *frames) takeRows() error {
 				until = s.until(r, pass)
 			}
 			if pass == 1 {
-				in.arrival = arrival{peer: s.peer(r, false), round: r, tag: r, rowBytes: s.rowBytes, use: "consume"}
+				in.arrival = arrival{peer: s.peer(r, false), round: r}
 			}
 			for in.taken < until || pass == passes && in.chunk == 0 {
 				if err := s.takeUntil(in, until); err != nil {
@@ -45,8 +45,7 @@ func (s *frames) takeRows() error {
 func (s *frames) takeUntil(in *incoming, until int) error {
 	if !in.open {
 		in.n = min(s.rows, s.recv[in.round]-in.end)
-		in.all = in.n == s.recv[in.round]
-		frame, err := s.next(in.arrival, &s.seen[0])
+		frame, err := s.next(in.arrival)
 		if err != nil {
 			return err
 		}
@@ -59,7 +58,7 @@ func (s *frames) takeUntil(in *incoming, until int) error {
 		size := n * s.rowBytes
 		span := trace.Begin()
 		err := s.consume(in.round, in.taken, n, in.frame[:size])
-		span.End(in.use, trace.Receiving, s.op.Comm(), in.peer, in.round, int64(size))
+		span.End("consume", trace.Receiving, s.op.Comm(), in.peer, in.round, int64(size))
 		if err != nil {
 			return err
 		}
