@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -123,6 +124,49 @@ sum by column: [2]
 		} {
 			if "\n"+way.got != way.want {
 				t.Errorf("%s %s:\n%s", c.name, way.name, way.got)
+			}
+		}
+	}
+}
+
+// A buffer has what it is read for until it is read: by a call, by a sum that is joined with one, or by the sums at the
+// end.
+func TestBuffers(t *testing.T) {
+	for seed := range uint64(300) {
+		w := &writer{rng: rand.New(rand.NewPCG(seed, 9)), heads: []int{1, 3, 4, 8}[seed%4], d: []int{8, 16, 5}[seed%3]}
+		text := w.write()
+		if len(w.text.Operands) > MaxOperands {
+			text = bothEnds
+		}
+		p, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := p.Differentiate(1<<len(p.Operands)-1, 4)
+		for _, c := range append(append(p.forwardCodes(), plan.deltas...), plan.source, plan.target) {
+			if c == nil {
+				continue
+			}
+			k := compile[float32](c, false)
+			has := make([]int, len(k.widths)) // the register in a buffer
+			holds := func(reg int) {
+				if reg >= 0 && has[k.buffer[reg]] != reg {
+					t.Fatalf("%s: register %d is read when its buffer has %d", text, reg, has[k.buffer[reg]])
+				}
+			}
+			for _, c := range k.list {
+				for _, x := range c.in {
+					holds(x)
+				}
+				if a, joined := c.form.(*sum[float32]); joined {
+					holds(a.from)
+				}
+				has[k.buffer[c.reg]] = c.reg
+			}
+			for _, a := range k.sums {
+				if a.block != nil {
+					holds(a.from)
+				}
 			}
 		}
 	}

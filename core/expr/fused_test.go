@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"sar/core/graph"
@@ -193,32 +194,54 @@ func fusedIsUnfused(t *testing.T, rel *graph.Relation, programs int) {
 		if len(w.text.Operands) > MaxOperands {
 			continue
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			fused, unfused := compute(t, rel, text, 1, false), compute(t, rel, text, 1, true)
-			near := func(what string, x, y []float64) {
-				scale := 1.0
-				for _, v := range y {
-					scale = max(scale, math.Abs(v))
-				}
-				for i := range x {
-					if d := math.Abs(x[i] - y[i]); !(d <= 1e-11*scale) {
-						t.Fatalf("%s: %s[%d] is %v, unfused %v", text, what, i, x[i], y[i])
-					}
-				}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { sameAsUnfused(t, rel, text) })
+	}
+}
+
+// bothEnds weighs sums of rows of both ends, with a gradient that goes through several functions: the weights are read
+// by a sum long after they were made.
+const bothEnds = `{"operands":[{"side":"u","shape":[4,8]},{"side":"v","shape":[4,8]},{"side":"u","shape":[4,1]},{"side":"v","shape":[4,1]}],
+	"code":[{"op":"add","a":2,"b":3},{"op":"tanh","a":4},{"op":"sigmoid","a":5},{"op":"tanh","a":6},{"op":"softmax","a":7},
+	{"op":"add","a":0,"b":1},{"op":"mul","a":9,"b":8}],"result":10,"reduce":"sum"}`
+
+// The forms of attention that there are patterns for, by name.
+func TestAttentionIsUnfused(t *testing.T) {
+	rel := benchRelation(t, 200, 9000)
+	sameAsUnfused(t, rel, bothEnds)
+	for _, form := range []string{"additive", "dot", "cosine", "gatv2"} {
+		for _, shape := range [][2]int{{1, 16}, {4, 8}, {3, 5}} {
+			text := attention(form, shape[0], shape[1])
+			sameAsUnfused(t, rel, text)
+			sameAsUnfused(t, rel, strings.ReplaceAll(text, `"a":0,"b":1`, `"a":1,"b":0`)) // the destination first
+		}
+	}
+}
+
+func sameAsUnfused(t *testing.T, rel *graph.Relation, text string) {
+	t.Helper()
+	fused, unfused := compute(t, rel, text, 1, false), compute(t, rel, text, 1, true)
+	near := func(name string, x, y []float64) {
+		scale := 1.0
+		for _, v := range y {
+			scale = max(scale, math.Abs(v))
+		}
+		for i := range x {
+			if d := math.Abs(x[i] - y[i]); !(d <= 1e-11*scale) {
+				t.Fatalf("%s: %s[%d] is %v, unfused %v", text, name, i, x[i], y[i])
 			}
-			near("out", fused.out, unfused.out)
-			for i := range fused.grads {
-				near(fmt.Sprint("gradient ", i), fused.grads[i], unfused.grads[i])
-			}
-			threads := compute(t, rel, text, 5, false)
-			if !slices.Equal(threads.out, fused.out) {
-				t.Fatalf("%s: out differs with five threads", text)
-			}
-			for i := range fused.grads {
-				if !slices.Equal(threads.grads[i], fused.grads[i]) {
-					t.Fatalf("%s: gradient %d differs with five threads", text, i)
-				}
-			}
-		})
+		}
+	}
+	near("out", fused.out, unfused.out)
+	for i := range fused.grads {
+		near(fmt.Sprint("gradient ", i), fused.grads[i], unfused.grads[i])
+	}
+	threads := compute(t, rel, text, 5, false)
+	if !slices.Equal(threads.out, fused.out) {
+		t.Fatalf("%s: out differs with five threads", text)
+	}
+	for i := range fused.grads {
+		if !slices.Equal(threads.grads[i], fused.grads[i]) {
+			t.Fatalf("%s: gradient %d differs with five threads", text, i)
+		}
 	}
 }

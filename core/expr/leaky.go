@@ -16,9 +16,9 @@ type leaky struct {
 
 func leakyAttention[T Float]() pattern[T] {
 	return pattern[T]{
-		call: func(s *selection, n node) (any, bool) {
+		call: func(s *selection, n node) (any, []int, bool) {
 			l := s.leakyDots(n)
-			return l, l != nil
+			return l, nil, l != nil
 		},
 		run: (*task[T]).leakyDots,
 		sum: func(s *selection, k sink) (a addend, ok bool) {
@@ -106,8 +106,8 @@ func (c *code) slopes(reg, lanes int) (l leaky, coefficient, d int, ok bool) {
 	return l, coefficient, d, ok
 }
 
-// joinLeaky has a sum of slopes take along that of the activations, which are made of the same
-// rows and have the same coefficients.
+// joinLeaky joins the sum of slopes for sources with the sum of activations for the vector, where both are made of the
+// same rows with the same coefficients: one loop does both.
 func joinLeaky[T Float](_ *selection, k *calls[T]) {
 	for _, a := range k.sums {
 		for _, b := range k.sums {
@@ -122,7 +122,8 @@ func joinLeaky[T Float](_ *selection, k *calls[T]) {
 	}
 }
 
-// sides are the rows of the side that stays the same over runs, and those of the other.
+// sides are the rows of both ends of the edges: first of the end that is the same for all edges of a run (the source
+// where the block goes by columns), then of the other.
 func (t *task[T]) sides(l *leaky, byColumn bool) (same, other picked[T]) {
 	if byColumn {
 		return t.source(l.u), t.source(l.v)

@@ -8,8 +8,8 @@ const (
 // pattern is a form of expression that has loops of its own. One is a file and a line of patterns; what it does not
 // concern is nil. What recognizes it depends on the element size alone, and on no data.
 type pattern[T Float] struct {
-	// call recognizes a register, and run makes it. It needs no other register made.
-	call func(s *selection, n node) (form any, ok bool)
+	// call recognizes a register, and says which others have to be made for it; run makes it.
+	call func(s *selection, n node) (form any, in []int, ok bool)
 	run  func(t *task[T], z []T, c *call[T])
 
 	// sum recognizes what a sink adds up, add adds a block of it to where it belongs (nil: as addRows does), and
@@ -18,7 +18,7 @@ type pattern[T Float] struct {
 	add     func(t *task[T], a *sum[T])
 	scatter func(s *Sweep[T], a *sum[T], b *batch[T], share, shares int)
 
-	// join has what reads the same rows read them once.
+	// join replaces calls and sums that read the same rows by one that reads them once.
 	join func(s *selection, k *calls[T])
 }
 

@@ -2,7 +2,7 @@ package expr
 
 import "sar/core/internal/view"
 
-// calls is code as it runs: a list of what is done for every block of edges, and where its registers lie. compile
+// calls is code as it runs: what is done for every block of edges, in order, and where its registers lie. compile
 // makes it, nothing changes it, and any number of sweeps run it.
 type calls[T Float] struct {
 	*code
@@ -21,21 +21,21 @@ type calls[T Float] struct {
 type call[T Float] struct {
 	node
 	reg         int
-	in          []int   // registers that it reads from buffers: loads that are not among them it reads where they lie
-	left, right reading // how elements of a and b are met with
+	in          []int   // the registers that have to be made for it; other loads it reads where they lie
+	left, right reading // how it reads a and b
 	fixed       bool    // the same for all edges: computed once a task
 	form        any     // what the pattern that recognized it wants to know
 	run         func(t *task[T], z []T, c *call[T])
 }
 
-// sum adds up a register, or what would be one.
+// sum adds up a register over edges, or what would have been the register.
 type sum[T Float] struct {
 	sink
 	addend
 	n     int // number of the sink
 	at    int // among the sums
 	width int
-	block func(t *task[T], a *sum[T]) // adds a block of edges; nil: some call does
+	block func(t *task[T], a *sum[T]) // adds a block of edges; nil: a call that was joined with it does
 	// scatter adds a share of the columns of a batch, of sinkScatter.
 	scatter func(s *Sweep[T], a *sum[T], b *batch[T], share, shares int)
 }
@@ -204,8 +204,8 @@ func selectCall[T Float](s *selection, known []pattern[T], i int) *call[T] {
 		if p.call == nil {
 			continue
 		}
-		if form, ok := p.call(s, n); ok {
-			c.form, c.run = form, p.run
+		if form, in, ok := p.call(s, n); ok {
+			c.form, c.in, c.run = form, in, p.run
 			return c
 		}
 	}
