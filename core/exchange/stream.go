@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"fmt"
 	"slices"
 
 	"sar/core/comm"
@@ -149,10 +150,13 @@ func (s *Stream) addReturned(idx []int32, src []byte) {
 
 // addRows is kernel.AddRows, or AddRepeatedRows where there are rows, of numbers of float bytes.
 func addRows(p *kernel.Pool, float, n int, y, x kernel.Rows[byte], rows int) {
-	if float == 4 {
+	switch float {
+	case 4:
 		addNumbers[float32](p, n, y, x, rows)
-	} else {
+	case 8:
 		addNumbers[float64](p, n, y, x, rows)
+	default:
+		panic(fmt.Sprintf("exchange: rows of numbers of %d bytes cannot be added", float))
 	}
 }
 

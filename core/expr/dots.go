@@ -2,8 +2,9 @@ package expr
 
 // Products of rows, summed over runs of elements: the logits of dot-product attention, and gradients of coefficients.
 
-// dotProducts has products of rows of destinations with the row of a source take along the sum of the same rows for
-// that source, where its coefficients come first: the rows are read once.
+// dotProducts joins two things that backward does with the rows of a source's destinations: it sums them, weighed by
+// coefficients, for the gradient of the source's row, and multiplies each by that row for the gradient of the
+// coefficients. One loop does both, so the rows are read once. The coefficients must have been made by then.
 func dotProducts[T Float]() pattern[T] {
 	return pattern[T]{join: func(s *selection, k *calls[T]) {
 		for _, a := range k.sums {

@@ -45,10 +45,10 @@ type Sweep[T Float] struct {
 	first     []int32     // 0, 1, ...: the rows of a register
 	tasks     sync.Pool   // of *task[T]
 	paramSums [][]float64 // of parameters' gradients, by sink
-	batches   []*batch[T] // that nobody uses
+	batches   []*batch[T] // free ones
 	narrow    *narrow[T]  // what some loads read from, or nil
-	idle      bool        // computes when nobody else does
-	thin      int64       // of so many edges of the rows that are swept over one counts; 0: 1
+	idle      bool        // runs only while the pool has nothing else to do
+	thin      int64       // one in so many edges of a row is in the window: rows are worth that much less; 0 stands for 1
 
 	outgoing *graph.Outgoing // edges into rows of a peer in place of the relation's, or nil
 	firstRow int32           // of these rows, the first that is there

@@ -75,9 +75,9 @@ const (
 	slotCost, rowCost = 16, 32
 	// lineBytes is the unit in which a long row's width is divided.
 	lineBytes = 64
-	// ordered is the tasks in one where rows have an order that keeps source
-	// rows in the cache of a core: a thread should then stay with them.
-	ordered = 16
+	// orderedTasks is how many usual tasks make one where rows have an order that keeps
+	// source rows in the cache of a core: a thread should then stay with them.
+	orderedTasks = 16
 )
 
 // runs cuts the rows at places [p0, p1) into runs of about equal work, by slots, not rows.
@@ -92,7 +92,7 @@ func (a *CSR) runs(p0, p1, width, threads int, divide bool) (runs []ascending.Ru
 	total := cost(p1)
 	share := max(taskWork, total/(1<<14))
 	if a.Order.Rows != nil {
-		share = max(share, min(ordered*taskWork, total/int64(16*max(1, threads))))
+		share = max(share, min(orderedTasks*taskWork, total/int64(16*max(1, threads))))
 	}
 	long := max(4*share, total/int64(8*max(1, threads)))
 	return ascending.Runs(p0, p1, share, cost, func(i int) bool { return divide && cost(i+1)-cost(i) > long }), cost

@@ -269,7 +269,7 @@ func (l *link) describe(slot []byte, kind byte) {
 	l.told.Store(freed)
 }
 
-// left is what Done does for a message of a frame.
+// left ends the sending of a frame, as the library reports it: its memory may be used again, unless it failed.
 func (l *link) left(f *outgoing, err error) {
 	l.sendFailed(err)
 	l.mu.Lock()
