@@ -75,7 +75,9 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 		begin := column(rel, r, first)
 		end, x := begin+int32(n), view.Numbers[T](src)
 		if scatter {
-			columns := kernel.Columns{Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: end}
+			columns := kernel.Columns{
+				Ptr: rel.ColPtr.Data, Rows: rel.Row.Data, Edge: rel.ColEdge.Data, Begin: begin, End: end,
+			}
 			kernel.SpMMScatter(a.Pool, out, a.product(csr, x, nil, nil), columns)
 			return nil
 		}
@@ -137,8 +139,8 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 			if gradU != nil {
 				adding.Lock()
 				defer adding.Unlock()
-				y, x := kernel.RowsOf(gradU, a.Width, rel.Send[r].Data[first:first+n]), kernel.RowsOf(view.Numbers[T](src), a.Width, nil)
-				kernel.AddRows(a.Pool, n, y, x)
+				y := kernel.RowsOf(gradU, a.Width, rel.Send[r].Data[first:first+n])
+				kernel.AddRows(a.Pool, n, y, kernel.RowsOf(view.Numbers[T](src), a.Width, nil))
 			}
 			return nil
 		},

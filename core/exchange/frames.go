@@ -202,7 +202,8 @@ func (s *frames) takeReplies() error {
 			if err := s.awaitParts(r, first, n); err != nil {
 				return err
 			}
-			if err := s.takeFrame(arrival{peer, r, k, n, true}, func(src []byte) error { return s.take(r, first, n, src) }); err != nil {
+			take := func(src []byte) error { return s.take(r, first, n, src) }
+			if err := s.takeFrame(arrival{peer, r, k, n, true}, take); err != nil {
 				return err
 			}
 			first += n

@@ -104,7 +104,8 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 			return err
 		}
 		defer cursor.Free()
-		if agreed, err = x.newReader(op, phase.Sources, s, cursor).move(op, flags, SendRows(rel), HaloRows(rel)); err == nil {
+		reader := x.newReader(op, phase.Sources, s, cursor)
+		if agreed, err = reader.move(op, flags, SendRows(rel), HaloRows(rel)); err == nil {
 			phase.Finish()
 		}
 		return err

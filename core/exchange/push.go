@@ -66,7 +66,9 @@ func (x program[T]) push(op *comm.Op, plan *expr.GradientPlan, push *PushPlan, b
 	}
 	m.Compute = func(r, first, n int, src, reply []byte) error {
 		other := rel.Parts - r
-		f := expr.PushedFrame{Edges: &rel.Outgoing[other], Sources: rel.Send[other].Data, Frames: frames, First: first, N: n}
+		f := expr.PushedFrame{
+			Edges: &rel.Outgoing[other], Sources: rel.Send[other].Data, Frames: frames, First: first, N: n,
+		}
 		if first == 0 {
 			frames.Begin(f.Edges)
 		}

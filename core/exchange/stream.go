@@ -117,7 +117,8 @@ func (s *Stream) Run() (flags uint16, err error) {
 	send, recv := SendRows(rel), HaloRows(rel)
 	if back == 0 {
 		m := &Movement{
-			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: send, Recv: recv, OnCallerThread: true, Produce: produce, Local: local,
+			Op: s.Op, Flags: s.Flags, RowBytes: out, Send: send, Recv: recv, OnCallerThread: true,
+			Produce: produce, Local: local,
 			Consume: func(r, first, n int, src []byte) error { return chunk(r, first, n, src, nil) },
 		}
 		return m.Move(rel.Rank, rel.Parts)

@@ -266,6 +266,46 @@ func sharedExtrema[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.
 	}
 }
 
+// Of equal messages the first edge's wins, whatever the element type, and where a destination has segments.
+func TestTies(t *testing.T) {
+	rel, g := oneWorker(t, 30, 400)
+	hub, hubGraph := oneWorker(t, 4, 100000)
+	for _, name := range []string{"max", "min"} {
+		t.Run(name, func(t *testing.T) {
+			ties[float64](t, rel, g, name, 3)
+			ties[float32](t, rel, g, name, 3)
+			ties[float64](t, hub, hubGraph, name, 40)
+			ties[float32](t, hub, hubGraph, name, 40)
+		})
+	}
+}
+
+func ties[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Graph, name string, width int) {
+	p := &exprtest.Program{
+		Operands: []exprtest.Operand{{Side: "e", Shape: []int{width}}}, Reduce: name, Shapes: [][]int{{width}},
+	}
+	rng := rand.New(rand.NewPCG(9, 9))
+	x, grad := make([]T, len(g.Src)*width), make([]T, g.N*width)
+	for i := range x {
+		x[i] = T(rng.IntN(3) - 1)
+	}
+	for i := range grad {
+		grad[i] = T(1 + i%5)
+	}
+	out, grads := run(t, rel, g, p, [][]T{x}, grad)
+	given := make([]bool, len(out))
+	for i, v := range x {
+		to := int(g.Dst[i/width])*width + i%width
+		want := T(0)
+		if v == out[to] && !given[to] {
+			given[to], want = true, grad[to]
+		}
+		if grads[0][i] != want {
+			t.Fatalf("%T: the gradient of edge %d is %v, not %v", x, i/width, grads[0][i], want)
+		}
+	}
+}
+
 // Every way to reduce computes what its oracle does, with segments of a hub as without, in both element types, and its
 // gradient is the oracle's slope.
 func TestReducers(t *testing.T) {

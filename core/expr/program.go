@@ -130,7 +130,8 @@ func Parse(source string) (*Program, error) {
 				return -1, invalid("instruction %d (%s) has no operand %s", i, c.Op, name)
 			}
 			if *r < 0 || *r >= len(p.nodes) {
-				return -1, invalid("instruction %d (%s) reads register %d: there are %d so far", i, c.Op, *r, len(p.nodes))
+				return -1, invalid("instruction %d (%s) reads register %d: there are %d so far",
+					i, c.Op, *r, len(p.nodes))
 			}
 			return *r, nil
 		}

@@ -77,9 +77,9 @@ func defineReduces[T Float]() [numReduces]reduceDef[T] {
 	}
 }
 
-// extremum keeps the greatest (least) number of each element and the edge that it is of: of equal ones the first edge's,
-// whatever the order in which they come. (DGL keeps the first too, but for float32 on CPUs with AVX-512, where libxsmm
-// computes, the last.)
+// extremum keeps the greatest (least) number of each element and the edge that it is of. Of equal ones it keeps the
+// first edge's, whatever the order in which they come. (DGL keeps the first too, but for float32 on CPUs with AVX-512,
+// where libxsmm computes, the last.)
 func extremum[T Float](name string, least bool) reduceDef[T] {
 	d := reduceDef[T]{
 		name: name, start: worst[T](least), startWon: -1,

@@ -48,7 +48,7 @@ type Sweep[T Float] struct {
 	batches   []*batch[T] // free ones
 	narrow    *narrow[T]  // what some loads read from, or nil
 	idle      bool        // runs only while the pool has nothing else to do
-	thin      int64       // one in so many edges of a row is in the window: rows are worth that much less; 0 stands for 1
+	thin      int64       // one in so many edges of a row is in the window, so rows are worth less; 0: 1
 
 	outgoing *graph.Outgoing // edges into rows of a peer in place of the relation's, or nil
 	firstRow int32           // of these rows, the first that is there

@@ -227,7 +227,8 @@ func Random(rng *rand.Rand) *Program {
 		}
 		op := []string{"add", "sub", "mul", "mul", "div"}[rng.IntN(5)]
 		if op == "div" { // by something that is not near 0
-			b = add(Instruction{Op: "shift", A: add(Instruction{Op: "sigmoid", A: b}, p.Shapes[b]), Alpha: 0.5}, p.Shapes[b])
+			b = add(Instruction{Op: "sigmoid", A: b}, p.Shapes[b])
+			b = add(Instruction{Op: "shift", A: b, Alpha: 0.5}, p.Shapes[b])
 		}
 		a, sa, sb := at, p.Shapes[at], p.Shapes[b]
 		if len(sa) > 0 && len(sb) > 0 && sa[len(sa)-1] == sb[len(sb)-1] && rng.IntN(3) == 0 {
