@@ -43,6 +43,7 @@ class Viewed(Tensor):
     :ivar _view: how it lies in the memory of another one
     :ivar _changes: how often it, or a view of it, was changed in place
     :ivar _seen: what that was, of the tensor that it is a view of, when its values were last taken from there
+    :ivar _copied: whether its values are a copy of what computes them, which backward may need as it is
     :ivar _lost: whether a value that it has no gradients of was written into its memory
     """
 
@@ -51,6 +52,7 @@ class Viewed(Tensor):
     _view: Optional[View] = None
     _changes: int = 0
     _seen: int = 0
+    _copied: bool = False
     _lost: bool = False
 
     def materialize(self) -> Tensor:
@@ -79,6 +81,7 @@ def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any
     of: Any = args[0] if args else kwargs.get("input")
     if not isinstance(of, Viewed) or (func in DROPOUT and _draws(args, kwargs)):
         return
+    func = Tensor.detach if func == DATA else func  # torch does not count what is written through .data
     several = isinstance(made, (tuple, list))
     with torch._C.DisableTorchFunctionSubclass():
         for place, one in enumerate(made if several else (made,)):
@@ -266,6 +269,7 @@ def _functions() -> Iterator[Any]:
 
 VIEWS = frozenset(_functions())
 """Functions whose results may lie in the memory of their first argument."""
+DATA = Tensor.data.__get__  # type: ignore[attr-defined]
 DROPOUT = frozenset((torch.dropout, torch.nn.functional.dropout))
 
 

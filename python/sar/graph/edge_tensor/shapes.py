@@ -161,8 +161,10 @@ def _clone(input: Any, **kwargs: Any) -> Any:
         return NotImplemented
     expr = input.expr
     if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
-        expr = expression.load("e", expr.tensor.clone())  # what it loads may be changed
-    return extended(input, expr)
+        return extended(input, expression.load("e", expr.tensor.clone()))  # what it loads may be changed
+    made = extended(input, expr)
+    made._copied = True
+    return made
 
 
 def _detach(input: Any) -> Any:

@@ -98,7 +98,8 @@ class EdgeTensor(Viewed):
         """The values, computed if need be, and kept."""
         value = self.kept_value()
         if value is None:
-            self._value = value = self._compute()
+            value = self._compute()
+            self._value = value = value.clone() if self._copied else value
             self._version_of_value = 0 if value.is_inference() else value._version
         return value
 
@@ -142,7 +143,7 @@ class EdgeTensor(Viewed):
         return self
 
     def _take(self, other: Tensor) -> None:
-        self._expr, self._value = as_expr(other, "e"), None
+        self._expr, self._value, self._copied = as_expr(other, "e"), None, False
         self._follow(other)
 
     def _rewritten(self, value: Tensor) -> Tensor:
@@ -327,13 +328,14 @@ def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict
 
 
 def changed_values(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> EdgeTensor:
-    """Computes the values of a tensor, and changes them."""
-    value = target.materialize()
-    if value is target._value:
-        func(value, *values(args[1:]), **values(kwargs))
-        return target  # finds out when it is next used
-    changed = value.clone()
+    """Computes the values of a tensor, and changes them, or a copy of them where nobody has seen them."""
+    seen = target.kept_value()
+    changed = target.materialize().clone() if seen is None else seen
     func(changed, *values(args[1:]), **values(kwargs))
+    if seen is not None:
+        refresh(target)
+        return target
+    target._value = None
     return target.become(changed)
 
 
