@@ -87,6 +87,16 @@ class Captured(Model):
         return graph.dstdata["out"]
 
 
+class CapturedByReducer(Captured):
+    """The same of nodes, which come in batches of equal degree."""
+
+    def forward(self, graph: Any) -> torch.Tensor:
+        made = torch.softmax(self.matrix, 0) * self.scale
+        reduce = lambda nodes: {"out": nodes.mailbox["m"].sum(1) @ made * self.scale}  # noqa: E731
+        graph.update_all(self.fn.copy_u("x", "m"), reduce)
+        return graph.dstdata["out"]
+
+
 class DestinationOnly(Model):
     """Nothing of the source."""
 
@@ -287,6 +297,7 @@ MODELS = [
     Extremum,
     Minimum,
     Captured,
+    CapturedByReducer,
     DestinationOnly,
     Typed,
     OnEdges,

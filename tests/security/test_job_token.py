@@ -105,7 +105,7 @@ def test_a_secret_that_is_none(tmp_path: Path) -> None:
     code = "from sar._engine import abi as _abi; _abi.job_token('7')"
     env = environment(SAR_SECRET_FILE=tmp_path / "secret")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
-    assert "RendezvousError: " in done.stderr and "can be read by others (mode 0640)" in done.stderr
+    assert "ValueError: " in done.stderr and "can be read by others (mode 0640)" in done.stderr
 
 
 def test_the_number_of_a_job_at_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:

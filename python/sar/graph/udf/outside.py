@@ -110,7 +110,7 @@ class Outside(_Mode):
 
     def begin(self, rows: Sequence[Tensor]) -> None:
         """A batch begins: these are its rows, and what an earlier one made is gone."""
-        self._made = {id(t): t for t in rows}
+        self._made = {id(t): t for t in (*rows, *self.instead)}
 
     def own(self, rows: Tensor) -> None:
         """Rows that the batch gets while it runs."""
@@ -124,8 +124,8 @@ class Outside(_Mode):
             if t.is_leaf:
                 self._parameters[id(t)] = t
             elif id(t) not in self._captured:
-                leaf = self._made[id(t)] = t.detach().requires_grad_()
-                self._captured[id(t)] = t, leaf
+                leaf = t.detach().requires_grad_()
+                self._captured[id(t)], self._made[id(leaf)] = (t, leaf), leaf
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.see((args, kwargs))
