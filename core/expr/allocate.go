@@ -1,5 +1,7 @@
 package expr
 
+import "slices"
+
 // buffers are where the registers of a block lie.
 type buffers struct {
 	buffer   []int // of a register, -1 where it is not made
@@ -18,10 +20,8 @@ func (k *calls[T]) allocate(size int) buffers {
 	last := make([]int, len(k.nodes)) // the call after which a register is not read
 	for at, c := range k.list {
 		last[c.reg] = at
-		for _, x := range []int{c.a, c.b} {
-			if x >= 0 {
-				last[x] = at
-			}
+		for _, x := range c.reads() {
+			last[x] = at
 		}
 	}
 	for _, a := range k.sums {
@@ -45,8 +45,8 @@ func (k *calls[T]) allocate(size int) buffers {
 			out.widths = append(out.widths, c.width)
 			total += c.width
 		}
-		for n, x := range []int{c.a, c.b} {
-			if x >= 0 && (n == 0 || x != c.a) && out.buffer[x] >= 0 && last[x] == at && !fixed[x] {
+		for _, x := range c.reads() {
+			if out.buffer[x] >= 0 && last[x] == at && !fixed[x] {
 				w := k.nodes[x].width
 				free[w] = append(free[w], out.buffer[x])
 			}
@@ -55,4 +55,15 @@ func (k *calls[T]) allocate(size int) buffers {
 	bytes := (total+2*widest)*size + 16
 	out.capacity = min(maxEdges, max(minEdges, blockBytes/bytes))
 	return out
+}
+
+// reads are the registers that a call may read from buffers: those that have to be made for it, and its operands, which
+// may have been made for others.
+func (c *call[T]) reads() (regs []int) {
+	for _, x := range append([]int{c.a, c.b}, c.in...) {
+		if x >= 0 && !slices.Contains(regs, x) {
+			regs = append(regs, x)
+		}
+	}
+	return regs
 }

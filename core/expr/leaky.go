@@ -123,12 +123,14 @@ func joinLeaky[T Float](_ *selection, k *calls[T]) {
 }
 
 // sides are the rows of both ends of the edges: first of the end that is the same for all edges of a run (the source
-// where the block goes by columns), then of the other.
+// where the block goes by columns), then of the other. They are read where they lie, even where another call has made
+// registers of them: buffers are kept for operands of calls, and these are further down.
 func (t *task[T]) sides(l *leaky, byColumn bool) (same, other picked[T]) {
+	u, v := t.load(t.s.nodes[l.u].arg), t.load(t.s.nodes[l.v].arg)
 	if byColumn {
-		return t.source(l.u), t.source(l.v)
+		return u, v
 	}
-	return t.source(l.v), t.source(l.u)
+	return v, u
 }
 
 // leakyDots: z[k, h] = Σ_j p[h, j] · leaky(u[k, h, j] + v[k, h, j])
