@@ -210,11 +210,18 @@ const madeBefore = `{"operands":[{"side":"u","shape":[4,16]},{"side":"v","shape"
 	{"op":"leaky_relu","a":6,"alpha":0.2},{"op":"mul","a":7,"b":2},{"op":"total","a":8,"shape":[4,1]},
 	{"op":"softmax","a":9},{"op":"mul","a":5,"b":10}],"result":11,"reduce":"sum"}`
 
+// madeAndNot has a gradient of destinations that is the sum of rows that are made and of slopes that are not.
+const madeAndNot = `{"operands":[{"side":"u","shape":[4,8]},{"side":"v","shape":[4,8]},{"side":"p","shape":[4,8]}],
+	"code":[{"op":"tanh","a":1},{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":4,"alpha":0.2},{"op":"mul","a":5,"b":2},
+	{"op":"total","a":6,"shape":[4,1]},{"op":"softmax","a":7},{"op":"mul","a":0,"b":8},{"op":"mul","a":9,"b":3}],
+	"result":10,"reduce":"sum"}`
+
 // The forms of attention that there are patterns for, by name.
 func TestAttentionIsUnfused(t *testing.T) {
 	rel := benchRelation(t, 200, 9000)
 	sameAsUnfused(t, rel, bothEnds)
 	sameAsUnfused(t, rel, madeBefore)
+	sameAsUnfused(t, rel, madeAndNot)
 	for _, form := range []string{"additive", "dot", "cosine", "gatv2"} {
 		for _, shape := range [][2]int{{1, 16}, {4, 8}, {3, 5}} {
 			text := attention(form, shape[0], shape[1])

@@ -33,11 +33,10 @@ func (t *task[T]) collect(a *sum[T]) {
 	t.batch.values[a.at] = append(t.batch.values[a.at], t.reg(a.from)...)
 }
 
-// scatterMade adds rows of a batch that were made, all of them with the first share.
-func scatterMade[T Float](s *Sweep[T], a *sum[T], b *batch[T], share, _ int) {
-	if target := &s.targets[a.n]; share == 0 {
-		s.ops.ScatterAdd(target.data, b.values[a.at], b.rows, target.stride)
-	}
+// scatterMade adds rows of a batch that were made.
+func scatterMade[T Float](s *Sweep[T], a *sum[T], b *batch[T], _, _ int) {
+	target := &s.targets[a.n]
+	s.ops.ScatterAdd(target.data, b.values[a.at], b.rows, target.stride)
 }
 
 // columnShare is columns [from, to) of a sum, which belong to some heads from h0 on.
@@ -186,11 +185,16 @@ func (q *batchQueue[T]) early(part int, b *batch[T]) {
 	b.clear()
 }
 
-// add adds a chain's share of a batch.
+// add adds a chain's share of a batch. An element of a target is always the same chain's, whatever is added to it: sums
+// whose shares would not be the same columns are the first chain's.
 func (q *batchQueue[T]) add(b *batch[T], n int) {
 	for _, a := range q.s.calls.sums {
-		if a.kind == sinkScatter {
+		switch {
+		case a.kind != sinkScatter:
+		case a.divides:
 			a.scatter(q.s, a, b, n, len(q.chains))
+		case n == 0:
+			a.scatter(q.s, a, b, 0, 1)
 		}
 	}
 }

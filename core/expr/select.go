@@ -1,6 +1,10 @@
 package expr
 
-import "sar/core/internal/view"
+import (
+	"slices"
+
+	"sar/core/internal/view"
+)
 
 // calls is code as it runs: what is done for every block of edges, in order, and where its registers lie. compile
 // makes it, nothing changes it, and any number of sweeps run it.
@@ -36,8 +40,9 @@ type sum[T Float] struct {
 	at    int // among the sums
 	width int
 	block func(t *task[T], a *sum[T]) // adds a block of edges; nil: a call that was joined with it does
-	// scatter adds a share of the columns of a batch, of sinkScatter.
+	// scatter adds a share of the columns of a batch, of sinkScatter: all of them where it does not divide.
 	scatter func(s *Sweep[T], a *sum[T], b *batch[T], share, shares int)
+	divides bool
 }
 
 // addend is what a sum adds up: register from, or products of it with rows that are read where they lie.
@@ -84,8 +89,10 @@ func compile[T Float](c *code, plain bool) *calls[T] {
 	needed := make([]bool, len(c.nodes))
 	for n, to := range c.sinks {
 		k.params, k.scatters = k.params || to.kind == sinkParam, k.scatters || to.kind == sinkScatter
-		for _, a := range selectSums(s, known, to) {
-			a.n, a.at = n, len(k.sums)
+		sums := selectSums(s, known, to)
+		divides := !slices.ContainsFunc(sums, func(a *sum[T]) bool { return !a.inPlace() || a.d != sums[0].d })
+		for _, a := range sums {
+			a.n, a.at, a.divides = n, len(k.sums), divides
 			k.sums = append(k.sums, a)
 			k.work += a.width
 			if a.from >= 0 {
