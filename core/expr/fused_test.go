@@ -29,7 +29,13 @@ type writer struct {
 
 func (w *writer) pick(names ...string) string { return names[w.rng.IntN(len(names))] }
 
+// operand is one that the program has, where it has one that fits, or a new one.
 func (w *writer) operand(side string, s shape) int {
+	for i, o := range w.text.Operands {
+		if o["side"] == side && s.equal(o["shape"].(shape)) && w.rng.IntN(2) == 0 {
+			return i
+		}
+	}
 	w.text.Operands = append(w.text.Operands, map[string]any{"side": side, "shape": s})
 	return len(w.text.Operands) - 1
 }
