@@ -248,14 +248,19 @@ def sent(road: str, graph: Any, x: torch.Tensor, e: torch.Tensor, send: Message)
 
 
 def results(road: str, graph: Any, names: list[str], x: np.ndarray, e: np.ndarray) -> dict[str, list[np.ndarray]]:
-    """Results and gradients, by message."""
+    """Results, gradients, and results without gradients, by message."""
     found = {}
     for name in names:
         leaves = [torch.from_numpy(t.copy()).requires_grad_() for t in (x, e)]
         out = sent(road, graph, *leaves, MESSAGES[name])
         if out.requires_grad:
             (out * torch.cos(out.detach())).sum().backward()
-        found[name] = numpy([out, *(torch.zeros_like(t) if t.grad is None else t.grad for t in leaves)])
+        grads = [torch.zeros_like(t) if t.grad is None else t.grad for t in leaves]
+        with torch.no_grad():
+            plain = sent(road, graph, *leaves, MESSAGES[name])
+        with torch.inference_mode():
+            inferred = sent(road, graph, *leaves, MESSAGES[name]).clone()
+        found[name] = numpy([out, *grads, plain, inferred])
     return found
 
 

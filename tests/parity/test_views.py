@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,10 @@ def drawn(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((graph.num_nodes, 4)), rng.standard_normal((len(graph.src), 4))
 
 
+def shares(graph: Graph, x: np.ndarray, e: np.ndarray) -> list[dict[str, Any]]:
+    return [{"part": graph.part(r), "x": x[graph.rows(r)], "e": e[graph.edges(r)]} for r in range(graph.world)]
+
+
 @pytest.mark.parametrize("road", ROADS)
 def test_views(few: Workers, road: str) -> None:
     if road == "pyg":
@@ -27,14 +32,11 @@ def test_views(few: Workers, road: str) -> None:
     x, e = drawn(graph)
     names = list(cases.MESSAGES)
     expected = cases.results(road, cases.whole(road, graph), names, x, e)
-    given = [
-        {"part": graph.part(r), "road": road, "names": names, "x": x[graph.rows(r)], "e": e[graph.edges(r)]}
-        for r in range(graph.world)
-    ]
-    for rank, found in enumerate(few.run(cases.on_worker, given)):
+    for rank, found in enumerate(few.run(cases.on_worker, shares(graph, x, e), road=road, names=names)):
         for name in names:
-            places = (graph.rows(rank), graph.rows(rank), graph.edges(rank))
-            for what, got, wanted, place in zip(("value", "x", "e"), found[name], expected[name], places):
+            rows, edges = graph.rows(rank), graph.edges(rank)
+            places = {"value": rows, "x": rows, "e": edges, "without gradients": rows, "in inference mode": rows}
+            for (what, place), got, wanted in zip(places.items(), found[name], expected[name], strict=True):
                 close(got, wanted[place], f"{name}: {what}, rank {rank}")
 
 
@@ -43,9 +45,5 @@ def test_refused(two: Workers, road: str) -> None:
     if road == "pyg":
         pytest.importorskip("torch_geometric")
     graph = make("random", 2, seed=3)
-    x, e = drawn(graph)
-    given = [
-        {"part": graph.part(r), "road": road, "x": x[graph.rows(r)], "e": e[graph.edges(r)]} for r in range(graph.world)
-    ]
-    for found in two.run(cases.refused, given):
+    for found in two.run(cases.refused, shares(graph, *drawn(graph)), road=road):
         assert all(re.search(text, found[name]) for name, (_, text) in cases.REFUSED.items()), found

@@ -113,8 +113,7 @@ class LiftedTensor(EdgeTensor):
 
     @property
     def expr(self) -> Expr:
-        refresh(self)
-        return EdgeTensor.expr.fget(self) if self._step is None else load("e", self.materialize())  # type: ignore[attr-defined]
+        return EdgeTensor.expr.fget(self) if self.step is None else load("e", self.materialize())  # type: ignore[attr-defined]
 
     def materialize(self) -> Tensor:
         if self.step is None:

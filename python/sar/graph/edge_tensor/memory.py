@@ -17,7 +17,7 @@ from torch import Tensor
 from . import rowwise
 from .nested import mapped
 
-__all__ = ["View", "Viewed", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
+__all__ = ["DATA", "View", "Viewed", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
 
 
 class View(NamedTuple):
@@ -105,7 +105,7 @@ def refresh(tensor: Viewed) -> None:
             "changed in place by a value that has gradients: clone() the view before it is changed"
         )
     value = tensor._value
-    if value is not None and not value.is_inference() and value._version != tensor._version_of_value:
+    if value is not None and value._version != tensor._version_of_value:
         tensor._value, tensor._version_of_value = None, value._version
         with torch.set_grad_enabled(value.requires_grad):
             wrote(tensor, value)

@@ -12,6 +12,7 @@ from torch import Tensor
 from sar.autograd import expression
 
 from .arithmetic import div
+from .memory import DATA
 from .tensor import LAZY, EdgeTensor, detached, extended, register
 
 # ---- shapes of features ----------------------------------------------------
@@ -176,4 +177,4 @@ register(_cast(torch.float32), "float")
 register(_cast(torch.float64), "double")
 register(_clone, "clone")
 register(_detach, "detach")
-LAZY[Tensor.data.__get__] = _detach  # type: ignore[attr-defined]
+LAZY[DATA] = _detach

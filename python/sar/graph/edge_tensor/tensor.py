@@ -98,9 +98,12 @@ class EdgeTensor(Viewed):
         """The values, computed if need be, and kept."""
         value = self.kept_value()
         if value is None:
-            value = self._compute()
-            self._value = value = value.clone() if self._copied else value
-            self._version_of_value = 0 if value.is_inference() else value._version
+            # torch does not count changes of what is made in inference mode, and records gradients outside of it
+            grad = torch.is_grad_enabled()
+            with torch.inference_mode(False), torch.set_grad_enabled(grad):
+                value = self._compute()
+                self._value = value = value.clone() if self._copied or value.is_inference() else value
+            self._version_of_value = value._version
         return value
 
     def _compute(self) -> Tensor:
