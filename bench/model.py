@@ -10,10 +10,8 @@ from torch import nn
 
 import sar
 import sar.nn
+from net import HEADS, HIDDEN, WIDTHS, Block, Net
 
-HIDDEN = 256
-HEADS = 4
-WIDTHS = {"gat": 32, "gat128": 128}
 MODELS = ("sage", *WIDTHS)
 WAYS = {
     "plain": "dgl.nn, as they are",
@@ -25,37 +23,6 @@ WAYS = {
     "pyg": "torch_geometric.nn on sar.pyg's edge index",
     "as_pyg": "what torch_geometric.nn does, by DGL's functions",
 }
-
-
-class Block(nn.Module):
-    """A convolution, and what follows it."""
-
-    def __init__(self, layer: nn.Module, norm: nn.Module | None = None, activation=None) -> None:
-        super().__init__()
-        self.layer, self.norm, self.activation = layer, norm, activation
-
-    def forward(self, convolve, h):
-        h = convolve(self.layer, h)
-        if h.dim() == 3:  # heads: side by side in the hidden layers, averaged in the last
-            h = h.mean(1) if self.activation is None else h.flatten(1)
-        if self.norm is not None:
-            h = self.norm(h)
-        return h if self.activation is None else self.activation(h)
-
-
-class Net(nn.Module):
-    """Blocks one after the other, with dropout between them."""
-
-    def __init__(self, blocks: list[Block]) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        self.dropout = 0.0
-
-    def forward(self, convolve, h):
-        *hidden, last = self.blocks
-        for block in hidden:
-            h = F.dropout(block(convolve, h), self.dropout, self.training)
-        return last(convolve, h)
 
 
 def make(name: str, library: str, n_features: int, n_classes: int, norm, way: str = "plain") -> nn.Module:

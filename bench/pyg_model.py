@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import nn
 
-from model import HEADS, HIDDEN, WIDTHS, Block, Net
+from net import HEADS, HIDDEN, WIDTHS, Block, Net
 
 SUMS = ("sage", "gcn", "gin")
 SMALL = ("gatv2", "transformer", "pna")

@@ -22,7 +22,8 @@ import statistics
 
 import common
 import sar
-from model import HEADS, HIDDEN, MODELS, WIDTHS
+from model import MODELS
+from net import HEADS, HIDDEN, WIDTHS
 from sar.cli.output import stage, table
 
 ROWS = "1:-:metis,2:shm:metis,2:tcp:metis,8:shm:metis,8:tcp:metis,8:shm:random,8:tcp:random,pyg"
