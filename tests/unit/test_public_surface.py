@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import sar
+from tests.support.processes import wait_until
 
 # module: name: its parameters as users give them ("" for no call; None where any will do)
 FUNCTIONS: dict[str, dict[str, str | None]] = {
@@ -315,6 +317,16 @@ def test_a_thread_for_tasks() -> None:
         thread.get_result()
     assert thread.get_result() == 2
     assert isinstance(sar.comm.comm_thread, sar.comm.CommThread)
+
+
+def test_a_thread_between_tasks_keeps_nothing() -> None:
+    thread = sar.comm.CommThread()
+    model = torch.nn.Linear(2, 2)
+    left = weakref.ref(model)
+    thread.submit_task("forward", lambda model=model: model(torch.ones(1, 2)))
+    assert thread.get_result().shape == (1, 2)
+    del model
+    wait_until(lambda: left() is None, 10.0)
 
 
 def test_the_log(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:

@@ -54,13 +54,15 @@ class CommThread:
 
     def _run(self) -> None:
         while True:
-            _, task = self.task_queue.get()
-            try:
-                result = task()
-            except BaseException as error:
-                result = _Raised(error)
-            if result is not None:
-                self.result_queue.put(result)
+            self._do(*self.task_queue.get())  # a call of its own: between tasks the thread keeps nothing of the last
+
+    def _do(self, _: str, task: Task) -> None:
+        try:
+            result = task()
+        except BaseException as error:
+            result = _Raised(error)
+        if result is not None:
+            self.result_queue.put(result)
 
 
 comm_thread = CommThread()
