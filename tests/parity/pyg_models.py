@@ -124,6 +124,9 @@ def draw(seed: int) -> Model:
         width = wide
     if again or any_shape:  # the result is as wide as the input, or aggregations of matrices do not take it
         aggregation = d.one(ANY_FLOW[:5])
+    if any(word in aggregation.lower() for word in ("std", "var")):
+        # the square of a mean taken from a mean of squares: large messages that are equal leave their rounding alone
+        lines.append(f"{last} = 2 * torch.tanh({last} / 2)")
     if "PowerMean" in aggregation:
         lines.append(f"{last} = F.softplus({last}) + 0.2")
     mode = d.one(["cat", "sum", "mean", "max", "min"])
