@@ -20,7 +20,7 @@ import (
 // Float lists the element types.
 type Float = vec.Float
 
-// SIMD is the name of the instruction set in use: "scalar", "avx2", "avx512".
+// SIMD is the name of the instruction set in use: "scalar", "avx2", "avx512", "neon".
 func SIMD() string { return vec.Name() }
 
 // ChooseSIMD puts a path into use, "" for the best of this CPU. The error says

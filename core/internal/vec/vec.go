@@ -1,13 +1,18 @@
 // Package vec holds the innermost loops of the engine, over float32 and
-// float64: a scalar reference that every build has, and AVX2 and AVX-512
-// versions of the same loops (builds with GOEXPERIMENT=simd on amd64). One
-// table is in use at a time, chosen when the program starts.
+// float64: a scalar reference that every build has, and SIMD versions of the
+// same loops (builds with GOEXPERIMENT=simd): for AVX2 and NEON from one
+// source (lanes.go), for AVX-512 from templates. One table is in use at a time,
+// chosen when the program starts.
 //
 // Every loop adds in the order its comment states, so within one table the
-// result does not depend on how a caller cuts its work. Tables may differ from
-// each other in the last bits of dot products, which the scalar one does not fuse
-// (FMA) and adds up in another order. Weighted sums round c*x before they add,
-// everywhere: fused, the compiler needs a copy of every sum for every slot.
+// result does not depend on how a caller cuts its work. Sums over rows have the
+// same bits in all tables. Products of two rows do not: a table with n lanes
+// adds every n-th product, fused (FMA), and then the lanes, n being 4 or 2
+// (float32, float64) with NEON, 8 or 4 with AVX2, 16 or 8 with AVX-512; the
+// scalar one adds one after the other and fuses nothing. Exponentials and what
+// is made of them differ from the scalar ones within the stated bounds.
+// Weighted sums round c*x before they add, everywhere: fused, the compiler
+// needs a copy of every sum for every slot.
 package vec
 
 import (
@@ -164,7 +169,9 @@ type table struct {
 }
 
 // tables is in order of preference, the best last.
-var tables = []*table{{name: "scalar", available: func() bool { return true }, f32: scalarOps[float32](), f64: scalarOps[float64]()}}
+var tables = []*table{
+	{name: "scalar", available: func() bool { return true }, f32: scalarOps[float32](), f64: scalarOps[float64]()},
+}
 
 var current atomic.Pointer[table]
 
@@ -186,17 +193,18 @@ func Choose(want string) (string, error) {
 		pick = names[len(names)-1]
 	}
 	if !slices.Contains(names, pick) {
-		known := want == "scalar" || want == "avx2" || want == "avx512"
-		if !known {
-			return Name(), fmt.Errorf("SAR_SIMD=%q is not a SIMD path: use scalar, avx2 or avx512, or leave it unset", want)
+		if !slices.Contains([]string{"scalar", "avx2", "avx512", "neon"}, want) {
+			known := "use scalar, avx2, avx512 or neon, or leave it unset"
+			return Name(), fmt.Errorf("SAR_SIMD=%q is not a SIMD path: %s", want, known)
 		}
-		return Name(), fmt.Errorf("SAR_SIMD=%s is not available on this CPU or in this build: use %s, or leave it unset", want, strings.Join(names, " or "))
+		return Name(), fmt.Errorf("SAR_SIMD=%s is not available on this CPU or in this build: use %s, or leave it unset",
+			want, strings.Join(names, " or "))
 	}
 	current.Store(tables[slices.IndexFunc(tables, func(t *table) bool { return t.name == pick })])
 	return pick, nil
 }
 
-// Name is the name of the table in use: "scalar", "avx2" or "avx512".
+// Name is the name of the table in use: "scalar", "avx2", "avx512" or "neon".
 func Name() string {
 	if t := current.Load(); t != nil {
 		return t.name

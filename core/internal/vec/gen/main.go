@@ -1,7 +1,8 @@
-// Command gen writes the SIMD loops of package vec from its templates: one file
-// of each for each element type and register width. The loops differ in nothing
-// but the names of types, the lanes of a register, and how a mask is made;
-// Go's generics cannot express that without a call for each instruction.
+// Command gen writes the AVX-512 loops of package vec from its templates, one file
+// of each for each element type, and the float64 loops of the files *_f32.go
+// (float64.go). They differ in nothing but the names of types and the lanes of
+// a register; Go's generics cannot express that without a call for each
+// instruction.
 package main
 
 import (
@@ -24,7 +25,6 @@ type file struct {
 	Elem  string // element type
 	Bytes int    // of an element
 	Lanes int    // elements of a register
-	ISA   string // "avx2" or "avx512"
 	Bits  int    // bits of an element
 	// Max is the registers of the widest tile of GatherSum. The compiler keeps
 	// at most 15 vectors in registers across a loop.
@@ -35,7 +35,7 @@ func (f file) Vec() string  { return fmt.Sprintf("Float%dx%d", f.Bits, f.Lanes) 
 func (f file) Mask() string { return fmt.Sprintf("Mask%dx%d", f.Bits, f.Lanes) }
 func (f file) Name() string { return fmt.Sprintf("F%dx%d", f.Bits, f.Lanes) }
 
-// Int names the integer vector of the same shape, which makes AVX2 masks.
+// Int names the integer vector of the same shape.
 func (f file) Int() string { return fmt.Sprintf("Int%dx%d", f.Bits, f.Lanes) }
 
 // Tiles are the register counts, above one, that have a loop of their own.
@@ -155,10 +155,8 @@ func (f file) Exp() exponential {
 }
 
 var files = []file{
-	{"float32", 4, 8, "avx2", 32, 8},
-	{"float64", 8, 4, "avx2", 64, 8},
-	{"float32", 4, 16, "avx512", 32, 8},
-	{"float64", 8, 8, "avx512", 64, 8},
+	{"float32", 4, 16, 32, 8},
+	{"float64", 8, 8, 64, 8},
 }
 
 func main() {
@@ -192,10 +190,13 @@ func main() {
 			if err != nil {
 				log.Fatalf("%s: %v", f.Name(), err)
 			}
-			name := filepath.Join(dir, fmt.Sprintf("%s_%s_f%d.go", what, f.ISA, f.Bits))
+			name := filepath.Join(dir, fmt.Sprintf("%s_avx512_f%d.go", what, f.Bits))
 			if err := os.WriteFile(name, text, 0o644); err != nil {
 				log.Fatal(err)
 			}
 		}
+	}
+	if err := float64s(dir); err != nil {
+		log.Fatal(err)
 	}
 }

@@ -1,0 +1,97 @@
+//go:build goexperiment.simd && (amd64 || arm64)
+
+package vec
+
+import (
+	"simd/archsimd"
+	"unsafe"
+)
+
+// The loops in the files *_f32.go are written once for every processor: on registers of lanesF32
+// elements, whose types f32s, u32s and i32s and whose loads and stores a file lanes_*.go names. Go's
+// generics would cost a call for each instruction, so the loops for float64 are a copy of those for
+// float32 (gen/float64.go). docs/decisions/0023-one-source.md says why not Go's package simd.
+//
+// Every loop ends with clearUpper: on amd64 Go's own code uses legacy SSE instructions, and the first of
+// those after a loop that does not costs hundreds of cycles.
+
+// portable is the loops written once.
+func portable(name string, available func() bool) *table {
+	columnTables[name] = &columnTable{columnsF32(), columnsF64()}
+	return &table{name: name, available: available, f32: opsF32(), f64: opsF64()}
+}
+
+// pageSize is the least that a processor protects as one.
+const pageSize = 4096
+
+// What Go copies or moves one by one is moved as integers: floats it moves by legacy SSE instructions.
+type (
+	wordF32 = uint32
+	wordF64 = uint64
+)
+
+const (
+	sizeF32 = int(unsafe.Sizeof(float32(0)))
+	sizeF64 = int(unsafe.Sizeof(float64(0)))
+	stepF32 = lanesF32 * sizeF32 // bytes of a register
+	stepF64 = lanesF64 * sizeF64
+)
+
+// firstF32 has ones in the first n lanes.
+func firstF32(n int) u32s {
+	return *(*u32s)(unsafe.Pointer(&onesF32[lanesF32-n]))
+}
+
+func firstF64(n int) u64s {
+	return *(*u64s)(unsafe.Pointer(&onesF64[lanesF64-n]))
+}
+
+var (
+	onesF32 = [2 * lanesF32]wordF32(ones[wordF32](lanesF32))
+	onesF64 = [2 * lanesF64]wordF64(ones[wordF64](lanesF64))
+)
+
+// ones is n of them and n zeros.
+func ones[T wordF32 | wordF64](n int) []T {
+	m := make([]T, 2*n)
+	for i := range n {
+		m[i]--
+	}
+	return m
+}
+
+// partF32 loads the first n lanes, which in sets, and zeros for the others. At the end of a page, behind
+// which there may be nothing, it reads no further than they go.
+func partF32(p unsafe.Pointer, in u32s, n int) f32s {
+	if uintptr(p)%pageSize > pageSize-uintptr(stepF32) {
+		return edgeF32(p, n).And(in).BitsToFloat32()
+	}
+	return (*(*u32s)(p)).And(in).BitsToFloat32()
+}
+
+func partF64(p unsafe.Pointer, in u64s, n int) f64s {
+	if uintptr(p)%pageSize > pageSize-uintptr(stepF64) {
+		return edgeF64(p, n).And(in).BitsToFloat64()
+	}
+	return (*(*u64s)(p)).And(in).BitsToFloat64()
+}
+
+// pairsF32 stores the sums of the lanes of four registers of 128 bits: of neighbours, twice.
+func pairsF32(to unsafe.Pointer, a, b, c, d archsimd.Float32x4) {
+	a.ConcatAddPairs(b).ConcatAddPairs(c.ConcatAddPairs(d)).StoreArray((*[4]float32)(to))
+}
+
+func pairsF64(to unsafe.Pointer, a, b, c, d archsimd.Float64x2) {
+	a.ConcatAddPairs(b).StoreArray((*[2]float64)(to))
+	c.ConcatAddPairs(d).StoreArray((*[2]float64)(unsafe.Add(to, 16)))
+}
+
+// Rows of 128 bits.
+func loadQuadF32(p unsafe.Pointer) archsimd.Float32x4 {
+	return archsimd.LoadFloat32x4Array((*[4]float32)(p))
+}
+func loadQuadF64(p unsafe.Pointer) archsimd.Float64x2 {
+	return archsimd.LoadFloat64x2Array((*[2]float64)(p))
+}
+func storeQuadF32(p unsafe.Pointer, v archsimd.Float32x4) { v.StoreArray((*[4]float32)(p)) }
+func storeQuadF64(p unsafe.Pointer, v archsimd.Float64x2) { v.StoreArray((*[2]float64)(p)) }

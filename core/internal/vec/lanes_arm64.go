@@ -1,0 +1,58 @@
+//go:build goexperiment.simd
+
+package vec
+
+import (
+	"simd/archsimd"
+	"unsafe"
+)
+
+// Registers of 128 bits.
+
+// Every arm64 processor has NEON.
+func simdTables() []*table {
+	return []*table{portable("neon", func() bool { return true })}
+}
+
+type (
+	f32s = archsimd.Float32x4
+	u32s = archsimd.Uint32x4
+	i32s = archsimd.Int32x4
+	f64s = archsimd.Float64x2
+	u64s = archsimd.Uint64x2
+)
+
+const (
+	lanesF32 = 4
+	lanesF64 = 2
+)
+
+func fillF32(c float32) f32s { return archsimd.BroadcastFloat32x4(c) }
+func fillF64(c float64) f64s { return archsimd.BroadcastFloat64x2(c) }
+func fillU32(c uint32) u32s  { return archsimd.BroadcastUint32x4(c) }
+func fillU64(c uint64) u64s  { return archsimd.BroadcastUint64x2(c) }
+func fillI32(c int32) i32s   { return archsimd.BroadcastInt32x4(c) }
+
+// edgeF32 has the n elements at p in its first lanes.
+func edgeF32(p unsafe.Pointer, n int) u32s {
+	var words [lanesF32]uint32
+	for i := range n {
+		words[i] = *(*uint32)(unsafe.Add(p, i*sizeF32))
+	}
+	return *(*u32s)(unsafe.Pointer(&words))
+}
+
+func edgeF64(p unsafe.Pointer, _ int) u64s {
+	words := [lanesF64]uint64{*(*uint64)(p)}
+	return *(*u64s)(unsafe.Pointer(&words))
+}
+
+// storePartF32 stores the first n lanes, which in sets.
+func storePartF32(p unsafe.Pointer, v f32s, _ u32s, n int) { v.StorePart((*[lanesF32]float32)(p)[:n]) }
+func storePartF64(p unsafe.Pointer, v f64s, _ u64s, n int) { v.StorePart((*[lanesF64]float64)(p)[:n]) }
+
+// store4F32 stores the sums of the lanes of four registers: of the two halves, and of neighbours.
+func store4F32(to unsafe.Pointer, a, b, c, d f32s) { pairsF32(to, a, b, c, d) }
+func store4F64(to unsafe.Pointer, a, b, c, d f64s) { pairsF64(to, a, b, c, d) }
+
+func clearUpper() {}
