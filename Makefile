@@ -59,6 +59,17 @@ test-go: # with the SIMD kernels, and those that a build without them uses
 	$(GO) test $(GO_PACKAGES)
 	GOEXPERIMENT=nosimd $(GO) test ./core/internal/vec/... ./core/kernel/...
 
+# qemu-aarch64-static is Debian's package qemu-user-static. Neoverse N1 has NEON and no SVE.
+test-arm64: ## the kernels on NEON, under QEMU
+	@mkdir -p build/arm64
+	for name in internal/vec kernel; do \
+		GOARCH=arm64 CGO_ENABLED=0 $(GO) test -c -o build/arm64/test ./core/$$name || exit 1; \
+		for cpu in max neoverse-n1; do \
+			echo "core/$$name on $$cpu"; \
+			(cd core/$$name && qemu-aarch64-static -cpu $$cpu $(CURDIR)/build/arm64/test) || exit 1; \
+		done; \
+	done
+
 # The race detector sees the Go heap alone, so a race build keeps the engine's
 # buffers there (core/mem), and it does not see what SIMD instructions load and
 # store, so it runs the kernels that a build without them uses. Both builds
