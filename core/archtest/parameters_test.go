@@ -19,14 +19,15 @@ const mostParameters = 6
 
 // longLists names the hand-written functions below root with more than mostParameters
 // parameters, function literals and types of functions among them. What C calls is not
-// counted: its lists are those of the header.
+// counted: its lists are those of the header. Nor are vec's loops, which take in registers
+// what they would have to load from a struct.
 func longLists(root string) (found []string, err error) {
 	err = goFiles(root, func(path, rel string) error {
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		if err != nil {
 			return err
 		}
-		if ast.IsGenerated(f) {
+		if ast.IsGenerated(f) || filepath.ToSlash(filepath.Dir(rel)) == "core/internal/vec" {
 			return nil
 		}
 		called := map[*ast.FuncType]string{}
