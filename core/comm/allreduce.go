@@ -227,7 +227,8 @@ func (a *allReduce) receive(peer, round, k int, dst []byte, use func(dst, x []by
 		data = data[headSize:]
 	}
 	if len(data) != len(dst) {
-		return a.op.Mismatch(peer, fmt.Sprintf("rank %d sent %d bytes in step %d, where %d are due", peer, len(data), k, len(dst)))
+		return a.op.Mismatch(peer, fmt.Sprintf("rank %d sent %d bytes in step %d, where %d are due", peer, len(data), k,
+			len(dst)))
 	}
 	use(dst, data)
 	return nil

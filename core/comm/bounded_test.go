@@ -17,7 +17,8 @@ type arrived struct {
 func (a arrived) Read(b []byte) (int, error) { return a.Reader.Read(b) }
 
 func readBounded(stream string) error {
-	_, err := io.Copy(io.Discard, struct{ io.Reader }{&bounded{Conn: arrived{Reader: strings.NewReader(stream)}, first: true}})
+	_, err := io.Copy(io.Discard, struct{ io.Reader }{&bounded{Conn: arrived{Reader: strings.NewReader(stream)},
+		first: true}})
 	return err
 }
 

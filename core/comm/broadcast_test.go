@@ -34,7 +34,8 @@ func TestBroadcastSizesAcrossTheThreshold(t *testing.T) {
 						if !errors.As(err, &size) {
 							t.Errorf("rank %d: %v", r, err)
 						} else if size.Rank != odd && size.Peer != odd ||
-							!strings.Contains(err.Error(), fmt.Sprintf("rank %d sends %d bytes to rank %d, which expects %d", root, sizes[0], odd, sizes[1])) {
+							!strings.Contains(err.Error(), fmt.Sprintf("rank %d sends %d bytes to rank %d, which expects %d", root, sizes[0],
+								odd, sizes[1])) {
 							t.Errorf("rank %d: %v", r, err)
 						}
 					}

@@ -152,10 +152,12 @@ func (c *Communicator) Broadcast(buf []byte, root int) error {
 func (c *Communicator) AllToAll(send, recv [][]byte) error {
 	p, me := c.World(), c.Rank()
 	if len(send) != p || len(recv) != p {
-		return argument.Errorf("all-to-all of %d and %d buffers among %d ranks: there must be one for each rank", len(send), len(recv), p)
+		return argument.Errorf("all-to-all of %d and %d buffers among %d ranks: there must be one for each rank", len(send),
+			len(recv), p)
 	}
 	if len(send[me]) != len(recv[me]) {
-		return argument.Errorf("all-to-all: rank %d sends %d bytes to itself and expects %d", me, len(send[me]), len(recv[me]))
+		return argument.Errorf("all-to-all: rank %d sends %d bytes to itself and expects %d", me, len(send[me]),
+			len(recv[me]))
 	}
 	return c.collective(KindAllToAll, func(op *Op) error {
 		copy(recv[me], send[me])

@@ -80,7 +80,9 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 		g.mu.Unlock()
 	}()
 	// Meshes and meetings are numbered so that a failed attempt leaves no trace.
-	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt), carried: make([]transport.LinkStats, g.cfg.World), moved: make([][numWays]atomic.Uint64, g.cfg.World), waited: make([]atomic.Int64, g.cfg.World)}
+	c := &Communicator{g: g, id: id, name: name, window: windowBytes, gen: uint32(attempt),
+		carried: make([]transport.LinkStats, g.cfg.World), moved: make([][numWays]atomic.Uint64, g.cfg.World),
+		waited: make([]atomic.Int64, g.cfg.World)}
 	if g.cfg.World > 1 {
 		what := fmt.Sprintf("creation of communicator %q with a window of %d bytes", name, windowBytes)
 		if err := g.agree(fmt.Sprintf("create/%d", attempt), what); err != nil {
@@ -122,7 +124,8 @@ func (c *Communicator) Resize(windowBytes int) error {
 		c.mu.Unlock()
 		return op.End(nil)
 	}
-	err = c.g.agree(fmt.Sprintf("resize/%d/%d", c.id, op.seq), fmt.Sprintf("resizing of communicator %q to %d bytes", c.name, windowBytes))
+	err = c.g.agree(fmt.Sprintf("resize/%d/%d", c.id, op.seq),
+		fmt.Sprintf("resizing of communicator %q to %d bytes", c.name, windowBytes))
 	if err != nil {
 		return op.End(err)
 	}

@@ -133,7 +133,8 @@ func TestCutOffInTheRendezvous(t *testing.T) {
 		t.Errorf("rank 0: %s", text)
 	}
 	text := fmt.Sprint(errs[1])
-	for _, part := range []string{"rank 1 met rank 0 at 127.0.0.1:", "has not answered for", "until then rank 2 of 3 had not come"} {
+	for _, part := range []string{"rank 1 met rank 0 at 127.0.0.1:", "has not answered for",
+		"until then rank 2 of 3 had not come"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("rank 1: %q is not in %s", part, text)
 		}

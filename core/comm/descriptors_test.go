@@ -21,7 +21,8 @@ func joinStarved(cfg Config) error {
 		return err
 	}
 	limit := uint64(free) + 1
-	if err := errors.Join(unix.Close(free), unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit})); err != nil {
+	if err := errors.Join(unix.Close(free), unix.Setrlimit(unix.RLIMIT_NOFILE,
+		&unix.Rlimit{Cur: limit, Max: limit})); err != nil {
 		return err
 	}
 	_, err = Join(cfg)

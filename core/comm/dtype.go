@@ -69,13 +69,15 @@ type reducer struct {
 
 func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
 	if d >= numDTypes {
-		return nil, argument.Errorf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 and bool", d)
+		return nil, argument.Errorf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 "+
+			"and bool", d)
 	}
 	if op >= numReduceOps {
 		return nil, argument.Errorf("all-reduce with %s: it takes sum, min, max, prod and avg", op)
 	}
 	if op == Avg && d >= Int64 {
-		return nil, argument.Errorf("all-reduce with avg of %s: an average of integers would be cut off; reduce with sum and divide, or convert to float first", d)
+		return nil, argument.Errorf("all-reduce with avg of %s: an average of integers would be cut off; reduce with sum "+
+			"and divide, or convert to float first", d)
 	}
 	switch d {
 	case Float64:

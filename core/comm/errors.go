@@ -79,7 +79,8 @@ type DeadlineError struct {
 }
 
 func (e *DeadlineError) Error() string {
-	return fmt.Sprintf("%s took longer than the deadline of %g s: it waits for rank %d, which was last seen %s", e.Op, e.Seconds, e.Peer, e.Phase)
+	return fmt.Sprintf("%s took longer than the deadline of %g s: it waits for rank %d, which was last seen %s", e.Op,
+		e.Seconds, e.Peer, e.Phase)
 }
 
 // Timeout lets callers treat it like a net.Error.
@@ -132,7 +133,8 @@ func (f failure) unpack(self int, from int, fromHost string) error {
 		if f.Lost.Finder != from {
 			finder = fmt.Sprintf("rank %d", f.Lost.Finder)
 		}
-		return &RemoteError{Rank: from, Host: fromHost, Message: fmt.Sprintf("%s lost contact with this worker (rank %d): %s", finder, self, f.Lost.Reason)}
+		return &RemoteError{Rank: from, Host: fromHost,
+			Message: fmt.Sprintf("%s lost contact with this worker (rank %d): %s", finder, self, f.Lost.Reason)}
 	case f.Lost != nil:
 		return f.Lost
 	case f.Schedule != nil:

@@ -17,7 +17,8 @@ func TestToldLossNamesItsFinder(t *testing.T) {
 	}
 	for from, want := range map[int]string{2: "it lost contact", 1: "rank 2 lost contact"} {
 		err := pack(told, from, "x").unpack(0, from, "x")
-		if e, ok := err.(*RemoteError); !ok || e.Rank != from || !strings.HasPrefix(e.Message, want+" with this worker (rank 0)") {
+		if e, ok := err.(*RemoteError); !ok || e.Rank != from ||
+			!strings.HasPrefix(e.Message, want+" with this worker (rank 0)") {
 			t.Error(err)
 		}
 	}

@@ -18,7 +18,8 @@ func both(err error, a, b string) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	return strings.Contains(e.Mine, a) && strings.Contains(e.Theirs, b) || strings.Contains(e.Mine, b) && strings.Contains(e.Theirs, a)
+	return strings.Contains(e.Mine, a) && strings.Contains(e.Theirs, b) ||
+		strings.Contains(e.Mine, b) && strings.Contains(e.Theirs, a)
 }
 
 // One rank calls another operation than the others: frames tell.
@@ -34,7 +35,8 @@ func TestDivergenceByTag(t *testing.T) {
 		}
 		return c.AllReduce(make([]byte, 8), Float64, Sum)
 	}) {
-		if !both(err, `forward aggregation (operation 1 of communicator "test")`, `all-reduce (operation 1 of communicator "test")`) {
+		if !both(err, `forward aggregation (operation 1 of communicator "test")`,
+			`all-reduce (operation 1 of communicator "test")`) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}

@@ -99,9 +99,11 @@ func listenMaster(cfg Config, at place, id *trust.Identity) ([]net.Listener, err
 	}
 	closeAll(all)
 	if errors.Is(first, unix.EADDRINUSE) {
-		return nil, rendezvousf("port %d on %s is in use%s; stop it or choose another master port", cfg.MasterPort, cfg.MasterAddr, occupant(cfg, id))
+		return nil, rendezvousf("port %d on %s is in use%s; stop it or choose another master port", cfg.MasterPort,
+			cfg.MasterAddr, occupant(cfg, id))
 	}
-	return nil, rendezvousf("rank 0 cannot listen on %s port %d: %v", cfg.MasterAddr, cfg.MasterPort, limits.Explain(first))
+	return nil, rendezvousf("rank 0 cannot listen on %s port %d: %v", cfg.MasterAddr, cfg.MasterPort,
+		limits.Explain(first))
 }
 
 // covers tells whether a connection to addr comes to one of the listeners.
@@ -177,7 +179,8 @@ func jobOf(cfg Config, at place) (*trust.Job, error) {
 	if token == "" {
 		if open := exposed(cfg, at); open != "" {
 			return nil, rendezvousf("no job token, and %s can be reached from other hosts, where anybody could join this job: "+
-				"start the workers with sar launch or torchrun, or set SAR_JOB_TOKEN to the same secret for every worker (%s prints one), "+
+				"start the workers with sar launch or torchrun, or set SAR_JOB_TOKEN to the same secret for every worker (%s "+
+				"prints one), "+
 				"or allow it with SAR_INSECURE=1", open, trust.MakeToken())
 		}
 		var err error

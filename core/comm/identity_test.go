@@ -37,8 +37,10 @@ func TestLocate(t *testing.T) {
 		want place
 	}{
 		{"the loopback", Config{MasterAddr: "127.0.0.1"}, place{[]string{"127.0.0.1"}, []string{"127.0.0.1"}, "127.0.0.1"}},
-		{"a name for the loopback", Config{MasterAddr: "thishost"}, place{[]string{"127.0.1.1"}, []string{"127.0.1.1", own}, own}},
-		{"and an interface", Config{MasterAddr: "thishost", Interface: "lo"}, place{[]string{"127.0.1.1"}, []string{"127.0.1.1", "127.0.0.1"}, "127.0.0.1"}},
+		{"a name for the loopback", Config{MasterAddr: "thishost"},
+			place{[]string{"127.0.1.1"}, []string{"127.0.1.1", own}, own}},
+		{"and an interface", Config{MasterAddr: "thishost", Interface: "lo"},
+			place{[]string{"127.0.1.1"}, []string{"127.0.1.1", "127.0.0.1"}, "127.0.0.1"}},
 		{"an interface", Config{MasterAddr: own, Interface: "lo"}, place{[]string{own}, []string{own}, "127.0.0.1"}},
 		{"a name that resolves later", Config{MasterAddr: "nowhere"}, place{nil, []string{"nowhere"}, own}},
 		{"this host", Config{MasterAddr: own}, place{[]string{own}, []string{own}, own}},
@@ -59,7 +61,8 @@ func TestListenByAName(t *testing.T) {
 	own := node.OwnAddr()
 	names(t, map[string][]string{"thishost": {"127.0.0.1"}})
 	port := freeport.Find()
-	ls, err := listenMaster(Config{MasterAddr: "thishost", MasterPort: port}, place{master: []string{"127.0.0.1", own}, data: own}, nil)
+	ls, err := listenMaster(Config{MasterAddr: "thishost", MasterPort: port},
+		place{master: []string{"127.0.0.1", own}, data: own}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,8 @@ func controls(cfg Config, n *node.Node, reply joinReply, deadline time.Time) ([]
 	}
 	if peer >= 0 {
 		e := reply.Peers[peer]
-		text += fmt.Sprintf(" (process %d on %s, at %s): it has ended, or a firewall is between; SAR_SOCKET_NAME chooses another network interface", e.PID, e.Host, e.TCP)
+		text += fmt.Sprintf(" (process %d on %s, at %s): it has ended, or a firewall is between; SAR_SOCKET_NAME chooses "+
+			"another network interface", e.PID, e.Host, e.TCP)
 	}
 	failed := &RendezvousError{text}
 	giveUp(conns, failed, reply.Peers[cfg.Rank].Host, cfg.Rank)
@@ -232,10 +233,12 @@ func (c *client) meetMaster(cfg Config, own joinRequest, deadline time.Time) (jo
 			err = why
 		}
 		if !heard.IsZero() {
-			return reply, rendezvousf("rank %d met rank 0 at %s, which has not answered for %.1f s: %v; until then %s of %d had not come%s: is rank 0 still running, and is no firewall between?",
+			return reply, rendezvousf("rank %d met rank 0 at %s, which has not answered for %.1f s: %v; until then %s of %d "+
+				"had not come%s: is rank 0 still running, and is no firewall between?",
 				cfg.Rank, c.addr, time.Since(heard).Seconds(), err, listRanks(missing), cfg.World, seen)
 		}
-		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and port right, and does no firewall close that port (SAR_PORT_RANGE names those that are open)?",
+		return reply, rendezvousf("rank %d cannot reach rank 0 at %s after %g s: %v; is rank 0 running, are address and "+
+			"port right, and does no firewall close that port (SAR_PORT_RANGE names those that are open)?",
 			cfg.Rank, c.addr, cfg.Start.Seconds(), err)
 	}
 }
@@ -246,9 +249,11 @@ func (c *client) refusal(cfg Config) error {
 	var no *trust.Refused
 	switch {
 	case errors.Is(err, trust.ErrStranger):
-		return rendezvousf("what listens at %s is not a SAR worker: the master port is taken by something else, choose another", c.addr)
+		return rendezvousf("what listens at %s is not a SAR worker: the master port is taken by something else, "+
+			"choose another", c.addr)
 	case errors.As(err, &no) && no.OtherJob():
-		return rendezvousf("rank %d was refused at %s: %v; choose another master port, or, if these are workers of one job, give all of them one SAR_JOB_TOKEN",
+		return rendezvousf("rank %d was refused at %s: %v; choose another master port, or, if these are workers of one "+
+			"job, give all of them one SAR_JOB_TOKEN",
 			cfg.Rank, c.addr, err)
 	}
 	return rendezvousf("rank %d was refused at %s: %v", cfg.Rank, c.addr, err)

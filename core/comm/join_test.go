@@ -52,7 +52,8 @@ const testToken = "the token of all jobs of these tests"
 func configs(port, world int, change func(c *Config)) []Config {
 	cfgs := make([]Config, world)
 	for r := range cfgs {
-		cfgs[r] = Config{Rank: r, World: world, MasterAddr: "127.0.0.1", MasterPort: port, Start: 20 * time.Second, JobToken: testToken}
+		cfgs[r] = Config{Rank: r, World: world, MasterAddr: "127.0.0.1", MasterPort: port, Start: 20 * time.Second,
+			JobToken: testToken}
 		if change != nil {
 			change(&cfgs[r])
 		}
@@ -111,7 +112,8 @@ func left() []string {
 	buf := make([]byte, 1<<20)
 	var out []string
 	for _, s := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(s, "comm.(*Group)") || strings.Contains(s, "comm.(*client)") || strings.Contains(s, "comm.(*server)") || strings.Contains(s, "gorpc.") {
+		if strings.Contains(s, "comm.(*Group)") || strings.Contains(s, "comm.(*client)") ||
+			strings.Contains(s, "comm.(*server)") || strings.Contains(s, "gorpc.") {
 			out = append(out, s)
 		}
 	}
@@ -151,7 +153,8 @@ func every(t *testing.T, errs []error, words ...string) {
 // if it had never been.
 func alone(t *testing.T, cfgs []Config, bad Config, words ...string) {
 	t.Helper()
-	bad.MasterAddr, bad.MasterPort, bad.Start, bad.JobToken = cfgs[0].MasterAddr, cfgs[0].MasterPort, 10*time.Second, testToken
+	bad.MasterAddr, bad.MasterPort, bad.Start, bad.JobToken = cfgs[0].MasterAddr, cfgs[0].MasterPort, 10*time.Second,
+		testToken
 	last := len(cfgs) - 1
 	early := make(chan []error)
 	go func() { early <- joinAll(t, cfgs[:last], nil) }()

@@ -31,7 +31,8 @@ const (
 )
 
 var kindNames = [numKinds]string{
-	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "message function", "all-reduce", "broadcast", "all-to-all", "all-gather",
+	"no operation", "communicator set-up", "graph construction", "aggregation", "edge scores", "message function",
+	"all-reduce", "broadcast", "all-to-all", "all-gather",
 	"pair exchange", "barrier", "sampling", "block construction", "row fetch", "edge expression",
 }
 

@@ -53,7 +53,8 @@ func (c *Communicator) start(kind Kind, dir Dir, sends string, placed bool) (*Op
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.active != nil {
-		return nil, argument.Errorf("communicator %q is in %s: use it from one thread at a time, or make another one", c.name, c.active)
+		return nil, argument.Errorf("communicator %q is in %s: use it from one thread at a time, or make another one", c.name,
+			c.active)
 	}
 	if c.links == nil && c.g.cfg.World > 1 {
 		return nil, ErrClosed
@@ -64,7 +65,8 @@ func (c *Communicator) start(kind Kind, dir Dir, sends string, placed bool) (*Op
 	}
 	c.begin(Step{Comm: c.id, Kind: kind, Dir: dir, Content: content(sends, place)}, c.g.cfg.Caller())
 	t := time.Now()
-	op := &Op{c: c, seq: c.Seq, step: c.Step, sends: sends, place: place, links: c.links, payload: c.payload, start: t, deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
+	op := &Op{c: c, seq: c.Seq, step: c.Step, sends: sends, place: place, links: c.links, payload: c.payload, start: t,
+		deadline: t.Add(c.g.cfg.Operation), before: c.carriedNow(), span: trace.Begin()}
 	c.active = op
 	return op, nil
 }
@@ -192,7 +194,8 @@ func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 	if theirs.meets(op.step) && int(f.Tag.Round) == round&0xffff && int(f.Tag.Chunk) == chunk {
 		return nil
 	}
-	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String(), Theirs: theirs.describe(op.c.g.commName(theirs.Comm))}
+	e := &ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String(),
+		Theirs: theirs.describe(op.c.g.commName(theirs.Comm))}
 	switch {
 	case theirs.meets(op.step):
 		e.Mine += fmt.Sprintf(", expecting round %d, chunk %d,", round, chunk)
@@ -211,7 +214,8 @@ func (op *Op) Expect(f transport.Frame, peer, round, chunk int) error {
 // operation, and mine and theirs say what each does in it that does not go with
 // the other.
 func (op *Op) Differ(peer int, mine, theirs string) error {
-	return op.differ(&ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String() + ", " + mine, Theirs: op.String() + ", " + theirs})
+	return op.differ(&ScheduleError{Rank: op.c.g.cfg.Rank, Peer: peer, Mine: op.String() + ", " + mine,
+		Theirs: op.String() + ", " + theirs})
 }
 
 // differ ends the group, with the same text whoever notices.
@@ -244,7 +248,8 @@ func (op *Op) Wrap(err error, peer int) error {
 	}
 	var timeout *transport.TimeoutError
 	if errors.As(err, &timeout) {
-		return g.fail(&DeadlineError{Peer: peer, Op: op.String(), Seconds: g.cfg.Operation.Seconds(), Phase: g.phaseOf(peer)}, true)
+		return g.fail(&DeadlineError{Peer: peer, Op: op.String(), Seconds: g.cfg.Operation.Seconds(), Phase: g.phaseOf(peer)},
+			true)
 	}
 	var frame *transport.FrameError
 	if errors.As(err, &frame) {

@@ -15,11 +15,12 @@ func TestPlaces(t *testing.T) {
 		places [2]Place
 		words  []string // of the error; none: there is none
 	}{
-		"same layer":       {places: [2]Place{layer(3), layer(3)}},
-		"unknown layer":    {places: [2]Place{layer(0), layer(3)}},
-		"other layer":      {places: [2]Place{layer(3), layer(4)}, words: []string{"layer 3", "layer 4"}},
-		"same forward":     {places: [2]Place{{Of: 1}, {Of: 1}}},
-		"other forward":    {places: [2]Place{{Of: 1, Name: "first"}, {Of: 2, Name: "second"}}, words: []string{"of first (whose forward was operation 1)", "of second (whose forward was operation 2)"}},
+		"same layer":    {places: [2]Place{layer(3), layer(3)}},
+		"unknown layer": {places: [2]Place{layer(0), layer(3)}},
+		"other layer":   {places: [2]Place{layer(3), layer(4)}, words: []string{"layer 3", "layer 4"}},
+		"same forward":  {places: [2]Place{{Of: 1}, {Of: 1}}},
+		"other forward": {places: [2]Place{{Of: 1, Name: "first"}, {Of: 2, Name: "second"}},
+			words: []string{"of first (whose forward was operation 1)", "of second (whose forward was operation 2)"}},
 		"none and forward": {places: [2]Place{{}, {Of: 2}}, words: []string{"something else"}},
 	} {
 		errs := onRanks(t, Config{World: 2}, 1<<20, func(c *Communicator) error {

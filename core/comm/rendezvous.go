@@ -158,9 +158,11 @@ func (m *master) admit(r *joinRequest) string {
 	case m.err != nil:
 		return ""
 	case r.Version != protocol:
-		return fmt.Sprintf("%s speaks version %d of the protocol and rank 0 version %d: install one version of SAR on every worker", who, r.Version, protocol)
+		return fmt.Sprintf("%s speaks version %d of the protocol and rank 0 version %d: install one version of SAR on "+
+			"every worker", who, r.Version, protocol)
 	case r.World != m.world:
-		return fmt.Sprintf("%s was started with a world size of %d and rank 0 with %d: start every worker with the same number", who, r.World, m.world)
+		return fmt.Sprintf("%s was started with a world size of %d and rank 0 with %d: start every worker with the "+
+			"same number", who, r.World, m.world)
 	case r.Rank < 0 || r.Rank >= m.world:
 		return fmt.Sprintf("%s is not below the world size of %d: ranks go from 0 to %d", who, m.world, m.world-1)
 	}
@@ -170,7 +172,8 @@ func (m *master) admit(r *joinRequest) string {
 		old.seen = now()
 		return ""
 	case old != nil && (r.Rank == 0 || m.count == m.world || now()-old.seen < vanishTime):
-		return fmt.Sprintf("two workers have rank %d: process %d on %s and process %d on %s; give each worker a rank of its own",
+		return fmt.Sprintf("two workers have rank %d: process %d on %s and process %d on %s; give each worker a rank "+
+			"of its own",
 			r.Rank, old.Endpoint.PID, old.Endpoint.Host, r.Endpoint.PID, r.Endpoint.Host)
 	}
 	if old == nil {
@@ -243,7 +246,8 @@ func (m *master) seenLocked() string {
 		return text
 	}
 	if n := m.node.OtherJobs(); n > 0 {
-		text += fmt.Sprintf("; workers of another job were refused %d times: do all workers of this one have the same SAR_JOB_TOKEN?", n)
+		text += fmt.Sprintf("; workers of another job were refused %d times: do all workers of this one have the same "+
+			"SAR_JOB_TOKEN?", n)
 	}
 	if err := m.node.Trouble(); err != nil {
 		text += fmt.Sprintf("; rank 0 cannot accept connections: %v", err)
@@ -252,7 +256,8 @@ func (m *master) seenLocked() string {
 }
 
 func missingError(missing []int, seen string, cfg Config) error {
-	return rendezvousf("%s of %d did not come to %s port %d within %g s: were all workers started, and did one end with an error?%s",
+	return rendezvousf("%s of %d did not come to %s port %d within %g s: were all workers started, and did one end with "+
+		"an error?%s",
 		listRanks(missing), cfg.World, cfg.MasterAddr, cfg.MasterPort, cfg.Start.Seconds(), seen)
 }
 

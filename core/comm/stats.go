@@ -63,7 +63,8 @@ type Stats struct {
 
 // Stats returns what this rank has done so far.
 func (g *Group) Stats() Stats {
-	s := Stats{Rank: g.cfg.Rank, World: g.cfg.World, Peers: []PeerStats{}, Links: []LinkTotal{}, Operations: map[string]KindStats{}}
+	s := Stats{Rank: g.cfg.Rank, World: g.cfg.World, Peers: []PeerStats{}, Links: []LinkTotal{},
+		Operations: map[string]KindStats{}}
 	g.statsMu.Lock()
 	for k, v := range g.kinds {
 		if v.Count > 0 {

@@ -135,7 +135,8 @@ func (op *Op) announced(peer, round, size int) error {
 
 // sizes ends the group: peer sends theirs bytes, of which this rank expects mine.
 func (op *Op) sizes(peer int, theirs uint64, mine int) error {
-	return op.Mismatch(peer, fmt.Sprintf("rank %d sends %d bytes to rank %d, which expects %d", peer, theirs, op.c.Rank(), mine))
+	return op.Mismatch(peer, fmt.Sprintf("rank %d sends %d bytes to rank %d, which expects %d", peer, theirs, op.c.Rank(),
+		mine))
 }
 
 // sendDirect sends the direct frames of a run of bytes.
@@ -204,7 +205,8 @@ func (op *Op) recvSized(peer, round int, alloc func(size uint64) ([]byte, error)
 			}
 		}
 		if err == nil && (len(data) > len(into)-filled || len(data) == 0 && chunk > 0) {
-			err = op.Mismatch(peer, fmt.Sprintf("rank %d sent %d bytes in frame %d, where %d are left", peer, len(data), chunk, len(into)-filled))
+			err = op.Mismatch(peer, fmt.Sprintf("rank %d sent %d bytes in frame %d, where %d are left", peer, len(data), chunk,
+				len(into)-filled))
 		}
 		if err == nil {
 			filled += copy(into[filled:], data)

@@ -71,7 +71,8 @@ func move(c *comm.Communicator, p int, o schedule, sent, got *strings.Builder) e
 	if err != nil {
 		return err
 	}
-	m := &Movement{Op: op, ToOwner: o.toOwner, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world), Recv: make([]int, world)}
+	m := &Movement{Op: op, ToOwner: o.toOwner, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world),
+		Recv: make([]int, world)}
 	peer := (&frames{toOwner: o.toOwner, rank: p, world: world}).peer
 	for r := 1; r < world; r++ {
 		to, from := peer(r, true), peer(r, false)
@@ -112,7 +113,8 @@ func TestRounds(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		schedule
-	}{{"pull-2", schedule{2, false, 1}}, {"pull-4", schedule{4, false, 1}}, {"owner-4", schedule{4, true, 1}}, {"owner-4-passes", schedule{4, true, 3}}} {
+	}{{"pull-2", schedule{2, false, 1}}, {"pull-4", schedule{4, false, 1}}, {"owner-4", schedule{4, true, 1}},
+		{"owner-4-passes", schedule{4, true, 3}}} {
 		t.Run(c.name, func(t *testing.T) {
 			got, path := transcript(t, c.schedule), "testdata/"+c.name+".txt"
 			if *update {

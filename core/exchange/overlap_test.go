@@ -89,7 +89,8 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 	produce := func(r, first, n int, dst []byte) error { return part(l.produce, n) }
 	local := func() error { thread.work(l.local); return nil }
 	if l.back > 0 {
-		t := &RoundTrip{Op: op, RowBytes: l.out, ReplyBytes: l.back, Send: counts, Recv: counts, Produce: produce, Local: local,
+		t := &RoundTrip{Op: op, RowBytes: l.out, ReplyBytes: l.back, Send: counts, Recv: counts, Produce: produce,
+			Local:   local,
 			Compute: func(r, first, n int, src, reply []byte) error { return part(l.take, n) },
 			Take:    func(r, first, n int, src []byte) error { return part(l.settle, n) }}
 		if l.parts > 0 {
@@ -103,7 +104,8 @@ func (l *load) move(c *comm.Communicator, rank int, thread *cpu) error {
 		}
 		_, err = t.Move(rank, l.world)
 	} else {
-		m := &Movement{Op: op, ToOwner: l.toOwner, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce, Local: local,
+		m := &Movement{Op: op, ToOwner: l.toOwner, RowBytes: l.out, Send: counts, Recv: counts, Produce: produce,
+			Local:   local,
 			Consume: func(r, first, n int, src []byte) error { return part(l.take, n) }}
 		if l.toOwner {
 			m.Local, m.Own.N, m.Own.Run = nil, ownParts, func(int) { thread.work(l.local / ownParts) }
@@ -133,9 +135,10 @@ func (l *load) run(t *testing.T, window int, rate float64) time.Duration {
 	for p := range ports {
 		ports[p] = newPort(rate)
 	}
-	groups, err := comm.LocalOver(comm.Config{World: l.world}, func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
-		return shapedPair(a, b, linkBytes, ports[a], ports[b])
-	})
+	groups, err := comm.LocalOver(comm.Config{World: l.world},
+		func(a, b, linkBytes int) (transport.Link, transport.Link, error) {
+			return shapedPair(a, b, linkBytes, ports[a], ports[b])
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,10 +187,14 @@ func TestTransferIsHidden(t *testing.T) {
 		most int // workers; 0: as many as are tried
 	}{
 		{"forward", load{out: 1024, produce: second / 20, local: second / 2, take: second * 9 / 20}, 0},
-		{"gradients to owners", load{out: 1024, toOwner: true, produce: second * 9 / 20, local: second / 2, take: second / 20}, 0},
-		{"attention backward", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20}, 0},
-		{"attention backward in parts", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10, settle: second / 20, parts: ownGroups}, 0},
-		{"few edges between parts", load{out: 950, back: 950, produce: second / 20, local: second * 7 / 10, take: second / 5, settle: second / 20, parts: ownGroups}, 4},
+		{"gradients to owners", load{out: 1024, toOwner: true, produce: second * 9 / 20, local: second / 2,
+			take: second / 20}, 0},
+		{"attention backward", load{out: 528, back: 528, produce: second / 20, local: second / 2, take: second * 4 / 10,
+			settle: second / 20}, 0},
+		{"attention backward in parts", load{out: 528, back: 528, produce: second / 20, local: second / 2,
+			take: second * 4 / 10, settle: second / 20, parts: ownGroups}, 0},
+		{"few edges between parts", load{out: 950, back: 950, produce: second / 20, local: second * 7 / 10, take: second / 5,
+			settle: second / 20, parts: ownGroups}, 4},
 	} {
 		for _, world := range worlds {
 			if c.most > 0 && world > c.most {

@@ -58,7 +58,8 @@ func TestGroupsOfOwnRows(t *testing.T) {
 	rel.NumSrc, rel.Parts, rel.Send = 10, 3, make([]mem.Array[int32], 3)
 	rel.Send[1].Data, rel.Send[2].Data = []int32{1, 9}, []int32{0, 3, 4, 6, 7}
 	o := &ownRows{rel: rel, groups: 3, after: []int{2, 6, 9}}
-	for _, c := range []struct{ r, first, n, want int }{{1, 0, 2, 0}, {2, 0, 1, 2}, {2, 0, 2, 2}, {2, 1, 2, 6}, {2, 2, 2, 6}, {2, 3, 2, 9}} {
+	for _, c := range []struct{ r, first, n, want int }{{1, 0, 2, 0}, {2, 0, 1, 2}, {2, 0, 2, 2}, {2, 1, 2, 6},
+		{2, 2, 2, 6}, {2, 3, 2, 9}} {
 		if got := o.needs(c.r, c.first, c.n); got != c.want {
 			t.Errorf("rows %d to %d of round %d need %d parts, not %d", c.first, c.first+c.n, c.r, got, c.want)
 		}

@@ -59,7 +59,8 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 	sent, returned, taken := map[int]int{}, map[int]int{}, map[int]int{}
 	var localDone atomic.Bool
 	to, from := func(r int) int { return (p + r) % c.world }, func(r int) int { return (p - r + c.world) % c.world }
-	t := &RoundTrip{Op: op, Flags: 1 << p, RowBytes: c.out, ReplyBytes: c.back, Send: make([]int, c.world), Recv: make([]int, c.world)}
+	t := &RoundTrip{Op: op, Flags: 1 << p, RowBytes: c.out, ReplyBytes: c.back, Send: make([]int, c.world),
+		Recv: make([]int, c.world)}
 	for r := 1; r < c.world; r++ {
 		t.Send[r], t.Recv[r] = c.rows(p, to(r)), c.rows(from(r), p)
 	}
@@ -145,7 +146,8 @@ func (c *trips) run(p int, cm *comm.Communicator, log *[3]strings.Builder) error
 	}
 	for r := 1; r < c.world && c.out+c.back > 0; r++ {
 		if sent[r] != t.Send[r] || returned[r] != t.Send[r] || taken[r] != t.Recv[r] {
-			return fmt.Errorf("round %d: %d rows sent and %d returned of %d, %d taken of %d", r, sent[r], returned[r], t.Send[r], taken[r], t.Recv[r])
+			return fmt.Errorf("round %d: %d rows sent and %d returned of %d, %d taken of %d", r, sent[r], returned[r], t.Send[r],
+				taken[r], t.Recv[r])
 		}
 	}
 	return nil
@@ -160,7 +162,8 @@ func TestReplies(t *testing.T) {
 			logs := make([][3]strings.Builder, world)
 			c := &trips{world: world, out: 1000, back: 1500, rows: rows, pause: func() {},
 				note: func(_ int, to *strings.Builder, format string, args ...any) { fmt.Fprintf(to, format, args...) }}
-			for p, err := range everyRank(t, world, 1<<14*(world-1), func(p int, cm *comm.Communicator) error { return c.run(p, cm, &logs[p]) }) {
+			for p, err := range everyRank(t, world, 1<<14*(world-1),
+				func(p int, cm *comm.Communicator) error { return c.run(p, cm, &logs[p]) }) {
 				if err != nil {
 					t.Errorf("rank %d: %v", p, err)
 				}

@@ -62,9 +62,11 @@ var benchPrograms = map[string]string{
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"dot","a":4,"b":2},{"op":"softmax","a":5},{"op":"mul","a":0,"b":6}],"result":7,"reduce":"sum"}`,
 	"dot": `{"operands":[{"side":"u","shape":[4,32]},{"side":"v","shape":[4,32]},{"side":"u","shape":[4,32]}],
 		"code":[{"op":"dot","a":0,"b":1},{"op":"scale","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"mul","a":2,"b":5}],"result":6,"reduce":"sum"}`,
-	"max":  `{"operands":[{"side":"u","shape":[128]}],"code":[],"result":0,"reduce":"max"}`,
-	"add":  `{"operands":[{"side":"u","shape":[128]},{"side":"v","shape":[128]}],"code":[{"op":"add","a":0,"b":1}],"result":2,"reduce":"sum"}`,
-	"relu": `{"operands":[{"side":"u","shape":[128]},{"side":"e","shape":[128]}],"code":[{"op":"add","a":0,"b":1},{"op":"relu","a":2}],"result":3,"reduce":"sum"}`,
+	"max": `{"operands":[{"side":"u","shape":[128]}],"code":[],"result":0,"reduce":"max"}`,
+	"add": `{"operands":[{"side":"u","shape":[128]},{"side":"v","shape":[128]}],
+		"code":[{"op":"add","a":0,"b":1}],"result":2,"reduce":"sum"}`,
+	"relu": `{"operands":[{"side":"u","shape":[128]},{"side":"e","shape":[128]}],
+		"code":[{"op":"add","a":0,"b":1},{"op":"relu","a":2}],"result":3,"reduce":"sum"}`,
 	"gat_dropout": `{"operands":[{"side":"u","shape":[4,1]},{"side":"v","shape":[4,1]},{"side":"u","shape":[4,32]}],
 		"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"softmax","a":4},{"op":"dropout","a":5,"alpha":0.5},{"op":"mul","a":2,"b":6}],"result":7,"reduce":"sum"}`,
 }
@@ -77,17 +79,22 @@ func attention(form string, heads, width int) string {
 	}
 	switch form {
 	case "additive":
-		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + narrow + `},{"side":"v","shape":` + narrow + `}],
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + narrow + `},
+			{"side":"v","shape":` + narrow + `}],
 			"code":[{"op":"add","a":1,"b":2},{"op":"leaky_relu","a":3,"alpha":0.2},` + last(4)
 	case "dot":
-		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `}],
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + row + `},
+			{"side":"v","shape":` + row + `}],
 			"code":[{"op":"dot","a":1,"b":2},{"op":"scale","a":3,"alpha":0.2},` + last(4)
 	case "cosine":
-		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `},{"side":"p","shape":[1]}],
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"u","shape":` + row + `},
+			{"side":"v","shape":` + row + `},{"side":"p","shape":[1]}],
 			"code":[{"op":"dot","a":1,"b":2},{"op":"mul","a":4,"b":3},` + last(5)
 	case "gatv2":
-		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `},{"side":"p","shape":` + row + `}],
-			"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"mul","a":4,"b":2},{"op":"total","a":5,"shape":` + narrow + `},` + last(6)
+		return `{"operands":[{"side":"u","shape":` + row + `},{"side":"v","shape":` + row + `},
+			{"side":"p","shape":` + row + `}],
+			"code":[{"op":"add","a":0,"b":1},{"op":"leaky_relu","a":3,"alpha":0.2},{"op":"mul","a":4,"b":2},
+			{"op":"total","a":5,"shape":` + narrow + `},` + last(6)
 	}
 	panic(form)
 }

@@ -11,7 +11,8 @@ import (
 // they lie are inputs, in brackets.
 func (k *calls[T]) describe() string {
 	var b strings.Builder
-	name := map[op]string{opLoad: "load", opWeigh: "weigh", opDots: "dots", opMask: "mask", opSlope: "slope", opSpread: "spread", opWinner: "winner", opBest: "best"}
+	name := map[op]string{opLoad: "load", opWeigh: "weigh", opDots: "dots", opMask: "mask", opSlope: "slope",
+		opSpread: "spread", opWinner: "winner", opBest: "best"}
 	at := func(i int) string {
 		if !k.makes(i) {
 			return fmt.Sprintf("[%d]", k.nodes[i].arg)

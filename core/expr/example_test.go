@@ -16,7 +16,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	edges, err := graph.FromEdges(starts, 0, graph.Ends{Src: []int64{0, 1, 2}, Dst: []int64{2, 2, 1}}) // 0 → 2, 1 → 2, 2 → 1
+	// 0 → 2, 1 → 2, 2 → 1
+	edges, err := graph.FromEdges(starts, 0, graph.Ends{Src: []int64{0, 1, 2}, Dst: []int64{2, 2, 1}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -82,7 +82,8 @@ func (w *writer) narrow(depth int) int {
 	case 1:
 		return w.op("total", 0, s, w.wide(depth-1))
 	case 2: // the logits of GATv2
-		sum := w.op("add", 0, nil, w.operand(w.pick("u", "v"), shape{w.heads, w.d}), w.operand(w.pick("u", "v"), shape{w.heads, w.d}))
+		sum := w.op("add", 0, nil, w.operand(w.pick("u", "v"), shape{w.heads, w.d}),
+			w.operand(w.pick("u", "v"), shape{w.heads, w.d}))
 		made := w.op("mul", 0, nil, w.op("leaky_relu", 0.3, nil, sum), w.operand(w.pick("p", "p", "v"), shape{w.heads, w.d}))
 		return w.op("total", 0, s, made)
 	case 3:
@@ -110,7 +111,8 @@ func (w *writer) write() string {
 			}
 		}
 	}
-	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1, w.pick("sum", "sum", "mean", "max", "min", "max_shared", "min_shared")
+	w.text.Code, w.text.Result, w.text.Reduce = w.code, len(w.text.Operands)-result-1,
+		w.pick("sum", "sum", "mean", "max", "min", "max_shared", "min_shared")
 	made, err := json.Marshal(w.text)
 	if err != nil {
 		panic(err)
@@ -181,7 +183,9 @@ func TestHubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSweep(compile[float64](p.forwardCodes()[0], false), &Run[float64]{Program: p, Rel: rel, Pool: kernel.NewPool(1), Operands: make([][]float64, 3), Most: [][]float64{nil}, Inv: [][]float64{nil}})
+	s := newSweep(compile[float64](p.forwardCodes()[0], false),
+		&Run[float64]{Program: p, Rel: rel, Pool: kernel.NewPool(1), Operands: make([][]float64, 3), Most: [][]float64{nil},
+			Inv: [][]float64{nil}})
 	if units := s.units(rel.RowPtr.Data, 0, 50, false, func(i int) (int32, int64, int64) {
 		return int32(i), int64(rel.RowPtr.Data[i]), int64(rel.RowPtr.Data[i+1])
 	}); !slices.ContainsFunc(units, func(u unit[float64]) bool { return u.own != nil }) {
@@ -206,8 +210,8 @@ func fusedIsUnfused(t *testing.T, rel *graph.Relation, programs int) {
 
 // bothEnds weighs sums of rows of both ends, with a gradient that goes through several functions: the weights are read
 // by a sum long after they were made.
-const bothEnds = `{"operands":[{"side":"u","shape":[4,8]},{"side":"v","shape":[4,8]},{"side":"u","shape":[4,1]},{"side":"v","shape":[4,1]}],
-	"code":[{"op":"add","a":2,"b":3},{"op":"tanh","a":4},{"op":"sigmoid","a":5},{"op":"tanh","a":6},{"op":"softmax","a":7},
+const bothEnds = `{"operands":[{"side":"u","shape":[4,8]},{"side":"v","shape":[4,8]},{"side":"u","shape":[4,1]},
+	{"side":"v","shape":[4,1]}],"code":[{"op":"add","a":2,"b":3},{"op":"tanh","a":4},{"op":"sigmoid","a":5},{"op":"tanh","a":6},{"op":"softmax","a":7},
 	{"op":"add","a":0,"b":1},{"op":"mul","a":9,"b":8}],"result":10,"reduce":"sum"}`
 
 // madeBefore has GATv2's logits of rows that were made a register for a function, which is not read any more by then.

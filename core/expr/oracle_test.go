@@ -44,13 +44,15 @@ func oneWorker(t testing.TB, n, edges int) (*graph.Relation, *exprtest.Graph) {
 }
 
 // run computes a program, and the gradients of all operands, on one worker.
-func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *exprtest.Program, tensors [][]T, grad []T) (out []T, grads [][]T) {
+func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *exprtest.Program, tensors [][]T,
+	grad []T) (out []T, grads [][]T) {
 	t.Helper()
 	program, err := expr.Parse(p.String())
 	if err != nil {
 		t.Fatalf("%s: %v", p, err)
 	}
-	r := &expr.Run[T]{Program: program, Rel: rel, Pool: kernel.NewPool(2), Operands: tensors, Seeds: make([]uint64, program.Seeds)}
+	r := &expr.Run[T]{Program: program, Rel: rel, Pool: kernel.NewPool(2), Operands: tensors,
+		Seeds: make([]uint64, program.Seeds)}
 	defer r.Close()
 	for _, w := range program.Softmaxes() {
 		r.Most, r.Inv = append(r.Most, make([]T, rel.NumDst*w)), append(r.Inv, make([]T, rel.NumDst*w))
@@ -157,7 +159,8 @@ func TestOperations(t *testing.T) {
 func operation[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Graph, name string, tol float64) {
 	const alpha = 0.6
 	f, gradTol := expr.Oracle(name), max(1e-6, 100*tol)
-	p := &exprtest.Program{Operands: []exprtest.Operand{{Side: "e", Shape: []int{5}}, {Side: "e", Shape: []int{5}}}, Result: 2, Reduce: "none",
+	p := &exprtest.Program{Operands: []exprtest.Operand{{Side: "e", Shape: []int{5}}, {Side: "e", Shape: []int{5}}},
+		Result: 2, Reduce: "none",
 		Code: []exprtest.Instruction{{Op: name, A: 0, B: 1, Alpha: alpha, Shape: []int{}}}}
 	rng := rand.New(rand.NewPCG(8, 8))
 	n := len(g.Src) * 5
@@ -182,7 +185,8 @@ func operation[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Grap
 			continue
 		}
 		const step = 1e-6
-		for k, slope := range []float64{(f(x+step, y, alpha) - f(x-step, y, alpha)) / (2 * step), (f(x, y+step, alpha) - f(x, y-step, alpha)) / (2 * step)} {
+		for k, slope := range []float64{(f(x+step, y, alpha) - f(x-step, y, alpha)) / (2 * step),
+			(f(x, y+step, alpha) - f(x, y-step, alpha)) / (2 * step)} {
 			if !math.IsNaN(slope) {
 				near(fmt.Sprint("gradient ", k), i, grads[k][i], slope*grad, gradTol)
 			}
@@ -322,7 +326,8 @@ func TestReducers(t *testing.T) {
 }
 
 func reducer[T expr.Float](t *testing.T, rel *graph.Relation, g *exprtest.Graph, name string, width int, tol float64) {
-	p := &exprtest.Program{Operands: []exprtest.Operand{{Side: "e", Shape: []int{width}}}, Reduce: name, Shapes: [][]int{{width}}}
+	p := &exprtest.Program{Operands: []exprtest.Operand{{Side: "e", Shape: []int{width}}}, Reduce: name,
+		Shapes: [][]int{{width}}}
 	rng := rand.New(rand.NewPCG(9, 9))
 	x, wide := make([]T, len(g.Src)*width), make([]float64, len(g.Src)*width)
 	for i := range x {

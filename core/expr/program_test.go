@@ -12,20 +12,32 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 	const operands = `"operands":[{"side":"u","shape":[4,8]},{"side":"v","shape":[3]}]`
 	for text, want := range map[string]string{
 		`nonsense`: "JSON",
-		`{"operands":[{"side":"x","shape":[1]}],"result":0,"reduce":"sum"}`:                                                      `operand 0 has side "x"`,
-		`{"operands":[{"side":"u","shape":[-1]}],"result":0,"reduce":"sum"}`:                                                     "operand 0",
-		`{"operands":[{"side":"u","shape":[99999,99999]}],"result":0,"reduce":"sum"}`:                                            "operand 0",
-		`{` + operands + `,"code":[{"op":"frobnicate","a":0}],"result":0,"reduce":"sum"}`:                                        `instruction 0: operation "frobnicate"`,
-		`{` + operands + `,"code":[{"op":"neg","a":2}],"result":0,"reduce":"sum"}`:                                               "instruction 0 (neg) reads register 2",
-		`{` + operands + `,"code":[{"op":"add","a":0}],"result":0,"reduce":"sum"}`:                                               "instruction 0 (add) has no operand b",
-		`{` + operands + `,"code":[{"op":"neg","a":0},{"op":"add","a":2,"b":1}],"result":0,"reduce":"sum"}`:                      "instruction 1 (add): shapes (4, 8) and (3) do not broadcast",
-		`{` + operands + `,"code":[{"op":"dot","a":0,"b":1}],"result":0,"reduce":"sum"}`:                                         "instruction 0 (dot): shapes (4, 8) and (3) differ",
-		`{` + operands + `,"code":[{"op":"reshape","a":0,"shape":[5]}],"result":0,"reduce":"sum"}`:                               "(4, 8) cannot become (5)",
-		`{` + operands + `,"code":[{"op":"total","a":0,"shape":[4,2]}],"result":0,"reduce":"sum"}`:                               "(4, 8) cannot be summed to (4, 2)",
-		`{` + operands + `,"code":[{"op":"dropout","a":0,"alpha":1.5}],"result":0,"reduce":"sum"}`:                               "probability 1.5",
-		`{` + operands + `,"code":[],"result":2,"reduce":"sum"}`:                                                                 "result",
-		`{` + operands + `,"code":[],"result":0,"reduce":"median"}`:                                                              `reduce "median"`,
-		`{"operands":[` + strings.Repeat(`{"side":"u","shape":[]},`, 16) + `{"side":"u","shape":[]}],"result":0,"reduce":"sum"}`: "17 operands",
+		`{"operands":[{"side":"x","shape":[1]}],"result":0,"reduce":"sum"}`:           `operand 0 has side "x"`,
+		`{"operands":[{"side":"u","shape":[-1]}],"result":0,"reduce":"sum"}`:          "operand 0",
+		`{"operands":[{"side":"u","shape":[99999,99999]}],"result":0,"reduce":"sum"}`: "operand 0",
+		`{` + operands +
+			`,"code":[{"op":"frobnicate","a":0}],"result":0,"reduce":"sum"}`: `instruction 0: operation "frobnicate"`,
+		`{` + operands +
+			`,"code":[{"op":"neg","a":2}],"result":0,"reduce":"sum"}`: "instruction 0 (neg) reads register 2",
+		`{` + operands +
+			`,"code":[{"op":"add","a":0}],"result":0,"reduce":"sum"}`: "instruction 0 (add) has no operand b",
+		`{` + operands +
+			`,"code":[{"op":"neg","a":0},{"op":"add","a":2,"b":1}],
+			"result":0,"reduce":"sum"}`: "instruction 1 (add): shapes (4, 8) and (3) do not broadcast",
+		`{` + operands +
+			`,"code":[{"op":"dot","a":0,"b":1}],"result":0,"reduce":"sum"}`: "instruction 0 (dot): shapes (4, 8) and (3) differ",
+		`{` + operands +
+			`,"code":[{"op":"reshape","a":0,"shape":[5]}],"result":0,"reduce":"sum"}`: "(4, 8) cannot become (5)",
+		`{` + operands +
+			`,"code":[{"op":"total","a":0,"shape":[4,2]}],"result":0,"reduce":"sum"}`: "(4, 8) cannot be summed to (4, 2)",
+		`{` + operands +
+			`,"code":[{"op":"dropout","a":0,"alpha":1.5}],"result":0,"reduce":"sum"}`: "probability 1.5",
+		`{` + operands +
+			`,"code":[],"result":2,"reduce":"sum"}`: "result",
+		`{` + operands +
+			`,"code":[],"result":0,"reduce":"median"}`: `reduce "median"`,
+		`{"operands":[` + strings.Repeat(`{"side":"u","shape":[]},`, 16) +
+			`{"side":"u","shape":[]}],"result":0,"reduce":"sum"}`: "17 operands",
 	} {
 		_, err := Parse(text)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -47,16 +59,20 @@ func TestPlans(t *testing.T) {
 		{"gat, heads' logits alone", benchPrograms["gat"], 1, true, 2, 5, 0, 7},
 		{"sum of both", benchPrograms["add"], 1, false, 3, 0, 1, 0},
 		{"max of rows", benchPrograms["max"], 1, false, 1, 0, 1, 0},
-		{"two sweeps", `{"operands":[{"side":"u","shape":[2]}],"code":[{"op":"softmax","a":0},{"op":"tanh","a":1}],"result":2,"reduce":"sum"}`, 2, false, 1, 1, 1, 1},
+		{"two sweeps",
+			`{"operands":[{"side":"u","shape":[2]}],"code":[{"op":"softmax","a":0},{"op":"tanh","a":1}],"result":2,"reduce":"sum"}`,
+			2, false, 1, 1, 1, 1},
 		{"softmaxes of one level share a sweep", `{"operands":[{"side":"u","shape":[2]},{"side":"v","shape":[2]}],
-			"code":[{"op":"softmax","a":0},{"op":"softmax","a":1},{"op":"add","a":2,"b":3}],"result":4,"reduce":"max"}`, 2, false, 1, 1, 1, 1},
+			"code":[{"op":"softmax","a":0},{"op":"softmax","a":1},{"op":"add","a":2,"b":3}],"result":4,"reduce":"max"}`,
+			2, false, 1, 1, 1, 1},
 	} {
 		p, err := Parse(c.text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		plan := p.Differentiate(c.set, 4)
-		if n := len(p.forwardCodes()); n != c.sweeps || (p.online >= 0) != c.online || plan.Fetch != c.fetch || plan.Return != c.returns || plan.Saves != c.saves {
+		if n := len(p.forwardCodes()); n != c.sweeps || (p.online >= 0) != c.online || plan.Fetch != c.fetch ||
+			plan.Return != c.returns || plan.Saves != c.saves {
 			t.Errorf("%s: %d sweeps, online %v, fetch %b, return %b, saves %b; want %d, %v, %b, %b, %b",
 				c.name, n, (p.online >= 0), plan.Fetch, plan.Return, plan.Saves, c.sweeps, c.online, c.fetch, c.returns, c.saves)
 		}
@@ -101,7 +117,8 @@ func TestEveryOperationIsDefined(t *testing.T) {
 		if o.binary() {
 			operands = 2
 		}
-		if d.name == "" || len(d.gradient) != operands || slices.ContainsFunc(d.gradient, func(r gradientRule) bool { return r == nil }) {
+		if d.name == "" || len(d.gradient) != operands ||
+			slices.ContainsFunc(d.gradient, func(r gradientRule) bool { return r == nil }) {
 			t.Errorf("operation %d (%q) has no name, or no gradient for each of %d operands", o, d.name, operands)
 			continue
 		}

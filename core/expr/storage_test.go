@@ -13,18 +13,20 @@ import (
 
 // sixteenths is a storage for tests: 16 bits, in sixteenths of one.
 func sixteenths[T Float]() storageDef[T] {
-	return storageDef[T]{name: "sixteenths", size: 2, load: func(z []T, rows []byte, stride int, base int32, index []int32, width int) {
-		for k, i := range index {
-			row := rows[int(i-base)*stride:]
-			for j := range width {
-				z[k*width+j] = T(int16(binary.LittleEndian.Uint16(row[2*j:]))) / 16
+	return storageDef[T]{name: "sixteenths", size: 2,
+		load: func(z []T, rows []byte, stride int, base int32, index []int32, width int) {
+			for k, i := range index {
+				row := rows[int(i-base)*stride:]
+				for j := range width {
+					z[k*width+j] = T(int16(binary.LittleEndian.Uint16(row[2*j:]))) / 16
+				}
 			}
-		}
-	}}
+		}}
 }
 
 func init() {
-	defs32.storages, defs64.storages = append(defs32.storages, sixteenths[float32]()), append(defs64.storages, sixteenths[float64]())
+	defs32.storages, defs64.storages = append(defs32.storages, sixteenths[float32]()),
+		append(defs64.storages, sixteenths[float64]())
 }
 
 // Programs whose operands are stored otherwise compute what they do with the same numbers in the element type, and

@@ -64,11 +64,13 @@ func (b *Book) Finish() error {
 	b.owners = b.owners[:0]
 	for t := range b.NodeTypes {
 		if len(b.NodeStart[t]) != b.Parts || len(b.NodeEnd[t]) != b.Parts {
-			return fmt.Errorf("partition book: node type %q has %d ranges for %d partitions", b.NodeTypes[t], len(b.NodeStart[t]), b.Parts)
+			return fmt.Errorf("partition book: node type %q has %d ranges for %d partitions", b.NodeTypes[t],
+				len(b.NodeStart[t]), b.Parts)
 		}
 		for p := 0; p < b.Parts; p++ {
 			if b.NodeStart[t][p] < 0 || b.NodeEnd[t][p] < b.NodeStart[t][p] {
-				return fmt.Errorf("partition book: node type %q, partition %d: range [%d, %d)", b.NodeTypes[t], p, b.NodeStart[t][p], b.NodeEnd[t][p])
+				return fmt.Errorf("partition book: node type %q, partition %d: range [%d, %d)", b.NodeTypes[t], p,
+					b.NodeStart[t][p], b.NodeEnd[t][p])
 			}
 			if b.NodeStart[t][p] < b.NodeEnd[t][p] {
 				b.owners = append(b.owners, ownerRange{b.NodeStart[t][p], b.NodeEnd[t][p], int32(t), int32(p)})

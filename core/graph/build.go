@@ -122,10 +122,12 @@ func fill(loc *locals, from *origin, rels []*Structure) error {
 		if r.Col, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
 			return err
 		}
-		if err := transpose(compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, from.threads); err != nil {
+		if err := transpose(compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, compressed{ptr: r.RowPtr.Data, idx: r.Col.Data},
+			from.threads); err != nil {
 			return err
 		}
-		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}, from.threads); err != nil {
+		if err := transpose(compressed{ptr: r.RowPtr.Data, idx: r.Col.Data}, compressed{ptr: r.ColPtr.Data, idx: r.Row.Data},
+			from.threads); err != nil {
 			return err
 		}
 		if err := r.makeOrder(); err != nil {

@@ -68,7 +68,8 @@ func randomWorld(t *testing.T, rng *rand.Rand, s shape) *world {
 		}
 	}
 	for i := range s.etypes {
-		b.EdgeTypes = append(b.EdgeTypes, EdgeType{b.NodeTypes[rng.IntN(s.ntypes)], fmt.Sprintf("e%d", i), b.NodeTypes[rng.IntN(s.ntypes)]})
+		b.EdgeTypes = append(b.EdgeTypes, EdgeType{b.NodeTypes[rng.IntN(s.ntypes)], fmt.Sprintf("e%d", i),
+			b.NodeTypes[rng.IntN(s.ntypes)]})
 		b.EdgeStart = append(b.EdgeStart, make([]int64, s.parts))
 		b.EdgeEnd = append(b.EdgeEnd, make([]int64, s.parts))
 	}
@@ -225,7 +226,8 @@ func (w *world) check(t *testing.T, r *Structure, rank, etype int) {
 		slices.Sort(ids)
 		h := r.Halo[q]
 		if h.Peer != peer || int(h.Begin) != len(cols) || int(h.End) != len(cols)+len(ids) || len(h.Rows.Data) != len(ids) {
-			t.Fatalf("halo %d: %d, [%d, %d), %d rows; expected peer %d with %d rows from %d", q, h.Peer, h.Begin, h.End, len(h.Rows.Data), peer, len(ids), len(cols))
+			t.Fatalf("halo %d: %d, [%d, %d), %d rows; expected peer %d with %d rows from %d", q, h.Peer, h.Begin, h.End,
+				len(h.Rows.Data), peer, len(ids), len(cols))
 		}
 		for i, id := range ids {
 			if int64(h.Rows.Data[i]) != id-b.NodeStart[st][peer] {
@@ -251,7 +253,10 @@ func (w *world) check(t *testing.T, r *Structure, rank, etype int) {
 	verify := func(name string, ptr []int32, idx []int32, pos []int32, want []slot) {
 		t.Helper()
 		byEdge := slices.Clone(want)
-		slices.SortFunc(want, func(a, b slot) int { return cmp.Or(cmp.Compare(a.outer, b.outer), cmp.Compare(a.inner, b.inner)) })
+		slices.SortFunc(want, func(a, b slot) int {
+			return cmp.Or(cmp.Compare(a.outer, b.outer),
+				cmp.Compare(a.inner, b.inner))
+		})
 		if ptr[0] != 0 || int(ptr[len(ptr)-1]) != len(want) || len(idx) != len(want) {
 			t.Fatalf("%s: pointers from %d to %d, %d indices for %d edges", name, ptr[0], ptr[len(ptr)-1], len(idx), len(want))
 		}
@@ -263,7 +268,8 @@ func (w *world) check(t *testing.T, r *Structure, rank, etype int) {
 				}
 				if r.HasEdgeOrder() {
 					if used[pos[k]] || byEdge[pos[k]] != want[k] {
-						t.Fatalf("%s slot %d %v is given to edge %d, which is %v (given before: %v)", name, k, want[k], pos[k], byEdge[pos[k]], used[pos[k]])
+						t.Fatalf("%s slot %d %v is given to edge %d, which is %v (given before: %v)", name, k, want[k], pos[k],
+							byEdge[pos[k]], used[pos[k]])
 					}
 					used[pos[k]] = true
 				}

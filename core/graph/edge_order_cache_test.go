@@ -62,7 +62,8 @@ func TestKeepOrder(t *testing.T) {
 				}
 				return rels[0]
 			}
-			want, got, none := build(BuildOptions{EdgeOrder: true}), build(BuildOptions{KeepOrder: true, Threads: 2}), build(BuildOptions{})
+			want, got, none := build(BuildOptions{EdgeOrder: true}), build(BuildOptions{KeepOrder: true, Threads: 2}),
+				build(BuildOptions{})
 			if got.cache != c.kept || got.HasEdgeOrder() {
 				t.Fatalf("kept is %d, want %d; ordered %v", got.cache, c.kept, got.HasEdgeOrder())
 			}
@@ -79,7 +80,8 @@ func TestKeepOrder(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if !got.HasEdgeOrder() || !slices.Equal(got.RowEdge.Data, want.RowEdge.Data) || !slices.Equal(got.ColEdge.Data, want.ColEdge.Data) {
+			if !got.HasEdgeOrder() || !slices.Equal(got.RowEdge.Data, want.RowEdge.Data) ||
+				!slices.Equal(got.ColEdge.Data, want.ColEdge.Data) {
 				t.Fatal("the derived order is another one")
 			}
 			// A block derives what its parent kept: it cannot ask later.
@@ -99,7 +101,8 @@ func TestKeepOrder(t *testing.T) {
 				}
 				d.Free()
 			}
-			if a, b := blocks[0], blocks[1]; !b.HasEdgeOrder() || !slices.Equal(a.ParentEdge.Data, b.ParentEdge.Data) || !slices.Equal(a.RowEdge.Data, b.RowEdge.Data) {
+			if a, b := blocks[0], blocks[1]; !b.HasEdgeOrder() || !slices.Equal(a.ParentEdge.Data, b.ParentEdge.Data) ||
+				!slices.Equal(a.RowEdge.Data, b.RowEdge.Data) {
 				t.Fatal("the order of a block is another one")
 			}
 			for _, r := range append(parents, got, none, blocks[0], blocks[1]) {

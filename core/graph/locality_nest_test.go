@@ -112,7 +112,8 @@ func TestLocalityFar(t *testing.T) {
 		near, far := misses(ptr, col, order.Data, 1500), misses(ptr, col, order.Data, 16_000)
 		t.Logf("%s: misses %.3f and %.3f", c.name, near, far)
 		if near > c.near || far > c.far {
-			t.Errorf("%s: %.3f of slots miss 1500 rows and %.3f miss 16,000, want at most %.2f and %.2f", c.name, near, far, c.near, c.far)
+			t.Errorf("%s: %.3f of slots miss 1500 rows and %.3f miss 16,000, want at most %.2f and %.2f", c.name, near, far,
+				c.near, c.far)
 		}
 		again, err := Locality(ptr, col)
 		if err != nil || !slices.Equal(again.Data, order.Data) {

@@ -64,7 +64,8 @@ func TestLocalityFindsCommunities(t *testing.T) {
 		}
 		// 19 where every community is one run; without an order it is 11,400.
 		if len(order.Data) != len(block) || changes > 600 {
-			t.Errorf("%d halo columns: %d of %d rows in order, %d changes of community", extra, len(order.Data), len(block), changes)
+			t.Errorf("%d halo columns: %d of %d rows in order, %d changes of community", extra, len(order.Data), len(block),
+				changes)
 		}
 		before, err := SlotsBefore(ptr, order.Data)
 		if err != nil {

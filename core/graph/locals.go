@@ -36,7 +36,8 @@ func newLocals(book *Book, rank int, src EdgeSource) (l *locals, err error) {
 		return nil, fmt.Errorf("partition %d: %d of %d local nodes are said to be its own", rank, inner, len(ids))
 	}
 	if int64(len(ids)) > math.MaxInt32 {
-		return nil, fmt.Errorf("partition %d has %d local nodes; at most %d are supported: use more partitions", rank, len(ids), math.MaxInt32)
+		return nil, fmt.Errorf("partition %d has %d local nodes; at most %d are supported: use more partitions", rank,
+			len(ids), math.MaxInt32)
 	}
 	l = &locals{book: book, rank: rank, ids: ids}
 	defer func() {
@@ -50,7 +51,8 @@ func newLocals(book *Book, rank int, src EdgeSource) (l *locals, err error) {
 		owned += book.NumNodes(t, rank)
 		for p := 0; p < book.Parts; p++ {
 			if n := book.NumNodes(t, p); n > math.MaxInt32 {
-				return l, fmt.Errorf("partition %d has %d nodes of type %q; at most %d are supported: use more partitions", p, n, book.NodeTypes[t], math.MaxInt32)
+				return l, fmt.Errorf("partition %d has %d nodes of type %q; at most %d are supported: use more partitions", p, n,
+					book.NodeTypes[t], math.MaxInt32)
 			}
 		}
 	}
@@ -72,11 +74,14 @@ func (l *locals) collect(inner int) (*idSet, error) {
 		_, part, ok := l.book.Owner(id)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("partition %d, local node %d: id %d is outside every range of the partition book", l.rank, i, id)
+			return nil, fmt.Errorf("partition %d, local node %d: id %d is outside every range of the partition book", l.rank, i,
+				id)
 		case i < inner && part != l.rank:
-			return nil, fmt.Errorf("partition %d, local node %d: id %d is listed as own, but partition %d owns it", l.rank, i, id, part)
+			return nil, fmt.Errorf("partition %d, local node %d: id %d is listed as own, but partition %d owns it", l.rank, i,
+				id, part)
 		case i >= inner && part == l.rank:
-			return nil, fmt.Errorf("partition %d, local node %d: id %d is listed as a halo node, but the partition owns it", l.rank, i, id)
+			return nil, fmt.Errorf("partition %d, local node %d: id %d is listed as a halo node, but the partition owns it",
+				l.rank, i, id)
 		}
 		lo, hi = min(lo, id), max(hi, id+1)
 	}

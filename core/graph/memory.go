@@ -26,7 +26,8 @@ type Ends struct{ Src, Dst []int64 }
 func HomogeneousBook(starts []int64) (*Book, error) {
 	parts := len(starts) - 1
 	if parts < 1 {
-		return nil, fmt.Errorf("node ranges need the first id of every partition and the end: at least 2 numbers, not %d", len(starts))
+		return nil, fmt.Errorf("node ranges need the first id of every partition and the end: at least 2 numbers, not %d",
+			len(starts))
 	}
 	b := &Book{Parts: parts, NodeTypes: []string{"_N"}, EdgeTypes: []EdgeType{{"_N", "_E", "_N"}},
 		NodeStart: [][]int64{starts[:parts]}, NodeEnd: [][]int64{starts[1:]},
@@ -43,7 +44,8 @@ func TypedBook(nodeTypes []string, edgeTypes []EdgeType, counts [][]int64) (*Boo
 	b := &Book{Parts: len(counts[0]), NodeTypes: nodeTypes, EdgeTypes: edgeTypes}
 	for t, of := range counts {
 		if len(of) != b.Parts {
-			return nil, fmt.Errorf("node type %q has counts of %d partitions, %q of %d", nodeTypes[t], len(of), nodeTypes[0], b.Parts)
+			return nil, fmt.Errorf("node type %q has counts of %d partitions, %q of %d", nodeTypes[t], len(of), nodeTypes[0],
+				b.Parts)
 		}
 		b.NodeStart, b.NodeEnd = append(b.NodeStart, make([]int64, b.Parts)), append(b.NodeEnd, make([]int64, b.Parts))
 	}
@@ -103,7 +105,8 @@ func FromEdges(starts []int64, rank int, ends ...Ends) (*EdgeList, error) {
 			}
 			if v := e.Dst[k]; v < lo || v >= hi {
 				halo.free()
-				return nil, fmt.Errorf("edge %d: its destination is node %d; expected a node that worker %d owns, an id in [%d, %d)", k, v, rank, lo, hi)
+				return nil, fmt.Errorf("edge %d: its destination is node %d; expected a node that worker %d owns, an id in "+
+					"[%d, %d)", k, v, rank, lo, hi)
 			}
 			if u < lo || u >= hi {
 				halo.add(u)

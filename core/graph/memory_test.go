@@ -17,7 +17,8 @@ func TestFromEdges(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	start := mem.Total().Live
 	for _, parts := range []int{1, 2, 5} {
-		w := randomWorld(t, rng, shape{parts: parts, ntypes: 1, etypes: 1, nodes: 300, edges: 900, empty: parts - 1 - parts/4})
+		w := randomWorld(t, rng, shape{parts: parts, ntypes: 1, etypes: 1, nodes: 300, edges: 900,
+			empty: parts - 1 - parts/4})
 		starts := append([]int64{0}, w.book.NodeEnd[0]...)
 		book, err := HomogeneousBook(starts)
 		if err != nil {
@@ -67,7 +68,8 @@ func expect(t *testing.T, err error, parts ...string) {
 
 func TestErrors(t *testing.T) {
 	start := mem.Total().Live
-	book := &Book{Parts: 2, NodeTypes: []string{"user", "item"}, EdgeTypes: []EdgeType{{"user", "buys", "item"}, {"item", "rev", "user"}},
+	book := &Book{Parts: 2, NodeTypes: []string{"user", "item"},
+		EdgeTypes: []EdgeType{{"user", "buys", "item"}, {"item", "rev", "user"}},
 		NodeStart: [][]int64{{0, 10}, {5, 15}}, NodeEnd: [][]int64{{5, 15}, {10, 20}},
 		EdgeStart: [][]int64{{0, 0}, {0, 0}}, EdgeEnd: [][]int64{{0, 0}, {0, 0}}}
 	if err := book.Finish(); err != nil {
@@ -84,24 +86,30 @@ func TestErrors(t *testing.T) {
 		total int64
 		says  []string
 	}{
-		"id in no range":        {with(20), nil, 0, []string{"id 20", "outside every range"}},
-		"negative id":           {with(-1), nil, 0, []string{"id -1", "outside every range"}},
-		"halo twice":            {with(12, 12), nil, 0, []string{"id 12", "twice"}},
-		"own among halo":        {with(3), nil, 0, []string{"id 3", "owns it"}},
-		"halo among own":        {append(own[:9:9], 12), nil, 0, []string{"id 12", "partition 1 owns it"}},
-		"own twice":             {append(own[:9:9], 8), nil, 0, []string{"id 8", "twice"}},
-		"own missing":           {own[:9], nil, 0, []string{"9 own nodes", "10"}},
-		"destination not own":   {with(15), batch(0, 10, 0), 2, []string{"edge 77", "user:buys:item", "node 15", `"item"`, "partition 0 owns"}},
-		"destination's type":    {own, batch(0, 1, 0), 2, []string{"edge 77", "destination is node 1", `type "user"`, `expected a node of type "item"`}},
-		"source's type":         {own, batch(5, 5, 0), 2, []string{"edge 77", "source is node 5", `type "item"`, `expected a local node of type "user"`}},
-		"source's type in halo": {with(16), batch(10, 5, 0), 2, []string{"edge 77", "source is node 16", `expected a local node of type "user"`}},
+		"id in no range": {with(20), nil, 0, []string{"id 20", "outside every range"}},
+		"negative id":    {with(-1), nil, 0, []string{"id -1", "outside every range"}},
+		"halo twice":     {with(12, 12), nil, 0, []string{"id 12", "twice"}},
+		"own among halo": {with(3), nil, 0, []string{"id 3", "owns it"}},
+		"halo among own": {append(own[:9:9], 12), nil, 0, []string{"id 12", "partition 1 owns it"}},
+		"own twice":      {append(own[:9:9], 8), nil, 0, []string{"id 8", "twice"}},
+		"own missing":    {own[:9], nil, 0, []string{"9 own nodes", "10"}},
+		"destination not own": {with(15), batch(0, 10, 0), 2,
+			[]string{"edge 77", "user:buys:item", "node 15", `"item"`, "partition 0 owns"}},
+		"destination's type": {own, batch(0, 1, 0), 2,
+			[]string{"edge 77", "destination is node 1", `type "user"`, `expected a node of type "item"`}},
+		"source's type": {own, batch(5, 5, 0), 2,
+			[]string{"edge 77", "source is node 5", `type "item"`, `expected a local node of type "user"`}},
+		"source's type in halo": {with(16), batch(10, 5, 0), 2,
+			[]string{"edge 77", "source is node 16", `expected a local node of type "user"`}},
 		"source not local":      {own, batch(10, 5, 0), 2, []string{"edge 77", "local node 10, of 10"}},
 		"destination not local": {own, batch(0, -1, 0), 2, []string{"edge 77", "local node -1"}},
 		"edge type":             {own, batch(0, 5, 2), 2, []string{"edge 77", "type 2", "user:buys:item"}},
 		"negative edge type":    {own, batch(0, 5, -1), 2, []string{"edge 77", "type -1"}},
-		"no edge type":          {own, []EdgeBatch{{Src: []int64{0}, Dst: []int64{5}, ID: []int64{9}}}, 1, []string{"edge 9", "no type"}},
-		"ragged batch":          {own, []EdgeBatch{{Src: []int64{0}, Dst: []int64{5, 6}, ID: []int64{9}}}, 1, []string{"2 destinations"}},
-		"fewer edges":           {own, batch(0, 5, 0), 3, []string{"gave 2 edges of the 3"}},
+		"no edge type": {own, []EdgeBatch{{Src: []int64{0}, Dst: []int64{5}, ID: []int64{9}}}, 1,
+			[]string{"edge 9", "no type"}},
+		"ragged batch": {own, []EdgeBatch{{Src: []int64{0}, Dst: []int64{5, 6}, ID: []int64{9}}}, 1,
+			[]string{"2 destinations"}},
+		"fewer edges": {own, batch(0, 5, 0), 3, []string{"gave 2 edges of the 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := min(10, len(c.ids))
@@ -256,8 +264,10 @@ func TestBuildMemory(t *testing.T) {
 			}
 			took := time.Since(began)
 			peak, bytes := mem.Total().Peak-live, rels[0].Bytes()
-			t.Logf("%d threads, edge order %v: %.2f s, structure %d MiB, peak %d MiB (%.2fx), resident now +%d MiB, highest so far %d MiB",
-				threads, order, took.Seconds(), bytes>>20, peak>>20, float64(peak)/float64(bytes), (resident(t, "VmRSS")-before)>>20, resident(t, "VmHWM")>>20)
+			t.Logf("%d threads, edge order %v: %.2f s, structure %d MiB, peak %d MiB (%.2fx), resident now +%d MiB, highest "+
+				"so far %d MiB",
+				threads, order, took.Seconds(), bytes>>20, peak>>20, float64(peak)/float64(bytes),
+				(resident(t, "VmRSS")-before)>>20, resident(t, "VmHWM")>>20)
 			if float64(peak) > 2.5*float64(bytes) {
 				t.Errorf("peak of %d bytes for a structure of %d", peak, bytes)
 			}

@@ -72,7 +72,8 @@ func TestOutgoing(t *testing.T) {
 					at, _ := slices.BinarySearch(of, end)
 					k0, k1 := frames.Take(i, end)
 					if first := int64(o.Ptr.Data[i]); k0 != first+taken[i] || k1 != first+int64(at) {
-						t.Fatalf("%d rows: source %d has slots %d to %d before row %d, want %d to %d", rows, i, k0, k1, end, first+taken[i], first+int64(at))
+						t.Fatalf("%d rows: source %d has slots %d to %d before row %d, want %d to %d", rows, i, k0, k1, end,
+							first+taken[i], first+int64(at))
 					}
 					taken[i] = int64(at)
 				}

@@ -49,7 +49,8 @@ type scan struct {
 }
 
 func newScan(loc *locals, src EdgeSource, rels []*Structure) (s *scan, err error) {
-	s = &scan{loc: loc, src: src, tally: make([]tally, len(rels)), byType: make([]int32, len(loc.book.EdgeTypes)), block: new(block)}
+	s = &scan{loc: loc, src: src, tally: make([]tally, len(rels)), byType: make([]int32, len(loc.book.EdgeTypes)),
+		block: new(block)}
 	for i := range s.byType {
 		s.byType[i] = -1
 	}
@@ -143,12 +144,14 @@ func (s *scan) fault(e *EdgeBatch, i int) error {
 		et = e.Type[i]
 	}
 	if int(et) < 0 || int(et) >= len(s.byType) {
-		return fmt.Errorf("edge %d has type %d; the graph has the %d edge types %v", e.ID[i], et, len(s.byType), s.loc.book.EdgeTypes)
+		return fmt.Errorf("edge %d has type %d; the graph has the %d edge types %v", e.ID[i], et, len(s.byType),
+			s.loc.book.EdgeTypes)
 	}
 	t := &s.tally[s.byType[et]]
 	n := int64(len(s.loc.place.Data))
 	if u := e.Src[i]; u < 0 || u >= n || s.loc.place.Data[u] < t.srcLo || s.loc.place.Data[u] >= t.srcHi {
-		return fmt.Errorf("edge %d of type %s: its source is %s; expected a local node of type %q", e.ID[i], t.r.Type, s.loc.describe(u), t.r.Type.Src)
+		return fmt.Errorf("edge %d of type %s: its source is %s; expected a local node of type %q", e.ID[i], t.r.Type,
+			s.loc.describe(u), t.r.Type.Src)
 	}
 	return fmt.Errorf("edge %d of type %s: its destination is %s; expected a node of type %q that partition %d owns",
 		e.ID[i], t.r.Type, s.loc.describe(e.Dst[i]), t.r.Type.Dst, s.loc.rank)
@@ -171,7 +174,8 @@ func (s *scan) count(b *block, rows bool) error {
 			t.ids.max = max(t.ids.max, id)
 		}
 		if t.edges++; t.edges > maxEdges {
-			return fmt.Errorf("edge type %s has more than %d in-edges on partition %d: use more partitions", t.r.Type, int64(maxEdges), s.loc.rank)
+			return fmt.Errorf("edge type %s has more than %d in-edges on partition %d: use more partitions", t.r.Type,
+				int64(maxEdges), s.loc.rank)
 		}
 		t.next.Data[b.col[i]]++
 		t.digest += mix(b.col[i], b.row[i], id)
@@ -205,7 +209,8 @@ func (t *tally) start() {
 
 // changed is the error of a source that does not repeat itself.
 func (s *scan) changed(t *tally) error {
-	return fmt.Errorf("edge type %s of partition %d: the source gave other edges when it was read again", t.r.Type, s.loc.rank)
+	return fmt.Errorf("edge type %s of partition %d: the source gave other edges when it was read again", t.r.Type,
+		s.loc.rank)
 }
 
 func (s *scan) free() {

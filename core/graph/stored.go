@@ -81,7 +81,8 @@ func (r *Structure) haloFrom(ends []int64) error {
 	at := int64(r.NumSrc)
 	for q, end := range ends {
 		if q == 0 && end != at || end < at || end > int64(r.NumCols()) || q == r.Parts-1 && end != int64(r.NumCols()) {
-			return misfit("HaloEnds", int64(q), fmt.Sprintf("numbers that ascend from the %d own rows to the %d columns", r.NumSrc, r.NumCols()), "%d", end)
+			return misfit("HaloEnds", int64(q), fmt.Sprintf("numbers that ascend from the %d own rows to the %d columns",
+				r.NumSrc, r.NumCols()), "%d", end)
 		}
 		if q > 0 {
 			r.Halo[q] = Halo{Peer: (r.Rank - q + r.Parts) % r.Parts, Begin: int32(at), End: int32(end)}
@@ -138,7 +139,8 @@ func (s side) check(outers, inners, threads int) (digest uint64, err error) {
 		return 0, misfit(s.ptrName, 0, fmt.Sprintf("%d numbers", outers+1), "%d", len(ptr))
 	}
 	if ptr[0] != 0 || int(ptr[outers]) != len(idx) {
-		return 0, misfit(s.ptrName, 0, fmt.Sprintf("numbers from 0 to the %d edges", len(idx)), "%d to %d", ptr[0], ptr[outers])
+		return 0, misfit(s.ptrName, 0, fmt.Sprintf("numbers from 0 to the %d edges", len(idx)), "%d to %d", ptr[0],
+			ptr[outers])
 	}
 	var sum atomic.Uint64
 	var first atomic.Pointer[MisfitError]
@@ -147,13 +149,15 @@ func (s side) check(outers, inners, threads int) (digest uint64, err error) {
 		for i := outers * t / threads; i < outers*(t+1)/threads; i++ {
 			begin, end := ptr[i], ptr[i+1]
 			if begin < 0 || begin > end || int(end) > len(idx) {
-				first.CompareAndSwap(nil, &MisfitError{s.ptrName, int64(i) + 1, fmt.Sprintf("a number from %d to %d", begin, len(idx)), fmt.Sprint(end)})
+				first.CompareAndSwap(nil, &MisfitError{s.ptrName, int64(i) + 1,
+					fmt.Sprintf("a number from %d to %d", begin, len(idx)), fmt.Sprint(end)})
 				return
 			}
 			last := int32(0)
 			for k, j := range idx[begin:end] {
 				if j < last || int(j) >= inners {
-					first.CompareAndSwap(nil, &MisfitError{s.name, int64(begin) + int64(k), fmt.Sprintf("a number from %d to %d", last, inners-1), fmt.Sprint(j)})
+					first.CompareAndSwap(nil, &MisfitError{s.name, int64(begin) + int64(k),
+						fmt.Sprintf("a number from %d to %d", last, inners-1), fmt.Sprint(j)})
 					return
 				}
 				last = j

@@ -72,7 +72,8 @@ func TestBigSource(t *testing.T) {
 	cursor := []int64{0, int64(len(picks))}
 	const cut = 1 << 31 / bigWidth
 	SpMMWindow(p, y, productOf(x[:cut*bigWidth], bigWidth, a, nil, 1, nil), Window{&Cursor{Slot: cursor}, 0, cut, true})
-	SpMMWindow(p, y, productOf(x[cut*bigWidth:], bigWidth, a, nil, 1, nil), Window{&Cursor{Slot: cursor}, cut, bigRows, false})
+	SpMMWindow(p, y, productOf(x[cut*bigWidth:], bigWidth, a, nil, 1, nil),
+		Window{&Cursor{Slot: cursor}, cut, bigRows, false})
 	check("SpMMWindow", y)
 
 	ones, dots := make([]float32, 2*bigWidth), make([]float32, len(picks))

@@ -67,7 +67,8 @@ type columns[T Float] struct {
 
 func (c columns[T]) check(t *testing.T, j int) {
 	t.Helper()
-	n, width, eps, got, x, g, z, grad, s, times, plus := c.n, c.width, c.eps, c.got, c.x, c.g, c.z, c.grad, c.Standard, c.Times, c.Plus
+	n, width, eps, got, x, g, z, grad, s, times, plus := c.n, c.width, c.eps, c.got, c.x, c.g, c.z, c.grad, c.Standard,
+		c.Times, c.Plus
 	var sum, squares, plain, along, size float64
 	for i := range n {
 		sum += float64(x[i*width+j])

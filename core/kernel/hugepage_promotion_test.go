@@ -81,7 +81,8 @@ func TestCollapse(t *testing.T) {
 			t.Fatalf("element %d is %v and was %v", i, y[i], first[i])
 		}
 	}
-	t.Logf("%d KiB of the rows lie in huge pages", hugeKiB(t, uintptr(unsafe.Pointer(&x[0])), uintptr(unsafe.Pointer(&x[len(x)-1]))))
+	t.Logf("%d KiB of the rows lie in huge pages",
+		hugeKiB(t, uintptr(unsafe.Pointer(&x[0])), uintptr(unsafe.Pointer(&x[len(x)-1]))))
 	for i := range x {
 		x[i] = 1
 	}

@@ -199,7 +199,8 @@ func testSpMM[T Float](t *testing.T) {
 		for _, mode := range []struct {
 			heads          int
 			w, scale, perm bool
-		}{{1, false, false, false}, {1, true, false, false}, {1, true, true, true}, {1, false, true, false}, {2, true, false, true}, {4, true, true, false}} {
+		}{{1, false, false, false}, {1, true, false, false}, {1, true, true, true}, {1, false, true, false},
+			{2, true, false, true}, {4, true, true, false}} {
 			if width%mode.heads != 0 {
 				continue
 			}
@@ -296,7 +297,8 @@ func testSDDMM[T Float](t *testing.T) {
 			for begin := 0; begin < m.cols; begin += 7 {
 				end := min(m.cols, begin+7)
 				chunk := append([]T{}, x[begin*width:end*width]...)
-				SDDMMWindow(NewPool(2), cut.s, g, productOf(chunk, width, m.CSR, nil, heads, nil), Window{Cursor: &Cursor{Slot: cursor}, Begin: int32(begin), End: int32(end)})
+				SDDMMWindow(NewPool(2), cut.s, g, productOf(chunk, width, m.CSR, nil, heads, nil),
+					Window{Cursor: &Cursor{Slot: cursor}, Begin: int32(begin), End: int32(end)})
 			}
 			cut.check(t, "sddmm window")
 			sameBits(t, "sddmm window", cut.s, dw.s)

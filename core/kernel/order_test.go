@@ -55,14 +55,17 @@ func TestOrderChangesNoBit(t *testing.T) {
 				if begin == 200 {
 					b.Order = Order{}
 				}
-				SpMMWindow(p, y.s, scaled(productOf(x[begin*width:end*width], width, b, w, 1, nil), nil), Window{kept, int32(begin), int32(end), begin == 0})
-				SDDMMWindow(p, dots.s, g, productOf(x[begin*width:end*width], width, b, nil, 1, nil), Window{Cursor: &Cursor{Slot: cursorDots}, Begin: int32(begin), End: int32(end)})
+				SpMMWindow(p, y.s, scaled(productOf(x[begin*width:end*width], width, b, w, 1, nil), nil),
+					Window{kept, int32(begin), int32(end), begin == 0})
+				SDDMMWindow(p, dots.s, g, productOf(x[begin*width:end*width], width, b, nil, 1, nil),
+					Window{Cursor: &Cursor{Slot: cursorDots}, Begin: int32(begin), End: int32(end)})
 			}
 			sameBits(t, what+" window", y.s, want)
 			sameBits(t, what+" sddmm window", dots.s, wantDots)
 			for i := range cursor {
 				if cursor[i] != m.Ptr[i+1] || cursorDots[i] != m.Ptr[i+1] {
-					t.Fatalf("%s: cursors of row %d are %d and %d after the last window, want %d", what, i, cursor[i], cursorDots[i], m.Ptr[i+1])
+					t.Fatalf("%s: cursors of row %d are %d and %d after the last window, want %d", what, i, cursor[i], cursorDots[i],
+						m.Ptr[i+1])
 				}
 			}
 			y.check(t, what)

@@ -40,11 +40,14 @@ func TestThreads(t *testing.T) {
 					sameBits(t, what, y.s, want)
 					sameBits(t, what, dots.s, wantDots)
 					cursor := append([]int64{}, m.Ptr[:m.Rows()]...)
-					SpMMWindow(p, y.s, productOf(x[:200*width], width, m.CSR, weights, 1, nil), Window{&Cursor{Slot: cursor}, 0, 200, true})
-					SpMMWindow(p, y.s, productOf(x[200*width:], width, m.CSR, weights, 1, nil), Window{&Cursor{Slot: cursor}, 200, int32(m.cols), false})
+					SpMMWindow(p, y.s, productOf(x[:200*width], width, m.CSR, weights, 1, nil),
+						Window{&Cursor{Slot: cursor}, 0, 200, true})
+					SpMMWindow(p, y.s, productOf(x[200*width:], width, m.CSR, weights, 1, nil),
+						Window{&Cursor{Slot: cursor}, 200, int32(m.cols), false})
 					sameBits(t, what+" window", y.s, want)
 					clear(y.s)
-					SpMMScatter(p, y.s, productOf(x, width, CSR{}, weights, 1, nil), Columns{m.colPtr, m.rows, m.colEdge, 0, int32(m.cols)})
+					SpMMScatter(p, y.s, productOf(x, width, CSR{}, weights, 1, nil),
+						Columns{m.colPtr, m.rows, m.colEdge, 0, int32(m.cols)})
 					sameBits(t, what+" scatter", y.s, want)
 				}
 			}

@@ -41,7 +41,8 @@ func TestSpMMScaledIsSpMMThenScaleRows(t *testing.T) {
 				cursor.Next = make([]int32, n)
 			}
 			for _, w := range [][2]int{{0, 100}, {100, 101}, {101, n}} {
-				SpMMWindow(p, got, scaled(productOf(x[w[0]*width:w[1]*width], width, a, nil, 1, nil), post), Window{cursor, int32(w[0]), int32(w[1]), w[0] == 0})
+				SpMMWindow(p, got, scaled(productOf(x[w[0]*width:w[1]*width], width, a, nil, 1, nil), post),
+					Window{cursor, int32(w[0]), int32(w[1]), w[0] == 0})
 			}
 			check("windows")
 		}

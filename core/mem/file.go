@@ -31,7 +31,8 @@ func Map[T Elem](p Purpose, f *os.File, off int64, n int) (Array[T], error) {
 		return Array[T]{}, err
 	}
 	if n < 0 || off < 0 || off%size != 0 || off > st.Size() || int64(n) > (st.Size()-off)/size {
-		return Array[T]{}, fmt.Errorf("mem: cannot map %d elements of %d bytes from byte %d on of %s, a file of %d bytes", n, size, off, f.Name(), st.Size())
+		return Array[T]{}, fmt.Errorf("mem: cannot map %d elements of %d bytes from byte %d on of %s, a file of %d bytes", n,
+			size, off, f.Name(), st.Size())
 	}
 	if n == 0 {
 		return Array[T]{purpose: p}, nil

@@ -133,7 +133,8 @@ func (u *Undirected) Free() {
 func Fill[I int32 | int64](u *Undirected, xadj []int64, adjncy []I) error {
 	n := u.NumNodes()
 	if len(xadj) != n+1 || int64(len(adjncy)) != u.Len() {
-		return fmt.Errorf("adjacency of %d nodes with %d entries: xadj has %d numbers, expected %d; adjncy has %d, expected %d",
+		return fmt.Errorf("adjacency of %d nodes with %d entries: xadj has %d numbers, expected %d; adjncy has %d, "+
+			"expected %d",
 			n, u.Len(), len(xadj), n+1, len(adjncy), u.Len())
 	}
 	clear(xadj)

@@ -35,7 +35,8 @@ func (w *fennel) constrain(weight []int32, members []int64) (*constraint, error)
 			sums[-1-w.assignment[v]] += int64(x)
 		}
 	}
-	c := &constraint{weight: weight, load: make([]int64, w.Parts), limit: make([]int64, w.Parts), mean: make([]float64, w.Parts)}
+	c := &constraint{weight: weight, load: make([]int64, w.Parts), limit: make([]int64, w.Parts),
+		mean: make([]float64, w.Parts)}
 	var all int64
 	for p := range w.Parts {
 		c.mean[p] = math.Max(1, float64(sums[p/w.inGroup])/float64(w.inGroup))

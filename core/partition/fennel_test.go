@@ -69,7 +69,8 @@ func checkBalance(t *testing.T, f Fennel, assignment, weight []int32, lo, hi int
 		}
 	}
 	mean := float64(sum) / float64(hi-lo)
-	if got := float64(slices.Max(loads)); got > math.Max((1+f.Imbalance)*mean, math.Max(math.Ceil(mean), mean+float64(most))) {
+	if got := float64(slices.Max(loads)); got > math.Max((1+f.Imbalance)*mean,
+		math.Max(math.Ceil(mean), mean+float64(most))) {
 		t.Fatalf("a part has %v of %d, imbalance %v, heaviest node %d: %v", got, sum, f.Imbalance, most, loads)
 	}
 }
@@ -195,7 +196,8 @@ func TestFennelChoosesTheBest(t *testing.T) {
 			weight[v] = rng.Int32N(4)
 		}
 		a := unassigned(n)
-		w, err := Fennel{Parts: parts, Passes: 1, Imbalance: rng.Float64() / 2, Weights: [][]int32{nil, weight}}.start(a, Symmetric(inEdges(l)))
+		w, err := Fennel{Parts: parts, Passes: 1, Imbalance: rng.Float64() / 2, Weights: [][]int32{nil, weight}}.start(a,
+			Symmetric(inEdges(l)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +253,8 @@ func TestFennelRefuses(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if (Fennel{Parts: 2, Passes: 1}).Assign(unassigned(49), graph) == nil || (Fennel{Parts: 2, Passes: 1}).Assign(make([]int32, 50), graph) == nil {
+	if (Fennel{Parts: 2, Passes: 1}).Assign(unassigned(49), graph) == nil ||
+		(Fennel{Parts: 2, Passes: 1}).Assign(make([]int32, 50), graph) == nil {
 		t.Error("a wrong start: no error")
 	}
 	if err := (Fennel{Parts: 2, Passes: 2, Progress: func(done, total int64) error {

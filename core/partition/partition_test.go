@@ -170,7 +170,8 @@ func TestAdjacencyAndDegrees(t *testing.T) {
 				if err := Fill(u, x, wide); err != nil {
 					t.Fatal(err)
 				}
-				if !slices.Equal(x, xadj.Data) || !slices.EqualFunc(wide, want, func(a int64, b int32) bool { return a == int64(b) }) {
+				if !slices.Equal(x, xadj.Data) || !slices.EqualFunc(wide, want,
+					func(a int64, b int32) bool { return a == int64(b) }) {
 					t.Fatal("the 64-bit form differs")
 				}
 			}
@@ -208,7 +209,8 @@ func TestQuality(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Report{Parts: parts, Nodes: make([]int64, parts), Edges: make([]int64, parts), Boundary: make([][]int64, parts), Between: make([][]int64, parts), NodeBalance: 1, EdgeBalance: 1}
+			want := Report{Parts: parts, Nodes: make([]int64, parts), Edges: make([]int64, parts),
+				Boundary: make([][]int64, parts), Between: make([][]int64, parts), NodeBalance: 1, EdgeBalance: 1}
 			for p := range parts {
 				want.Boundary[p], want.Between[p] = make([]int64, parts), make([]int64, parts)
 			}
@@ -251,7 +253,8 @@ func TestReportForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"parts":2,"edge_cut":3,"edge_cut_fraction":0.6,"nodes":[2,2],"edges":[2,3],"node_balance":1,"edge_balance":1.2,"boundary":[[0,1],[1,0]],"between":[[1,1],[2,1]]}`
+	const want = `{"parts":2,"edge_cut":3,"edge_cut_fraction":0.6,"nodes":[2,2],"edges":[2,3],` +
+		`"node_balance":1,"edge_balance":1.2,"boundary":[[0,1],[1,0]],"between":[[1,1],[2,1]]}`
 	if string(text) != want {
 		t.Fatalf("%s\nexpected %s", text, want)
 	}
@@ -277,10 +280,12 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	good := &list{n: 3}
-	if _, err := Quality(good, []int32{0, 1, 2}, 2); err == nil || !strings.Contains(err.Error(), "node 2 is assigned to part 2") {
+	if _, err := Quality(good, []int32{0, 1, 2}, 2); err == nil ||
+		!strings.Contains(err.Error(), "node 2 is assigned to part 2") {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := Quality(good, []int32{0, 1}, 2); err == nil || !strings.Contains(err.Error(), "2 nodes for a graph of 3") {
+	if _, err := Quality(good, []int32{0, 1}, 2); err == nil ||
+		!strings.Contains(err.Error(), "2 nodes for a graph of 3") {
 		t.Fatalf("got %v", err)
 	}
 	if live := mem.Total().Live; live != start {

@@ -17,7 +17,8 @@ func (s *Sampler) route(key uint64) error {
 	}
 	for t, table := range s.tables {
 		if len(table.Nodes) > math.MaxInt32 {
-			return fmt.Errorf("a batch meets %d nodes of one type: at most %d are supported, use fewer seeds or smaller fan-outs", len(table.Nodes), math.MaxInt32)
+			return fmt.Errorf("a batch meets %d nodes of one type: at most %d are supported, use fewer seeds or smaller "+
+				"fan-outs", len(table.Nodes), math.MaxInt32)
 		}
 		known := 0
 		for q := range s.g.World {
@@ -98,7 +99,10 @@ func (s *Sampler) serveLayer(t *rpc, l int) error {
 			err := t.c.FromPeers(func(_, q int) error {
 				begin, end := s.serve[q].edges(i)
 				ids := s.serve[q].id[begin:end]
-				return t.send(q, len(ids), column.RowBytes, func(first, n int, dst []byte) { column.gather(dst, ids[first:first+n]) })
+				return t.send(q, len(ids), column.RowBytes, func(first, n int,
+					dst []byte) {
+					column.gather(dst, ids[first:first+n])
+				})
 			})
 			if err != nil {
 				return err

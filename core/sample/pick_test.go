@@ -249,7 +249,8 @@ func TestTable(t *testing.T) {
 				t.Fatalf("%d nodes, expected %d", len(table.Nodes), len(number))
 			}
 			some := []int64{7, 39999, 7, 5000, 40000}
-			want := []int64{int64(table.number(7)), int64(table.number(39999)), int64(table.number(7)), int64(table.number(5000)), 40000}
+			want := []int64{int64(table.number(7)), int64(table.number(39999)), int64(table.number(7)),
+				int64(table.number(5000)), 40000}
 			if k := table.numbers(some); k != 4 || !slices.Equal(some, want) {
 				t.Fatalf("rank %d: numbers %v, expected %v; %d is no node", rank, some, want, k)
 			}

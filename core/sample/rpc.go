@@ -233,10 +233,12 @@ func (t *rpc) alike(q int, step, check uint64) error {
 	}
 	switch {
 	case step != t.step:
-		return fmt.Errorf("rank %d samples %s and rank %d %s: every rank needs fan-outs for the same number of layers, and input features or none",
+		return fmt.Errorf("rank %d samples %s and rank %d %s: every rank needs fan-outs for the same number of layers, and "+
+			"input features or none",
 			t.s.g.Rank, layer(t.step), q, layer(step))
 	case check != t.check:
-		return fmt.Errorf("rank %d and rank %d sample columns of different sizes: the ranks use different feature widths, dtypes or columns, or one names edges and the other does not",
+		return fmt.Errorf("rank %d and rank %d sample columns of different sizes: the ranks use different feature widths, "+
+			"dtypes or columns, or one names edges and the other does not",
 			t.s.g.Rank, q)
 	}
 	return nil

@@ -70,7 +70,8 @@ func NewSampler(g *Graph, pool *kernel.Pool, cfg Config) (*Sampler, error) {
 	s := &Sampler{g: g, cfg: cfg, pool: pool, Slabs: &Slabs{}, weights: make([]weights, len(g.Rels))}
 	for _, rel := range g.Rels {
 		if rel.NumDst != g.Own(rel.DstType) || rel.NumSrc != g.Own(rel.SrcType) {
-			return nil, fmt.Errorf("relation %s joins %d and %d rows, and this worker owns %d and %d nodes of its types: only whole graphs are sampled",
+			return nil, fmt.Errorf("relation %s joins %d and %d rows, and this worker owns %d and %d nodes of its types: only "+
+				"whole graphs are sampled",
 				rel.Type, rel.NumSrc, rel.NumDst, g.Own(rel.SrcType), g.Own(rel.DstType))
 		}
 	}
@@ -136,7 +137,8 @@ type BadWeight struct {
 }
 
 func (e *BadWeight) Error() string {
-	return fmt.Sprintf("the weight of edge %d of %s is %g: weights must be finite and not negative", e.Edge, e.Relation, e.Weight)
+	return fmt.Sprintf("the weight of edge %d of %s is %g: weights must be finite and not negative", e.Edge, e.Relation,
+		e.Weight)
 }
 
 func (w *weights) fill(rel *graph.Relation, given []float32) (err error) {

@@ -103,13 +103,16 @@ func (g *allParts) features(edge bool, of *input.TypeRows) error {
 		}
 		for _, f := range have {
 			if name, is := strings.CutPrefix(f.Name, of.Name+"/"); is {
-				arrays = append(arrays, disk.TensorInfo{Name: name, DType: f.DType, Shape: append([]int64{of.Rows}, f.Shape[1:]...)})
+				arrays = append(arrays, disk.TensorInfo{Name: name, DType: f.DType,
+					Shape: append([]int64{of.Rows}, f.Shape[1:]...)})
 			}
 		}
 		if p == 0 {
 			of.Arrays = arrays
 		} else if fmt.Sprint(arrays) != fmt.Sprint(of.Arrays) {
-			return &disk.FormatError{File: part.path, Offset: -1, Want: fmt.Sprintf("parts with the same features of %s", of.Name), Got: fmt.Sprintf("%v and, in part %d, %v", of.Arrays, p, arrays)}
+			return &disk.FormatError{File: part.path, Offset: -1,
+				Want: fmt.Sprintf("parts with the same features of %s", of.Name),
+				Got:  fmt.Sprintf("%v and, in part %d, %v", of.Arrays, p, arrays)}
 		}
 	}
 	return nil

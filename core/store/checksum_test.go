@@ -23,7 +23,8 @@ func writeRandom(t testing.TB, nodes, edges, parts int) string {
 		assign[i] = int32(r.Intn(parts))
 	}
 	dir := t.TempDir()
-	if err := writeSingle(randomGraph(r, nodes, edges), Partitioning{Assignment: assign, Parts: parts, Dir: dir, Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(randomGraph(r, nodes, edges),
+		Partitioning{Assignment: assign, Parts: parts, Dir: dir, Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "g.json")
@@ -76,7 +77,8 @@ func TestDamagedBlocks(t *testing.T) {
 	p = mustOpen(t, path, 0) // headers are whole
 	readAll(t, p, false, "_N/features")
 	err = p.ReadFeature(false, "_N/labels", make([]byte, labels.Bytes()))
-	if err == nil || !strings.Contains(err.Error(), `feature "_N/labels"`) || !strings.Contains(err.Error(), feats+" at bytes ") {
+	if err == nil || !strings.Contains(err.Error(), `feature "_N/labels"`) ||
+		!strings.Contains(err.Error(), feats+" at bytes ") {
 		t.Errorf("labels: %v", err)
 	}
 }
@@ -110,7 +112,8 @@ func TestWithoutChecksums(t *testing.T) {
 	edit(func(map[string]any) {})
 	same("other spaces and another order of keys")
 	edit(func(top map[string]any) { top["part_method"] = "metis" })
-	if _, err := loadPartition(path, 1); err == nil || !strings.Contains(err.Error(), `if it was edited on purpose, remove the key "checksum"`) {
+	if _, err := loadPartition(path, 1); err == nil ||
+		!strings.Contains(err.Error(), `if it was edited on purpose, remove the key "checksum"`) {
 		t.Errorf("an edited description: %v", err)
 	}
 	edit(func(top map[string]any) { top["num_parts"] = 1 })

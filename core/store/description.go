@@ -124,8 +124,10 @@ func (d *description) parts(b *graph.Book, part int) {
 	}
 	if d.err == nil && (part < 0 || part >= b.Parts) {
 		if _, d.err = disk.CheckSeal(d.name, d.data); d.err == nil { // else the number of parts is what is damaged
-			d.err = argument.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the partition of its rank: "+
-				"start %d workers, or partition the graph into as many parts as there are workers", d.name, part, ErrPart, b.Parts, b.Parts-1, b.Parts)
+			d.err = argument.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the "+
+				"partition of its rank: "+
+				"start %d workers, or partition the graph into as many parts as there are workers", d.name, part, ErrPart, b.Parts,
+				b.Parts-1, b.Parts)
 		}
 	}
 }
@@ -209,7 +211,8 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
 		byType = map[string]json.RawMessage{types[0]: raw}
 	} else {
-		d.decode(raw, &byType, fmt.Sprintf("%q as ranges of ids for each type (a graph partitioned with reshuffle=True)", key))
+		d.decode(raw, &byType, fmt.Sprintf("%q as ranges of ids for each type (a graph partitioned with reshuffle=True)",
+			key))
 	}
 	for name := range byType {
 		if !slices.Contains(types, name) {
@@ -247,7 +250,8 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 				*s, *e = at, at // where nothing is, it does not matter where
 			}
 			if *s != at || *e < *s {
-				d.fail(fmt.Sprintf("the range of type %q, partition %d in %q to begin at %d, where the one before it ends", name, p, key, at), "[%d, %d]", *s, *e)
+				d.fail(fmt.Sprintf("the range of type %q, partition %d in %q to begin at %d, where the one before it ends", name, p,
+					key, at), "[%d, %d]", *s, *e)
 			}
 			at = *e
 		}

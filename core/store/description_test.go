@@ -86,7 +86,8 @@ func TestPartitionJSON(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenPartition(path, 0, Options{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "graph.dgl") || !strings.Contains(err.Error(), path) {
+	if _, err := OpenPartition(path, 0, Options{}); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "graph.dgl") || !strings.Contains(err.Error(), path) {
 		t.Errorf("a missing graph: %v", err)
 	}
 }

@@ -13,7 +13,8 @@ import (
 func TestGraphDirParts(t *testing.T) {
 	only := storetest.SmallDirectory().With(input.Description, []byte(`{"format": "SAR graph 1",
 		"node_types": {"_N": {"count": 3, "features": {"features": {"file": "nodes/user/x.npy"}}}},
-		"edge_types": [{"type": ["_N", "_E", "_N"], "count": 4, "indptr": {"file": "edges/f/indptr.npy"}, "source": {"file": "edges/f/source.npy"}}]}`))
+		"edge_types": [{"type": ["_N", "_E", "_N"], "count": 4, "indptr": {"file": "edges/f/indptr.npy"},
+			"source": {"file": "edges/f/source.npy"}}]}`))
 	npz := filepath.Join(t.TempDir(), "g.npz")
 	members := map[string][]byte{
 		"edge_index": storetest.Array("<i8", "(2, 4)", storetest.Bytes([]int64{0, 1, 1, 2, 0, 2, 2, 2})),

@@ -89,7 +89,8 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 	}
 	for _, s := range [][]int64{src, dst, id} {
 		if s != nil && int64(len(s)) != n {
-			return argument.Errorf("relation %s has %d edges here: the memory given for them holds %d", p.book.EdgeTypes[relation], n, len(s))
+			return argument.Errorf("relation %s has %d edges here: the memory given for them holds %d",
+				p.book.EdgeTypes[relation], n, len(s))
 		}
 	}
 	return p.relationEdges(relation, 0, n, src, dst, id)

@@ -126,7 +126,8 @@ func typedNPZ(t *testing.T, method uint16) []byte {
 func TestFlippedBits(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	dir := t.TempDir()
-	npz := map[string][]byte{"stored": storetest.MustRead(t, "testdata/npz/stored.npz"), "deflated": storetest.MustRead(t, "testdata/npz/deflated.npz"), "typed": typedNPZ(t, zip.Store)}
+	npz := map[string][]byte{"stored": storetest.MustRead(t, "testdata/npz/stored.npz"),
+		"deflated": storetest.MustRead(t, "testdata/npz/deflated.npz"), "typed": typedNPZ(t, zip.Store)}
 	for name, b := range npz {
 		if err := os.WriteFile(filepath.Join(dir, name+".npz"), b, 0o600); err != nil {
 			t.Fatal(err)
@@ -136,14 +137,17 @@ func TestFlippedBits(t *testing.T) {
 	for i := range assign {
 		assign[i] = int32(r.Intn(3))
 	}
-	if err := writeSingle(randomGraph(r, 60, 500), Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(randomGraph(r, 60, 500),
+		Partitioning{Assignment: assign, Parts: 3, Dir: filepath.Join(dir, "homogeneous"), Name: "g",
+			Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g, err := OpenGraph(filepath.Join(dir, "typed.npz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := WritePartitions(g, Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3, Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
+	if err := WritePartitions(g, Partitioning{Assignment: assign[:g.NumNodes()], Parts: 3,
+		Dir: filepath.Join(dir, "types"), Name: "g", Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	g.Close()

@@ -126,7 +126,8 @@ func compareGraph(t *testing.T, p *Partition, want map[string]*disk.Array, prefi
 			t.Errorf("%snode %d is inner: %v, want %v", prefix, i, i < inner, m != 0)
 		}
 	}
-	src, dst, ids, typ, innerEdge := find("graph|src"), find("graph|dst"), find("edata|_ID"), find("edata|_TYPE"), find("edata|inner_edge")
+	src, dst, ids, typ, innerEdge := find("graph|src"), find("graph|dst"), find("edata|_ID"), find("edata|_TYPE"),
+		find("edata|inner_edge")
 	if p.Edges().NumEdges() != int64(len(src)) {
 		t.Errorf("%s%d edges, want %d", prefix, p.Edges().NumEdges(), len(src))
 	}

@@ -45,7 +45,8 @@ func TestSARFormatMemory(t *testing.T) {
 			if i == 1 {
 				memory = LeastMemory(g, 3)
 			}
-			to := Partitioning{Assignment: inTurn(g, 3), Parts: 3, Dir: t.TempDir(), Name: "g", Format: SARFormat, Memory: memory}
+			to := Partitioning{Assignment: inTurn(g, 3), Parts: 3, Dir: t.TempDir(), Name: "g", Format: SARFormat,
+				Memory: memory}
 			if err := errors.Join(WritePartitions(g, to), g.Close()); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,8 @@ func TestMemoryOfWriting(t *testing.T) {
 	}{{dir, SARFormat, own}, {dir, DGLFormat, t.TempDir()}, {filepath.Join(own, "g.json"), DGLFormat, t.TempDir()}} {
 		g := must(OpenGraph(c.from))(t)
 		memory := LeastMemory(g, parts)
-		to := Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format, Memory: memory}
+		to := Partitioning{Assignment: inTurn(g, parts), Parts: parts, Dir: c.dir, Name: "g", Format: c.format,
+			Memory: memory}
 		if j, ok := g.(*allParts); ok {
 			j.LimitMemory(sar.FixedMemory)
 			memory += sar.FixedMemory + 64*nodes // of the nodes of a part
@@ -101,9 +103,11 @@ func TestTooLittleMemory(t *testing.T) {
 	defer g.Close()
 	for _, format := range []string{SARFormat, DGLFormat} {
 		least := LeastMemory(g, 2)
-		to := Partitioning{Assignment: inTurn(g, 2), Parts: 2, Dir: t.TempDir(), Name: "g", Format: format, Memory: least - 128}
+		to := Partitioning{Assignment: inTurn(g, 2), Parts: 2, Dir: t.TempDir(), Name: "g", Format: format,
+			Memory: least - 128}
 		var budget *mem.BudgetError
-		if err := WritePartitions(g, to); !errors.As(err, &budget) || budget.Have != to.Memory || budget.Minimum <= to.Memory || budget.Minimum > least {
+		if err := WritePartitions(g, to); !errors.As(err, &budget) || budget.Have != to.Memory ||
+			budget.Minimum <= to.Memory || budget.Minimum > least {
 			t.Errorf("%s: %v, of %d", format, err, least)
 		}
 		to.Memory = least

@@ -19,7 +19,8 @@ import (
 func TestRefusedKinds(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Mkdir(at("folder"), 0o700), os.Symlink(at("fifo"), at("link"))); err != nil {
+	if err := errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Mkdir(at("folder"), 0o700),
+		os.Symlink(at("fifo"), at("link"))); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("unix", at("socket"))
@@ -29,7 +30,8 @@ func TestRefusedKinds(t *testing.T) {
 	defer l.Close()
 	path := writeRandom(t, 20, 50, 1)
 	part := filepath.Join(filepath.Dir(path), "part0", "node_feat.dgl")
-	for file, kind := range map[string]string{at("fifo"): "a named pipe (FIFO)", at("folder"): "a directory", at("link"): "a named pipe", at("socket"): "a socket", "/dev/null": "a character device"} {
+	for file, kind := range map[string]string{at("fifo"): "a named pipe (FIFO)", at("folder"): "a directory",
+		at("link"): "a named pipe", at("socket"): "a socket", "/dev/null": "a character device"} {
 		if err := os.Remove(part); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +44,9 @@ func TestRefusedKinds(t *testing.T) {
 			" " + file: func() error { _, err := OpenGraph(file); return err },
 		} {
 			var damage *disk.FormatError
-			if err := open(); !errors.As(err, &damage) || damage.File != strings.TrimSpace(what) || !strings.Contains(err.Error(), "a regular file") && what != " "+at("folder") || !strings.Contains(err.Error(), kind) {
+			if err := open(); !errors.As(err, &damage) || damage.File != strings.TrimSpace(what) ||
+				!strings.Contains(err.Error(), "a regular file") && what != " "+at("folder") ||
+				!strings.Contains(err.Error(), kind) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -72,11 +76,13 @@ func TestOutsidePaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, folder := range map[string]string{"absolute": away + "/part1", "up": relative + "/part1", "a link": "link/part1", "round about": "part0/../" + relative + "/part1"} {
+	for what, folder := range map[string]string{"absolute": away + "/part1", "up": relative + "/part1",
+		"a link": "link/part1", "round about": "part0/../" + relative + "/part1"} {
 		name(folder)
 		_, err := OpenPartition(path, 1, Options{})
 		var damage *disk.FormatError
-		if !errors.As(err, &damage) || damage.File != path || !strings.Contains(err.Error(), filepath.Join(away, "part1")) || !strings.Contains(err.Error(), "sar.Config.allow_outside_paths") {
+		if !errors.As(err, &damage) || damage.File != path || !strings.Contains(err.Error(), filepath.Join(away, "part1")) ||
+			!strings.Contains(err.Error(), "sar.Config.allow_outside_paths") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := OpenPartition(path, 1, Options{OutsidePaths: true}); err != nil {
@@ -102,7 +108,8 @@ func TestOutsidePaths(t *testing.T) {
 	}
 	for _, folder := range []string{"part1", "part0/../part1", dir + "/part1", "link/dir/part1", "./part1"} {
 		name(folder)
-		for _, by := range []string{path, filepath.Join(away, "dir", "g.json"), filepath.Join(away, "dir", "part0", "..", "g.json")} {
+		for _, by := range []string{path, filepath.Join(away, "dir", "g.json"),
+			filepath.Join(away, "dir", "part0", "..", "g.json")} {
 			if _, err := OpenPartition(by, 1, Options{}); err != nil {
 				t.Errorf("%s, by %s: %v", folder, by, err)
 			}

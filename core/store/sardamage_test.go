@@ -145,6 +145,7 @@ func FuzzPart(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		storetest.Bounded(t, append(append(append([]byte(nil), description...), col...), ptr...), 4096, func([]byte) error { return readSAR(path) })
+		storetest.Bounded(t, append(append(append([]byte(nil), description...), col...), ptr...), 4096,
+			func([]byte) error { return readSAR(path) })
 	})
 }

@@ -47,15 +47,17 @@ func sortedDir(t testing.TB, r *rand.Rand, n, edges int) string {
 		files[dir+"/indptr.npy"] = storetest.Array("<i8", fmt.Sprintf("(%d,)", len(ptr)), storetest.Bytes(ptr))
 		files[dir+"/source.npy"] = storetest.Array("<i4", fmt.Sprintf("(%d,)", len(src)), storetest.Int32s(src...))
 		files[dir+"/w.npy"] = storetest.Array("|u1", fmt.Sprintf("(%d,)", len(src)), w)
-		relations += fmt.Sprintf(`, {"type": [%q, %q, %q], "count": %d, "indptr": {"file": "%s/indptr.npy"}, "source": {"file": "%s/source.npy"},
-			"features": {"w": {"file": "%s/w.npy"}}}`, et.Src, et.Rel, et.Dst, len(src), dir, dir, dir)
+		relations += fmt.Sprintf(`, {"type": [%q, %q, %q], "count": %d, "indptr": {"file": "%s/indptr.npy"},
+			"source": {"file": "%s/source.npy"}, "features": {"w": {"file": "%s/w.npy"}}}`,
+			et.Src, et.Rel, et.Dst, len(src), dir, dir, dir)
 	}
 	x := make([]byte, 3*n)
 	for i := range x {
 		x[i] = byte(r.IntN(256))
 	}
 	files["nodes/a/x.npy"] = storetest.Array("|u1", fmt.Sprintf("(%d, 3)", n), x)
-	files[input.Description] = []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"a": {"count": %d, "features": {"x": {"file": "nodes/a/x.npy"}}}, "b": {"count": %d}},
+	files[input.Description] = []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {
+		"a": {"count": %d, "features": {"x": {"file": "nodes/a/x.npy"}}}, "b": {"count": %d}},
 		"edge_types": [%s]}`, n, counts["b"], relations[2:]))
 	return files.Write(t, t.TempDir())
 }
@@ -81,7 +83,8 @@ func twoFormats(t testing.TB, open func() input.Graph, assignment []int32, parts
 // samePartition compares all that a partition says of its nodes and edges.
 func samePartition(t *testing.T, a, b *Partition) {
 	t.Helper()
-	if x, y := fmt.Sprint(a.Book().NodeStart, a.Book().EdgeEnd, a.NodeFeatures(), a.EdgeFeatures()), fmt.Sprint(b.Book().NodeStart, b.Book().EdgeEnd, b.NodeFeatures(), b.EdgeFeatures()); x != y {
+	if x, y := fmt.Sprint(a.Book().NodeStart, a.Book().EdgeEnd, a.NodeFeatures(), a.EdgeFeatures()),
+		fmt.Sprint(b.Book().NodeStart, b.Book().EdgeEnd, b.NodeFeatures(), b.EdgeFeatures()); x != y {
 		t.Fatalf("%s\nin the other format\n%s", x, y)
 	}
 	for _, edge := range []bool{false, true} {
@@ -116,7 +119,8 @@ func samePartition(t *testing.T, a, b *Partition) {
 			}
 		}
 	}
-	if x, y := a.LocalCounts(), b.LocalCounts(); x.InnerNodes != y.InnerNodes || x.InnerEdges != y.InnerEdges || y.Nodes > x.Nodes {
+	if x, y := a.LocalCounts(), b.LocalCounts(); x.InnerNodes != y.InnerNodes || x.InnerEdges != y.InnerEdges ||
+		y.Nodes > x.Nodes {
 		t.Fatalf("%+v and %+v", x, y)
 	}
 }
@@ -138,9 +142,11 @@ func sameStructures(t *testing.T, dgl, sar *Partition) {
 			t.Fatal(err)
 		}
 		for what, pair := range map[string][2]mem.Array[int32]{
-			"RowPtr": {want.RowPtr, got.RowPtr}, "Col": {want.Col, got.Col}, "ColPtr": {want.ColPtr, got.ColPtr}, "Row": {want.Row, got.Row},
-			"Order": {want.Order, got.Order}, "RowsBefore": {want.RowsBefore, got.RowsBefore}, "ColsBefore": {want.ColsBefore, got.ColsBefore},
-			"RowEdge": {want.RowEdge, got.RowEdge}, "ColEdge": {want.ColEdge, got.ColEdge},
+			"RowPtr": {want.RowPtr, got.RowPtr}, "Col": {want.Col, got.Col}, "ColPtr": {want.ColPtr, got.ColPtr},
+			"Row":   {want.Row, got.Row},
+			"Order": {want.Order, got.Order}, "RowsBefore": {want.RowsBefore, got.RowsBefore},
+			"ColsBefore": {want.ColsBefore, got.ColsBefore},
+			"RowEdge":    {want.RowEdge, got.RowEdge}, "ColEdge": {want.ColEdge, got.ColEdge},
 		} {
 			if !slices.Equal(pair[0].Data, pair[1].Data) {
 				t.Fatalf("part %d, %s: %s differs:\n%v\n%v", dgl.Part(), want.Type, what, pair[0].Data, pair[1].Data)
@@ -270,14 +276,16 @@ func TestSARFormatOrder(t *testing.T) {
 		ptr = append(ptr, int64(len(src)))
 	}
 	dir := storetest.Directory{
-		input.Description: []byte(fmt.Sprintf(`{"format": "SAR graph 1", "node_types": {"_N": {"count": %d}}, "edge_types": [
-			{"type": ["_N", "_E", "_N"], "count": %d, "indptr": {"file": "i.npy"}, "source": {"file": "s.npy"}}]}`, n, len(src))),
+		input.Description: []byte(fmt.Sprintf(`{"format": "SAR graph 1", 
+			"node_types": {"_N": {"count": %d}}, "edge_types": [{"type": ["_N", "_E", "_N"], "count": %d,
+			"indptr": {"file": "i.npy"}, "source": {"file": "s.npy"}}]}`, n, len(src))),
 		"i.npy": storetest.Array("<i8", fmt.Sprintf("(%d,)", n+1), storetest.Bytes(ptr)),
 		"s.npy": storetest.Array("<i4", fmt.Sprintf("(%d,)", len(src)), storetest.Int32s(src...)),
 	}.Write(t, t.TempDir())
 	dgl, sar := twoFormats(t, func() input.Graph { return must(OpenGraph(dir))(t) }, make([]int32, n), 1)
 	a, b := mustOpen(t, dgl, 0), mustOpen(t, sar, 0)
-	if made, err := filepath.Glob(filepath.Join(filepath.Dir(sar), "part0", "relations", "*", "order.npy")); err != nil || len(made) != 1 {
+	if made, err := filepath.Glob(filepath.Join(filepath.Dir(sar), "part0", "relations", "*", "order.npy")); err != nil ||
+		len(made) != 1 {
 		t.Fatal("no order: the graph of this test is not what it should be")
 	}
 	sameStructures(t, a, b)
@@ -296,7 +304,8 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 // typedNPZ2 is an .npz graph of two relations whose edges have no order.
 func typedNPZ2(t testing.TB, r *rand.Rand) []byte {
-	members := map[string][]byte{"u/x": storetest.Array("<f4", "(50, 1)", storetest.Int32s(make([]int32, 50)...)), "v/num_nodes": storetest.Array("<i8", "()", storetest.Bytes([]int64{20}))}
+	members := map[string][]byte{"u/x": storetest.Array("<f4", "(50, 1)", storetest.Int32s(make([]int32, 50)...)),
+		"v/num_nodes": storetest.Array("<i8", "()", storetest.Bytes([]int64{20}))}
 	for name, n := range map[string][2]int64{"u:r:v": {50, 20}, "u:s:u": {50, 50}} {
 		ends := make([]int64, 400)
 		for k := range 200 {

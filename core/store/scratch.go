@@ -36,7 +36,8 @@ func newScratch(dir, name string) (*scratchDir, error) {
 		// A file system without locks, which gives another error, cannot be asked.
 		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
 			lock.Close()
-			return nil, fmt.Errorf("another process is writing parts of %s to %s: wait for it, or write to another directory: %w", name, path, unix.EBUSY)
+			return nil, fmt.Errorf("another process is writing parts of %s to %s: wait for it, or write to another "+
+				"directory: %w", name, path, unix.EBUSY)
 		}
 		s := &scratchDir{path, lock}
 		if !s.current() {

@@ -25,7 +25,8 @@ func TestScratchDir(t *testing.T) {
 	if err := os.WriteFile(mine, nil, 0o664); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newScratch(dir, "g"); err == nil || !strings.Contains(err.Error(), "another process is writing parts of g") {
+	if _, err := newScratch(dir, "g"); err == nil ||
+		!strings.Contains(err.Error(), "another process is writing parts of g") {
 		t.Errorf("a second writer: %v", err)
 	}
 	if _, err := os.Stat(mine); err != nil {

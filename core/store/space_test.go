@@ -38,7 +38,8 @@ func TestFullDisk(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "the parts need") {
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), dir) ||
+			!strings.Contains(err.Error(), "the parts need") {
 			t.Fatalf("%d bytes: %v", asked, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
@@ -67,7 +68,8 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.ReadRows(false, 0, "features", 0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "TMPDIR") {
+	if err := d.ReadRows(false, 0, "features", 0, make([]byte, 4*n)); !errors.Is(err, unix.ENOSPC) ||
+		!strings.Contains(err.Error(), "TMPDIR") {
 		t.Fatalf("inflating: %v", err)
 	}
 }

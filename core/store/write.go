@@ -95,7 +95,8 @@ const descriptionFile = "config.json"
 
 // writeParts writes parts in SAR's format, and their description, to a directory.
 func writeParts(src input.Source, to Partitioning, dir string, progress func(done, total int64)) error {
-	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: dir, Memory: to.Memory, IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
+	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: dir, Memory: to.Memory,
+		IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,8 @@ func writeExported(src input.Source, to Partitioning, dir string) error {
 	if to.Progress != nil {
 		progress = func(done, total int64) { work = total; to.Progress(done, 2*total) }
 	}
-	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: inner, Memory: to.Memory, IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
+	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: inner, Memory: to.Memory,
+		IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,8 @@ func writeExported(src input.Source, to Partitioning, dir string) error {
 		return err
 	}
 	defer closeParts(parts)
-	e := dgl.Export{Dir: dir, Room: max(1, to.Memory/2/edgeRoom), Done: func(p int) { progress(work+work*int64(p+1)/int64(to.Parts), work) }}
+	e := dgl.Export{Dir: dir, Room: max(1, to.Memory/2/edgeRoom),
+		Done: func(p int) { progress(work+work*int64(p+1)/int64(to.Parts), work) }}
 	for _, p := range parts {
 		e.Parts = append(e.Parts, p)
 	}

@@ -127,7 +127,8 @@ func int64s(b []byte) []int64 {
 // TestRoundTrip writes random graphs and reads them back.
 func TestRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
-	for _, c := range []struct{ n, edges, parts int }{{1, 0, 1}, {1, 4, 1}, {30, 120, 1}, {30, 120, 2}, {200, 1500, 3}, {70, 400, 9}, {5, 0, 2}, {3, 10, 6}} {
+	for _, c := range []struct{ n, edges, parts int }{{1, 0, 1}, {1, 4, 1}, {30, 120, 1}, {30, 120, 2}, {200, 1500, 3},
+		{70, 400, 9}, {5, 0, 2}, {3, 10, 6}} {
 		t.Run(fmt.Sprintf("n=%d,e=%d,p=%d", c.n, c.edges, c.parts), func(t *testing.T) {
 			g := randomGraph(r, c.n, c.edges)
 			assign := make([]int32, c.n)
@@ -136,12 +137,13 @@ func TestRoundTrip(t *testing.T) {
 			}
 			dir := filepath.Join(t.TempDir(), "new")
 			last, total := int64(-1), int64(0)
-			err := writeSingle(g, Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random", Progress: func(done, all int64) {
-				if done < last || done > all {
-					t.Errorf("progress %d of %d after %d", done, all, last)
-				}
-				last, total = done, all
-			}})
+			err := writeSingle(g, Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random",
+				Progress: func(done, all int64) {
+					if done < last || done > all {
+						t.Errorf("progress %d of %d after %d", done, all, last)
+					}
+					last, total = done, all
+				}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,12 +267,14 @@ func TestFailedWrite(t *testing.T) {
 	dir := t.TempDir()
 	for _, before := range []bool{false, true} {
 		if before {
-			if err := writeSingle(old, Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g", Method: "random"}); err != nil {
+			if err := writeSingle(old, Partitioning{Assignment: oldAssign, Parts: 2, Dir: dir, Name: "g",
+				Method: "random"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, g.failing = range []string{"labels", "kind"} {
-			if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); !errors.Is(err, errBroken) {
+			if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g",
+				Method: "random"}); !errors.Is(err, errBroken) {
 				t.Fatalf("failing at %q: %v", g.failing, err)
 			}
 			entries, _ := os.ReadDir(dir)
@@ -283,7 +287,8 @@ func TestFailedWrite(t *testing.T) {
 		}
 	}
 	g.failing = ""
-	if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g", Method: "random"}); err != nil {
+	if err := writeSingle(g, Partitioning{Assignment: assign, Parts: 3, Dir: dir, Name: "g",
+		Method: "random"}); err != nil {
 		t.Fatal(err)
 	}
 	checkPartitions(t, g, assign, 3, filepath.Join(dir, "g.json"))
@@ -296,9 +301,11 @@ func TestRefusedWrite(t *testing.T) {
 		assign []int32
 		parts  int
 		name   string
-	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"}, {make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
+	}{{[]int32{0, 0, 0}, 1, "g"}, {[]int32{0, 1, 2, 0}, 2, "g"}, {[]int32{0, -1, 0, 0}, 2, "g"},
+		{make([]int32, 4), 0, "g"}, {make([]int32, 4), 1, "a/b"}, {make([]int32, 4), 1, ""}} {
 		var ae *argument.Error
-		if err := writeSingle(g, Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name, Method: "random"}); !errors.As(err, &ae) {
+		if err := writeSingle(g, Partitioning{Assignment: c.assign, Parts: c.parts, Dir: dir, Name: c.name,
+			Method: "random"}); !errors.As(err, &ae) {
 			t.Errorf("%v into %d parts as %q: %v is no argument.Error", c.assign, c.parts, c.name, err)
 		}
 	}

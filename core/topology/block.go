@@ -161,7 +161,8 @@ func (g *Graph) askBlock(c *comm.Communicator, parts []*graph.Induction) (asked 
 }
 
 // blockSources lists the source rows of node type t: keep first, then those that are read.
-func (g *Graph) blockSources(t, rank int, parts []*graph.Induction, asked [][][]int32, keep []int32) (rows mem.Array[int32], err error) {
+func (g *Graph) blockSources(t, rank int, parts []*graph.Induction, asked [][][]int32,
+	keep []int32) (rows mem.Array[int32], err error) {
 	read, err := mem.Make[uint8](mem.Scratch, int(g.Book.NumNodes(t, rank)))
 	if err != nil {
 		return rows, err

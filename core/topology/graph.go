@@ -47,7 +47,8 @@ type Made interface {
 
 // Build makes the worker's part of a graph. Edges that are a Source are open, and may be
 // opened again until the graph is freed.
-func Build(c *comm.Communicator, pool *kernel.Pool, book *graph.Book, edges graph.EdgeSource, opts graph.BuildOptions) (*Graph, error) {
+func Build(c *comm.Communicator, pool *kernel.Pool, book *graph.Book, edges graph.EdgeSource,
+	opts graph.BuildOptions) (*Graph, error) {
 	g := &Graph{Book: book, pool: pool}
 	g.source, _ = edges.(Source)
 	opts.Threads = pool.Threads()

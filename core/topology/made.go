@@ -31,11 +31,13 @@ func (g *Graph) adopt(c *comm.Communicator, partitioning int64, opts graph.Build
 	}
 	for q, of := range heard {
 		if of[0] != partitioning {
-			return fmt.Errorf("rank %d has a part of another partitioning than rank %d: give every worker its part of the same run of sar partition", q, rank)
+			return fmt.Errorf("rank %d has a part of another partitioning than rank %d: give every worker its part of the "+
+				"same run of sar partition", q, rank)
 		}
 		for i, rel := range g.Relations {
 			if send := rel.Send[(q-rank+world)%world].Data; q != rank && int64(len(send)) != of[i+1] {
-				return fmt.Errorf("relation %s: rank %d reads %d rows of rank %d, which sends %d: their parts are not of the same run of sar partition",
+				return fmt.Errorf("relation %s: rank %d reads %d rows of rank %d, which sends %d: their parts are not of the "+
+					"same run of sar partition",
 					rel.Type, q, of[i+1], rank, len(send))
 			}
 		}

@@ -49,7 +49,8 @@ func (g *Graph) ShardsOf(c *comm.Communicator, rel *graph.Relation) (*Shards, er
 		from := recv[(rel.Rank+r)%p]
 		x.Out[r] = Shard{Sources: int64(len(rel.Send[r].Data)), Rows: from[0], Edges: from[1]}
 		if o := x.Out[r]; o.Rows < 0 || o.Rows > o.Edges || o.Edges >= 1<<31 || (o.Edges == 0) != (o.Sources == 0) {
-			return nil, fmt.Errorf("rank %d names %d edges from %d rows of this rank into %d of its own", (rel.Rank+r)%p, o.Edges, o.Sources, o.Rows)
+			return nil, fmt.Errorf("rank %d names %d edges from %d rows of this rank into %d of its own", (rel.Rank+r)%p,
+				o.Edges, o.Sources, o.Rows)
 		}
 	}
 	if g.shards == nil {
@@ -123,7 +124,8 @@ func (g *Graph) HandOver(c *comm.Communicator, rel *graph.Relation, out, in []bo
 		number := binary.LittleEndian.Uint32(src)
 		row, sources := int(number&^lastEdge), len(o.Ptr.Data)-1
 		if row >= o.NumRows || source >= sources {
-			return fmt.Errorf("rank %d names an edge from source %d into row %d, of %d and %d", peer, source, row, sources, o.NumRows)
+			return fmt.Errorf("rank %d names an edge from source %d into row %d, of %d and %d", peer, source, row, sources,
+				o.NumRows)
 		}
 		o.Put(i, int32(row))
 		if number&lastEdge != 0 {

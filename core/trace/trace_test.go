@@ -35,7 +35,8 @@ func TestRecording(t *testing.T) {
 		t.Fatalf("%d events, %d dropped, %v: want 3, 1", len(events), dropped, err)
 	}
 	for i, e := range events {
-		if e.Name != "gather" || e.Lane != Sending || e.Group != "c" || int(e.Peer) != i || int(e.Round) != 2*i || e.Bytes != int64(10*i) {
+		if e.Name != "gather" || e.Lane != Sending || e.Group != "c" || int(e.Peer) != i || int(e.Round) != 2*i ||
+			e.Bytes != int64(10*i) {
 			t.Errorf("event %d is %+v", i, e)
 		}
 		if e.Took < time.Millisecond || e.Start.Before(before) {

@@ -13,7 +13,8 @@ func frameSeeds() [][]byte {
 	}{
 		{Tag{}, 0},
 		{Tag{Comm: 1, Seq: 7, Kind: 3, Dir: 1, Content: 0x1234, Flags: 0x8001, Round: 2, Chunk: 9}, 4096},
-		{Tag{Comm: 1<<16 - 1, Seq: 1<<48 - 1, Kind: 255, Dir: 255, Content: 1<<32 - 1, Flags: 1<<16 - 1, Round: 1<<16 - 1, Chunk: 1<<32 - 1}, MaxFrame},
+		{Tag{Comm: 1<<16 - 1, Seq: 1<<48 - 1, Kind: 255, Dir: 255, Content: 1<<32 - 1, Flags: 1<<16 - 1, Round: 1<<16 - 1,
+			Chunk: 1<<32 - 1}, MaxFrame},
 	} {
 		b := make([]byte, HeaderSize)
 		PutHeader(b, s.tag, s.n)
@@ -23,7 +24,8 @@ func frameSeeds() [][]byte {
 }
 
 func TestHeader(t *testing.T) {
-	tag := Tag{Comm: 0x0102, Seq: 0x010203040506, Kind: 9, Dir: 8, Content: 0x0a0b0c0d, Flags: 0x0706, Round: 0x0504, Chunk: 0x03020100}
+	tag := Tag{Comm: 0x0102, Seq: 0x010203040506, Kind: 9, Dir: 8, Content: 0x0a0b0c0d, Flags: 0x0706, Round: 0x0504,
+		Chunk: 0x03020100}
 	b := make([]byte, HeaderSize)
 	PutHeader(b, tag, 1000)
 	if got, n, err := ParseHeader(b, 3, 1000); got != tag || n != 1000 || err != nil {

@@ -108,13 +108,15 @@ func proving(err error) error { return fmt.Errorf("while proving the job token: 
 func (id *Identity) judge(hello, challenge *message) error {
 	switch {
 	case challenge.version != Version || status(challenge.code) == badVersion:
-		return &Refused{text: fmt.Sprintf("it speaks version %d of the protocol and this rank version %d: install one version of SAR on every worker",
+		return &Refused{text: fmt.Sprintf("it speaks version %d of the protocol and this rank version %d: install one "+
+			"version of SAR on every worker",
 			challenge.version, Version)}
 	case challenge.job != hello.job || status(challenge.code) == otherJob:
 		return &Refused{Ours: hello.job, Theirs: challenge.job, other: true, text: fmt.Sprintf(
 			"it belongs to another job (job %s, this worker is of job %s)", challenge.job, hello.job)}
 	case challenge.tls != hello.tls || status(challenge.code) == badTLS:
-		return &Refused{text: fmt.Sprintf("it runs %s TLS and this rank %s: set SAR_TLS to the same value on every worker", with(challenge.tls), with(hello.tls))}
+		return &Refused{text: fmt.Sprintf("it runs %s TLS and this rank %s: set SAR_TLS to the same value on every worker",
+			with(challenge.tls), with(hello.tls))}
 	case status(challenge.code) != welcome:
 		return &Refused{text: fmt.Sprintf("it answered %d, which this version does not know", challenge.code)}
 	}
@@ -134,7 +136,8 @@ func (id *Identity) explain(code status, detail uint32, peer int) error {
 	case badPeer:
 		return &Refused{text: fmt.Sprintf("rank %d answers where rank %d was expected", detail, peer)}
 	case badWorld:
-		return &Refused{text: fmt.Sprintf("rank %d did not expect rank %d of %d, its world size is %d: start every worker with one world size and a rank of its own",
+		return &Refused{text: fmt.Sprintf("rank %d did not expect rank %d of %d, its world size is %d: start every worker "+
+			"with one world size and a rank of its own",
 			peer, id.Rank, id.World, detail)}
 	case badPurpose:
 		return &Refused{text: fmt.Sprintf("rank %d takes no such connection there", peer)}

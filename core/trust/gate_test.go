@@ -112,7 +112,8 @@ func TestGateUnderSiege(t *testing.T) {
 func TestEviction(t *testing.T) {
 	g := &Gate{}
 	for _, n := range []newcomer{
-		{source: "friend", spoke: true}, {source: "one"}, {source: "flood"}, {source: "flood"}, {source: "flood", spoke: true},
+		{source: "friend", spoke: true}, {source: "one"}, {source: "flood"}, {source: "flood"},
+		{source: "flood", spoke: true},
 	} {
 		a, b := net.Pipe()
 		t.Cleanup(func() { _, _ = a.Close(), b.Close() })

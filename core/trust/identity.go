@@ -25,7 +25,8 @@ func (f Fingerprint) String() string { return hex.EncodeToString(f[:4]) }
 // NewJob makes a job of its token.
 func NewJob(token string) (*Job, error) {
 	if len(token) < MinToken {
-		return nil, fmt.Errorf("the job token has %d characters, at least %d are needed: use random ones, as %s prints them", len(token), MinToken, makeToken)
+		return nil, fmt.Errorf("the job token has %d characters, at least %d are needed: use random ones, as %s prints them",
+			len(token), MinToken, makeToken)
 	}
 	return derive("token", token), nil
 }

@@ -36,7 +36,8 @@ func secretPath() (string, error) {
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("this user has no home directory for a secret (%w): set %s to a file that only this user can read", err, EnvSecret)
+		return "", fmt.Errorf("this user has no home directory for a secret (%w): set %s to a file that only this user "+
+			"can read", err, EnvSecret)
 	}
 	return filepath.Join(dir, "sar", "secret"), nil
 }
@@ -52,7 +53,8 @@ func userSecret() ([]byte, error) {
 		return secret, err
 	}
 	if err := makeSecret(path); err != nil {
-		return nil, fmt.Errorf("the secret of this user cannot be made in %s: %w; set %s to a file that can", path, err, EnvSecret)
+		return nil, fmt.Errorf("the secret of this user cannot be made in %s: %w; set %s to a file that can", path, err,
+			EnvSecret)
 	}
 	return readSecret(path)
 }
@@ -72,9 +74,11 @@ func readSecret(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file: remove it", path)
 	case ok && int64(owner.Uid) != int64(os.Geteuid()):
-		return nil, fmt.Errorf("%s belongs to user id %d and this process to %d: remove it, or set %s to a file of this user", path, owner.Uid, os.Geteuid(), EnvSecret)
+		return nil, fmt.Errorf("%s belongs to user id %d and this process to %d: remove it, or set %s to a file of this user",
+			path, owner.Uid, os.Geteuid(), EnvSecret)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s can be read by others (mode %04o), so it is no secret: remove it, or chmod 600 if nobody has read it", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s can be read by others (mode %04o), so it is no secret: remove it, or chmod 600 if "+
+			"nobody has read it", path, info.Mode().Perm())
 	}
 	text := make([]byte, 2*secretBytes+1)
 	n, err := io.ReadFull(f, text)
@@ -83,7 +87,8 @@ func readSecret(path string) ([]byte, error) {
 	}
 	secret, err := hex.DecodeString(string(trimNewline(text[:n])))
 	if err != nil || len(secret) != secretBytes {
-		return nil, fmt.Errorf("%s does not hold %d hexadecimal digits: remove it, and another one is made", path, 2*secretBytes)
+		return nil, fmt.Errorf("%s does not hold %d hexadecimal digits: remove it, and another one is made", path,
+			2*secretBytes)
 	}
 	return secret, nil
 }

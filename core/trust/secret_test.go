@@ -42,7 +42,8 @@ func TestSecretsThatAreNone(t *testing.T) {
 	t.Setenv(EnvSecret, path)
 	wants := func(words string) {
 		t.Helper()
-		if _, err := DerivedToken("1"); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), path) {
+		if _, err := DerivedToken("1"); err == nil || !strings.Contains(err.Error(), words) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%q is not in: %v", words, err)
 		}
 	}

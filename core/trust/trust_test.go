@@ -106,12 +106,18 @@ func TestRefusals(t *testing.T) {
 		says   string
 		other  bool
 	}{
-		"another job":    {identity(t, "another token, of another job", 3, 4, false), Target{Purpose: Control, Peer: 1}, "belongs to another job", true},
-		"another world":  {identity(t, token, 3, 5, false), Target{Purpose: Control, Peer: 1}, "rank 1 did not expect rank 3 of 5", false},
-		"a rank outside": {identity(t, token, 9, 4, false), Target{Purpose: Control, Peer: 1}, "did not expect rank 9 of 4", false},
-		"another peer":   {identity(t, token, 3, 4, false), Target{Purpose: Control, Peer: 2}, "rank 1 answers where rank 2", false},
-		"the purpose":    {identity(t, token, 3, 4, false), Target{Purpose: Calls, Peer: 1}, "takes no such connection", false},
-		"TLS":            {identity(t, token, 3, 4, true), Target{Purpose: Control, Peer: 1}, "without TLS and this rank with", false},
+		"another job": {identity(t, "another token, of another job", 3, 4, false), Target{Purpose: Control, Peer: 1},
+			"belongs to another job", true},
+		"another world": {identity(t, token, 3, 5, false), Target{Purpose: Control, Peer: 1},
+			"rank 1 did not expect rank 3 of 5", false},
+		"a rank outside": {identity(t, token, 9, 4, false), Target{Purpose: Control, Peer: 1}, "did not expect rank 9 of 4",
+			false},
+		"another peer": {identity(t, token, 3, 4, false), Target{Purpose: Control, Peer: 2}, "rank 1 answers where rank 2",
+			false},
+		"the purpose": {identity(t, token, 3, 4, false), Target{Purpose: Calls, Peer: 1}, "takes no such connection",
+			false},
+		"TLS": {identity(t, token, 3, 4, true), Target{Purpose: Control, Peer: 1},
+			"without TLS and this rank with", false},
 	} {
 		dialer, listener := sockets(t, "tcp")
 		done := admit(us, listener, links)
@@ -159,7 +165,8 @@ func TestReplay(t *testing.T) {
 	if len(rec.sent) != helloSize+proofSize || len(rec.heard) != helloSize+verdictSize {
 		t.Errorf("%d bytes sent, %d heard", len(rec.sent), len(rec.heard))
 	}
-	if all := string(rec.sent) + string(rec.heard); strings.Contains(all, token) || strings.Contains(all, string(us.Job.key[:])) {
+	if all := string(rec.sent) + string(rec.heard); strings.Contains(all, token) ||
+		strings.Contains(all, string(us.Job.key[:])) {
 		t.Error("a secret travels")
 	}
 
@@ -177,7 +184,8 @@ func TestReplay(t *testing.T) {
 		_, _ = io.ReadFull(listener, make([]byte, helloSize))
 		_, _ = listener.Write(rec.heard)
 	}()
-	if _, err := them.Dial(dialer, Target{Purpose: Control}); err == nil || !strings.Contains(err.Error(), "did not prove") {
+	if _, err := them.Dial(dialer, Target{Purpose: Control}); err == nil ||
+		!strings.Contains(err.Error(), "did not prove") {
 		t.Errorf("a replayed verdict: %v", err)
 	}
 }
@@ -270,7 +278,8 @@ func TestPinned(t *testing.T) {
 	dialer, listener := sockets(t, "tcp")
 	admit(identity(t, token, 0, 2, true), listener, links)
 	other := identity(t, token, 0, 2, true).Certificate()
-	if _, err := identity(t, token, 1, 2, true).Dial(dialer, Target{Purpose: Control, Certificate: other}); err == nil || !strings.Contains(err.Error(), "another certificate") {
+	if _, err := identity(t, token, 1, 2, true).Dial(dialer, Target{Purpose: Control, Certificate: other}); err == nil ||
+		!strings.Contains(err.Error(), "another certificate") {
 		t.Error(err)
 	}
 }

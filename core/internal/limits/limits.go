@@ -13,7 +13,8 @@ import (
 // Exhausted tells whether err says that the process or the system has run out
 // of descriptors or of memory for sockets.
 func Exhausted(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) ||
+		errors.Is(err, unix.ENOMEM)
 }
 
 // Explain adds the limit and the remedy to such an error. Other errors, and nil,
@@ -21,12 +22,15 @@ func Exhausted(err error) bool {
 func Explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EMFILE):
-		return fmt.Errorf("%w: this process may have %s descriptors open and has %s: raise the limit with ulimit -n (LimitNOFILE in a systemd unit)",
+		return fmt.Errorf("%w: this process may have %s descriptors open and has %s: raise the limit with ulimit -n "+
+			"(LimitNOFILE in a systemd unit)",
 			err, descriptorLimit(), openDescriptors())
 	case errors.Is(err, unix.ENFILE):
-		return fmt.Errorf("%w: all processes together have as many files open as the system allows: raise it with sysctl fs.file-max", err)
+		return fmt.Errorf("%w: all processes together have as many files open as the system allows: raise it with sysctl "+
+			"fs.file-max", err)
 	case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
-		return fmt.Errorf("%w: the kernel has no memory for the socket: raise sysctl net.core.wmem_max, net.core.rmem_max and net.ipv4.tcp_mem, or the memory of the container", err)
+		return fmt.Errorf("%w: the kernel has no memory for the socket: raise sysctl net.core.wmem_max, net.core.rmem_max "+
+			"and net.ipv4.tcp_mem, or the memory of the container", err)
 	}
 	return err
 }

@@ -21,7 +21,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	if Explain(nil) != nil || Exhausted(nil) || Exhausted(unix.ECONNREFUSED) || Explain(unix.ECONNREFUSED) != error(unix.ECONNREFUSED) {
+	if Explain(nil) != nil || Exhausted(nil) || Exhausted(unix.ECONNREFUSED) ||
+		Explain(unix.ECONNREFUSED) != error(unix.ECONNREFUSED) {
 		t.Error("other errors do not stay as they are")
 	}
 }

@@ -60,7 +60,8 @@ func columnLoops[T Float](t *testing.T, ops, reference *ColumnOps[T]) {
 			apart.Z = make([]T, rows*d)
 			ops.Gradient(&c)
 			reference.Gradient(&apart)
-			same(t, "Gradient in place", slices.Concat(make([]T, guard), in, make([]T, guard)), make([]T, len(in)+2*guard), apart.Z, exact)
+			same(t, "Gradient in place", slices.Concat(make([]T, guard), in, make([]T, guard)), make([]T, len(in)+2*guard),
+				apart.Z, exact)
 		}
 	}
 }

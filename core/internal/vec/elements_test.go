@@ -29,7 +29,8 @@ func same[T Float](t *testing.T, what string, z, before, want []T, tolerance fun
 		if i >= guard && i < guard+len(want) {
 			w, allowed = want[i-guard], tolerance(i-guard)
 		}
-		if d := math.Abs(float64(z[i]) - float64(w)); !(d <= allowed) && !(math.IsNaN(float64(z[i])) && math.IsNaN(float64(w))) && z[i] != w {
+		if d := math.Abs(float64(z[i]) - float64(w)); !(d <= allowed) &&
+			!(math.IsNaN(float64(z[i])) && math.IsNaN(float64(w))) && z[i] != w {
 			t.Fatalf("%s: element %d is %v, want %v", what, i-guard, z[i], w)
 		}
 	}
@@ -100,7 +101,8 @@ func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 		}
 		for heads := 1; heads < 7; heads++ {
 			width := heads * n
-			p := Pairs[T]{X: draw(5*width + 9), Y: draw(4*width + 9), StrideX: width + 1, StrideY: width, IX: []int32{12, 10, 11, 13}, IY: []int32{0, 3, 1, 0}, BaseX: 10, Heads: heads, D: n}
+			p := Pairs[T]{X: draw(5*width + 9), Y: draw(4*width + 9), StrideX: width + 1, StrideY: width,
+				IX: []int32{12, 10, 11, 13}, IY: []int32{0, 3, 1, 0}, BaseX: 10, Heads: heads, D: n}
 			for _, s := range [][]T{p.X, p.Y} { // sums of infinities would depend on the order
 				for i, v := range s {
 					if math.IsInf(float64(v), 0) {
@@ -115,7 +117,8 @@ func elements[T Float](t *testing.T, ops *Ops[T], eps float64) {
 			ops.DotPairs(&p)
 			p.Out = want
 			reference.DotPairs(&p)
-			same(t, fmt.Sprintf("DotPairs of %d heads of %d", heads, n), got, before, want, func(int) float64 { return eps * float64(8*n+1) })
+			same(t, fmt.Sprintf("DotPairs of %d heads of %d", heads, n), got, before, want,
+				func(int) float64 { return eps * float64(8*n+1) })
 		}
 	}
 }
@@ -140,7 +143,8 @@ func TestExp(t *testing.T) {
 
 func exponentials[T Float](t *testing.T, ops *Ops[T], ulps func(got, want T) float64, top, bottom float64) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	x := []T{0, T(math.Copysign(0, -1)), 1, -1, T(top), T(bottom), T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 1e30, -1e30, 1e-30, T(top) - 2, T(bottom) + 4, T(bottom) + 17}
+	x := []T{0, T(math.Copysign(0, -1)), 1, -1, T(top), T(bottom), T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 1e30,
+		-1e30, 1e-30, T(top) - 2, T(bottom) + 4, T(bottom) + 17}
 	for range 100000 {
 		x = append(x, T(bottom+rng.Float64()*(top-bottom)), T(rng.NormFloat64()))
 	}
@@ -228,8 +232,10 @@ func gatherDotHeads[T Float](t *testing.T, ops *Ops[T]) {
 				width := heads * d
 				before := draw(n*heads + 2*guard)
 				got, want := slices.Clone(before), slices.Clone(before)
-				g := Gather[T]{Y: draw(width), X: draw(9 * (width + 3)), Stride: width + 3, Base: 100, Out: got[guard : guard+n*heads]}
-				p := Pairs[T]{X: g.X, Y: g.Y, StrideX: g.Stride, BaseX: 100, IY: make([]int32, n), Heads: heads, D: d, Out: want[guard : guard+n*heads]}
+				g := Gather[T]{Y: draw(width), X: draw(9 * (width + 3)), Stride: width + 3, Base: 100,
+					Out: got[guard : guard+n*heads]}
+				p := Pairs[T]{X: g.X, Y: g.Y, StrideX: g.Stride, BaseX: 100, IY: make([]int32, n), Heads: heads, D: d,
+					Out: want[guard : guard+n*heads]}
 				for range n {
 					g.Col = append(g.Col, 100+rng.Int32N(9))
 				}

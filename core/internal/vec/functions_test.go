@@ -13,7 +13,8 @@ func TestFunctions(t *testing.T) {
 		if table.available() {
 			t.Run(table.name+"/float32", func(t *testing.T) {
 				functions(t, &table.f32, func(got, want float32) float64 {
-					return math.Abs(float64(ordered(int64(int32(math.Float32bits(got))), 31) - ordered(int64(int32(math.Float32bits(want))), 31)))
+					return math.Abs(float64(ordered(int64(int32(math.Float32bits(got))),
+						31) - ordered(int64(int32(math.Float32bits(want))), 31)))
 				}, 0x1p-126)
 			})
 			t.Run(table.name+"/float64", func(t *testing.T) {
@@ -35,7 +36,8 @@ func ordered(bits int64, sign int) int64 {
 
 func functions[T Float](t *testing.T, ops *Ops[T], ulps func(got, want T) float64, normal float64) {
 	rng := rand.New(rand.NewPCG(9, 1))
-	x := []T{0, T(math.Copysign(0, -1)), 1, -1, 0.625, -0.625, -0.5, 20, T(math.Nextafter32(20, 21)), T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()), 1e30, -1e30,
+	x := []T{0, T(math.Copysign(0, -1)), 1, -1, 0.625, -0.625, -0.5, 20, T(math.Nextafter32(20, 21)), T(math.Inf(1)),
+		T(math.Inf(-1)), T(math.NaN()), 1e30, -1e30,
 		1e-30, -1e-30, T(normal), T(normal / 8), -T(normal / 8), 100, -100, 1000, -1000}
 	for range 60000 {
 		x = append(x, T(rng.NormFloat64()), T(20*rng.NormFloat64()), T(math.Exp(30*rng.NormFloat64())))

@@ -27,7 +27,8 @@ func scatters[T Float](t *testing.T, ops *Ops[T]) {
 			for _, n := range []int{0, 1, 9} {
 				width := heads * d
 				before := draw(rows*(width+3) + 2*guard)
-				s := Scatter[T]{Stride: width + 3, X: draw(width), C: draw(n * (heads + 2)), Heads: heads, StrideC: heads + 2, Alpha: 0.2, A: draw(width), W: draw(rows * (width + 2)), StrideW: width + 2}
+				s := Scatter[T]{Stride: width + 3, X: draw(width), C: draw(n * (heads + 2)), Heads: heads, StrideC: heads + 2,
+					Alpha: 0.2, A: draw(width), W: draw(rows * (width + 2)), StrideW: width + 2}
 				for range n {
 					s.Row = append(s.Row, rng.Int32N(rows))
 				}

@@ -37,7 +37,8 @@ func gatherSums[T Float](t *testing.T, ops *Ops[T]) {
 				for range slots[place] {
 					g.Col = append(g.Col, base+rng.Int32N(sources))
 				}
-				runs = append(runs, Run{Y: guard + place*(d+guard), From: from, To: int64(len(g.Col)), At: total - int64(len(g.Col))})
+				runs = append(runs, Run{Y: guard + place*(d+guard), From: from, To: int64(len(g.Col)),
+					At: total - int64(len(g.Col))})
 			}
 			rng.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
 			if form&2 != 0 {

@@ -124,7 +124,8 @@ func room[T Float](n int) []T {
 	memory := &rooms.memory[rooms.next]
 	if *memory == nil {
 		var err error
-		if *memory, err = unix.Mmap(-1, 0, size+os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+		if *memory, err = unix.Mmap(-1, 0, size+os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
 			err = unix.Mprotect((*memory)[size:], unix.PROT_NONE)
 		}
 		if err != nil {

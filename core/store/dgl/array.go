@@ -54,7 +54,8 @@ func (c *cursor) ndarray(what string) disk.Array {
 	}
 	n, ok := disk.Elements(shape, dtype.Size(), c.left())
 	if c.err == nil && !ok {
-		c.fail(at, fmt.Sprintf("a shape of %s that fits the %d bytes left of the file", what, c.left()), "%v of %s", shape, dtype)
+		c.fail(at, fmt.Sprintf("a shape of %s that fits the %d bytes left of the file", what, c.left()), "%v of %s", shape,
+			dtype)
 	}
 	at = c.off
 	size := n * int64(dtype.Size())

@@ -255,7 +255,8 @@ func (e *Export) graph(p int) error {
 	if e.typed() {
 		typed = 1
 	}
-	id, inner, owner, kind := column(at.nodeID, 8*all), column(at.innerNode, all), column(at.partID, 8*all), column(at.nodeType, 2*all*typed)
+	id, inner, owner, kind := column(at.nodeID, 8*all), column(at.innerNode, all), column(at.partID, 8*all),
+		column(at.nodeType, 2*all*typed)
 	node := func(v int64, mark byte) {
 		t, q, _ := e.book.Owner(v)
 		id.Int64(v)

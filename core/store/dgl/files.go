@@ -29,7 +29,8 @@ const (
 
 // Open opens the files of a part, whose paths a description names, and reads their headers.
 // sums are nil where there are no checksums.
-func Open(description string, paths map[string]string, sums map[string]disk.Checksums, book *graph.Book, part int) (p *Part, err error) {
+func Open(description string, paths map[string]string, sums map[string]disk.Checksums, book *graph.Book,
+	part int) (p *Part, err error) {
 	p = &Part{book: book, part: part}
 	defer func() {
 		if err != nil {
@@ -111,7 +112,8 @@ func features(f *disk.File, rows map[string]int64, only string) (map[string]disk
 			return nil, f.Bad(a.Offset, "features of a type of this graph", "%q", name)
 		}
 		if len(a.Shape) == 0 || a.Shape[0] != n {
-			return nil, f.Bad(a.Offset, fmt.Sprintf("%d rows of feature %q, as many as the partition has", n, name), "shape %v", a.Shape)
+			return nil, f.Bad(a.Offset, fmt.Sprintf("%d rows of feature %q, as many as the partition has", n, name), "shape %v",
+				a.Shape)
 		}
 		if _, twice := out[name]; twice {
 			return nil, f.Bad(a.Offset, "each feature once", "%q again", name)

@@ -119,10 +119,12 @@ func (c *cursor) graph(g *graphFile) {
 		g.etypes = append(g.etypes, c.str("the name of an edge type"))
 	}
 	if c.err == nil && (len(g.ndata) != len(g.numNodes) || len(g.ntypes) != len(g.numNodes)) {
-		c.fail(at, "as many node types, names and tables of node data", "%d, %d and %d", len(g.numNodes), len(g.ntypes), len(g.ndata))
+		c.fail(at, "as many node types, names and tables of node data", "%d, %d and %d", len(g.numNodes), len(g.ntypes),
+			len(g.ndata))
 	}
 	if c.err == nil && (len(g.edata) != len(g.relations) || len(g.etypes) != len(g.relations)) {
-		c.fail(at, "as many relations, names and tables of edge data", "%d, %d and %d", len(g.relations), len(g.etypes), len(g.edata))
+		c.fail(at, "as many relations, names and tables of edge data", "%d, %d and %d", len(g.relations), len(g.etypes),
+			len(g.edata))
 	}
 }
 
@@ -204,7 +206,8 @@ func (c *cursor) csr(what string, format int) matrix {
 	if c.err == nil {
 		if rows >= m.ptr.Len {
 			// Says what was expected without computing rows + 1, which may overflow.
-			c.err = m.ptr.File.Bad(m.ptr.Offset, fmt.Sprintf("one more row pointer of %s than its %d rows", what, rows), "%d", m.ptr.Len)
+			c.err = m.ptr.File.Bad(m.ptr.Offset, fmt.Sprintf("one more row pointer of %s than its %d rows", what, rows), "%d",
+				m.ptr.Len)
 		} else {
 			c.err = m.ptr.WantVector(rows + 1)
 		}

@@ -34,12 +34,14 @@ func (p *Part) openGraph(f *disk.File) error {
 	}
 	book, part := p.book, p.part
 	if len(g.relations) != 1 || len(g.numNodes) != 1 {
-		return f.Bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data", "%d node types and %d relations", len(g.numNodes), len(g.relations))
+		return f.Bad(graphsHeader, "a partition: a graph of one node type and one relation, types being data",
+			"%d node types and %d relations", len(g.numNodes), len(g.relations))
 	}
 	p.f, p.m, p.nodes = f, g.relations[0], g.numNodes[0]
 	at := p.m.col.Offset
 	if p.m.numSrc != p.nodes || p.m.numDst != p.nodes {
-		return f.Bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d", p.m.numSrc, p.m.numDst)
+		return f.Bad(at, fmt.Sprintf("edges among the %d nodes of the partition", p.nodes), "a matrix of %d by %d",
+			p.m.numSrc, p.m.numDst)
 	}
 	lo, hi := book.Nodes(part)
 	p.inner = hi - lo
@@ -109,7 +111,8 @@ func (p *Part) checkNodes(ids []int64) error {
 		}
 		for i, m := range marks {
 			if (m == 1) != (at+int64(i) < p.inner) {
-				return p.f.Bad(p.innerNode.Offset, fmt.Sprintf("the %d inner nodes of partition %d first, then the halo", p.inner, p.part), "node %d marked %d", at+int64(i), m)
+				return p.f.Bad(p.innerNode.Offset, fmt.Sprintf("the %d inner nodes of partition %d first, then the halo", p.inner,
+					p.part), "node %d marked %d", at+int64(i), m)
 			}
 		}
 	}
@@ -117,14 +120,17 @@ func (p *Part) checkNodes(ids []int64) error {
 	for t, name := range p.book.NodeTypes {
 		for id := p.book.NodeStart[t][p.part]; id < p.book.NodeEnd[t][p.part]; id++ {
 			if ids[at] != id {
-				return p.f.Bad(p.nodeID.Offset+at*int64(p.nodeID.DType.Size()), fmt.Sprintf("id %d, of the range of %q that partition %d owns, as the JSON has it", id, name, p.part), "%d", ids[at])
+				return p.f.Bad(p.nodeID.Offset+at*int64(p.nodeID.DType.Size()),
+					fmt.Sprintf("id %d, of the range of %q that partition %d owns, as the JSON has it", id, name, p.part), "%d",
+					ids[at])
 			}
 			at++
 		}
 	}
 	for i, id := range ids[at:] {
 		if _, owner, ok := p.book.Owner(id); !ok || owner == p.part {
-			return p.f.Bad(p.nodeID.Offset+(at+int64(i))*int64(p.nodeID.DType.Size()), "the id of a node that another partition owns", "%d", id)
+			return p.f.Bad(p.nodeID.Offset+(at+int64(i))*int64(p.nodeID.DType.Size()),
+				"the id of a node that another partition owns", "%d", id)
 		}
 	}
 	return nil
@@ -255,10 +261,12 @@ func (p *Part) checkEdges(b *graph.EdgeBatch, typ []int64, at int64, eid []int64
 			continue
 		}
 		if b.Dst[i] >= p.inner {
-			return p.f.Bad(place(i, &p.m.col), fmt.Sprintf("an inner edge to end in one of the %d inner nodes", p.inner), "%d -> %d", b.Src[i], b.Dst[i])
+			return p.f.Bad(place(i, &p.m.col), fmt.Sprintf("an inner edge to end in one of the %d inner nodes", p.inner),
+				"%d -> %d", b.Src[i], b.Dst[i])
 		}
 		if b.ID[i] < start || b.ID[i] >= end {
-			return p.f.Bad(place(i, &p.edgeID), fmt.Sprintf("the id of an inner edge from %d to %d, as the JSON has it", start, end-1), "%d", b.ID[i])
+			return p.f.Bad(place(i, &p.edgeID), fmt.Sprintf("the id of an inner edge from %d to %d, as the JSON has it", start,
+				end-1), "%d", b.ID[i])
 		}
 	}
 	return nil

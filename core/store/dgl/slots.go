@@ -44,7 +44,8 @@ func (p *Part) slots(yield func(first int64, src, dst, eid []int64) error) error
 		}
 		for i := range s {
 			if uint64(s[i]) >= uint64(p.nodes) || uint64(d[i]) >= uint64(p.nodes) {
-				return p.f.Bad(m.col.Offset+(at+int64(i))*int64(m.col.DType.Size()), fmt.Sprintf("an edge between nodes 0 to %d", p.nodes-1), "%d -> %d", s[i], d[i])
+				return p.f.Bad(m.col.Offset+(at+int64(i))*int64(m.col.DType.Size()),
+					fmt.Sprintf("an edge between nodes 0 to %d", p.nodes-1), "%d -> %d", s[i], d[i])
 			}
 		}
 		var e []int64
@@ -55,7 +56,8 @@ func (p *Part) slots(yield func(first int64, src, dst, eid []int64) error) error
 			}
 			for i, v := range e {
 				if uint64(v) >= uint64(m.edges) {
-					return p.f.Bad(m.ids.Offset+(at+int64(i))*int64(m.ids.DType.Size()), fmt.Sprintf("an edge number from 0 to %d", m.edges-1), "%d", v)
+					return p.f.Bad(m.ids.Offset+(at+int64(i))*int64(m.ids.DType.Size()),
+						fmt.Sprintf("an edge number from 0 to %d", m.edges-1), "%d", v)
 				}
 			}
 		}

@@ -67,7 +67,8 @@ func (a *Appender) Finish() error {
 	a.flush()
 	a.buf = nil
 	if a.err == nil && a.off != a.end {
-		a.err = fmt.Errorf("store: %s: %d bytes fewer than were counted: did the graph change meanwhile?", a.f.Name(), a.end-a.off)
+		a.err = fmt.Errorf("store: %s: %d bytes fewer than were counted: did the graph change meanwhile?", a.f.Name(),
+			a.end-a.off)
 	}
 	return a.err
 }

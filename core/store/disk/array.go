@@ -145,7 +145,8 @@ func (a *Array) WantVector(n int64) error {
 // ReadAll copies the whole array into dst.
 func (a *Array) ReadAll(dst []byte) error {
 	if int64(len(dst)) != a.Bytes() {
-		return argument.Errorf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.Name, a.DType, a.Shape, a.Bytes(), len(dst))
+		return argument.Errorf("%s is %s of shape %v, %d bytes: the memory given for it has %d", a.Name, a.DType, a.Shape,
+			a.Bytes(), len(dst))
 	}
 	if a.Derive != nil {
 		return a.Derive(0, dst)
@@ -156,8 +157,10 @@ func (a *Array) ReadAll(dst []byte) error {
 // ReadRows reads whole rows, from row first on, into dst.
 func (a *Array) ReadRows(first int64, dst []byte) error {
 	row := TensorInfo{DType: a.DType, Shape: a.Shape}.RowBytes()
-	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.Shape[0]-int64(len(dst))/row)) || (row == 0 && len(dst) > 0) {
-		return argument.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.Name, row, a.Shape[0], len(dst), first)
+	if first < 0 || (row > 0 && (int64(len(dst))%row != 0 || first > a.Shape[0]-int64(len(dst))/row)) ||
+		(row == 0 && len(dst) > 0) {
+		return argument.Errorf("%s has rows of %d bytes, %d of them: %d bytes from row %d on do not fit", a.Name, row,
+			a.Shape[0], len(dst), first)
 	}
 	if a.Fortran {
 		return a.fortranRows(first, dst)

@@ -122,7 +122,8 @@ func (f *File) eachBlock(r *sumRange, do func(k int64, sum uint32) error) error 
 func (f *File) damage(r *sumRange, first, end int64) *FormatError {
 	lo, _ := r.bounds(first)
 	_, hi := r.bounds(end - 1)
-	return &FormatError{File: f.Name, Offset: lo, End: hi, Want: r.What() + " as written, by its checksum", Got: "other bytes"}
+	return &FormatError{File: f.Name, Offset: lo, End: hi, Want: r.What() + " as written, by its checksum",
+		Got: "other bytes"}
 }
 
 // damaged reads ranges of a file and returns where they differ from their
@@ -162,7 +163,8 @@ func (f *File) Check(list Checksums) error {
 func (f *File) fits(sums Checksums) error {
 	last := sums[len(sums)-1]
 	if size := last.Off + last.Size; size != f.Size {
-		return f.Bad(min(size, f.Size), fmt.Sprintf("the end of the file after the %d bytes that were written", size), "it after %d", f.Size)
+		return f.Bad(min(size, f.Size), fmt.Sprintf("the end of the file after the %d bytes that were written", size),
+			"it after %d", f.Size)
 	}
 	return nil
 }

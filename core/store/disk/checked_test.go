@@ -40,7 +40,8 @@ func TestCheckedReads(t *testing.T) {
 		b := make([]byte, n)
 		err := f.ReadAt(b, off, "a range")
 		var damage *FormatError
-		if touched := n > 0 && off < end && off+n > from; touched != errors.As(err, &damage) || (!touched && !bytes.Equal(b, data[off:off+n])) {
+		if touched := n > 0 && off < end && off+n > from; touched != errors.As(err, &damage) ||
+			(!touched && !bytes.Equal(b, data[off:off+n])) {
 			t.Fatalf("bytes %d to %d: %v", off, off+n, err)
 		}
 		if damage != nil && (damage.Offset != from || damage.End != end) {
@@ -57,21 +58,28 @@ func TestSumsFile(t *testing.T) {
 		{"fewer bytes", `{"bytes": 6, "ranges": [` + one + `]}`, `of all 6 bytes of "node_feats", found of 5`},
 		{"more bytes", `{"bytes": 4, "ranges": [` + one + `]}`, "inside its 4 bytes"},
 		{"nothing", `{"bytes": 0, "ranges": []}`, "of all 0 bytes"},
-		{"too few checksums", `{"bytes": 9, "ranges": [{"bytes": 9, "block": 4, "sums": "0000000100000002"}]}`, "3 checksums of range 0"},
-		{"half a checksum", `{"bytes": 5, "ranges": [{"bytes": 5, "block": 4, "sums": "00000001000002"}]}`, "2 checksums of range 0"},
+		{"too few checksums", `{"bytes": 9, "ranges": [{"bytes": 9, "block": 4, "sums": "0000000100000002"}]}`,
+			"3 checksums of range 0"},
+		{"half a checksum", `{"bytes": 5, "ranges": [{"bytes": 5, "block": 4, "sums": "00000001000002"}]}`,
+			"2 checksums of range 0"},
 		{"no digits", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 4, "sums": "0000000x"}]}`, "1 checksums of range 0"},
 		{"blocks of nothing", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 0, "sums": ""}]}`, "blocks of 1 to"},
-		{"huge blocks", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 4611686018427387904, "sums": "00000000"}]}`, "blocks of 1 to"},
-		{"as many blocks as fit no number", `{"bytes": 4611686018427387904, "ranges": [{"bytes": 4611686018427387904, "block": 1, "sums": ""}]}`, "4611686018427387904 checksums"},
+		{"huge blocks", `{"bytes": 4, "ranges": [{"bytes": 4, "block": 4611686018427387904, "sums": "00000000"}]}`,
+			"blocks of 1 to"},
+		{"as many blocks as fit no number",
+			`{"bytes": 4611686018427387904, "ranges": [{"bytes": 4611686018427387904, "block": 1, "sums": ""}]}`,
+			"4611686018427387904 checksums"},
 		{"negative", `{"bytes": 4, "ranges": [{"bytes": -4, "block": 4, "sums": ""}]}`, "inside its 4 bytes"},
 	} {
-		data, err := Seal(map[string]any{"format": sumsFormat, "method": sumsMethod, "files": json.RawMessage(`{"node_feats": ` + c.ranges + `}`)})
+		data, err := Seal(map[string]any{"format": sumsFormat, "method": sumsMethod,
+			"files": json.RawMessage(`{"node_feats": ` + c.ranges + `}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = parseSums("x.crc", data)
 		var damage *FormatError
-		if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &damage) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.As(err, &damage) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}

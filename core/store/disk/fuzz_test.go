@@ -20,7 +20,8 @@ func FuzzSums(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(storetest.MustRead(f, filepath.Join(dir, "checksums.crc")), uint(40))
-	f.Add([]byte(`{"format": "SAR checksums 1", "method": "crc32c", "files": {"node_feats": {"bytes": 5, "ranges": [{"bytes": 5, "block": 4, "sums": "d2a3f2b100000002"}]}}}`), uint(5))
+	f.Add([]byte(`{"format": "SAR checksums 1", "method": "crc32c", "files": {
+		"node_feats": {"bytes": 5, "ranges": [{"bytes": 5, "block": 4, "sums": "d2a3f2b100000002"}]}}}`), uint(5))
 	f.Fuzz(func(t *testing.T, data []byte, size uint) {
 		storetest.Bounded(t, data, 1024, func(b []byte) error {
 			_, err := disk.ParseSums("x.crc", b)

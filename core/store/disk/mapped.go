@@ -49,8 +49,10 @@ func (a *Array) Map() (*MappedFeature, error) {
 func (a *Array) mapCopy() (*MappedFeature, error) {
 	dir := filepath.Dir(a.File.Name)
 	refuse := func(err error) error {
-		return fmt.Errorf("%s has %s at byte %d, which is no multiple of %d, so that it cannot be mapped as it lies, and no copy can be made in %s: %w; "+
-			"read it into memory (sar.Config.features = \"memory\"), or write the partition in SAR's format", a.File.Name, a.Name, a.Offset, MapAlign, dir, err)
+		return fmt.Errorf("%s has %s at byte %d, which is no multiple of %d, so that it cannot be mapped as it lies, and "+
+			"no copy can be made in %s: %w; "+
+			"read it into memory (sar.Config.features = \"memory\"), or write the partition in SAR's format", a.File.Name,
+			a.Name, a.Offset, MapAlign, dir, err)
 	}
 	fd, err := unix.Open(dir, unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -76,7 +78,8 @@ func (a *Array) mapCopy() (*MappedFeature, error) {
 			return nil, err
 		}
 		// What is written counts as memory of the process until it is on the disk.
-		_ = unix.SyncFileRange(fd, at, int64(len(b)), unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+		_ = unix.SyncFileRange(fd, at, int64(len(b)),
+			unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
 	}
 	m, err := mem.Map[byte](mem.Mapped, copied.OS, 0, int(a.Bytes()))
 	if err != nil {
@@ -99,9 +102,10 @@ func newMappedFeature(m mem.Array[byte], f *File, start int64, what string) *Map
 // directAlign is of what reads past the page cache are multiples, in the file and in memory.
 const directAlign = 4096
 
-// Read reads n bytes of Data from first on from the disk into a window of 8 KiB more, and returns where they begin in it. They begin at the same place in a line of the processor's cache
-// as in Data. It returns -1, and reads nothing, where Data is as good: if the page cache has them,
-// or if some were written to, so that the file does not have them.
+// Read reads n bytes of Data from first on from the disk into a window of 8 KiB more, and returns
+// where they begin in it. They begin at the same place in a line of the processor's cache as in
+// Data. It returns -1, and reads nothing, where Data is as good: if the page cache has them, or if
+// some were written to, so that the file does not have them.
 //
 // What is read goes past the page cache, where the file system can do that. Features larger than
 // memory would only pass through the cache, which takes more of a processor's time than the
@@ -150,7 +154,8 @@ func (m *MappedFeature) readAt(b []byte, off int64) (int, error) {
 
 // cutOff is the error of a file that ends at byte size.
 func (m *MappedFeature) cutOff(size int64) error {
-	return m.file.Bad(size, fmt.Sprintf("%s as it was when the file was opened, up to byte %d", m.what, m.end), "the end of the file")
+	return m.file.Bad(size, fmt.Sprintf("%s as it was when the file was opened, up to byte %d", m.what, m.end),
+		"the end of the file")
 }
 
 // cached says whether the page cache has n bytes from first on. It looks at one in 64 KiB: pages

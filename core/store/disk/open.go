@@ -55,7 +55,8 @@ func wantRegular(what, path string, st fs.FileInfo) error {
 	default:
 		kind = "a file of kind " + m.Type().String()
 	}
-	return &FormatError{File: path, Offset: -1, Want: "a regular file, " + what, Got: kind, Remedy: "nothing else is opened"}
+	return &FormatError{File: path, Offset: -1, Want: "a regular file, " + what, Got: kind,
+		Remedy: "nothing else is opened"}
 }
 
 // maxJSON is the most bytes that a description may have.
@@ -100,7 +101,8 @@ func CheckInside(jsonPath, key, path string) error {
 	}
 	return &FormatError{
 		File: jsonPath, Offset: -1, Want: fmt.Sprintf("%q inside the directory of this file", key), Got: real,
-		Remedy: "files outside it are read where sar.Config.allow_outside_paths is True (in the command, --allow-outside-paths)",
+		Remedy: "files outside it are read where sar.Config.allow_outside_paths is True (in the command, " +
+			"--allow-outside-paths)",
 	}
 }
 

@@ -31,7 +31,8 @@ func (w *RowWalker) Fill(at int64, dst []int64) error {
 			}
 			next := w.buf[w.row-w.bufAt]
 			if next < w.end || next > w.Edges {
-				return w.Ptr.File.Bad(w.Ptr.Offset+(w.row+1)*int64(w.Ptr.DType.Size()), fmt.Sprintf("row pointers that ascend from %d to at most %d", w.end, w.Edges), "%d", next)
+				return w.Ptr.File.Bad(w.Ptr.Offset+(w.row+1)*int64(w.Ptr.DType.Size()),
+					fmt.Sprintf("row pointers that ascend from %d to at most %d", w.end, w.Edges), "%d", next)
 			}
 			w.end = next
 		}

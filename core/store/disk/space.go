@@ -27,7 +27,8 @@ func WantRoom(dir string, needed int64, what, remedy string) error {
 	if err != nil || free >= needed {
 		return nil
 	}
-	return fmt.Errorf("%s: %s %s there, and %s are free: %s: %w", dir, what, gigabytes(needed), gigabytes(free), remedy, unix.ENOSPC)
+	return fmt.Errorf("%s: %s %s there, and %s are free: %s: %w", dir, what, gigabytes(needed), gigabytes(free), remedy,
+		unix.ENOSPC)
 }
 
 func gigabytes(n int64) string {

@@ -81,12 +81,14 @@ func parseSums(name string, data []byte) (map[string]Checksums, error) {
 		var at int64
 		for i, r := range of.Ranges {
 			if r.Bytes < 1 || r.Bytes > of.Bytes-at || r.Block < 1 || r.Block > maxBlock {
-				return nil, bad(fmt.Sprintf("range %d of %q inside its %d bytes, in blocks of 1 to %d", i, key, of.Bytes, maxBlock), "%d bytes in blocks of %d", r.Bytes, r.Block)
+				return nil, bad(fmt.Sprintf("range %d of %q inside its %d bytes, in blocks of 1 to %d", i, key, of.Bytes, maxBlock),
+					"%d bytes in blocks of %d", r.Bytes, r.Block)
 			}
 			next := sumRange{Array: r.Array, Off: at, Size: r.Bytes, block: r.Block}
 			digits, err := hex.DecodeString(r.Sums)
 			if err != nil || len(digits)%4 != 0 || int64(len(digits)/4) != next.blocks() {
-				return nil, bad(fmt.Sprintf("%d checksums of range %d of %q, 8 digits each", next.blocks(), i, key), "%d characters", len(r.Sums))
+				return nil, bad(fmt.Sprintf("%d checksums of range %d of %q, 8 digits each", next.blocks(), i, key),
+					"%d characters", len(r.Sums))
 			}
 			next.sums = make([]uint32, len(digits)/4)
 			for k := range next.sums {
@@ -132,8 +134,10 @@ func CheckSeal(name string, data []byte) (sealed bool, err error) {
 	}
 	if want := fmt.Sprintf("%08x", sum); found != want {
 		return true, &FormatError{
-			File: name, Offset: -1, Want: fmt.Sprintf("contents with the checksum %v that they were written with", found), Got: want,
-			Remedy: fmt.Sprintf("the file is damaged: copy it again, or partition the graph again; if it was edited on purpose, remove the key %q from it", SealKey),
+			File: name, Offset: -1, Want: fmt.Sprintf("contents with the checksum %v that they were written with", found),
+			Got: want,
+			Remedy: fmt.Sprintf("the file is damaged: copy it again, or partition the graph again; if it was edited on "+
+				"purpose, remove the key %q from it", SealKey),
 		}
 	}
 	return true, nil

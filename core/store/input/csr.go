@@ -56,7 +56,8 @@ func (c *CSR) ReadColumns(first int64, dst []int32) error {
 		}
 		for i, v := range wide {
 			if v < 0 || v > math.MaxInt32 {
-				return a.File.Bad(a.Offset+(first+int64(i))*int64(a.DType.Size()), fmt.Sprintf("%s below %d", a.Name, c.nodes), "%d", v)
+				return a.File.Bad(a.Offset+(first+int64(i))*int64(a.DType.Size()), fmt.Sprintf("%s below %d", a.Name, c.nodes),
+					"%d", v)
 			}
 			dst[i] = int32(v)
 		}

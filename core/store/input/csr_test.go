@@ -22,7 +22,8 @@ func oneType(dtype string, source []byte) storetest.Directory {
 }
 
 func TestInEdges(t *testing.T) {
-	for dtype, source := range map[string][]byte{"<i4": storetest.Int32s(0, 1, 1, 2), "<i8": storetest.Bytes([]int64{0, 1, 1, 2})} {
+	for dtype, source := range map[string][]byte{"<i4": storetest.Int32s(0, 1, 1, 2),
+		"<i8": storetest.Bytes([]int64{0, 1, 1, 2})} {
 		g, err := Open(oneType(dtype, source).Write(t, t.TempDir()))
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +51,8 @@ func TestInEdges(t *testing.T) {
 	defer g.Close()
 	m, _ := InEdges(g)
 	var damage *disk.FormatError
-	if err := m.ReadColumns(0, make([]int32, 4)); !errors.As(err, &damage) || !strings.Contains(err.Error(), "4294967296") {
+	if err := m.ReadColumns(0, make([]int32, 4)); !errors.As(err, &damage) ||
+		!strings.Contains(err.Error(), "4294967296") {
 		t.Fatal(err)
 	}
 	if typed, err := Open(storetest.SmallDirectory().Write(t, t.TempDir())); err != nil {

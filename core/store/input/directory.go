@@ -60,7 +60,8 @@ type edgeTypeJSON struct {
 }
 
 func newDirectory(path string) *directory {
-	return &directory{typedTables: typedTables{name: path}, Directory: npy.Directory{Description: path}, ids: map[string]string{}}
+	return &directory{typedTables: typedTables{name: path}, Directory: npy.Directory{Description: path},
+		ids: map[string]string{}}
 }
 
 // openDirectory opens a graph directory: reads its description and the headers of its files.
@@ -90,8 +91,9 @@ func openDirectory(dir string) (Graph, error) {
 // readGraphJSON reads a description and holds it against its own checksum, if it has one.
 func readGraphJSON(path string) (top description, data []byte, err error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return top, nil, &disk.FormatError{File: filepath.Dir(path), Offset: -1, Want: fmt.Sprintf("a graph: a directory with a %s, or an .npz file", Description),
-			Got: "a directory without one", Remedy: "sar ingest makes one out of tables of nodes and edges"}
+		return top, nil, &disk.FormatError{File: filepath.Dir(path), Offset: -1,
+			Want: fmt.Sprintf("a graph: a directory with a %s, or an .npz file", Description),
+			Got:  "a directory without one", Remedy: "sar ingest makes one out of tables of nodes and edges"}
 	}
 	if data, err = disk.ReadJSON("the description of the graph", path); err != nil {
 		return top, nil, err
@@ -100,7 +102,8 @@ func readGraphJSON(path string) (top description, data []byte, err error) {
 		return top, nil, disk.JSONError(path, 0, "the description of a graph", err)
 	}
 	if top.Format != graphFormat {
-		return top, nil, &disk.FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat), Got: fmt.Sprintf("%q", top.Format)}
+		return top, nil, &disk.FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat),
+			Got: fmt.Sprintf("%q", top.Format)}
 	}
 	_, err = disk.CheckSeal(path, data)
 	return top, data, err
@@ -149,7 +152,8 @@ func (g *directory) edgeTypes(list []edgeTypeJSON) error {
 		name := strings.Join(t.Type, ":")
 		triple, err := graph.ParseEdgeType(name)
 		if err != nil || len(t.Type) != 3 || len(name) > disk.MaxName || strings.ContainsAny(name, "/\\\x00") {
-			return g.Bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q", t.Type)
+			return g.Bad(`"type" of a relation to be ["source", "relation", "destination"], without colons and slashes`, "%q",
+				t.Type)
 		}
 		if seen[name] {
 			return g.Bad("each relation once", "%s again", name)

@@ -50,7 +50,8 @@ func TestGraphDir(t *testing.T) {
 		t.Errorf("edges %v, expected %v", edges, want)
 	}
 	kinds := fmt.Sprint(g.NodeTypes(), g.EdgeTypes())
-	if want := "[{user 3 [{x float32 [3 2]}]} {item 2 []}] [{user:rates:item 2 [{stars uint8 [2]}]} {user:follows:user 4 []}]"; kinds != want {
+	if want := "[{user 3 [{x float32 [3 2]}]} {item 2 []}] [{user:rates:item 2 [{stars uint8 [2]}]} " +
+		"{user:follows:user 4 []}]"; kinds != want {
 		t.Errorf("%s, expected %s", kinds, want)
 	}
 	stars := make([]byte, 1)
@@ -71,8 +72,10 @@ func TestRefusedGraphDir(t *testing.T) {
 		files storetest.Directory
 		want  string // in the error
 	}{
-		{storetest.Directory{"x.txt": nil}, "a directory with a graph.json, or an .npz file, found a directory without one; sar ingest"},
-		{describe("SAR graph 1", "SAR graph 2"), `"format" to be "SAR graph 1", found "SAR graph 2"; the graph directory is damaged`},
+		{storetest.Directory{"x.txt": nil}, "a directory with a graph.json, or an .npz file, found a directory without " +
+			"one; sar ingest"},
+		{describe("SAR graph 1", "SAR graph 2"),
+			`"format" to be "SAR graph 1", found "SAR graph 2"; the graph directory is damaged`},
 		{describe(`"count": 3`, `"count": 4`), `4 rows of feature "x" of user, found shape [3 2]`},
 		{describe(`"count": 3`, `"count": -1`), `"count" of "user"`},
 		{describe(`"count": 2, "features": {}`, `"count": 900000, "features": {}`), `900001 elements`},
@@ -85,18 +88,27 @@ func TestRefusedGraphDir(t *testing.T) {
 		{describe("nodes/user/x.npy", "nodes/user"), "a regular file"},
 		{describe("float32", "float64"), `float64 of shape [3 2] as graph.json has it, found float32`},
 		{describe(`[3, 2]`, `[2, 3]`), `of shape [2 3] as graph.json has it`},
-		{describe(`["user", "follows", "user"]`, `["user", "rates", "item"]`), "each relation once, found user:rates:item again"},
+		{describe(`["user", "follows", "user"]`, `["user", "rates", "item"]`),
+			"each relation once, found user:rates:item again"},
 		{describe(`["user", "follows", "user"]`, `["user", "follows"]`), "destination"},
-		{describe(`["user", "follows", "user"]`, `["user", "follows", "nobody"]`), `the node types of relation user:follows:nobody`},
+		{describe(`["user", "follows", "user"]`, `["user", "follows", "nobody"]`),
+			`the node types of relation user:follows:nobody`},
 		{describe(`"indptr": {"file": "edges/r/indptr.npy"}, `, ``), `"indptr" of relation user:rates:item`},
 		{describe(`"count": 4`, `"count": 5`), `5 elements of "source" of user:follows:user`},
-		{storetest.SmallDirectory().With("edges/f/indptr.npy", storetest.Array("<i8", "(4,)", storetest.Bytes([]int64{0, 1, 1, 5}))), "to end with the 4 edges, found 0 and 5"},
-		{storetest.SmallDirectory().With("edges/f/indptr.npy", storetest.Array("<i8", "(4,)", storetest.Bytes([]int64{1, 1, 1, 4}))), "to begin with 0"},
-		{storetest.SmallDirectory().With("edges/f/indptr.npy", storetest.Array("<i8", "(4,)", storetest.Bytes([]int64{0, 3, 1, 4}))), "indptr.npy at byte"},
-		{storetest.SmallDirectory().With("edges/f/indptr.npy", storetest.Array("<f8", "(4,)", storetest.Bytes([]int64{0, 1, 1, 4}))), "as graph.json has it"},
-		{storetest.SmallDirectory().With("edges/f/source.npy", storetest.Array("<i4", "(4,)", storetest.Int32s(0, 1, 3, 2))), "the source of edge 2 of user:follows:user among 3 nodes, found 3"},
-		{storetest.SmallDirectory().With("edges/f/source.npy", storetest.Array("<i4", "(4,)", storetest.Int32s(0, 1, -1, 2))), "found -1"},
-		{storetest.SmallDirectory().With("edges/f/source.npy", storetest.SmallDirectory()["edges/f/source.npy"][:80]), "source.npy at byte"},
+		{storetest.SmallDirectory().With("edges/f/indptr.npy",
+			storetest.Array("<i8", "(4,)", storetest.Bytes([]int64{0, 1, 1, 5}))), "to end with the 4 edges, found 0 and 5"},
+		{storetest.SmallDirectory().With("edges/f/indptr.npy",
+			storetest.Array("<i8", "(4,)", storetest.Bytes([]int64{1, 1, 1, 4}))), "to begin with 0"},
+		{storetest.SmallDirectory().With("edges/f/indptr.npy",
+			storetest.Array("<i8", "(4,)", storetest.Bytes([]int64{0, 3, 1, 4}))), "indptr.npy at byte"},
+		{storetest.SmallDirectory().With("edges/f/indptr.npy",
+			storetest.Array("<f8", "(4,)", storetest.Bytes([]int64{0, 1, 1, 4}))), "as graph.json has it"},
+		{storetest.SmallDirectory().With("edges/f/source.npy", storetest.Array("<i4", "(4,)", storetest.Int32s(0, 1, 3, 2))),
+			"the source of edge 2 of user:follows:user among 3 nodes, found 3"},
+		{storetest.SmallDirectory().With("edges/f/source.npy", storetest.Array("<i4", "(4,)", storetest.Int32s(0, 1, -1, 2))),
+			"found -1"},
+		{storetest.SmallDirectory().With("edges/f/source.npy", storetest.SmallDirectory()["edges/f/source.npy"][:80]),
+			"source.npy at byte"},
 	} {
 		dir := c.files.Write(t, t.TempDir())
 		g, err := Open(dir)
@@ -111,7 +123,8 @@ func TestRefusedGraphDir(t *testing.T) {
 	}
 	// Nodes that no file stands behind take no memory.
 	sparse := storetest.Directory{
-		Description: []byte(`{"format": "SAR graph 1", "node_types": {"a": {"count": 1000000000000}, "b": {"count": 1}}, "edge_types": [
+		Description: []byte(`{"format": "SAR graph 1", "node_types": {
+			"a": {"count": 1000000000000}, "b": {"count": 1}}, "edge_types": [
 			{"type": ["a", "r", "b"], "count": 0, "indptr": {"file": "i.npy"}, "source": {"file": "s.npy"}}]}`),
 		"i.npy": storetest.Array("<i8", "(2,)", storetest.Bytes([]int64{0, 0})), "s.npy": storetest.Array("<i4", "(0,)", nil),
 	}
@@ -124,7 +137,8 @@ func FuzzGraphDir(f *testing.F) {
 	small := storetest.SmallDirectory()
 	f.Add(small[Description], small["edges/f/indptr.npy"], small["edges/f/source.npy"], small["nodes/user/x.npy"])
 	f.Fuzz(func(t *testing.T, description, indptr, source, x []byte) {
-		files := small.With(Description, description).With("edges/f/indptr.npy", indptr).With("edges/f/source.npy", source).With("nodes/user/x.npy", x)
+		files := small.With(Description, description).With("edges/f/indptr.npy", indptr).With("edges/f/source.npy",
+			source).With("nodes/user/x.npy", x)
 		var valid any
 		if json.Unmarshal(description, &valid) == nil && strings.Contains(string(description), "..") {
 			t.Skip() // a path out of the directory of the test, which is refused elsewhere

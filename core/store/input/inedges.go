@@ -23,7 +23,8 @@ func (c *inEdges) checkEnds() error {
 		return err
 	}
 	if first[0] != 0 || last[0] != c.source.Len {
-		return c.ptr.File.Bad(c.ptr.Offset, fmt.Sprintf("%s to begin with 0 and to end with the %d edges", c.ptr.Name, c.source.Len), "%d and %d", first[0], last[0])
+		return c.ptr.File.Bad(c.ptr.Offset, fmt.Sprintf("%s to begin with 0 and to end with the %d edges", c.ptr.Name,
+			c.source.Len), "%d and %d", first[0], last[0])
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ type withLoops struct {
 // belongs to what is returned.
 func AddSelfLoops(g Graph) (Graph, error) {
 	if _, twice := g.(*withLoops); twice || len(g.NodeTypes()) != 1 || len(g.EdgeTypes()) != 1 {
-		return nil, argument.Errorf("self loops are added to graphs of one type, and this one has several, or has them already")
+		return nil, argument.Errorf("self loops are added to graphs of one type, and this one has several, or has " +
+			"them already")
 	}
 	if list := g.EdgeTypes()[0].Arrays; len(list) > 0 {
 		return nil, argument.Errorf("self loops would have no values of edge feature %q", list[0].Name)

@@ -81,7 +81,8 @@ func TestAddSelfLoops(t *testing.T) {
 
 func TestRefusedSelfLoops(t *testing.T) {
 	edges := storetest.Array("<i8", "(2, 1)", storetest.Bytes([]int64{0, 3}))
-	d, err := OpenNPZ(disk.InMemory("memory", storetest.Zip(t, zip.Store, map[string][]byte{"edge_index": edges, "w": storetest.Array("<i8", "(1,)", storetest.Bytes([]int64{1}))})))
+	d, err := OpenNPZ(disk.InMemory("memory", storetest.Zip(t, zip.Store,
+		map[string][]byte{"edge_index": edges, "w": storetest.Array("<i8", "(1,)", storetest.Bytes([]int64{1}))})))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -215,7 +215,8 @@ func (g *npzGraph) plausible(of *typedRows) error {
 		}
 	}
 	if limit := 16*g.z.File.Size + 2*g.NumEdges(); of.rows > limit {
-		return g.z.File.Bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit, of.name, g.z.File.Size), "%d", of.rows)
+		return g.z.File.Bad(-1, fmt.Sprintf("at most %d nodes of type %q in a file of %d bytes without a row for each", limit,
+			of.name, g.z.File.Size), "%d", of.rows)
 	}
 	return nil
 }
@@ -244,7 +245,8 @@ func (g *npzGraph) sortArrays() error {
 			}
 		}
 		if _, twice := of.arrays[short]; twice {
-			return a.File.Bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.name), "two: x stands for features and y for labels")
+			return a.File.Bad(-1, fmt.Sprintf("one array for feature %q of %q", short, of.name),
+				"two: x stands for features and y for labels")
 		}
 		of.arrays[short] = *a
 	}
@@ -308,7 +310,8 @@ func (a edgeIndex) edgeRuns(numSrc, numDst int64, yield func(first int64, src, d
 				if numSrc != numDst {
 					between = fmt.Sprintf("one of %d nodes and one of %d", numSrc, numDst)
 				}
-				return a.File.Bad(a.Offset+(at+int64(i))*size, fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d", s[i], t[i])
+				return a.File.Bad(a.Offset+(at+int64(i))*size, fmt.Sprintf("edge %d between %s", at+int64(i), between), "%d -> %d",
+					s[i], t[i])
 			}
 		}
 		if err := yield(at, s, t); err != nil {

@@ -20,14 +20,16 @@ import (
 
 // TestNPZSums changes what a zip says of a member's CRC-32, or the member.
 func TestNPZSums(t *testing.T) {
-	x := storetest.Array("<i4", "(100000,)", bytes.Repeat([]byte{1, 2, 3, 4}, 100_000)) // larger than what is checked when the file is opened
+	// larger than what is checked when the file is opened
+	x := storetest.Array("<i4", "(100000,)", bytes.Repeat([]byte{1, 2, 3, 4}, 100_000))
 	var packed bytes.Buffer
 	w, _ := flate.NewWriter(&packed, 1)
 	if _, err := w.Write(x); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
-	for _, sum := range []uint32{crc32.ChecksumIEEE(x), crc32.ChecksumIEEE(x) ^ 1<<31, 0} { // to package zip, 0 is no sum at all
+	// to package zip, 0 is no sum at all
+	for _, sum := range []uint32{crc32.ChecksumIEEE(x), crc32.ChecksumIEEE(x) ^ 1<<31, 0} {
 		for method, content := range map[uint16][]byte{zip.Store: x, zip.Deflate: packed.Bytes()} {
 			var b bytes.Buffer
 			z := zip.NewWriter(&b)
@@ -38,7 +40,8 @@ func TestNPZSums(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			head := &zip.FileHeader{Name: "x.npy", Method: method, CRC32: sum, CompressedSize64: uint64(len(content)), UncompressedSize64: uint64(len(x))}
+			head := &zip.FileHeader{Name: "x.npy", Method: method, CRC32: sum, CompressedSize64: uint64(len(content)),
+				UncompressedSize64: uint64(len(x))}
 			m, err := z.CreateRaw(head)
 			if err == nil {
 				_, err = m.Write(content)
@@ -53,7 +56,9 @@ func TestNPZSums(t *testing.T) {
 			err = d.ReadRows(false, 0, "features", 0, make([]byte, 4))
 			d.Close()
 			var damage *disk.FormatError
-			if right := sum == crc32.ChecksumIEEE(x); right != (err == nil) || (!right && (!errors.As(err, &damage) || !strings.Contains(err.Error(), "(x.npy) at bytes 0 to 400072: expected an array with the CRC-32"))) {
+			if right := sum == crc32.ChecksumIEEE(x); right != (err == nil) ||
+				(!right && (!errors.As(err, &damage) || !strings.Contains(err.Error(),
+					"(x.npy) at bytes 0 to 400072: expected an array with the CRC-32"))) {
 				t.Errorf("method %d, sum %08x: %v", method, sum, err)
 			}
 		}
@@ -98,9 +103,12 @@ func FuzzNPZ(f *testing.F) {
 func FuzzMembers(f *testing.F) {
 	ids := make([]byte, 16)
 	ids[0], ids[12] = 1, 2
-	f.Add(storetest.Array("<i4", "(2, 2)", ids), storetest.Array("<f4", "(3, 2)", make([]byte, 24)), storetest.Array("<i8", "()", []byte{3, 0, 0, 0, 0, 0, 0, 0}), false)
-	f.Add(storetest.Array("<i4", "(2, 2)", ids), storetest.Array("|b1", "(3,)", make([]byte, 3)), storetest.Array("<f8", "(2, 1)", ids), true)
-	f.Add(storetest.Array("<u8", "(2, 1)", ids), storetest.Array("<f2", "(0, 3)", nil), storetest.Array("<i2", "(1,)", []byte{9, 0}), false)
+	f.Add(storetest.Array("<i4", "(2, 2)", ids), storetest.Array("<f4", "(3, 2)", make([]byte, 24)),
+		storetest.Array("<i8", "()", []byte{3, 0, 0, 0, 0, 0, 0, 0}), false)
+	f.Add(storetest.Array("<i4", "(2, 2)", ids), storetest.Array("|b1", "(3,)", make([]byte, 3)),
+		storetest.Array("<f8", "(2, 1)", ids), true)
+	f.Add(storetest.Array("<u8", "(2, 1)", ids), storetest.Array("<f2", "(0, 3)", nil),
+		storetest.Array("<i2", "(1,)", []byte{9, 0}), false)
 	f.Fuzz(func(t *testing.T, edges, x, third []byte, deflated bool) {
 		method := zip.Store
 		if deflated {
@@ -175,7 +183,8 @@ func TestNumpyFiles(t *testing.T) {
 	if ref.NumNodes() != 6 || ref.NumEdges() != 9 || len(src) != 9 {
 		t.Fatalf("%d nodes, %d edges", ref.NumNodes(), ref.NumEdges())
 	}
-	if got := fmt.Sprint(arraysOf(ref, false)); got != "[{features float32 [6 3]} {labels int64 [6]} {train_mask bool [6]}]" {
+	if got := fmt.Sprint(arraysOf(ref, false)); got != "[{features float32 [6 3]} {labels int64 [6]} {train_mask "+
+		"bool [6]}]" {
 		t.Errorf("node arrays %s", got)
 	}
 	if got := fmt.Sprint(arraysOf(ref, true)); got != "[{edge_weight float64 [9]}]" {
@@ -250,18 +259,27 @@ func TestHeaders(t *testing.T) {
 		members map[string][]byte
 		want    string // "" where it is fine
 	}{
-		{"plain", map[string][]byte{"edge_index": edges, "num_nodes": storetest.Array("<i8", "()", []byte{9, 0, 0, 0, 0, 0, 0, 0})}, ""},
-		{"reordered keys", map[string][]byte{"edge_index": storetest.NPY("{\"shape\": (2,2L), 'fortran_order':False,'descr':\"|u1\"}", zero[:4])}, ""},
+		{"plain", map[string][]byte{"edge_index": edges,
+			"num_nodes": storetest.Array("<i8", "()", []byte{9, 0, 0, 0, 0, 0, 0, 0})}, ""},
+		{"reordered keys", map[string][]byte{"edge_index": storetest.NPY("{\"shape\": (2,2L), "+
+			"'fortran_order':False,'descr':\"|u1\"}", zero[:4])}, ""},
 		{"float ids", map[string][]byte{"edge_index": storetest.Array("<f4", "(2, 2)", zero[:16])}, "whole numbers"},
 		{"short", map[string][]byte{"edge_index": storetest.Array("<i4", "(2, 2)", zero[:15])}, "found 15 bytes"},
-		{"overflow", map[string][]byte{"edge_index": storetest.Array("<i4", "(2, 4611686018427387904)", zero[:16])}, "found 16 bytes"},
+		{"overflow", map[string][]byte{"edge_index": storetest.Array("<i4", "(2, 4611686018427387904)", zero[:16])},
+			"found 16 bytes"},
 		{"negative", map[string][]byte{"edge_index": storetest.Array("<i4", "(2, -2)", zero[:16])}, "for a dimension"},
-		{"two nodes", map[string][]byte{"edge_index": edges, "x": storetest.Array("<f4", "(3, 1)", zero[:12]), "num_nodes": storetest.Array("<i8", "()", zero[:8])}, `"num_nodes" equal to the 3 rows`},
-		{"absurd nodes", map[string][]byte{"edge_index": edges, "num_nodes": storetest.Array("<i8", "()", []byte{0, 0, 0, 0, 0, 1, 0, 0})}, "at most"},
-		{"absurd empty rows", map[string][]byte{"edge_index": edges, "x": storetest.Array("<f4", "(1099511627776, 0)", nil)}, "at most"},
-		{"original ids", map[string][]byte{"edge_index": edges, "orig_id": storetest.Array("<i8", "(1,)", zero[:8])}, "orig_id"},
-		{"twice", map[string][]byte{"edge_index": edges, "x": storetest.Array("<f4", "(3,)", zero[:12]), "features": storetest.Array("<f4", "(3,)", zero[:12])}, "found two"},
-		{"structured", map[string][]byte{"edge_index": edges, "s": storetest.NPY("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", zero[:4])}, "structured"},
+		{"two nodes", map[string][]byte{"edge_index": edges, "x": storetest.Array("<f4", "(3, 1)", zero[:12]),
+			"num_nodes": storetest.Array("<i8", "()", zero[:8])}, `"num_nodes" equal to the 3 rows`},
+		{"absurd nodes", map[string][]byte{"edge_index": edges,
+			"num_nodes": storetest.Array("<i8", "()", []byte{0, 0, 0, 0, 0, 1, 0, 0})}, "at most"},
+		{"absurd empty rows", map[string][]byte{"edge_index": edges, "x": storetest.Array("<f4", "(1099511627776, 0)", nil)},
+			"at most"},
+		{"original ids", map[string][]byte{"edge_index": edges, "orig_id": storetest.Array("<i8", "(1,)", zero[:8])},
+			"orig_id"},
+		{"twice", map[string][]byte{"edge_index": edges, "x": storetest.Array("<f4", "(3,)", zero[:12]),
+			"features": storetest.Array("<f4", "(3,)", zero[:12])}, "found two"},
+		{"structured", map[string][]byte{"edge_index": edges,
+			"s": storetest.NPY("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", zero[:4])}, "structured"},
 	} {
 		for _, method := range []uint16{zip.Store, zip.Deflate} {
 			d, err := OpenNPZ(disk.InMemory("memory", storetest.Zip(t, method, c.members)))
@@ -313,15 +331,18 @@ func TestLargeMember(t *testing.T) {
 // TestOrderOfTypes reads types in the order of the file, a node type where an array or an end
 // of a relation names it first.
 func TestOrderOfTypes(t *testing.T) {
-	edges, one := storetest.Array("<i4", "(2, 1)", make([]byte, 8)), storetest.Array("<i8", "()", []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	edges, one := storetest.Array("<i4", "(2, 1)", make([]byte, 8)),
+		storetest.Array("<i8", "()", []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, m := range []struct {
 		name string
 		data []byte
 	}{
-		{"paper/num_nodes", one}, {"venue:has:paper/w", storetest.Array("<i4", "(1,)", make([]byte, 4))}, {"author/num_nodes", one},
-		{"paper:in:venue/edge_index", edges}, {"author:writes:paper/edge_index", edges}, {"venue:has:paper/edge_index", edges},
+		{"paper/num_nodes", one}, {"venue:has:paper/w", storetest.Array("<i4", "(1,)", make([]byte, 4))},
+		{"author/num_nodes", one},
+		{"paper:in:venue/edge_index", edges}, {"author:writes:paper/edge_index", edges},
+		{"venue:has:paper/edge_index", edges},
 	} {
 		w, err := z.Create(m.name + ".npy")
 		if err == nil {

@@ -69,7 +69,8 @@ func SumDirectory(dir string) error {
 			kept = append(kept, k)
 		}
 	}
-	text, err := disk.Seal(append(kept, disk.Member[json.RawMessage]{Name: disk.SumsKey, Value: json.RawMessage(strconv.Quote(disk.SumsFile))}))
+	text, err := disk.Seal(append(kept, disk.Member[json.RawMessage]{Name: disk.SumsKey,
+		Value: json.RawMessage(strconv.Quote(disk.SumsFile))}))
 	if err == nil {
 		err = os.WriteFile(path+".new", text, 0o664)
 	}

@@ -16,7 +16,8 @@ func summedDir(t testing.TB) string {
 	t.Helper()
 	dir := storetest.SmallDirectory().With("nodes/user/ids.parquet", []byte("ids of three users")).Write(t, t.TempDir())
 	path := filepath.Join(dir, Description)
-	text := strings.Replace(string(storetest.MustRead(t, path)), `"ids": null`, `"ids": {"file": "nodes/user/ids.parquet"}`, 1)
+	text := strings.Replace(string(storetest.MustRead(t, path)), `"ids": null`,
+		`"ids": {"file": "nodes/user/ids.parquet"}`, 1)
 	if err := errors.Join(os.WriteFile(path, []byte(text), 0o664), SumDirectory(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,8 @@ func TestDamagedGraphDir(t *testing.T) {
 
 func TestGraphDirWithoutASum(t *testing.T) {
 	dir := summedDir(t)
-	text := strings.Replace(string(storetest.MustRead(t, filepath.Join(dir, "checksums.crc"))), "stars.npy", "moons.npy", 1)
+	text := strings.Replace(string(storetest.MustRead(t, filepath.Join(dir, "checksums.crc"))), "stars.npy", "moons.npy",
+		1)
 	if err := os.WriteFile(filepath.Join(dir, "checksums.crc"), storetest.Resealed([]byte(text)), 0o664); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,8 @@ func (d *Directory) Open(what string, of Described) (*disk.Array, error) {
 		a.DType = disk.BFloat16
 	}
 	if of.DType != "" && of.DType != a.DType.String() || of.Shape != nil && !slices.Equal(of.Shape, a.Shape) {
-		return nil, a.File.Bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, of.DType, of.Shape, filepath.Base(d.Description)), "%s of shape %v", a.DType, a.Shape)
+		return nil, a.File.Bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, of.DType, of.Shape,
+			filepath.Base(d.Description)), "%s of shape %v", a.DType, a.Shape)
 	}
 	if d.Sums == nil {
 		return a, nil

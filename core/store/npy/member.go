@@ -18,7 +18,8 @@ import (
 // damaged name would make a feature another one, and a CRC-32 is of contents alone.
 func (z *Zip) agrees(m *zip.File, member string) error {
 	bad := func(got string) error {
-		return &disk.FormatError{File: member, Offset: -1, Want: "the same name and method of the member in the directory of the zip and before the member", Got: got}
+		return &disk.FormatError{File: member, Offset: -1,
+			Want: "the same name and method of the member in the directory of the zip and before the member", Got: got}
 	}
 	body, err := m.DataOffset()
 	if err != nil {
@@ -88,7 +89,8 @@ func (t *member) load() error {
 		t.r = bytes.NewReader(b.Bytes())
 		return err
 	}
-	if err := disk.WantRoom(os.TempDir(), size, t.name+", inflated, needs", "name another directory in TMPDIR, or save the array uncompressed (numpy.savez)"); err != nil {
+	if err := disk.WantRoom(os.TempDir(), size, t.name+", inflated, needs",
+		"name another directory in TMPDIR, or save the array uncompressed (numpy.savez)"); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp("", "sar-npz-")
@@ -120,7 +122,8 @@ func (t *member) copy(to io.Writer) error {
 	case errors.As(err, &system) && t.temp != nil:
 		return fmt.Errorf("inflating %s into a temporary file (TMPDIR names another place): %w", t.name, err)
 	case errors.Is(err, zip.ErrChecksum), err == nil && n == size && sum.Sum32() != t.m.CRC32:
-		return damage(0, size, fmt.Sprintf("an array with the CRC-32 %08x that the zip has of it", t.m.CRC32), fmt.Sprintf("%08x", sum.Sum32()),
+		return damage(0, size, fmt.Sprintf("an array with the CRC-32 %08x that the zip has of it", t.m.CRC32),
+			fmt.Sprintf("%08x", sum.Sum32()),
 			"the file is damaged: copy it or save it again")
 	case err != nil:
 		return damage(-1, 0, fmt.Sprintf("an array of %d bytes", size), err.Error(), "")

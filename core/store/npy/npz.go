@@ -74,7 +74,8 @@ func (z *Zip) add(m *zip.File) error {
 		of.raw = io.NewSectionReader(z.File.Reader, off, int64(size))
 	case zip.Deflate:
 	default:
-		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d", m.Method)
+		return bad("a member that is stored or deflated (numpy.savez, numpy.savez_compressed)", "compression method %d",
+			m.Method)
 	}
 	h, err := z.header(m, at)
 	if err != nil {
@@ -87,7 +88,8 @@ func (z *Zip) add(m *zip.File) error {
 		}
 	}
 	n, _ := disk.Elements(h.shape, 1, file.Size)
-	z.Arrays[name] = &disk.Array{File: file, Name: fmt.Sprintf("array %q", name), Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran}
+	z.Arrays[name] = &disk.Array{File: file, Name: fmt.Sprintf("array %q", name), Offset: h.start, DType: h.dtype,
+		Shape: h.shape, Len: n, Fortran: h.fortran}
 	z.Names = append(z.Names, name)
 	return nil
 }
@@ -102,7 +104,8 @@ func (z *Zip) header(m *zip.File, at string) (fields, error) {
 			r.Close()
 		}
 		if err != nil {
-			return &disk.FormatError{File: at, Offset: -1, Want: "the header of an array", Got: "a broken zip member: " + err.Error()}
+			return &disk.FormatError{File: at, Offset: -1, Want: "the header of an array",
+				Got: "a broken zip member: " + err.Error()}
 		}
 		return nil
 	})

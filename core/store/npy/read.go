@@ -66,7 +66,8 @@ func parse(name string, head []byte, size int64) (fields, error) {
 	h.fortran, h.shape = fortran, shape
 	elems, ok := disk.Elements(shape, h.dtype.Size(), size-h.start)
 	if !ok || elems*int64(h.dtype.Size()) != size-h.start {
-		return h, bad(h.start, fmt.Sprintf("the numbers of an array of shape %v of %s", shape, h.dtype), "%d bytes", size-h.start)
+		return h, bad(h.start, fmt.Sprintf("the numbers of an array of shape %v of %s", shape, h.dtype), "%d bytes",
+			size-h.start)
 	}
 	if len(shape) > disk.MaxDims {
 		return h, bad(8+lenBytes, fmt.Sprintf("at most %d dimensions", disk.MaxDims), "%d", len(shape))
@@ -126,7 +127,8 @@ func dtypeOf(descr string) (disk.DType, error) {
 		return disk.Invalid, fmt.Errorf("type %q", descr)
 	}
 	if order == '>' && d.Size() > 1 {
-		return disk.Invalid, fmt.Errorf("big-endian numbers (type %q): save array.astype(array.dtype.newbyteorder('<'))", descr)
+		return disk.Invalid, fmt.Errorf("big-endian numbers (type %q): save array.astype(array.dtype.newbyteorder('<'))",
+			descr)
 	}
 	return d, nil
 }
@@ -195,7 +197,8 @@ func fromFile(f *disk.File, what string) (*disk.Array, error) {
 		return nil, err
 	}
 	n, _ := disk.Elements(h.shape, 1, f.Size)
-	return &disk.Array{File: f, Name: what, Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran}, nil
+	return &disk.Array{File: f, Name: what, Offset: h.start, DType: h.dtype, Shape: h.shape, Len: n, Fortran: h.fortran},
+		nil
 }
 
 // Arrays is where the array of an .npy file lies; other files have none.

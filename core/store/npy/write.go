@@ -36,7 +36,8 @@ func header(d disk.DType, shape []int64) []byte {
 	if len(shape) > 1 {
 		dims = strings.TrimSuffix(dims, ", ")
 	}
-	text := fmt.Sprintf("{'descr': '%s%s', 'fortran_order': False, 'shape': (%s), }", order, kind, strings.TrimSuffix(dims, " "))
+	text := fmt.Sprintf("{'descr': '%s%s', 'fortran_order': False, 'shape': (%s), }", order, kind,
+		strings.TrimSuffix(dims, " "))
 	const fixed, align = 10, 64
 	text += strings.Repeat(" ", align-1-(fixed+len(text))%align) + "\n"
 	head := append([]byte("\x93NUMPY\x01\x00"), 0, 0)
@@ -46,7 +47,8 @@ func header(d disk.DType, shape []int64) []byte {
 
 // Create makes an array of zeros in a file that dir does not have yet.
 func Create(dir, name string, d disk.DType, shape []int64) (Output, error) {
-	a := Output{Path: filepath.Join(dir, filepath.FromSlash(name)), Len: 1, Described: Described{File: name, DType: d.String(), Shape: shape}}
+	a := Output{Path: filepath.Join(dir, filepath.FromSlash(name)), Len: 1,
+		Described: Described{File: name, DType: d.String(), Shape: shape}}
 	for _, n := range shape {
 		a.Len *= n
 	}

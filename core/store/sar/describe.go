@@ -53,7 +53,8 @@ func (s *writer) describe() error {
 		sums := map[string]disk.Checksums{}
 		for _, name := range d.names() {
 			var err error
-			if sums[name], err = disk.SumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)), npy.Arrays); err != nil {
+			if sums[name], err = disk.SumsOf("a file of the part", filepath.Join(s.partDir(p), filepath.FromSlash(name)),
+				npy.Arrays); err != nil {
 				return err
 			}
 		}

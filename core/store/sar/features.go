@@ -10,7 +10,8 @@ import (
 
 // spread makes an array in each part, of rows[p] rows like those of t, and has fill append
 // them. made is told of each array.
-func (s *writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.Output), name string, fill func(out []*disk.Appender) error) error {
+func (s *writer) spread(rows []int64, t disk.TensorInfo, made func(p int, a npy.Output), name string,
+	fill func(out []*disk.Appender) error) error {
 	files := make([]*os.File, s.to.Parts)
 	defer func() {
 		for _, f := range files {
@@ -71,12 +72,13 @@ func (s *writer) writeNodeFeatures() error {
 		if of.KeepsIDs() {
 			continue
 		}
-		err := s.spread(s.rowsOf(&s.node, t), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
-			for i, p := range assign {
-				out[p].Int64(int64(i))
-			}
-			return nil
-		})
+		err := s.spread(s.rowsOf(&s.node, t), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID),
+			dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
+				for i, p := range assign {
+					out[p].Int64(int64(i))
+				}
+				return nil
+			})
 		if err != nil {
 			return err
 		}
@@ -111,16 +113,17 @@ func (s *writer) writeEdgeRows() error {
 			continue
 		}
 		name := dir + "/" + fileName(input.OrigID, 0, names) + ".npy"
-		err := s.spread(s.rowsOf(&s.edge, i), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), name, func(out []*disk.Appender) error {
-			return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
-				return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
-					for k := lo; r == i && k < hi; k++ {
-						out[s.to.Assignment[dst[k]]].Int64(first + k - s.edge.first[r])
-					}
-					return nil
+		err := s.spread(s.rowsOf(&s.edge, i), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), name,
+			func(out []*disk.Appender) error {
+				return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
+					return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
+						for k := lo; r == i && k < hi; k++ {
+							out[s.to.Assignment[dst[k]]].Int64(first + k - s.edge.first[r])
+						}
+						return nil
+					})
 				})
 			})
-		})
 		if err != nil {
 			return err
 		}
@@ -130,7 +133,8 @@ func (s *writer) writeEdgeRows() error {
 
 // scatterRows reads len(to) rows of a type from its row first on and appends
 // row i to out[to[i]].
-func (s *writer) scatterRows(edge bool, kind int, t disk.TensorInfo, first int64, to []int32, out []*disk.Appender) error {
+func (s *writer) scatterRows(edge bool, kind int, t disk.TensorInfo, first int64, to []int32,
+	out []*disk.Appender) error {
 	row := t.RowBytes()
 	if row == 0 {
 		return nil

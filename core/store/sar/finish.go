@@ -81,7 +81,8 @@ func (s *writer) numberColumns(p, i int) (columns int64, err error) {
 	columns = hi - lo
 	boundary := s.halo.Seal()
 	if columns+boundary > math.MaxInt32 {
-		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary, math.MaxInt32)
+		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary,
+			math.MaxInt32)
 	}
 	file, err := s.newArray(p, i, haloRowsArray, disk.Int32, boundary)
 	if err != nil {
@@ -290,14 +291,15 @@ func (s *writer) writeEdgeStarts(i int) error {
 	}
 	made := func(p int, a npy.Output) { s.relation(p, i).Arrays.Set(edgeStartArray, a.Described) }
 	name := r.dir + "/" + edgeStartArray + ".npy"
-	return s.spread(s.rowsOf(&s.node, r.dst), disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name, func(out []*disk.Appender) error {
-		var start int64
-		first := s.node.first[r.dst]
-		for k, p := range s.to.Assignment[first:s.node.first[r.dst+1]] {
-			b := view.Bytes([]int64{start})
-			out[p].Write(b[:dtype.Size()])
-			start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
-		}
-		return nil
-	})
+	return s.spread(s.rowsOf(&s.node, r.dst), disk.TensorInfo{DType: dtype, Shape: []int64{0}}, made, name,
+		func(out []*disk.Appender) error {
+			var start int64
+			first := s.node.first[r.dst]
+			for k, p := range s.to.Assignment[first:s.node.first[r.dst+1]] {
+				b := view.Bytes([]int64{start})
+				out[p].Write(b[:dtype.Size()])
+				start += int64(r.slots.Data[s.id.Data[first+int64(k)]])
+			}
+			return nil
+		})
 }

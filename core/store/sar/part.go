@@ -84,7 +84,8 @@ type relation struct {
 }
 
 // Open opens a part. sums are nil where it has no checksums.
-func Open(path string, book *graph.Book, part int, partitioning string, sums map[string]disk.Checksums) (s *Part, err error) {
+func Open(path string, book *graph.Book, part int, partitioning string, sums map[string]disk.Checksums) (s *Part,
+	err error) {
 	s = &Part{Directory: npy.Directory{Description: path, Sums: sums}, book: book, part: part, IDs: map[string]string{},
 		nodeFeats: map[string]disk.Array{}, edgeFeats: map[string]disk.Array{}}
 	defer func() {
@@ -110,7 +111,8 @@ func Open(path string, book *graph.Book, part int, partitioning string, sums map
 		return s, s.Bad(fmt.Sprintf("the key %q, the checksum of this file", disk.SealKey), "no such key")
 	}
 	if top.Part != part || top.Partitioning != partitioning {
-		return s, s.Bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning), "part %d of %s: these files are of different runs", top.Part, top.Partitioning)
+		return s, s.Bad(fmt.Sprintf("part %d of partitioning %s", part, partitioning),
+			"part %d of %s: these files are of different runs", top.Part, top.Partitioning)
 	}
 	if _, err := fmt.Sscanf(top.Partitioning, "%x", &s.Partitioning); err != nil {
 		return s, s.Bad("the number of a partitioning", "%q", top.Partitioning)
@@ -131,7 +133,8 @@ func (s *Part) nodeTypes(list disk.Object[partNodesJSON]) error {
 	for t, of := range list {
 		name, rows := s.book.NodeTypes[t], s.book.NumNodes(t, s.part)
 		if of.Name != name || of.Value.Rows != rows {
-			return s.Bad(fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q", of.Value.Rows, of.Name)
+			return s.Bad(fmt.Sprintf("%d nodes of type %q, as the description of all parts has them", rows, name), "%d of %q",
+				of.Value.Rows, of.Name)
 		}
 		if of.Value.IDs != nil {
 			path, err := s.Inside(fmt.Sprintf("the ids of %q", name), of.Value.IDs.File)
@@ -154,7 +157,8 @@ func (s *Part) edgeTypes(list []partRelationJSON) error {
 	for t, of := range list {
 		name, edges := s.book.EdgeTypes[t].String(), s.book.NumEdges(t, s.part)
 		if strings.Join(of.Type, ":") != name || of.Edges != edges {
-			return s.Bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name), "%d of %q", of.Edges, of.Type)
+			return s.Bad(fmt.Sprintf("%d edges of relation %s, as the description of all parts has them", edges, name),
+				"%d of %q", of.Edges, of.Type)
 		}
 		r := relation{partRelationJSON: of, arrays: map[string]*disk.Array{}}
 		for _, a := range of.Arrays {
@@ -176,7 +180,8 @@ func (s *Part) edgeTypes(list []partRelationJSON) error {
 			return err
 		}
 		if r.arrays[edgeStartArray] != nil {
-			s.edgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File, Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
+			s.edgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File,
+				Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
 				Derive: r.origIDs}
 		}
 	}
@@ -221,7 +226,8 @@ func (s *Part) lengths(r *relation, relation int) error {
 		if err := a.WantVector(n); err != nil {
 			return err
 		}
-		if wide := array == outDegreeArray || array == edgeStartArray; a.DType != disk.Int32 && !(wide && a.DType == disk.Int64) {
+		if wide := array == outDegreeArray || array == edgeStartArray; a.DType != disk.Int32 &&
+			!(wide && a.DType == disk.Int64) {
 			return a.File.Bad(-1, fmt.Sprintf("%s as int32", a.Name), "%s", a.DType)
 		}
 	}
@@ -231,7 +237,8 @@ func (s *Part) lengths(r *relation, relation int) error {
 // ascend checks ends by round.
 func (s *Part) ascend(ends []int64, first int64, key, relation string) error {
 	if len(ends) != s.book.Parts || ends[0] != first || !slices.IsSorted(ends) || ends[len(ends)-1] > disk.MaxCount {
-		return s.Bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v", ends)
+		return s.Bad(fmt.Sprintf("%q of %s to be %d numbers that ascend from %d", key, relation, s.book.Parts, first), "%v",
+			ends)
 	}
 	return nil
 }

@@ -96,7 +96,8 @@ func (s *Part) relation(i, threads int) (rel *graph.Relation, err error) {
 		last := int32(-1)
 		for k, row := range rel.Send[q].Data {
 			if row <= last || int(row) >= made.NumSrc {
-				return rel, send.File.Bad(send.Offset+4*(first+int64(k)), fmt.Sprintf("%s: rows that ascend, from %d to %d", send.Name, last+1, made.NumSrc-1), "%d", row)
+				return rel, send.File.Bad(send.Offset+4*(first+int64(k)),
+					fmt.Sprintf("%s: rows that ascend, from %d to %d", send.Name, last+1, made.NumSrc-1), "%d", row)
 			}
 			last = row
 		}
@@ -110,7 +111,8 @@ func (s *Part) relation(i, threads int) (rel *graph.Relation, err error) {
 	}
 	for j, n := range rel.OutDegree.Data {
 		if here := int64(made.ColPtr.Data[j+1] - made.ColPtr.Data[j]); n < here {
-			return rel, out.File.Bad(out.Offset+int64(j*out.DType.Size()), fmt.Sprintf("%s: at least the %d edges of this part", out.Name, here), "%d", n)
+			return rel, out.File.Bad(out.Offset+int64(j*out.DType.Size()),
+				fmt.Sprintf("%s: at least the %d edges of this part", out.Name, here), "%d", n)
 		}
 	}
 	return rel, nil
@@ -168,7 +170,8 @@ func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
 		for j := r.Columns[q-1]; j < r.Columns[q]; j++ {
 			row := rows[j-own]
 			if row < 0 || row >= n || j > r.Columns[q-1] && row <= rows[j-own-1] {
-				return a.File.Bad(a.Offset+4*(j-own), fmt.Sprintf("%s: rows of part %d that ascend, below %d", a.Name, owner, n), "%d", row)
+				return a.File.Bad(a.Offset+4*(j-own), fmt.Sprintf("%s: rows of part %d that ascend, below %d", a.Name, owner, n),
+					"%d", row)
 			}
 			visit(j, start+row)
 		}

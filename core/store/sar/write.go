@@ -48,10 +48,11 @@ type relationWriter struct {
 	dir      string
 	sorted   bool // by destination, then by source
 	last     [2]int64
-	slots    mem.Array[uint32]       // by number of the destination: its edges; while they are placed, where the next one goes
-	arrays   []map[string]npy.Output // [part] by name
-	columns  [][]int64               // [part] as partRelationJSON has them
-	sends    [][]int64
+	// by number of the destination: its edges; while they are placed, where the next one goes
+	slots   mem.Array[uint32]
+	arrays  []map[string]npy.Output // [part] by name
+	columns [][]int64               // [part] as partRelationJSON has them
+	sends   [][]int64
 }
 
 // Plan says how a graph is split and where its parts are made.
@@ -87,7 +88,8 @@ func Write(src input.Source, to Plan) (*Written, error) {
 			return nil, err
 		}
 	}
-	for _, step := range []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts, s.writeSends,
+	for _, step := range []func() error{s.numberNodes, s.countEdges, s.wantMemory, s.wantDisk, s.fill, s.finishParts,
+		s.writeSends,
 		s.writeNodeFeatures, s.writeEdgeRows, s.takeIDs, s.describe} {
 		if err := step(); err != nil {
 			return nil, err
@@ -128,7 +130,8 @@ func (s *writer) numberNodes() (err error) {
 	largest := int64(0)
 	for t, of := range s.node.list {
 		if of.Rows > math.MaxUint32 {
-			return argument.Errorf("%d nodes of type %q: at most %d of a type are supported", of.Rows, of.Name, int64(math.MaxUint32))
+			return argument.Errorf("%d nodes of type %q: at most %d of a type are supported", of.Rows, of.Name,
+				int64(math.MaxUint32))
 		}
 		largest = max(largest, of.Rows)
 		first := s.node.first[t]
@@ -139,7 +142,8 @@ func (s *writer) numberNodes() (err error) {
 		for p := range s.to.Parts {
 			s.node.count[p][t] = base[p+1]
 			if base[p+1] > math.MaxInt32 {
-				return argument.Errorf("part %d has %d nodes of type %q; at most %d are supported: use more parts", p, base[p+1], of.Name, math.MaxInt32)
+				return argument.Errorf("part %d has %d nodes of type %q; at most %d are supported: use more parts", p, base[p+1],
+					of.Name, math.MaxInt32)
 			}
 			base[p+1] += base[p]
 		}
@@ -166,7 +170,8 @@ func (s *writer) countEdges() error {
 		if err != nil {
 			return err
 		}
-		r := &relationWriter{sorted: true, last: [2]int64{-1, -1}, dir: "relations/" + fileName(strings.ReplaceAll(of.Name, ":", "__"), i, names)}
+		r := &relationWriter{sorted: true, last: [2]int64{-1, -1},
+			dir: "relations/" + fileName(strings.ReplaceAll(of.Name, ":", "__"), i, names)}
 		for k, n := range s.node.list {
 			if n.Name == t.Src {
 				r.src = k
@@ -197,7 +202,8 @@ func (s *writer) countEdges() error {
 				n += int64(d)
 			}
 			if n > math.MaxInt32 {
-				return argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n, s.edge.list[i].Name, math.MaxInt32)
+				return argument.Errorf("part %d has %d edges of type %s; at most %d are supported: use more parts", p, n,
+					s.edge.list[i].Name, math.MaxInt32)
 			}
 			s.edge.count[p][i] = n
 		}

@@ -66,7 +66,8 @@ func SmallDirectory() Directory {
 		"graph.json": []byte(`{
 			"format": "SAR graph 1", "name": "small", "made by": "a test",
 			"node_types": {
-				"user": {"count": 3, "ids": null, "features": {"x": {"file": "nodes/user/x.npy", "dtype": "float32", "shape": [3, 2]}}},
+				"user": {"count": 3, "ids": null, "features": {
+					"x": {"file": "nodes/user/x.npy", "dtype": "float32", "shape": [3, 2]}}},
 				"item": {"count": 2, "features": {}}
 			},
 			"edge_types": [

@@ -42,7 +42,8 @@ func connections(t testing.TB) (a, b net.Conn) {
 }
 
 // Join joins two ranks over a library; tokens are what each has for the job's.
-func Join(t testing.TB, p foreign.Provider, a, b, linkBytes int, tokens [2]string) (links [2]transport.Link, errs [2]error) {
+func Join(t testing.TB, p foreign.Provider, a, b, linkBytes int, tokens [2]string) (links [2]transport.Link,
+	errs [2]error) {
 	t.Helper()
 	ca, cb := connections(t)
 	var wg sync.WaitGroup
@@ -62,7 +63,8 @@ func Join(t testing.TB, p foreign.Provider, a, b, linkBytes int, tokens [2]strin
 			t.Error(err)
 			return
 		}
-		if links[i], errs[i] = end.Link(conn, transport.Endpoint{Rank: rank}, transport.Endpoint{Rank: peer}); errs[i] != nil {
+		if links[i], errs[i] = end.Link(conn, transport.Endpoint{Rank: rank},
+			transport.Endpoint{Rank: peer}); errs[i] != nil {
 			_ = conn.Close()
 		}
 	}

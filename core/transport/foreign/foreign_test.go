@@ -199,7 +199,8 @@ func TestCloseBoth(t *testing.T) {
 
 // TestProof has the other end of a channel not know the job's token.
 func TestProof(t *testing.T) {
-	links, errs := conformance.Join(t, &queues{"queues", true}, 0, 1, 1<<16, [2]string{"the token of the job", "another token than that of the job"})
+	links, errs := conformance.Join(t, &queues{"queues", true}, 0, 1, 1<<16,
+		[2]string{"the token of the job", "another token than that of the job"})
 	for i, err := range errs {
 		if err == nil || links[i] != nil {
 			t.Errorf("end %d: a link to a stranger (%v)", i, err)

@@ -114,8 +114,9 @@ func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkByt
 	size := ring.Bytes(max)
 	l := &link{
 		peer: peer, opened: o, conn: conn, outEnds: ring.NewState(0), inEnds: ring.NewState(0),
-		dead: make(chan struct{}), lessPost: make(chan struct{}, 1), again: make(chan struct{}, 1), landings: make(chan landing),
-		ended: make(chan struct{}), gone: make(chan struct{}), lastSent: make(chan struct{}),
+		dead: make(chan struct{}), lessPost: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		landings: make(chan landing),
+		ended:    make(chan struct{}), gone: make(chan struct{}), lastSent: make(chan struct{}),
 		reader: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
 	}
 	l.refs.Store(1)

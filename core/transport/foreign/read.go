@@ -119,7 +119,8 @@ func (l *link) closed() bool { return l.inEnds.Err() == transport.ErrClosed }
 func (l *link) tooMuch(n int, err error) error {
 	var full *transport.TimeoutError
 	if errors.As(err, &full) {
-		return &transport.FrameError{Peer: l.peer, Detail: fmt.Sprintf("a frame of %d bytes that the window has no room for", n)}
+		return &transport.FrameError{Peer: l.peer, Detail: fmt.Sprintf("a frame of %d bytes that the window has no room for",
+			n)}
 	}
 	return err
 }

@@ -81,7 +81,8 @@ func (o *Opened) reach(own, peer transport.Endpoint) error {
 	if peer.Library != "" {
 		uses = peer.Library
 	}
-	return fmt.Errorf("rank %d on %s uses %s: set SAR_TRANSPORT=%s on every worker, and register it there where it is not SAR's own",
+	return fmt.Errorf("rank %d on %s uses %s: set SAR_TRANSPORT=%s on every worker, and register it there where it is "+
+		"not SAR's own",
 		peer.Rank, peer.Host, uses, o.Name())
 }
 
@@ -168,9 +169,11 @@ func (l *link) greet(own uint32) (tag uint32, address []byte, err error) {
 	n := le.Uint32(theirs[8:])
 	switch {
 	case le.Uint32(theirs) != greetingMagic || n > MaxAddress:
-		return 0, nil, fmt.Errorf("rank %d did not greet as %s does: run one version of SAR on every worker", l.peer, l.opened.Name())
+		return 0, nil, fmt.Errorf("rank %d did not greet as %s does: run one version of SAR on every worker", l.peer,
+			l.opened.Name())
 	case string(theirs[nameAt:]) != string(b[nameAt:]):
-		return 0, nil, fmt.Errorf("rank %d uses another library than %s: use one transport setting on every worker", l.peer, l.opened.Name())
+		return 0, nil, fmt.Errorf("rank %d uses another library than %s: use one transport setting on every worker", l.peer,
+			l.opened.Name())
 	}
 	address = make([]byte, n)
 	_, err = io.ReadFull(l.conn, address)

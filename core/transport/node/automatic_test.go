@@ -71,7 +71,8 @@ func TestAutomaticLibrary(t *testing.T) {
 		for r, h := range c.hosts {
 			fabricDevice.Store(h.device)
 			fabricFails.Store(h.fails)
-			n, err := Listen(Config{Rank: r, World: 2, BindAddr: "127.0.0.1", Transport: h.asked, Identity: identityOver(r, 2, false)})
+			n, err := Listen(Config{Rank: r, World: 2, BindAddr: "127.0.0.1", Transport: h.asked,
+				Identity: identityOver(r, 2, false)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,7 +52,8 @@ func (n *Node) tryReach(ctx context.Context, network, addr string, peer transpor
 	}
 	release := guard(ctx, conn)
 	defer release()
-	proven, err := n.cfg.Identity.Dial(conn, trust.Target{Purpose: h.purpose, Peer: peer.Rank, Mesh: h.mesh, Certificate: peer.Certificate})
+	proven, err := n.cfg.Identity.Dial(conn, trust.Target{Purpose: h.purpose, Peer: peer.Rank, Mesh: h.mesh,
+		Certificate: peer.Certificate})
 	if err == nil {
 		if err = ctx.Err(); err == nil {
 			return proven, nil

@@ -176,18 +176,23 @@ func (n *Node) transportOf(h hello) string {
 func (n *Node) refusal(rank int, said, got hello) error {
 	switch got.answer {
 	case answerNext:
-		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank, n.transportOf(said))
+		return fmt.Errorf("rank %d cannot or may not use %s: allow another transport, or mend it there", rank,
+			n.transportOf(said))
 	case answerOnly:
-		return fmt.Errorf("rank %d is told to use another transport alone and this rank came over %s: use one transport setting on every worker",
+		return fmt.Errorf("rank %d is told to use another transport alone and this rank came over %s: use one transport "+
+			"setting on every worker",
 			rank, n.transportOf(said))
 	case answerSize:
-		return fmt.Errorf("rank %d has %d bytes of window per link and this rank %d: use one window size on every worker", rank, got.bytes, said.bytes)
+		return fmt.Errorf("rank %d has %d bytes of window per link and this rank %d: use one window size on every worker",
+			rank, got.bytes, said.bytes)
 	case answerSession:
 		return fmt.Errorf("the worker at rank %d's address belongs to another run", rank)
 	case answerVersion:
-		return fmt.Errorf("rank %d speaks version %d of the protocol and this rank %d: run one version of SAR on every worker", rank, got.version, helloVersion)
+		return fmt.Errorf("rank %d speaks version %d of the protocol and this rank %d: run one version of SAR on "+
+			"every worker", rank, got.version, helloVersion)
 	case answerMismatch:
-		return fmt.Errorf("rank %d did not expect rank %d of %d: start every worker with one world size and a rank of its own", rank, said.rank, said.world)
+		return fmt.Errorf("rank %d did not expect rank %d of %d: start every worker with one world size and a rank "+
+			"of its own", rank, said.rank, said.world)
 	}
 	return fmt.Errorf("rank %d answered %d", rank, got.answer)
 }

@@ -126,7 +126,8 @@ func (n *Node) explain(ctx context.Context, peer transport.Endpoint, err error) 
 			return fmt.Errorf("rank %d did not connect in time, and this rank cannot accept connections: %w", peer.Rank, trouble)
 		}
 		return &transport.TimeoutError{Op: "connect", Peer: peer.Rank}
-	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNREFUSED):
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE),
+		errors.Is(err, unix.ECONNREFUSED):
 		return &transport.PeerGone{Peer: peer.Rank, Err: fmt.Errorf("while connecting: %w", err)}
 	}
 	return fmt.Errorf("connecting to rank %d on %s: %w", peer.Rank, peer.Host, err)
@@ -174,7 +175,8 @@ func (n *Node) dialLink(ctx context.Context, peer transport.Endpoint, h hello) (
 	}
 }
 
-func (n *Node) dialOver(ctx context.Context, t *transport.Transport, peer transport.Endpoint, h hello) (transport.Link, error) {
+func (n *Node) dialOver(ctx context.Context, t *transport.Transport, peer transport.Endpoint, h hello) (transport.Link,
+	error) {
 	end, err := t.Offer(int(h.bytes))
 	if err != nil {
 		return nil, err
@@ -189,7 +191,8 @@ func (n *Node) dialOver(ctx context.Context, t *transport.Transport, peer transp
 }
 
 // join makes the link of a connection that both sides have agreed on.
-func (n *Node) join(ctx context.Context, end transport.End, conn net.Conn, peer transport.Endpoint) (transport.Link, error) {
+func (n *Node) join(ctx context.Context, end transport.End, conn net.Conn, peer transport.Endpoint) (transport.Link,
+	error) {
 	release := guard(ctx, conn)
 	l, err := end.Link(conn, n.endpoint, peer)
 	release()
@@ -274,7 +277,8 @@ func (n *Node) acceptLink(ctx context.Context, peer transport.Endpoint, h hello)
 
 // allowsAfter tells whether a dialer may try another transport after that at a place of the list.
 func (n *Node) allowsAfter(at int) bool {
-	return slices.ContainsFunc(n.transports[at+1:], func(t *transport.Transport) bool { return slices.Contains(n.allowed, t) })
+	return slices.ContainsFunc(n.transports[at+1:],
+		func(t *transport.Transport) bool { return slices.Contains(n.allowed, t) })
 }
 
 // judgeLink returns this side's end of the link that an arrival wants, or says what to
@@ -295,11 +299,13 @@ func (n *Node) judgeLink(a *arrival, h hello) (transport.End, answer, error) {
 	if n.allowsAfter(at) {
 		no = answerNext
 	}
-	return nil, no, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker", n.cfg.Transport, a.rank, t.Name)
+	return nil, no, fmt.Errorf("%s is asked for and rank %d came over %s: use one transport setting on every worker",
+		n.cfg.Transport, a.rank, t.Name)
 }
 
 // finishLink accepts an arrival and makes the link.
-func (n *Node) finishLink(ctx context.Context, a *arrival, end transport.End, peer transport.Endpoint, h hello) (transport.Link, error) {
+func (n *Node) finishLink(ctx context.Context, a *arrival, end transport.End, peer transport.Endpoint,
+	h hello) (transport.Link, error) {
 	if err := n.accepted(ctx, a, h); err != nil {
 		end.Drop()
 		a.drop()

@@ -37,9 +37,10 @@ type Config struct {
 	Transport   string // the name of one to use alone; Auto or "": the best that works
 	Identity    *trust.Identity
 
-	Ports     Ports                       // where to listen; zero: at any port
-	Listeners []net.Listener              // open ones, of one port, in place of one at BindAddr; the node closes them
-	Calls     func(net.Conn, trust.Claim) // gets the connections for calls to rank 0, of any world size; nil: they are refused
+	Ports     Ports          // where to listen; zero: at any port
+	Listeners []net.Listener // open ones, of one port, in place of one at BindAddr; the node closes them
+	// gets the connections for calls to rank 0, of any world size; nil: they are refused
+	Calls func(net.Conn, trust.Claim)
 }
 
 // Node is this process's part of every mesh.

@@ -45,7 +45,8 @@ func openOver(t testing.TB, encrypted bool, transports ...string) []*Node {
 	var nodes []*Node
 	var ends []transport.Endpoint
 	for r, kind := range transports {
-		n, err := Listen(Config{Rank: r, World: len(transports), BindAddr: "127.0.0.1", Transport: kind, Identity: identityOver(r, len(transports), encrypted)})
+		n, err := Listen(Config{Rank: r, World: len(transports), BindAddr: "127.0.0.1", Transport: kind,
+			Identity: identityOver(r, len(transports), encrypted)})
 		if err != nil {
 			t.Fatal(err)
 		}

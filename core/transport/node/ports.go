@@ -23,7 +23,8 @@ func (p Ports) Check() error {
 	if p.First == 0 && p.Last == 0 || 1 <= p.First && p.First <= p.Last && p.Last <= maxPort {
 		return nil
 	}
-	return fmt.Errorf("ports from %d to %d: give a first and a last one from 1 to %d, or neither (SAR_PORT_RANGE=first-last)", p.First, p.Last, maxPort)
+	return fmt.Errorf("ports from %d to %d: give a first and a last one from 1 to %d, or neither "+
+		"(SAR_PORT_RANGE=first-last)", p.First, p.Last, maxPort)
 }
 
 // listen takes the first port of the range that is free. One that a process of
@@ -44,7 +45,8 @@ func (p Ports) listen(addr string) (net.Listener, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("no port from %d to %d is free: a host needs one for each of its workers; widen SAR_PORT_RANGE, or end what listens there",
+	return nil, fmt.Errorf("no port from %d to %d is free: a host needs one for each of its workers; widen "+
+		"SAR_PORT_RANGE, or end what listens there",
 		p.First, p.Last)
 }
 

@@ -121,7 +121,8 @@ func startHelper(t testing.TB, kind string) *process {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	if p.node, err = Listen(Config{Rank: 0, World: 2, BindAddr: "127.0.0.1", Transport: kind, Identity: identity(0, 2)}); err != nil {
+	if p.node, err = Listen(Config{Rank: 0, World: 2, BindAddr: "127.0.0.1", Transport: kind,
+		Identity: identity(0, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.node.Close() })

@@ -209,7 +209,8 @@ func TestEncrypted(t *testing.T) {
 	}
 	nodes := openOver(t, true, tcp.Transport.Name, tcp.Transport.Name)
 	nodes[1].peers[0].Certificate[3] ^= 1
-	if _, errs := mesh(nodes, 1, 1<<16, time.Second); errs[1] == nil || !strings.Contains(errs[1].Error(), "another certificate") {
+	if _, errs := mesh(nodes, 1, 1<<16, time.Second); errs[1] == nil ||
+		!strings.Contains(errs[1].Error(), "another certificate") {
 		t.Errorf("%v", errs)
 	}
 	nodes = openOver(t, true, tcp.Transport.Name, tcp.Transport.Name)

@@ -75,7 +75,10 @@ func (n *Node) place(p trust.Purpose) int {
 
 // passesDescriptor tells whether a descriptor travels with a hello for a purpose.
 func passesDescriptor(p trust.Purpose) bool {
-	return slices.ContainsFunc(transports, func(t *transport.Transport) bool { return t.Purpose == p && t.PassesDescriptor })
+	return slices.ContainsFunc(transports, func(t *transport.Transport) bool {
+		return t.Purpose == p &&
+			t.PassesDescriptor
+	})
 }
 
 // taken is what a listener of the network lets in.

@@ -79,7 +79,8 @@ func Open(fd, linkBytes int) (*Segment, error) {
 		return nil, fmt.Errorf("shm: looking at the peer's segment: %w", err)
 	}
 	if st.Size != int64(size) {
-		return nil, fmt.Errorf("shm: the peer's segment has %d bytes, %d expected: every worker must use one window size", st.Size, size)
+		return nil, fmt.Errorf("shm: the peer's segment has %d bytes, %d expected: every worker must use one window size",
+			st.Size, size)
 	}
 	return mapSegment(fd, max, size)
 }
@@ -123,7 +124,8 @@ func doorbell(fd uintptr, b *byte) {
 // every 20 µs for a millisecond: two of five switches between threads were its.
 func hear(raw syscall.RawConn, b []byte) (n int, err error) {
 	ended := raw.Read(func(fd uintptr) bool {
-		r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT,
+			0, 0)
 		switch {
 		case e == unix.EAGAIN || e == unix.EINTR:
 			return false

@@ -46,7 +46,8 @@ func TestDirectInterrupted(t *testing.T) {
 				t.Fatalf("%v after %v", err, time.Since(start))
 			}
 			var late *transport.TimeoutError
-			if how == "deadline" && !errors.As(err, &late) || how == "fail" && err != broken || how == "close" && err != transport.ErrClosed {
+			if how == "deadline" && !errors.As(err, &late) || how == "fail" && err != broken ||
+				how == "close" && err != transport.ErrClosed {
 				t.Errorf("ended with %v", err)
 			}
 			_, _ = raw.Write(make([]byte, 600)) // may fail: the link is finished

@@ -138,9 +138,11 @@ type exponential struct {
 func (f file) Exp() exponential {
 	if f.Bits == 32 {
 		return exponential{
-			Log2e: "1.44269504088896341", Magic: "0x1.8p23", Hi: "0.693359375", Lo: "-2.12194440e-4", Most: "90", Least: "-106", Bias: 127, Shift: 23,
+			Log2e: "1.44269504088896341", Magic: "0x1.8p23", Hi: "0.693359375", Lo: "-2.12194440e-4", Most: "90", Least: "-106",
+			Bias: 127, Shift: 23,
 			// minimax, from Cephes
-			Poly: []string{"1.9875691500e-4", "1.3981999507e-3", "8.3334519073e-3", "4.1665795894e-2", "1.6666665459e-1", "5.0000001201e-1", "1", "1"},
+			Poly: []string{"1.9875691500e-4", "1.3981999507e-3", "8.3334519073e-3", "4.1665795894e-2", "1.6666665459e-1",
+				"5.0000001201e-1", "1", "1"},
 		}
 	}
 	poly := make([]string, 14) // Taylor: what is left out is below 2^-57
@@ -150,7 +152,8 @@ func (f file) Exp() exponential {
 		factorial *= float64(i + 1)
 	}
 	return exponential{
-		Log2e: "1.44269504088896341", Magic: "0x1.8p52", Hi: "6.93147180369123816490e-01", Lo: "1.90821492927058770002e-10", Most: "711", Least: "-747", Bias: 1023, Shift: 52, Poly: poly,
+		Log2e: "1.44269504088896341", Magic: "0x1.8p52", Hi: "6.93147180369123816490e-01", Lo: "1.90821492927058770002e-10",
+		Most: "711", Least: "-747", Bias: 1023, Shift: 52, Poly: poly,
 	}
 }
 

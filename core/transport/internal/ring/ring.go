@@ -52,7 +52,8 @@ const page = 4096
 // of 64.
 func MaxPayload(total, rings, frames int) (int, error) {
 	if total < page {
-		return 0, fmt.Errorf("transport: %d bytes of window for a link are too few, at least %d are needed: raise the window", total, page)
+		return 0, fmt.Errorf("transport: %d bytes of window for a link are too few, at least %d are needed: raise the window",
+			total, page)
 	}
 	total &^= page - 1
 	largest := (total - rings*control) / (3*rings + frames) &^ (slot - 1)
@@ -315,7 +316,8 @@ func (c *Consumer) parse() (transport.Frame, error) {
 	}
 	need := uint64(FrameBytes(n))
 	if pad+need > c.tail-c.head || at+need > c.size() {
-		return transport.Frame{}, c.damaged("frame of %d bytes at %d of %d with %d bytes committed", need, at, c.size(), c.tail-c.head)
+		return transport.Frame{}, c.damaged("frame of %d bytes at %d of %d with %d bytes committed", need, at, c.size(),
+			c.tail-c.head)
 	}
 	c.held, c.whole = pad+need, c.data[at+headerAt:at+slot+uint64(n)]
 	if c.offered {

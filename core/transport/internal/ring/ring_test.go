@@ -27,7 +27,8 @@ func TestMaxPayload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if used := parts[0]*Bytes(max) + parts[1]*FrameBytes(max); used > total || max%64 != 0 || max < 64 || max > transport.MaxFrame {
+			if used := parts[0]*Bytes(max) + parts[1]*FrameBytes(max); used > total || max%64 != 0 || max < 64 ||
+				max > transport.MaxFrame {
 				t.Errorf("%d bytes for %v: frames of %d use %d", total, parts, max, used)
 			}
 		}
