@@ -36,7 +36,7 @@ class Drawn:
         rng = np.random.default_rng([seed, 1])
         counts = [int(n) for n in rng.integers(1, 20, 1 + self.model.bipartite)]
         edges = 0 if rng.random() < 0.03 else int(rng.integers(1, 70))
-        if "BatchNorm" in self.model.source:  # which wants two rows
+        if "BatchNorm" in self.model.source:  # which wants two rows; some may be loops that the layer takes out
             edges = max(edges, 2)
         self.case = Case(
             {
@@ -65,13 +65,18 @@ class Drawn:
         self.flipped = "flow='target_to_source'" in self.model.source
 
     def oracle(self, path: str, dtype: str) -> dict[str, Any]:
-        """PyG on the whole graph; nothing where its quantiles fail, as they do if the first node has no message."""
+        """PyG on the whole graph; nothing where its quantiles fail, as they do if the first node has no message, or its
+        batch norm, of a single edge."""
         whole = torch.from_numpy(np.stack(self.case.ends[0]).astype(np.int64))
         nodes = self.case.spec["counts"][-1]
         try:
             return cases_pyg_models.step(path, self.model.name, whole, nodes, self.inputs, None, dtype)
         except (IndexError, RuntimeError):
             if "median" in self.model.source or "Quantile" in self.model.source:
+                return {}
+            raise
+        except ValueError as error:
+            if "more than 1 value per channel" in str(error):
                 return {}
             raise
 
@@ -90,16 +95,21 @@ class Drawn:
             "dtype": self.dtype,
         }
 
-    def check(self, found: list[dict[str, Any]], plain: dict[str, Any], truth: dict[str, Any]) -> None:
+    def check(
+        self, found: list[dict[str, Any]], plain: dict[str, Any], truth: dict[str, Any], loose: float = 1.0
+    ) -> None:
         """Results of all ranks against PyG's in double precision; where PyG's own rounding in single precision is more
-        than a part of what is allowed, four times that is."""
+        than a part of what is allowed, four times that is.
+
+        :param loose: so many times what is allowed
+        """
         rows = self.case.rows
         unit = UNIT[self.dtype]
 
         def near(value: np.ndarray, mine: Any, key: str) -> None:
             whole, own = (x["buffers"].get(key, x["grads"].get(key, x["out"])) for x in (truth, plain))
             rounding = 0.0 if self.dtype == "float64" else float(np.abs(own - whole).max(initial=0))
-            allowed = max(unit * max(1.0, float(np.abs(whole).max(initial=0))), 4 * rounding)
+            allowed = loose * max(unit * max(1.0, float(np.abs(whole).max(initial=0))), 4 * rounding)
             assert value.shape == whole[mine].shape, f"{key}: {value.shape}, expected {whole[mine].shape}"
             error = np.abs(value - whole[mine]).max(initial=0)
             assert error <= allowed, f"{key}: off by {error:.1e} where {allowed:.1e} is allowed"
@@ -115,6 +125,18 @@ class Drawn:
             values = [one["buffers"][key] for one in found]
             for value in [sum(values)] if "sum_of" in key else values:
                 near(np.asarray(value), ..., key)
+
+
+def rounded(workers: Workers, path: str, one: Drawn, truth: dict[str, Any], error: AssertionError) -> None:
+    """Fails unless a small difference in single precision is rounding: in double precision there is none."""
+    one.dtype = "float64"
+    given = [{"batch": [one.arguments(rank, truth["grad"])]} for rank in range(workers.world)]
+    results = workers.run(cases_pyg_models.layers, given, path=path)
+    try:
+        one.check([result[0] for result in results], truth, truth)
+    except AssertionError as more:
+        raise AssertionError(f"{error}; in double precision {more}\n{one.model.source}") from None
+    print(f"in single precision alone: {one.model.name}: {error}".partition("\n")[0])
 
 
 @pytest.mark.parametrize("session", SHARES, ids=lambda s: f"{s[1]}{s[0]}")
@@ -142,6 +164,9 @@ def test_random_models(pool: Pool, session: tuple[int, str], tmp_path: Path) -> 
             try:
                 one.check([result[n] for result in results], plain[n], truth[n])
             except AssertionError as error:
-                raise AssertionError(f"{error}\n{one.model.source}") from None
+                if one.dtype == "float64":
+                    raise AssertionError(f"{error}\n{one.model.source}") from None
+                one.check([result[n] for result in results], plain[n], truth[n], loose=5.0)
+                rounded(workers, str(path), one, truth[n], error)
     print(f"{done} layers, seeds {seeds.start} to {seeds.stop - 1}")
     assert done > 0.9 * len(seeds)
