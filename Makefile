@@ -320,9 +320,13 @@ $(LIBSAR)/examples/%: examples/c/%.c examples/c/sockets.h $(LIBSAR)/lib/libsar.s
 
 # qemu's -L names the folder with the C library of that processor: Debian's package libc6-arm64-cross has it.
 QEMU ?= qemu-aarch64-static -L /usr/aarch64-linux-gnu
-examples-c-aarch64: $(WHEELS_STAMP) ## the same for aarch64, compiled by zig, run by QEMU (qemu-aarch64-static -L /usr/aarch64-linux-gnu)
-	$(MAKE) examples-c LIBSAR=build/aarch64 GOARCH=arm64 CGO_ENABLED=1 RUNNER="$(QEMU)" \
+examples-aarch64: $(WHEELS_STAMP) ## the examples in C and in Go for aarch64, compiled by zig, run by QEMU (qemu-aarch64-static -L /usr/aarch64-linux-gnu)
+	$(MAKE) examples-c examples-go-emulated LIBSAR=build/aarch64 GOARCH=arm64 CGO_ENABLED=1 RUNNER="$(QEMU)" \
 	  CC="$$($(PY) -c 'import ziglang; print(ziglang.__path__[0])')/zig cc -target aarch64-linux-gnu.2.28"
+
+examples-go-emulated:
+	$(GO) build -o $(LIBSAR)/examples/train ./examples/go
+	examples/go/emulated.sh $(LIBSAR)/examples/train
 
 clean: ## everything that was built; .venv stays
 	rm -rf build dist python/*.egg-info python/sar/_ext $(BUILD_STAMP)
