@@ -1,12 +1,11 @@
 """SAR: full-batch training of graph neural networks on graphs split over several workers.
 
-The five calls that a DGL script needs::
+The calls that a DGL script needs::
 
-    sar.initialize_comms()                     # finds its launcher
-    data = sar.load_dgl_partition_data("graph.json", sar.rank())
-    graph = sar.construct_full_graph(data)     # in place of the DGL graph
-    sar.sync_params(model)                     # once
-    sar.gather_grads(model)                    # after each loss.backward()
+    sar.initialize_comms()       # finds its launcher
+    graph = sar.load("parts")    # in place of the DGL graph; pyg=True: in place of PyG's data
+    sar.sync_params(model)       # once
+    sar.gather_grads(model)      # after each loss.backward()
 
 Importing the package starts nothing: torch is imported, and the engine loaded, at their first use.
 """

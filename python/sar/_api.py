@@ -51,6 +51,7 @@ from .graph.rowwise import rowwise
 from .graph.udf.batches import message_has_parameters
 from .integrations.dgl.patches.switch import patch_dgl, patched_edge_softmax, unpatch_dgl
 from .integrations.replacements import replaced
+from .loading import load
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D
 from .nn.convert import convert_batchnorm
@@ -101,6 +102,7 @@ __all__ = [
     "gather_grads",
     "ingest",
     "initialize_comms",
+    "load",
     "load_checkpoint",
     "load_dgl_partition_data",
     "log_epoch",

@@ -3,7 +3,7 @@
 ::
 
     sar.pyg.partition(dataset[0], 4, "parts")   # once
-    data = sar.pyg.load("parts")                # in place of the whole graph
+    data = sar.load("parts", pyg=True)          # in place of the whole graph
     model = torch_geometric.nn.GAT(data.num_features, 64, num_layers=3, out_channels=7, heads=4)
     sar.sync_params(model)
     out = model(data.x, data.edge_index)
@@ -13,35 +13,23 @@ torch_geometric is imported when one of these functions is called.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+import os
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from .extras import need
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from .integrations.pyg.data import SplitData, SplitHeteroData
+
 __all__ = ["edge_index", "load", "partition", "restore"]
 
 
-def load(path: Any) -> Any:
-    """This worker's part of a partitioned graph. Collective.
+def load(path: Union[str, os.PathLike[str]]) -> Union[SplitData, SplitHeteroData]:
+    """:func:`sar.load` with ``pyg=True``. Collective.
 
-    Graphs of one node type and one relation come as a ``torch_geometric.data.Data``, others as a ``HeteroData`` with
-    the same columns by node type and by relation.
-
-    - ``x``, ``y``, masks and other columns of nodes: the rows of own nodes. Columns called ``feat`` or ``features``
-      and ``label`` or ``labels`` are ``x`` and ``y``
-    - ``n_id``: int64, the original id of each own node, where the partition has them; else its id in the partition
-    - ``edge_index``: see :func:`edge_index`
-    - ``edge_attr`` and other columns of edges: ``[in-edges of own nodes, ...]``; floating-point ones are
-      :class:`~sar.graph.edge_tensor.tensor.EdgeTensor`
-
-    :param path: the JSON file of :func:`partition`, ``sar partition`` or DGL's partitioner, or the directory that it
-        lies in
-    :raises OSError: a file is missing
-    :raises sar.FormatError: a file is damaged
-    :raises ValueError: the number of partitions is not the number of workers
-    :raises sar.extras.MissingLibraryError: torch_geometric is not installed
+    :param path: see there, where the columns and errors are listed as well
     """
     _adapt()
     from .integrations.pyg import data

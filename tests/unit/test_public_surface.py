@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, dict[str, str | None]] = {
         "comm_device": "",
         "sync_params": "model",
         "gather_grads": "model",
+        "load": "path, *, pyg=False",
         "load_dgl_partition_data": "partition_json_file, own_partition_idx, device=None",
         "suffix_key_lookup": "feature_dict, key, expand_to_all=False, type_list=None",
         "construct_full_graph": "partition_data",

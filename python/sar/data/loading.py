@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ __all__ = [
 
 
 def load_dgl_partition_data(
-    partition_json_file: str, own_partition_idx: int, device: Optional[torch.device] = None
+    partition_json_file: Union[str, os.PathLike[str]], own_partition_idx: int, device: Optional[torch.device] = None
 ) -> PartitionData:
     """Loads one partition of a graph.
 
@@ -80,18 +81,12 @@ def suffix_key_lookup(
         matches
     :raises ValueError: several features match, or ``type_list`` lacks the feature's type
     """
-    matches = [k for k in feature_dict if k.endswith(key)]
-    if not matches:
-        warnings.warn(f"no feature ends with {key!r}; {_nearest(feature_dict, key)}", stacklevel=2)
+    try:
+        name = full_name(feature_dict, key)
+    except KeyError as error:
+        warnings.warn(error.args[0], stacklevel=2)
         return torch.empty(0, dtype=torch.int64)
-    if len(matches) > 1:
-        exact = [k for k in matches if k.rpartition("/")[2] == key]
-        if len(exact) != 1:
-            raise ValueError(
-                f"several features end with {key!r}: {', '.join(sorted(matches))}; give more of the name"
-            )
-        matches = exact
-    found = feature_dict[matches[0]]
+    found = feature_dict[name]
     if not expand_to_all:
         return found
     if type_list is None:
@@ -99,17 +94,28 @@ def suffix_key_lookup(
     if len(type_list) < 2 or TYPE_KEY not in feature_dict:
         return found
     names = [":".join(t) if isinstance(t, tuple) else str(t) for t in type_list]
-    own_type = matches[0].rpartition("/")[0]
+    own_type = name.rpartition("/")[0]
     if own_type not in names:
-        raise ValueError(f"the type {own_type!r} of feature {matches[0]!r} is not in type_list: {', '.join(names)}")
+        raise ValueError(f"the type {own_type!r} of feature {name!r} is not in type_list: {', '.join(names)}")
     kinds = feature_dict[TYPE_KEY]
     expanded = found.new_zeros((kinds.shape[0], *found.shape[1:]))
     expanded[kinds == names.index(own_type)] = found
     return expanded
 
 
-def _nearest(features: Dict[str, Tensor], key: str) -> str:
-    """Which features there are, and which one of them was probably meant."""
+def full_name(features: Mapping[str, Tensor], key: str) -> str:
+    """The name that ends with ``key``; one that is exactly so, after the last ``/``, comes before longer names.
+
+    :raises KeyError: none does; says which there are, and which one of them was probably meant
+    :raises ValueError: several do
+    """
+    matches = [name for name in features if name.endswith(key)]
+    if len(matches) > 1:
+        matches = [name for name in matches if name.rpartition("/")[2] == key] or matches
+    if len(matches) > 1:
+        raise ValueError(f"several features end with {key!r}: {', '.join(sorted(matches))}; give more of the name")
+    if matches:
+        return matches[0]
     import difflib  # costs import sar a millisecond otherwise
 
     names = sorted(name for name in features if name != TYPE_KEY)
@@ -117,7 +123,7 @@ def _nearest(features: Dict[str, Tensor], key: str) -> str:
     endings = {ending.lower(): name for name in names for ending in (name, name.rpartition("/")[2])}
     near = difflib.get_close_matches(key.lower(), endings, 1)
     hint = f"; did you mean {endings[near[0]]!r}?" if near else ""
-    return f"there are: {', '.join(names) or 'none'}{hint}"
+    raise KeyError(f"no feature ends with {key!r}; there are: {', '.join(names) or 'none'}{hint}")
 
 
 def create_partition_data(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from sar._engine import abi, allocator, blocks, session as _session
-from sar.data.loading import lazy_partition_data
+from sar.data.loading import lazy_partition_data, load_dgl_partition_data
 from sar.data.partition import PartitionData
 from sar.data.partition_book import CanonicalEtype
 from sar.data.shard_edges import relation_edges, relation_features, triples_of
@@ -22,6 +23,10 @@ from .layout import Layout, layout
 from .manager import GraphShardManager, HeteroGraphShardManager
 from .relation import NativeGraph, Relation
 from .state import GraphState
+from .totals import classes_of
+
+PRIVATE = frozenset(["_ID", "_TYPE", "inner_node", "inner_edge", "part_id", "reltype"])
+"""Columns that DGL's partitions keep for themselves."""
 
 __all__ = ["construct_full_graph", "construct_mfgs", "convert_dist_graph"]
 
@@ -39,6 +44,24 @@ def construct_full_graph(partition_data: PartitionData) -> GraphShardManager:
     manager = whole.manager(whole.graph)
     allocator.give_back()  # training does not need the memory that edges were read into
     return manager
+
+
+def load_graph(path: Union[str, os.PathLike[str]]) -> Tuple[GraphShardManager, Dict[str, Dict[str, Tensor]]]:
+    """The graph of this worker's partition, and the columns of own nodes by type and name, which it does not hold.
+    Collective.
+
+    :param path: see :func:`sar.load`
+    """
+    data = load_dgl_partition_data(path, _session.current().rank)
+    graph = construct_full_graph(data)
+    columns: Dict[str, Dict[str, Tensor]] = {kind: {} for kind in graph.ntypes}
+    for full_name, column in data.node_features.items():
+        kind, _, name = full_name.rpartition("/")
+        if kind in columns and name not in PRIVATE:
+            is_mask = name.endswith("_mask") and column.dtype == torch.uint8  # files hold bools as such
+            columns[kind][name] = column.bool() if is_mask else column
+    graph._state.classes = classes_of(columns)
+    return graph, columns
 
 
 def construct_mfgs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -21,18 +21,19 @@ from .relation import Relation
 from .shards import GraphShard, required_rows, sampling_graph, shards
 from .state import GraphState
 from .subgraph import Subgraphs
+from .totals import Totals
 from .types import ALL, Etype
 
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView"]
 
 
-class GraphShardManager(Subgraphs, Refused, LayerSupport):
+class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
     """A worker's part of a graph split over all workers, with the interface of a DGL graph.
 
     Rows are the worker's own nodes, in ascending id; edges are the in-edges of own nodes, in ascending id. Operations
     that need other workers' rows (:meth:`update_all`) are collective: every worker calls them in the same order, also
-    one without nodes. Made by :func:`sar.construct_full_graph`, and by :func:`sar.construct_mfgs`, whose graphs hold
-    the edges into some of the own nodes.
+    one without nodes. Made by :func:`sar.load` and :func:`sar.construct_full_graph`, and by :func:`sar.construct_mfgs`,
+    whose graphs hold the edges into some of the own nodes.
     """
 
     is_block = IsBlock()
@@ -45,17 +46,17 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
     # ---- data --------------------------------------------------------------
 
     @property
-    def srcdata(self) -> MutableMapping[str, Any]:
+    def srcdata(self) -> MutableMapping[str, Tensor]:
         """Columns of source rows, ``[num_src, ...]``; ``{type: tensor}`` where there are several types."""
         return self._data("srcdata", self.srctypes)
 
     @property
-    def dstdata(self) -> MutableMapping[str, Any]:
+    def dstdata(self) -> MutableMapping[str, Tensor]:
         """Columns of destination rows, ``[num_dst, ...]``; ``{type: tensor}`` where there are several types."""
         return self._data("dstdata", self.dsttypes)
 
     @property
-    def ndata(self) -> MutableMapping[str, Any]:
+    def ndata(self) -> MutableMapping[str, Tensor]:
         """Columns of own nodes, as sources and as destinations.
 
         :raises ValueError: in a block, where those differ
@@ -64,12 +65,22 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
         return self._data("ndata", self.ntypes)
 
     @property
-    def edata(self) -> MutableMapping[str, Any]:
+    def edata(self) -> MutableMapping[str, Tensor]:
         """Columns of in-edges, in ascending id; ``{(source, relation, destination): tensor}`` where there are several
         relations (written also by name of the relation)."""
         if len(self._relations) == 1:
             return self._state.edge_frames[self._relations[0].canonical]
-        return EdgeTypedView({r.canonical: self._state.edge_frames[r.canonical] for r in self._relations})
+        columns: MutableMapping[str, Any] = EdgeTypedView(
+            {r.canonical: self._state.edge_frames[r.canonical] for r in self._relations}
+        )
+        return columns
+
+    def _node_columns(self) -> Dict[str, Tensor]:
+        frames = self._state.frames
+        return {f"{kind}/{name}": column for kind, frame in frames.items() for name, column in frame.dstdata.items()}
+
+    def _classes(self) -> Dict[str, int]:
+        return self._state.classes
 
     def _data(self, side: str, names: Sequence[str]) -> MutableMapping[str, Any]:
         views: Dict[Any, MutableMapping[str, Tensor]] = {t: getattr(self._state.frames[t], side) for t in names}
@@ -206,7 +217,22 @@ class GraphShardManager(Subgraphs, Refused, LayerSupport):
 
 
 class HeteroGraphShardManager(GraphShardManager):
-    """A :class:`GraphShardManager` with several node types or relations."""
+    """A :class:`GraphShardManager` with several node types or relations.
+
+    Columns of several types at once, as ``graph.ndata["h"]``, are dictionaries; ``graph.nodes[type].data["h"]`` and
+    ``graph.edges[relation].data["w"]`` are tensors.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def srcdata(self) -> MutableMapping[str, Any]: ...
+        @property
+        def dstdata(self) -> MutableMapping[str, Any]: ...
+        @property
+        def ndata(self) -> MutableMapping[str, Any]: ...
+        @property
+        def edata(self) -> MutableMapping[str, Any]: ...
 
 
 class RelationView(OneRelation, GraphShardManager):

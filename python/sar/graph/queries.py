@@ -299,7 +299,7 @@ class OneRelation:
 class Space(NamedTuple):
     """What ``graph.nodes["t"]`` gives: the columns of one type."""
 
-    data: MutableMapping[str, Any]
+    data: MutableMapping[str, Tensor]
 
 
 class NodeView:

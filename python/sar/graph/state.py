@@ -64,6 +64,7 @@ class GraphState:
     :param keep_seeds: of a block, whether destination rows are the first source rows; ``None``: no block
     :param node_keys: by node type, what reads the original ids of own nodes, where the partition has them
     :param node_ids: by node type, the Parquet file that holds the users' ids of own nodes, where there is one
+    :param classes: by node type, the number of classes of its labels, where :func:`sar.load` found some
     """
 
     relations: List[Relation]
@@ -76,6 +77,7 @@ class GraphState:
     keep_seeds: Optional[bool] = None
     node_keys: Dict[str, Callable[[], Tensor]] = field(default_factory=dict)
     node_ids: Dict[str, str] = field(default_factory=dict)
+    classes: Dict[str, int] = field(default_factory=dict)
     sampling_graphs: Dict[Tuple[CanonicalEtype, ...], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:

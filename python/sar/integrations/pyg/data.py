@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Union
+import os
+from typing import Any, Dict, List, Mapping, Union
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
 
-from sar._engine import session as _session
 from sar.autograd.expression import load as load_edges
 from sar.autograd.message import FLOATS
-from sar.data.loading import load_dgl_partition_data
-from sar.graph.construct import construct_full_graph
+from sar.data.partition_book import CanonicalEtype
+from sar.graph.construct import PRIVATE, load_graph
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index as of_graph
 from sar.graph.edge_index.lifted import LiftedTensor
+from sar.graph.manager import GraphShardManager
+from sar.graph.totals import Totals
 
 from . import over_nodes
 
 NODE_NAMES = {"feat": "x", "features": "x", "label": "y", "labels": "y", "orig_id": "n_id"}
 """What other libraries call columns of nodes, and what PyG does."""
-PRIVATE = frozenset(["_ID", "_TYPE", "inner_node", "inner_edge", "part_id", "reltype"])
 
 
 def edge_index(graph: Any) -> SplitEdgeIndex:
@@ -29,34 +30,66 @@ def edge_index(graph: Any) -> SplitEdgeIndex:
     return of_graph(graph)
 
 
-def load(path: Any) -> Union[Data, HeteroData]:
-    """See :func:`sar.pyg.load`."""
-    partition = load_dgl_partition_data(path, _session.current().rank)
-    features = dict(partition.node_features)
-    graph = construct_full_graph(partition)
+class _OverWorkers(Totals):
+    """What the data object of a part has beside what PyG's has. Its stores show nothing of it."""
+
+    node_stores: List[BaseStorage]
+    _known: Mapping[str, int] = {}
+
+    def _classes(self) -> Mapping[str, int]:
+        return self._known
+
+    def _node_columns(self) -> Dict[str, Tensor]:
+        return {
+            name if store._key is None else f"{store._key}/{name}": value
+            for store in self.node_stores
+            for name, value in store.items()
+            if isinstance(value, Tensor) and not isinstance(value, (SplitEdgeIndex, LiftedTensor))
+        }
+
+
+class SplitData(_OverWorkers, Data):
+    """A ``Data`` of torch_geometric for a worker's part of a graph."""
+
+    x: Tensor
+    y: Tensor
+    n_id: Tensor
+    train_mask: Tensor
+    val_mask: Tensor
+    test_mask: Tensor
+    edge_index: SplitEdgeIndex
+
+
+class SplitHeteroData(_OverWorkers, HeteroData):
+    """A ``HeteroData`` of torch_geometric for a worker's part of a graph."""
+
+    x_dict: Dict[str, Tensor]
+    y_dict: Dict[str, Tensor]
+    edge_index_dict: Dict[CanonicalEtype, SplitEdgeIndex]
+
+
+def load(path: Union[str, os.PathLike[str]]) -> Union[SplitData, SplitHeteroData]:
+    """See :func:`sar.load`."""
+    graph, columns = load_graph(path)
+    data: Union[SplitData, SplitHeteroData]
     if graph.is_homogeneous:
-        return Data(**_nodes(graph, graph.ntypes[0], features), **_edges(graph))
-    data = HeteroData()
-    for kind in graph.ntypes:
-        data[kind].update(_nodes(graph, kind, features))
-    for triple in graph.canonical_etypes:
-        data[triple].update(_edges(graph[triple]))
+        data = SplitData(**_nodes(graph, *columns.popitem()), **_edges(graph))
+    else:
+        data = SplitHeteroData()
+        for kind, own in columns.items():
+            data[kind].update(_nodes(graph, kind, own))
+        for triple in graph.canonical_etypes:
+            data[triple].update(_edges(graph[triple]))
+    data.__dict__["_known"] = graph._state.classes  # an attribute would be a column
     return data
 
 
-def _nodes(graph: Any, kind: str, features: Mapping[str, Tensor]) -> Dict[str, Any]:
+def _nodes(graph: GraphShardManager, kind: str, own: Mapping[str, Tensor]) -> Dict[str, Any]:
     """Columns of the own nodes of a type under the names that PyG has for them."""
-    own = {
-        name.rpartition("/")[2]: column for name, column in features.items() if name.rpartition("/")[0] in (kind, "")
-    }
-    own = {name: column for name, column in own.items() if name not in PRIVATE}
     columns = {name: column for name, column in own.items() if name not in NODE_NAMES}
-    for name in own.keys() - columns.keys():
+    for name in [name for name in own if name in NODE_NAMES]:
         taken = NODE_NAMES[name] in columns
         columns[name if taken else NODE_NAMES[name]] = own[name]
-    for name, column in columns.items():
-        if name.endswith("_mask") and column.dtype == torch.uint8:  # files hold bools as such
-            columns[name] = column.bool()
     rows = graph._state.nodes[kind]
     columns.setdefault("n_id", rows.rows(dst=True) + rows.first)
     return {**columns, "num_nodes": rows.num_dst}
