@@ -12,7 +12,6 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed import ReduceOp
 
 import sar
 import sar.function as fn
@@ -36,27 +35,20 @@ class GatedConv(nn.Module):
             return self.own(x) + graph.dstdata["out"]
 
 
-def over_workers(number, op=ReduceOp.SUM):  # every worker must call it
-    number = torch.as_tensor(number, dtype=torch.float64)
-    sar.comm.all_reduce(number, op)
-    return number.item()
-
-
 # Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
 sar.initialize_comms()
 rank = sar.rank()
 
-# Load this worker's partition: the rows of its own nodes, and the graph object that stands for the whole graph.
-data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))
-graph = sar.construct_full_graph(data)
-features = sar.suffix_key_lookup(data.node_features, "features").float()
+# Load this worker's part: a graph that stands for the whole graph, with columns of this worker's own nodes.
+graph = sar.load(sys.argv[1])
+features = graph.ndata["features"].float()
 features = features / features.sum(1, keepdim=True).clamp(min=1)
-labels = sar.suffix_key_lookup(data.node_features, "labels").long()
-train, val, test = (sar.suffix_key_lookup(data.node_features, f"{m}_mask").bool() for m in ("train", "val", "test"))
-n_train, n_classes = over_workers(train.sum()), int(over_workers(labels.max(), ReduceOp.MAX)) + 1
+labels = graph.ndata["labels"]
+train, val, test = (graph.ndata[f"{m}_mask"] for m in ("train", "val", "test"))
+n_train = graph.total(train)  # of all workers
 
 torch.manual_seed(0)
-model = nn.ModuleList([GatedConv(features.shape[1], 32), GatedConv(32, n_classes)])
+model = nn.ModuleList([GatedConv(features.shape[1], 32), GatedConv(32, graph.num_classes)])
 sar.sync_params(model)
 torch.manual_seed(rank)  # dropout differs between workers
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
@@ -73,6 +65,6 @@ for epoch in range(1, 101):
     if epoch % 50 == 0:
         with torch.no_grad():
             correct = model[1](graph, F.relu(model[0](graph, features))).argmax(1) == labels
-        a, b, c = (100 * over_workers(correct[m].sum()) / over_workers(m.sum()) for m in (train, val, test))
+        a, b, c = (100 * graph.total(correct[m]) / graph.total(m) for m in (train, val, test))
         if rank == 0:
             print(f"epoch {epoch:3d}  train {a:.1f} %  val {b:.1f} %  test {c:.1f} %")

@@ -10,7 +10,6 @@ import dgl
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed import ReduceOp
 
 import sar
 
@@ -28,28 +27,19 @@ class SAGE(nn.Module):
         return self.second(graph, x)
 
 
-def over_workers(number, op=ReduceOp.SUM):
-    """The sum (or maximum) of a number over all workers. Every worker must call it."""
-    number = torch.as_tensor(number, dtype=torch.float64)
-    sar.comm.all_reduce(number, op)
-    return number.item()
-
-
 # Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
 sar.initialize_comms()
 rank = sar.rank()
 
-# Load this worker's partition: the rows of its own nodes, and the graph object that stands for the whole graph.
-data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))
-graph = sar.construct_full_graph(data)
-features = sar.suffix_key_lookup(data.node_features, "features").float()
-labels = sar.suffix_key_lookup(data.node_features, "labels").long()
-train, val, test = (sar.suffix_key_lookup(data.node_features, f"{m}_mask").bool() for m in ("train", "val", "test"))
-n_train = over_workers(train.sum())
-n_classes = int(over_workers(labels.max() if len(labels) else -1, ReduceOp.MAX)) + 1
+# Load this worker's part: a graph that stands for the whole graph, with columns of this worker's own nodes.
+graph = sar.load(sys.argv[1])
+features = graph.ndata["features"].float()
+labels = graph.ndata["labels"]
+train, val, test = (graph.ndata[f"{m}_mask"] for m in ("train", "val", "test"))
+n_train = graph.total(train)  # of all workers
 
 torch.manual_seed(0)
-model = SAGE(features.shape[1], 64, n_classes)
+model = SAGE(features.shape[1], 64, graph.num_classes)
 sar.sync_params(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
 
@@ -67,7 +57,7 @@ for epoch in range(1, 21):
         model.eval()
         with torch.no_grad():
             correct = model(graph, features).argmax(1) == labels
-        a, b, c = (100 * over_workers(correct[m].sum()) / over_workers(m.sum()) for m in (train, val, test))
-        loss = over_workers(loss.item())
+        a, b, c = (100 * graph.total(correct[m]) / graph.total(m) for m in (train, val, test))
+        loss = graph.total(loss)
         if rank == 0:
             print(f"epoch {epoch:3d}  loss {loss:.4f}  train {a:.1f} %  val {b:.1f} %  test {c:.1f} %")

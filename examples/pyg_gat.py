@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import nn
-from torch.distributed import ReduceOp
 
 import sar
 
@@ -28,25 +27,17 @@ class GAT(nn.Module):
         return self.second(x, edge_index)
 
 
-def over_workers(number, op=ReduceOp.SUM):
-    """The sum (or maximum) of a number over all workers. Every worker must call it."""
-    number = torch.as_tensor(number, dtype=torch.float64)
-    sar.comm.all_reduce(number, op)
-    return number.item()
-
-
 # Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
 sar.initialize_comms()
 rank = sar.rank()
 
 # Load this worker's part: rows of its own nodes, and an edge index that stands for that of the whole graph.
-data = sar.pyg.load(sys.argv[1])
+data = sar.load(sys.argv[1], pyg=True)
 data.x = data.x.float() / data.x.float().sum(1, keepdim=True).clamp(min=1)
-n_train = over_workers(data.train_mask.sum())
-n_classes = int(over_workers(data.y.max() if len(data.y) else -1, ReduceOp.MAX)) + 1
+n_train = data.total("train_mask")  # of all workers
 
 torch.manual_seed(0)
-model = GAT(data.num_features, 8, n_classes)
+model = GAT(data.num_features, 8, data.num_classes)
 sar.sync_params(model)
 torch.manual_seed(rank)  # dropout differs between workers
 optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)
@@ -65,7 +56,7 @@ for epoch in range(1, 101):
         model.eval()
         with torch.no_grad():
             correct = model(data.x, data.edge_index).argmax(1) == data.y
-        accuracy = 100 * over_workers(correct[data.test_mask].sum()) / over_workers(data.test_mask.sum())
-        loss = over_workers(loss.item())
+        accuracy = 100 * data.total(correct[data.test_mask]) / data.total("test_mask")
+        loss = data.total(loss)
         if rank == 0:
             print(f"epoch {epoch:3d}  loss {loss:.4f}  test {accuracy:.1f} %")

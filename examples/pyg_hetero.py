@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import nn
-from torch.distributed import ReduceOp
 
 import sar
 
@@ -33,27 +32,19 @@ class Papers(nn.Module):
         return self.out(x["paper"])
 
 
-def over_workers(number, op=ReduceOp.SUM):
-    """The sum (or maximum) of a number over all workers. Every worker must call it."""
-    number = torch.as_tensor(number, dtype=torch.float64)
-    sar.comm.all_reduce(number, op)
-    return number.item()
-
-
 # Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
 sar.initialize_comms()
 rank = sar.rank()
 
 # Load this worker's part: rows of its own nodes, and for each relation an edge index that stands for the whole one.
-data = sar.pyg.load(sys.argv[1])
+data = sar.load(sys.argv[1], pyg=True)
 paper, mean = data["paper"], pyg.SimpleConv("mean")
 for relation in [("paper", "written_by", "author"), ("paper", "about", "field")]:
     data[relation[2]].x = mean((paper.x, torch.zeros(data[relation[2]].num_nodes, 1)), data[relation].edge_index)
-n_train = over_workers(paper.train_mask.sum())
-n_classes = int(over_workers(paper.y.max() if len(paper.y) else -1, ReduceOp.MAX)) + 1
+n_train = data.total("train_mask")  # of all workers
 
 torch.manual_seed(0)
-model = Papers(32, n_classes, data.edge_types)
+model = Papers(32, data.num_classes, data.edge_types)
 with torch.no_grad():
     model(data.x_dict, data.edge_index_dict)  # widths of -1 are known now
 sar.sync_params(model)
@@ -74,7 +65,7 @@ for epoch in range(1, 101):
         model.eval()
         with torch.no_grad():
             correct = model(data.x_dict, data.edge_index_dict).argmax(1) == paper.y
-        accuracy = 100 * over_workers(correct[paper.test_mask].sum()) / over_workers(paper.test_mask.sum())
-        loss = over_workers(loss.item())
+        accuracy = 100 * data.total(correct[paper.test_mask]) / data.total("test_mask")
+        loss = data.total(loss)
         if rank == 0:
             print(f"epoch {epoch:3d}  loss {loss:.4f}  test {accuracy:.1f} %")

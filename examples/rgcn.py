@@ -12,7 +12,6 @@ import dgl
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed import ReduceOp
 
 import sar
 
@@ -33,32 +32,21 @@ class RGCN(nn.Module):
         return x["paper"]
 
 
-def over_workers(number, op=ReduceOp.SUM):
-    """The sum (or maximum) of a number over all workers. Every worker must call it."""
-    number = torch.as_tensor(number, dtype=torch.float64)
-    sar.comm.all_reduce(number, op)
-    return number.item()
-
-
 # Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
 sar.initialize_comms()
 rank = sar.rank()
 
-# Load this worker's partition. Names of node features are type/name.
-data = sar.load_dgl_partition_data(sys.argv[1], rank, torch.device("cpu"))
-graph = sar.construct_full_graph(data)
-types, relations = data.node_type_names, sorted({relation for _, relation, _ in data.edge_type_names})
-features = sar.suffix_key_lookup(data.node_features, "paper/features").float()
-labels = sar.suffix_key_lookup(data.node_features, "paper/labels").long()
-train, test = (sar.suffix_key_lookup(data.node_features, f"paper/{m}_mask").bool() for m in ("train", "test"))
-n_train, n_test = over_workers(train.sum()), over_workers(test.sum())
-n_classes = int(over_workers(labels.max() if len(labels) else -1, ReduceOp.MAX)) + 1
+# Load this worker's part: a graph that stands for the whole graph, with columns of this worker's own nodes.
+graph = sar.load(sys.argv[1])
+paper = graph.nodes["paper"].data
+features, labels, train, test = (paper[name] for name in ("features", "labels", "train_mask", "test_mask"))
+n_train, n_test = graph.total(train), graph.total(test)  # of all workers
 
 torch.manual_seed(0)
-model = RGCN(features.shape[1], 32, n_classes, types, relations)
+model = RGCN(features.shape[1], 32, graph.num_classes, graph.ntypes, graph.etypes)
 sar.sync_params(model)
 # Features of this worker's own nodes stay with it: no other worker needs their gradients.
-learned = {t: nn.Parameter(torch.randn(graph.num_nodes(t), features.shape[1])) for t in types if t != "paper"}
+learned = {t: nn.Parameter(torch.randn(graph.num_nodes(t), features.shape[1])) for t in graph.ntypes if t != "paper"}
 optimizer = torch.optim.Adam([*model.parameters(), *learned.values()], lr=0.01, weight_decay=5e-4)
 
 for epoch in range(1, 61):
@@ -70,7 +58,7 @@ for epoch in range(1, 61):
     optimizer.step()
 
     if epoch % 20 == 0:
-        correct = over_workers((logits.argmax(1) == labels)[test].sum())
-        loss = over_workers(loss.item())
+        correct = graph.total((logits.argmax(1) == labels)[test])
+        loss = graph.total(loss)
         if rank == 0:
             print(f"epoch {epoch:2d}  loss {loss:.4f}  test {100 * correct / n_test:.1f} %")

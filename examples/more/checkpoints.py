@@ -30,29 +30,19 @@ class GCN(nn.Module):
         return self.second(graph, F.relu(self.first(graph, x)))
 
 
-def over_workers(number, op="sum"):
-    """The sum (or maximum) of a number over all workers. Every worker must call it."""
-    number = torch.as_tensor(number, dtype=torch.float64)
-    sar.comm.all_reduce(number, op)
-    return number.item()
-
-
 # Join the other workers, whoever has started them: sar launch, torchrun, mpirun, srun, ...
 sar.initialize_comms()
 rank, world_size = sar.rank(), sar.world_size()
 
 description, directory, epochs = sys.argv[1], sys.argv[2], int((sys.argv[3:] or [100])[0])
-data = sar.load_dgl_partition_data(description, rank, torch.device("cpu"))
-graph = sar.construct_full_graph(data)
-features = sar.suffix_key_lookup(data.node_features, "features").float()
+graph = sar.load(description)
+features, labels = graph.ndata["features"].float(), graph.ndata["labels"]
 features = features / features.sum(1, keepdim=True).clamp(min=1)
-labels = sar.suffix_key_lookup(data.node_features, "labels").long()
-train, test = (sar.suffix_key_lookup(data.node_features, f"{m}_mask").bool() for m in ("train", "test"))
-n_train, n_test = over_workers(train.sum()), over_workers(test.sum())
-n_classes = int(over_workers(labels.max() if len(labels) else -1, "max")) + 1
+train, test = graph.ndata["train_mask"], graph.ndata["test_mask"]
+n_train, n_test = graph.total(train), graph.total(test)
 
 torch.manual_seed(0)
-model = GCN(features.shape[1] + 8, 16, n_classes)
+model = GCN(features.shape[1] + 8, 16, graph.num_classes)
 sar.sync_params(model)
 # A module of parameters with a row for each of this worker's nodes. Checkpoints key the rows by original ids.
 learned = nn.ParameterDict({"node": nn.Parameter(torch.zeros(graph.num_nodes(), 8))})
@@ -71,8 +61,8 @@ with sar.Checkpointer(directory, models, optimizer, graph=graph, every=10) as ch
         sar.gather_grads(model)
         optimizer.step()
         if epoch % 10 == 0:
-            correct = over_workers((logits.argmax(1) == labels)[test].sum())
-            loss = over_workers(loss.item())
+            correct = graph.total((logits.argmax(1) == labels)[test])
+            loss = graph.total(loss)
             if rank == 0:
                 print(f"epoch {epoch:3d}  loss {loss:.6f}  test {100 * correct / n_test:.1f} %")
         sar.log_epoch(epoch, epochs)  # on a terminal, a line with the time left

@@ -1,4 +1,4 @@
-"""Cuts a dataset into parts that `sar.load_dgl_partition_data` reads.
+"""Cuts a dataset into parts that `sar.load` reads.
 
 A dataset is one of
 

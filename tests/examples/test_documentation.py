@@ -216,12 +216,12 @@ COPIED += ["pyg_gat.py", "pyg_jumping.py", "pyg_hetero.py"]
 @pytest.mark.parametrize("script", COPIED)
 def test_scripts_to_copy_stand_alone(script: str) -> None:
     text = (ROOT / "examples" / script).read_text()
-    assert len(text.splitlines()) <= 80
+    assert len(text.splitlines()) <= 72
     modules = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             modules.add(node.module)
-    theirs = {"torch", "torch.nn.functional", "torch.distributed", "dgl", "torch_geometric.nn"}
+    theirs = {"torch", "torch.nn.functional", "dgl", "torch_geometric.nn"}
     assert modules <= {"os", "sys", "sar", "sar.function", *theirs}
