@@ -41,6 +41,9 @@ def pyg(path: str) -> dict[str, Any]:
     for triple, store in [(("_N", "_E", "_N"), found)] if one else found.edge_items():
         edges[":".join(triple)] = {"degrees": torch.ones(store.edge_index.shape[1]), "w": store.get("w")}
     assert not {"num_classes", "total", "_known"} & set(found.to_dict())
+    given = copy.copy(found)
+    given.num_classes = 2
+    assert given.num_classes == 2 != found.num_classes
     return _told(found, columns, edges, [copy.copy(found), copy.deepcopy(found)])
 
 

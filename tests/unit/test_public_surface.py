@@ -139,6 +139,7 @@ MANAGER = """
     edges input_nodes seeds _partition_book partition_book node_ranges tgt_node_range graph_shards
     graph_shard_managers indices_required_from_me get_full_partition_graph sampling_graph
     clone remove_edges send_and_recv filter_nodes filter_edges add_self_loop remove_self_loop formats create_formats_
+    total num_classes
 """
 
 # what scripts for the Python package set, whether it has an effect or not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -223,16 +223,10 @@ class HeteroGraphShardManager(GraphShardManager):
     ``graph.edges[relation].data["w"]`` are tensors.
     """
 
-    if TYPE_CHECKING:
-
-        @property
-        def srcdata(self) -> MutableMapping[str, Any]: ...
-        @property
-        def dstdata(self) -> MutableMapping[str, Any]: ...
-        @property
-        def ndata(self) -> MutableMapping[str, Any]: ...
-        @property
-        def edata(self) -> MutableMapping[str, Any]: ...
+    srcdata: MutableMapping[str, Any]
+    dstdata: MutableMapping[str, Any]
+    ndata: MutableMapping[str, Any]
+    edata: MutableMapping[str, Any]
 
 
 class RelationView(OneRelation, GraphShardManager):

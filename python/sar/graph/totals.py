@@ -22,7 +22,7 @@ def classes_of(columns: Mapping[str, Mapping[str, Tensor]]) -> Dict[str, int]:
     labels = [next((own[name] for name in LABELS if name in own), torch.empty(0)) for own in columns.values()]
     found = torch.tensor([_own_classes(column) for column in labels], dtype=torch.int64)
     _session.all_reduce(found, "max", abi.TRAIN)
-    return {kind: count for kind, count in zip(columns, found.tolist()) if count}
+    return {kind: count for kind, count in zip(columns, found.tolist()) if count > 0}
 
 
 def _own_classes(labels: Tensor) -> int:
@@ -50,9 +50,9 @@ class Totals:
 
         :raises ValueError: no node type has labels, or several have; says which columns there are
         """
-        found = dict(self._classes())
+        found = self._classes()
         if len(found) > 1:
-            counts = ", ".join(f"{kind} {count}" for kind, count in found.items())
+            counts = ", ".join(f"{kind} {count}" for kind, count in sorted(found.items()))
             raise ValueError(f"several node types have labels: take the number of classes of yours from {counts}")
         if not found:
             names = ", ".join(sorted(self._node_columns())) or "none"

@@ -33,11 +33,13 @@ def edge_index(graph: Any) -> SplitEdgeIndex:
 class _OverWorkers(Totals):
     """What the data object of a part has beside what PyG's has. Its stores show nothing of it."""
 
+    stores: List[BaseStorage]
     node_stores: List[BaseStorage]
     _known: Mapping[str, int] = {}
 
     def _classes(self) -> Mapping[str, int]:
-        return self._known
+        given = self.stores[0].get("num_classes")  # as scripts set it
+        return self._known if given is None else {"": int(given)}
 
     def _node_columns(self) -> Dict[str, Tensor]:
         return {
