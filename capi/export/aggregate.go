@@ -23,12 +23,10 @@ func aggregation(what *C.sar_aggregate) session.Aggregation {
 func sar_aggregate_forward(
 	h C.sar_handle, what *C.sar_const_aggregate, u, e *C.sar_const_tensor, out *C.DLTensor, agreed *C.uint32_t,
 ) C.sar_status {
-	return guard("sar_aggregate_forward", func(c *call) error {
+	return guard("sar_aggregate_forward", func(c *call) {
 		g, a, x := use(c, h, graphs), aggregation(what), view("u", u)
 		give("agreed", agreed, 0)
-		got, err := byFloat(x, forward[float32], forward[float64])(g, a, x, e, out)
-		*agreed = C.uint32_t(got)
-		return err
+		*agreed = C.uint32_t(must(byFloat(x, forward[float32], forward[float64])(g, a, x, e, out)))
 	})
 }
 
@@ -40,9 +38,9 @@ func forward[T session.Float](g *session.Graph, a session.Aggregation, u tensor,
 func sar_aggregate_backward(
 	h C.sar_handle, what *C.sar_const_aggregate, u, e, gradOut *C.sar_const_tensor, gradU, gradE *C.DLTensor,
 ) C.sar_status {
-	return guard("sar_aggregate_backward", func(c *call) error {
+	return guard("sar_aggregate_backward", func(c *call) {
 		g, a, out := use(c, h, graphs), aggregation(what), view("grad_out", gradOut)
-		return byFloat(out, backward[float32], backward[float64])(g, a, out, gradTensors{u, e, gradU, gradE})
+		need(byFloat(out, backward[float32], backward[float64])(g, a, out, gradTensors{u, e, gradU, gradE}))
 	})
 }
 

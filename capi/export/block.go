@@ -15,9 +15,9 @@ import (
 func sar_graph_block(
 	h C.sar_handle, seeds, seedStart *C.sar_const_tensor, keepSeeds C.int32_t, out *C.sar_handle,
 ) C.sar_status {
-	return guard("sar_graph_block", func(c *call) error {
+	return guard("sar_graph_block", func(c *call) {
 		g := use(c, h, graphs)
-		return create(c, graphs, out, func() (*session.Graph, error) {
+		create(c, graphs, out, func() (*session.Graph, error) {
 			rows := runs(vector[int64]("seeds", seeds), vector[int64]("seed_start", seedStart))
 			return g.Block(context.Background(), rows, keepSeeds != 0)
 		})
@@ -41,7 +41,7 @@ func runs(rows, start []int64) [][]int64 {
 
 //export sar_graph_block_counts
 func sar_graph_block_counts(h C.sar_handle, dst C.int32_t, out *C.DLTensor) C.sar_status {
-	return guard("sar_graph_block_counts", func(c *call) error {
+	return guard("sar_graph_block_counts", func(c *call) {
 		g, counts := use(c, h, graphs), vector[int64]("out", out)
 		if n := g.NumNodeTypes(); len(counts) != n {
 			refuse("out has %d entries for %d node types", len(counts), n)
@@ -49,38 +49,36 @@ func sar_graph_block_counts(h C.sar_handle, dst C.int32_t, out *C.DLTensor) C.sa
 		for t := range counts {
 			counts[t] = int64(len(must(g.BlockRows(t, dst != 0))))
 		}
-		return nil
 	})
 }
 
 //export sar_graph_block_rows
 func sar_graph_block_rows(h C.sar_handle, nodeType, dst C.int32_t, out *C.DLTensor) C.sar_status {
-	return guard("sar_graph_block_rows", func(c *call) error {
-		return widen(vector[int64]("out", out), must(use(c, h, graphs).BlockRows(int(nodeType), dst != 0)))
+	return guard("sar_graph_block_rows", func(c *call) {
+		widen(vector[int64]("out", out), must(use(c, h, graphs).BlockRows(int(nodeType), dst != 0)))
 	})
 }
 
 //export sar_graph_block_edges
 func sar_graph_block_edges(h C.sar_handle, relation C.int32_t, out *C.DLTensor) C.sar_status {
-	return guard("sar_graph_block_edges", func(c *call) error {
-		return widen(vector[int64]("out", out), must(use(c, h, graphs).BlockEdges(int(relation))))
+	return guard("sar_graph_block_edges", func(c *call) {
+		widen(vector[int64]("out", out), must(use(c, h, graphs).BlockEdges(int(relation))))
 	})
 }
 
 //export sar_graph_send_rows
 func sar_graph_send_rows(h C.sar_handle, relation, peer C.int32_t, out *C.DLTensor) C.sar_status {
-	return guard("sar_graph_send_rows", func(c *call) error {
-		return widen(vector[int64]("out", out), must(use(c, h, graphs).SendRows(int(relation), int(peer))))
+	return guard("sar_graph_send_rows", func(c *call) {
+		widen(vector[int64]("out", out), must(use(c, h, graphs).SendRows(int(relation), int(peer))))
 	})
 }
 
 // widen gives the caller numbers that the engine holds in 32 bits.
-func widen(to []int64, from []int32) error {
+func widen(to []int64, from []int32) {
 	if len(to) != len(from) {
 		refuse("out has %d entries, and must have %d", len(to), len(from))
 	}
 	for i, v := range from {
 		to[i] = int64(v)
 	}
-	return nil
 }

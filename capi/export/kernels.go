@@ -13,11 +13,10 @@ import (
 
 //export sar_kernel_spmm
 func sar_kernel_spmm(indptr, indices, w, x *C.sar_const_tensor, y *C.DLTensor) C.sar_status {
-	return guard("sar_kernel_spmm", func(*call) error {
+	return guard("sar_kernel_spmm", func(*call) {
 		v := view("x", x)
 		rows, _ := v.rows()
 		byFloat(v, spmm[float32], spmm[float64])(sparse(indptr, indices, rows, "x has %d rows"), v, w, y)
-		return nil
 	})
 }
 
@@ -33,11 +32,10 @@ func spmm[T session.Float](a session.CSR, v tensor, w, y *C.DLTensor) {
 
 //export sar_kernel_sddmm
 func sar_kernel_sddmm(indptr, indices, x, g *C.sar_const_tensor, out *C.DLTensor) C.sar_status {
-	return guard("sar_kernel_sddmm", func(*call) error {
+	return guard("sar_kernel_sddmm", func(*call) {
 		v := view("x", x)
 		rows, _ := v.rows()
 		byFloat(v, sddmm[float32], sddmm[float64])(sparse(indptr, indices, rows, "x has %d rows"), v, g, out)
-		return nil
 	})
 }
 

@@ -9,10 +9,9 @@ import "sar/core/session"
 
 //export sar_column_moments
 func sar_column_moments(x *C.sar_const_tensor, out *C.DLTensor) C.sar_status {
-	return guard("sar_column_moments", func(*call) error {
+	return guard("sar_column_moments", func(*call) {
 		v := view("x", x)
 		byFloat(v, columnMoments[float32], columnMoments[float64])(v, out)
-		return nil
 	})
 }
 
@@ -24,9 +23,8 @@ func columnMoments[T session.Float](v tensor, out *C.DLTensor) {
 
 //export sar_checksum
 func sar_checksum(x *C.sar_const_tensor, out *C.uint64_t) C.sar_status {
-	return guard("sar_checksum", func(*call) error {
+	return guard("sar_checksum", func(*call) {
 		give("out", out, C.uint64_t(session.Checksum(view("x", x).bytes())))
-		return nil
 	})
 }
 
@@ -38,10 +36,9 @@ type norm struct {
 
 //export sar_normalize
 func sar_normalize(x, columns *C.sar_const_tensor, relu C.int32_t, out *C.DLTensor) C.sar_status {
-	return guard("sar_normalize", func(*call) error {
+	return guard("sar_normalize", func(*call) {
 		v := view("x", x)
 		byFloat(v, normalize[float32], normalize[float64])(v, norm{columns: columns, out: out, relu: relu != 0})
-		return nil
 	})
 }
 
@@ -53,10 +50,9 @@ func normalize[T session.Float](v tensor, a norm) {
 
 //export sar_normalize_sums
 func sar_normalize_sums(grad, x, columns *C.sar_const_tensor, relu C.int32_t, out *C.DLTensor) C.sar_status {
-	return guard("sar_normalize_sums", func(*call) error {
+	return guard("sar_normalize_sums", func(*call) {
 		v := view("x", x)
 		byFloat(v, normalizeSums[float32], normalizeSums[float64])(v, norm{grad, columns, out, relu != 0})
-		return nil
 	})
 }
 
@@ -69,10 +65,9 @@ func normalizeSums[T session.Float](v tensor, a norm) {
 
 //export sar_normalize_grad
 func sar_normalize_grad(grad, x, columns *C.sar_const_tensor, relu C.int32_t, gradX *C.DLTensor) C.sar_status {
-	return guard("sar_normalize_grad", func(*call) error {
+	return guard("sar_normalize_grad", func(*call) {
 		v := view("x", x)
 		byFloat(v, normalizeGrad[float32], normalizeGrad[float64])(v, norm{grad, columns, gradX, relu != 0})
-		return nil
 	})
 }
 

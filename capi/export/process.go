@@ -26,7 +26,7 @@ func sar_version() *C.sar_const_char { return (*C.sar_const_char)(version) }
 
 //export sar_memory_stats
 func sar_memory_stats(json **C.char) C.sar_status {
-	return guard("sar_memory_stats", func(*call) error { return giveJSON(json, session.MemoryStats()) })
+	return guard("sar_memory_stats", func(*call) { giveJSON(json, session.MemoryStats()) })
 }
 
 //export sar_reset_peaks

@@ -13,21 +13,21 @@ import (
 
 //export sar_program_create
 func sar_program_create(json *C.sar_const_char, out *C.sar_handle) C.sar_status {
-	return guard("sar_program_create", func(c *call) error {
-		return create(c, programs, out, func() (session.Program, error) { return session.NewProgram(text(json)) })
+	return guard("sar_program_create", func(c *call) {
+		create(c, programs, out, func() (session.Program, error) { return session.NewProgram(text(json)) })
 	})
 }
 
 //export sar_program_info
 func sar_program_info(h C.sar_handle, json **C.char) C.sar_status {
-	return guard("sar_program_info", func(c *call) error { return giveJSON(json, use(c, h, programs).Info()) })
+	return guard("sar_program_info", func(c *call) { giveJSON(json, use(c, h, programs).Info()) })
 }
 
 //export sar_program_free
 func sar_program_free(h C.sar_handle) C.sar_status {
-	return guard("sar_program_free", func(*call) error {
+	return guard("sar_program_free", func(*call) {
 		_, err := remove(h, programs) // runs in progress keep what they use
-		return err
+		need(err)
 	})
 }
 
@@ -78,14 +78,14 @@ func sar_program_forward(
 	graph, program C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t,
 	state *C.DLTensor, states C.int32_t, out *C.DLTensor, agreed, saves *C.uint32_t,
 ) C.sar_status {
-	return guard("sar_program_forward", func(c *call) error {
+	return guard("sar_program_forward", func(c *call) {
 		r := c.program(graph, program, what, views("operands", operands, n), views("state", state, states))
 		give("agreed", agreed, 0)
 		give("saves", saves, 0)
 		o := view("out", out)
 		a, s, err := byFloat(o, programForward[float32], programForward[float64])(r, o)
 		*agreed, *saves = C.uint32_t(a), C.uint32_t(s)
-		return err
+		need(err)
 	})
 }
 
@@ -98,10 +98,10 @@ func sar_program_backward(
 	graph, program C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t,
 	state *C.DLTensor, states C.int32_t, out, gradOut *C.sar_const_tensor, grads *C.DLTensor, numGrads C.int32_t,
 ) C.sar_status {
-	return guard("sar_program_backward", func(c *call) error {
+	return guard("sar_program_backward", func(c *call) {
 		r := c.program(graph, program, what, views("operands", operands, n), views("state", state, states))
 		o, g, targets := view("out", out), view("grad_out", gradOut), views("grads", grads, numGrads)
-		return byFloat(g, programBackward[float32], programBackward[float64])(r, o, g, targets)
+		need(byFloat(g, programBackward[float32], programBackward[float64])(r, o, g, targets))
 	})
 }
 

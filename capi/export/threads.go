@@ -19,12 +19,11 @@ func SIMD() string { return session.SIMD() }
 
 //export sar_set_num_threads
 func sar_set_num_threads(n C.int32_t) C.sar_status {
-	return guard("sar_set_num_threads", func(*call) error {
+	return guard("sar_set_num_threads", func(*call) {
 		if n < 1 {
 			refuse("%d threads: at least 1 is needed", n)
 		}
 		session.SetThreads(int(n))
-		return nil
 	})
 }
 
