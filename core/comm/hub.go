@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -98,10 +99,7 @@ func (h *hub) attend(r int, ask meetRequest) {
 // left tells of the meetings to which a rank that has said goodbye has not come.
 func (h *hub) left() {
 	h.mu.Lock()
-	keys := make([]string, 0, len(h.meetings))
-	for key := range h.meetings {
-		keys = append(keys, key)
-	}
+	keys := slices.Collect(maps.Keys(h.meetings))
 	h.mu.Unlock()
 	for _, key := range keys {
 		h.news(key, false)

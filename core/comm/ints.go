@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"sar/core/internal/view"
@@ -16,9 +15,7 @@ func (c *Communicator) AllGatherInts(values ...int64) ([][]int64, error) {
 	out := make([][]int64, len(all))
 	for r, b := range all {
 		out[r] = make([]int64, len(b)/8)
-		for i := range out[r] {
-			out[r][i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
-		}
+		copy(view.Bytes(out[r]), b)
 	}
 	return out, nil
 }

@@ -74,9 +74,6 @@ func (c *Communicator) start(kind Kind, dir Dir, sends string, placed bool) (*Op
 // String names the operation: `all-reduce (operation 3 of communicator "x")`.
 func (op *Op) String() string { return op.step.describe(fmt.Sprintf("communicator %q", op.c.name)) }
 
-// Seq is the number of the operation in its communicator, from 1.
-func (op *Op) Seq() uint64 { return op.seq }
-
 // Comm is the name of the operation's communicator.
 func (op *Op) Comm() string { return op.c.name }
 
@@ -87,9 +84,6 @@ func (op *Op) Tag(flags uint16, round, chunk int) transport.Tag {
 		Content: op.step.Content, Flags: flags, Round: uint16(round), Chunk: uint32(chunk),
 	}
 }
-
-// Link joins this rank to peer.
-func (op *Op) Link(peer int) transport.Link { return op.links[peer] }
 
 // MaxPayload is the same on every rank and fits every link.
 func (op *Op) MaxPayload() int { return op.payload }

@@ -225,7 +225,7 @@ func (c *client) dial(string) (io.ReadWriteCloser, error) {
 		}
 		var no *trust.Refused
 		switch isNo := errors.As(err, &no); {
-		case errors.Is(err, trust.ErrStranger), isNo && !no.OtherJob(), isNo && since > 0 && now()-since > otherJobTime:
+		case errors.Is(err, trust.ErrStranger), isNo && !no.OtherJob, isNo && since > 0 && now()-since > otherJobTime:
 			c.once.Do(func() { close(c.final) })
 		case isNo && since == 0:
 			since = now()

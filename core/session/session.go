@@ -19,9 +19,7 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -81,7 +79,7 @@ type Session struct {
 // DerivedToken makes a job token of what is no secret and a secret of this user.
 func DerivedToken(public string) (string, error) {
 	token, err := comm.DerivedToken(public)
-	if system := new(fs.PathError); err != nil && !errors.As(err, &system) {
+	if err != nil {
 		err = Invalid("%v", err)
 	}
 	return token, err

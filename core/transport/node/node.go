@@ -182,9 +182,7 @@ func listenAddr(cfg *Config) (string, error) {
 // listenUnix opens a socket for ranks of this host. Its name is no secret.
 func (n *Node) listenUnix() error {
 	var random [12]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return err
-	}
+	rand.Read(random[:])
 	name := fmt.Sprintf("@sar-%d-%s", os.Getpid(), hex.EncodeToString(random[:]))
 	l, err := net.Listen("unix", name)
 	if err != nil {

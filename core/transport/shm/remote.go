@@ -49,7 +49,7 @@ type Remote struct {
 // returns nil if one cannot. Both sides call it at the same time, before
 // anything else travels.
 func Meet(conn *net.UnixConn) (*Remote, error) {
-	makeNonce.Do(func() { _, _ = rand.Read(nonce[:]) })
+	makeNonce.Do(func() { rand.Read(nonce[:]) })
 	var mine, theirs [greetingBytes]byte
 	allowed := os.Getenv(EnvCMA) != "0"
 	if allowed {
