@@ -125,10 +125,8 @@ func (b *Book) NumNodesGlobal(t int) int64 {
 
 // NodeType returns the number of a node type.
 func (b *Book) NodeType(name string) (int, error) {
-	for i, n := range b.NodeTypes {
-		if n == name {
-			return i, nil
-		}
+	if t := slices.Index(b.NodeTypes, name); t >= 0 {
+		return t, nil
 	}
 	return 0, fmt.Errorf("unknown node type %q (there are %q)", name, b.NodeTypes)
 }

@@ -124,6 +124,12 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 	return Array[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m))), n), mapping: m, purpose: p}, nil
 }
 
+// Make makes a an array as the function Make does. What a was before is the caller's to free.
+func (a *Array[T]) Make(p Purpose, n int) (err error) {
+	*a, err = Make[T](p, n)
+	return err
+}
+
 // Free unmaps the array. It may be called again, and on the zero value.
 func (a *Array[T]) Free() {
 	if a.mapping != nil {
