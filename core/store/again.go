@@ -46,8 +46,7 @@ func (s *PartitionEdges) damage(err error) error {
 	if !errors.Is(err, graph.ErrTwice) {
 		return err
 	}
-	return &disk.FormatError{File: s.path, Offset: -1, Want: "partitions in which every edge has an id of its own",
-		Got: err.Error()}
+	return disk.Bad(s.path, -1, "partitions in which every edge has an id of its own", "%v", err)
 }
 
 // Relations implements topology.Made: a part in SAR's format has them.

@@ -54,37 +54,6 @@ func (a *Array) Ints(first int64, dst []int64) error {
 	return nil
 }
 
-// Bools reads elements as 0 or 1: any non-zero value of an integer or bool array is 1.
-func (a *Array) Bools(first int64, dst []uint8) error {
-	if a.DType.Size() == 1 {
-		if err := a.File.ReadAt(dst, a.Offset+first, a.Name); err != nil {
-			return err
-		}
-		for i, v := range dst {
-			if v != 0 {
-				dst[i] = 1
-			}
-		}
-		return nil
-	}
-	var wide [512]int64
-	for len(dst) > 0 {
-		n := min(len(dst), len(wide))
-		if err := a.Ints(first, wide[:n]); err != nil {
-			return err
-		}
-		for i, v := range wide[:n] {
-			dst[i] = 0
-			if v != 0 {
-				dst[i] = 1
-			}
-		}
-		first += int64(n)
-		dst = dst[n:]
-	}
-	return nil
-}
-
 // Widen converts len(dst) little-endian integers. It returns the first index
 // whose value does not fit int64, or -1.
 func Widen(dst []int64, b []byte, d DType) int {

@@ -33,7 +33,7 @@ func (f *File) Close() error {
 }
 
 func (f *File) Bad(off int64, want, got string, args ...any) error {
-	return &FormatError{File: f.Name, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
+	return Bad(f.Name, off, want, got, args...)
 }
 
 // ReadRaw fills p from off, whatever checksums say. A file that has shrunk since

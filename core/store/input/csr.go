@@ -29,10 +29,7 @@ func InEdges(g Graph) (*CSR, bool) {
 	return &CSR{in, d.NumNodes()}, ok
 }
 
-// NumNodes is the number of rows, and of columns.
-func (c *CSR) NumNodes() int64 { return c.nodes }
-
-// NumEntries is the number of edges.
+func (c *CSR) NumNodes() int64   { return c.nodes }
 func (c *CSR) NumEntries() int64 { return c.in.source.Len }
 
 // ReadOffsets reads where rows begin, from row first on: dst[i] is of row first+i.
