@@ -18,16 +18,13 @@ func (c *Communicator) collective(kind Kind, f func(op *Op) error) error {
 	return op.End(op.Run(func() error { return f(op) }))
 }
 
-// up is the rank that is r places after this one, around the circle.
-func (c *Communicator) up(r int) int { return (c.Rank() + r) % c.World() }
-
-// down is the rank that is r places before this one.
+// up is the rank that is r places after this one, around the circle, and down the one before it.
+func (c *Communicator) up(r int) int   { return (c.Rank() + r) % c.World() }
 func (c *Communicator) down(r int) int { return (c.Rank() - r + c.World()) % c.World() }
 
 // ToPeers calls f for the peers in the order of rounds: r and the rank r places up, for r = 1, 2, ….
-func (c *Communicator) ToPeers(f func(r, q int) error) error { return c.eachPeer(c.up, f) }
-
-// FromPeers calls f for r and the rank r places down.
+// FromPeers does for r and the rank r places down.
+func (c *Communicator) ToPeers(f func(r, q int) error) error   { return c.eachPeer(c.up, f) }
 func (c *Communicator) FromPeers(f func(r, q int) error) error { return c.eachPeer(c.down, f) }
 
 func (c *Communicator) eachPeer(peer func(r int) int, f func(r, q int) error) error {

@@ -47,7 +47,6 @@ func (d *Induction) HaloCount(r int) []int32 {
 	return d.Count.Data[h.Begin:h.End]
 }
 
-// Free releases the counts.
 func (d *Induction) Free() { d.Count.Free() }
 
 // Structure makes the structure of the block. sources lists its source rows, as

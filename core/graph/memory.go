@@ -131,7 +131,6 @@ func (e *EdgeList) Nodes() (ids []int64, inner int, err error) {
 	return slices.AppendSeq(ids, e.halo.all()), int(hi - lo), nil
 }
 
-// NumEdges is the number of in-edges.
 func (e *EdgeList) NumEdges() int64 { return e.edges }
 
 // Edges yields the edges of one relation after another, in the caller's order.

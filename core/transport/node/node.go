@@ -207,10 +207,8 @@ func advertised(addr, port string) (string, error) {
 	return net.JoinHostPort(host, p), nil
 }
 
-// OtherJobs counts workers of other jobs that came to the TCP port.
-func (n *Node) OtherJobs() int { return n.tcp.OtherJobs() }
-
-// Endpoint is how peers reach this node.
+// OtherJobs counts workers of other jobs that came to the TCP port. Endpoint is how peers reach this node.
+func (n *Node) OtherJobs() int               { return n.tcp.OtherJobs() }
 func (n *Node) Endpoint() transport.Endpoint { return n.endpoint }
 
 // SetPeers tells the node the run's session and everyone's endpoint, by rank.
