@@ -147,7 +147,7 @@ func use[T any](c *call, h C.sar_handle, k kindOf[T]) T {
 
 // create makes an object of the session of the objects that the call uses, and gives its handle.
 func create[T any](c *call, k kindOf[T], out *C.sar_handle, make func() (T, error)) {
-	give(kind(k).String(), out, 0)
+	give(kind(k).String(), out, 0) // before anything is made
 	v := must(make())
 	var parent *entry
 	if n := len(c.used); n > 0 {

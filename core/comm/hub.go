@@ -43,12 +43,7 @@ type position struct {
 
 // hub is rank 0's side of meetings, and knows where all ranks are in their schedules.
 type hub struct {
-	world int
-	limit time.Duration     // of a meeting, from the first who comes
-	tell  func(meetReply)   // tells every rank, this one last
-	fail  func(error) error // ends rank 0's group, which tells everyone
-	gone  func(r int) bool  // has said goodbye
-	name  func(comm uint32) string
+	g *Group
 
 	mu       sync.Mutex
 	meetings map[string]*meeting
@@ -68,27 +63,19 @@ type report struct {
 }
 
 func newHub(g *Group) *hub {
-	return &hub{
-		world: g.cfg.World, limit: g.cfg.Operation,
-		tell: func(reply meetReply) {
-			g.tell(message{Type: msgMeet, Answer: &reply})
-			g.answered(reply)
-		},
-		fail:     func(err error) error { return g.fail(err, true) },
-		gone:     func(r int) bool { return g.peers[r] != nil && g.peers[r].gone() },
-		name:     g.commName,
-		meetings: map[string]*meeting{},
-		ranks:    make([]report, g.cfg.World),
-	}
+	return &hub{g: g, meetings: map[string]*meeting{}, ranks: make([]report, g.cfg.World)}
 }
+
+// gone tells whether rank r has said goodbye.
+func (h *hub) gone(r int) bool { return h.g.peers[r] != nil && h.g.peers[r].gone() }
 
 // attend takes rank r into a meeting.
 func (h *hub) attend(r int, ask meetRequest) {
 	h.mu.Lock()
 	m := h.meetings[ask.Key]
 	if m == nil {
-		m = &meeting{values: make([][]byte, h.world), here: make([]bool, h.world)}
-		m.late = time.AfterFunc(h.limit, func() { h.news(ask.Key, true) })
+		m = &meeting{values: make([][]byte, len(h.ranks)), here: make([]bool, len(h.ranks))}
+		m.late = time.AfterFunc(h.g.cfg.Operation, func() { h.news(ask.Key, true) })
 		h.meetings[ask.Key] = m
 	}
 	m.here[r], m.values[r] = true, ask.Value
@@ -131,7 +118,8 @@ func (h *hub) news(key string, late bool) {
 	}
 	h.mu.Unlock()
 	if full || late || len(reply.Left) > 0 {
-		h.tell(reply)
+		h.g.tell(message{Type: msgMeet, Answer: &reply})
+		h.g.answered(reply)
 	}
 }
 
@@ -163,7 +151,7 @@ func (h *hub) beat(r int, at position) {
 func (h *hub) phases() []Phase {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	phases := make([]Phase, h.world)
+	phases := make([]Phase, len(h.ranks))
 	for r := range phases {
 		phases[r] = h.ranks[r].Latest
 	}
@@ -212,7 +200,8 @@ search:
 			for _, x := range active[a] {
 				for _, y := range active[b] {
 					if apart(x, y, h.ranks[a].Comms, h.ranks[b].Comms) {
-						found = &ScheduleError{Rank: a, Peer: b, Mine: x.describe(h.name(x.Comm)), Theirs: y.describe(h.name(y.Comm))}
+						found = &ScheduleError{Rank: a, Peer: b, Mine: x.describe(h.g.commName(x.Comm)),
+							Theirs: y.describe(h.g.commName(y.Comm))}
 						break search
 					}
 				}
@@ -221,7 +210,7 @@ search:
 	}
 	h.mu.Unlock()
 	if found != nil {
-		h.fail(found)
+		h.g.fail(found, true)
 	}
 }
 
