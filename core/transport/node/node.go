@@ -31,8 +31,7 @@ const helloTime = 10 * time.Second
 // Config says how this rank is reached.
 type Config struct {
 	Rank, World int
-	Interface   string // network interface whose address peers use
-	BindAddr    string // address to listen on; "": the interface's, else OwnAddr()
+	BindAddr    string // address to listen on; "": OwnAddr()
 	Advertise   string // host:port for peers to dial; port 0 or none: the listener's
 	Transport   string // the name of one to use alone; Auto or "": the best that works
 	Identity    *trust.Identity
@@ -115,9 +114,9 @@ func (n *Node) listen() error {
 	if err := n.choose(cfg.Transport); err != nil {
 		return err
 	}
-	addr, err := listenAddr(cfg)
-	if err != nil {
-		return err
+	addr := cfg.BindAddr
+	if addr == "" {
+		addr = OwnAddr()
 	}
 	if len(cfg.Listeners) == 0 {
 		l, err := cfg.Ports.listen(addr)
@@ -138,6 +137,7 @@ func (n *Node) listen() error {
 		n.endpoint.Library = n.library.Name()
 	}
 	if cfg.Advertise != "" {
+		var err error
 		if n.endpoint.TCP, err = advertised(cfg.Advertise, port); err != nil {
 			return err
 		}
@@ -166,17 +166,6 @@ func (n *Node) serve(conn net.Conn, claim trust.Claim) {
 	} else {
 		n.greet(conn, claim)
 	}
-}
-
-// listenAddr is the one address that this node listens on.
-func listenAddr(cfg *Config) (string, error) {
-	switch {
-	case cfg.BindAddr != "":
-		return cfg.BindAddr, nil
-	case cfg.Interface != "":
-		return InterfaceAddr(cfg.Interface)
-	}
-	return OwnAddr(), nil
 }
 
 // listenUnix opens a socket for ranks of this host. Its name is no secret.
