@@ -108,28 +108,21 @@ func pairs(start, end []int64) [][2]int64 {
 	return out
 }
 
-// feature finds a feature by its name, and says what has it: nodes or edges.
-func (p *Partition) feature(edge bool, name string) (have disk.TensorInfo, kind string, err error) {
-	list, kind := p.NodeFeatures(), "node"
+// owner is what has a feature, in words.
+func owner(edge bool) string {
 	if edge {
-		list, kind = p.EdgeFeatures(), "edge"
+		return "edge"
 	}
-	names := make([]string, len(list))
-	for k, t := range list {
-		if t.Name == name {
-			return t, kind, nil
-		}
-		names[k] = t.Name
-	}
-	return have, kind, Invalid("there is no %s feature %q (there are %q)", kind, name, names)
+	return "node"
 }
 
 // Read copies a feature into dst, a tensor of the given dtype and shape.
 func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape []int64) error {
-	have, kind, err := p.feature(edge, name)
+	have, err := p.Feature(edge, name)
 	if err != nil {
 		return err
 	}
+	kind := owner(edge)
 	// Truth values are stored as uint8: DGL's files know no other way.
 	if have.DType.String() != dtype && !(have.DType == disk.Uint8 && dtype == "bool") {
 		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)
@@ -142,12 +135,12 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 
 // MapFeature maps a feature of one number or more in place of reading it.
 func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
-	have, kind, err := p.feature(edge, name)
+	have, err := p.Feature(edge, name)
 	if err != nil {
 		return nil, err
 	}
 	if slices.Contains(have.Shape, 0) {
-		return nil, Invalid("%s feature %q has shape %v: there is nothing to map", kind, name, have.Shape)
+		return nil, Invalid("%s feature %q has shape %v: there is nothing to map", owner(edge), name, have.Shape)
 	}
 	return p.Partition.MapFeature(edge, name)
 }
