@@ -42,7 +42,7 @@ var allocator struct {
 //
 //export sar_set_allocator
 func sar_set_allocator(policy C.int32_t) C.sar_status {
-	return guard("sar_set_allocator", func(*call) error {
+	return guard("sar_set_allocator", func(*call) {
 		allocator.Lock()
 		defer allocator.Unlock()
 		switch policy {
@@ -65,7 +65,6 @@ func sar_set_allocator(policy C.int32_t) C.sar_status {
 		if allocator.fixed {
 			C.malloc_trim(0)
 		}
-		return nil
 	})
 }
 
@@ -99,9 +98,9 @@ func setThresholds(mmap, trim C.int) {
 //
 //export sar_pool_stats
 func sar_pool_stats(json **C.char) C.sar_status {
-	return guard("sar_pool_stats", func(*call) error {
+	return guard("sar_pool_stats", func(*call) {
 		u := C.pool_stats()
-		return giveJSON(json, map[string]int64{
+		giveJSON(json, map[string]int64{
 			"live": int64(u.live), "kept": int64(u.kept), "peak": int64(u.peak), "fresh": int64(u.fresh),
 		})
 	})

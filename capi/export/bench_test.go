@@ -7,9 +7,8 @@ func BenchmarkGuard(b *testing.B) {
 	h := register(kindOf[string](graphs), "graph", nil)
 	var n int
 	for b.Loop() {
-		guard("bench", func(c *call) error {
+		guard("bench", func(c *call) {
 			give("n", &n, len(use(c, h, kindOf[string](graphs))))
-			return nil
 		})
 	}
 }

@@ -18,10 +18,10 @@ type call struct {
 	room [3]*entry // for used
 }
 
-// guard runs the body of an export. An error becomes the thread's last error
-// and a status. So does a panic, and it poisons the sessions of all objects
+// guard runs the body of an export. What need finds becomes the thread's last error
+// and a status. So does any other panic, and it poisons the sessions of all objects
 // that the body used: nobody knows what state it left them in.
-func guard(name string, body func(c *call) error) (status C.sar_status) {
+func guard(name string, body func(c *call)) (status C.sar_status) {
 	c := &call{}
 	c.used = c.room[:0]
 	defer func() {
@@ -37,11 +37,12 @@ func guard(name string, body func(c *call) error) (status C.sar_status) {
 			status = setError(err)
 		}
 	}()
-	return setError(body(c))
+	body(c)
+	return C.SAR_OK
 }
 
-// refusal is the panic with which what reads arguments (need, must and all that
-// call them) ends an export. The engine never calls such a function back.
+// refusal is the panic with which an error ends an export (need, must and all that
+// call them). The engine never calls such a function back.
 type refusal struct{ error }
 
 // need ends the export where there is an error.

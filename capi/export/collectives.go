@@ -13,41 +13,40 @@ func useComm(c *call, h C.sar_handle, id C.int32_t) *session.Communicator {
 
 //export sar_comm_create
 func sar_comm_create(h C.sar_handle, name *C.sar_const_char, comm *C.int32_t) C.sar_status {
-	return guard("sar_comm_create", func(c *call) error {
+	return guard("sar_comm_create", func(c *call) {
 		s := use(c, h, sessions)
 		give("comm", comm, -1)
 		*comm = C.int32_t(must(s.NewComm(text(name))))
-		return nil
 	})
 }
 
 //export sar_all_reduce
 func sar_all_reduce(h C.sar_handle, comm C.int32_t, t *C.DLTensor, op C.int32_t) C.sar_status {
-	return guard("sar_all_reduce", func(c *call) error {
+	return guard("sar_all_reduce", func(c *call) {
 		comm, v := useComm(c, h, comm), view("tensor", t)
 		dtype := must(session.ParseDType(v.dtype.String()))
-		return comm.AllReduce(v.bytes(), dtype, must(session.ParseReduceOp(int(op))))
+		need(comm.AllReduce(v.bytes(), dtype, must(session.ParseReduceOp(int(op)))))
 	})
 }
 
 //export sar_broadcast
 func sar_broadcast(h C.sar_handle, comm C.int32_t, t *C.DLTensor, root C.int32_t) C.sar_status {
-	return guard("sar_broadcast", func(c *call) error {
-		return useComm(c, h, comm).Broadcast(view("tensor", t).bytes(), int(root))
+	return guard("sar_broadcast", func(c *call) {
+		need(useComm(c, h, comm).Broadcast(view("tensor", t).bytes(), int(root)))
 	})
 }
 
 //export sar_barrier
 func sar_barrier(h C.sar_handle, comm C.int32_t) C.sar_status {
-	return guard("sar_barrier", func(c *call) error { return useComm(c, h, comm).Barrier() })
+	return guard("sar_barrier", func(c *call) { need(useComm(c, h, comm).Barrier()) })
 }
 
 //export sar_all_to_all
 func sar_all_to_all(
 	h C.sar_handle, comm C.int32_t, send *C.sar_const_tensor, recv *C.DLTensor, n C.int32_t,
 ) C.sar_status {
-	return guard("sar_all_to_all", func(c *call) error {
-		return useComm(c, h, comm).AllToAll(memories("send", send, n), memories("recv", recv, n))
+	return guard("sar_all_to_all", func(c *call) {
+		need(useComm(c, h, comm).AllToAll(memories("send", send, n), memories("recv", recv, n)))
 	})
 }
 
@@ -62,7 +61,7 @@ func memories(name string, first *C.DLTensor, n C.int32_t) (out [][]byte) {
 func sar_exchange_pair(
 	h C.sar_handle, comm, to C.int32_t, send *C.sar_const_tensor, from C.int32_t, recv *C.DLTensor,
 ) C.sar_status {
-	return guard("sar_exchange_pair", func(c *call) error {
+	return guard("sar_exchange_pair", func(c *call) {
 		comm := useComm(c, h, comm)
 		var out, in []byte
 		if to >= 0 {
@@ -71,6 +70,6 @@ func sar_exchange_pair(
 		if from >= 0 {
 			in = view("recv", recv).bytes()
 		}
-		return comm.ExchangePair(int(to), out, int(from), in)
+		need(comm.ExchangePair(int(to), out, int(from), in))
 	})
 }

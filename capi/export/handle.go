@@ -122,6 +122,11 @@ func free[T any](h C.sar_handle, k kindOf[T], end func(T) error) error {
 	return end(e.value.(T))
 }
 
+// drop is free of what has nothing to say in the end.
+func drop[T interface{ Free() }](h C.sar_handle, k kindOf[T]) error {
+	return free(h, k, func(v T) error { v.Free(); return nil })
+}
+
 // use returns the object of a handle, which is not freed before the call ends.
 func use[T any](c *call, h C.sar_handle, k kindOf[T]) T {
 	e := must(find(h, kind(k)))
@@ -141,16 +146,12 @@ func use[T any](c *call, h C.sar_handle, k kindOf[T]) T {
 }
 
 // create makes an object of the session of the objects that the call uses, and gives its handle.
-func create[T any](c *call, k kindOf[T], out *C.sar_handle, make func() (T, error)) error {
-	give(kind(k).String(), out, 0)
-	v, err := make()
-	if err != nil {
-		return err
-	}
+func create[T any](c *call, k kindOf[T], out *C.sar_handle, make func() (T, error)) {
+	give(kind(k).String(), out, 0) // before anything is made
+	v := must(make())
 	var parent *entry
 	if n := len(c.used); n > 0 {
 		parent = c.used[n-1]
 	}
 	*out = register(k, v, parent)
-	return nil
 }

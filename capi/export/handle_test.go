@@ -101,7 +101,7 @@ func TestPanicPoisonsTheSessionAndTellsPeers(t *testing.T) {
 	s := register(aSession, f, nil)
 	g := register(aGraph, "graph", table.live[uint64(s)])
 
-	status := guard("test", func(c *call) error {
+	status := guard("test", func(c *call) {
 		use(c, g, aGraph)
 		panic("boom")
 	})
@@ -133,10 +133,9 @@ func TestPanicPoisonsTheSessionAndTellsPeers(t *testing.T) {
 func TestRefusalsPoisonNothing(t *testing.T) {
 	f := &fakeSession{}
 	s := register(aSession, f, nil)
-	status := guard("test", func(c *call) error {
+	status := guard("test", func(c *call) {
 		use(c, s, aSession)
 		refuse("no")
-		return nil
 	})
 	if status != 1 || len(f.aborts) != 0 {
 		t.Errorf("status %d, and peers were told %q", status, f.aborts)

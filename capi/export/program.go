@@ -13,21 +13,21 @@ import (
 
 //export sar_program_create
 func sar_program_create(json *C.sar_const_char, out *C.sar_handle) C.sar_status {
-	return guard("sar_program_create", func(c *call) error {
-		return create(c, programs, out, func() (session.Program, error) { return session.NewProgram(text(json)) })
+	return guard("sar_program_create", func(c *call) {
+		create(c, programs, out, func() (session.Program, error) { return session.NewProgram(text(json)) })
 	})
 }
 
 //export sar_program_info
 func sar_program_info(h C.sar_handle, json **C.char) C.sar_status {
-	return guard("sar_program_info", func(c *call) error { return giveJSON(json, use(c, h, programs).Info()) })
+	return guard("sar_program_info", func(c *call) { giveJSON(json, use(c, h, programs).Info()) })
 }
 
 //export sar_program_free
 func sar_program_free(h C.sar_handle) C.sar_status {
-	return guard("sar_program_free", func(*call) error {
+	return guard("sar_program_free", func(*call) {
 		_, err := remove(h, programs) // runs in progress keep what they use
-		return err
+		need(err)
 	})
 }
 
@@ -78,14 +78,14 @@ func sar_program_forward(
 	graph, program C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t,
 	state *C.DLTensor, states C.int32_t, out *C.DLTensor, agreed, saves *C.uint32_t,
 ) C.sar_status {
-	return guard("sar_program_forward", func(c *call) error {
+	return guard("sar_program_forward", func(c *call) {
 		r := c.program(graph, program, what, views("operands", operands, n), views("state", state, states))
 		give("agreed", agreed, 0)
 		give("saves", saves, 0)
 		o := view("out", out)
 		a, s, err := byFloat(o, programForward[float32], programForward[float64])(r, o)
 		*agreed, *saves = C.uint32_t(a), C.uint32_t(s)
-		return err
+		need(err)
 	})
 }
 
@@ -98,10 +98,10 @@ func sar_program_backward(
 	graph, program C.sar_handle, what *C.sar_const_program_call, operands *C.sar_const_tensor, n C.int32_t,
 	state *C.DLTensor, states C.int32_t, out, gradOut *C.sar_const_tensor, grads *C.DLTensor, numGrads C.int32_t,
 ) C.sar_status {
-	return guard("sar_program_backward", func(c *call) error {
+	return guard("sar_program_backward", func(c *call) {
 		r := c.program(graph, program, what, views("operands", operands, n), views("state", state, states))
 		o, g, targets := view("out", out), view("grad_out", gradOut), views("grads", grads, numGrads)
-		return byFloat(g, programBackward[float32], programBackward[float64])(r, o, g, targets)
+		need(byFloat(g, programBackward[float32], programBackward[float64])(r, o, g, targets))
 	})
 }
 
@@ -115,4 +115,51 @@ func programBackward[T session.Float](r programCall, out, gradOut tensor, grads 
 	}
 	return session.ProgramBackward(
 		r.graph, r.program, ofRun[T](r, gradOut, out), uint32(r.what.agreed), matrix[T](gradOut), targets)
+}
+
+func aggregation(what *C.sar_aggregate) session.Aggregation {
+	a := copyIn("what", what)
+	if bits := a.need_grad | a.agreed; bits&^(C.SAR_GRAD_U|C.SAR_GRAD_E|C.SAR_FUSED) != 0 {
+		refuse("need_grad and agreed have the bits %#x: there are SAR_GRAD_U (%d), SAR_GRAD_E (%d) and SAR_FUSED (%d)",
+			bits, C.SAR_GRAD_U, C.SAR_GRAD_E, C.SAR_FUSED)
+	}
+	return session.Aggregation{
+		Relation: int(a.relation), Message: session.Message(a.message), Reduce: session.Reduction(a.reduce),
+		NeedGrad: uint32(a.need_grad), Agreed: uint32(a.agreed),
+	}
+}
+
+//export sar_aggregate_forward
+func sar_aggregate_forward(
+	h C.sar_handle, what *C.sar_const_aggregate, u, e *C.sar_const_tensor, out *C.DLTensor, agreed *C.uint32_t,
+) C.sar_status {
+	return guard("sar_aggregate_forward", func(c *call) {
+		g, a, x := use(c, h, graphs), aggregation(what), view("u", u)
+		give("agreed", agreed, 0)
+		*agreed = C.uint32_t(must(byFloat(x, forward[float32], forward[float64])(g, a, x, e, out)))
+	})
+}
+
+func forward[T session.Float](g *session.Graph, a session.Aggregation, u tensor, e, out *C.DLTensor) (uint32, error) {
+	return session.Forward(g, a, matrix[T](u), matrixLike[T]("e", e, u), matrix[T](view("out", out).like(u)))
+}
+
+//export sar_aggregate_backward
+func sar_aggregate_backward(
+	h C.sar_handle, what *C.sar_const_aggregate, u, e, gradOut *C.sar_const_tensor, gradU, gradE *C.DLTensor,
+) C.sar_status {
+	return guard("sar_aggregate_backward", func(c *call) {
+		g, a, out := use(c, h, graphs), aggregation(what), view("grad_out", gradOut)
+		need(byFloat(out, backward[float32], backward[float64])(g, a, out, gradTensors{u, e, gradU, gradE}))
+	})
+}
+
+// gradTensors are those of backward that may be NULL.
+type gradTensors struct{ u, e, gradU, gradE *C.DLTensor }
+
+func backward[T session.Float](g *session.Graph, a session.Aggregation, out tensor, t gradTensors) error {
+	return session.Backward(g, a, session.Gradients[T]{
+		U: matrixLike[T]("u", t.u, out), E: matrixLike[T]("e", t.e, out), Out: matrix[T](out),
+		GradU: matrixLike[T]("grad_u", t.gradU, out), GradE: matrixLike[T]("grad_e", t.gradE, out),
+	})
 }

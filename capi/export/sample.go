@@ -25,13 +25,13 @@ type sampler struct {
 
 //export sar_sampler_create
 func sar_sampler_create(h C.sar_handle, config *C.sar_const_sample_config, out *C.sar_handle) C.sar_status {
-	return guard("sar_sampler_create", func(c *call) error {
+	return guard("sar_sampler_create", func(c *call) {
 		g, from := use(c, h, graphs), copyIn("config", config)
 		cfg := session.SampleConfig{
 			Fanouts: fanouts(view("fanouts", from.fanouts), g.NumRelations()),
 			Replace: from.replace != 0, EdgeIDs: from.edge_ids != 0, Cache: int64(from.cache_bytes),
 		}
-		return create(c, samplers, out, func() (*sampler, error) {
+		create(c, samplers, out, func() (*sampler, error) {
 			if err := g.PrepareSampling(cfg); err != nil {
 				return nil, err
 			}
@@ -61,7 +61,7 @@ func fanouts(v tensor, relations int) (out [][]int) {
 
 //export sar_sampler_column
 func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_tensor) C.sar_status {
-	return guard("sar_sampler_column", func(c *call) error {
+	return guard("sar_sampler_column", func(c *call) {
 		s, v := use(c, h, samplers), view("rows", rows)
 		v.rows() // refuses what has none
 		size := v.itemSize()
@@ -75,7 +75,7 @@ func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_
 		}
 		if what == C.SAR_SAMPLE_WEIGHT {
 			s.weight(int(kind), v)
-			return nil
+			return
 		}
 		lists := [3][][]session.SampleColumn{s.config.Inputs, s.config.Outputs, s.config.EdgeData}
 		if what < 0 || int(what) >= len(lists) {
@@ -86,7 +86,6 @@ func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_
 			refuse("type is %d: there are %d", kind, len(list))
 		}
 		list[kind] = append(list[kind], session.SampleColumn{Rows: v.bytes(), RowBytes: size})
-		return nil
 	})
 }
 
@@ -108,12 +107,12 @@ func (s *sampler) weight(relation int, v tensor) {
 func sar_sampler_submit(
 	h C.sar_handle, seeds *C.sar_const_tensor, numTypes C.int32_t, key C.uint64_t, out *C.sar_handle,
 ) C.sar_status {
-	return guard("sar_sampler_submit", func(c *call) error {
+	return guard("sar_sampler_submit", func(c *call) {
 		s, given := use(c, h, samplers), views("seeds", seeds, numTypes)
 		if n := len(s.config.Inputs); len(given) != n {
 			refuse("seeds are given for %d node types: there are %d", numTypes, n)
 		}
-		return create(c, batches, out, func() (*session.Batch, error) {
+		create(c, batches, out, func() (*session.Batch, error) {
 			rows := make([][]int64, len(given))
 			for t, v := range given {
 				rows[t] = line[int64](v)
@@ -143,27 +142,27 @@ func (s *sampler) start() (*session.Sampler, error) {
 
 //export sar_sampler_free
 func sar_sampler_free(h C.sar_handle) C.sar_status {
-	return guard("sar_sampler_free", func(*call) error {
-		return free(h, samplers, func(s *sampler) error {
+	return guard("sar_sampler_free", func(*call) {
+		need(free(h, samplers, func(s *sampler) error {
 			s.closed = true
 			if s.made != nil {
 				s.made.Close()
 			}
 			return nil
-		})
+		}))
 	})
 }
 
 //export sar_batch_wait
 func sar_batch_wait(h C.sar_handle) C.sar_status {
-	return guard("sar_batch_wait", func(c *call) error { return use(c, h, batches).Wait(context.Background()) })
+	return guard("sar_batch_wait", func(c *call) { need(use(c, h, batches).Wait(context.Background())) })
 }
 
 //export sar_batch_array
 func sar_batch_array(
 	h C.sar_handle, layer, what, kind, column C.int32_t, data *unsafe.Pointer, bytes, numDst *C.int64_t,
 ) C.sar_status {
-	return guard("sar_batch_array", func(c *call) error {
+	return guard("sar_batch_array", func(c *call) {
 		b := use(c, h, batches)
 		need(b.Wait(context.Background()))
 		array, dst, err := b.Array(int(layer), session.BatchArray(what), int(kind), int(column))
@@ -173,13 +172,10 @@ func sar_batch_array(
 		}
 		give("bytes", bytes, C.int64_t(len(array)))
 		give("data", data, address(array))
-		return nil
 	})
 }
 
 //export sar_batch_free
 func sar_batch_free(h C.sar_handle) C.sar_status {
-	return guard("sar_batch_free", func(*call) error {
-		return free(h, batches, func(b *session.Batch) error { b.Free(); return nil })
-	})
+	return guard("sar_batch_free", func(*call) { need(drop(h, batches)) })
 }

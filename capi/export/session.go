@@ -17,7 +17,7 @@ import (
 
 //export sar_session_open
 func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.sar_status {
-	return guard("sar_session_open", func(c *call) error {
+	return guard("sar_session_open", func(c *call) {
 		from := copyIn("config", config)
 		cfg := session.Config{
 			Rank: int(from.rank), World: int(from.world), Window: int64(from.window_bytes),
@@ -40,7 +40,7 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 				refuse("SAR_SIMD: %v", err)
 			}
 		}
-		return create(c, sessions, out, func() (*session.Session, error) { return session.Open(context.Background(), cfg) })
+		create(c, sessions, out, func() (*session.Session, error) { return session.Open(context.Background(), cfg) })
 	})
 }
 
@@ -54,10 +54,9 @@ func duration(name string, seconds C.double) time.Duration {
 
 //export sar_job_token
 func sar_job_token(publicID *C.sar_const_char, token **C.char) C.sar_status {
-	return guard("sar_job_token", func(*call) error {
+	return guard("sar_job_token", func(*call) {
 		give("token", token, nil)
 		*token = C.CString(must(session.DerivedToken(text(publicID))))
-		return nil
 	})
 }
 
@@ -66,48 +65,41 @@ func sar_job_token(publicID *C.sar_const_char, token **C.char) C.sar_status {
 //
 //export sar_session_close
 func sar_session_close(h C.sar_handle) C.sar_status {
-	return guard("sar_session_close", func(*call) error {
-		return must(remove(h, sessions)).value.(*session.Session).Close()
-	})
+	return guard("sar_session_close", func(*call) { need(must(remove(h, sessions)).value.(*session.Session).Close()) })
 }
 
 //export sar_session_abort
 func sar_session_abort(h C.sar_handle, message *C.sar_const_char) C.sar_status {
-	return guard("sar_session_abort", func(c *call) error {
-		use(c, h, sessions).Abort(text(message))
-		return nil
-	})
+	return guard("sar_session_abort", func(c *call) { use(c, h, sessions).Abort(text(message)) })
 }
 
 //export sar_session_set_place
 func sar_session_set_place(
 	h C.sar_handle, layer C.uint32_t, of C.uint64_t, name *C.sar_const_char, number *C.uint64_t,
 ) C.sar_status {
-	return guard("sar_session_set_place", func(c *call) error {
+	return guard("sar_session_set_place", func(c *call) {
 		s := use(c, h, sessions)
 		give("number", number, 0)
-		next, err := s.SetPlace(session.Place{Layer: uint32(layer), Of: uint64(of), Name: text(name)})
-		*number = C.uint64_t(next)
-		return err
+		*number = C.uint64_t(must(s.SetPlace(session.Place{Layer: uint32(layer), Of: uint64(of), Name: text(name)})))
 	})
 }
 
 //export sar_session_name_layer
 func sar_session_name_layer(h C.sar_handle, layer C.uint32_t, name *C.sar_const_char) C.sar_status {
-	return guard("sar_session_name_layer", func(c *call) error {
-		return use(c, h, sessions).NameLayer(uint32(layer), text(name))
+	return guard("sar_session_name_layer", func(c *call) {
+		need(use(c, h, sessions).NameLayer(uint32(layer), text(name)))
 	})
 }
 
 //export sar_session_set_window
 func sar_session_set_window(h C.sar_handle, bytes C.int64_t) C.sar_status {
-	return guard("sar_session_set_window", func(c *call) error { return use(c, h, sessions).SetWindow(int64(bytes)) })
+	return guard("sar_session_set_window", func(c *call) { need(use(c, h, sessions).SetWindow(int64(bytes))) })
 }
 
 //export sar_session_set_exchange
 func sar_session_set_exchange(h C.sar_handle, exchange C.int32_t) C.sar_status {
-	return guard("sar_session_set_exchange", func(c *call) error {
-		return use(c, h, sessions).SetExchange(session.Exchange(exchange))
+	return guard("sar_session_set_exchange", func(c *call) {
+		need(use(c, h, sessions).SetExchange(session.Exchange(exchange)))
 	})
 }
 
@@ -118,13 +110,13 @@ func sar_default_window(world C.int32_t, nodes C.int64_t) C.int64_t {
 
 //export sar_session_memory
 func sar_session_memory(h C.sar_handle, wait_seconds C.double, json **C.char) C.sar_status {
-	return guard("sar_session_memory", func(c *call) error {
+	return guard("sar_session_memory", func(c *call) {
 		s := use(c, h, sessions)
-		return giveJSON(json, must(s.Memory(time.Duration(float64(wait_seconds)*float64(time.Second)))))
+		giveJSON(json, must(s.Memory(time.Duration(float64(wait_seconds)*float64(time.Second)))))
 	})
 }
 
 //export sar_session_stats
 func sar_session_stats(h C.sar_handle, json **C.char) C.sar_status {
-	return guard("sar_session_stats", func(c *call) error { return giveJSON(json, use(c, h, sessions).Stats()) })
+	return guard("sar_session_stats", func(c *call) { giveJSON(json, use(c, h, sessions).Stats()) })
 }

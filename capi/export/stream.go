@@ -18,7 +18,7 @@ var errVisit = session.Invalid("the visit of a stream was broken off")
 
 //export sar_stream_run
 func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t) C.sar_status {
-	return guard("sar_stream_run", func(c *call) error {
+	return guard("sar_stream_run", func(c *call) {
 		g, w := use(c, h, graphs), copyIn("what", what)
 		give("agreed", agreed, 0)
 		if w.visit == nil {
@@ -32,9 +32,7 @@ func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t
 		v := newVisitor(&w)
 		defer v.free()
 		s.Visit = v.visit
-		flags, err := g.Stream(s)
-		*agreed = C.uint32_t(flags)
-		return err
+		*agreed = C.uint32_t(must(g.Stream(s)))
 	})
 }
 

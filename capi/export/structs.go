@@ -40,13 +40,9 @@ func copyIn[T any](name string, src *T) (dst T) {
 }
 
 // giveJSON hands v to the caller, who frees it with sar_free_string.
-func giveJSON(out **C.char, v any) error {
+func giveJSON(out **C.char, v any) {
 	give("json", out, nil)
-	text, err := json.Marshal(v)
-	if err == nil {
-		*out = C.CString(string(text))
-	}
-	return err
+	*out = C.CString(string(must(json.Marshal(v))))
 }
 
 // readJSON reads what the caller says in JSON.

@@ -11,7 +11,6 @@ import (
 
 	"sar/capi/foreign"
 	"sar/capi/library"
-	"sar/core/session"
 )
 
 func init() {
@@ -22,37 +21,31 @@ func init() {
 
 //export sar_transport_register
 func sar_transport_register(transport *C.sar_const_transport) C.sar_status {
-	return guard("sar_transport_register", func(*call) error {
-		return asValue(foreign.Register(unsafe.Pointer(transport)))
-	})
+	return guard("sar_transport_register", func(*call) { needValue(foreign.Register(unsafe.Pointer(transport))) })
 }
 
 //export sar_transport_library
 func sar_transport_library(name, file *C.sar_const_char) C.sar_status {
-	return guard("sar_transport_library", func(*call) error {
+	return guard("sar_transport_library", func(*call) {
 		if !library.Further(text(name), text(file)) {
 			refuse("%q is not a transport that is a library: ucx and mpi are", text(name))
 		}
-		return nil
 	})
 }
 
 //export sar_transport_probe
 func sar_transport_probe(name *C.sar_const_char, uses **C.char) C.sar_status {
-	return guard("sar_transport_probe", func(*call) error {
+	return guard("sar_transport_probe", func(*call) {
 		give("uses", uses, nil)
 		found, err := foreign.Probe(text(name))
-		if err == nil {
-			*uses = C.CString(found)
-		}
-		return asValue(err)
+		needValue(err)
+		*uses = C.CString(found)
 	})
 }
 
-// asValue makes any error SAR_ERR_VALUE.
-func asValue(err error) error {
+// needValue is need where any error is SAR_ERR_VALUE.
+func needValue(err error) {
 	if err != nil {
-		err = session.Invalid("%v", err)
+		refuse("%v", err)
 	}
-	return err
 }

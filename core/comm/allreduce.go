@@ -67,18 +67,16 @@ type allReduce struct {
 
 // span is the bytes of buf in frame k of rank q's part.
 func (a *allReduce) span(q, k int) []byte {
-	if a.flat {
-		return a.buf
-	}
-	begin := min(q*a.part, a.n)
-	end := min(begin+a.part, a.n)
-	begin = min(begin+k*a.frame, end)
-	end = min(begin+a.frame, end)
-	return a.buf[begin*a.r.size : end*a.r.size]
+	part, size := a.whole(q), a.frame*a.r.size
+	begin := min(k*size, len(part))
+	return part[begin:min(begin+size, len(part))]
 }
 
 // whole is the bytes of buf in rank q's part.
 func (a *allReduce) whole(q int) []byte {
+	if a.flat {
+		return a.buf
+	}
 	begin := min(q*a.part, a.n)
 	return a.buf[begin*a.r.size : min(begin+a.part, a.n)*a.r.size]
 }

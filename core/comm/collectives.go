@@ -2,8 +2,10 @@ package comm
 
 import (
 	"fmt"
+	"slices"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/view"
 )
 
 // collective runs f as one operation of the communicator.
@@ -18,16 +20,13 @@ func (c *Communicator) collective(kind Kind, f func(op *Op) error) error {
 	return op.End(op.Run(func() error { return f(op) }))
 }
 
-// up is the rank that is r places after this one, around the circle.
-func (c *Communicator) up(r int) int { return (c.Rank() + r) % c.World() }
-
-// down is the rank that is r places before this one.
+// up is the rank that is r places after this one, around the circle, and down the one before it.
+func (c *Communicator) up(r int) int   { return (c.Rank() + r) % c.World() }
 func (c *Communicator) down(r int) int { return (c.Rank() - r + c.World()) % c.World() }
 
 // ToPeers calls f for the peers in the order of rounds: r and the rank r places up, for r = 1, 2, ….
-func (c *Communicator) ToPeers(f func(r, q int) error) error { return c.eachPeer(c.up, f) }
-
-// FromPeers calls f for r and the rank r places down.
+// FromPeers does for r and the rank r places down.
+func (c *Communicator) ToPeers(f func(r, q int) error) error   { return c.eachPeer(c.up, f) }
 func (c *Communicator) FromPeers(f func(r, q int) error) error { return c.eachPeer(c.down, f) }
 
 func (c *Communicator) eachPeer(peer func(r int) int, f func(r, q int) error) error {
@@ -235,4 +234,34 @@ func (c *Communicator) AllGather(data []byte) ([][]byte, error) {
 		})
 	})
 	return all, err
+}
+
+// AllGatherInts returns everyone's values, by rank; lengths may differ.
+func (c *Communicator) AllGatherInts(values ...int64) ([][]int64, error) {
+	all, err := c.AllGather(view.Bytes(values))
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]int64, len(all))
+	for r, b := range all {
+		out[r] = make([]int64, len(b)/8)
+		copy(view.Bytes(out[r]), b)
+	}
+	return out, nil
+}
+
+// AllToAllInts sends send[q] to rank q and returns what comes from each. All are of one length.
+func (c *Communicator) AllToAllInts(send [][]int64) ([][]int64, error) {
+	out, in, recv := make([][]byte, len(send)), make([][]byte, len(send)), make([][]int64, len(send))
+	for q, values := range send {
+		recv[q] = make([]int64, len(values))
+		out[q], in[q] = view.Bytes(values), view.Bytes(recv[q])
+	}
+	return recv, c.AllToAll(out, in)
+}
+
+// SumInts returns the sum of each value over all ranks.
+func (c *Communicator) SumInts(values ...int64) ([]int64, error) {
+	sums := slices.Clone(values)
+	return sums, c.AllReduce(view.Bytes(sums), Int64, Sum)
 }

@@ -58,10 +58,8 @@ func (s *schedule) state() commState { return commState{s.Phase, s.caller} }
 // evenly over the links to the P-1 peers.
 func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, error) {
 	g.mu.Lock()
-	err := g.failure
-	if g.closed {
-		err = ErrClosed
-	} else if err == nil && g.setup.Active {
+	err := g.usableLocked()
+	if err == nil && g.setup.Active {
 		err = argument.Errorf("communicator %q: another one is being made at this moment; make one after the other", name)
 	} else if err == nil && len(g.comms)+1 >= maxComms {
 		err = argument.Errorf("communicator %q: a group has at most %d", name, maxComms)
@@ -97,10 +95,7 @@ func (g *Group) NewCommunicator(name string, windowBytes int) (*Communicator, er
 	}
 	g.mu.Lock()
 	g.comms = append(g.comms, c)
-	err = g.failure
-	if g.closed {
-		err = ErrClosed
-	}
+	err = g.usableLocked()
 	g.mu.Unlock()
 	if err != nil { // it came while c was not in the list that fail and Close walk
 		c.failLinks(err)
@@ -255,17 +250,11 @@ func (g *Group) commName(id uint32) string {
 	return fmt.Sprintf("communicator %d", id)
 }
 
-// Name is what the communicator was made with.
-func (c *Communicator) Name() string { return c.name }
-
-// Rank is this worker's number.
-func (c *Communicator) Rank() int { return c.g.cfg.Rank }
-
-// World is the number of workers.
-func (c *Communicator) World() int { return c.g.cfg.World }
-
-// Group is whose communicator this is.
+// Name is what the communicator was made with, Group whose it is; Rank is this worker's number among World.
+func (c *Communicator) Name() string  { return c.name }
 func (c *Communicator) Group() *Group { return c.g }
+func (c *Communicator) Rank() int     { return c.g.cfg.Rank }
+func (c *Communicator) World() int    { return c.g.cfg.World }
 
 // MaxPayload is the smallest MaxPayload of any link of any rank, the same
 // number everywhere; for one worker the window.

@@ -14,6 +14,7 @@ package comm
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,6 @@ type fabric interface {
 // Group is this worker's membership in a set of workers.
 type Group struct {
 	cfg     Config
-	session [16]byte
 	peers   []*peer // nil at this rank's place
 	self    transport.Endpoint
 	fabric  fabric
@@ -82,9 +82,9 @@ func (p *peer) gone() bool {
 
 // newGroup makes a group of ranks whose endpoints are known; peers reach each
 // other over controls (nil for this rank).
-func newGroup(cfg Config, session [16]byte, ends []transport.Endpoint, f fabric) *Group {
+func newGroup(cfg Config, ends []transport.Endpoint, f fabric) *Group {
 	g := &Group{
-		cfg: cfg, session: session, fabric: f, self: ends[cfg.Rank],
+		cfg: cfg, fabric: f, self: ends[cfg.Rank],
 		failed: make(chan struct{}), done: make(chan struct{}),
 		peers: make([]*peer, cfg.World), meetings: map[string]chan meetReply{},
 	}
@@ -106,14 +106,9 @@ var started = time.Now()
 // now is monotonic.
 func now() time.Duration { return time.Since(started) }
 
-// Rank is this worker's number.
-func (g *Group) Rank() int { return g.cfg.Rank }
-
-// World is the number of workers.
+// Rank is this worker's number among World.
+func (g *Group) Rank() int  { return g.cfg.Rank }
 func (g *Group) World() int { return g.cfg.World }
-
-// Session is the random id that rank 0 gave this group.
-func (g *Group) Session() [16]byte { return g.session }
 
 // Endpoint is where rank r can be reached.
 func (g *Group) Endpoint(r int) transport.Endpoint {
@@ -121,6 +116,12 @@ func (g *Group) Endpoint(r int) transport.Endpoint {
 		return g.self
 	}
 	return g.peers[r].Endpoint
+}
+
+func (g *Group) communicators() []*Communicator {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.comms)
 }
 
 // Failure is the error that ended the group, or nil.
@@ -137,6 +138,10 @@ func (g *Group) Failed() <-chan struct{} { return g.failed }
 func (g *Group) usable() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.usableLocked()
+}
+
+func (g *Group) usableLocked() error {
 	if g.closed {
 		return ErrClosed
 	}
@@ -165,7 +170,7 @@ func (g *Group) failLocked(err error, tell bool) error {
 		return old
 	}
 	g.failure = err
-	comms := append([]*Communicator(nil), g.comms...)
+	comms := slices.Clone(g.comms)
 	g.mu.Unlock()
 	// Peers first: failing the links lets this process raise the error and
 	// exit, and then they would only see it vanish.
@@ -207,7 +212,7 @@ func (g *Group) Close() error {
 	}
 	g.closed = true
 	failure := g.failure
-	comms := append([]*Communicator(nil), g.comms...)
+	comms := slices.Clone(g.comms)
 	g.mu.Unlock()
 	close(g.done)
 	if failure != nil { // who has not heard of it yet must not take our leaving for the cause

@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -42,12 +43,7 @@ type position struct {
 
 // hub is rank 0's side of meetings, and knows where all ranks are in their schedules.
 type hub struct {
-	world int
-	limit time.Duration     // of a meeting, from the first who comes
-	tell  func(meetReply)   // tells every rank, this one last
-	fail  func(error) error // ends rank 0's group, which tells everyone
-	gone  func(r int) bool  // has said goodbye
-	name  func(comm uint32) string
+	g *Group
 
 	mu       sync.Mutex
 	meetings map[string]*meeting
@@ -67,27 +63,19 @@ type report struct {
 }
 
 func newHub(g *Group) *hub {
-	return &hub{
-		world: g.cfg.World, limit: g.cfg.Operation,
-		tell: func(reply meetReply) {
-			g.tell(message{Type: msgMeet, Answer: &reply})
-			g.answered(reply)
-		},
-		fail:     func(err error) error { return g.fail(err, true) },
-		gone:     func(r int) bool { return g.peers[r] != nil && g.peers[r].gone() },
-		name:     g.commName,
-		meetings: map[string]*meeting{},
-		ranks:    make([]report, g.cfg.World),
-	}
+	return &hub{g: g, meetings: map[string]*meeting{}, ranks: make([]report, g.cfg.World)}
 }
+
+// gone tells whether rank r has said goodbye.
+func (h *hub) gone(r int) bool { return h.g.peers[r] != nil && h.g.peers[r].gone() }
 
 // attend takes rank r into a meeting.
 func (h *hub) attend(r int, ask meetRequest) {
 	h.mu.Lock()
 	m := h.meetings[ask.Key]
 	if m == nil {
-		m = &meeting{values: make([][]byte, h.world), here: make([]bool, h.world)}
-		m.late = time.AfterFunc(h.limit, func() { h.news(ask.Key, true) })
+		m = &meeting{values: make([][]byte, len(h.ranks)), here: make([]bool, len(h.ranks))}
+		m.late = time.AfterFunc(h.g.cfg.Operation, func() { h.news(ask.Key, true) })
 		h.meetings[ask.Key] = m
 	}
 	m.here[r], m.values[r] = true, ask.Value
@@ -98,10 +86,7 @@ func (h *hub) attend(r int, ask meetRequest) {
 // left tells of the meetings to which a rank that has said goodbye has not come.
 func (h *hub) left() {
 	h.mu.Lock()
-	keys := make([]string, 0, len(h.meetings))
-	for key := range h.meetings {
-		keys = append(keys, key)
-	}
+	keys := slices.Collect(maps.Keys(h.meetings))
 	h.mu.Unlock()
 	for _, key := range keys {
 		h.news(key, false)
@@ -133,7 +118,8 @@ func (h *hub) news(key string, late bool) {
 	}
 	h.mu.Unlock()
 	if full || late || len(reply.Left) > 0 {
-		h.tell(reply)
+		h.g.tell(message{Type: msgMeet, Answer: &reply})
+		h.g.answered(reply)
 	}
 }
 
@@ -165,7 +151,7 @@ func (h *hub) beat(r int, at position) {
 func (h *hub) phases() []Phase {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	phases := make([]Phase, h.world)
+	phases := make([]Phase, len(h.ranks))
 	for r := range phases {
 		phases[r] = h.ranks[r].Latest
 	}
@@ -174,4 +160,75 @@ func (h *hub) phases() []Phase {
 
 func same(a, b position) bool {
 	return a.Progress == b.Progress && slices.Equal(a.Comms, b.Comms)
+}
+
+// stillTime is how long nobody may have moved before diverge looks.
+const stillTime = 2 * time.Second
+
+// diverge finds two ranks that wait for each other in different operations and
+// ends the group with a ScheduleError. Frames cannot show this: where each
+// waits for the other to come, none are sent.
+//
+// Every rank must have been inside some operation, without a frame sent or
+// received, for stillTime. Then two ranks diverge if they are in operation n of
+// one communicator with different kinds, or if one is in operation n of X and
+// the other in operation m of Y, and neither has reached the other's, and
+// neither can: the thread that would have to is the one that waits. A rank that
+// is outside of operations, however long, is slow and no more.
+func (h *hub) diverge() {
+	h.mu.Lock()
+	t := now()
+	var active [][]commState
+	for r := range h.ranks {
+		rep := &h.ranks[r]
+		var in []commState
+		for _, c := range rep.Comms {
+			if c.Active {
+				in = append(in, c)
+			}
+		}
+		if rep.at == 0 || len(in) == 0 || t-rep.since < stillTime || h.gone(r) {
+			h.mu.Unlock()
+			return
+		}
+		active = append(active, in)
+	}
+	var found *ScheduleError
+search:
+	for a := range active {
+		for b := a + 1; b < len(active); b++ {
+			for _, x := range active[a] {
+				for _, y := range active[b] {
+					if apart(x, y, h.ranks[a].Comms, h.ranks[b].Comms) {
+						found = &ScheduleError{Rank: a, Peer: b, Mine: x.describe(h.g.commName(x.Comm)),
+							Theirs: y.describe(h.g.commName(y.Comm))}
+						break search
+					}
+				}
+			}
+		}
+	}
+	h.mu.Unlock()
+	if found != nil {
+		h.g.fail(found, true)
+	}
+}
+
+// apart tells whether rank a in x and rank b in y can never meet.
+func apart(x, y commState, a, b []commState) bool {
+	if x.Comm == y.Comm {
+		return x.Seq == y.Seq && !x.meets(y.Step)
+	}
+	return blocked(x, y, a) && blocked(y, x, b)
+}
+
+// blocked tells whether a rank that waits in the operation own has not reached
+// other and cannot: the one who called uses that communicator too, or nobody did.
+func blocked(own, other commState, states []commState) bool {
+	for _, s := range states {
+		if s.Comm == other.Comm {
+			return s.Seq < other.Seq && !s.Active && (s.Seq == 0 || s.Caller != 0 && s.Caller == own.Caller)
+		}
+	}
+	return true
 }

@@ -140,7 +140,7 @@ func occupant(cfg Config, id *trust.Identity) string {
 	switch {
 	case err == nil:
 		return ": a rank 0 of this very job listens there"
-	case errors.As(err, &no) && no.OtherJob():
+	case errors.As(err, &no) && no.OtherJob:
 		return fmt.Sprintf(": it belongs to another job of SAR (job %s, this one is %s)", no.Theirs, no.Ours)
 	}
 	return ": another run or service listens there"
@@ -162,14 +162,7 @@ func identify(cfg Config, at place) (*trust.Identity, error) {
 }
 
 // DerivedToken makes a job token of what is no secret and a secret of this user.
-// Errors are *RendezvousError.
-func DerivedToken(public string) (string, error) {
-	token, err := trust.DerivedToken(public)
-	if err != nil {
-		return "", &RendezvousError{err.Error()}
-	}
-	return token, nil
-}
+func DerivedToken(public string) (string, error) { return trust.DerivedToken(public) }
 
 func jobOf(cfg Config, at place) (*trust.Job, error) {
 	token := cfg.JobToken
@@ -181,7 +174,7 @@ func jobOf(cfg Config, at place) (*trust.Job, error) {
 			return nil, rendezvousf("no job token, and %s can be reached from other hosts, where anybody could join this job: "+
 				"start the workers with sar launch or torchrun, or set SAR_JOB_TOKEN to the same secret for every worker (%s "+
 				"prints one), "+
-				"or allow it with SAR_INSECURE=1", open, trust.MakeToken())
+				"or allow it with SAR_INSECURE=1", open, trust.MakeToken)
 		}
 		var err error
 		if token, err = trust.DerivedToken("loopback"); err != nil {

@@ -31,7 +31,7 @@ func Join(cfg Config) (*Group, error) {
 	}
 	if cfg.World == 1 {
 		host, _ := os.Hostname()
-		return newGroup(cfg, [16]byte{}, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil), nil
+		return newGroup(cfg, []transport.Endpoint{{Host: host, PID: os.Getpid()}}, nil), nil
 	}
 	at, id, err := prepare(cfg)
 	if err != nil {
@@ -95,17 +95,12 @@ func listen(cfg Config, at place, id *trust.Identity) (*node.Node, *master, erro
 func join(cfg Config, id *trust.Identity, n *node.Node, m *master, end transport.Endpoint) (*Group, error) {
 	deadline := time.Now().Add(cfg.Start)
 	own := joinRequest{Version: protocol, Rank: cfg.Rank, World: cfg.World, Endpoint: end}
-	if _, err := rand.Read(own.Nonce[:]); err != nil {
-		if m != nil {
-			m.server.stop()
-		}
-		return nil, err
-	}
+	stop := func() {}
+	rand.Read(own.Nonce[:])
 	var (
 		reply joinReply
 		err   error
 	)
-	stop := func() {}
 	if m != nil {
 		stop = m.server.stop
 		if err = m.begin(n, own); err == nil {
@@ -127,7 +122,7 @@ func join(cfg Config, id *trust.Identity, n *node.Node, m *master, end transport
 		stop()
 		return nil, err
 	}
-	g := newGroup(cfg, reply.Session, reply.Peers, n)
+	g := newGroup(cfg, reply.Peers, n)
 	g.onClose = append(g.onClose, stop)
 	g.attach(conns)
 	g.start()
@@ -251,7 +246,7 @@ func (c *client) refusal(cfg Config) error {
 	case errors.Is(err, trust.ErrStranger):
 		return rendezvousf("what listens at %s is not a SAR worker: the master port is taken by something else, "+
 			"choose another", c.addr)
-	case errors.As(err, &no) && no.OtherJob():
+	case errors.As(err, &no) && no.OtherJob:
 		return rendezvousf("rank %d was refused at %s: %v; choose another master port, or, if these are workers of one "+
 			"job, give all of them one SAR_JOB_TOKEN",
 			cfg.Rank, c.addr, err)

@@ -370,7 +370,7 @@ func TestTwoPortsForTwoWorkers(t *testing.T) {
 
 // TestGiveUp has rank 2 fail to reach rank 1 when rank 0 has begun already.
 func TestGiveUp(t *testing.T) {
-	g := newGroup(Config{Rank: 0, World: 3}, [16]byte{}, make([]transport.Endpoint, 3), nil)
+	g := newGroup(Config{Rank: 0, World: 3}, make([]transport.Endpoint, 3), nil)
 	here, there := net.Pipe()
 	g.attach([]net.Conn{nil, nil, here})
 	giveUp([]net.Conn{there, nil, nil}, &RendezvousError{"rank 2 cannot connect to rank 1"}, "c", 2)

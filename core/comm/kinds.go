@@ -53,13 +53,8 @@ const (
 )
 
 func (d Dir) String() string {
-	switch d {
-	case None:
-		return ""
-	case Forward:
-		return "forward"
-	case Backward:
-		return "backward"
+	if names := [...]string{"", "forward", "backward"}; int(d) < len(names) {
+		return names[d]
 	}
 	return fmt.Sprintf("direction %d", uint8(d))
 }

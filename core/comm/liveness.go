@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -96,8 +97,7 @@ func (g *Group) learn(r int, m message) {
 // position is where this rank is.
 func (g *Group) position() position {
 	g.mu.Lock()
-	comms := append([]*Communicator(nil), g.comms...)
-	setup := g.setup
+	comms, setup := slices.Clone(g.comms), g.setup
 	g.mu.Unlock()
 	at := position{Progress: g.frames.Load(), Comms: []commState{setup.state()}}
 	latest := setup

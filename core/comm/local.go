@@ -1,7 +1,6 @@
 package comm
 
 import (
-	"crypto/rand"
 	"fmt"
 	"net"
 	"os"
@@ -30,10 +29,6 @@ type Joiner func(a, b, linkBytes int) (la, lb transport.Link, err error)
 func LocalOver(cfg Config, join Joiner) ([]*Group, error) {
 	cfg = cfg.withDefaults()
 	n := cfg.World
-	var session [16]byte
-	if _, err := rand.Read(session[:]); err != nil {
-		return nil, err
-	}
 	ends := make([]transport.Endpoint, n)
 	conns := make([][]net.Conn, n)
 	for r := range ends {
@@ -51,7 +46,7 @@ func LocalOver(cfg Config, join Joiner) ([]*Group, error) {
 	groups := make([]*Group, n)
 	for r := range groups {
 		cfg.Rank = r
-		groups[r] = newGroup(cfg, session, ends, &localFabric{r, shared})
+		groups[r] = newGroup(cfg, ends, &localFabric{r, shared})
 		groups[r].attach(conns[r])
 	}
 	for _, g := range groups {

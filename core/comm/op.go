@@ -74,11 +74,13 @@ func (c *Communicator) start(kind Kind, dir Dir, sends string, placed bool) (*Op
 // String names the operation: `all-reduce (operation 3 of communicator "x")`.
 func (op *Op) String() string { return op.step.describe(fmt.Sprintf("communicator %q", op.c.name)) }
 
-// Seq is the number of the operation in its communicator, from 1.
-func (op *Op) Seq() uint64 { return op.seq }
-
-// Comm is the name of the operation's communicator.
-func (op *Op) Comm() string { return op.c.name }
+// Comm is the name of the operation's communicator, and MaxPayload the same on every rank. The operation
+// must have ended at Deadline; Failed is closed when the group ends before, with Failure.
+func (op *Op) Comm() string            { return op.c.name }
+func (op *Op) MaxPayload() int         { return op.payload }
+func (op *Op) Deadline() time.Time     { return op.deadline }
+func (op *Op) Failed() <-chan struct{} { return op.c.g.Failed() }
+func (op *Op) Failure() error          { return op.c.g.Failure() }
 
 // Tag is the tag of a frame of this operation.
 func (op *Op) Tag(flags uint16, round, chunk int) transport.Tag {
@@ -88,12 +90,6 @@ func (op *Op) Tag(flags uint16, round, chunk int) transport.Tag {
 	}
 }
 
-// Link joins this rank to peer.
-func (op *Op) Link(peer int) transport.Link { return op.links[peer] }
-
-// MaxPayload is the same on every rank and fits every link.
-func (op *Op) MaxPayload() int { return op.payload }
-
 // Fit is how many frames of n bytes any link holds at once, wherever in its ring
 // they lie: a ring has room for three of MaxPayload.
 func (op *Op) Fit(n int) int {
@@ -101,15 +97,6 @@ func (op *Op) Fit(n int) int {
 	frame := func(n int) int { return slot + (n+slot-1)&^(slot-1) }
 	return 3*frame(op.payload)/frame(n) - 1
 }
-
-// Deadline is when the operation must have ended.
-func (op *Op) Deadline() time.Time { return op.deadline }
-
-// Failed is closed when the group ends, with Failure.
-func (op *Op) Failed() <-chan struct{} { return op.c.g.Failed() }
-
-// Failure is the error that ended the group.
-func (op *Op) Failure() error { return op.c.g.Failure() }
 
 // Late is the error of an operation that waits for peer past its deadline. It ends
 // the group.

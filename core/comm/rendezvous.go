@@ -65,13 +65,8 @@ const (
 
 // newMaster opens the rendezvous. Who calls hands its server the connections.
 func newMaster(cfg Config) (m *master, err error) {
-	m = &master{
-		world: cfg.World, arrived: make([]*arrival, cfg.World),
-		over: make(chan struct{}),
-	}
-	if _, err := rand.Read(m.session[:]); err != nil {
-		return nil, err
-	}
+	m = &master{world: cfg.World, arrived: make([]*arrival, cfg.World), over: make(chan struct{})}
+	rand.Read(m.session[:])
 	m.server, err = serve(m.handle)
 	return m, err
 }

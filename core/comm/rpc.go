@@ -180,7 +180,6 @@ type client struct {
 	addr    string
 	id      *trust.Identity
 	rpc     *gorpc.Client
-	timeout time.Duration
 	ctx     context.Context
 	cancel  context.CancelFunc
 	last    atomic.Pointer[error] // why it is not connected
@@ -192,7 +191,7 @@ type client struct {
 // connect starts to reach the server and goes on whenever the connection ends,
 // until stop.
 func connect(addr string, id *trust.Identity, timeout time.Duration) *client {
-	c := &client{addr: addr, id: id, timeout: timeout, final: make(chan struct{})}
+	c := &client{addr: addr, id: id, final: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rpc = &gorpc.Client{
 		Addr: addr, Dial: c.dial, LogError: gorpc.NilErrorLogger, DisableCompression: true,
@@ -225,7 +224,7 @@ func (c *client) dial(string) (io.ReadWriteCloser, error) {
 		}
 		var no *trust.Refused
 		switch isNo := errors.As(err, &no); {
-		case errors.Is(err, trust.ErrStranger), isNo && !no.OtherJob(), isNo && since > 0 && now()-since > otherJobTime:
+		case errors.Is(err, trust.ErrStranger), isNo && !no.OtherJob, isNo && since > 0 && now()-since > otherJobTime:
 			c.once.Do(func() { close(c.final) })
 		case isNo && since == 0:
 			since = now()
@@ -273,10 +272,12 @@ func (c *client) stop() {
 	})
 }
 
-// call makes one call. Unlike gorpc's own it ends at once when c is stopped.
-func call[Reply any](c *client, request any, timeout time.Duration) (Reply, error) {
-	var none Reply
-	result, err := c.rpc.CallAsync(request)
+// join calls rank 0. It answers at once without patience, else when there is news. Unlike gorpc's
+// own calls this one ends at once when c is stopped.
+func (c *client) join(r joinRequest, patience time.Duration) (none joinReply, err error) {
+	r.Patience = max(0, patience)
+	timeout := r.Patience + time.Second
+	result, err := c.rpc.CallAsync(&r)
 	if err != nil {
 		return none, err
 	}
@@ -297,17 +298,11 @@ func call[Reply any](c *client, request any, timeout time.Duration) (Reply, erro
 		return none, result.Error
 	}
 	switch r := result.Response.(type) {
-	case *Reply:
+	case *joinReply:
 		return *r, nil
 	case *refusal:
 		return none, errors.New(r.Text)
 	default:
 		return none, fmt.Errorf("rank 0 answered with %T", r)
 	}
-}
-
-// join calls rank 0. It answers at once without patience, else when there is news.
-func (c *client) join(r joinRequest, patience time.Duration) (joinReply, error) {
-	r.Patience = max(0, patience)
-	return call[joinReply](c, &r, r.Patience+time.Second)
 }

@@ -72,9 +72,7 @@ func (g *Group) Stats() Stats {
 		}
 	}
 	g.statsMu.Unlock()
-	g.mu.Lock()
-	comms := append([]*Communicator(nil), g.comms...)
-	g.mu.Unlock()
+	comms := g.communicators()
 	kinds := make([]string, g.cfg.World)
 	for _, c := range comms {
 		c.mu.Lock()

@@ -139,17 +139,10 @@ func (op *Op) sizes(peer int, theirs uint64, mine int) error {
 		mine))
 }
 
-// sendDirect sends the direct frames of a run of bytes.
+// sendDirect sends the direct frames of a run of bytes: a stream without its head.
 func (op *Op) sendDirect(link transport.Direct, round int, data []byte) error {
-	peer := link.Peer()
-	for chunk, sent := 1, 0; sent < len(data); chunk++ {
-		n := min(len(data)-sent, directChunk)
-		if err := link.SendFrom(op.Tag(0, round, chunk), data[sent:sent+n], op.deadline); err != nil {
-			return op.Wrap(err, peer)
-		}
-		sent += n
-	}
-	return nil
+	s := outStream{op: op, peer: link.Peer(), round: round, data: data, chunk: 1, link: link, direct: true}
+	return s.upTo(len(data))
 }
 
 // recvDirect receives the direct frames of a run of bytes.

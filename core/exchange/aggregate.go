@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"sync"
 
 	"sar/core/comm"
@@ -278,12 +279,8 @@ func (c *cursor) Free() {
 // newCursor begins with the first slot of every own row.
 func newCursor(rel *graph.Relation) (*cursor, error) {
 	c := &cursor{}
-	var err error
-	if c.slots, err = mem.Make[int64](mem.Scratch, rel.NumDst); err != nil {
-		return nil, err
-	}
-	if c.next, err = mem.Make[int32](mem.Scratch, rel.NumDst); err != nil {
-		c.slots.Free()
+	if err := cmp.Or(c.slots.Make(mem.Scratch, rel.NumDst), c.next.Make(mem.Scratch, rel.NumDst)); err != nil {
+		c.Free()
 		return nil, err
 	}
 	c.Slot, c.Next = c.slots.Data, c.next.Data

@@ -55,7 +55,6 @@ func (f *Fetch) owner(c int64) int {
 	return 1 + sort.Search(f.Rel.Parts-2, func(k int) bool { return c < int64(f.Rel.Halo[k+1].End) })
 }
 
-// Free releases the order.
 func (f *Fetch) Free() { f.order.Free() }
 
 // Asked is how many rows this worker asks of peer Rank-r.

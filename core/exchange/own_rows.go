@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -96,10 +97,7 @@ func (a *Aggregate[T]) newOwnProduct(gradU []T, own kernel.Product[T], rows []in
 		o.groups = max(1, min(ownGroups, n/groupRows, slices.Max(rows)/peerRows))
 	}
 	if o.groups > 1 && own.A.Order.Rows != nil {
-		if o.order, err = mem.Make[int32](mem.Scratch, n); err != nil {
-			return nil, err
-		}
-		if o.before, err = mem.Make[int32](mem.Scratch, n+1); err != nil {
+		if err = cmp.Or(o.order.Make(mem.Scratch, n), o.before.Make(mem.Scratch, n+1)); err != nil {
 			return nil, err
 		}
 		o.arrange(o.order.Data, own.A.Order.Rows)

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 
 	"sar/core/mem"
@@ -46,7 +47,6 @@ func (d *Induction) HaloCount(r int) []int32 {
 	return d.Count.Data[h.Begin:h.End]
 }
 
-// Free releases the counts.
 func (d *Induction) Free() { d.Count.Free() }
 
 // Structure makes the structure of the block. sources lists its source rows, as
@@ -132,13 +132,10 @@ func (d *Induction) columns(r *Structure, sources, number []int32) (err error) {
 // copyEdges fills CSR and CSC, and the order of edges where parent has it.
 func (d *Induction) copyEdges(r *Structure, number []int32, threads int) (err error) {
 	p := d.parent
-	if r.RowPtr, err = mem.Make[int32](mem.Structure, r.NumDst+1); err != nil {
-		return err
-	}
-	if r.Row, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
-		return err
-	}
-	if r.Col, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
+	edges := int(r.NumEdges)
+	err = cmp.Or(r.RowPtr.Make(mem.Structure, r.NumDst+1), r.Row.Make(mem.Structure, edges),
+		r.Col.Make(mem.Structure, edges))
+	if err != nil {
 		return err
 	}
 	csc := compressed{ptr: r.ColPtr.Data, idx: r.Row.Data}
@@ -149,10 +146,7 @@ func (d *Induction) copyEdges(r *Structure, number []int32, threads int) (err er
 			return err
 		}
 		defer place.free()
-		if r.ColEdge, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
-			return err
-		}
-		if r.RowEdge, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
+		if err := cmp.Or(r.ColEdge.Make(mem.Structure, edges), r.RowEdge.Make(mem.Structure, edges)); err != nil {
 			return err
 		}
 		csc.val, csr.val = r.ColEdge.Data, r.RowEdge.Data

@@ -95,16 +95,12 @@ func (b *Book) Owner(id int64) (ntype, part int, ok bool) {
 	return int(b.owners[i].ntype), int(b.owners[i].part), true
 }
 
-// NumNodes is the number of nodes of type t in partition p.
+// NumNodes is the number of nodes of type t in partition p, NumEdges that of edges of relation r into them.
 func (b *Book) NumNodes(t, p int) int64 { return b.NodeEnd[t][p] - b.NodeStart[t][p] }
-
-// NumEdges is the number of edges of relation r into the nodes of partition p.
 func (b *Book) NumEdges(r, p int) int64 { return b.EdgeEnd[r][p] - b.EdgeStart[r][p] }
 
-// Nodes are the ids of all nodes of partition p: the first, and one past the last.
+// Nodes are the ids of all nodes of partition p, the first, and one past the last; Edges of all edges into them.
 func (b *Book) Nodes(p int) (start, end int64) { return span(b.NodeStart, b.NodeEnd, p) }
-
-// Edges are the ids of all edges into the nodes of partition p.
 func (b *Book) Edges(p int) (start, end int64) { return span(b.EdgeStart, b.EdgeEnd, p) }
 
 func span(start, end [][]int64, p int) (lo, hi int64) {
@@ -125,10 +121,8 @@ func (b *Book) NumNodesGlobal(t int) int64 {
 
 // NodeType returns the number of a node type.
 func (b *Book) NodeType(name string) (int, error) {
-	for i, n := range b.NodeTypes {
-		if n == name {
-			return i, nil
-		}
+	if t := slices.Index(b.NodeTypes, name); t >= 0 {
+		return t, nil
 	}
 	return 0, fmt.Errorf("unknown node type %q (there are %q)", name, b.NodeTypes)
 }

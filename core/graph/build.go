@@ -73,20 +73,24 @@ func Build(book *Book, rank int, src EdgeSource, opts BuildOptions) (rels []*Str
 }
 
 func newStructure(from *origin, index int) (*Structure, error) {
-	book, rank := from.book, from.rank
-	et := book.EdgeTypes[index]
-	r := &Structure{Type: et, Rank: rank, Parts: book.Parts, origin: from, index: index}
-	var err error
-	if r.SrcType, err = book.NodeType(et.Src); err != nil {
-		return nil, fmt.Errorf("edge type %s: %w", et, err)
+	r := &Structure{origin: from}
+	if err := r.place(from.book, from.rank, index); err != nil {
+		return nil, err
 	}
-	if r.DstType, err = book.NodeType(et.Dst); err != nil {
-		return nil, fmt.Errorf("edge type %s: %w", et, err)
+	return r, r.RowPtr.Make(mem.Structure, r.NumDst+1)
+}
+
+// place makes r, yet without edges, relation index of worker rank.
+func (r *Structure) place(book *Book, rank, index int) (err error) {
+	r.Type, r.Rank, r.Parts, r.index = book.EdgeTypes[index], rank, book.Parts, index
+	if r.SrcType, err = book.NodeType(r.Type.Src); err == nil {
+		r.DstType, err = book.NodeType(r.Type.Dst)
 	}
-	r.NumSrc = int(book.NumNodes(r.SrcType, rank))
-	r.NumDst = int(book.NumNodes(r.DstType, rank))
-	r.RowPtr, err = mem.Make[int32](mem.Structure, r.NumDst+1)
-	return r, err
+	if err != nil {
+		return fmt.Errorf("edge type %s: %w", r.Type, err)
+	}
+	r.NumSrc, r.NumDst = int(book.NumNodes(r.SrcType, rank)), int(book.NumNodes(r.DstType, rank))
+	return nil
 }
 
 func fill(loc *locals, from *origin, rels []*Structure) error {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -102,7 +103,7 @@ func (l *locals) collect(inner int) (*idSet, error) {
 
 // number fills the places. All members of a (type, partition) range are
 // neighbours in the set, so a rank within the range is a difference of ranks.
-func (l *locals) number(set *idSet, inner int) (err error) {
+func (l *locals) number(set *idSet, inner int) error {
 	b, parts := l.book, l.book.Parts
 	clampRank := func(id int64) int64 { return set.rank(min(max(id, set.lo), set.hi)) }
 	l.base = make([]int32, len(b.NodeTypes)+1)
@@ -127,10 +128,7 @@ func (l *locals) number(set *idSet, inner int) (err error) {
 		l.ring[t][parts] = at
 		l.base[t+1] = at
 	}
-	if l.place, err = mem.Make[int32](mem.Scratch, len(l.ids)); err != nil {
-		return err
-	}
-	if l.haloRow, err = mem.Make[int32](mem.Scratch, int(halo)); err != nil {
+	if err := cmp.Or(l.place.Make(mem.Scratch, len(l.ids)), l.haloRow.Make(mem.Scratch, int(halo))); err != nil {
 		return err
 	}
 	for i, id := range l.ids {

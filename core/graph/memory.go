@@ -76,7 +76,7 @@ func (b *Book) Starts() []int64 {
 // are nodes that it owns. starts are the first ids of all partitions, and the end. The arrays
 // must not change while the source is in use; Free releases what the source holds.
 // That the ends are of the right types is checked where the graph is built.
-func FromEdges(starts []int64, rank int, ends ...Ends) (*EdgeList, error) {
+func FromEdges(starts []int64, rank int, ends ...Ends) (_ *EdgeList, err error) {
 	parts := len(starts) - 1
 	if parts < 1 || rank < 0 || rank >= parts {
 		return nil, fmt.Errorf("rank %d of %d node ranges", rank, max(parts, 0))
@@ -92,19 +92,21 @@ func FromEdges(starts []int64, rank int, ends ...Ends) (*EdgeList, error) {
 		return nil, err
 	}
 	list := &EdgeList{starts: starts, rank: rank, ends: ends, halo: halo}
+	defer func() {
+		if err != nil {
+			halo.free()
+		}
+	}()
 	for _, e := range ends {
 		if len(e.Src) != len(e.Dst) {
-			halo.free()
 			return nil, fmt.Errorf("edges have %d sources and %d destinations", len(e.Src), len(e.Dst))
 		}
 		list.edges += int64(len(e.Src))
 		for k, u := range e.Src {
 			if u < starts[0] || u >= starts[parts] {
-				halo.free()
 				return nil, fmt.Errorf("edge %d: its source is node %d; expected an id in [%d, %d)", k, u, starts[0], starts[parts])
 			}
 			if v := e.Dst[k]; v < lo || v >= hi {
-				halo.free()
 				return nil, fmt.Errorf("edge %d: its destination is node %d; expected a node that worker %d owns, an id in "+
 					"[%d, %d)", k, v, rank, lo, hi)
 			}
@@ -129,7 +131,6 @@ func (e *EdgeList) Nodes() (ids []int64, inner int, err error) {
 	return slices.AppendSeq(ids, e.halo.all()), int(hi - lo), nil
 }
 
-// NumEdges is the number of in-edges.
 func (e *EdgeList) NumEdges() int64 { return e.edges }
 
 // Edges yields the edges of one relation after another, in the caller's order.

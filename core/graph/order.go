@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 
 	"sar/core/mem"
@@ -75,10 +76,8 @@ func edgeOrder(loc *locals, from *origin, rels []*Structure) (err error) {
 			}
 		}
 		t.start()
-		if work[i].rows, err = mem.Make[int32](mem.Scratch, int(r.NumEdges)); err != nil {
-			return err
-		}
-		if r.ColEdge, err = mem.Make[int32](mem.Structure, int(r.NumEdges)); err != nil {
+		edges := int(r.NumEdges)
+		if err := cmp.Or(work[i].rows.Make(mem.Scratch, edges), r.ColEdge.Make(mem.Structure, edges)); err != nil {
 			return err
 		}
 		t.edges, t.digest = 0, 0

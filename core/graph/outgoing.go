@@ -94,7 +94,6 @@ func (f *Frames) Take(i int, end int32) (k0, k1 int64) {
 	return k0, k1
 }
 
-// Free gives the memory back.
 func (f *Frames) Free() { f.all.Free() }
 
 // Bytes is what it holds off the Go heap, in whole pages.

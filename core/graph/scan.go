@@ -23,7 +23,6 @@ type block struct {
 // tally is what a pass over the edges knows of one relation.
 type tally struct {
 	r                          *Structure
-	etype                      int
 	srcLo, srcHi, dstLo, dstHi int32 // places
 	// next is, over the places of the source type, the number of edges that
 	// leave the place, and after start the next free slot of its column.
@@ -56,7 +55,7 @@ func newScan(loc *locals, src EdgeSource, rels []*Structure) (s *scan, err error
 	}
 	for i, r := range rels {
 		t := &s.tally[i]
-		*t = tally{r: r, etype: r.index, srcLo: loc.base[r.SrcType], srcHi: loc.base[r.SrcType+1],
+		*t = tally{r: r, srcLo: loc.base[r.SrcType], srcHi: loc.base[r.SrcType+1],
 			dstLo: loc.base[r.DstType], dstHi: loc.base[r.DstType] + loc.own[r.DstType]}
 		s.byType[r.index] = int32(i)
 		if t.next, err = mem.Make[int32](mem.Scratch, int(t.srcHi-t.srcLo)); err != nil {

@@ -38,8 +38,7 @@ func misfit(array string, at int64, want, got string, args ...any) error {
 // NewStructure makes relation index of worker rank of stored arrays, which it takes over,
 // also where it fails. What is wrong with the arrays is a *MisfitError.
 func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Structure, err error) {
-	et := book.EdgeTypes[index]
-	r = &Structure{Type: et, Rank: rank, Parts: book.Parts, index: index, threads: max(1, threads), stored: true,
+	r = &Structure{threads: max(1, threads), stored: true,
 		RowPtr: a.RowPtr, Col: a.Col, ColPtr: a.ColPtr, Row: a.Row, Order: a.Order, RowEdge: a.RowEdge, Key: a.Key,
 		NumEdges: int64(len(a.Col.Data))}
 	defer func() {
@@ -48,13 +47,9 @@ func NewStructure(book *Book, rank, index int, a Stored, threads int) (r *Struct
 			r = nil
 		}
 	}()
-	if r.SrcType, err = book.NodeType(et.Src); err != nil {
+	if err = r.place(book, rank, index); err != nil {
 		return r, err
 	}
-	if r.DstType, err = book.NodeType(et.Dst); err != nil {
-		return r, err
-	}
-	r.NumSrc, r.NumDst = int(book.NumNodes(r.SrcType, rank)), int(book.NumNodes(r.DstType, rank))
 	if err = r.haloFrom(a.HaloEnds); err != nil {
 		return r, err
 	}

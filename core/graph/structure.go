@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"slices"
 	"sync"
 
 	"sar/core/mem"
@@ -95,30 +96,41 @@ func (r *Structure) InDegrees(out []int64) {
 
 // Bytes is what the structure holds off the Go heap, in whole pages.
 func (r *Structure) Bytes() int64 {
-	n := r.RowPtr.Bytes() + r.Col.Bytes() + r.ColPtr.Bytes() + r.Row.Bytes() +
-		r.RowEdge.Bytes() + r.ColEdge.Bytes() + r.ParentEdge.Bytes() + r.Key.Bytes() +
-		r.Order.Bytes() + r.RowsBefore.Bytes() + r.ColsBefore.Bytes()
-	for i := range r.Halo {
-		n += r.Halo[i].Rows.Bytes()
+	n := int64(0)
+	for _, a := range r.arrays() {
+		n += a.Bytes()
 	}
 	return n
 }
 
+func (r *Structure) arrays() []*mem.Array[int32] {
+	all := []*mem.Array[int32]{&r.RowPtr, &r.Col, &r.ColPtr, &r.Row, &r.RowEdge, &r.ColEdge, &r.ParentEdge, &r.Key,
+		&r.Order, &r.RowsBefore, &r.ColsBefore}
+	for i := range r.Halo {
+		all = append(all, &r.Halo[i].Rows)
+	}
+	return all
+}
+
 // Free releases every array. It may be called again. The source of edges belongs to whoever made it.
 func (r *Structure) Free() {
-	r.RowPtr.Free()
-	r.Col.Free()
-	r.ColPtr.Free()
-	r.Row.Free()
-	r.RowEdge.Free()
-	r.ColEdge.Free()
-	r.ParentEdge.Free()
-	r.Key.Free()
-	r.Order.Free()
-	r.RowsBefore.Free()
-	r.ColsBefore.Free()
-	for i := range r.Halo {
-		r.Halo[i].Rows.Free()
+	for _, a := range r.arrays() {
+		a.Free()
 	}
 	r.origin, r.ordered, r.cache = nil, false, cacheNone
+}
+
+// InEdges fills columns and edges with the in-edges of a row, ascending by the
+// position of the edge; both have room for all of them. The relation has its
+// edge order.
+func (r *Structure) InEdges(row int, columns, edges []int64) {
+	begin, end := r.RowPtr.Data[row], r.RowPtr.Data[row+1]
+	for i, k := 0, begin; k < end; i, k = i+1, k+1 {
+		edges[i] = int64(r.RowEdge.Data[k])<<32 | int64(k-begin)
+	}
+	edges = edges[:end-begin]
+	slices.Sort(edges)
+	for i, e := range edges {
+		columns[i], edges[i] = int64(r.Col.Data[int64(begin)+e&(1<<32-1)]), e>>32
+	}
 }

@@ -106,3 +106,14 @@ func SpMMWindow[T Float](p *Pool, y []T, m Product[T], w Window) {
 		cursor.Move(int32(i), a.Col, ascending.RunEnd(a.Col, cursor.Slot[i], end, colEnd), end)
 	}
 }
+
+// Cursor is how far windows of columns have come in the rows of a matrix.
+type Cursor = ascending.Cursor[int64]
+
+// needCursor panics where c is not of n rows.
+func needCursor(c *Cursor, n int) {
+	need("cursor", len(c.Slot), n)
+	if c.Next != nil {
+		need("next columns", len(c.Next), n)
+	}
+}

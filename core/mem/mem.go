@@ -124,6 +124,12 @@ func Make[T Elem](p Purpose, n int) (Array[T], error) {
 	return Array[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m))), n), mapping: m, purpose: p}, nil
 }
 
+// Make makes a an array as the function Make does. What a was before is the caller's to free.
+func (a *Array[T]) Make(p Purpose, n int) (err error) {
+	*a, err = Make[T](p, n)
+	return err
+}
+
 // Free unmaps the array. It may be called again, and on the zero value.
 func (a *Array[T]) Free() {
 	if a.mapping != nil {
@@ -144,3 +150,14 @@ func (a *Array[T]) Bytes() int64 { return int64(len(a.mapping)) }
 const page = 4096
 
 func roundUp(n int) int { return (n + page - 1) &^ (page - 1) }
+
+// BudgetError says that a memory budget cannot be met, and the smallest that can.
+type BudgetError struct {
+	What    string // the budget, as a user names it
+	Have    int64  // bytes allowed
+	Minimum int64  // smallest budget that would do
+}
+
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("%s of %d bytes is too small: at least %d bytes are needed", e.What, e.Have, e.Minimum)
+}

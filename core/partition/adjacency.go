@@ -6,9 +6,8 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
+	"sar/core/internal/parallel"
 	"sar/core/mem"
 )
 
@@ -85,23 +84,13 @@ func NewUndirected(edges Edges) (u *Undirected, err error) {
 // sortedSets sorts each row, on all threads, and drops repetitions. It moves the ends of
 // rows in ptr, and returns what is left of columns.
 func sortedSets(ptr []int64, columns []int32) []int32 {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	rows := int64(len(ptr) - 1)
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				lo := next.Add(chunkNodes) - chunkNodes
-				if lo >= rows {
-					return
-				}
-				for i := lo; i < min(rows, lo+chunkNodes); i++ {
-					slices.Sort(columns[ptr[i]:ptr[i+1]])
-				}
-			}
-		})
-	}
-	wg.Wait()
+	rows := len(ptr) - 1
+	_ = parallel.Each(runtime.GOMAXPROCS(0), (rows+chunkNodes-1)/chunkNodes, func(_, chunk int) error {
+		for i := chunk * chunkNodes; i < min(rows, (chunk+1)*chunkNodes); i++ {
+			slices.Sort(columns[ptr[i]:ptr[i+1]])
+		}
+		return nil
+	})
 	var kept, begin int64
 	for i, end := range ptr[1:] {
 		for k := begin; k < end; k++ {
@@ -115,7 +104,6 @@ func sortedSets(ptr []int64, columns []int32) []int32 {
 	return columns[:kept]
 }
 
-// NumNodes is the number of nodes.
 func (u *Undirected) NumNodes() int { return max(0, len(u.ptr.Data)-1) }
 
 // Len is the length of adjncy: every edge counts at both ends.

@@ -2,8 +2,8 @@ package partition
 
 import (
 	"math"
-	"sync"
-	"sync/atomic"
+
+	"sar/core/internal/parallel"
 )
 
 // scorer counts the neighbours of a node by part.
@@ -71,20 +71,10 @@ func (w *fennel) choose(r rows, block span) {
 		w.chooseChunk(&w.scorers[0], r, block, 0)
 		return
 	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for t := range min(len(w.scorers), (block.count+chunkNodes-1)/chunkNodes) {
-		wg.Go(func() {
-			for {
-				lo := int(next.Add(chunkNodes)) - chunkNodes
-				if lo >= block.count {
-					return
-				}
-				w.chooseChunk(&w.scorers[t], r, block, lo)
-			}
-		})
-	}
-	wg.Wait()
+	_ = parallel.Each(len(w.scorers), (block.count+chunkNodes-1)/chunkNodes, func(t, chunk int) error {
+		w.chooseChunk(&w.scorers[t], r, block, chunk*chunkNodes)
+		return nil
+	})
 }
 
 // chooseChunk fills chunkNodes choices from lo on.

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sort"
@@ -117,12 +118,9 @@ type rowReader struct {
 	raw         mem.Array[int32]
 }
 
-func (r *rowReader) open() (err error) {
-	if r.offsets, err = mem.Make[int64](mem.Scratch, int(min(runNodes, r.NumNodes()))+1); err != nil {
-		return err
-	}
-	r.raw, err = mem.Make[int32](mem.Scratch, int(min(int64(r.room), max(1, r.NumEntries()))))
-	return err
+func (r *rowReader) open() error {
+	return cmp.Or(r.offsets.Make(mem.Scratch, int(min(runNodes, r.NumNodes()))+1),
+		r.raw.Make(mem.Scratch, int(min(int64(r.room), max(1, r.NumEntries())))))
 }
 
 func (r *rowReader) free() {

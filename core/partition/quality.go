@@ -2,7 +2,6 @@ package partition
 
 import (
 	"fmt"
-	"strings"
 
 	"sar/core/mem"
 )
@@ -100,40 +99,4 @@ func balance(sizes []int64) float64 {
 		return 1
 	}
 	return float64(most) * float64(len(sizes)) / float64(sum)
-}
-
-// String is a table for people. Its columns of boundary rows are the peers
-// that a part reads from, left out where there are more than 16 parts.
-func (r Report) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "edge cut %d (%.1f %% of the edges), balance of nodes %.3f, of in-edges %.3f\n",
-		r.EdgeCut, 100*r.EdgeCutFraction, r.NodeBalance, r.EdgeBalance)
-	pairs := r.Parts <= 16
-	fmt.Fprintf(&b, "%5s %12s %13s %13s", "part", "nodes", "in-edges", "boundary rows")
-	if pairs {
-		b.WriteString("   of which from")
-		for q := range r.Parts {
-			fmt.Fprintf(&b, " %9d", q)
-		}
-	}
-	b.WriteByte('\n')
-	for p := range r.Parts {
-		var rows int64
-		for _, n := range r.Boundary[p] {
-			rows += n
-		}
-		fmt.Fprintf(&b, "%5d %12d %13d %13d", p, r.Nodes[p], r.Edges[p], rows)
-		if pairs {
-			b.WriteString(strings.Repeat(" ", len("   of which from")))
-			for q, n := range r.Boundary[p] {
-				if q == p {
-					fmt.Fprintf(&b, " %9s", "-")
-				} else {
-					fmt.Fprintf(&b, " %9d", n)
-				}
-			}
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

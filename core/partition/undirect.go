@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/bits"
 	"os"
 	"slices"
 
+	"sar/core/internal/bitset"
 	"sar/core/internal/view"
 	"sar/core/mem"
 )
@@ -147,10 +147,7 @@ func (g *Sorted) fill(edges Edges, dir string, buffer int, progress func(int) er
 
 const bucketShift = 12
 
-// NumNodes implements Neighbours.
-func (g *Sorted) NumNodes() int64 { return g.nodes }
-
-// NumEntries implements Neighbours.
+func (g *Sorted) NumNodes() int64   { return g.nodes }
 func (g *Sorted) NumEntries() int64 { return g.entries }
 
 // Close releases the files and the memory.
@@ -204,19 +201,21 @@ func (g *Sorted) bucket(b int, yield func(first int64, ptr []int64, adj []int32)
 
 // hub is the bucket of one node with many entries: a bit for each node sorts them.
 func (g *Sorted) hub(b int, yield func(first int64, ptr []int64, adj []int32) error) error {
-	set := make([]uint64, (g.nodes+63)/64)
-	err := g.pairs(b, func(_, column int32) error {
-		set[column>>6] |= 1 << (column & 63)
+	set, err := bitset.New(g.nodes)
+	if err != nil {
+		return err
+	}
+	defer set.Free()
+	err = g.pairs(b, func(_, column int32) error {
+		set.Add(int64(column))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	var adj []int32
-	for i, word := range set {
-		for ; word != 0; word &= word - 1 {
-			adj = append(adj, int32(64*i+bits.TrailingZeros64(word)))
-		}
+	for u := range set.All() {
+		adj = append(adj, int32(u))
 	}
 	return yield(g.first[b], []int64{0, int64(len(adj))}, adj)
 }

@@ -38,15 +38,11 @@ type request struct {
 	new  []int // of rows, the last ones, that travel now
 }
 
-func newRequest(types int) request {
-	return request{rows: make([][]int32, types), new: make([]int, types)}
-}
-
 // requests are those of all ranks.
 func requests(world, types int) []request {
 	all := make([]request, world)
 	for q := range all {
-		all[q] = newRequest(types)
+		all[q] = request{rows: make([][]int32, types), new: make([]int, types)}
 	}
 	return all
 }

@@ -1,10 +1,12 @@
 package sample
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 	"sar/core/kernel"
 	"sar/core/mem"
 )
@@ -129,28 +131,14 @@ func lists(world, types int) [][][]int32 {
 	return all
 }
 
-// BadWeight is a weight that is no probability.
-type BadWeight struct {
-	Relation graph.EdgeType
-	Edge     int
-	Weight   float32
-}
-
-func (e *BadWeight) Error() string {
-	return fmt.Sprintf("the weight of edge %d of %s is %g: weights must be finite and not negative", e.Edge, e.Relation,
-		e.Weight)
-}
-
-func (w *weights) fill(rel *graph.Relation, given []float32) (err error) {
+func (w *weights) fill(rel *graph.Relation, given []float32) error {
 	for k, x := range given {
 		if !(x >= 0 && x <= math.MaxFloat32) {
-			return &BadWeight{rel.Type, k, x}
+			return argument.Errorf("the weight of edge %d of %s is %g: weights must be finite and not negative", k, rel.Type, x)
 		}
 	}
-	if w.slot, err = mem.Make[float32](mem.Structure, int(rel.NumEdges)); err != nil {
-		return err
-	}
-	if w.positive, err = mem.Make[int32](mem.Structure, rel.NumDst); err != nil {
+	err := cmp.Or(w.slot.Make(mem.Structure, int(rel.NumEdges)), w.positive.Make(mem.Structure, rel.NumDst))
+	if err != nil {
 		return err
 	}
 	for row := range rel.NumDst {
@@ -196,24 +184,16 @@ func (s *Sampler) named() bool {
 // edgeLayoutHash and inputLayoutHash stand for the sizes of what travels for edges and for
 // nodes, which must be alike on all ranks.
 func (s *Sampler) edgeLayoutHash() uint64 {
-	sum := mix(uint64(edgeSize(s)))
-	for i, columns := range s.cfg.EdgeData {
-		sum = hashColumns(sum, i, columns)
-	}
-	return sum
+	return hashColumns(mix(uint64(edgeSize(s))), s.cfg.EdgeData)
 }
 
-func (s *Sampler) inputLayoutHash() uint64 {
-	var sum uint64
-	for t, columns := range s.cfg.Inputs {
-		sum = hashColumns(sum, t, columns)
-	}
-	return sum
-}
+func (s *Sampler) inputLayoutHash() uint64 { return hashColumns(0, s.cfg.Inputs) }
 
-func hashColumns(sum uint64, kind int, columns []Column) uint64 {
-	for _, c := range columns {
-		sum = mix(sum+golden) ^ uint64(kind)<<48 ^ uint64(c.RowBytes)
+func hashColumns(sum uint64, columns [][]Column) uint64 {
+	for kind, of := range columns {
+		for _, c := range of {
+			sum = mix(sum+golden) ^ uint64(kind)<<48 ^ uint64(c.RowBytes)
+		}
 	}
 	return sum
 }

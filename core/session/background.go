@@ -39,10 +39,7 @@ type job struct {
 // sampling returns the session's background communicators, making them first
 // where they are not there yet. Collective then.
 func (s *Session) sampling() (*background, error) {
-	s.mu.Lock()
-	b := s.sampler
-	s.mu.Unlock()
-	if b != nil {
+	if b := s.sampler.Load(); b != nil {
 		return b, nil
 	}
 	// Whoever samples moves the features of every batch anew, over links that have
@@ -51,7 +48,7 @@ func (s *Session) sampling() (*background, error) {
 		return nil, err
 	}
 	mem.Pace(mem.Busy)
-	b = &background{}
+	b := &background{}
 	for i := range b.workers {
 		id, err := s.NewComm(fmt.Sprintf("sampling %d", i))
 		if err != nil {
@@ -69,7 +66,7 @@ func (s *Session) sampling() (*background, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	s.sampler = b
+	s.sampler.Store(b)
 	for _, w := range b.workers {
 		go w.work()
 	}

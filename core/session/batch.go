@@ -67,46 +67,39 @@ func (b *Batch) Array(layer int, what BatchArray, kind, column int) (array []byt
 	if layer < 0 || layer >= len(b.Layers) {
 		return nil, 0, bad("layer", layer, len(b.Layers))
 	}
-	l := b.Layers[layer]
-	pick := func(columns [][]byte) error {
-		if column < 0 || column >= len(columns) {
-			return bad("column", column, len(columns))
-		}
-		array = columns[column]
-		return nil
-	}
+	l, unit := b.Layers[layer], "relation"
+	kinds := len(l.Edges)
 	switch what {
 	case BatchNodes, BatchInput, BatchOutput:
-		if kind < 0 || kind >= len(l.Nodes) {
-			return nil, 0, bad("node type", kind, len(l.Nodes))
-		}
-		switch what {
-		case BatchInput:
-			err = pick(b.Inputs[kind])
-		case BatchOutput:
-			err = pick(b.Outputs[kind])
-		default:
-			array, numDst = view.Bytes(l.Nodes[kind]), l.NumDst[kind]
-		}
-		return array, numDst, err
+		unit, kinds = "node type", len(l.Nodes)
 	case BatchIndptr, BatchIndices, BatchEdgeIDs, BatchData:
-		if kind < 0 || kind >= len(l.Edges) {
-			return nil, 0, bad("relation", kind, len(l.Edges))
-		}
-		e := l.Edges[kind]
-		switch what {
-		case BatchIndptr:
-			array = view.Bytes(e.Indptr)
-		case BatchIndices:
-			array = view.Bytes(e.Indices)
-		case BatchEdgeIDs:
-			array = view.Bytes(e.IDs)
-		default:
-			err = pick(e.Data)
-		}
-		return array, 0, err
+	default:
+		return nil, 0, Invalid("there is no array %d of a batch", what)
 	}
-	return nil, 0, Invalid("there is no array %d of a batch", what)
+	if kind < 0 || kind >= kinds {
+		return nil, 0, bad(unit, kind, kinds)
+	}
+	var columns [][]byte
+	switch what {
+	case BatchNodes:
+		return view.Bytes(l.Nodes[kind]), l.NumDst[kind], nil
+	case BatchIndptr:
+		return view.Bytes(l.Edges[kind].Indptr), 0, nil
+	case BatchIndices:
+		return view.Bytes(l.Edges[kind].Indices), 0, nil
+	case BatchEdgeIDs:
+		return view.Bytes(l.Edges[kind].IDs), 0, nil
+	case BatchData:
+		columns = l.Edges[kind].Data
+	case BatchInput:
+		columns = b.Inputs[kind]
+	case BatchOutput:
+		columns = b.Outputs[kind]
+	}
+	if column < 0 || column >= len(columns) {
+		return nil, 0, bad("column", column, len(columns))
+	}
+	return columns[column], 0, nil
 }
 
 // Free gives the memory of the batch back; one on its way is dropped when it comes.

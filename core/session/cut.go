@@ -93,8 +93,8 @@ func (d *Dataset) Fennel(f Fennel, assignment []int32) error {
 func (d *Dataset) damaged(err error) error {
 	var e *partition.DamageError
 	if errors.As(err, &e) {
-		return &disk.FormatError{File: d.path, Offset: -1,
-			Want: "the in-edges of each node in ascending order of their sources, between its nodes", Got: e.Found}
+		return disk.Bad(d.path, -1, "the in-edges of each node in ascending order of their sources, between its nodes",
+			"%s", e.Found)
 	}
 	return err
 }

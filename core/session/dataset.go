@@ -65,10 +65,7 @@ type DatasetInfo struct {
 }
 
 // TypeInfo is how many nodes or edges a type has.
-type TypeInfo struct {
-	Name string `json:"name"`
-	Rows int64  `json:"rows"`
-}
+type TypeInfo = input.TypeRows
 
 // Info describes the data set.
 func (d *Dataset) Info() DatasetInfo {
@@ -76,23 +73,22 @@ func (d *Dataset) Info() DatasetInfo {
 		IDs: d.IDs()}
 	nodes, edges := d.Graph.NodeTypes(), d.Graph.EdgeTypes()
 	typed := len(nodes) > 1 || len(edges) > 1
-	info.NodeTypes, info.NodeArrays = describeTypes(nodes, typed)
-	info.EdgeTypes, info.EdgeArrays = describeTypes(edges, typed)
+	info.NodeTypes, info.NodeArrays = nodes, arraysOf(nodes, typed)
+	info.EdgeTypes, info.EdgeArrays = edges, arraysOf(edges, typed)
 	return info
 }
 
-func describeTypes(list []input.TypeRows, typed bool) ([]TypeInfo, []FeatureInfo) {
-	types, arrays := []TypeInfo{}, []FeatureInfo{}
+func arraysOf(list []TypeInfo, typed bool) []FeatureInfo {
+	arrays := []FeatureInfo{}
 	for _, of := range list {
-		types = append(types, TypeInfo{of.Name, of.Rows})
-		for _, a := range features(of.Arrays) {
+		for _, a := range of.Arrays {
 			if typed {
 				a.Name = of.Name + "/" + a.Name
 			}
 			arrays = append(arrays, a)
 		}
 	}
-	return types, arrays
+	return arrays
 }
 
 // AdjacencyLen is the length of adjncy. It prepares FillAdjacency.

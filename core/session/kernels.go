@@ -19,45 +19,32 @@ type (
 // are as many as the process may use processors, by its affinity and its control group.
 var pool = kernel.NewPool(runtime.GOMAXPROCS(0))
 
-// Threads is the number of kernel threads of the process.
-func Threads() int { return pool.Threads() }
-
-// SetThreads changes it, to at least 1.
+// Threads is the number of kernel threads of the process. SetThreads changes it, to at least 1.
+func Threads() int     { return pool.Threads() }
 func SetThreads(n int) { pool.SetThreads(n) }
 
 // Parallel calls f(0) … f(tasks-1) on the kernel threads, as kernel.Pool.Run does.
 func Parallel(tasks int, f func(task int)) { pool.Run(tasks, f) }
 
-// SIMD is the name of the instruction set in use.
-func SIMD() string { return kernel.SIMD() }
-
-// ChooseSIMD puts another into use, "" for the best of this CPU.
+// SIMD is the name of the instruction set in use. ChooseSIMD puts another into use, "" for the best of this CPU.
+func SIMD() string                           { return kernel.SIMD() }
 func ChooseSIMD(name string) (string, error) { return kernel.ChooseSIMD(name) }
 
-// SpMM: y = m.
-func SpMM[T Float](y []T, m Product[T]) { kernel.SpMM(pool, y, m) }
+// These are the functions of package kernel that have their names.
 
-// SDDMM are the products of rows along slots, see kernel.SDDMM.
-func SDDMM[T Float](dw, g []T, m Product[T]) { kernel.SDDMM(pool, dw, g, m) }
+func SpMM[T Float](y []T, m Product[T])                 { kernel.SpMM(pool, y, m) }
+func SDDMM[T Float](dw, g []T, m Product[T])            { kernel.SDDMM(pool, dw, g, m) }
+func Checksum(b []byte) uint64                          { return kernel.Checksum(pool, b) }
+func Normalize[T Float](z, x []T, s Standard[T])        { kernel.Normalize(pool, z, x, s) }
+func NormalizeGrad[T Float](z, g, x []T, s Gradient[T]) { kernel.NormalizeGrad(pool, z, g, x, s) }
 
-// Checksum is that of bytes, see kernel.Checksum.
-func Checksum(b []byte) uint64 { return kernel.Checksum(pool, b) }
-
-// ColumnMoments are means and sums of squares of columns, see kernel.ColumnMoments.
 func ColumnMoments[T Float](x []T, width int, mean, squares []float64) {
 	kernel.ColumnMoments(pool, x, width, mean, squares)
 }
 
-// Normalize rows, see kernel.Normalize.
-func Normalize[T Float](z, x []T, s Standard[T]) { kernel.Normalize(pool, z, x, s) }
-
-// NormalizeSums are the sums of its backward, see kernel.NormalizeSums.
 func NormalizeSums[T Float](g, x []T, s Standard[T], plain, along []float64) {
 	kernel.NormalizeSums(pool, g, x, s, plain, along)
 }
-
-// NormalizeGrad is the gradient of rows, see kernel.NormalizeGrad.
-func NormalizeGrad[T Float](z, g, x []T, s Gradient[T]) { kernel.NormalizeGrad(pool, z, g, x, s) }
 
 // SetTensors has MemoryStats ask report for what tensors take, and for what is kept of freed ones.
 func SetTensors(report func() (Usage, int64)) { mem.SetTensors(report) }

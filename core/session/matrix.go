@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+
 	"sar/core/graph"
 	"sar/core/kernel"
 	"sar/core/mem"
@@ -25,10 +27,7 @@ func NewMatrix(a kernel.CSR, cols int) (m *Matrix, err error) {
 			m.Free()
 		}
 	}()
-	if m.ptr, err = mem.Make[int64](mem.Structure, len(a.Ptr)); err != nil {
-		return m, err
-	}
-	if m.col, err = mem.Make[int32](mem.Structure, len(a.Col)); err != nil {
+	if err = cmp.Or(m.ptr.Make(mem.Structure, len(a.Ptr)), m.col.Make(mem.Structure, len(a.Col))); err != nil {
 		return m, err
 	}
 	copy(m.ptr.Data, a.Ptr)

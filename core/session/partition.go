@@ -38,14 +38,11 @@ func OpenPartition(jsonPath string, part int, flags PartitionFlags) (*Partition,
 	return &Partition{p}, nil
 }
 
-// FileReport is what VerifyPartition tells of a file.
-type FileReport struct {
-	File   string   `json:"file"`
-	Bytes  int64    `json:"bytes"`
-	Arrays int      `json:"arrays"`
-	Summed bool     `json:"checksums"`
-	Damage []string `json:"damage"`
-}
+// FileReport is what VerifyPartition tells of a file, FeatureInfo the type and shape of a feature.
+type (
+	FileReport  = disk.FileReport
+	FeatureInfo = disk.TensorInfo
+)
 
 // VerifyPartition reads the files of a partition whole and tells what is wrong with each.
 func VerifyPartition(jsonPath string, part int, flags PartitionFlags) ([]FileReport, error) {
@@ -53,36 +50,14 @@ func VerifyPartition(jsonPath string, part int, flags PartitionFlags) ([]FileRep
 	if err != nil {
 		return nil, err
 	}
-	list, err := store.Verify(jsonPath, part, o)
-	return reportsOf(list), err
+	return store.Verify(jsonPath, part, o)
 }
 
 // VerifyGraphDir does the same with a graph directory.
-func VerifyGraphDir(dir string) ([]FileReport, error) {
-	list, err := input.VerifyDirectory(dir)
-	return reportsOf(list), err
-}
+func VerifyGraphDir(dir string) ([]FileReport, error) { return input.VerifyDirectory(dir) }
 
 // SumGraphDir writes the checksums of a graph directory.
 func SumGraphDir(dir string) error { return input.SumDirectory(dir) }
-
-func reportsOf(list []disk.FileReport) []FileReport {
-	out := make([]FileReport, len(list))
-	for i, r := range list {
-		out[i] = FileReport{r.File, r.Bytes, r.Arrays, r.Summed, []string{}}
-		for _, e := range r.Damage {
-			out[i].Damage = append(out[i].Damage, e.Error())
-		}
-	}
-	return out
-}
-
-// FeatureInfo is the type and shape of one feature.
-type FeatureInfo struct {
-	Name  string  `json:"name"`
-	DType string  `json:"dtype"`
-	Shape []int64 `json:"shape"`
-}
 
 // PartitionInfo is what is known of a partition before its features are read.
 type PartitionInfo struct {
@@ -110,7 +85,7 @@ func (p *Partition) Info() PartitionInfo {
 	info := PartitionInfo{
 		GraphName: p.GraphName(), NumParts: book.Parts, Part: p.Part(), NodeTypes: book.NodeTypes,
 		EdgeTypes: [][3]string{}, NodeRanges: map[string][][2]int64{}, EdgeRanges: map[string][][2]int64{},
-		NodeFeatures: features(p.NodeFeatures()), EdgeFeatures: features(p.EdgeFeatures()),
+		NodeFeatures: p.NodeFeatures(), EdgeFeatures: p.EdgeFeatures(),
 		NumInnerNodes: counts.InnerNodes, NumLocalNodes: counts.Nodes,
 		NumLocalEdges: counts.Edges, NumInnerEdges: counts.InnerEdges,
 		Bytes: p.Bytes(), IDs: p.IDs(),
@@ -133,36 +108,21 @@ func pairs(start, end []int64) [][2]int64 {
 	return out
 }
 
-func features(list []disk.TensorInfo) []FeatureInfo {
-	out := make([]FeatureInfo, len(list))
-	for i, t := range list {
-		out[i] = FeatureInfo{t.Name, t.DType.String(), t.Shape}
-	}
-	return out
-}
-
-// feature finds a feature by its name, and says what has it: nodes or edges.
-func (p *Partition) feature(edge bool, name string) (have disk.TensorInfo, kind string, err error) {
-	list, kind := p.NodeFeatures(), "node"
+// owner is what has a feature, in words.
+func owner(edge bool) string {
 	if edge {
-		list, kind = p.EdgeFeatures(), "edge"
+		return "edge"
 	}
-	names := make([]string, len(list))
-	for k, t := range list {
-		if t.Name == name {
-			return t, kind, nil
-		}
-		names[k] = t.Name
-	}
-	return have, kind, Invalid("there is no %s feature %q (there are %q)", kind, name, names)
+	return "node"
 }
 
 // Read copies a feature into dst, a tensor of the given dtype and shape.
 func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape []int64) error {
-	have, kind, err := p.feature(edge, name)
+	have, err := p.Feature(edge, name)
 	if err != nil {
 		return err
 	}
+	kind := owner(edge)
 	// Truth values are stored as uint8: DGL's files know no other way.
 	if have.DType.String() != dtype && !(have.DType == disk.Uint8 && dtype == "bool") {
 		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)
@@ -175,12 +135,12 @@ func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape
 
 // MapFeature maps a feature of one number or more in place of reading it.
 func (p *Partition) MapFeature(edge bool, name string) (*MappedFeature, error) {
-	have, kind, err := p.feature(edge, name)
+	have, err := p.Feature(edge, name)
 	if err != nil {
 		return nil, err
 	}
 	if slices.Contains(have.Shape, 0) {
-		return nil, Invalid("%s feature %q has shape %v: there is nothing to map", kind, name, have.Shape)
+		return nil, Invalid("%s feature %q has shape %v: there is nothing to map", owner(edge), name, have.Shape)
 	}
 	return p.Partition.MapFeature(edge, name)
 }

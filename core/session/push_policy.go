@@ -24,9 +24,7 @@ func (s *Session) SetExchange(how Exchange) error {
 	if how < 0 || how >= numExchanges {
 		return Invalid("exchange is %d: 0 is what is cheaper, 1 pull, 2 push", how)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.exchange = how
+	s.exchange.Store(int32(how))
 	return nil
 }
 
@@ -62,10 +60,7 @@ type pushKey struct {
 // pushPlan decides which pairs of workers push in backward; nil: none. What they need
 // for that is built. Collective where it has not been asked the same before.
 func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchange.PushPlan, error) {
-	s := g.session
-	s.mu.Lock()
-	how := s.exchange
-	s.mu.Unlock()
+	how := Exchange(g.session.exchange.Load())
 	// A block is not used often enough for a structure of its own.
 	if how == ExchangePull || rel.Parts == 1 || plan.Push == nil || g.topo.IsBlock() {
 		return nil, nil
@@ -77,7 +72,7 @@ func (g *Graph) pushPlan(rel *graph.Relation, plan *expr.GradientPlan) (*exchang
 	if ok {
 		return push, nil
 	}
-	err := s.collective("choosing how gradients of edge expressions travel", func() (err error) {
+	err := g.session.collective("choosing how gradients of edge expressions travel", func() (err error) {
 		push, err = g.decide(rel, size, how)
 		return err
 	})

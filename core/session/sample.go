@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
@@ -43,10 +42,6 @@ func (g *Graph) NewSampler(cfg SampleConfig) (*Sampler, error) {
 	}
 	inner, err := sample.NewSampler(g.sampling, pool, cfg)
 	if err != nil {
-		var bad *sample.BadWeight
-		if errors.As(err, &bad) {
-			err = Invalid("%v", err)
-		}
 		return nil, err
 	}
 	g.hold.Lock()

@@ -19,10 +19,9 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sar/core/comm"
@@ -65,23 +64,22 @@ const (
 type Session struct {
 	group *comm.Group
 
+	window   atomic.Int64
+	exchange atomic.Int32               // an Exchange
+	sampler  atomic.Pointer[background] // made by the first sampler
+
 	mu     sync.Mutex
-	window int64
 	auto   bool  // window is the session's own to size
 	suits  int64 // what it then is
 	comms  []*comm.Communicator
 	graphs int // that were made
 	closed bool
-
-	exchange Exchange
-
-	sampler *background // made by the first sampler
 }
 
 // DerivedToken makes a job token of what is no secret and a secret of this user.
 func DerivedToken(public string) (string, error) {
 	token, err := comm.DerivedToken(public)
-	if system := new(fs.PathError); err != nil && !errors.As(err, &system) {
+	if err != nil {
 		err = Invalid("%v", err)
 	}
 	return token, err
@@ -112,7 +110,9 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	mem.ResetPeak(mem.Window) // an earlier session of the process may have had a larger one
-	s := &Session{group: group, window: cfg.Window, auto: auto, suits: suits, exchange: cfg.Exchange}
+	s := &Session{group: group, auto: auto, suits: suits}
+	s.window.Store(cfg.Window)
+	s.exchange.Store(int32(cfg.Exchange))
 	for _, c := range []struct {
 		name  string
 		bytes int64
@@ -136,10 +136,8 @@ func (s *Session) addComm(name string, bytes int64) (CommID, error) {
 	return CommID(len(s.comms) - 1), nil
 }
 
-// Rank is this worker's number.
-func (s *Session) Rank() int { return s.group.Rank() }
-
-// World is the number of workers.
+// Rank is this worker's number among World.
+func (s *Session) Rank() int  { return s.group.Rank() }
 func (s *Session) World() int { return s.group.World() }
 
 // Comm returns communicator id.
@@ -167,10 +165,10 @@ func (s *Session) NewComm(name string) (CommID, error) {
 	if extra > maxExtra {
 		return 0, Invalid("a session has at most %d communicators besides training and gradients", maxExtra)
 	}
-	if err := train.Resize(int(trainBytes(s.windowLimit(), extra))); err != nil {
+	if err := train.Resize(int(trainBytes(s.window.Load(), extra))); err != nil {
 		return 0, err
 	}
-	return s.addComm(name, s.windowLimit()/extraShare)
+	return s.addComm(name, s.window.Load()/extraShare)
 }
 
 // SetPlace says what the operations on the training communicator that begin from now on belong
@@ -207,9 +205,8 @@ func (s *Session) Close() error {
 		return nil
 	}
 	s.closed = true
-	b := s.sampler
 	s.mu.Unlock()
-	if b != nil {
+	if b := s.sampler.Load(); b != nil {
 		b.stop()
 	}
 	return s.group.Close()

@@ -24,7 +24,7 @@ type Stats struct {
 // Stats returns what this worker has done so far.
 func (s *Session) Stats() Stats {
 	window := mem.Stats()[mem.Window]
-	return Stats{s.group.Stats(), Window{Limit: s.windowLimit(), Live: window.Live, Peak: window.Peak}}
+	return Stats{s.group.Stats(), Window{Limit: s.window.Load(), Live: window.Live, Peak: window.Peak}}
 }
 
 // Usage is the size of one purpose of memory, now and at most.

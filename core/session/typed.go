@@ -66,14 +66,10 @@ func (s *Session) Barrier(ctx context.Context, id CommID) error {
 // NodeFeature reads a feature of the worker's own nodes, and its shape. The name has the node
 // type before it, as in "_N/features".
 func NodeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
-	have, _, err := p.feature(false, name)
+	have, err := p.Feature(false, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	n := int64(1)
-	for _, d := range have.Shape {
-		n *= d
-	}
-	x := make([]T, n)
+	x := make([]T, have.Len)
 	return x, have.Shape, p.Read(false, name, view.Bytes(x), dtypeOf[T]().String(), have.Shape)
 }

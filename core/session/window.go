@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 
 	"sar/core/comm"
 	"sar/core/graph"
@@ -96,7 +97,7 @@ func (s *Session) SetWindow(bytes int64) error {
 func (s *Session) suit(bytes int64) error {
 	s.mu.Lock()
 	s.suits = max(s.suits, bytes)
-	grows := s.auto && s.window < s.suits
+	grows := s.auto && s.window.Load() < s.suits
 	bytes = s.suits
 	s.mu.Unlock()
 	if !grows || s.World() == 1 {
@@ -126,7 +127,7 @@ func (s *Session) setWindow(bytes int64) error {
 		return err
 	}
 	s.mu.Lock()
-	comms := append([]*comm.Communicator(nil), s.comms...)
+	comms := slices.Clone(s.comms)
 	s.mu.Unlock()
 	for id, c := range comms {
 		share := bytes / extraShare
@@ -140,9 +141,7 @@ func (s *Session) setWindow(bytes int64) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	s.window = bytes
-	s.mu.Unlock()
+	s.window.Store(bytes)
 	mem.ResetPeak(mem.Window)
 	return nil
 }
@@ -150,10 +149,7 @@ func (s *Session) setWindow(bytes int64) error {
 // resize gives a communicator another share. One for sampling takes its turn
 // among the batches that are on their way, which is the same on every rank.
 func (s *Session) resize(c *comm.Communicator, share int) error {
-	s.mu.Lock()
-	b := s.sampler
-	s.mu.Unlock()
-	if w := b.of(c); w != nil {
+	if w := s.sampler.Load().of(c); w != nil {
 		return w.do(func(c *comm.Communicator) error { return c.Resize(share) })
 	}
 	return c.Resize(share)
@@ -165,17 +161,11 @@ const pageBytes = 4096
 // tooNarrow is the error of a window whose share for c holds no row of so many bytes; what
 // has those rows. What a frame holds grows in proportion to the window, in whole pages.
 func (s *Session) tooNarrow(c *comm.Communicator, rowBytes int, what string) error {
-	window, payload := s.windowLimit(), c.MaxPayload()
+	window, payload := s.window.Load(), c.MaxPayload()
 	return &mem.BudgetError{
 		What: fmt.Sprintf("window_bytes (%s %d bytes and a frame of this window holds %d): a window",
 			what, rowBytes, payload),
 		Have:    window,
 		Minimum: (window/int64(payload) + 1) * int64(rowBytes+pageBytes),
 	}
-}
-
-func (s *Session) windowLimit() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.window
 }

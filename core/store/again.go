@@ -15,8 +15,8 @@ type PartitionEdges struct {
 	part    int
 	options Options
 
-	mu sync.Mutex
-	p  *Partition // while it is open
+	open       sync.Mutex
+	*Partition // while it is open
 }
 
 // EdgesAgain gives the edges of the partition, which may be closed meanwhile.
@@ -26,15 +26,15 @@ func (p *Partition) EdgesAgain() *PartitionEdges {
 
 // Open makes the edges readable while use runs. One caller at a time.
 func (s *PartitionEdges) Open(use func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.open.Lock()
+	defer s.open.Unlock()
 	p, err := OpenPartition(s.path, s.part, s.options)
 	if err != nil {
 		return err
 	}
-	s.p = p
+	s.Partition = p
 	defer func() {
-		s.p = nil
+		s.Partition = nil
 		p.Close() // files read only: nothing can be lost
 	}()
 	return s.damage(use())
@@ -46,26 +46,14 @@ func (s *PartitionEdges) damage(err error) error {
 	if !errors.Is(err, graph.ErrTwice) {
 		return err
 	}
-	return &disk.FormatError{File: s.path, Offset: -1, Want: "partitions in which every edge has an id of its own",
-		Got: err.Error()}
+	return disk.Bad(s.path, -1, "partitions in which every edge has an id of its own", "%v", err)
 }
 
 // Relations implements topology.Made: a part in SAR's format has them.
-func (s *PartitionEdges) Relations(threads int) ([]*graph.Relation, int64, error) {
-	if s.p.sar == nil {
+func (p *Partition) Relations(threads int) ([]*graph.Relation, int64, error) {
+	if p.sar == nil {
 		return nil, 0, nil
 	}
-	rels, err := s.p.sar.Relations(threads)
-	return rels, s.p.sar.Partitioning, err
-}
-
-// Nodes are the ids of local nodes, own ones first.
-func (s *PartitionEdges) Nodes() ([]int64, int, error) { return s.p.Edges().Nodes() }
-
-// NumEdges is the number of edges.
-func (s *PartitionEdges) NumEdges() int64 { return s.p.Edges().NumEdges() }
-
-// Edges yields them in batches.
-func (s *PartitionEdges) Edges(yield func(graph.EdgeBatch) error) error {
-	return s.p.Edges().Edges(yield)
+	rels, err := p.sar.Relations(threads)
+	return rels, p.sar.Partitioning, err
 }

@@ -110,25 +110,20 @@ func (g *allParts) features(edge bool, of *input.TypeRows) error {
 		if p == 0 {
 			of.Arrays = arrays
 		} else if fmt.Sprint(arrays) != fmt.Sprint(of.Arrays) {
-			return &disk.FormatError{File: part.path, Offset: -1,
-				Want: fmt.Sprintf("parts with the same features of %s", of.Name),
-				Got:  fmt.Sprintf("%v and, in part %d, %v", of.Arrays, p, arrays)}
+			return disk.Bad(part.path, -1, fmt.Sprintf("parts with the same features of %s", of.Name),
+				"%v and, in part %d, %v", of.Arrays, p, arrays)
 		}
 	}
 	return nil
 }
 
-// NodeTypes implements Source.
 func (g *allParts) NodeTypes() []input.TypeRows { return g.node }
-
-// EdgeTypes implements Source.
 func (g *allParts) EdgeTypes() []input.TypeRows { return g.edge }
-
-// NumNodes implements input.Graph.
-func (g *allParts) NumNodes() int64 { return rowsOf(g.node) }
-
-// NumEdges implements input.Graph.
-func (g *allParts) NumEdges() int64 { return rowsOf(g.edge) }
+func (g *allParts) NumNodes() int64             { return rowsOf(g.node) }
+func (g *allParts) NumEdges() int64             { return rowsOf(g.edge) }
+func (g *allParts) Ignored() []string           { return nil }
+func (g *allParts) IDs() map[string]string      { return nil } // each part has its own (Partition.IDs)
+func (g *allParts) Close() error                { return closeParts(g.parts) }
 
 func rowsOf(list []input.TypeRows) (n int64) {
 	for _, of := range list {
@@ -136,12 +131,6 @@ func rowsOf(list []input.TypeRows) (n int64) {
 	}
 	return n
 }
-
-// Ignored implements input.Graph.
-func (g *allParts) Ignored() []string { return nil }
-
-// IDs implements input.Graph: each part has its own (Partition.IDs).
-func (g *allParts) IDs() map[string]string { return nil }
 
 // Assignment fills to with the part of every node.
 func (g *allParts) Assignment(to []int32) error {
@@ -221,6 +210,3 @@ func (g *allParts) ReadRows(edge bool, kind int, name string, first int64, dst [
 	}
 	return nil
 }
-
-// Close implements input.Graph.
-func (g *allParts) Close() error { return closeParts(g.parts) }

@@ -70,7 +70,7 @@ func parseDescription(name string, data []byte, part int) (*partConfig, error) {
 
 func (d *description) fail(want, got string, args ...any) {
 	if d.err == nil {
-		d.err = &disk.FormatError{File: d.name, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+		d.err = disk.Bad(d.name, -1, want, got, args...)
 	}
 }
 

@@ -10,14 +10,9 @@ import (
 	"sar/core/store/disk"
 )
 
-// Edges is the partition as a source of edges.
-func (p *Partition) Edges() graph.EdgeSource { return edgeSource{p} }
-
-type edgeSource struct{ p *Partition }
-
-// Nodes implements graph.EdgeSource. The ids stay valid until the partition is closed.
-func (s edgeSource) Nodes() ([]int64, int, error) {
-	p := s.p
+// Nodes, NumEdges and Edges make the partition a graph.EdgeSource. The ids stay valid until the
+// partition is closed.
+func (p *Partition) Nodes() ([]int64, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.files.NumNodes()
@@ -36,9 +31,9 @@ func (s edgeSource) Nodes() ([]int64, int, error) {
 	return p.ids.Data, int(end - start), nil
 }
 
-func (s edgeSource) NumEdges() int64 { return s.p.files.NumEdges() }
+func (p *Partition) NumEdges() int64 { return p.files.NumEdges() }
 
-func (s edgeSource) Edges(yield func(graph.EdgeBatch) error) error { return s.p.files.Batches(yield) }
+func (p *Partition) Edges(yield func(graph.EdgeBatch) error) error { return p.files.Batches(yield) }
 
 // NumRelationEdges is the number of in-edges that the partition owns of a relation.
 func (p *Partition) NumRelationEdges(relation int) (int64, error) {
@@ -99,7 +94,7 @@ func (p *Partition) RelationEdges(relation int, src, dst, id []int64) error {
 // relationEdges is RelationEdges for n of the edges, from the one numbered lo within the
 // relation on.
 func (p *Partition) relationEdges(relation int, lo, n int64, src, dst, id []int64) error {
-	nodes, _, err := p.Edges().Nodes()
+	nodes, _, err := p.Nodes()
 	if err != nil {
 		return err
 	}

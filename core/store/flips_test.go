@@ -56,12 +56,12 @@ func loadPartition(path string, part int) (uint64, error) {
 			h.Write(b)
 		}
 	}
-	nodes, inner, err := p.Edges().Nodes()
+	nodes, inner, err := p.Nodes()
 	if err != nil {
 		return 0, err
 	}
 	fmt.Fprint(h, nodes, inner)
-	err = p.Edges().Edges(func(b graph.EdgeBatch) error {
+	err = p.Edges(func(b graph.EdgeBatch) error {
 		_, err := fmt.Fprint(h, b)
 		return err
 	})

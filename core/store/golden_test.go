@@ -87,7 +87,7 @@ type edge struct {
 func edgesByID(t *testing.T, p *Partition) map[int64]edge {
 	t.Helper()
 	got := map[int64]edge{}
-	err := p.Edges().Edges(func(b graph.EdgeBatch) error {
+	err := p.Edges(func(b graph.EdgeBatch) error {
 		for i, id := range b.ID {
 			e := edge{src: b.Src[i], dst: b.Dst[i], inner: b.Inner[i], numberOfIDs: got[id].numberOfIDs + 1}
 			if b.Type != nil {
@@ -113,7 +113,7 @@ func compareGraph(t *testing.T, p *Partition, want map[string]*disk.Array, prefi
 		}
 		return nil
 	}
-	nodes, inner, err := p.Edges().Nodes()
+	nodes, inner, err := p.Nodes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +128,8 @@ func compareGraph(t *testing.T, p *Partition, want map[string]*disk.Array, prefi
 	}
 	src, dst, ids, typ, innerEdge := find("graph|src"), find("graph|dst"), find("edata|_ID"), find("edata|_TYPE"),
 		find("edata|inner_edge")
-	if p.Edges().NumEdges() != int64(len(src)) {
-		t.Errorf("%s%d edges, want %d", prefix, p.Edges().NumEdges(), len(src))
+	if p.NumEdges() != int64(len(src)) {
+		t.Errorf("%s%d edges, want %d", prefix, p.NumEdges(), len(src))
 	}
 	got := edgesByID(t, p)
 	for i, id := range ids {

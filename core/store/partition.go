@@ -140,17 +140,12 @@ func (p *Partition) Close() error {
 	return p.files.Close()
 }
 
-// Book says who owns which ids. It is shared: do not change it.
+// Book says who owns which ids. It is shared: do not change it. GraphName is the name that the graph
+// was partitioned under, and Part the number of this partition, among NumParts.
 func (p *Partition) Book() *graph.Book { return p.book }
-
-// GraphName is the name the graph was partitioned under.
 func (p *Partition) GraphName() string { return p.name }
-
-// NumParts is the number of partitions of the graph.
-func (p *Partition) NumParts() int { return p.book.Parts }
-
-// Part is the number of this partition.
-func (p *Partition) Part() int { return p.part }
+func (p *Partition) NumParts() int     { return p.book.Parts }
+func (p *Partition) Part() int         { return p.part }
 
 // LocalCounts are sizes of what the files of one partition hold.
 type LocalCounts struct {

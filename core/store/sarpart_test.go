@@ -128,7 +128,7 @@ func samePartition(t *testing.T, a, b *Partition) {
 // sameStructures compares the relations that are mapped with those that are built.
 func sameStructures(t *testing.T, dgl, sar *Partition) {
 	t.Helper()
-	built, err := graph.Build(dgl.Book(), dgl.Part(), dgl.Edges(), graph.BuildOptions{EdgeOrder: true, Threads: 2})
+	built, err := graph.Build(dgl.Book(), dgl.Part(), dgl, graph.BuildOptions{EdgeOrder: true, Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func sameSends(t *testing.T, parts []*Partition, dgl []*Partition) {
 					all[k].Free()
 				}
 			}
-			b, err := graph.Build(dgl[p].Book(), p, dgl[p].Edges(), graph.BuildOptions{})
+			b, err := graph.Build(dgl[p].Book(), p, dgl[p], graph.BuildOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -112,8 +112,8 @@ func readWhole(jsonPath string, part int, o Options) error {
 		return err
 	}
 	defer p.Close()
-	if _, _, err := p.Edges().Nodes(); err != nil {
+	if _, _, err := p.Nodes(); err != nil {
 		return err
 	}
-	return p.Edges().Edges(func(graph.EdgeBatch) error { return nil })
+	return p.Edges(func(graph.EdgeBatch) error { return nil })
 }

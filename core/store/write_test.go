@@ -193,7 +193,7 @@ func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path 
 		if part.NumParts() != parts || part.GraphName() != "g" {
 			t.Errorf("%d parts of %q", part.NumParts(), part.GraphName())
 		}
-		nodes, inner, err := part.Edges().Nodes()
+		nodes, inner, err := part.Nodes()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path 
 		}
 		touched := make([]bool, len(nodes))
 		var outer int
-		err = part.Edges().Edges(func(b graph.EdgeBatch) error {
+		err = part.Edges(func(b graph.EdgeBatch) error {
 			for i := range b.Src {
 				e := edgeOrig[b.ID[i]]
 				if s, d := nodeOrig[nodes[b.Src[i]]], nodeOrig[nodes[b.Dst[i]]]; s != g.src[e] || d != g.dst[e] {

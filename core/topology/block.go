@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -134,10 +135,7 @@ func (g *Graph) askBlock(c *comm.Communicator, parts []*graph.Induction) (asked 
 			x.send[r] += len(parts[i].HaloCount(r))
 			x.recv[r] += len(rel.Send[r].Data)
 		}
-		if out[r], err = mem.Make[int32](mem.Scratch, x.send[r]); err != nil {
-			return asked, free, err
-		}
-		if in[r], err = mem.Make[int32](mem.Scratch, x.recv[r]); err != nil {
+		if err = cmp.Or(out[r].Make(mem.Scratch, x.send[r]), in[r].Make(mem.Scratch, x.recv[r])); err != nil {
 			return asked, free, err
 		}
 		at, from := 0, 0

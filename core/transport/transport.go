@@ -9,6 +9,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -138,3 +139,6 @@ type FrameError struct {
 func (e *FrameError) Error() string {
 	return fmt.Sprintf("damaged frame from rank %d: %s", e.Peer, e.Detail)
 }
+
+// ErrClosed is returned by every call on a link that this side has closed.
+var ErrClosed = errors.New("transport: link is closed")

@@ -55,10 +55,7 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 	}
 	encrypted := id.tls != nil && !isUnix(conn)
 	answer := id.firstLook(&hello, encrypted)
-	challenge, err := id.begin(challengeMagic, uint8(answer), encrypted)
-	if err != nil {
-		return nil, none, err
-	}
+	challenge := id.begin(challengeMagic, uint8(answer), encrypted)
 	sent := challenge.encode()
 	if _, err := conn.Write(sent); err != nil {
 		return nil, none, err
@@ -90,6 +87,7 @@ func (id *Identity) admit(conn net.Conn, p Policy, spoke func()) (net.Conn, Clai
 	}
 	claim := Claim{Purpose: Purpose(hello.code), Rank: int(hello.rank), World: int(hello.world), Mesh: hello.mesh,
 		Certificate: hello.certificate}
+	var err error
 	if encrypted {
 		conn, err = id.tls.server(conn, hello.certificate, transcript(got, sent))
 	}

@@ -33,13 +33,10 @@ var ErrStranger = errors.New("what answers there is not a SAR worker")
 type Refused struct {
 	Ours, Theirs Fingerprint // where the jobs differ
 	text         string
-	other        bool
+	OtherJob     bool // the listener belongs to another job
 }
 
 func (e *Refused) Error() string { return e.text }
-
-// OtherJob tells whether the listener belongs to another job.
-func (e *Refused) OtherJob() bool { return e.other }
 
 // Dial proves this worker's identity over conn, which it has just opened, and
 // has the listener prove its own. What it returns carries what follows. Errors
@@ -51,10 +48,7 @@ func (id *Identity) Dial(conn net.Conn, to Target) (net.Conn, error) {
 		return nil, err
 	}
 	encrypted := id.tls != nil && !isUnix(conn)
-	hello, err := id.begin(helloMagic, uint8(to.Purpose), encrypted)
-	if err != nil {
-		return nil, err
-	}
+	hello := id.begin(helloMagic, uint8(to.Purpose), encrypted)
 	hello.peer, hello.mesh = uint32(to.Peer), to.Mesh
 	sent := hello.encode()
 	if _, err := conn.Write(sent); err != nil {
@@ -112,7 +106,7 @@ func (id *Identity) judge(hello, challenge *message) error {
 			"version of SAR on every worker",
 			challenge.version, Version)}
 	case challenge.job != hello.job || status(challenge.code) == otherJob:
-		return &Refused{Ours: hello.job, Theirs: challenge.job, other: true, text: fmt.Sprintf(
+		return &Refused{Ours: hello.job, Theirs: challenge.job, OtherJob: true, text: fmt.Sprintf(
 			"it belongs to another job (job %s, this worker is of job %s)", challenge.job, hello.job)}
 	case challenge.tls != hello.tls || status(challenge.code) == badTLS:
 		return &Refused{text: fmt.Sprintf("it runs %s TLS and this rank %s: set SAR_TLS to the same value on every worker",

@@ -10,10 +10,7 @@ import (
 func FuzzMessage(f *testing.F) {
 	id := identity(f, token, 1, 2, false)
 	for _, magic := range []uint32{helloMagic, challengeMagic} {
-		m, err := id.begin(magic, uint8(Control), false)
-		if err != nil {
-			f.Fatal(err)
-		}
+		m := id.begin(magic, uint8(Control), false)
 		f.Add(m.encode())
 	}
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
@@ -54,10 +51,7 @@ func (s *script) Write(p []byte) (int, error) {
 // at most.
 func FuzzAdmit(f *testing.F) {
 	us, them := identity(f, token, 0, 2, false), identity(f, token, 1, 2, false)
-	hello, err := them.begin(helloMagic, uint8(Control), false)
-	if err != nil {
-		f.Fatal(err)
-	}
+	hello := them.begin(helloMagic, uint8(Control), false)
 	f.Add(append(hello.encode(), make([]byte, proofSize)...))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
@@ -72,10 +66,7 @@ func FuzzAdmit(f *testing.F) {
 // Whatever a listener answers, a dialer does not take it for a rank of its job.
 func FuzzDial(f *testing.F) {
 	us, them := identity(f, token, 0, 2, false), identity(f, token, 1, 2, false)
-	challenge, err := us.begin(challengeMagic, 0, false)
-	if err != nil {
-		f.Fatal(err)
-	}
+	challenge := us.begin(challengeMagic, 0, false)
 	f.Add(append(challenge.encode(), make([]byte, verdictSize)...))
 	challenge.code = uint8(otherJob)
 	f.Add(challenge.encode())

@@ -3,6 +3,7 @@ package trust
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,13 +163,11 @@ func (g *Gate) examine(n *newcomer) {
 
 // removeLocked says whether n was still there.
 func (g *Gate) removeLocked(n *newcomer) bool {
-	for i, m := range g.unproven {
-		if m == n {
-			g.unproven = append(g.unproven[:i], g.unproven[i+1:]...)
-			return !g.closed
-		}
+	i := slices.Index(g.unproven, n)
+	if i >= 0 {
+		g.unproven = slices.Delete(g.unproven, i, i+1)
 	}
-	return false
+	return i >= 0 && !g.closed
 }
 
 // evictLocked closes an unproven connection: one that has said nothing of this

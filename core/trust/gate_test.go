@@ -79,10 +79,7 @@ func TestGateUnderSiege(t *testing.T) {
 	}
 	// One that has begun to prove itself stays before those that say nothing.
 	begun := knock(t, g)
-	m, err := them.begin(helloMagic, uint8(Control), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := them.begin(helloMagic, uint8(Control), false)
 	hello := m.encode()
 	if _, err := begun.Write(hello); err != nil {
 		t.Fatal(err)

@@ -26,16 +26,13 @@ func (f Fingerprint) String() string { return hex.EncodeToString(f[:4]) }
 func NewJob(token string) (*Job, error) {
 	if len(token) < MinToken {
 		return nil, fmt.Errorf("the job token has %d characters, at least %d are needed: use random ones, as %s prints them",
-			len(token), MinToken, makeToken)
+			len(token), MinToken, MakeToken)
 	}
 	return derive("token", token), nil
 }
 
-// makeToken is a command that prints a token.
-const makeToken = `python -c "import secrets; print(secrets.token_hex(32))"`
-
 // MakeToken is a command for error messages, which prints a token.
-func MakeToken() string { return makeToken }
+const MakeToken = `python -c "import secrets; print(secrets.token_hex(32))"`
 
 // Insecure is the job that everybody belongs to who asks for no proof.
 func Insecure() *Job { return derive("insecure", "") }
@@ -46,9 +43,6 @@ func derive(kind, token string) *Job {
 	copy(j.print[:], mac([]byte(token), "sar job fingerprint 1", []byte(kind)))
 	return j
 }
-
-// Fingerprint names the job.
-func (j *Job) Fingerprint() Fingerprint { return j.print }
 
 // mac is HMAC-SHA256 of a label and parts of fixed sizes.
 func mac(key []byte, label string, parts ...[]byte) []byte {

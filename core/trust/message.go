@@ -118,14 +118,14 @@ func decode(b []byte, magic uint32) (m message, ok bool) {
 }
 
 // begin makes this worker's hello or challenge.
-func (id *Identity) begin(magic uint32, code uint8, encrypted bool) (message, error) {
+func (id *Identity) begin(magic uint32, code uint8, encrypted bool) message {
 	m := message{magic: magic, version: Version, code: code, tls: encrypted, job: id.Job.print,
 		rank: uint32(id.Rank), world: uint32(id.World)}
 	if encrypted {
 		m.certificate = id.tls.print
 	}
-	_, err := rand.Read(m.nonce[:])
-	return m, err
+	rand.Read(m.nonce[:])
+	return m
 }
 
 func (id *Identity) dialerProof(hello, challenge []byte) []byte {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -85,7 +86,7 @@ func readSecret(path string) ([]byte, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
-	secret, err := hex.DecodeString(string(trimNewline(text[:n])))
+	secret, err := hex.DecodeString(strings.TrimSuffix(string(text[:n]), "\n"))
 	if err != nil || len(secret) != secretBytes {
 		return nil, fmt.Errorf("%s does not hold %d hexadecimal digits: remove it, and another one is made", path,
 			2*secretBytes)
@@ -93,20 +94,11 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-func trimNewline(b []byte) []byte {
-	if len(b) > 0 && b[len(b)-1] == '\n' {
-		return b[:len(b)-1]
-	}
-	return b
-}
-
 // makeSecret makes the file whole or not at all. Of several processes that do so
 // at once one wins, and the others find its file.
 func makeSecret(path string) error {
 	secret := make([]byte, secretBytes)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
+	rand.Read(secret)
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -120,10 +112,7 @@ func makeSecret(path string) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {

@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 		done := admit(us, listener, links)
 		_, err := c.dialer.Dial(dialer, c.to)
 		var no *Refused
-		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.says) || no.OtherJob() != c.other {
+		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.says) || no.OtherJob != c.other {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := <-done; got.err == nil {

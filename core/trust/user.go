@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,18 +21,7 @@ func sameUser(conn net.Conn) error {
 	if !ok {
 		return nil
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err == nil {
-		err = failed
-	}
+	cred, err := PeerOf(c)
 	if err != nil {
 		return fmt.Errorf("asking who is at the other end of a Unix socket: %w", err)
 	}
@@ -39,4 +29,17 @@ func sameUser(conn net.Conn) error {
 		return fmt.Errorf("%w: its user id is %d and this one's %d", errOtherUser, cred.Uid, os.Geteuid())
 	}
 	return nil
+}
+
+// PeerOf is the process at the other end of a Unix socket.
+func PeerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	return cred, errors.Join(err, failed)
 }

@@ -17,7 +17,7 @@ import (
 // Exported is a part of a graph, in whatever format, that is written in DGL's.
 type Exported interface {
 	Book() *graph.Book
-	Edges() graph.EdgeSource
+	Nodes() (ids []int64, own int, err error)
 	NodeFeatures() []disk.TensorInfo
 	EdgeFeatures() []disk.TensorInfo
 	Feature(edge bool, name string) (disk.Array, error)
@@ -219,7 +219,7 @@ func grown(b []byte, n int64) []byte {
 func (e *Export) graph(p int) error {
 	part, crossing := e.Parts[p], e.crossing[p]
 	lo, hi := e.book.Nodes(p)
-	nodes, own, err := part.Edges().Nodes()
+	nodes, own, err := part.Nodes()
 	if err != nil {
 		return err
 	}

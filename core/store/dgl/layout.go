@@ -14,7 +14,12 @@ func (l *layout) create(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = l.write(f); err == nil {
+	for _, p := range l.pieces {
+		if err == nil {
+			_, err = f.WriteAt(p.bytes, p.off)
+		}
+	}
+	if err == nil {
 		err = f.Truncate(l.size)
 	}
 	if err != nil {
@@ -22,15 +27,6 @@ func (l *layout) create(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-func (l *layout) write(f *os.File) error {
-	for _, p := range l.pieces {
-		if _, err := f.WriteAt(p.bytes, p.off); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // layout lays a file out: bytes that are known now, and regions whose data are

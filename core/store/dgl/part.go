@@ -103,14 +103,14 @@ func (p *Part) checkNodes(ids []int64) error {
 	if err := p.nodeID.Ints(0, ids); err != nil {
 		return err
 	}
-	marks := make([]uint8, min(int64(disk.Batch), p.nodes))
+	marks := make([]int64, min(disk.Batch, p.nodes))
 	for at := int64(0); at < p.nodes; at += int64(len(marks)) {
 		marks = marks[:min(int64(len(marks)), p.nodes-at)]
-		if err := p.innerNode.Bools(at, marks); err != nil {
+		if err := p.innerNode.Ints(at, marks); err != nil {
 			return err
 		}
 		for i, m := range marks {
-			if (m == 1) != (at+int64(i) < p.inner) {
+			if (m != 0) != (at+int64(i) < p.inner) {
 				return p.f.Bad(p.innerNode.Offset, fmt.Sprintf("the %d inner nodes of partition %d first, then the halo", p.inner,
 					p.part), "node %d marked %d", at+int64(i), m)
 			}
@@ -136,10 +136,7 @@ func (p *Part) checkNodes(ids []int64) error {
 	return nil
 }
 
-// NumNodes implements the edges of a partition.
 func (p *Part) NumNodes() int64 { return p.nodes }
-
-// NumEdges implements the edges of a partition.
 func (p *Part) NumEdges() int64 { return p.m.edges }
 
 // NodeIDs implements the edges of a partition.

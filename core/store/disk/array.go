@@ -54,37 +54,6 @@ func (a *Array) Ints(first int64, dst []int64) error {
 	return nil
 }
 
-// Bools reads elements as 0 or 1: any non-zero value of an integer or bool array is 1.
-func (a *Array) Bools(first int64, dst []uint8) error {
-	if a.DType.Size() == 1 {
-		if err := a.File.ReadAt(dst, a.Offset+first, a.Name); err != nil {
-			return err
-		}
-		for i, v := range dst {
-			if v != 0 {
-				dst[i] = 1
-			}
-		}
-		return nil
-	}
-	var wide [512]int64
-	for len(dst) > 0 {
-		n := min(len(dst), len(wide))
-		if err := a.Ints(first, wide[:n]); err != nil {
-			return err
-		}
-		for i, v := range wide[:n] {
-			dst[i] = 0
-			if v != 0 {
-				dst[i] = 1
-			}
-		}
-		first += int64(n)
-		dst = dst[n:]
-	}
-	return nil
-}
-
 // Widen converts len(dst) little-endian integers. It returns the first index
 // whose value does not fit int64, or -1.
 func Widen(dst []int64, b []byte, d DType) int {
@@ -191,4 +160,51 @@ func (a *Array) Verify() error {
 		return nil
 	}
 	return a.File.Check(Checksums{*a.File.Sums.of(a.Offset)})
+}
+
+// fortranRows reads rows of an array in Fortran order into dst in row-major
+// order: dst[i, j, k] = data[first + i + rows * (j + shape[1] * k)]. Every
+// column is one read, so that callers want many rows at a time.
+func (a *Array) fortranRows(first int64, dst []byte) error {
+	size, rows, cols := int64(a.DType.Size()), a.Shape[0], int64(1)
+	for _, d := range a.Shape[1:] {
+		cols *= d
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	n := int64(len(dst)) / (cols * size)
+	column := make([]byte, n*size)
+	index := make([]int64, len(a.Shape)) // of the column, in row-major order
+	for c := range cols {
+		at, stride := int64(0), int64(1)
+		for d := 1; d < len(a.Shape); d++ {
+			at += index[d] * stride
+			stride *= a.Shape[d]
+		}
+		if err := a.File.ReadAt(column, a.Offset+(at*rows+first)*size, a.Name); err != nil {
+			return err
+		}
+		scatterColumn(dst[c*size:], column, cols*size, size)
+		for d := len(index) - 1; d > 0; d-- {
+			if index[d]++; index[d] < a.Shape[d] {
+				break
+			}
+			index[d] = 0
+		}
+	}
+	return nil
+}
+
+// scatterColumn does dst[i*row : i*row+size] = src[i*size : (i+1)*size].
+func scatterColumn(dst, src []byte, row, size int64) {
+	if size == 1 {
+		for i, v := range src {
+			dst[int64(i)*row] = v
+		}
+		return
+	}
+	for i := int64(0); i*size < int64(len(src)); i++ {
+		copy(dst[i*row:i*row+size], src[i*size:])
+	}
 }

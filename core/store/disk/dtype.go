@@ -56,13 +56,13 @@ func (d DType) String() string {
 	return dtypes[d].name
 }
 
-// Size is the bytes of one number.
-func (d DType) Size() int { return int(dtypes[d].bits) / 8 }
+// MarshalText implements encoding.TextMarshaler.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// IsInteger says whether the type may hold ids.
-func (d DType) IsInteger() bool { return d >= Uint8 && d <= Int64 }
-
-// DLPack returns the type as DLPack spells it: type code and bits.
+// Size is the bytes of one number, IsInteger says whether the type may hold ids, and DLPack is how
+// DLPack spells it: type code and bits.
+func (d DType) Size() int                  { return int(dtypes[d].bits) / 8 }
+func (d DType) IsInteger() bool            { return d >= Uint8 && d <= Int64 }
 func (d DType) DLPack() (code, bits uint8) { return dtypes[d].code, dtypes[d].bits }
 
 // DTypeOf finds a type by its DLPack code and bits.
@@ -95,9 +95,9 @@ func DTypeOfNumpy(kind string) (DType, bool) {
 type TensorInfo struct {
 	// Name is "ntype/feature" or "src:rel:dst/feature" in partitions, and the
 	// plain name in a whole graph.
-	Name  string
-	DType DType
-	Shape []int64
+	Name  string  `json:"name"`
+	DType DType   `json:"dtype"`
+	Shape []int64 `json:"shape"`
 }
 
 // Bytes is the size of the whole array.

@@ -34,6 +34,11 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s%s: expected %s, found %s%s", e.File, at, e.Want, e.Got, e.mend())
 }
 
+// Bad is the error of what is wrong at a byte of a file, -1 where it is none.
+func Bad(file string, off int64, want, got string, args ...any) error {
+	return &FormatError{File: file, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
+}
+
 // mend is what to do about a partition's file. Programs write these, so what is
 // wrong with one is damage; a .npz file is of the user's making, and what was
 // expected of it says enough.

@@ -7,7 +7,8 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"sync"
+
+	"sar/core/internal/parallel"
 )
 
 // InMemory is bytes that stand in for a file, which tests and fuzzing make.
@@ -32,7 +33,7 @@ func (f *File) Close() error {
 }
 
 func (f *File) Bad(off int64, want, got string, args ...any) error {
-	return &FormatError{File: f.Name, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
+	return Bad(f.Name, off, want, got, args...)
 }
 
 // ReadRaw fills p from off, whatever checksums say. A file that has shrunk since
@@ -66,36 +67,8 @@ func inChunks(n int64, do func(lo, hi int64) error) error {
 	if n <= chunk {
 		return do(0, n)
 	}
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		next  int64
-		first error
-	)
-	for range min(4, runtime.GOMAXPROCS(0)) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for {
-				mu.Lock()
-				lo := next
-				next += chunk
-				stop := lo >= n || first != nil
-				mu.Unlock()
-				if stop {
-					return
-				}
-				if err := do(lo, min(lo+chunk, n)); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-					return
-				}
-			}
-		}()
-	}
-	wg.Wait()
-	return first
+	return parallel.Each(min(4, runtime.GOMAXPROCS(0)), int((n+chunk-1)/chunk), func(_, i int) error {
+		lo := int64(i) * chunk
+		return do(lo, min(lo+chunk, n))
+	})
 }

@@ -6,20 +6,15 @@ import "fmt"
 type RowWalker struct {
 	Ptr         *Array
 	Rows, Edges int64
-	row         int64 // of the next slot
-	end         int64 // first slot after it
+	row         int64 // the one after that of the slot before
+	end         int64 // first slot of it
 	buf         []int64
 	bufAt       int64 // row whose end buf[0] is
-	started     bool
 }
 
 func (w *RowWalker) Fill(at int64, dst []int64) error {
-	if !w.started {
-		w.started, w.row = true, -1
-	}
 	for i := range dst {
 		for at+int64(i) >= w.end {
-			w.row++
 			if w.row >= w.Rows {
 				return w.Ptr.File.Bad(w.Ptr.Offset, fmt.Sprintf("row pointers that reach the %d edges", w.Edges), "%d", w.end)
 			}
@@ -34,9 +29,9 @@ func (w *RowWalker) Fill(at int64, dst []int64) error {
 				return w.Ptr.File.Bad(w.Ptr.Offset+(w.row+1)*int64(w.Ptr.DType.Size()),
 					fmt.Sprintf("row pointers that ascend from %d to at most %d", w.end, w.Edges), "%d", next)
 			}
-			w.end = next
+			w.end, w.row = next, w.row+1
 		}
-		dst[i] = w.row
+		dst[i] = w.row - 1
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -50,7 +51,7 @@ func (s Checksums) json() fileSumJSON {
 	for i, r := range s {
 		digits := make([]byte, 0, 4*len(r.sums))
 		for _, v := range r.sums {
-			digits = append(digits, byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
+			digits = binary.BigEndian.AppendUint32(digits, v)
 		}
 		out.Ranges[i] = rangeSumJSON{r.Array, r.Size, r.block, hex.EncodeToString(digits)}
 		out.Bytes += r.Size
@@ -60,9 +61,7 @@ func (s Checksums) json() fileSumJSON {
 
 // parseSums reads a file of checksums.
 func parseSums(name string, data []byte) (map[string]Checksums, error) {
-	bad := func(want, got string, args ...any) error {
-		return &FormatError{File: name, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
-	}
+	bad := func(want, got string, args ...any) error { return Bad(name, -1, want, got, args...) }
 	var top sumsJSON
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, JSONError(name, 0, "a JSON object of checksums", err)
@@ -92,8 +91,7 @@ func parseSums(name string, data []byte) (map[string]Checksums, error) {
 			}
 			next.sums = make([]uint32, len(digits)/4)
 			for k := range next.sums {
-				d := digits[4*k:]
-				next.sums[k] = uint32(d[0])<<24 | uint32(d[1])<<16 | uint32(d[2])<<8 | uint32(d[3])
+				next.sums[k] = binary.BigEndian.Uint32(digits[4*k:])
 			}
 			list = append(list, next)
 			at += r.Bytes
@@ -169,7 +167,7 @@ func OpenSums(path string) (sums map[string]Checksums, size int64, err error) {
 }
 
 func NoSums(path, key string) error {
-	return &FormatError{File: path, Offset: -1, Want: fmt.Sprintf("checksums of %q", key), Got: "none"}
+	return Bad(path, -1, fmt.Sprintf("checksums of %q", key), "none")
 }
 
 // WriteSums writes a file of checksums.

@@ -1,14 +1,28 @@
 package disk
 
+import "encoding/json"
+
 // FileReport is what Verify found of one file.
 type FileReport struct {
-	File   string
-	Bytes  int64
-	Arrays int
+	File   string `json:"file"`
+	Bytes  int64  `json:"bytes"`
+	Arrays int    `json:"arrays"`
 	// Summed says that every byte was held against a checksum. Without
 	// checksums, only what contradicts itself shows.
-	Summed bool
-	Damage []error
+	Summed bool   `json:"checksums"`
+	Damage Errors `json:"damage"`
+}
+
+// Errors are their texts in JSON.
+type Errors []error
+
+// MarshalJSON implements json.Marshaler.
+func (e Errors) MarshalJSON() ([]byte, error) {
+	texts := make([]string, len(e))
+	for i, err := range e {
+		texts[i] = err.Error()
+	}
+	return json.Marshal(texts)
 }
 
 // VerifyFile reads one file, by its checksums where there are some.

@@ -102,8 +102,7 @@ func readGraphJSON(path string) (top description, data []byte, err error) {
 		return top, nil, disk.JSONError(path, 0, "the description of a graph", err)
 	}
 	if top.Format != graphFormat {
-		return top, nil, &disk.FormatError{File: path, Offset: -1, Want: fmt.Sprintf(`"format" to be %q`, graphFormat),
-			Got: fmt.Sprintf("%q", top.Format)}
+		return top, nil, disk.Bad(path, -1, fmt.Sprintf(`"format" to be %q`, graphFormat), "%q", top.Format)
 	}
 	_, err = disk.CheckSeal(path, data)
 	return top, data, err
@@ -242,8 +241,5 @@ func (g *directory) plausible() error {
 	return nil
 }
 
-// IDs implements Graph.
 func (g *directory) IDs() map[string]string { return g.ids }
-
-// Ignored implements Graph: what the description does not name is not looked at.
-func (g *directory) Ignored() []string { return nil }
+func (g *directory) Ignored() []string      { return nil } // what the description does not name is not looked at

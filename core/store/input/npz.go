@@ -270,14 +270,9 @@ func (g *npzGraph) owner(name string, a *disk.Array) (of *typedRows, short strin
 	return nil, short
 }
 
-// IDs implements Graph: an .npz file has numbers alone.
-func (g *npzGraph) IDs() map[string]string { return nil }
-
-// Ignored names arrays that are no features.
-func (g *npzGraph) Ignored() []string { return g.ignored }
-
-// Close closes the file.
-func (g *npzGraph) Close() error { return g.z.Close() }
+func (g *npzGraph) IDs() map[string]string { return nil } // an .npz file has numbers alone
+func (g *npzGraph) Ignored() []string      { return g.ignored }
+func (g *npzGraph) Close() error           { return g.z.Close() }
 
 // edgeRuns implements edgeReader.
 func (a edgeIndex) edgeRuns(numSrc, numDst int64, yield func(first int64, src, dst []int64) error) error {

@@ -39,9 +39,9 @@ const OrigID = "orig_id"
 // TypeRows is one node type, or one relation under the name
 // source:relation:destination: how many nodes or edges it has, and their features.
 type TypeRows struct {
-	Name   string
-	Rows   int64
-	Arrays []disk.TensorInfo
+	Name   string            `json:"name"`
+	Rows   int64             `json:"rows"`
+	Arrays []disk.TensorInfo `json:"-"`
 }
 
 // Source is a graph of any types to be partitioned. Nodes are numbered

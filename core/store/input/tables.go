@@ -41,17 +41,10 @@ func total(list []typedRows) (n int64) {
 	return n
 }
 
-// NodeTypes lists the node types with their features.
 func (g *typedTables) NodeTypes() []TypeRows { return typeRows(g.node) }
-
-// EdgeTypes lists the relations with their features.
 func (g *typedTables) EdgeTypes() []TypeRows { return typeRows(g.edge) }
-
-// NumNodes is the number of nodes of all types.
-func (g *typedTables) NumNodes() int64 { return total(g.node) }
-
-// NumEdges is the number of edges of all relations.
-func (g *typedTables) NumEdges() int64 { return total(g.edge) }
+func (g *typedTables) NumNodes() int64       { return total(g.node) }
+func (g *typedTables) NumEdges() int64       { return total(g.edge) }
 
 // EdgesBatch numbers nodes and edges over all types.
 func (g *typedTables) EdgesBatch(yield func(first int64, src, dst []int64) error) error {

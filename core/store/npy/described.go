@@ -19,7 +19,7 @@ type Directory struct {
 
 // Bad is the error of a description.
 func (d *Directory) Bad(want, got string, args ...any) error {
-	return &disk.FormatError{File: d.Description, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
+	return disk.Bad(d.Description, -1, want, got, args...)
 }
 
 // Inside is the path of a file that the description names.

@@ -17,13 +17,13 @@ import (
 // agrees holds the directory of the zip against what stands before a member: a
 // damaged name would make a feature another one, and a CRC-32 is of contents alone.
 func (z *Zip) agrees(m *zip.File, member string) error {
-	bad := func(got string) error {
-		return &disk.FormatError{File: member, Offset: -1,
-			Want: "the same name and method of the member in the directory of the zip and before the member", Got: got}
+	bad := func(got string, args ...any) error {
+		return disk.Bad(member, -1,
+			"the same name and method of the member in the directory of the zip and before the member", got, args...)
 	}
 	body, err := m.DataOffset()
 	if err != nil {
-		return bad(err.Error())
+		return bad("%v", err)
 	}
 	// A member has a header of 30 bytes, its name, and an extra field whose length the directory does not tell.
 	const fixed, longest = 30, 1<<16 - 1
@@ -38,16 +38,16 @@ func (z *Zip) agrees(m *zip.File, member string) error {
 			if binary.LittleEndian.Uint32(h) == 0x04034b50 && int(binary.LittleEndian.Uint16(h[26:])) == len(m.Name) &&
 				fixed+len(m.Name)+int(binary.LittleEndian.Uint16(h[28:])) == len(h) {
 				if name := string(h[fixed : fixed+len(m.Name)]); name != m.Name {
-					return bad(fmt.Sprintf("%q and %q", m.Name, name))
+					return bad("%q and %q", m.Name, name)
 				}
 				if method := binary.LittleEndian.Uint16(h[8:]); method != m.Method {
-					return bad(fmt.Sprintf("methods %d and %d", m.Method, method))
+					return bad("methods %d and %d", m.Method, method)
 				}
 				return nil
 			}
 		}
 	}
-	return bad(fmt.Sprintf("%q and another", m.Name))
+	return bad("%q and another", m.Name)
 }
 
 // member is an array in a zip as a file that can be read anywhere. Before the first byte is given

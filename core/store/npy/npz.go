@@ -43,9 +43,7 @@ func OpenZip(f *disk.File) (*Zip, error) {
 
 func (z *Zip) add(m *zip.File) error {
 	at := fmt.Sprintf("%s(%s)", z.File.Name, m.Name)
-	bad := func(want, got string, args ...any) error {
-		return &disk.FormatError{File: at, Offset: -1, Want: want, Got: fmt.Sprintf(got, args...)}
-	}
+	bad := func(want, got string, args ...any) error { return disk.Bad(at, -1, want, got, args...) }
 	name, ok := strings.CutSuffix(m.Name, ".npy")
 	if !ok || name == "" || len(name) > disk.MaxName {
 		return bad("members named after arrays, name.npy", "%q", m.Name)
@@ -104,8 +102,7 @@ func (z *Zip) header(m *zip.File, at string) (fields, error) {
 			r.Close()
 		}
 		if err != nil {
-			return &disk.FormatError{File: at, Offset: -1, Want: "the header of an array",
-				Got: "a broken zip member: " + err.Error()}
+			return disk.Bad(at, -1, "the header of an array", "a broken zip member: %v", err)
 		}
 		return nil
 	})

@@ -28,9 +28,7 @@ const maxNpyHeader = 1 << 16
 // is the size of the whole member. name names it in errors.
 func parse(name string, head []byte, size int64) (fields, error) {
 	var h fields
-	bad := func(off int64, want, got string, args ...any) error {
-		return &disk.FormatError{File: name, Offset: off, Want: want, Got: fmt.Sprintf(got, args...)}
-	}
+	bad := func(off int64, want, got string, args ...any) error { return disk.Bad(name, off, want, got, args...) }
 	if len(head) < 10 || string(head[:6]) != "\x93NUMPY" {
 		return h, bad(0, "an array that numpy.save wrote", "%q", head[:min(len(head), 6)])
 	}

@@ -2,6 +2,7 @@ package npy
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,10 +65,7 @@ func Create(dir, name string, d disk.DType, shape []int64) (Output, error) {
 	if _, err = f.Write(head); err == nil {
 		err = f.Truncate(a.Offset + a.Len*int64(d.Size()))
 	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return a, err
+	return a, errors.Join(err, f.Close())
 }
 
 // Write writes elements from the one numbered at on.
@@ -83,11 +81,8 @@ func (a Output) Write(at int64, b []byte) error {
 	if a.Described.DType == disk.Int64.String() {
 		size = 8
 	}
-	if _, err = f.WriteAt(b, a.Offset+size*at); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	_, err = f.WriteAt(b, a.Offset+size*at)
+	return errors.Join(err, f.Close())
 }
 
 // Read fills to with elements, int32, from the one numbered at on.

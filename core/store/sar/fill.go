@@ -43,18 +43,19 @@ func (s *writer) createArrays() error {
 		s.parts[p].Relations = make([]partRelationJSON, len(s.rels))
 		for i, r := range s.rels {
 			edges := s.edge.count[p][i]
-			sizes := []struct {
-				name string
-				n    int64
-			}{{rowPtrArray, s.node.count[p][r.dst] + 1}, {colArray, edges}, {rowArray, edges}, {rowEdgeArray, edges}}
-			if r.sorted {
-				sizes = sizes[:3]
-			}
 			r.arrays = append(r.arrays, map[string]npy.Output{})
-			for _, of := range sizes {
-				if _, err := s.newArray(p, i, of.name, disk.Int32, of.n); err != nil {
-					return err
+			_, err := s.newArray(p, i, rowPtrArray, disk.Int32, s.node.count[p][r.dst]+1)
+			names := []string{colArray, rowArray, rowEdgeArray}
+			if r.sorted {
+				names = names[:2]
+			}
+			for _, name := range names {
+				if err == nil {
+					_, err = s.newArray(p, i, name, disk.Int32, edges)
 				}
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}

@@ -1,16 +1,17 @@
 package sar
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"runtime"
 	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
+	"sar/core/internal/parallel"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
@@ -168,27 +169,7 @@ func inRows(ptr []int32, do func(row0, row1 int) error) error {
 		row += max(1, end)
 		starts = append(starts, row)
 	}
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	errs := make([]error, runtime.GOMAXPROCS(0))
-	for t := range errs {
-		wg.Go(func() {
-			for errs[t] == nil {
-				k := int(next.Add(1))
-				if k >= len(starts) {
-					return
-				}
-				errs[t] = do(starts[k-1], starts[k])
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return parallel.Each(runtime.GOMAXPROCS(0), len(starts)-1, func(_, k int) error { return do(starts[k], starts[k+1]) })
 }
 
 // transpose writes the destination rows of every column, ascending: as many columns at a
@@ -209,21 +190,16 @@ func (s *writer) transpose(files map[string]npy.Output, ptr, colPtr []int32) err
 func (s *writer) transposeColumns(files map[string]npy.Output, ptr, colPtr []int32, first int32) error {
 	n := int32(len(colPtr) - 1)
 	begin := colPtr[0]
-	rows, err := mem.Make[int32](mem.Scratch, int(colPtr[n]-begin))
-	if err != nil {
+	var rows, next mem.Array[int32]
+	defer func() { rows.Free(); next.Free() }()
+	if err := cmp.Or(rows.Make(mem.Scratch, int(colPtr[n]-begin)), next.Make(mem.Scratch, int(n))); err != nil {
 		return err
 	}
-	defer rows.Free()
-	next, err := mem.Make[int32](mem.Scratch, int(n))
-	if err != nil {
-		return err
-	}
-	defer next.Free()
 	for j := range n {
 		next.Data[j] = colPtr[j] - begin
 	}
 	row, k := int32(0), int32(0)
-	err = files[colArray].Each(func(v []int32) {
+	err := files[colArray].Each(func(v []int32) {
 		for _, j := range v {
 			for k >= ptr[row+1] {
 				row++

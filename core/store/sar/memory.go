@@ -6,9 +6,6 @@ import (
 	"sar/core/store/input"
 )
 
-// DefaultMemory is what writing parts may take where nobody says how much.
-const DefaultMemory = 4 << 30
-
 // FixedMemory is for buffers whose size does not depend on the graph, and half of it the least
 // that edges get. A variable for tests.
 var FixedMemory int64 = 64 << 20

@@ -179,13 +179,11 @@ func (s *Part) haloRows(relation int, visit func(column, id int64)) error {
 	return nil
 }
 
-// NumNodes implements the edges of a partition.
 func (s *Part) NumNodes() int64 {
 	start, end := s.book.Nodes(s.part)
 	return end - start + s.numHalo
 }
 
-// NumEdges implements the edges of a partition.
 func (s *Part) NumEdges() (n int64) {
 	start, end := s.book.Edges(s.part)
 	return end - start

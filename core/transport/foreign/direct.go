@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"sar/core/transport"
+	"sar/core/transport/internal/ring"
 )
 
 // direct is a link over a library that gives the callers' memory back whenever it is asked to.
@@ -14,7 +15,7 @@ type direct struct{ *link }
 // revocable waits until the library no longer touches memory of a caller's. The deadline, and
 // whatever ends the link, have it disconnected first.
 func (l *link) revocable(a *awaited, deadline time.Time) error {
-	expired, stop := expiry(deadline)
+	expired, stop := ring.Expiry(deadline)
 	defer stop()
 	for {
 		var err error
@@ -131,7 +132,7 @@ func (l direct) landIn(dst []byte, deadline time.Time) error {
 	case <-l.reader: // it has left
 		return l.inErr()
 	}
-	expired, stop := expiry(deadline)
+	expired, stop := ring.Expiry(deadline)
 	defer stop()
 	var err error
 	select {

@@ -76,13 +76,13 @@ type link struct {
 
 	mu       sync.Mutex // guards what follows
 	sending  outgoings
-	room     uint64        // position up to which the peer has released
-	lessPost chan struct{} // signalled when a message is done
+	room     uint64     // position up to which the peer has released
+	lessPost ring.Event // signalled when a message is done
 
 	freed   atomic.Uint64 // position up to which this side has released
 	told    atomic.Uint64 // what the peer knows of that
 	telling atomic.Bool   // the message that tells it is on its way
-	again   chan struct{} // signalled when it is not any more
+	again   ring.Event    // signalled when it is not any more
 	tell    Request
 	last    Request
 
@@ -97,14 +97,6 @@ type link struct {
 	reader, pumped, released    chan struct{} // closed when they have left, and when the memory is free
 }
 
-// signal wakes who waits for an event, now or later.
-func signal(event chan struct{}) {
-	select {
-	case event <- struct{}{}:
-	default:
-	}
-}
-
 // newLink makes a link that has no channel yet.
 func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkBytes int) (*link, error) {
 	max, err := ring.MaxPayload(linkBytes, 2, 0)
@@ -114,7 +106,7 @@ func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkByt
 	size := ring.Bytes(max)
 	l := &link{
 		peer: peer, opened: o, conn: conn, outEnds: ring.NewState(0), inEnds: ring.NewState(0),
-		dead: make(chan struct{}), lessPost: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		dead: make(chan struct{}), lessPost: ring.NewEvent(), again: ring.NewEvent(),
 		landings: make(chan landing),
 		ended:    make(chan struct{}), gone: make(chan struct{}), lastSent: make(chan struct{}),
 		reader: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
@@ -125,7 +117,7 @@ func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkByt
 	l.tell = Request{l, func(err error) {
 		l.telling.Store(false)
 		l.sendFailed(err)
-		signal(l.again)
+		l.again.Signal()
 	}}
 	l.last = Request{l, func(error) { close(l.lastSent) }}
 	if err := l.takeMemory(2 * size); err != nil {
@@ -279,7 +271,7 @@ func (l *link) left(f *outgoing, err error) {
 		l.giveBack()
 	}
 	l.mu.Unlock()
-	signal(l.lessPost)
+	l.lessPost.Signal()
 }
 
 // giveBack has memory of the ring used again that the peer has released and that the
@@ -296,7 +288,7 @@ func (l *link) postable(deadline time.Time) error {
 	if enough() {
 		return nil
 	}
-	expired, stop := expiry(deadline)
+	expired, stop := ring.Expiry(deadline)
 	defer stop()
 	for !enough() {
 		select {
@@ -313,15 +305,6 @@ func (l *link) postable(deadline time.Time) error {
 		}
 	}
 	return nil
-}
-
-// expiry is a channel that says when a deadline has passed; never if it is zero.
-func expiry(deadline time.Time) (<-chan time.Time, func()) {
-	if deadline.IsZero() {
-		return nil, func() {}
-	}
-	timer := time.NewTimer(time.Until(deadline))
-	return timer.C, func() { timer.Stop() }
 }
 
 // Release gives the frame back, and tells the peer that there is room.

@@ -31,8 +31,7 @@ const helloTime = 10 * time.Second
 // Config says how this rank is reached.
 type Config struct {
 	Rank, World int
-	Interface   string // network interface whose address peers use
-	BindAddr    string // address to listen on; "": the interface's, else OwnAddr()
+	BindAddr    string // address to listen on; "": OwnAddr()
 	Advertise   string // host:port for peers to dial; port 0 or none: the listener's
 	Transport   string // the name of one to use alone; Auto or "": the best that works
 	Identity    *trust.Identity
@@ -115,9 +114,9 @@ func (n *Node) listen() error {
 	if err := n.choose(cfg.Transport); err != nil {
 		return err
 	}
-	addr, err := listenAddr(cfg)
-	if err != nil {
-		return err
+	addr := cfg.BindAddr
+	if addr == "" {
+		addr = OwnAddr()
 	}
 	if len(cfg.Listeners) == 0 {
 		l, err := cfg.Ports.listen(addr)
@@ -138,6 +137,7 @@ func (n *Node) listen() error {
 		n.endpoint.Library = n.library.Name()
 	}
 	if cfg.Advertise != "" {
+		var err error
 		if n.endpoint.TCP, err = advertised(cfg.Advertise, port); err != nil {
 			return err
 		}
@@ -168,23 +168,10 @@ func (n *Node) serve(conn net.Conn, claim trust.Claim) {
 	}
 }
 
-// listenAddr is the one address that this node listens on.
-func listenAddr(cfg *Config) (string, error) {
-	switch {
-	case cfg.BindAddr != "":
-		return cfg.BindAddr, nil
-	case cfg.Interface != "":
-		return InterfaceAddr(cfg.Interface)
-	}
-	return OwnAddr(), nil
-}
-
 // listenUnix opens a socket for ranks of this host. Its name is no secret.
 func (n *Node) listenUnix() error {
 	var random [12]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return err
-	}
+	rand.Read(random[:])
 	name := fmt.Sprintf("@sar-%d-%s", os.Getpid(), hex.EncodeToString(random[:]))
 	l, err := net.Listen("unix", name)
 	if err != nil {
@@ -209,10 +196,8 @@ func advertised(addr, port string) (string, error) {
 	return net.JoinHostPort(host, p), nil
 }
 
-// OtherJobs counts workers of other jobs that came to the TCP port.
-func (n *Node) OtherJobs() int { return n.tcp.OtherJobs() }
-
-// Endpoint is how peers reach this node.
+// OtherJobs counts workers of other jobs that came to the TCP port. Endpoint is how peers reach this node.
+func (n *Node) OtherJobs() int               { return n.tcp.OtherJobs() }
 func (n *Node) Endpoint() transport.Endpoint { return n.endpoint }
 
 // SetPeers tells the node the run's session and everyone's endpoint, by rank.

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sar/core/trust"
 )
 
 // Two processes of one user can as a rule read each other's memory by a system
@@ -49,7 +51,7 @@ type Remote struct {
 // returns nil if one cannot. Both sides call it at the same time, before
 // anything else travels.
 func Meet(conn *net.UnixConn) (*Remote, error) {
-	makeNonce.Do(func() { _, _ = rand.Read(nonce[:]) })
+	makeNonce.Do(func() { rand.Read(nonce[:]) })
 	var mine, theirs [greetingBytes]byte
 	allowed := os.Getenv(EnvCMA) != "0"
 	if allowed {
@@ -86,17 +88,11 @@ func trade(conn net.Conn, mine, theirs []byte) error {
 // peerPID is the number that the process at the other end has in this
 // process's namespace, 0 where it has none.
 func peerPID(conn *net.UnixConn) int {
-	raw, err := conn.SyscallConn()
+	cred, err := trust.PeerOf(conn)
 	if err != nil {
 		return 0
 	}
-	pid := 0
-	_ = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(cred.Pid)
-		}
-	})
-	return pid
+	return int(cred.Pid)
 }
 
 // Read copies len(dst) bytes from an address of the peer's. The call looks the

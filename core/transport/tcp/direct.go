@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sar/core/transport"
+	"sar/core/transport/internal/ring"
 )
 
 // Payloads that the caller holds in memory of its own go from there to the
@@ -71,12 +72,8 @@ func (l *link) receiveInto(dst []byte, deadline time.Time) (transport.Tag, error
 		}
 		return f.Tag, &transport.PeerGone{Peer: l.peer}
 	}
-	var expired <-chan time.Time
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		expired = timer.C
-	}
+	expired, stop := ring.Expiry(deadline)
+	defer stop()
 	select {
 	case err = <-at.done:
 	case <-expired:

@@ -62,14 +62,9 @@ func NewLink(about transport.Properties, peer int, out *Producer, in *Consumer, 
 // their rings. Before the link is used.
 func (l *Link) OnEnd(wake func(error)) { l.wake = wake }
 
-// Peer is the rank at the other end.
-func (l *Link) Peer() int { return l.peer }
-
-// Properties are what the transport says of its links.
+func (l *Link) Peer() int                        { return l.peer }
 func (l *Link) Properties() transport.Properties { return l.about }
-
-// MaxPayload is the largest payload of a frame.
-func (l *Link) MaxPayload() int { return l.out.max }
+func (l *Link) MaxPayload() int                  { return l.out.max }
 
 // Sending runs f while Close waits, unless the link has ended.
 func (l *Link) Sending(f func() error) error {

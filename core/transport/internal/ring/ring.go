@@ -327,10 +327,8 @@ func (c *Consumer) parse() (transport.Frame, error) {
 	return transport.Frame{Tag: tag, Payload: c.data[at+slot : at+slot+uint64(n) : at+slot+uint64(n)]}, nil
 }
 
-// Head is how far frames were released.
-func (c *Consumer) Head() uint64 { return c.head }
-
-// Whole is the frame that Next returned, header and payload in one run.
+// Head is how far frames were released, Whole the frame that Next returned, header and payload in one run.
+func (c *Consumer) Head() uint64  { return c.head }
 func (c *Consumer) Whole() []byte { return c.whole }
 
 // Release gives the frame's memory back to the producer. Debug builds overwrite

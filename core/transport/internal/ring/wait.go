@@ -8,6 +8,15 @@ import (
 	"sar/core/transport"
 )
 
+// Expiry is a channel that says when a deadline has passed; never if it is zero.
+func Expiry(deadline time.Time) (<-chan time.Time, func()) {
+	if deadline.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	return timer.C, func() { timer.Stop() }
+}
+
 // Event wakes the one goroutine that waits for it. A signal that nobody waits
 // for is kept, so a waiter that looks once more before it sleeps misses nothing.
 type Event chan struct{}
@@ -62,10 +71,8 @@ func (s *State) Gone(err error) {
 	s.Wake()
 }
 
-// Err is the error that this side failed with, or nil.
-func (s *State) Err() error { return load(&s.failed) }
-
-// GoneErr says why the peer sends nothing any more, or nil.
+// Err is the error that this side failed with, GoneErr says why the peer sends nothing any more; or nil.
+func (s *State) Err() error     { return load(&s.failed) }
 func (s *State) GoneErr() error { return load(&s.gone) }
 
 func load(p *atomic.Pointer[error]) error {
