@@ -32,7 +32,8 @@ def load(
 
     - ``graph.ndata["features"]``: ``[own nodes, ...]``. With several node types it is
       ``graph.nodes["paper"].data["features"]``. Masks, whose names end in ``_mask``, are bool; other columns have the
-      dtype of the file. Matrices stay in their files where ``Config.features`` is ``"mapped"``
+      dtype of the file. Matrices stay in their files where ``Config.features`` is ``"mapped"``. The graph holds its
+      columns; ``graph.ndata.pop(name)`` gives one up
     - ``graph.edata["w"]``: ``[in-edges of own nodes, ...]``, read when it is first used
 
     For PyG it is a ``Data`` of torch_geometric where there is one node type and one relation, else a ``HeteroData``,

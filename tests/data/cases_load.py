@@ -20,8 +20,11 @@ def graph(path: str) -> dict[str, Any]:
         ":".join(triple): {"degrees": found.in_degrees(etype=triple), **found.edges[triple].data}
         for triple in found.canonical_etypes
     }
-    again = found.local_var()
-    return _told(found, columns, edges, [again, found[found.etypes[0]], copy.deepcopy(found)])
+    told = _told(found, columns, edges, [found.local_var(), found[found.etypes[0]], copy.deepcopy(found)])
+    for kind in found.ntypes:
+        found.nodes[kind].data.pop("features", None)
+    assert not any(name.endswith("/features") for name in found._node_columns())
+    return told
 
 
 def pyg(path: str) -> dict[str, Any]:
