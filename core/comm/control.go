@@ -54,8 +54,9 @@ func (c Config) controls(peer int) bool {
 // control is one such connection. Its end without a goodbye is the death of
 // the peer's process.
 type control struct {
-	conn net.Conn
-	mu   sync.Mutex // one writer at a time
+	conn   net.Conn
+	mu     sync.Mutex // one writer at a time
+	unsent []byte
 }
 
 // encoded is m as it travels.
@@ -64,13 +65,20 @@ func (m message) encoded() ([]byte, error) {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...), err
 }
 
+// send writes what it can within tellTime. The rest goes before what is sent next, a sign of life if
+// nothing else: a message cut off would have the peer read the next in the middle.
 func (c *control) send(encoded []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.unsent) > maxControl {
+		return fmt.Errorf("%d bytes wait for a peer that does not read", len(c.unsent))
+	}
+	c.unsent = append(c.unsent, encoded...)
 	if err := c.conn.SetWriteDeadline(time.Now().Add(tellTime)); err != nil {
 		return err
 	}
-	_, err := c.conn.Write(encoded)
+	n, err := c.conn.Write(c.unsent)
+	c.unsent = c.unsent[n:]
 	return err
 }
 
