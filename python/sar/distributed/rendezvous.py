@@ -115,10 +115,10 @@ def native_address(
     """
     if world == 1:
         return address, port, token
-    if backend != NATIVE or not address:
+    if backend != NATIVE or not address or _has_own_group(rank, world):
         import torch.distributed.distributed_c10d as c10d
 
-        return _announce(c10d._get_default_store(), rank, timeout, address, None, token)
+        return announce(c10d._get_default_store(), rank, timeout, address, None, token)
     if under_torchrun():
         store_port = int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(
@@ -127,11 +127,19 @@ def native_address(
             is_master=False,
             timeout=datetime.timedelta(seconds=timeout),
         )
-        return _announce(store, rank, timeout, address, None if port == store_port else port, token)
+        return announce(store, rank, timeout, address, None if port == store_port else port, token)
     return address, port, token
 
 
-def _announce(
+def _has_own_group(rank: int, world: int) -> bool:
+    """Whether torch's default group is one of these workers, of backend ``sar``: its store has the master's port."""
+    dist = torch.distributed
+    if not (dist.is_available() and dist.is_initialized() and dist.get_backend() == NATIVE):
+        return False
+    return (dist.get_rank(), dist.get_world_size()) == (rank, world)
+
+
+def announce(
     store: Any, rank: int, timeout: float, address: str, port: Optional[int], token: str
 ) -> Tuple[str, int, str]:
     """Rank 0 tells the others through torch's store: its address, the port, a free one where none is given, and a
