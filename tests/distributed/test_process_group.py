@@ -113,10 +113,6 @@ STARTED_BY_TORCH = """
     except sar.PeerLostError as error:
         print("told", "rank 1 gives up" in str(error))
     dist.destroy_process_group()
-    try:
-        dist.barrier()
-    except Exception as error:
-        print(type(error).__name__)
 """
 
 

@@ -72,7 +72,8 @@ class Lane:
     """
 
     def __init__(self, open_session: Callable[[], int], close_session: Callable[[int], None]) -> None:
-        self._open, self._close = open_session, close_session
+        self._open: Optional[Callable[[], int]] = open_session
+        self._close = close_session
         self._handle: Optional[int] = None
         self._queue: queue.SimpleQueue[Optional[Tuple[Operation, Work]]] = queue.SimpleQueue()
         self._turn = threading.Lock()  # held while an operation runs
@@ -86,8 +87,9 @@ class Lane:
 
     def open(self) -> int:
         """The handle of the session, which is opened when it is first needed."""
-        if self._handle is None:
+        if self._open is not None:
             handle = self._open()
+            self._open = None  # of the process group, which would never go
             with self._state:
                 self._handle = handle
                 closed = self._closed
