@@ -62,9 +62,8 @@ class ProcessGroup(_Base):
         self._lane.open()
 
     def _meet(self) -> int:
-        address, port, token = rendezvous.announce(
-            self._store, self._me, self._seconds, _own_address() if self._me == 0 else "", None, ""
-        )
+        own = _own_address() if self._me == 0 else ""
+        address, port, token = rendezvous.announce(self._store, self._me, self._seconds, own, None, tokens.given())
         return self._session(self._me, self._size, address, port, token, 0)
 
     def _session(self, rank: int, size: int, address: str, port: int, token: str, window: int) -> int:
@@ -318,20 +317,20 @@ class ProcessGroup(_Base):
 
     def _meet_one(self, source: int, target: int) -> int:
         """Opens the session of two ranks in which one sends to the other."""
-        key = f"pair/{source}/{target}"
+        key, given = f"pair/{source}/{target}", tokens.given()
         if source == self._me:
-            address, port, token = _own_address(), network.free_port(), tokens.fresh()
-            self._store.set(key, f"{port} {token} {address}")
+            address, port, made = _own_address(), network.free_port(), "" if given else tokens.fresh()
+            self._store.set(key, f"{port} {made} {address}")
             self._store.add(f"{key}/told", 1)
-            return self._session(0, 2, address, port, token, _PAIR_WINDOW)
+            return self._session(0, 2, address, port, given or made, _PAIR_WINDOW)
         end, wait = time.monotonic() + self._seconds, 0.001
         while not self._store.add(f"{key}/told", 0):  # to wait in the store would keep it from this process's others
             if time.monotonic() > end:
                 raise RendezvousError(f"rank {source} sent nothing to rank {target} within {self._seconds:g} s", source)
             time.sleep(wait)
             wait = min(2 * wait, _MOST_WAIT)
-        port, token, address = self._store.get(key).decode().split(" ")
-        return self._session(1, 2, address, int(port), token, _PAIR_WINDOW)
+        told, made, address = self._store.get(key).decode().split(" ")
+        return self._session(1, 2, address, int(told), given or made, _PAIR_WINDOW)
 
     def _run(self, operation: Operation, result: Any, opts: Any) -> Work:
         return self._lane.run(operation, result, getattr(opts, "asyncOp", True))

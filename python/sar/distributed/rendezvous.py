@@ -115,7 +115,7 @@ def native_address(
     """
     if world == 1:
         return address, port, token
-    if backend != NATIVE or not address or _has_own_group(rank, world):
+    if backend != NATIVE or not address:
         import torch.distributed.distributed_c10d as c10d
 
         return announce(c10d._get_default_store(), rank, timeout, address, None, token)
@@ -129,14 +129,6 @@ def native_address(
         )
         return announce(store, rank, timeout, address, None if port == store_port else port, token)
     return address, port, token
-
-
-def _has_own_group(rank: int, world: int) -> bool:
-    """Whether torch's default group is one of these workers, of backend ``sar``: its store has the master's port."""
-    dist = torch.distributed
-    if not (dist.is_available() and dist.is_initialized() and dist.get_backend() == NATIVE):
-        return False
-    return (dist.get_rank(), dist.get_world_size()) == (rank, world)
 
 
 def announce(
