@@ -208,6 +208,30 @@ def averages_and_nan() -> str:
     return "done"
 
 
+def strides() -> str:
+    """Sent from and received into parts of larger tensors; what is no result stays as it was."""
+    groups()
+    rank, world = sar.rank(), sar.world_size()
+    ranks = torch.arange(float(world))
+    given = torch.full((6, 2), float(rank))[::2, 1]
+    wide = torch.full((world, 6), -1.0)
+    dist.all_gather([row[::2] for row in wide], given)
+    assert torch.equal(wide[:, ::2], ranks[:, None].expand(world, 3)) and (wide[:, 1::2] == -1).all()
+    wide = torch.full((3, 2), -1.0)
+    dist.scatter(wide[:, 0], [given + q for q in range(world)] if rank == 0 else None, src=0)
+    assert wide.tolist() == [[rank, -1]] * 3
+    wide = torch.full((world, 2), -1.0)
+    dist.all_to_all_single(wide[:, 1], torch.full((2, world), float(rank)).T[:, 0])
+    assert torch.equal(wide[:, 1], ranks) and (wide[:, 0] == -1).all()
+    wide = torch.full((3, 2), -1.0)
+    dist.reduce_scatter(wide[:, 0], [given] * world)
+    assert wide.tolist() == [[float(ranks.sum()), -1]] * 3
+    mine = torch.full((3,), rank + 1.0)
+    dist.reduce(mine, dst=0)
+    assert mine.tolist() == [float(ranks.sum()) + world if rank == 0 else rank + 1] * 3
+    return "done"
+
+
 def handles() -> str:
     """Asynchronous operations, many at a time, among others that are not."""
     ours, _ = groups()

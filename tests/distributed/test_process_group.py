@@ -30,6 +30,7 @@ def test_results_are_those_of_gloo(some: Workers, dtype: str) -> None:
     "case",
     [
         cases.averages_and_nan,
+        cases.strides,
         cases.handles,
         cases.subgroups,
         cases.one_to_one,
