@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed import cases_process_group as cases
+from tests.distributed import cases_process_group as cases, cases_process_group_users as users
 from tests.support import scripts
 from tests.support.pool import Pool
 from tests.support.sessions import Workers
@@ -34,11 +34,12 @@ def test_results_are_those_of_gloo(some: Workers, dtype: str) -> None:
         cases.handles,
         cases.subgroups,
         cases.one_to_one,
-        cases.objects,
-        cases.data_parallel,
-        cases.checkpoint,
-        cases.functional,
-        cases.beside_graphs,
+        users.objects,
+        users.data_parallel,
+        users.sharded,
+        users.checkpoint,
+        users.functional,
+        users.beside_graphs,
     ],
     ids=lambda case: case.__name__,
 )
@@ -48,7 +49,7 @@ def test_of_groups(some: Workers, case: cases.Callable[[], str]) -> None:
 
 def test_one_worker(pool: Pool) -> None:
     alone = Workers(pool, 1, "shm")
-    for case in (cases.handles, cases.objects, cases.data_parallel, cases.functional):
+    for case in (cases.handles, users.objects, users.data_parallel, users.functional):
         assert alone.run(case) == ["done"]
 
 
