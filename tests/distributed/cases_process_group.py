@@ -319,6 +319,7 @@ def _fresh(seconds: float = 60) -> Iterator[Any]:
     """A group that an error may end."""
     groups()
     group = dist.new_group(list(range(sar.world_size())), timeout=datetime.timedelta(seconds=seconds))
+    dist.barrier(group=group)  # all have it before one ends it
     try:
         yield group
     finally:
