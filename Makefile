@@ -218,6 +218,9 @@ bench-attention: $(BUILD_STAMP) ## fused attention, forward and backward, agains
 bench-wire: $(BUILD_STAMP) ## the transports against gloo
 	$(PY) bench/wire.py
 
+bench-all-reduce: $(BUILD_STAMP) ## all-reduce of torch.distributed with the backend sar against gloo
+	$(PY) bench/all_reduce.py
+
 MANY ?=
 bench-many: ## workers without Python on this machine, 8 to 128 of them: start, barrier, all-reduce, rounds, descriptors, threads, memory; MANY="--workers 128"
 	@mkdir -p build/bench

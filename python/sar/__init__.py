@@ -21,6 +21,7 @@ from . import config as config, errors as errors, function as function
 from ._lazy import make_lazy
 from .config import Config as Config
 from .data.ingest import ingest as ingest
+from .distributed import backend
 
 if TYPE_CHECKING:
     from ._api import *
@@ -29,3 +30,4 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 make_lazy(__name__)
+backend.register()

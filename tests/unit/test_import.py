@@ -47,10 +47,22 @@ def test_import_loads_and_starts_little() -> None:
     assert (threads, files, engine) == (0, 0, False)
     own = [name for name in loaded if name.split(".")[0] == "sar"]
     others = sorted(set(loaded) - set(own))
-    assert len(own) <= 185, f"{len(own)} names of modules of sar: import what few scripts use where it is used"
+    assert len(own) <= 186, f"{len(own)} names of modules of sar: import what few scripts use where it is used"
     assert len(others) <= 13 and not {"dgl", "scipy", "networkx", "pymetis", "setuptools"} & set(others), others
     for late in ("sar.integrations.dgl.patches.layers", "sar.cli", "sar._ext._sar_engine"):
         assert late not in own
+
+
+@pytest.mark.parametrize("order", ["torch, sar", "sar, torch"])
+def test_the_backend_is_known_whichever_comes_first(order: str) -> None:
+    """And the package's own modules wait for their first use, its finder of modules ends with the first of torch's."""
+    code = f"""
+import {order}, sys
+import torch.distributed as dist
+print(sorted({{"sar._api", "sar.distributed.process_group"}} & set(sys.modules)), dist.Backend("sar"),
+      dist.Backend.default_device_backend_map["cpu"], [f for f in sys.meta_path if "backend" in str(f)])
+"""
+    assert python(code) == "[] sar gloo []"
 
 
 def test_import_alone_needs_no_torch() -> None:

@@ -52,6 +52,7 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 # what takes long and not every training needs: imported by the functions that use it
 LATE = (
     "sar.data.ingest.make",
+    "sar.distributed.process_group",
     "sar.graph.declared",
     "sar.graph.message_passing.functions",
     "sar.profiling.prometheus",
@@ -198,7 +199,8 @@ def test_nothing_imports_upwards(found: list[Import], texts: dict[str, str]) -> 
 
 def test_imports_wait_for_a_function_only_where_it_pays(found: list[Import], texts: dict[str, str]) -> None:
     """For DGL and PyG, which take long to import and may be missing, in commands, which are to start quickly, and for
-    what not every training needs: the modules of ingest, torch.distributed.checkpoint, two ways to write metrics."""
+    what not every training needs: the modules of ingest, process groups, torch.distributed.checkpoint, two ways to
+    write metrics."""
     told = [
         str(one)
         for one in found

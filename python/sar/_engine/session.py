@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -58,6 +58,8 @@ class Session:
 
 _current: Optional[Session] = None
 _was_shut_down = False
+groups: Set[int] = set()
+"""The handles of the sessions of torch's process groups."""
 _lock = threading.Lock()
 
 
@@ -79,6 +81,11 @@ def current() -> Session:
             )
         raise RuntimeError("SAR is not initialized: call sar.initialize_comms() first")
     return _current
+
+
+def handles() -> List[int]:
+    """Of all sessions of this process."""
+    return ([] if _current is None else [_current.handle]) + list(groups)
 
 
 def install(session: Session) -> None:
@@ -111,20 +118,20 @@ def all_reduce(
     """
     session = current()
     _place(comm, "an all-reduce", of)
-    work = _flat_cpu(tensor)
+    work = flat_cpu(tensor)
     for piece in _pieces(work):
         abi.all_reduce(session.handle, comm, piece, op)
-    _give_back(tensor, work)
+    give_back(tensor, work)
 
 
 def broadcast(tensor: Tensor, root: int = 0, comm: int = abi.REDUCE) -> None:
     """Gives every rank the values that ``root`` holds, in place."""
     session = current()
     _place(comm, "a broadcast")
-    work = _flat_cpu(tensor)
+    work = flat_cpu(tensor)
     for piece in _pieces(work):
         abi.broadcast(session.handle, comm, piece, root)
-    _give_back(tensor, work)
+    give_back(tensor, work)
 
 
 def all_to_all(
@@ -136,10 +143,10 @@ def all_to_all(
     """``recv[q]`` gets what rank q has as ``send[own rank]``. ``of``: see :func:`all_reduce`."""
     session = current()
     _place(comm, "an all-to-all", of)
-    work = [_flat_cpu(t) for t in recv]
-    abi.all_to_all(session.handle, comm, [_flat_cpu(t) for t in send], work)
+    work = [flat_cpu(t) for t in recv]
+    abi.all_to_all(session.handle, comm, [flat_cpu(t) for t in send], work)
     for tensor, flat in zip(recv, work):
-        _give_back(tensor, flat)
+        give_back(tensor, flat)
 
 
 def exchange_pair(
@@ -147,10 +154,10 @@ def exchange_pair(
 ) -> None:
     """Sends to one rank while receiving from another; -1 for neither."""
     session = current()
-    work = None if recv is None else _flat_cpu(recv)
-    abi.exchange_pair(session.handle, comm, send_to, None if send is None else _flat_cpu(send), recv_from, work)
+    work = None if recv is None else flat_cpu(recv)
+    abi.exchange_pair(session.handle, comm, send_to, None if send is None else flat_cpu(send), recv_from, work)
     if recv is not None and work is not None:
-        _give_back(recv, work)
+        give_back(recv, work)
 
 
 def _place(comm: int, what: str, of: Optional[schedule.Operation] = None) -> None:
@@ -158,12 +165,12 @@ def _place(comm: int, what: str, of: Optional[schedule.Operation] = None) -> Non
         schedule.begin(what, of)
 
 
-def _flat_cpu(tensor: Tensor) -> Tensor:
+def flat_cpu(tensor: Tensor) -> Tensor:
     """One dimension, contiguous, in CPU memory: the tensor's own memory where that is so already."""
     return tensor.detach().to("cpu").contiguous().view(-1)
 
 
-def _give_back(tensor: Tensor, work: Tensor) -> None:
+def give_back(tensor: Tensor, work: Tensor) -> None:
     if tensor.numel() and work.data_ptr() != tensor.data_ptr():
         tensor.detach().copy_(work.view(tensor.shape))
     elif tensor.numel():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from typing import Any, Dict, Optional, Tuple
 
@@ -75,9 +76,7 @@ def initialize_comms(
     name = rendezvous.choose_backend(backend)
     start = network.seconds("SAR_START_TIMEOUT", 300.0)
     operation = network.seconds("SAR_TIMEOUT", 1800.0)
-    liveness = network.seconds("SAR_LIVENESS_TIMEOUT", 20.0)
-    interface = os.environ.get("SAR_SOCKET_NAME")
-    if interface and world > 1:
+    if os.environ.get("SAR_SOCKET_NAME") and world > 1:
         network.get_socket()  # refuses an interface that is not here, by name
     allocator.prepare_process()
     if not _threads_chosen:
@@ -93,20 +92,7 @@ def initialize_comms(
         if meeting != rendezvous.NATIVE and world > 1:
             torch_transport.prepare(meeting, transport, me, world, start)
         token = tokens.given(job_token)
-        libraries.announce(transport)
-        settings = {
-            "interface": interface,
-            "transport": transport,
-            "advertise": os.environ.get("SAR_ADVERTISE"),
-            "start_seconds": start,
-            "liveness_seconds": liveness,
-            "operation_seconds": operation,
-            "window_bytes": int(Config.window_bytes or 0),
-            "insecure": network.flag("SAR_INSECURE"),
-            "tls": network.flag("SAR_TLS"),
-            "ports": network.port_range(),
-        }
-        handle, address = _meet(meeting, found, token, settings)
+        handle, address = _meet(meeting, found, token, settings(start, operation))
     except BaseException:
         torch_transport.release()
         if owns:
@@ -127,18 +113,41 @@ def initialize_comms(
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
 
 
-def _meet(name: str, found: environment.Environment, token: str, settings: Dict[str, Any]) -> Tuple[int, str]:
+def settings(start: float, operation: float) -> Dict[str, Any]:
+    """What a session of the engine is opened with, besides who meets where.
+
+    :param start: seconds for the rendezvous
+    :param operation: seconds for any one operation
+    :raises ValueError: a variable of the environment makes no sense
+    """
+    transport = os.environ.get("SAR_TRANSPORT")
+    libraries.announce(transport)
+    return {
+        "interface": os.environ.get("SAR_SOCKET_NAME"),
+        "transport": transport,
+        "advertise": os.environ.get("SAR_ADVERTISE"),
+        "start_seconds": start,
+        "liveness_seconds": network.seconds("SAR_LIVENESS_TIMEOUT", 20.0),
+        "operation_seconds": operation,
+        "window_bytes": int(Config.window_bytes or 0),
+        "insecure": network.flag("SAR_INSECURE"),
+        "tls": network.flag("SAR_TLS"),
+        "ports": network.port_range(),
+    }
+
+
+def _meet(name: str, found: environment.Environment, token: str, given: Dict[str, Any]) -> Tuple[int, str]:
     """Finds the job token where none is given, opens the engine's session, and says where rank 0 listens."""
     me, world, address = found.rank, found.world_size, found.master_address
     file = None if token else tokens.file_of(address)
     known = file.token if file else token
     where, port, known = rendezvous.native_address(
-        name, me, world, address, found.master_port, settings["start_seconds"], known
+        name, me, world, address, found.master_port, given["start_seconds"], known
     )
     if world > 1 and not known:
         known = tokens.scheduled(port)
     try:
-        return abi.session_open(me, world, where, port, **settings, job_token=known), where
+        return abi.session_open(me, world, where, port, **given, job_token=known), where
     except RendezvousError as error:
         if file is None or me == 0:
             if found.launcher == environment.ARGUMENTS:
@@ -156,7 +165,30 @@ def _meet(name: str, found: environment.Environment, token: str, settings: Dict[
                 f"read it ({now.origin}): remove the file before a run"
             ) from error
         logger.warning("%s was left by an earlier run (%s): rank 0 has replaced it since", file.path, file.origin)
-        return abi.session_open(me, world, where, port, **settings, job_token=now.token), where
+        return abi.session_open(me, world, where, port, **given, job_token=now.token), where
+
+
+def init_process_group(timeout: Optional[datetime.timedelta] = None) -> None:
+    """Makes the default process group of ``torch.distributed``, of backend ``sar``, among the workers. Collective.
+
+    A script that has another way to meet calls ``torch.distributed.init_process_group("sar")`` itself.
+    :func:`sar.initialize_comms` makes no group: libraries that find one act on it.
+    :func:`sar.comm.shutdown` destroys the group that was made here.
+
+    :param timeout: for each operation; by default ``SAR_TIMEOUT``
+    :raises RuntimeError: not initialized, or there is a default group already
+    """
+    dist = torch.distributed
+    session = _session.current()
+    if dist.is_initialized():
+        raise RuntimeError(f"torch.distributed has a default group already, of backend {dist.get_backend()!r}")
+    port = torch.tensor(network.free_port() if session.rank == 0 else 0)
+    _session.broadcast(port)
+    wait = timeout or datetime.timedelta(seconds=network.seconds("SAR_TIMEOUT", 1800.0))
+    address = session.master_ip or "127.0.0.1"
+    store = dist.TCPStore(address, int(port), session.world, session.rank == 0, wait)
+    dist.init_process_group(rendezvous.NATIVE, store=store, rank=session.rank, world_size=session.world, timeout=wait)
+    session.owns_process_group = True
 
 
 def is_initialized() -> bool:

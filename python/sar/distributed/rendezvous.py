@@ -118,7 +118,7 @@ def native_address(
     if backend != NATIVE or not address:
         import torch.distributed.distributed_c10d as c10d
 
-        return _announce(c10d._get_default_store(), rank, timeout, address, None, token)
+        return announce(c10d._get_default_store(), rank, timeout, address, None, token)
     if under_torchrun():
         store_port = int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(
@@ -127,11 +127,11 @@ def native_address(
             is_master=False,
             timeout=datetime.timedelta(seconds=timeout),
         )
-        return _announce(store, rank, timeout, address, None if port == store_port else port, token)
+        return announce(store, rank, timeout, address, None if port == store_port else port, token)
     return address, port, token
 
 
-def _announce(
+def announce(
     store: Any, rank: int, timeout: float, address: str, port: Optional[int], token: str
 ) -> Tuple[str, int, str]:
     """Rank 0 tells the others through torch's store: its address, the port, a free one where none is given, and a

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import multiprocessing
 import multiprocessing.util
 import sys
 from types import TracebackType
-from typing import Optional, Type
+from typing import Callable, List, Optional, Type
 
 import torch
 
@@ -43,6 +44,19 @@ def shutdown() -> None:
             torch.distributed.destroy_process_group()
 
 
+def add_group(handle: int) -> None:
+    """Has the session of a process group closed when the process ends, and ended by Ctrl-C."""
+    _session.groups.add(handle)
+    install_hooks()
+
+
+def close_group(handle: int) -> None:
+    """Closes the session of a process group. Harmless when called twice."""
+    if handle in _session.groups:
+        _session.groups.discard(handle)
+        abi.session_close(handle)
+
+
 def install_hooks() -> None:
     """Has the process tell the others when it ends, and report its exception or Ctrl-C, if any. Once per process."""
     interrupts.watch(_interrupted)
@@ -75,13 +89,14 @@ def _end_of_child() -> None:
 
 def _interrupted() -> None:
     """Ends what the main thread waits for in the engine, and tells the other workers."""
-    session = _session.peek()
-    if session is not None:
-        abi.session_abort(session.handle, "KeyboardInterrupt: its user pressed Ctrl-C (SIGINT)")
+    for handle in _session.handles():
+        abi.session_abort(handle, "KeyboardInterrupt: its user pressed Ctrl-C (SIGINT)")
 
 
 def _shutdown_quietly() -> None:
-    try:
-        shutdown()
-    except Exception as failure:
-        logger.warning("closing the session failed: %s", failure)
+    closing: List[Callable[[], None]] = [functools.partial(close_group, handle) for handle in _session.groups]
+    for close in [shutdown, *closing]:
+        try:
+            close()
+        except Exception as failure:
+            logger.warning("closing a session failed: %s", failure)
