@@ -164,11 +164,7 @@ class ProcessGroup(_Base):
 
     def reduce_scatter_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any = None) -> Work:
         for output, input in zip(outputs, inputs):
-            if input.numel() != self._size * output.numel():
-                raise ValueError(
-                    f"reduce_scatter_tensor: the input {tuple(input.shape)} must have {self._size} times as many "
-                    f"elements as the output {tuple(output.shape)}"
-                )
+            self._check_parts("reduce_scatter_tensor: the input", input, "the output", output)
         parts = [list(i.detach().reshape(self._size, *o.shape).unbind()) for o, i in zip(outputs, inputs)]
         return self.reduce_scatter(outputs, parts, opts)
 
@@ -215,11 +211,7 @@ class ProcessGroup(_Base):
 
     def all_gather_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any = None) -> Work:
         for output, input in zip(outputs, inputs):
-            if output.numel() != self._size * input.numel():
-                raise ValueError(
-                    f"all_gather_into_tensor: the output {tuple(output.shape)} must have {self._size} times as many "
-                    f"elements as the input {tuple(input.shape)}"
-                )
+            self._check_parts("all_gather_into_tensor: the output", output, "the input", input)
         return self.allgather([self._parts(output) for output in outputs], inputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -254,6 +246,14 @@ class ProcessGroup(_Base):
         return self._exchange(moves, output, opts)
 
     alltoall_base = all_to_all_single
+
+    def _check_parts(self, name: str, tensor: Tensor, part_name: str, part: Tensor) -> None:
+        """Refuses a tensor that does not consist of one part for each rank."""
+        if tensor.numel() != self._size * part.numel():
+            raise ValueError(
+                f"{name} {tuple(tensor.shape)} must have {self._size} times as many elements as {part_name} "
+                f"{tuple(part.shape)}"
+            )
 
     def _parts(self, output: Tensor) -> List[Tensor]:
         """One part of a tensor for each rank, in the order of its elements."""
