@@ -25,7 +25,8 @@ def register() -> None:
 
 
 def _register(module: ModuleType) -> None:
-    module.Backend.register_backend("sar", _create, devices=["cpu"])
+    if not hasattr(module.Backend, "SAR"):  # else by an import before; torch before 2.5 refuses a second time
+        module.Backend.register_backend("sar", _create, devices=["cpu"])
 
 
 def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:

@@ -230,7 +230,13 @@ def getitem(call: Call) -> bool:
         return _picks(call, x.dim(), index)
     if isinstance(index, tuple) and len(index) == 1:  # torch before 2.3 says so of a single tensor
         index = index[0]
+    call.func = _row_of
     return call.edge(index) and not is_mask(index)  # rows of a table that all edges share
+
+
+def _row_of(table: Tensor, index: Any) -> Tensor:
+    # by the operator: before torch 2.3, modes that watch or replace tensors from outside see nothing else
+    return table[index]
 
 
 def setitem(call: Call) -> bool:
