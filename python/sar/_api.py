@@ -4,7 +4,7 @@ one of the names is used."""
 from __future__ import annotations
 
 from . import comm, config, errors, function, nn, pyg
-from .autograd.memo import forget, memoize
+from .autograd.memo import clear_memoized, memoize
 from .autograd.remat import remat
 from .checkpoints.checkpointer import Checkpointer
 from .checkpoints.load import load_checkpoint
@@ -30,7 +30,6 @@ from .data import loading as data_loading
 from .data.ingest import ingest
 from .data.loading import load_dgl_partition_data, suffix_key_lookup
 from .distributed.environment import environment
-from .distributed.gradients import overlap_grads
 from .distributed.logging_setup import logger, logging_setup
 from .errors import (
     BudgetError,
@@ -80,6 +79,7 @@ __all__ = [
     "RunLog",
     "ScheduleError",
     "WholeGraphError",
+    "clear_memoized",
     "comm",
     "comm_device",
     "common_tuples",
@@ -97,7 +97,6 @@ __all__ = [
     "environment",
     "errors",
     "estimate_memory",
-    "forget",
     "function",
     "gather_grads",
     "ingest",
@@ -114,7 +113,6 @@ __all__ = [
     "metrics",
     "nfs_ip_init",
     "nn",
-    "overlap_grads",
     "patch_dgl",
     "patched_edge_softmax",
     "pyg",

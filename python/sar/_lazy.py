@@ -23,7 +23,7 @@ class LazyPackage(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> List[str]:
-        return sorted({*self.__dict__, *self.__all__})
+        return sorted(self.__all__)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Python sets ``sar.edge_softmax`` to the module of that name when it has imported it. The name stays the

@@ -5,13 +5,30 @@ Every worker must set the same values, because they determine what is sent and w
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Dict, Optional
+
+_OLD: Dict[str, Any] = {
+    "pipeline_depth": 1,
+    "current_layer_index": 0,
+    "total_layers": None,
+    "train_iter": 0,
+    "total_train_iter": 0,
+}
+"""Settings of the older package, whose scripts set them. They have no effect."""
 
 
 class _Settings(type):
     """Refuses unknown settings: a misspelled one would silently have no effect."""
 
+    def __getattr__(cls, name: str) -> Any:
+        if name in _OLD:
+            return _OLD[name]
+        raise AttributeError(f"sar.Config has no setting {name!r}")
+
     def __setattr__(cls, name: str, value: object) -> None:
+        if name in _OLD:
+            _OLD[name] = value
+            return
         if name not in dir(cls):
             import difflib  # costs import sar a millisecond otherwise
 
@@ -36,11 +53,6 @@ class Config(metaclass=_Settings):
 
     max_collective_size: int = 0
     """Largest number of elements of one collective call; longer tensors travel in several calls. 0: no limit."""
-
-    pipeline_depth: int = 1
-    """Kept for scripts that set it, without effect. The old package had one tensor of a peer's rows in flight, and this
-    many with a pipeline. The engine sends to all peers at once, in chunks of 1 MiB at most, as many as
-    :attr:`window_bytes` has room for: a number could only make that less."""
 
     window_bytes: Optional[int] = None
     """Bytes of remote rows, rings and send staging that a worker may hold at once, from the next graph operation
@@ -90,11 +102,3 @@ class Config(metaclass=_Settings):
     """Let the JSON file of a partition name files outside its own directory, by an absolute path, ``..`` or a symbolic
     link. Without it, a partition from elsewhere cannot make its reader open other files of the machine. It changes
     nothing that is sent, and may differ between workers."""
-
-    current_layer_index: int = 0
-    """Kept for scripts that set it, like the next three, without effect: the old package's compression of messages
-    depended on them. Rows travel as they are."""
-
-    total_layers: Optional[int] = None
-    train_iter: int = 0
-    total_train_iter: int = 0

@@ -2,79 +2,104 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Callable, Coroutine, Iterator
 from unittest import mock
 
 import pytest
 
 from sar.cli import binding, channel, lines
-from sar.cli.channel import GREETING, OUTPUT, PING, Channel, ChannelError, Frame
+from sar.cli.channel import GREETING, Channel, ChannelError, Frame, Kind
 from tests.support.command import run_sar
 
 # ---- the channel ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[Channel, int, int]]:
+class Ends:
     """A channel of the launcher, and what the agent would write to and read from."""
-    from_agent, agent_out = os.pipe()
-    agent_in, to_agent = os.pipe()
-    yield Channel(from_agent, to_agent, GREETING), agent_out, agent_in
-    for descriptor in (from_agent, agent_out, agent_in, to_agent):
-        os.close(descriptor)
+
+    async def __aenter__(self) -> Ends:
+        from_agent, self.agent_out = os.pipe()
+        self.agent_in, self.to_agent = os.pipe()
+        reader, self.transport = await channel.open_reader(open(from_agent, "rb", buffering=0))  # noqa: SIM115
+        self.launcher = Channel(reader, self.to_agent)
+        return self
+
+    async def __aexit__(self, *unused: object) -> None:
+        self.transport.close()
+        for descriptor in (self.agent_out, self.agent_in, self.to_agent):
+            os.close(descriptor)
 
 
 def frame(kind: bytes, rank: int, payload: bytes) -> bytes:
     return struct.pack(">cIQ", kind, rank, len(payload)) + payload
 
 
-def test_frames_come_in_pieces(ends: tuple[Channel, int, int]) -> None:
-    launcher, agent_out, _ = ends
-    sent = b"motd\n" + GREETING + frame(OUTPUT, 3, b"1text") + frame(PING, 0, b"")
-    found = []
-    for k in range(len(sent)):
-        os.write(agent_out, sent[k : k + 1])
-        found += launcher.receive()
-    assert found == [Frame(OUTPUT, 3, b"1text"), Frame(PING, 0, b"")] and launcher.noise == b"motd\n"
-    assert launcher.receive() == []
+async def frames_come_in_pieces() -> None:
+    async with Ends() as ends:
+        greeted = asyncio.create_task(ends.launcher.greeted())
+        sent = b"motd\n" + GREETING + frame(Kind.PING, 0, b"") + frame(Kind.OUTPUT, 3, b"1text")
+        for k in range(len(sent)):
+            os.write(ends.agent_out, sent[k : k + 1])
+            await asyncio.sleep(0)
+        assert await greeted == b"motd\n"
+        assert await ends.launcher.receive() == Frame(Kind.OUTPUT, 3, b"1text")
 
 
-def test_what_is_no_agent(ends: tuple[Channel, int, int]) -> None:
-    launcher, agent_out, _ = ends
-    with pytest.raises(ChannelError, match="something else than the agent answers"):
-        for _ in range(20):
-            os.write(agent_out, bytes(1 << 16))
-            launcher.receive()
+async def what_is_no_agent() -> None:
+    async with Ends() as ends:
+        greeted = asyncio.create_task(ends.launcher.greeted())
+        while not greeted.done():
+            os.write(ends.agent_out, bytes(1 << 12))
+            await asyncio.sleep(0)
+        with pytest.raises(ChannelError, match="something else than the agent answers"):
+            await greeted
 
 
-def test_lengths_are_bounded(ends: tuple[Channel, int, int]) -> None:
-    launcher, agent_out, _ = ends
-    os.write(agent_out, GREETING + struct.pack(">cIQ", OUTPUT, 0, 1 << 40))
-    with pytest.raises(ChannelError, match=f"a message of {1 << 40} bytes"):
-        launcher.receive()
+async def lengths_are_bounded() -> None:
+    async with Ends() as ends:
+        os.write(ends.agent_out, struct.pack(">cIQ", Kind.OUTPUT, 0, 1 << 40))
+        with pytest.raises(ChannelError, match=f"a message of {1 << 40} bytes"):
+            await ends.launcher.receive()
 
 
-def test_a_stuck_agent_blocks_nobody(ends: tuple[Channel, int, int]) -> None:
-    launcher, _, agent_in = ends
-    payload = os.urandom(1 << 20)
-    launcher.send(OUTPUT, 1, payload)
-    read = b""
-    while launcher.tick():
-        read += os.read(agent_in, 1 << 20)
-    assert read + os.read(agent_in, 1 << 20) == frame(OUTPUT, 1, payload)
+async def a_stuck_agent_blocks_nobody() -> None:
+    async with Ends() as ends:
+        payload = os.urandom(1 << 20)
+        ends.launcher.send(Kind.OUTPUT, 1, payload)
+        read = b""
+        while len(read) < len(payload) + 13:
+            read += os.read(ends.agent_in, 1 << 20)
+            await asyncio.sleep(0.001)
+        assert read == frame(Kind.OUTPUT, 1, payload) and not ends.launcher.unsent
 
 
-def test_silence_is_an_end(ends: tuple[Channel, int, int]) -> None:
-    launcher, _, agent_in = ends
-    launcher.spoke -= channel.PING_SECONDS + 1
-    launcher.tick()
-    assert os.read(agent_in, 100) == frame(PING, 0, b"")
-    launcher.heard -= channel.SILENT_SECONDS + 1
-    with pytest.raises(ChannelError, match="nothing has been heard for 60 s"):
-        launcher.tick()
+async def silence_is_an_end() -> None:
+    async with Ends() as ends:
+        with mock.patch.object(channel, "PING_SECONDS", 0.01):
+            ends.launcher.silent = 0.02
+            await ends.launcher.keep()
+        assert os.read(ends.agent_in, 100) == 2 * frame(Kind.PING, 0, b"")
+        with pytest.raises(ChannelError, match="nothing has been heard for 0.02 s"):
+            await ends.launcher.receive()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        frames_come_in_pieces,
+        what_is_no_agent,
+        lengths_are_bounded,
+        a_stuck_agent_blocks_nobody,
+        silence_is_an_end,
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_channel(case: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(case(), 30))
 
 
 # ---- binding -------------------------------------------------------------------------------

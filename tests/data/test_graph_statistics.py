@@ -79,40 +79,22 @@ def test_damage_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     shown = [line for line in capsys.readouterr().out.splitlines() if "weight" in line]
     assert shown[0].split()[-1] == "damaged" and "as written, by its checksum" in shown[1]
     weight.write_bytes(data[:-1])
-    with pytest.raises(sar.FormatError, match=r"weight.npy: expected a whole array"):
+    with pytest.raises(sar.FormatError, match="weight.npy"):
         sar.data.graph_directory.GraphDirectory(graph.path)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: d.update(format="SAR graph 9"), "expected the format \"SAR graph 1\", found 'SAR graph 9'"),
-        (lambda d: d.pop("node_types"), "expected the description of a graph, found KeyError"),
-        (lambda d: d["node_types"]["_N"].update(count=7), "expected 8 rows in edges/_N___E___N/indptr.npy"),
-        (lambda d: d["edge_types"][0].update(count=2), "expected 2 rows in edges/_N___E___N/source.npy"),
-        (
-            lambda d: d["edge_types"][0]["source"].update(file="../x.npy"),
-            "files within the directory, found '../x.npy'",
-        ),
-        (lambda d: d["edge_types"][0]["source"].update(file="no.npy"), "no.npy: expected a file, found none"),
-        (
-            lambda d: d["edge_types"][0]["source"].update(dtype="int64"),
-            "expected int64 [3] in C order, found int32 [3]",
-        ),
-    ],
-)
-def test_refused_directories(tmp_path: Path, change, message: str) -> None:
+def test_refused_directories(tmp_path: Path) -> None:
+    """The engine's own tests have what else may be wrong with a description."""
     table = write_table(tmp_path / "e.csv", a=[0, 1, 2], b=[1, 2, 0])
     graph = sar.ingest(one_type(str(table)), tmp_path / "out")
     description = json.loads(Path(graph.file).read_text())
-    change(description)
+    del description["checksum"]
+    description["edge_types"][0]["count"] = 2
     Path(graph.file).write_text(json.dumps(description))
-    with pytest.raises(sar.FormatError) as caught:
-        sar.data.graph_directory.GraphDirectory(graph.path)
-    assert message in str(caught.value)
-    for other, said in (
-        (tmp_path, "holds no graph.json. `sar ingest` makes one"),
+    for path, said in (
+        (graph.path, '2 elements of "source" of _N:_E:_N, found 3'),
+        (tmp_path, "a directory without one; sar ingest makes one"),
         (table, "expected the directory of"),
     ):
         with pytest.raises(sar.FormatError, match=said):
-            sar.data.graph_directory.GraphDirectory(other)
+            sar.data.graph_directory.GraphDirectory(path)

@@ -66,9 +66,9 @@ def test_two_at_once(tmp_path: Path) -> None:
     table = write_table(tmp_path / "e.parquet", source=[0], target=[0])
     partial = tmp_path / "out.partial"
     partial.mkdir()
-    with open(partial / "ingest.lock", "w") as lock:
+    with open(partial / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(FileExistsError, match="another process is making .*/out in .*/out.partial: wait for it"):
+        with pytest.raises(FileExistsError, match="another process is writing to .*/out.partial: wait for it"):
             sar.ingest(one_type(str(table)), tmp_path / "out")
     assert partial.exists()
     sar.ingest(one_type(str(table)), tmp_path / "out")

@@ -157,7 +157,7 @@ def test_from_a_graph_directory(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert found == expected and len(found) == 8
     assert "--nodes and --edges are for a graph without files" in plan(capsys, *SIZES, str(tmp_path / "g"), code=2)
     (tmp_path / "g" / "graph.json").write_text('{"format": "DGL"}')
-    assert "found 'DGL'" in plan(capsys, "plan", str(tmp_path / "g"), *LAYERS, code=1)
+    assert 'found "DGL"' in plan(capsys, "plan", str(tmp_path / "g"), *LAYERS, code=1)
 
 
 def test_seconds_of_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import sar.cli
 from sar.errors import FormatError
 from sar.profiling.plan import estimate_memory
-from sar.report import svg
+from sar.report import pictures
 from sar.report.events import read
 from sar.report.page import page
 from tests.distributed import cases_run_log
@@ -20,8 +20,8 @@ from tests.support.graphs import make
 from tests.support.sessions import Workers
 
 _TEXT = ["html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "div", "figure", "figcaption"]
-_LISTS = ["ul", "li", "i", "table", "thead", "tbody", "tr", "th", "td"]
-ALLOWED = {*_TEXT, *_LISTS, "svg", "line", "text", "path", "circle", "rect"}
+_LISTS = ["ul", "li", "b", "i", "span", "table", "thead", "tbody", "tr", "th", "td"]
+ALLOWED = {*_TEXT, *_LISTS, "svg", "line", "text", "path"}
 
 
 class Reader(HTMLParser):
@@ -104,8 +104,8 @@ def test_the_page(few: Workers, tmp_path: Path) -> None:
         assert expected in found.texts, expected
     assert ("Bytes sent over each link" in found.texts) == (few.world > 1)
     assert "3 epochs with values that are not finite, the first is 1." in found.texts
-    assert text.count("<svg") == 6 + (few.world > 1)
-    cells = [a for tag, a in found.elements if tag == "rect" and a.get("class") == "cell"]
+    assert text.count("<svg") == 4 and text.count("<figure>") == 6 + (few.world > 1)
+    cells = [a for tag, a in found.elements if tag == "td" and a.get("class") == "cell"]
     assert len(cells) == (few.world**2 if few.world > 1 else 0)
 
 
@@ -193,7 +193,7 @@ def test_plans_that_are_none(two: Workers, tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0.3, 0.9), (-5, 1e9), (1e-9, 2e-9), (4, 4), (0, 7)])
 def test_ticks_hold_the_range(low: float, high: float) -> None:
-    found = svg.ticks(low, high)
+    found = pictures.ticks(low, high)
     slack = 1e-6 * (high - low)
     assert found[0] <= low + slack and found[-1] >= high - slack and len(found) <= 9
     assert found == sorted(found)

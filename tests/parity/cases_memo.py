@@ -51,7 +51,7 @@ def steps(part: dict[str, Any], x: np.ndarray, changes: bool, layer: str) -> dic
             grads.append([None if p.grad is None else p.grad.numpy().copy() for p in made.parameters()])
             out.detach().fill_(-1)
     finally:
-        sar.forget()
+        sar.clear_memoized()
     return {"outputs": outputs, "sent": sent, "grads": grads}
 
 
@@ -74,7 +74,7 @@ def given_again(part: dict[str, Any], x: np.ndarray, changes: bool) -> dict[str,
                 outputs.append(graph.dstdata["y"].numpy().copy())
             sent.append(_sent() - before)
     finally:
-        sar.forget()
+        sar.clear_memoized()
     return {"outputs": outputs, "sent": sent}
 
 
@@ -104,7 +104,7 @@ def kept(part: dict[str, Any], x: np.ndarray, changes: bool, again: bool) -> dic
             count.append(sum(len(one.results) for one in memo._memo.results.values()))
             sent.append(_sent() - before)
     finally:
-        sar.forget()
+        sar.clear_memoized()
     return {"outputs": outputs, "count": count, "sent": sent, "left": len(memo._memo.results)}
 
 

@@ -76,7 +76,7 @@ assert not hasattr(sar, "__wrapped__") and not hasattr(sar, "_misspelled")
 print(loaded())
 sar.rank
 print(loaded())
-assert {name for name in sar.__all__ if name in vars(sar)} == set(sar.__all__) <= set(dir(sar))
+assert {name for name in sar.__all__ if name in vars(sar)} == set(sar.__all__) == set(dir(sar))
 try:
     sar.misspelled
 except AttributeError as error:

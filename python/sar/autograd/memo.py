@@ -129,7 +129,7 @@ def memoize(tensor: Tensor) -> None:
     _memo.tensors.append(_Given(tensor.detach(), tensor._version))
 
 
-def forget() -> None:
+def clear_memoized() -> None:
     """Forgets all tensors of :func:`memoize`, and gives back what was kept. All workers call it."""
     _memo.clear()
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import select
 import struct
-import time
-from typing import NamedTuple
+from collections.abc import Awaitable
+from typing import IO, Callable, NamedTuple
 
-# From the launcher: where to work and in which environment; the workers; a signal for one; nothing but a sign of life.
-ORDER, START, SIGNAL, PING = b"O", b"S", b"!", b"."
-# From the agent: it has done what the order says; it cannot; output of a worker; a worker has ended.
-READY, TROUBLE, OUTPUT, ENDED = b"R", b"T", b">", b"E"
+
+class Kind:
+    """The first byte of a frame."""
+
+    # From the launcher: where to work and in which environment; the workers; a signal for one; a sign of life.
+    ORDER, START, SIGNAL, PING = b"O", b"S", b"!", b"."
+    # From the agent: it has done what the order says; it cannot; output of a worker; a worker has ended.
+    READY, TROUBLE, OUTPUT, ENDED = b"R", b"T", b">", b"E"
+
 
 STDOUT, STDERR = b"1", b"2"
 """The first byte of a worker's output: which stream it is of."""
@@ -27,6 +32,7 @@ nothing more. A launcher may be stopped at its terminal for a while."""
 _HEAD = struct.Struct(">cIQ")  # kind, rank, length
 _MAX_PAYLOAD = 16 << 20
 _MAX_NOISE = 1 << 20  # before the greeting
+_MAX_UNSENT = 1 << 20  # when so much waits to be sent, workers that write more have to wait too
 _CHUNK = 1 << 16
 
 
@@ -40,91 +46,107 @@ class ChannelError(Exception):
     """The other side is gone, silent, or says what makes no sense."""
 
 
+async def open_reader(source: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+    """Reads from a pipe or a socket. To close the transport ends the stream."""
+    reader = asyncio.StreamReader(_MAX_NOISE)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), source
+    )
+    return reader, transport
+
+
+async def carry(
+    source: IO[bytes], deliver: Callable[[bytes], None], ready: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Delivers what a stream carries as it comes, b"" at the end.
+
+    :param ready: waits until more can be delivered
+    """
+    reader, transport = await open_reader(source)
+    try:
+        while data := await reader.read(_CHUNK):
+            deliver(data)
+            if ready is not None:
+                await ready()
+    finally:
+        deliver(b"")
+        transport.close()
+
+
 class Channel:
-    """Frames in both directions. Nothing blocks: what cannot be written yet is kept."""
+    """Frames in both directions. Nothing blocks: what cannot be written yet is kept. Asyncio's own way to write to a
+    pipe takes a socket that is read as well, which sshd gives to a command, for one that was closed."""
 
-    def __init__(self, source: int, target: int, greeting: bytes = b"", silent: float = SILENT_SECONDS) -> None:
-        self.source, self.target, self.greeting, self.silent = source, target, greeting, silent
-        self.noise = b""
+    def __init__(self, reader: asyncio.StreamReader, target: int, silent: float = SILENT_SECONDS) -> None:
+        self.reader, self.target, self.silent = reader, target, silent
+        self.quiet = 0.0  # seconds in which nothing was heard; those of a process that was stopped do not count
         self.unsent = bytearray()
-        self.heard = self.spoke = time.monotonic()
-        self._received = bytearray()
-        for descriptor in (source, target):
-            os.set_blocking(descriptor, False)
-
-    def fileno(self) -> int:
-        return self.source
+        os.set_blocking(target, False)
 
     def send(self, kind: bytes, rank: int = 0, payload: bytes = b"") -> None:
-        """Sends a frame, or as much of it as fits: :meth:`tick` sends the rest."""
-        self.spoke = time.monotonic()
-        self.unsent += _HEAD.pack(kind, rank, len(payload)) + payload
-        self._flush()
+        """Sends a frame, or as much of it as there is room for; the rest follows."""
+        self.write(_HEAD.pack(kind, rank, len(payload)) + payload)
 
-    def greet(self) -> None:
-        self.unsent += GREETING
-        self._flush()
+    def write(self, data: bytes) -> None:
+        if self.target >= 0:
+            self.unsent += data
+            self._flush()
+
+    def close(self) -> None:
+        """Sends no more, so that what is written to may be closed."""
+        if self.target >= 0:
+            asyncio.get_running_loop().remove_writer(self.target)
+            self.target = -1
 
     def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_writer(self.target)
         try:
             while self.unsent:
                 del self.unsent[: os.write(self.target, self.unsent[:_CHUNK])]
         except BlockingIOError:
-            pass
-        except OSError as error:
-            self.unsent.clear()
-            raise ChannelError(f"the connection is broken: {error}") from None
+            loop.add_writer(self.target, self._flush)
+        except OSError:
+            self.unsent.clear()  # who reads finds out that the other side is gone
 
-    def receive(self) -> list[Frame]:
-        """The frames that have come whole. To be called when there is something to read.
+    async def flushed(self, most: int = _MAX_UNSENT) -> None:
+        """Waits until no more than so many bytes are to be sent."""
+        while len(self.unsent) > most:
+            await asyncio.sleep(0.02)
+
+    async def greeted(self) -> bytes:
+        """Waits for the agent's greeting, and returns what came before it.
+
+        :raises ChannelError: there is none
+        """
+        try:
+            return (await self.reader.readuntil(GREETING))[: -len(GREETING)]
+        except asyncio.LimitOverrunError:
+            raise ChannelError("something else than the agent answers") from None
+        except (asyncio.IncompleteReadError, OSError):
+            raise ChannelError("the connection has ended") from None
+
+    async def receive(self) -> Frame:
+        """The next frame that says more than that the other side lives.
 
         :raises ChannelError: the connection has ended, or carries something else
         """
-        try:
-            data = os.read(self.source, _CHUNK)
-        except BlockingIOError:
-            return []
-        except OSError as error:
-            raise ChannelError(f"the connection is broken: {error}") from None
-        if not data:
-            raise ChannelError("the connection has ended")
-        self.heard = time.monotonic()
-        self._received += data
-        return self._frames() if self._greeted() else []
+        while True:
+            try:
+                kind, rank, length = _HEAD.unpack(await self.reader.readexactly(_HEAD.size))
+                if length > _MAX_PAYLOAD:
+                    raise ChannelError(f"a message of {length} bytes came, which is more than {_MAX_PAYLOAD}")
+                payload = await self.reader.readexactly(length)
+            except (asyncio.IncompleteReadError, OSError):
+                raise ChannelError("the connection has ended") from None
+            self.quiet = 0.0
+            if kind != Kind.PING:
+                return Frame(kind, rank, payload)
 
-    def _greeted(self) -> bool:
-        if self.greeting:
-            noise, found, rest = self._received.partition(self.greeting)
-            if not found:
-                if len(noise) > _MAX_NOISE:
-                    raise ChannelError("something else than the agent answers")
-                return False
-            self.noise, self._received, self.greeting = bytes(noise), rest, b""
-        return True
-
-    def _frames(self) -> list[Frame]:
-        found = []
-        while len(self._received) >= _HEAD.size:
-            kind, rank, length = _HEAD.unpack_from(self._received)
-            if length > _MAX_PAYLOAD:
-                raise ChannelError(f"a message of {length} bytes came, which is more than {_MAX_PAYLOAD}")
-            end = _HEAD.size + length
-            if len(self._received) < end:
-                break
-            found.append(Frame(kind, rank, bytes(self._received[_HEAD.size : end])))
-            del self._received[:end]
-        return found
-
-    def tick(self) -> bool:
-        """To be called several times a second. Says whether something is still to be sent.
-
-        :raises ChannelError: nothing has been heard for ``silent`` seconds, or nothing can be sent any more
-        """
-        now = time.monotonic()
-        if now - self.heard > self.silent and not select.select([self.source], [], [], 0)[0]:
-            raise ChannelError(f"nothing has been heard for {self.silent:g} s")
-        if now - self.spoke > PING_SECONDS:
-            self.send(PING)
-        else:
-            self._flush()
-        return bool(self.unsent)
+    async def keep(self) -> None:
+        """Tells the other side again and again that this one lives. Ends the reading where nothing is heard of it."""
+        while self.quiet < self.silent:
+            await asyncio.sleep(PING_SECONDS)
+            self.quiet += PING_SECONDS
+            self.send(Kind.PING)
+        self.reader.set_exception(ChannelError(f"nothing has been heard for {self.silent:g} s"))

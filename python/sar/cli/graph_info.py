@@ -41,8 +41,7 @@ def _render(graph: Any, statistics: Any) -> str:
     edges = sum(one.count for one in graph.edge_types)
     lines = [f"{graph.name}: {nodes:,} nodes, {edges:,} edges", ""]
     rows = [
-        [name, f"{one.count:,}", _ids(one), f"{statistics.isolated[name]:,}"]
-        for name, one in graph.node_types.items()
+        [name, f"{one.count:,}", _ids(one), f"{statistics.isolated[name]:,}"] for name, one in graph.node_types.items()
     ]
     lines += [table(["node type", "nodes", "ids", "isolated"], rows), ""]
     names = [":".join(one.type) for one in graph.edge_types]

@@ -7,7 +7,6 @@ import json
 import os
 from typing import Any
 
-from .job import Job, start
 from .launch import add_worker_options, check_places
 from .output import Failure, add_outside_paths
 
@@ -84,6 +83,7 @@ def start_job(arguments: argparse.Namespace, more: dict[str, Any]) -> int:
     from sar.data.directory import description_of
 
     from .info import read_description
+    from .job import Job, start
 
     path = description_of(arguments.data)
     parts = read_description(path)[1]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def start(job: Job, arguments: argparse.Namespace) -> int:
     """
     check_ports(job.hosts or [HostSpec("this machine", arguments.workers)])
     for life in range(job.restarts + 1):
-        ended = _live(job, arguments, life)
+        ended = asyncio.run(_live(job, arguments, life))
         if ended.code == 0 or ended.interrupted:
             break
         if life < job.restarts:
@@ -74,24 +74,24 @@ def check_ports(hosts: Sequence[HostSpec]) -> None:
             )
 
 
-def _live(job: Job, arguments: argparse.Namespace, life: int) -> Ended:
+async def _live(job: Job, arguments: argparse.Namespace, life: int) -> Ended:
     try:
-        sites = _sites(job, arguments, life)
+        sites = await _sites(job, arguments, life)
     except HostError as error:
         if life == 0:
             raise Failure(str(error)) from None
         say(str(error))
-        time.sleep(_RECONNECT_SECONDS)
+        await asyncio.sleep(_RECONNECT_SECONDS)
         return Ended(1, False)
     world = sum(host.workers for host in job.hosts) or arguments.nodes * arguments.workers
     output = Output(world, prefix=job.prefix, logs=job.logs, life=life)
     try:
-        return Group(sites, output, arguments.grace).run()
+        return await Group(sites, output, arguments.grace).run()
     finally:
         output.close()
 
 
-def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Site]:
+async def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Site]:
     """The hosts of one life, and what their workers are told. A life has a token of its own, and a port unless one was
     given: what is left of an earlier life cannot join it."""
     common = {"SAR_RESTART_COUNT": str(life), "PYTHONUNBUFFERED": "1"}
@@ -107,14 +107,14 @@ def _sites(job: Job, arguments: argparse.Namespace, life: int) -> Sequence[Site]
         if chosen is not None:
             common[variable] = chosen
     if job.hosts:
-        return _on_hosts(job, arguments, common)
+        return await _on_hosts(job, arguments, common)
     n, first = arguments.workers, arguments.node_rank * arguments.workers
     master = arguments.master_addr or "127.0.0.1", arguments.master_port or free_port()
     environments = [{**inherited(), **common, **place(first + k, arguments.nodes * n, k, n, *master)} for k in range(n)]
     return [Local([sys.executable, "-u", *job.words], environments, seats(arguments.bind, n, arguments.threads))]
 
 
-def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, str]) -> Sequence[Site]:
+async def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, str]) -> Sequence[Site]:
     order = {
         "version": sar.__version__,
         "directory": job.directory or os.getcwd(),
@@ -123,7 +123,7 @@ def _on_hosts(job: Job, arguments: argparse.Namespace, common: dict[str, str]) -
         "bind": arguments.bind,
         "threads": arguments.threads,
     }
-    found = connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
+    found = await connect(job.hosts, job.ssh, order, port=arguments.master_port is None)
     assert found[0].ready is not None
     master = arguments.master_addr or job.hosts[0].address, arguments.master_port or found[0].ready["port"]
     world, rank = sum(host.workers for host in job.hosts), 0

@@ -8,15 +8,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sar.distributed.network import free_port, get_socket
 
 from .binding import MODES
 from .hosts import HostSpec, parse as parse_hosts, read as read_hosts
-from .job import Job, start
 from .output import Failure
-from .remote import Ssh
+
+if TYPE_CHECKING:
+    from .remote import Ssh
 
 _DESCRIPTION = """\
 Runs SCRIPT as N workers on this machine. Each worker finds its place in the environment: RANK, WORLD_SIZE, LOCAL_RANK,
@@ -145,6 +146,8 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from .job import Job, start
+
     rest = list(arguments.rest)
     hosts = _hosts(arguments)
     if arguments.workers is None:
@@ -206,6 +209,8 @@ def _hosts(arguments: argparse.Namespace) -> list[HostSpec]:
 
 
 def _ssh(arguments: argparse.Namespace) -> Ssh:
+    from .remote import Ssh
+
     try:
         words = shlex.split(arguments.ssh)
     except ValueError as error:

@@ -149,13 +149,8 @@ def _run(arguments: argparse.Namespace) -> int:
             with stage(f"reading {arguments.assignment}"):
                 assignment = read_assignment(arguments.assignment, arguments.graph, dataset, options)
         else:
-            method, note = arguments.method, None
-            if method is None:
-                method, note = methods.default_method(dataset.num_nodes, dataset.num_edges, options.memory)
-            if note:
-                print(f"sar partition: {note}. Cutting with {method}.", file=sys.stderr)
-            methods.check_memory(dataset, method, form, options)
-            assignment = methods.assign(dataset, method, options, stage)
+            tell = lambda note: print(f"sar partition: {note}", file=sys.stderr)  # noqa: E731
+            method, assignment = methods.cut(dataset, arguments.method, form, options, stage, tell)
         with stage("counting cut edges and boundary rows"):
             quality = dataset.quality(assignment, arguments.parts)
             if "train" in options.balance:
@@ -313,8 +308,7 @@ def _share(text: str) -> float:
 
 
 def _balance(text: str) -> tuple[str, ...]:
-    """Of older versions: both."""
-    kinds = ("nodes", "edges") if text == "both" else tuple(text.split(","))
+    kinds = tuple(text.split(","))
     for kind in kinds:
         if kind not in BALANCES or kinds.count(kind) > 1:
             raise argparse.ArgumentTypeError(f"{text!r} is not a list of {', '.join(BALANCES)}, each at most once")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
-import select
-import selectors
 import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .channel import ENDED, GREETING, ORDER, OUTPUT, READY, SIGNAL, START, STDOUT, TROUBLE, Channel, ChannelError, Frame
+from .channel import STDOUT, Channel, ChannelError, Frame, Kind, carry, open_reader
 from .hosts import HostSpec
 from .lines import Lines
-from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Pipe, Worker, in_child
+from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Outputs, Worker, in_child
 
 
 class HostError(Exception):
@@ -73,30 +71,7 @@ class _Remote(Worker):
         self.streams: tuple[Deliver, Deliver]
 
     def signal(self, number: int) -> None:
-        self.host.send(SIGNAL, int(self.rank), str(number).encode())
-
-
-class _Answers:
-    """What an agent says, as the group of all workers reads it."""
-
-    def __init__(self, host: Host) -> None:
-        self.host, self.fileno = host, host.channel.fileno
-
-    def read(self) -> bool:
-        try:
-            for frame in self.host.channel.receive():
-                self.host.handle(frame)
-        except (ChannelError, ValueError) as error:
-            self.host.lost(str(error))
-            return False
-        return True
-
-    def close(self) -> None:
-        """The host closes the stream, when the agent has ended."""
-
-
-def _readable(stream: _Answers | Pipe) -> bool:
-    return bool(select.select([stream], [], [], 0)[0])
+        self.host.channel.send(Kind.SIGNAL, int(self.rank), str(number).encode())
 
 
 class Host:
@@ -104,15 +79,20 @@ class Host:
 
     drain_seconds = 3 * DRAIN_SECONDS  # the agent itself takes two of them
 
-    def __init__(self, spec: HostSpec, ssh: Ssh, order: dict[str, Any]) -> None:
+    def __init__(self, spec: HostSpec, ssh: Ssh) -> None:
         self.spec, self.ssh = spec, ssh
         self.workers: list[Worker] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self.places: list[dict[str, str]] = []
         """The environment of each worker beside that of the order, to be set before :meth:`start`."""
         self.ready: dict[str, Any] | None = None
         """What the agent answers to the order."""
         self.failure = ""
         """Why the host is of no use."""
+        self.channel: Channel
+        self._helpers: list[asyncio.Task[None]] = []
+        self._said: deque[bytes] = deque(maxlen=20)
+        self._noise = Lines(sys.stderr.buffer, f"[{spec.name}] ".encode(), self._said)
         words = ssh.words(spec.name)
         try:
             self.process = subprocess.Popen(
@@ -125,102 +105,110 @@ class Host:
             )
         except OSError as error:
             raise HostError(f"cannot run {words[0]}: {error.strerror}; --ssh names another program") from None
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.channel = Channel(self.process.stdout.fileno(), self.process.stdin.fileno(), GREETING)
-        self.said: deque[bytes] = deque(maxlen=20)
-        self.noise = Lines(sys.stderr.buffer, f"[{spec.name}] ".encode(), self.said)
-        self.errors = Pipe(self.process.stderr, self.noise.feed)
-        self.answers = _Answers(self)
-        self.readers: list[_Answers | Pipe] = [self.answers, self.errors]
-        self.send(ORDER, 0, json.dumps(order).encode())
 
-    def start(self, output: Callable[[Worker], tuple[Deliver, Deliver]]) -> Sequence[_Answers | Pipe]:
-        """Has the agent start the workers. All that has to be read of them comes through the channel."""
+    async def connect(self, order: dict[str, Any]) -> None:
+        """Has an agent make ready for the workers. Then :attr:`ready` is set, or :attr:`failure`."""
+        try:
+            await asyncio.wait_for(self._agree(order), START_SECONDS)
+        except asyncio.TimeoutError:
+            self.failure = f"it has not answered within {START_SECONDS:g} s"
+        except (ChannelError, ValueError) as error:
+            self.failure = self.failure or await self._diagnosis(str(error))
+
+    async def _agree(self, order: dict[str, Any]) -> None:
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        reader, transport = await open_reader(self.process.stdout)
+        self.channel = Channel(reader, self.process.stdin.fileno())
+        errors = carry(self.process.stderr, self._noise.feed)
+        self._helpers = [asyncio.create_task(c) for c in (errors, self.channel.keep(), self._watch(transport))]
+        self.channel.send(Kind.ORDER, 0, json.dumps(order).encode())
+        for data in (await self.channel.greeted(), b""):
+            self._noise.feed(data)
+        frame = await self.channel.receive()
+        if frame.kind == Kind.READY:
+            self.ready = json.loads(frame.payload)
+        else:
+            self._handle(frame)
+
+    async def _watch(self, transport: asyncio.BaseTransport) -> None:
+        """Ends the stream when ssh has ended, also where its child still holds the pipe."""
+        while self.process.poll() is None:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # what it has passed on is read
+        transport.close()
+
+    def start(self, output: Outputs) -> None:
+        """Has the agent start the workers. All that they say comes through the channel."""
         for place in self.places:
             worker = _Remote(place["RANK"], self)
             worker.streams = output(worker)
             self.workers.append(worker)
-        self.send(START, 0, json.dumps(self.places).encode())
-        return self.readers
+        self.channel.send(Kind.START, 0, json.dumps(self.places).encode())
+        self.tasks = [asyncio.create_task(self._listen())]
 
-    def tick(self) -> bool:
-        if self.failure:
-            return False
-        if self.process.poll() is not None:  # what it has passed on is there, also where its child still holds the pipe
-            while _readable(self.answers) and self.answers.read():
-                pass
-            self.lost("the connection has ended")
-            return False
+    async def _listen(self) -> None:
+        """Hears the agent out. Workers that still run when it is gone, or of no use, count as ended; it ends them when
+        it notices."""
         try:
-            return self.channel.tick()
-        except ChannelError as error:
-            self.lost(str(error))
-            return False
+            while True:
+                self._handle(await self.channel.receive())
+        except (ChannelError, ValueError) as error:
+            reason = str(error)
+        running = [worker for worker in self.workers if worker.code is None]
+        if running:
+            reason = self.failure or await self._diagnosis(reason)
+        self._hang_up()
+        for worker in running:
+            worker.why = f"is lost: {self.spec.name}: {reason}"
+            worker.ended(_LOST)
 
-    def close(self) -> None:
+    def _handle(self, frame: Frame) -> None:
+        if frame.kind == Kind.TROUBLE:
+            self.failure = frame.payload.decode(errors="replace")
+            raise ChannelError(self.failure)
+        worker = next((w for w in self.workers if int(w.rank) == frame.rank), None)
+        if not isinstance(worker, _Remote) or frame.kind not in (Kind.OUTPUT, Kind.ENDED):
+            raise ChannelError(f"its agent says {frame.kind!r} of rank {frame.rank}, which makes no sense")
+        if frame.kind == Kind.OUTPUT:
+            worker.streams[frame.payload[:1] != STDOUT](frame.payload[1:])
+        else:
+            worker.ended(int(frame.payload))
+
+    async def close(self) -> None:
         """Ends the connection, by which the agent ends what still runs, and waits until it has."""
         for worker in self.workers:
-            if not worker.poll():
+            if worker.code is None:
                 worker.stop(signal.SIGKILL)
-        self.hang_up()
-        try:
-            self.process.wait(TERMINATE_SECONDS + 3 * DRAIN_SECONDS)
-        except subprocess.TimeoutExpired:
+        self._hang_up()
+        if not await self._ended(TERMINATE_SECONDS + 3 * DRAIN_SECONDS):
             self.process.kill()
             self.process.wait()
+        for task in (*self._helpers, *self.tasks):
+            task.cancel()
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
 
-    def send(self, kind: bytes, rank: int, payload: bytes) -> None:
-        if not self.failure:
-            with contextlib.suppress(ChannelError):  # the next reading finds out and tells
-                self.channel.send(kind, rank, payload)
+    async def _ended(self, seconds: float) -> bool:
+        """Whether ssh ends within so many seconds."""
+        end = asyncio.get_running_loop().time() + seconds
+        while self.process.poll() is None and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.02)
+        return self.process.poll() is not None
 
-    def handle(self, frame: Frame) -> None:
-        if self.channel.noise:
-            self.noise.feed(self.channel.noise)
-            self.noise.feed(b"")
-            self.channel.noise = b""
-        if frame.kind == READY:
-            self.ready = json.loads(frame.payload)
-        elif frame.kind == TROUBLE:
-            self.failure = frame.payload.decode(errors="replace")
-            self.lost(self.failure)
-        elif frame.kind in (OUTPUT, ENDED):
-            worker = next((w for w in self.workers if int(w.rank) == frame.rank), None)
-            if not isinstance(worker, _Remote):
-                raise ChannelError(f"its agent tells of rank {frame.rank}, which is not there")
-            if frame.kind == OUTPUT:
-                worker.streams[frame.payload[:1] != STDOUT](frame.payload[1:])
-            elif not worker.poll():  # it may count as lost
-                worker.ended(int(frame.payload))
+    def _hang_up(self) -> None:
+        if self._helpers:
+            self.channel.close()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()  # type: ignore[union-attr]
 
-    def lost(self, reason: str) -> None:
-        """The agent is gone, or of no use. Its workers count as ended; it ends them when it notices."""
-        running = self.ready is None or not all(worker.poll() for worker in self.workers)
-        self.failure = self.failure or (self._diagnosis(reason) if running else "its workers have ended")
-        self.hang_up()
-        for worker in self.workers:
-            if not worker.poll():
-                worker.why = f"is lost: {self.spec.name}: {self.failure}"
-                worker.ended(_LOST)
-
-    def hang_up(self) -> None:
-        if self.process.stdin is not None:
-            self.failure = self.failure or "the launcher has ended"
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-
-    def _diagnosis(self, reason: str) -> str:
+    async def _diagnosis(self, reason: str) -> str:
         """What ``reason`` comes of, as far as ssh tells."""
-        try:
-            code = self.process.wait(1.0)  # it follows its connection
-        except subprocess.TimeoutExpired:
+        if not await self._ended(1.0):  # it follows its connection
             return reason
-        while not self.errors.source.closed and _readable(self.errors) and self.errors.read():
-            pass
-        last = b"".join(self.said).decode(errors="replace").strip().rpartition("\n")[2]
+        await asyncio.wait(self._helpers[:1], timeout=0.2)  # the rest of its errors
+        code = self.process.returncode
+        last = b"".join(self._said).decode(errors="replace").strip().rpartition("\n")[2]
         said = f": {last}" if last else ""
         if code < 0:
             return f"{reason}: ssh was killed by signal {-code}"
@@ -232,7 +220,7 @@ class Host:
         return f"{reason}{said}"
 
 
-def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> list[Host]:
+async def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bool) -> list[Host]:
     """Has an agent on every host make ready for its workers.
 
     :param order: what all agents are told
@@ -241,28 +229,14 @@ def connect(specs: Sequence[HostSpec], ssh: Ssh, order: dict[str, Any], port: bo
     """
     hosts: list[Host] = []
     try:
-        with selectors.DefaultSelector() as selector:
-            for spec in specs:
-                own = {"workers": spec.workers, "port": port and not hosts}
-                hosts.append(Host(spec, ssh, {**order, **own}))
-                for reader in hosts[-1].readers:
-                    selector.register(reader, selectors.EVENT_READ, reader)
-            end = time.monotonic() + START_SECONDS
-            while any(host.ready is None and not host.failure for host in hosts):
-                for key, _ in selector.select(0.1):
-                    if not key.data.read():
-                        selector.unregister(key.fileobj)
-                for host in hosts:
-                    host.tick()
-                    if time.monotonic() > end and host.ready is None:
-                        host.lost(f"it has not answered within {START_SECONDS:g} s")
+        for spec in specs:
+            hosts.append(Host(spec, ssh))
+        own = [{"workers": host.spec.workers, "port": port and host is hosts[0]} for host in hosts]
+        await asyncio.gather(*(host.connect({**order, **more}) for host, more in zip(hosts, own)))
         failures = [f"{host.spec.name}: {host.failure}" for host in hosts if host.failure]
         if failures:
             raise HostError("\n".join(failures))
         return hosts
     except BaseException:
-        for host in hosts:
-            host.hang_up()
-        for host in hosts:
-            host.close()
+        await asyncio.gather(*(host.close() for host in hosts))
         raise

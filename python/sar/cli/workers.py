@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -10,10 +11,10 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import IO
+from collections.abc import Awaitable, Callable, Sequence
 
 from .binding import Seat
+from .channel import carry
 
 TERMINATE_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
@@ -29,6 +30,8 @@ _ECHO = re.compile(
 )
 
 Deliver = Callable[[bytes], None]
+Outputs = Callable[["Worker"], "tuple[Deliver, Deliver]"]
+"""What takes the two output streams of a worker."""
 
 
 class Worker:
@@ -37,6 +40,7 @@ class Worker:
     def __init__(self, rank: str) -> None:
         self.rank = rank
         self.errors: deque[bytes] = deque(maxlen=_KEPT_LINES)
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended_at: float | None = None
         self.code: int | None = None
         """The exit code, negative for a signal as ``subprocess`` has it."""
@@ -48,12 +52,11 @@ class Worker:
         """Signals the worker and its children, also where the worker itself is gone."""
         raise NotImplementedError
 
-    def poll(self) -> bool:
-        """Whether the worker has ended. Notes when and how."""
-        return self.code is not None
-
     def ended(self, code: int) -> None:
-        self.code, self.ended_at = code, time.monotonic()
+        """Notes how the worker has ended, unless it counts as ended already."""
+        if self.code is None:
+            self.code, self.ended_at = code, time.monotonic()
+            self.over.set_result(None)
 
     def stop(self, number: int) -> None:
         """A signal whose consequence is not the worker's own failure."""
@@ -110,13 +113,11 @@ class _Process(Worker):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
-    def poll(self) -> bool:
-        if self.code is None:
-            if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                return False
+    def poll(self) -> None:
+        """Notes whether the worker has ended."""
+        if self.code is None and os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             self.signal(signal.SIGKILL)  # children it left; before it is reaped its group's number is nobody else's
             self.ended(self.process.wait())
-        return True
 
 
 def in_child(parent: int, seat: Seat | None = None) -> Callable[[], None]:
@@ -134,21 +135,6 @@ def in_child(parent: int, seat: Seat | None = None) -> Callable[[], None]:
     return before_exec
 
 
-class Pipe:
-    """One output stream of a child. What it carries is delivered as it comes, b"" at the end."""
-
-    def __init__(self, source: IO[bytes] | None, deliver: Deliver) -> None:
-        assert source is not None
-        self.source, self.deliver = source, deliver
-        self.fileno, self.close = source.fileno, source.close
-
-    def read(self) -> bool:
-        """Delivers what is there. False at the end of the stream."""
-        data = os.read(self.fileno(), 1 << 16)
-        self.deliver(data)
-        return bool(data)
-
-
 class Local:
     """The workers of this host."""
 
@@ -157,31 +143,35 @@ class Local:
     def __init__(self, command: Sequence[str], environments: Sequence[dict[str, str]], seats: Sequence[Seat]) -> None:
         self.command, self.environments, self.seats = command, environments, seats
         self.workers: list[Worker] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        """They end with the output of the workers."""
+        self._processes: list[_Process] = []
 
-    def start(self, output: Callable[[Worker], tuple[Deliver, Deliver]]) -> list[Pipe]:
-        """Starts the workers, and returns what has to be read of them."""
-        pipes = []
+    def start(self, output: Outputs, ready: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Starts the workers.
+
+        :param ready: waits until more output can be taken
+        """
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._poll)
         for environment, seat in zip(self.environments, self.seats):
             worker = _Process(self.command, {**environment, **seat.variables()}, seat)
+            self._processes.append(worker)
             self.workers.append(worker)
-            out, err = output(worker)
-            pipes += [Pipe(worker.process.stdout, out), Pipe(worker.process.stderr, err)]
-        return pipes
+            for stream, deliver in zip((worker.process.stdout, worker.process.stderr), output(worker)):
+                assert stream is not None
+                self.tasks.append(asyncio.create_task(carry(stream, deliver, ready)))
 
-    def tick(self) -> bool:
-        """To be called several times a second. Says whether it is in a hurry to be called again."""
-        return False
+    def _poll(self) -> None:
+        for process in self._processes:
+            process.poll()
 
-    def signal(self, rank: int, number: int) -> None:
-        """Signals one worker."""
-        for worker in self.workers:
-            if int(worker.rank) == rank and not worker.poll():
-                worker.signal(number)
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Kills those who still run."""
         for worker in self.workers:
-            if not worker.poll():
-                worker.signal(signal.SIGKILL)
-        while not all([worker.poll() for worker in self.workers]):
-            time.sleep(0.005)
+            worker.signal(signal.SIGKILL)
+        while not all(worker.over.done() for worker in self.workers):
+            self._poll()
+            await asyncio.sleep(0.005)
+        for task in self.tasks:
+            task.cancel()
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGCHLD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as ct
 import json
 import os
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ class EdgeType:
 
 
 class GraphDirectory:
-    """A directory that holds a graph.
+    """A directory that holds a graph. The engine holds its description and the headers of its files against each other.
 
     :param path: the directory, or its ``graph.json``
     :raises sar.FormatError: it is not one, or its description and its files do not belong together
@@ -73,79 +74,41 @@ class GraphDirectory:
         self.file = str(self.path / DESCRIPTION)
         if not self.path.is_dir():
             raise FormatError(f"{given}: expected the directory of a graph, as `sar ingest` writes it", str(given))
-        if not os.path.exists(self.file):
-            raise FormatError(
-                f"{given} is not the directory of a graph: it holds no {DESCRIPTION}. `sar ingest` makes one",
-                str(given),
-            )
-        try:
-            with open_regular(self.file) as opened:
-                content = json.load(opened)
-            found = content.get("format") if isinstance(content, dict) else None
-            if found != FORMAT:
-                raise self._damage(f'the format "{FORMAT}"', f"{found!r}")
-            self.name = str(content.get("name", self.path.name))
-            self.node_types = {name: self._node_type(name, entry) for name, entry in content["node_types"].items()}
-            self.edge_types = [self._edge_type(entry) for entry in content["edge_types"]]
-        except FormatError:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._damage("the description of a graph", f"{type(error).__name__}: {error}") from None
+        handle = ct.c_uint64()
+        library.call("sar_dataset_open", os.fsencode(self.path), ct.byref(handle))
+        library.call("sar_dataset_close", handle)
+        with open_regular(self.file) as opened:
+            content = json.load(opened)
+        self.name = str(content.get("name", self.path.name))
+        self.node_types = {name: _node_type(name, entry) for name, entry in content["node_types"].items()}
+        self.edge_types = [_edge_type(entry) for entry in content["edge_types"]]
 
     def map(self, array: Array) -> np.ndarray:
         """An array of the graph, mapped from its file for reading."""
-        path = self.path / array.file
         if 0 in array.shape:
             return np.empty(array.shape, array.dtype)
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(self.path / array.file, mmap_mode="r", allow_pickle=False)
 
-    def _damage(self, expected: str, found: str) -> FormatError:
-        return FormatError(f"{self.file}: expected {expected}, found {found}", self.file)
 
-    def _inside(self, name: Any) -> str:
-        file = str(name)
-        if os.path.isabs(file) or ".." in Path(file).parts:
-            raise self._damage("names of files within the directory", repr(file))
-        return file
+def _node_type(name: str, entry: dict[str, Any]) -> NodeType:
+    ids = entry.get("ids")
+    found = Ids(ids["file"], str(ids.get("type", ""))) if ids else None
+    return NodeType(name, entry["count"], found, _features(entry), entry.get("classes"))
 
-    def _array(self, entry: dict[str, Any], rows: int) -> Array:
-        shape = tuple(int(n) for n in entry["shape"])
-        array = Array(self._inside(entry["file"]), str(entry["dtype"]), shape)
-        if not shape or shape[0] != rows or min(shape) < 0:
-            raise self._damage(f"{rows} rows in {array.file}", f"the shape {list(shape)}")
-        path = self.path / array.file
-        try:
-            found = np.load(path, mmap_mode="r", allow_pickle=False) if path.is_file() else None
-        except (ValueError, EOFError) as error:
-            raise FormatError(f"{path}: expected a whole array in numpy's format, found {error}", str(path)) from None
-        if found is None:
-            raise FormatError(f"{path}: expected a file, found none", str(path))
-        if found.shape != shape or found.dtype != np.dtype(array.dtype) or not found.flags.c_contiguous:
-            raise FormatError(
-                f"{path}: expected {array.dtype} {list(shape)} in C order, found {found.dtype} {list(found.shape)}",
-                str(path),
-            )
-        return array
 
-    def _node_type(self, name: str, entry: dict[str, Any]) -> NodeType:
-        count = int(entry["count"])
-        ids = entry.get("ids")
-        if ids is not None:
-            ids = Ids(self._inside(ids["file"]), str(ids.get("type", "")))
-        features = {key: self._array(a, count) for key, a in entry.get("features", {}).items()}
-        return NodeType(name, count, ids, features, entry.get("classes"))
+def _edge_type(entry: dict[str, Any]) -> EdgeType:
+    source, relation, target = entry["type"]
+    indptr, sources = _array(entry["indptr"]), _array(entry["source"])
+    symmetric = entry.get("symmetric")
+    return EdgeType((source, relation, target), entry["count"], indptr, sources, symmetric, _features(entry))
 
-    def _edge_type(self, entry: dict[str, Any]) -> EdgeType:
-        source_type, relation, target_type = entry["type"]
-        count = int(entry["count"])
-        indptr = self._array(entry["indptr"], self.node_types[target_type].count + 1)
-        source = self._array(entry["source"], count)
-        if indptr.dtype != "int64" or source.dtype not in ("int32", "int64"):
-            raise self._damage("int64 for indptr and int32 or int64 for source", f"{indptr.dtype}, {source.dtype}")
-        if self.map(indptr)[-1] != count or self.map(indptr)[0] != 0:
-            raise self._damage(f"an indptr from 0 to {count}", f"one to {self.map(indptr)[-1]}")
-        features = {key: self._array(a, count) for key, a in entry.get("features", {}).items()}
-        return EdgeType((source_type, relation, target_type), count, indptr, source, entry.get("symmetric"), features)
+
+def _array(entry: dict[str, Any]) -> Array:
+    return Array(entry["file"], entry["dtype"], tuple(entry["shape"]))
+
+
+def _features(entry: dict[str, Any]) -> dict[str, Array]:
+    return {name: _array(of) for name, of in (entry.get("features") or {}).items()}
 
 
 def is_graph_directory(path: Union[str, os.PathLike[str]]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -77,24 +78,16 @@ class StoredPartition(Native):
         features[TYPE_KEY] = torch.repeat_interleave(kinds, torch.tensor([n for _, _, n in runs])).to(device)
         return features
 
-    def edge_readers(self, device: torch.device) -> Dict[str, Callable[[], Tensor]]:
-        """By name of an edge feature, what opens the files again and reads it."""
-        return {f["name"]: _reader(self.json_path, self.part, True, f, device) for f in self._edge_features}
+    def readers(self, edge: bool = False) -> Dict[str, Reader]:
+        """By name of a node feature, or of an edge feature, what opens the files again and reads it."""
+        listed = self._edge_features if edge else self._node_features
+        read = partial(partial, _read_again, self.json_path, self.part, edge)
+        return {f["name"]: Reader(f["shape"], _dtype(f, self.json_path), read(f)) for f in listed}
 
     def node_keys(self) -> Dict[str, Callable[[], Tensor]]:
-        """By node type, what opens the files again and reads the original ids of own nodes, where they have them."""
-        wanted = {f"{kind}/orig_id": kind for kind in self.node_types}
-        found = {wanted[f["name"]]: f for f in self._node_features if f["name"] in wanted}
-        cpu = torch.device("cpu")
-        return {kind: _reader(self.json_path, self.part, False, f, cpu) for kind, f in found.items()}
-
-    def node_readers(self) -> Dict[str, Reader]:
-        """By name of a node feature, its shape and dtype, and what opens the files again and reads it."""
-        cpu = torch.device("cpu")
-        return {
-            f["name"]: Reader(f["shape"], _dtype(f, self.json_path), _reader(self.json_path, self.part, False, f, cpu))
-            for f in self._node_features
-        }
+        """By node type, what reads the original ids of own nodes, where they have them."""
+        found = self.readers()
+        return {t: found[f"{t}/orig_id"].read for t in self.node_types if f"{t}/orig_id" in found}
 
     def node_id_files(self) -> Dict[str, str]:
         """By node type, the Parquet file with the users' ids of own nodes, in their order, where there is one."""
@@ -135,21 +128,12 @@ def _dtype(feature: Dict[str, Any], path: str) -> torch.dtype:
     return dtype
 
 
-def _given(tensor: Tensor) -> Callable[[], Tensor]:
-    return lambda: tensor
-
-
-def _reader(
-    path: str, part: int, edge: bool, feature: Dict[str, Any], device: torch.device
-) -> Callable[[], Tensor]:
-    def read() -> Tensor:
-        partition = StoredPartition(path, part)
-        try:
-            return partition._read(edge, feature).to(device)
-        finally:
-            partition.close()
-
-    return read
+def _read_again(path: str, part: int, edge: bool, feature: Dict[str, Any]) -> Tensor:
+    partition = StoredPartition(path, part)
+    try:
+        return partition._read(edge, feature)
+    finally:
+        partition.close()
 
 
 def _close_partition(handle: int) -> None:
@@ -234,10 +218,10 @@ class PartitionData:
     def edge_readers(self) -> Dict[str, Callable[[], Tensor]]:
         """By name of an edge feature, what gives it; what nobody has read yet stays in its file until then."""
         if callable(self._edge_features) and self.stored is not None:
-            return self.stored.edge_readers(torch.device("cpu"))
+            return {name: reader.read for name, reader in self.stored.readers(edge=True).items()}
         if self._readers is not None:
             return self._readers
-        return {name: _given(t) for name, t in self.edge_features.items()}
+        return {name: partial(self.edge_features.__getitem__, name) for name in self.edge_features}
 
     def __iter__(self) -> Iterator[Any]:
         return (getattr(self, field) for field in self._fields)

@@ -74,40 +74,6 @@ def gather_grads(model: nn.Module) -> None:
         _session.all_reduce(flat, "sum", abi.REDUCE)
 
 
-class GradientOverlap:
-    """What :func:`sar.overlap_grads` returns."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-
-    def gather(self) -> None:
-        """:func:`sar.gather_grads` of the model. Collective."""
-        gather_grads(self._model)
-
-    def close(self) -> None:
-        """Nothing is left to do."""
-
-    def __enter__(self) -> GradientOverlap:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        pass
-
-
-def overlap_grads(model: nn.Module, bucket_bytes: int = 0) -> GradientOverlap:
-    """:func:`sar.gather_grads` under another name, for scripts that call it: ``overlap_grads(model).gather()``.
-
-    It once summed gradients while backward computed others. That made no measurable difference, so gradients are now
-    summed when ``gather`` is called. Collective, once a model.
-
-    :param model: the same architecture on every worker
-    :param bucket_bytes: has no effect
-    :raises ValueError: the models differ in parameters
-    """
-    _check_same_model(model, list(model.named_parameters()))
-    return GradientOverlap(model)
-
-
 def _check_same_model(
     model: nn.Module, named: Sequence[Tuple[str, Tensor]], buffers: Sequence[Tuple[str, Tensor]] = ()
 ) -> None:

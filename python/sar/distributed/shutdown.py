@@ -33,7 +33,7 @@ def shutdown() -> None:
     session = _session.remove()
     if session is None:
         return
-    memo.forget()
+    memo.clear_memoized()
     try:
         metrics.stop()
         memory.log(session)

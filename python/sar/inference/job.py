@@ -79,7 +79,7 @@ def prepare(job: Job) -> Ready:
     rank = comm.rank()
     data = all_or_none("loading the partition", lambda: load_dgl_partition_data(job.data, rank, torch.device("cpu")))
     graph = construct_full_graph(data)
-    readers = data.stored.node_readers() if data.stored is not None else {}
+    readers = data.stored.readers() if data.stored is not None else {}
     columns = {name: column for name, column in data.node_features.items() if name != TYPE_KEY}
     for name, (shape, dtype, read) in readers.items():
         if len(shape) > 1:

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from collections.abc import Mapping
+from typing import Optional
 
 import numpy as np
 
 from sar.data.directory import scratch_directory
+from sar.data.ingest.progress import silent
 
 from . import methods
 from .dataset import Dataset
 from .limits import available
 from .options import Options, PartitioningError
 from .parts import PartsOptions, memory_to_write, other_graph, write_parts
-
-
-class _Silent:
-    """A step that nobody watches."""
-
-    progress = None
-    note = ""
-
-    def announce(self) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def _unwatched(title: str) -> Iterator[Any]:
-    yield _Silent()
 
 
 def partition_arrays(
@@ -61,12 +47,7 @@ def partition_arrays(
             if parts > max(1, dataset.num_nodes):
                 raise ValueError(f"{parts} parts are more than the {dataset.num_nodes} nodes of the graph")
             options = Options(parts=parts, seed=seed, memory=available(), scratch=scratch)
-            if method is None:
-                method, _ = methods.default_method(dataset.num_nodes, dataset.num_edges, options.memory)
-            else:
-                methods.require(method)
-            methods.check_memory(dataset, method, "sar", options)
-            assignment = methods.assign(dataset, method, options, _unwatched)
+            method, assignment = methods.cut(dataset, method, "sar", options, silent)
             memory = min(options.memory, memory_to_write(dataset, parts, "sar"))
             write_parts(dataset, assignment, parts, out, PartsOptions(name, method, "sar", memory))
     return os.path.join(out, f"{name}.json")

@@ -171,9 +171,7 @@ class Dataset:
     def least_memory(self, parts: int, format: str) -> int:
         """The least ``memory`` option of :meth:`write_parts` for parts of equal sizes."""
         least = ct.c_int64()
-        library.call(
-            "sar_dataset_least_memory", self._handle, ct.c_int32(parts), format.encode(), ct.byref(least)
-        )
+        library.call("sar_dataset_least_memory", self._handle, ct.c_int32(parts), format.encode(), ct.byref(least))
         return least.value
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from sar.data.ingest.progress import Stages
+
 from . import weights
 from .dataset import Dataset
 from .hosts import without_empty_parts
-from .options import Options, Stage
+from .options import Options
 
 _BUFFERS = 64 << 20
 
@@ -19,7 +21,7 @@ def needed(nodes: int, balance: tuple[str, ...]) -> int:
     return nodes * (4 + 4 * kinds + 8) + _BUFFERS
 
 
-def fennel(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
+def fennel(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
     """Fennel's assignment int32 ``[num_nodes]``. It depends on the seed alone."""
     with stage("reading edges in both directions") as step:
         dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)

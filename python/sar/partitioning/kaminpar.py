@@ -12,10 +12,12 @@ from typing import Optional
 
 import numpy as np
 
+from sar.data.ingest.progress import Stages
+
 from . import weights
 from .dataset import Dataset
 from .hosts import by_hosts, without_empty_parts
-from .options import Options, PartitioningError, Stage
+from .options import Options, PartitioningError
 
 KAMINPAR = "kaminpar>=3.7"
 _POLL_SECONDS = 0.05
@@ -53,7 +55,7 @@ def choose_context(nodes: int, edges: int, memory: int) -> Optional[str]:
     return next((c for c in _NEEDS if needed(nodes, edges, c) <= memory), None)
 
 
-def kaminpar(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
+def kaminpar(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
     """KaMinPar's assignment int32 ``[num_nodes]``. Several kinds of balance are weighed together. Small
     graphs are cut by one thread, and the same seed gives the same parts; larger ones by all, and it does not.
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Optional
 
 import numpy as np
+
+from sar.data.ingest.progress import Stages
 
 from . import fennel as fennel_module, kaminpar as kaminpar_module
 from .dataset import Dataset
 from .fennel import fennel
 from .kaminpar import kaminpar
 from .metis import find as find_pymetis, metis, needed as metis_needed
-from .options import Options, PartitioningError, Stage
+from .options import Options, PartitioningError
 
 METHODS = ("kaminpar", "metis", "fennel", "random", "contiguous")
 
@@ -72,11 +75,36 @@ def check_memory(dataset: Dataset, method: str, format: str, options: Options) -
         )
 
 
+def cut(
+    dataset: Dataset,
+    method: Optional[str],
+    format: str,
+    options: Options,
+    stage: Stages,
+    tell: Callable[[str], object] = lambda note: None,
+) -> tuple[str, np.ndarray]:
+    """The method, and the part of each node, int32 ``[num_nodes]``.
+
+    :param method: one of :data:`METHODS`; None: the best for the graph and the memory
+    :param format: in which parts will be written
+    :param tell: hears why it is not a better one
+    :raises PartitioningError: the partitioner is not installed, failed, or the memory does not do
+    """
+    if method is None:
+        method, note = default_method(dataset.num_nodes, dataset.num_edges, options.memory)
+        if note:
+            tell(f"{note}. Cutting with {method}.")
+    else:
+        require(method)
+    check_memory(dataset, method, format, options)
+    return method, assign(dataset, method, options, stage)
+
+
 def _mib(count: int) -> str:
     return f"{count / (1 << 20):,.0f} MiB"
 
 
-def assign(dataset: Dataset, method: str, options: Options, stage: Stage) -> np.ndarray:
+def assign(dataset: Dataset, method: str, options: Options, stage: Stages) -> np.ndarray:
     """The part of each node, int32 ``[num_nodes]``.
 
     :raises PartitioningError: the partitioner is not installed, failed, or needs more memory

@@ -6,10 +6,12 @@ from typing import Any, Optional
 
 import numpy as np
 
+from sar.data.ingest.progress import Stages
+
 from . import weights
 from .dataset import Dataset
 from .hosts import by_hosts, without_empty_parts
-from .options import Options, PartitioningError, Stage
+from .options import Options, PartitioningError
 
 PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them
 _LONG = 10_000_000  # neighbours from which METIS takes some seconds
@@ -35,7 +37,7 @@ def needed(nodes: int, edges: int) -> int:
     return nodes * 200 + edges * 100
 
 
-def metis(dataset: Dataset, options: Options, stage: Stage) -> np.ndarray:
+def metis(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
     """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges. Several kinds of balance are weighed together."""
     pymetis = find()
     index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)

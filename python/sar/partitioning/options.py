@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 BALANCES = ("nodes", "edges", "train")
-
-Stage = Callable[[str], AbstractContextManager[Any]]
-"""Announces a long step: ``with stage("reading") as step``, which has ``step.progress(done, total)``, ``step.note``
-and ``step.announce()`` (see ``sar.cli.output``)."""
 
 
 class PartitioningError(Exception):

@@ -10,7 +10,7 @@ from sar.profiling.plan import Estimate
 from sar.units import size
 
 from .events import Epoch, Run, Worker
-from .svg import Line, bars, chart, matrix, short
+from .pictures import Line, bars, chart, matrix, short
 
 PURPOSES = ("tensors", "structure", "features", "window", "scratch", "runtime")
 """Of memory, in the order of their colours."""
@@ -22,9 +22,10 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.6em; margin-bottom: 0 } h2 { margin-top: 2em; border-bottom: 1px solid var(--soft) }
 .pictures { display: flex; flex-wrap: wrap; gap: 1.5em } figure { margin: 0; max-width: 100% }
 figcaption { font-weight: 600; margin-bottom: .3em } svg { max-width: 100%; height: auto }
-svg text { font-size: 11px; fill: var(--ink) } svg .small { font-size: 10px } svg .light { fill: #fff }
-svg .grid { stroke: var(--soft) }
-svg .cell { stroke: var(--soft) }
+svg text { font-size: 11px; fill: var(--ink) } svg .grid { stroke: var(--soft) }
+svg path { fill: none; stroke-width: 2; stroke-linecap: round }
+.bar { display: flex; width: 640px; max-width: 100%; font-size: .8em; margin: .3em 0 } .bar b { width: 6em }
+.bar span { margin-left: .5em } .matrix td { min-width: 1em; text-align: center }
 table { border-collapse: collapse; margin: .5em 0 }
 td, th { padding: .15em .8em; border-bottom: 1px solid var(--soft); text-align: right; vertical-align: top }
 td:first-child, th:first-child { text-align: left }
@@ -101,7 +102,7 @@ def _values(epochs: Sequence[Epoch]) -> List[Tuple[str, str]]:
     for name in names:
         kinds = list(dict.fromkeys(key for e in epochs for key in _split(e.values.get(name), name)))
         lines = [Line(k, [(e.epoch, _split(e.values.get(name), name).get(k)) for e in epochs]) for k in kinds]
-        pictures.append((name, chart(lines, name, "epoch")))
+        pictures.append((name, chart(lines, name)))
     return pictures
 
 
@@ -137,8 +138,8 @@ def _memory(run: Run, plan: Sequence[Estimate]) -> List[str]:
     title = f"What rank {heaviest.rank}, the largest, holds at the end of each epoch"
     peaks = [(f"rank {w.rank}", [float(_peak(w, p)) for p in present]) for w in run.workers]
     pictures = [
-        (title, chart(lines, title, "epoch", size, from_zero=True, base=1024.0)),
-        ("The most of each purpose, by rank", bars(peaks, present, "The most of each purpose, by rank", size)),
+        (title, chart(lines, title, size, from_zero=True, base=1024.0)),
+        ("The most of each purpose, by rank", bars(peaks, present, size)),
     ]
     return [_pictures(pictures), _against(run, plan)]
 
@@ -179,9 +180,9 @@ def _time(run: Run) -> List[str]:
         rest = max(0.0, sum(e.took for e in worker.epochs) - sum(sums))
         rows.append((f"rank {worker.rank}", [*sums, rest]))
     parts = [*names, "everything else"]
-    pictures = [("Seconds by phase", bars(rows, parts, "Seconds by phase", _seconds))]
+    pictures = [("Seconds by phase", bars(rows, parts, _seconds))]
     lines = [Line(f"rank {w.rank}", [(e.epoch, e.took) for e in w.epochs]) for w in run.workers[:8]]
-    pictures.append(("Seconds of each epoch", chart(lines, "Seconds of each epoch", "epoch", _seconds, from_zero=True)))
+    pictures.append(("Seconds of each epoch", chart(lines, "Seconds of each epoch", _seconds, from_zero=True)))
     table = []
     for worker in run.workers:
         last = worker.epochs[-1].operations if worker.epochs else {}
@@ -201,7 +202,7 @@ def _traffic(run: Run) -> List[str]:
         [float(sent[a].get(b, 0)) if a in sent else None for b in range(shown)] for a in range(shown)
     ]
     title = "Bytes sent over each link" + (f", of the first {shown} ranks" if shown < run.world else "")
-    return [_pictures([(title, matrix(cells, title, size))])]
+    return [_pictures([(title, matrix(cells, size))])]
 
 
 def _settings(run: Run) -> List[str]:

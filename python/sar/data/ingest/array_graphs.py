@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from .arrays import Rows, memory_rows, npy_rows
 from .engine import Engine
 from .schema import EDGE, NODE, Edges, Graph, Nodes
-from .tables import ArrayTable, pair_table
+from .tables import array_table, pair_table
 
 _NAMES = {"x": "features", "y": "labels", "edge_weight": "weight"}
 _EDGES, _COUNT = "edge_index", "num_nodes"
@@ -54,7 +54,7 @@ def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
         prefix = ":".join(triple) + "/"
         own = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
         used |= {prefix + key for key in own}
-        graph.edges.append(_edges(triple, own.pop(_EDGES), own, engine))
+        graph.edges.append(edges_of(triple, own.pop(_EDGES), own, engine))
     for one in types:
         own = {key[len(one) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{one}/")}
         used |= {f"{one}/{key}" for key in own}
@@ -62,7 +62,7 @@ def from_arrays(arrays: Mapping[str, Rows], name: str, engine: Engine) -> Graph:
         if count is None:
             count = _largest(one, graph.edges, engine) + 1
         own.pop(_COUNT, None)
-        graph.nodes[one] = _nodes(one, count, own)
+        graph.nodes[one] = nodes_of(one, count, own)
     unused = sorted(set(arrays) - used)
     if unused:
         raise ValueError(f"{name}: {unused[0]!r} belongs to no type of node or edge")
@@ -99,28 +99,33 @@ def _largest(node_type: str, edges: list[Edges], engine: Engine) -> int:
     return int(max(found))
 
 
-def _nodes(name: str, count: int, arrays: Mapping[str, Rows]) -> Nodes:
+def nodes_of(name: str, count: int, arrays: Mapping[str, Rows]) -> Nodes:
+    """Nodes with features.
+
+    :raises ValueError: a feature has not a row for each node
+    """
     for key, rows in arrays.items():
         if rows.shape[:1] != (count,):
             raise ValueError(f"{rows.name} has the shape {list(rows.shape)}; there are {count:,} nodes (feature {key})")
     return Nodes(name, count=count, arrays={_NAMES.get(key, key): rows for key, rows in arrays.items()})
 
 
-def _edges(triple: Triple, pairs: Rows, arrays: Mapping[str, Rows], engine: Engine) -> Edges:
-    return edges_beside(triple, pair_table(engine, pairs.name, pairs, _feature_columns(arrays)), list(arrays))
+def edges_of(triple: Triple, pairs: Union[Rows, Sequence[Rows]], arrays: Mapping[str, Rows], engine: Engine) -> Edges:
+    """Edges with features.
 
-
-def edges_beside(triple: Triple, table: Any, names: list[str]) -> Edges:
-    """Edges whose table has the columns source and target, and a column for each feature."""
-    columns = {_NAMES.get(key, key): f"feature {key}" for key in names}
-    return Edges(triple, table, "source", "target", columns=columns)
-
-
-def _feature_columns(arrays: Mapping[str, Rows]) -> dict[str, Rows]:
+    :param pairs: ``[2, edges]`` or ``[edges, 2]``; or sources and targets
+    :raises ValueError: a feature has more than two dimensions, or not a row for each edge
+    """
     for rows in arrays.values():
         if len(rows.shape) > 2:
             raise ValueError(f"{rows.name}: features of edges have one or two dimensions, not {len(rows.shape)}")
-    return {f"feature {key}": rows for key, rows in arrays.items()}
+    columns = {f"feature {key}": rows for key, rows in arrays.items()}
+    if isinstance(pairs, Rows):
+        table = pair_table(engine, pairs, columns)
+    else:
+        table = array_table(engine, f"edges[{triple}]", {"source": pairs[0], "target": pairs[1], **columns})
+    features = {_NAMES.get(key, key): f"feature {key}" for key in arrays}
+    return Edges(triple, table, "source", "target", columns=features)
 
 
 def from_object(source: Any, engine: Engine) -> Graph:
@@ -144,39 +149,40 @@ def from_object(source: Any, engine: Engine) -> Graph:
 def _from_dgl(source: Any, engine: Engine) -> Graph:
     graph = Graph("", {}, [])
     for one in source.ntypes:
-        graph.nodes[one] = _nodes(one, source.num_nodes(one), _tensors(source.nodes[one].data, f"nodes[{one!r}]"))
+        graph.nodes[one] = nodes_of(one, source.num_nodes(one), _tensors(source.nodes[one].data, f"nodes[{one!r}]"))
     for triple in source.canonical_etypes:
-        ends = source.edges(etype=triple)
+        ends = zip(("sources", "targets"), source.edges(etype=triple))
+        pair = [memory_rows(f"the {which} of {triple}", end) for which, end in ends]
         arrays = _tensors(source.edges[triple].data, f"edges[{triple}]")
-        columns = {key: memory_rows(f"the {key}s of {triple}", end) for key, end in zip(("source", "target"), ends)}
-        table = ArrayTable(engine, f"edges[{triple}]", {**columns, **_feature_columns(arrays)})
-        graph.edges.append(edges_beside(triple, table, list(arrays)))
+        graph.edges.append(edges_of(triple, pair, arrays, engine))
     return graph
 
 
 def _from_data(source: Any, engine: Engine) -> Graph:
-    if source.edge_index is None:
-        raise ValueError("the PyG graph has no edge_index")
     arrays = _tensors({key: source[key] for key in list(source.keys()) if key != _EDGES}, "data")
     of_edges = {key: rows for key, rows in arrays.items() if source.is_edge_attr(key)}
     of_nodes = {key: rows for key, rows in arrays.items() if key not in of_edges and source.is_node_attr(key)}
-    triple = (NODE, EDGE, NODE)
-    edges = _edges(triple, memory_rows("data.edge_index", source.edge_index), of_edges, engine)
-    return Graph("", {NODE: _nodes(NODE, int(source.num_nodes), of_nodes)}, [edges])
+    pairs = _edge_index("data", source.edge_index)
+    edges = edges_of((NODE, EDGE, NODE), pairs, of_edges, engine)
+    return Graph("", {NODE: nodes_of(NODE, int(source.num_nodes), of_nodes)}, [edges])
 
 
 def _from_heterodata(source: Any, engine: Engine) -> Graph:
     graph = Graph("", {}, [])
     for one in source.node_types:
         arrays = _tensors(dict(source[one].items()), f"data[{one!r}]")
-        graph.nodes[one] = _nodes(one, int(source[one].num_nodes), arrays)
+        graph.nodes[one] = nodes_of(one, int(source[one].num_nodes), arrays)
     for triple in source.edge_types:
-        given = dict(source[triple].items())
-        if given.get(_EDGES) is None:
-            raise ValueError(f"the PyG graph has no edge_index of {triple}")
-        pairs = memory_rows(f"data[{triple}].edge_index", given.pop(_EDGES))
-        graph.edges.append(_edges(triple, pairs, _tensors(given, f"data[{triple}]"), engine))
+        given, where = dict(source[triple].items()), f"data[{triple}]"
+        pairs = _edge_index(where, given.pop(_EDGES, None))
+        graph.edges.append(edges_of(triple, pairs, _tensors(given, where), engine))
     return graph
+
+
+def _edge_index(where: str, given: Any) -> Rows:
+    if given is None:
+        raise ValueError(f"the PyG graph has no edge_index: {where}.edge_index is None")
+    return memory_rows(f"{where}.edge_index", given)
 
 
 def _tensors(given: Mapping[str, Any], where: str) -> dict[str, Rows]:

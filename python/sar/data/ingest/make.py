@@ -22,7 +22,7 @@ from .progress import Stages
 from .schema import Graph, load_schema, parse
 from .tables import Table
 from .values import INTEGERS, holds_integers
-from .workspace import Workspace
+from .workspace import workspace
 
 
 def make(
@@ -37,17 +37,14 @@ def make(
     stages: Stages,
 ) -> GraphDirectory:
     """What :func:`sar.ingest` does."""
-    with Workspace(out, scratch) as workspace:
-        if workspace.left_over:
-            with stages(workspace.left_over):
-                pass
-        with Engine(workspace.tables, memory, threads) as engine:
-            graph = _read(source, engine, switches, workspace.tables / "arrays")
-            graph.name = name or graph.name or workspace.out.name
-            _write(graph, engine, workspace.graph, skip_bad_rows, stages)
-        GraphDirectory(workspace.graph)  # what was written reads as what it should be
-        workspace.publish()
-    return GraphDirectory(workspace.out)
+    with workspace(out, scratch, stages) as made:
+        with Engine(made.tables, memory, threads) as engine:
+            graph = _read(source, engine, switches, made.tables / "arrays")
+            graph.name = name or graph.name or made.out.name
+            _write(graph, engine, made.graph, skip_bad_rows, stages)
+        GraphDirectory(made.graph)  # what was written reads as what it should be
+        made.publish()
+    return GraphDirectory(made.out)
 
 
 def _read(source: Any, engine: Engine, switches: Mapping[str, bool], scratch: Path) -> Graph:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 import numpy as np
 
-from .array_graphs import Triple, edges_beside
+from .array_graphs import Triple, edges_of, nodes_of
 from .arrays import ConvertedRows, Rows, memory_rows, unpack_npz
 from .engine import Engine
-from .schema import EDGE, NODE, Edges, Graph, Nodes
-from .tables import FileTable, SideBySide, pair_table
+from .schema import EDGE, NODE, Edges, Graph, Nodes, add_beside
+from .tables import FileTable, side_by_side
 
 _NAMES = {"node_feat": "features", "edge_feat": "features", "node_label": "labels"}
 _SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
@@ -32,14 +32,8 @@ def from_ogb(raw: Path, engine: Engine, scratch: Path) -> Graph:
     :raises ValueError: they hold several graphs, as those of graph property prediction do
     """
     top = raw.parent if raw.name == "raw" else raw
-    if (raw / "data.npz").is_file():
-        graph = _binary(raw, engine, scratch)
-    elif (raw / "edge_index_dict.npz").is_file():
-        graph = _binary_of_types(raw, engine, scratch)
-    elif (raw / "edge.csv.gz").is_file():
-        graph = _text(raw, engine)
-    else:
-        graph = _text_of_types(raw, engine)
+    binary = any((raw / name).is_file() for name in ("data.npz", "edge_index_dict.npz"))
+    graph = _binary(raw, engine, scratch) if binary else _text(raw, engine)
     several = len(graph.nodes) > 1
     for name, nodes in graph.nodes.items():
         nodes.arrays.update(_masks(top / "split", name if several else None, nodes.count or 0, engine))
@@ -51,116 +45,73 @@ def from_ogb(raw: Path, engine: Engine, scratch: Path) -> Graph:
     return graph
 
 
-# ---- csv.gz ------------------------------------------------------------------
-
-
 def _text(raw: Path, engine: Engine) -> Graph:
-    count = _numbers(raw / "num-node-list.csv.gz", engine)
-    if len(count) != 1:
-        raise ValueError(f"{raw} holds {len(count)} graphs; one is expected")
-    nodes = _text_nodes(NODE, count[0], [raw], raw, engine)
-    return Graph("", {NODE: nodes}, [_text_edges((NODE, EDGE, NODE), raw, engine)])
-
-
-def _text_of_types(raw: Path, engine: Engine) -> Graph:
-    counts = FileTable(engine, [str(raw / "num-node-dict.csv.gz")])
+    """A graph in csv.gz."""
+    several = not (raw / "edge.csv.gz").is_file()
+    counts = FileTable(engine, [str(raw / f"num-node-{'dict' if several else 'list'}.csv.gz")], header=several)
     rows = engine.rows(f"SELECT * FROM {counts.sql()}")
-    if len(rows) != 1:
-        raise ValueError(f"{raw} holds {len(rows)} graphs; one is expected")
+    _expect_one(raw, len(rows))
     graph = Graph("", {}, [])
-    for name, count in zip(counts.columns, rows[0]):
-        folders = [raw / "node-feat" / name, raw / "node-label" / name]
-        graph.nodes[name] = _text_nodes(name, int(count), folders, raw, engine)
-    listed = FileTable(engine, [str(raw / "triplet-type-list.csv.gz")], header=False)
-    for triple in sorted(engine.rows(f"SELECT * FROM {listed.sql()}")):
-        folder = raw / "relations" / "___".join(triple)
-        graph.edges.append(_text_edges((triple[0], triple[1], triple[2]), folder, engine))
+    for name, count in zip(counts.columns if several else [NODE], rows[0]):
+        graph.nodes[name] = Nodes(name, count=int(count))
+        folders = [raw / "node-feat" / name, raw / "node-label" / name] if several else [raw]
+        _add_features(graph.nodes[name], "node", folders, engine)
+    triples: list[Triple] = [(NODE, EDGE, NODE)]
+    if several:
+        listed = FileTable(engine, [str(raw / "triplet-type-list.csv.gz")], header=False)
+        triples = [(a, b, c) for a, b, c in sorted(engine.rows(f"SELECT * FROM {listed.sql()}"))]
+    for triple in triples:
+        folder = raw / "relations" / "___".join(triple) if several else raw
+        pairs = FileTable(engine, [str(folder / "edge.csv.gz")], header=False)
+        ends = list(pairs.columns)
+        graph.edges.append(Edges(triple, pairs, ends[0], ends[1]))
+        _add_features(graph.edges[-1], "edge", [folder], engine)
     return graph
 
 
-def _text_nodes(name: str, count: int, folders: list[Path], raw: Path, engine: Engine) -> Nodes:
-    nodes = Nodes(name, count=count)
-    for path in sorted(p for folder in folders for p in folder.glob("node[-_]*.csv.gz")):
+def _add_features(owner: Union[Nodes, Edges], kind: str, folders: list[Path], engine: Engine) -> None:
+    for path in sorted(p for folder in folders for p in folder.glob(f"{kind}[-_]*.csv.gz")):
         stem = path.name[: -len(".csv.gz")].replace("-", "_")
         table = FileTable(engine, [str(path)], header=False, prefix=f"{stem}.")
-        nodes.table = table if nodes.table is None else SideBySide(engine, nodes.table, table)
-        columns = list(table.columns)
-        if stem == "node_label":
-            nodes.label, nodes.unlabelled = columns, "nan"
-        elif len(columns) == 1 and stem != "node_feat":
-            nodes.columns[stem] = columns[0]
+        if stem == "node_label" and isinstance(owner, Nodes):
+            owner.table = side_by_side(owner.table, table)
+            owner.label, owner.unlabelled = list(table.columns), "nan"
         else:
-            nodes.matrices[_NAMES.get(stem, stem)] = columns
-    return nodes
+            add_beside(owner, _NAMES.get(stem, stem), table, stem.endswith("_feat"))
 
 
-def _text_edges(triple: Triple, folder: Path, engine: Engine) -> Edges:
-    pairs = FileTable(engine, [str(folder / "edge.csv.gz")], header=False)
-    source, target = list(pairs.columns)[:2]
-    edges = Edges(triple, pairs, source, target)
-    for path in sorted(folder.glob("edge[-_]*.csv.gz")):
-        stem = path.name[: -len(".csv.gz")].replace("-", "_")
-        table = FileTable(engine, [str(path)], header=False, prefix=f"{stem}.")
-        edges.table = SideBySide(engine, edges.table, table)
-        columns = list(table.columns)
-        if len(columns) == 1 and stem != "edge_feat":
-            edges.columns[stem] = columns[0]
-        else:
-            edges.matrices[_NAMES.get(stem, stem)] = columns
-    return edges
-
-
-def _numbers(path: Path, engine: Engine) -> list[int]:
-    table = FileTable(engine, [str(path)], header=False)
-    return [int(row[0]) for row in engine.rows(f"SELECT * FROM {table.sql()}")]
-
-
-# ---- npz ---------------------------------------------------------------------
+def _expect_one(path: Path, count: int) -> None:
+    if count != 1:
+        raise ValueError(f"{path} holds {count} graphs; one is expected")
 
 
 def _binary(raw: Path, engine: Engine, scratch: Path) -> Graph:
-    arrays = unpack_npz(raw / "data.npz", scratch / "data")
-    counts = arrays["num_nodes_list"].whole().reshape(-1)
-    if len(counts) != 1:
-        raise ValueError(f"{raw / 'data.npz'} holds {len(counts)} graphs; one is expected")
-    of_nodes = {key: rows for key, rows in arrays.items() if key.startswith("node_")}
-    of_edges = {key: rows for key, rows in arrays.items() if key.startswith("edge_") and key != "edge_index"}
-    labels = _binary_labels(raw, scratch)
-    of_nodes.update({key: rows for key, rows in labels.items() if key == "node_label"})
-    nodes = _array_nodes(NODE, int(counts[0]), of_nodes)
-    return Graph("", {NODE: nodes}, [_array_edges((NODE, EDGE, NODE), arrays["edge_index"], of_edges, engine)])
-
-
-def _binary_of_types(raw: Path, engine: Engine, scratch: Path) -> Graph:
-    read = {path.name[: -len("_dict.npz")]: unpack_npz(path, scratch / path.stem) for path in raw.glob("*_dict.npz")}
-    labels = _binary_labels(raw, scratch)
-    graph = Graph("", {}, [])
-    for name, count in sorted(read["num_nodes"].items()):
-        own = {key: arrays[name] for key, arrays in read.items() if key.startswith("node_") and name in arrays}
-        if name in labels:
-            own["node_label"] = labels[name]
-        graph.nodes[name] = _array_nodes(name, int(count.whole().reshape(-1)[0]), own)
-    for key, pairs in sorted(read["edge_index"].items()):
-        source, relation, target = key.split("___")
-        own = {
-            k: arrays[key]
-            for k, arrays in read.items()
-            if k.startswith("edge_") and k != "edge_index" and key in arrays
-        }
-        graph.edges.append(_array_edges((source, relation, target), pairs, own, engine))
-    return graph
-
-
-def _binary_labels(raw: Path, scratch: Path) -> dict[str, Rows]:
+    """A graph in npz files: arrays by name and type."""
     path = raw / "node-label.npz"
-    return unpack_npz(path, scratch / "labels") if path.is_file() else {}
-
-
-def _array_nodes(name: str, count: int, arrays: dict[str, Rows]) -> Nodes:
-    made = {_NAMES.get(key, key): rows for key, rows in arrays.items()}
-    if "labels" in made:
-        made["labels"] = _class_labels(made["labels"])
-    return Nodes(name, count=count, arrays=made)
+    labels = unpack_npz(path, scratch / "labels") if path.is_file() else {}
+    if (raw / "data.npz").is_file():
+        owners = {"node": NODE, "num": NODE, "edge": f"{NODE}___{EDGE}___{NODE}"}
+        given = unpack_npz(raw / "data.npz", scratch / "data")
+        known = {key: owners.get(key.partition("_")[0]) for key in given}
+        read = {key.replace("_list", ""): {owner: given[key]} for key, owner in known.items() if owner}
+        labels = {NODE: labels["node_label"]} if "node_label" in labels else {}
+    else:
+        files = {path.name[: -len("_dict.npz")]: path for path in raw.glob("*_dict.npz")}
+        read = {key: unpack_npz(path, scratch / path.stem) for key, path in files.items()}
+    read["node_label"] = {**read.get("node_label", {}), **labels}
+    graph = Graph("", {}, [])
+    for name, rows in sorted(read["num_nodes"].items()):
+        counts = rows.whole().reshape(-1)
+        _expect_one(raw, len(counts))
+        own = {_NAMES.get(k, k): of[name] for k, of in read.items() if k.startswith("node_") and name in of}
+        if "labels" in own:
+            own["labels"] = _class_labels(own["labels"])
+        graph.nodes[name] = nodes_of(name, int(counts[0]), own)
+    for key, pairs in sorted(read.pop("edge_index").items()):
+        source, relation, target = key.split("___")
+        own = {_NAMES.get(k, k): of[key] for k, of in read.items() if k.startswith("edge_") and key in of}
+        graph.edges.append(edges_of((source, relation, target), pairs, own, engine))
+    return graph
 
 
 def _class_labels(rows: Rows) -> Rows:
@@ -171,15 +122,6 @@ def _class_labels(rows: Rows) -> Rows:
         return rows
     whole = rows.dtype.kind in "iu" or all((np.isnan(b) | (b == np.floor(b))).all() for b in rows.blocks())
     return ConvertedRows(rows, lambda b: np.where(np.isnan(b), -1, b).astype(np.int64)) if whole else rows
-
-
-def _array_edges(triple: Triple, pairs: Rows, arrays: dict[str, Rows], engine: Engine) -> Edges:
-    columns = {f"feature {_NAMES.get(key, key)}": rows for key, rows in arrays.items()}
-    table = pair_table(engine, pairs.name, pairs, columns)
-    return edges_beside(triple, table, [_NAMES.get(key, key) for key in arrays])
-
-
-# ---- splits ------------------------------------------------------------------
 
 
 def _masks(split: Path, node_type: Optional[str], count: int, engine: Engine) -> dict[str, Rows]:

@@ -1,4 +1,4 @@
-"""How ingest tells what it does: in steps, each of which may say how far it is."""
+"""How long work tells what it does: in steps, each of which may say how far it is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ class Step(Protocol):
     def progress(self, done: int, total: int, unit: str = "") -> None:
         """Says how far the step is, in ``unit`` where that is given."""
 
+    def announce(self) -> None:
+        """Says that a step begins which holds the interpreter, and cannot say how far it is."""
+
 
 Stages = Callable[[str], AbstractContextManager[Step]]
 
@@ -23,6 +26,9 @@ class _Silent:
     note = ""
 
     def progress(self, done: int, total: int, unit: str = "") -> None:
+        pass
+
+    def announce(self) -> None:
         pass
 
 

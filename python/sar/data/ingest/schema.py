@@ -8,11 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from .arrays import Rows, joined
 from .engine import Engine, import_extra
-from .tables import FileTable, Table, find_files, pair_table
+from .tables import FileTable, Table, find_files, pair_table, side_by_side
 
 NODE, EDGE = "_N", "_E"  # names where there is one type, as in DGL
 
@@ -67,6 +67,17 @@ class Edges:
     def title(self) -> str:
         """``source:relation:destination``; "edges" where there is one type."""
         return "edges" if self.type == (NODE, EDGE, NODE) else ":".join(self.type)
+
+
+def add_beside(owner: Union[Nodes, Edges], feature: str, table: Table, matrix: bool = False) -> None:
+    """Makes a feature of a table whose rows are those of nodes or of edges: a matrix of its columns, or where there is
+    one, its values with a dtype of their own."""
+    owner.table = side_by_side(owner.table, table)
+    columns = list(table.columns)
+    if len(columns) > 1 or matrix:
+        owner.matrices[feature] = columns
+    else:
+        owner.columns[feature] = columns[0]
 
 
 @dataclass
@@ -226,7 +237,7 @@ def _table(entry: Mapping[str, Any], engine: Engine, base: Path, where: str) -> 
         raise ValueError(f"{where}: header is true or false, not {header!r}")
     files = find_files(_names(entry["files"], where), base)
     if files[0].endswith(".npy"):
-        return pair_table(engine, files[0], joined(files))
+        return pair_table(engine, joined(files))
     return FileTable(engine, files, header=header, delimiter=entry.get("delimiter"))
 
 

@@ -6,9 +6,9 @@ import csv
 import glob
 import gzip
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
 from sar.errors import FormatError
 
@@ -26,25 +26,34 @@ _TYPES = {
 }
 
 
-class Table(Protocol):
-    """Rows with columns. ``columns`` has their types as DuckDB calls them."""
+class Table:
+    """Rows with columns.
 
-    name: str
-    columns: dict[str, str]
-    is_text: bool  # is to be read once, and columns of VARCHAR may hold numbers
-    position: str  # SQL of the number of a row in its file, from 0; 0 for all rows where that is not known
+    :param columns: their types as DuckDB calls them
+    :param read: gives what stands after FROM, for one query
+    :param parts: tables that are read with this one
+    """
 
-    def sql(self) -> str:
-        """What stands after FROM, for one query."""
+    is_text = False  # is to be read once, and columns of VARCHAR may hold numbers
+    position = "0"  # SQL of the number of a row in its file, from 0; 0 for all rows where that is not known
+
+    def __init__(
+        self, name: str, columns: dict[str, str], read: Callable[[], str] = str, parts: Sequence[Table] = ()
+    ) -> None:
+        self.name, self.columns, self.sql, self._parts = name, columns, read, parts
 
     def pieces(self) -> Iterator[tuple[str, str]]:
         """For messages: the name of each file, and SQL for its rows with the column ``POSITION``."""
+        yield self.name, f"SELECT *, row_number() OVER () AS {quoted(POSITION)} FROM {self.sql()}"
 
     def line(self, file: str, position: int) -> int:
         """The line of a row of a piece, after the piece was read."""
+        return position
 
     def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
         """Of the queries that ran so far: how many lines have no such columns, and the first: file, line, why."""
+        found = [part.rejected() for part in self._parts]
+        return sum(count for count, _ in found), [one for _, listed in found for one in listed]
 
 
 def find_files(patterns: list[str], base: Path) -> list[str]:
@@ -78,7 +87,7 @@ def _kind(name: str) -> Optional[str]:
     return "npy" if name.endswith(".npy") else None
 
 
-class FileTable:
+class FileTable(Table):
     """Files of Parquet, CSV or TSV (also ``.gz``), all with the same columns. Columns of text files are VARCHAR.
 
     :param header: whether the first line of a text file has the names of the columns; without it they are column0,
@@ -97,9 +106,8 @@ class FileTable:
         delimiter: Optional[str] = None,
         prefix: str = "",
     ) -> None:
-        self._engine = engine
-        self._files = files
-        self.name = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+        self._engine, self._files, self._prefix = engine, files, prefix
+        super().__init__(files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", {}, self._from)
         kinds = {name: _kind(name) for name in files}
         odd = next((name for name, kind in kinds.items() if kind not in ("text", "parquet")), None)
         if odd:
@@ -119,7 +127,6 @@ class FileTable:
             described = engine.rows(f"DESCRIBE SELECT * EXCLUDE (file_row_number) FROM {self._read(files, '')}")
             self._read_columns = {str(row[0]): str(row[1]) for row in described}
         self.columns = {prefix + name: given for name, given in self._read_columns.items()}
-        self._prefix = prefix
 
     def _read_dialect(self, delimiter: Optional[str]) -> None:
         first: Optional[list[str]] = None
@@ -147,7 +154,7 @@ class FileTable:
         names = first if self._header else [f"column{i}" for i in range(len(first))]
         self._read_columns = dict.fromkeys(names, "VARCHAR")
 
-    def sql(self) -> str:
+    def _from(self) -> str:
         if not self._prefix:
             return self._read(self._files, self._rejects)
         columns = ", ".join(f"{quoted(name)} AS {quoted(self._prefix + name)}" for name in self._read_columns)
@@ -225,48 +232,30 @@ def _is_number(text: str) -> bool:
     return True
 
 
-class ArrayTable:
+def array_table(engine: Engine, name: str, columns: Mapping[str, Rows]) -> Table:
     """Arrays side by side, as columns. An array ``[rows, n]`` is a column of fixed-size lists.
 
-    :raises ValueError: arrays with different numbers of rows
+    :raises ValueError: arrays with different numbers of rows, or of more than two dimensions
     """
+    lengths = {rows.name: len(rows) for rows in columns.values()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {n:,}" for name, n in lengths.items())
+        raise ValueError(f"{name}: arrays of one table have the same number of rows, but {told}")
+    length = next(iter(lengths.values()))
+    width = sum(r.dtype.itemsize * (r.shape[1] if len(r.shape) > 1 else 1) for r in columns.values())
+    step = max(1, BLOCK_BYTES // width)
 
-    is_text = False
-    position = "0"
-
-    def __init__(self, engine: Engine, name: str, columns: Mapping[str, Rows]) -> None:
-        self._engine = engine
-        self.name = name
-        self._rows = dict(columns)
-        lengths = {rows.name: len(rows) for rows in self._rows.values()}
-        if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {n:,}" for name, n in lengths.items())
-            raise ValueError(f"{self.name}: arrays of one table have the same number of rows, but {told}")
-        self.length = next(iter(lengths.values()))
-        self.columns = {key: _sql_type(rows) for key, rows in self._rows.items()}
-
-    def sql(self) -> str:
-        return self._engine.register("arrays", self._reader(list(self.columns)))
-
-    def _reader(self, names: list[str]) -> Any:
+    def read() -> str:
         pa = import_extra("pyarrow")
-        width = sum(r.dtype.itemsize * (r.shape[1] if len(r.shape) > 1 else 1) for r in self._rows.values())
-        step = max(1, BLOCK_BYTES // width)
 
         def batch(begin: int) -> Any:
-            end = min(begin + step, self.length)
-            return pa.RecordBatch.from_arrays([_arrow(pa, self._rows[n].block(begin, end)) for n in names], names)
+            blocks = [rows.block(begin, min(begin + step, length)) for rows in columns.values()]
+            return pa.RecordBatch.from_arrays([_arrow(pa, block) for block in blocks], list(columns))
 
-        return pa.RecordBatchReader.from_batches(batch(0).schema, (batch(b) for b in range(0, self.length, step)))
+        batches = (batch(begin) for begin in range(0, length, step))
+        return engine.register("arrays", pa.RecordBatchReader.from_batches(batch(0).schema, batches))
 
-    def pieces(self) -> Iterator[tuple[str, str]]:
-        yield self.name, f"SELECT *, row_number() OVER () AS {quoted(POSITION)} FROM {self.sql()}"
-
-    def line(self, file: str, position: int) -> int:
-        return position
-
-    def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
-        return 0, []
+    return Table(name, {key: _sql_type(rows) for key, rows in columns.items()}, read)
 
 
 def _sql_type(rows: Rows) -> str:
@@ -285,7 +274,7 @@ def _arrow(pa: Any, block: Any) -> Any:
     return pa.FixedSizeListArray.from_arrays(flat, block.shape[1])
 
 
-def pair_table(engine: Engine, name: str, pairs: Rows, more: Optional[Mapping[str, Rows]] = None) -> ArrayTable:
+def pair_table(engine: Engine, pairs: Rows, more: Optional[Mapping[str, Rows]] = None) -> Table:
     """Edges as an array: the columns source and target of ``[2, edges]`` or ``[edges, 2]``, and those of ``more``.
 
     :raises ValueError: another shape, or numbers that are no integers
@@ -299,30 +288,17 @@ def pair_table(engine: Engine, name: str, pairs: Rows, more: Optional[Mapping[st
         ends = [pairs.view(lambda a: a[0]), pairs.view(lambda a: a[1])]
     else:
         ends = [pairs.view(lambda a: a[:, 0]), pairs.view(lambda a: a[:, 1])]
-    return ArrayTable(engine, name, {"source": ends[0], "target": ends[1], **(more or {})})
+    return array_table(engine, pairs.name, {"source": ends[0], "target": ends[1], **(more or {})})
 
 
-class SideBySide:
+def side_by_side(left: Optional[Table], right: Table) -> Table:
     """Two tables whose rows belong together, the first with the first. Where one is shorter, its columns are NULL."""
-
-    def __init__(self, engine: Engine, left: Table, right: Table) -> None:
-        self._left, self._right = left, right
-        self.name = left.name
-        self.columns = {**left.columns, **right.columns}
-        if len(self.columns) < len(left.columns) + len(right.columns):
-            raise ValueError(f"{left.name} and {right.name} have columns of the same name")
-        self.is_text = True  # is read once, in order
-        self.position = "0"
-
-    def sql(self) -> str:
-        return f"(SELECT * FROM {self._left.sql()} POSITIONAL JOIN {self._right.sql()})"
-
-    def pieces(self) -> Iterator[tuple[str, str]]:
-        yield self.name, f"SELECT *, row_number() OVER () AS {quoted(POSITION)} FROM {self.sql()}"
-
-    def line(self, file: str, position: int) -> int:
-        return position
-
-    def rejected(self) -> tuple[int, list[tuple[str, int, str]]]:
-        (left, first), (right, others) = self._left.rejected(), self._right.rejected()
-        return left + right, first + others
+    if left is None:
+        return right
+    columns = {**left.columns, **right.columns}
+    if len(columns) < len(left.columns) + len(right.columns):
+        raise ValueError(f"{left.name} and {right.name} have columns of the same name")
+    read = lambda: f"(SELECT * FROM {left.sql()} POSITIONAL JOIN {right.sql()})"  # noqa: E731
+    found = Table(left.name, columns, read, (left, right))
+    found.is_text = True  # is read once, in order
+    return found

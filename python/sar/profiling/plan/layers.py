@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from sar.autograd.fused import costs
 
@@ -43,20 +43,29 @@ class State:
     def bytes(self, width: int) -> int:
         return self.worker.rows * width * self.worker.item
 
+    def make(self, inputs: List[SizedTensor], width: int, **more: Any) -> SizedTensor:
+        """An operation (:meth:`Tape.run`) whose result has rows of so many numbers."""
+        return self.tape.run(inputs, self.bytes(width), **more)
+
+    def layer(self, width: int = 0, parameters: int = 0, **more: Any) -> None:
+        """A layer of one operation; its result is as wide as its input unless ``width`` says otherwise."""
+        self.parameters += parameters
+        self.done(self.make([self.x], width or self.width, **more), width or self.width)
+
     def linear(self, x: SizedTensor, from_width: int, to_width: int, bias: bool = True) -> SizedTensor:
         self.parameters += from_width * to_width + (to_width if bias else 0)
-        return self.tape.run([x], self.bytes(to_width), saves=[x], trains=True)
+        return self.make([x], to_width, saves=[x], trains=True)
 
     def aggregate(self, x: SizedTensor, width: int) -> SizedTensor:
         """Sum or mean: nothing is saved; the gradient of boundary rows returns to their owners."""
         self.moved.append((width, x.needs_grad))
-        return self.tape.run([x], self.bytes(width))
+        return self.make([x], width)
 
     def normalize(self) -> None:
         """Batch norm, alone or with ReLU: of either its input is kept."""
         self.norm_pending = False
         source = self.x
-        out = self.tape.run([source], self.bytes(self.width), saves=[source], trains=True)
+        out = self.make([source], self.width, saves=[source], trains=True)
         self._normalized = out, source
         self.done(out, self.width)
 
@@ -70,9 +79,9 @@ class State:
         if recomputed is not None and self._saved is not None:
             self.tape.drop(*self._saved)
         back = cost.scratch_backward
-        made = self.tape.run(
+        made = self.make(
             [x],
-            self.bytes(cost.result),
+            cost.result,
             saves=[x] if recomputed is None else [recomputed, x],
             saves_out=cost.saves_result,
             saves_extra=self.bytes(cost.saved),
@@ -88,54 +97,47 @@ class State:
         self.x, self.width = x, width
         self.tape.end_layer(x)
 
-
-def _sage(s: State, width: int) -> None:
-    s.done(s.fused(costs.sage(s.width, width, s.x.needs_grad)), width)
+    def with_bias(self, x: SizedTensor, width: int) -> None:
+        """The end of a layer that adds a bias to its result."""
+        self.parameters += width
+        self.done(self.make([x], width, passes=True), width)
 
 
 def _sage_gcn(s: State, width: int) -> None:
-    x = s.x
     first = s.width > width
-    h = s.linear(x, s.width, width, bias=False) if first else x
+    h = s.linear(s.x, s.width, width, bias=False) if first else s.x
     at = width if first else s.width
-    total = s.tape.run([s.aggregate(h, at), h], s.bytes(at), passes=True)
-    h = s.tape.run([total], s.bytes(at), saves_extra=s.bytes(1))
-    h = h if first else s.linear(h, at, width, bias=False)
-    s.parameters += width
-    s.done(s.tape.run([h], s.bytes(width), passes=True), width)
+    h = s.make([s.make([s.aggregate(h, at), h], at, passes=True)], at, saves_extra=s.bytes(1))
+    s.with_bias(h if first else s.linear(h, at, width, bias=False), width)
 
 
 def _gcn(s: State, width: int) -> None:
-    x = s.tape.run([s.x], s.bytes(s.width), saves_extra=s.bytes(1))  # times degree^-1/2
+    x = s.make([s.x], s.width, saves_extra=s.bytes(1))  # times degree^-1/2
     if s.width > width:
         h = s.aggregate(s.linear(x, s.width, width, bias=False), width)
     else:
         h = s.linear(s.aggregate(x, s.width), s.width, width, bias=False)
-    h = s.tape.run([h], s.bytes(width), saves_extra=s.bytes(1))
-    s.parameters += width
-    s.done(s.tape.run([h], s.bytes(width), passes=True), width)
+    s.with_bias(s.make([h], width, saves_extra=s.bytes(1)), width)
 
 
 def _gin(s: State, width: int) -> None:
-    h = s.tape.run([s.aggregate(s.x, s.width), s.x], s.bytes(s.width), passes=True)
+    h = s.make([s.aggregate(s.x, s.width), s.x], s.width, passes=True)
     s.done(s.linear(h, s.width, width), width)
 
 
-def _attention(s: State, heads: int, each: int, sides: int) -> None:
-    """GAT (one linear map) and GATv2 (two): the engine keeps maximum and sum per row and head, not what is per edge."""
+def _gat(s: State, heads: int, each: int) -> None:
+    cost = costs.gat(s.width, heads, each, s.x.needs_grad)
+    s.done(s.make([s.fused(cost)], heads * each, passes=True), heads * each)  # with the bias
+
+
+def _gatv2(s: State, heads: int, each: int) -> None:
+    """The engine keeps maximum and sum per row and head, not what is per edge."""
     width = heads * each
-    x = s.x
-    if sides == 1:
-        out = s.fused(costs.gat(s.width, heads, each, x.needs_grad))
-        s.done(s.tape.run([out], s.bytes(width), passes=True), width)  # with the bias
-        return
-    source = s.linear(x, s.width, width, bias=False)
-    both = [source, s.linear(x, s.width, width)]
-    s.parameters += 2 * width
+    both = [s.linear(s.x, s.width, width, bias=False), s.linear(s.x, s.width, width)]
+    s.parameters += width
     s.moved += [(width, True), (width, False)]  # fetched again in backward
-    extra = 3 * s.bytes(heads)
-    out = s.tape.run(both, s.bytes(width), saves=both, saves_out=True, saves_extra=extra, trains=True)
-    s.done(s.tape.run([out], s.bytes(width), passes=True), width)
+    out = s.make(both, width, saves=both, saves_out=True, saves_extra=3 * s.bytes(heads), trains=True)
+    s.with_bias(out, width)
 
 
 def _by_columns(s: State, heads: int, each: int, merge: str) -> None:
@@ -149,58 +151,30 @@ def _bn(s: State) -> None:
 
 
 def _bnact(s: State) -> None:
-    s.parameters += 2 * s.width
+    _bn(s)
     s.normalize()
 
 
-def _ln(s: State) -> None:
-    s.parameters += 2 * s.width
-    s.done(s.tape.run([s.x], s.bytes(s.width), saves=[s.x], trains=True), s.width)
-
-
-def _activation(s: State) -> None:
-    s.done(s.tape.run([s.x], s.bytes(s.width), saves_out=True), s.width)
-
-
-def _elu(s: State) -> None:
-    s.done(s.tape.run([s.x], s.bytes(s.width), saves=[s.x]), s.width)
-
-
-def _mean(s: State, heads: int) -> None:
-    s.done(s.tape.run([s.x], s.bytes(s.width // heads)), s.width // heads)
-
-
-def _dropout(s: State) -> None:
+_LAYERS: Dict[str, Tuple[int, Callable[..., None]]] = {
+    "bn": (0, _bn),
+    "ln": (0, lambda s: s.layer(parameters=2 * s.width, saves=[s.x], trains=True)),
+    "bnact": (0, _bnact),
+    "relu": (0, lambda s: s.layer(saves_out=True)),
+    "elu": (0, lambda s: s.layer(saves=[s.x])),
     # torch multiplies with a mask of the type of the rows, which it saves
-    s.done(s.tape.run([s.x], s.bytes(s.width), saves_extra=s.bytes(s.width)), s.width)
-
-
-def _linear(s: State, width: int) -> None:
-    s.done(s.linear(s.x, s.width, width), width)
-
-
-_PLAIN: Dict[str, Callable[[State], None]] = {
-    "bn": _bn,
-    "ln": _ln,
-    "bnact": _bnact,
-    "relu": _activation,
-    "elu": _elu,
-    "dropout": _dropout,
+    "dropout": (0, lambda s: s.layer(saves_extra=s.bytes(s.width))),
+    "mean": (1, lambda s, heads: s.layer(s.width // heads)),
+    "linear": (1, lambda s, width: s.done(s.linear(s.x, s.width, width), width)),
+    "sage": (1, lambda s, width: s.done(s.fused(costs.sage(s.width, width, s.x.needs_grad)), width)),
+    "sage-gcn": (1, _sage_gcn),
+    "gcn": (1, _gcn),
+    "gin": (1, _gin),
+    "gat": (2, _gat),
+    "gatv2": (2, _gatv2),
+    "gat-flatten": (2, lambda s, heads, each: _by_columns(s, heads, each, "flatten")),
+    "gat-mean": (2, lambda s, heads, each: _by_columns(s, heads, each, "mean")),
 }
-_WIDE: Dict[str, Callable[[State, int], None]] = {
-    "sage": _sage,
-    "sage-gcn": _sage_gcn,
-    "gcn": _gcn,
-    "gin": _gin,
-    "linear": _linear,
-    "mean": _mean,
-}
-_HEADS: Dict[str, Callable[[State, int, int], None]] = {
-    "gat": lambda s, heads, each: _attention(s, heads, each, 1),
-    "gatv2": lambda s, heads, each: _attention(s, heads, each, 2),
-    "gat-flatten": lambda s, heads, each: _by_columns(s, heads, each, "flatten"),
-    "gat-mean": lambda s, heads, each: _by_columns(s, heads, each, "mean"),
-}
+"""By name: how many sizes a layer has, and what it does."""
 
 
 def play(state: State, layer: str) -> None:
@@ -213,12 +187,8 @@ def play(state: State, layer: str) -> None:
         state.normalize()
         if name == "relu" and not size:
             return
-    heads = re.fullmatch(r"(\d+)x(\d+)", size)
-    if name in _PLAIN and not size:
-        _PLAIN[name](state)
-    elif name in _WIDE and size.isdigit() and int(size) > 0:
-        _WIDE[name](state, int(size))
-    elif name in _HEADS and heads and min(map(int, heads.groups())) > 0:
-        _HEADS[name](state, int(heads[1]), int(heads[2]))
-    else:
+    count, run = _LAYERS.get(name, (-1, _bn))
+    sizes = size.split("x") if size else []
+    if len(sizes) != count or not all(re.fullmatch("0*[1-9][0-9]*", number) for number in sizes):
         raise ValueError(f"layer {layer!r} is unknown; there are: {HELP}")
+    run(state, *map(int, sizes))
