@@ -28,10 +28,9 @@ from sar.autograd.fused import lean
 from sar.autograd.fused.costs import product_first
 from sar.autograd.fused.deferred import DeferredTensor, computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
-from sar.autograd.fused.gat_pyg import attend
+from sar.autograd.fused.gat import Rounding, attend
 from sar.autograd.fused.linear import computed_again
-from sar.autograd.fused.normalized_sum import normalized_sum
-from sar.autograd.fused.sage import sage_mean
+from sar.autograd.fused.scaled_product import normalized_sum, sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 
@@ -163,7 +162,7 @@ def _gat_conv(
         edges = edges.without_loops().with_loops(any_order=True)
     dropout_p = layer.dropout if layer.training else 0.0
     relation, vectors = edges.relation, (layer.att_src, layer.att_dst)
-    out = attend(relation, x, layer.lin.weight, *vectors, layer.negative_slope, dropout_p)
+    out = attend(relation, x, layer.lin.weight, *vectors, layer.negative_slope, dropout_p, Rounding.PYG)
     out = out.flatten(1) if layer.concat else out.mean(1)
     return out if layer.bias is None else out + layer.bias
 
