@@ -20,14 +20,14 @@ from typing import Any, Iterator, Optional, Tuple
 import torch
 from torch import Tensor
 
-from sar.autograd import again, expression as ex, program
+from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.autograd.types import Relation
 from sar.distributed.agreement import agree, agreed_seed
 from sar.graph.manager import GraphShardManager
 
-from . import costs, gat_columns, lean
+from . import costs, gat_columns, low_memory
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
@@ -77,19 +77,19 @@ def convolve(
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
         _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
         fused, needs = not unfit, bool(needed)
-    elif plain and lean.active():
-        fused = lean.all_fit(fused)
+    elif plain and low_memory.active():
+        fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
     relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
     attention = gat_columns.Attention(relation, slope, dropout_p)
-    if not by_columns and not (lean.active() and dropout_p == 0):
+    if not by_columns and not (low_memory.active() and dropout_p == 0):
         out = attend(relation, x, weight, *vectors, slope, dropout_p)
         # a new tensor, since backward needs the sum, and scripts may change the result in place
         return finish(layer, out.clone() if bias is None else out + bias.view(out.shape[1:]), merge)
     _, heads, each = layer.attn_l.shape
     if not by_columns:
-        attention = attention._replace(step=lean.columns(x.shape[1], len(weight)))
+        attention = attention._replace(step=low_memory.columns(x.shape[1], len(weight)))
         out = gat_columns.forward(attention, x.contiguous(), weight, torch.cat(vectors), bias)
         return finish(layer, out, merge)
     attention = attention._replace(step=costs.columns(x.shape[1], heads, each, merge))
@@ -133,7 +133,7 @@ def attend(
     x = x.contiguous()
     ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x))
     if ft.requires_grad:
-        again.note(ft, functools.partial(_product, ft.grad_fn))
+        recomputed.note(ft, functools.partial(_product, ft.grad_fn))
     factors = gat_columns.factors(el, er, slope, dropout_p, agreed_seed() if dropout_p > 0 else 0)
     rows = ex.load("u", ft)
     message = ex.binary("mul", *((factors, rows) if rounding is Rounding.PYG else (rows, factors)))

@@ -42,7 +42,7 @@ from sar.autograd.once import differentiable_once
 from sar.autograd.types import Agreed, Relation, anchor
 from sar.graph.manager import GraphShardManager
 
-from . import lean
+from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
 from .eligibility import fits_alone, note_choice
@@ -67,8 +67,8 @@ def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: s
     feat = computed(feat)
     plain = aggregator == "mean" and edge_weight is None
     fused = plain and _fits(graph, feat, layer.fc_self, layer.fc_neigh)
-    if plain and lean.active():
-        fused = lean.all_fit(fused)
+    if plain and low_memory.active():
+        fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
     own, neigh = layer.fc_self, layer.fc_neigh
@@ -86,7 +86,7 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
 
     :param norm: ``"both"``, ``"left"``, ``"right"`` or ``"none"``
     """
-    if not lean.active() or not isinstance(graph, GraphShardManager):
+    if not low_memory.active() or not isinstance(graph, GraphShardManager):
         return None
     x, weight = computed(feat), layer.weight
     fits = (
@@ -99,7 +99,7 @@ def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]
         and x.dtype in (torch.float32, torch.float64)
         and x.shape == (graph.num_src_nodes(), weight.shape[0])
     )
-    if not lean.all_fit(fits):
+    if not low_memory.all_fit(fits):
         return None
     _session.current().follow_config()
     left = _factors(graph.out_degrees(), x, _LEFT.get(norm))
@@ -188,7 +188,7 @@ def sage_mean(
     :returns: ``[num_dst, o]``
     """
     _session.current().follow_config()
-    if lean.active():
+    if low_memory.active():
         return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
     agreed = Agreed()
     x = x.contiguous()
@@ -211,7 +211,7 @@ def _by_columns(
     (out_features, in_features), rows = weight.shape, relation.num_dst
     spec = abi.AggregateSpec(relation.index, "copy_u", reduce)
     out = x.new_zeros((rows, out_features)) if w_self is None else nn.functional.linear(x[:rows], w_self, bias)
-    step = lean.columns(in_features, out_features)
+    step = low_memory.columns(in_features, out_features)
     for begin in range(0, out_features if first else in_features, step):
         at = slice(begin, begin + step)
         u = x.mm(weight[at].t()) if first else x[:, at].clone(memory_format=torch.contiguous_format)
