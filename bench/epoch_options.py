@@ -81,7 +81,7 @@ class Worker:
             seconds.append(time.perf_counter() - begin)
         sent = (self.sent() - sent) / count
         if option == "memoize":
-            sar.forget()
+            sar.clear_memoized()
         return {"seconds": seconds, "sent": sent, "kept": kept}
 
     def sent(self) -> int:

@@ -10,17 +10,19 @@ from torch import nn
 
 import sar
 import sar.nn
-from net import HEADS, HIDDEN, WIDTHS, Block, Net
+from net import HEADS, HIDDEN, WIDTHS, Block, Net, hidden
 
 MODELS = ("sage", *WIDTHS)
 WAYS = {
     "plain": "dgl.nn, as they are",
+    "act": "dgl.nn, and BatchNormAct with reuse_input=True in place of batch norm and ReLU",
     "remat": "dgl.nn and BatchNormAct, hidden layers under sar.remat",
     "nn": "sar.nn and BatchNormAct, hidden layers under sar.remat",
     "efficient": "sar.nn, GATConv with memory_efficient=True; GAT alone",
     "sa": "dgl.nn, what forward fetched is kept",
     "one_shot": "dgl.nn on all boundary rows at once",
     "pyg": "torch_geometric.nn on sar.pyg's edge index",
+    "pyg_act": "the same, and BatchNormAct as in act",
     "as_pyg": "what torch_geometric.nn does, by DGL's functions",
 }
 
@@ -30,7 +32,7 @@ def make(name: str, library: str, n_features: int, n_classes: int, norm, way: st
     if library == "pyg" or way == "as_pyg":
         import pyg_model
 
-        return pyg_model.make(name, library, n_features, n_classes, norm)
+        return pyg_model.make(name, library, n_features, n_classes, norm_act if way == "pyg_act" else norm)
     layers = sar.nn if way == "nn" else dgl.nn
 
     def sage(i: int, o: int) -> nn.Module:
@@ -46,22 +48,25 @@ def make(name: str, library: str, n_features: int, n_classes: int, norm, way: st
     if name == "sage":
         widths = [n_features, HIDDEN, HIDDEN, n_classes]
         convolutions = [sage(i, o) for i, o in zip(widths, widths[1:])]
-        if way in ("remat", "nn"):
-            hidden = [Block(layer, sar.nn.BatchNormAct(HIDDEN, "relu")) for layer in convolutions[:-1]]
-        else:
-            hidden = [Block(layer, norm(HIDDEN), F.relu) for layer in convolutions[:-1]]
+        if way in ("act", "remat", "nn"):
+            norm = norm_act
+        blocks = [hidden(layer, norm(HIDDEN)) for layer in convolutions[:-1]]
     elif way == "efficient":
         widths = [n_features, HEADS * WIDTHS[name], HEADS * WIDTHS[name]]
-        hidden = [Block(lean_gat(i, WIDTHS[name], "flatten", F.elu)) for i in widths[:-1]]
+        blocks = [Block(lean_gat(i, WIDTHS[name], "flatten", F.elu)) for i in widths[:-1]]
         convolutions = [lean_gat(widths[-1], n_classes, "mean")]
     else:
         width = WIDTHS[name]
         convolutions = [gat(i, o) for i, o in ((n_features, width), (HEADS * width, width), (HEADS * width, n_classes))]
-        hidden = [Block(layer, None, F.elu) for layer in convolutions[:-1]]
-    blocks = [*hidden, Block(convolutions[-1])]
+        blocks = [Block(layer, None, F.elu) for layer in convolutions[:-1]]
+    blocks.append(Block(convolutions[-1]))
     if way in ("remat", "nn"):
         blocks = [sar.remat(block) for block in blocks[:-1]] + blocks[-1:]
     return Net(blocks)
+
+
+def norm_act(width: int) -> nn.Module:
+    return sar.nn.BatchNormAct(width, "relu", reuse_input=True)
 
 
 class Training:

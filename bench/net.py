@@ -26,6 +26,11 @@ class Block(nn.Module):
         return h if self.activation is None else self.activation(h)
 
 
+def hidden(layer: nn.Module, norm: nn.Module) -> Block:
+    """A hidden block: with ReLU after ``norm``, unless that is a ``sar.nn.BatchNormAct`` and has it."""
+    return Block(layer, norm, None if hasattr(norm, "activation") else F.relu)
+
+
 class Net(nn.Module):
     """Blocks one after the other, with dropout between them."""
 
@@ -33,6 +38,13 @@ class Net(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.dropout = 0.0
+
+    def drop(self, share: float) -> None:
+        """Drops that share of elements after every block but the last: in norms that do so themselves, else here."""
+        norms = [block.norm for block in self.blocks if hasattr(block.norm, "dropout")]
+        for norm in norms:
+            norm.dropout = share
+        self.dropout = 0.0 if norms else share
 
     def forward(self, convolve, h):
         *hidden, last = self.blocks

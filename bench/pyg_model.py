@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import nn
 
-from net import HEADS, HIDDEN, WIDTHS, Block, Net
+from net import HEADS, HIDDEN, WIDTHS, Block, Net, hidden
 
 SUMS = ("sage", "gcn", "gin")
 SMALL = ("gatv2", "transformer", "pna")
@@ -34,7 +34,7 @@ def make(name: str, library: str, n_features: int, n_classes: int, norm) -> nn.M
     layer = of_pyg if library == "pyg" else of_dgl
     if name in SUMS:
         widths = [n_features, HIDDEN, HIDDEN, n_classes]
-        blocks = [Block(layer(name, i, o), norm(o), F.relu) for i, o in zip(widths, widths[1:-1])]
+        blocks = [hidden(layer(name, i, o), norm(o)) for i, o in zip(widths, widths[1:-1])]
         return Net([*blocks, Block(layer(name, *widths[-2:]))])
     if name in WIDTHS:
         widths = [n_features, HEADS * WIDTHS[name], HEADS * WIDTHS[name]]

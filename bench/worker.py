@@ -88,7 +88,7 @@ def held() -> int:
 def load_late(model: str, way: str) -> None:
     """What is imported and loaded at first use, before sizes are taken."""
     warm_up(model if model in MODELS else "sage")
-    if way in ("pyg", "as_pyg"):
+    if way in ("pyg", "pyg_act", "as_pyg"):
         import torch_geometric.nn  # noqa: F401
 
 
@@ -164,8 +164,8 @@ def sar_training(path: str, model: str) -> tuple[Training, Memory, dict]:
     sar.comm.all_reduce(n_train, "sum")
     training = Training(
         model,
-        "pyg" if way == "pyg" else "dgl",
-        on_edges(sar.pyg.edge_index(graph)) if way == "pyg" else on_graph(graph),
+        "pyg" if way in ("pyg", "pyg_act") else "dgl",
+        on_edges(sar.pyg.edge_index(graph)) if way in ("pyg", "pyg_act") else on_graph(graph),
         features,
         labels,
         mask.bool(),
@@ -192,7 +192,7 @@ def main() -> None:
         training, memory, ready = sar_training(path, model)
     else:
         training, memory, ready = whole_training(path, model, kind)
-    training.model.dropout = float(os.environ.get("BENCH_DROPOUT", "0"))
+    training.model.drop(float(os.environ.get("BENCH_DROPOUT", "0")))
     memory.training_begins()
     answer(ready)
     for line in sys.stdin:

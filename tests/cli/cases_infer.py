@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import sar
 from sar._engine import library
-from sar.autograd.fused import lean
+from sar.autograd.fused import low_memory
 from sar.autograd.fused.deferred import computed
 from sar.inference import forward, metrics
 from sar.inference.model import Built
@@ -56,7 +56,7 @@ def held(part: dict[str, Any], rows: int, width: int, kind: str) -> tuple[int, f
         path = os.path.join(folder, "x.pt")
         torch.save(x, path)
         del x
-        columns = {"_N/features": lean.reread((rows, width), torch.float32, lambda: torch.load(path))}
+        columns = {"_N/features": low_memory.reread((rows, width), torch.float32, lambda: torch.load(path))}
         gc.collect()
         sar.set_allocator("pool")
         sar.comm.barrier()
@@ -70,7 +70,7 @@ def held(part: dict[str, Any], rows: int, width: int, kind: str) -> tuple[int, f
 def shared() -> dict[str, bool]:
     """Whether tensors that are read again have their values still."""
     x = torch.randn(600, 600)
-    with torch.no_grad(), lean.lean(), Pointwise():
+    with torch.no_grad(), low_memory.inference(), Pointwise():
         y = x * 2
         first = F.relu(y)
         second = torch.sigmoid(first)
@@ -95,7 +95,7 @@ def reread() -> tuple[list[int], bool, bool]:
         count[0] += 1
         return torch.ones(4, 3)
 
-    x = lean.reread((4, 3), torch.float32, read)
+    x = low_memory.reread((4, 3), torch.float32, read)
     said = []
     with torch.no_grad():
         held = computed(x)

@@ -42,7 +42,7 @@ def step(
     rows = torch.from_numpy(x.copy()).requires_grad_(needs)
     graph = build(part)
     torch.manual_seed(11)
-    with fused(not apart), counted(gat._Attend) as pieces:
+    with fused(not apart), counted(gat._Scores) as pieces:
         out = layer(graph, rows)
     if after == "in place":
         out = torch.nn.functional.elu_(out)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import sar
-from sar.autograd.fused import gat_pyg, linear, normalized_sum, sage
+from sar.autograd.fused import gat, linear, scaled_product
 from sar.graph.edge_index import blocks, lifted, reduce
 from tests.parity.cases_exchange import sent
 from tests.parity.observed_models import fused
@@ -183,9 +183,9 @@ def layer(
     steps; ``dropout``: of attention; ``pieces``: how many layers ran in one piece, or computed a linear map again;
     ``sent``: bytes of rows and gradients; ``warned``: that edges are those of one worker."""
     edge_index = graph_index(part)
-    pieces_of = {"gcn": normalized_sum._ScaledSum, "gat": gat_pyg._Scores}
+    pieces_of = {"gcn": scaled_product._Product, "gat": gat._Scores}
     pieces_of.update(dict.fromkeys(("gatv2", "transformer"), linear._Linear))
-    piece = pieces_of.get(name.partition("_")[0], sage._SageMean)
+    piece = pieces_of.get(name.partition("_")[0], scaled_product._SageMean)
     before = sent()
     with noted() as how, fused(sar.rank() not in separate), counted(piece) as pieces, warned() as said:
         found = step(name, edge_index, inputs, grads, state, dtype, dropout, constant)

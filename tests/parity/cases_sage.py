@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import sar.nn
-from sar.autograd.fused import sage
+from sar.autograd.fused import scaled_product
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted, gradients, loaded
 from tests.support.worker import build
@@ -45,7 +45,7 @@ def step(
     given = torch.stack([rows, rows], 2)[:, :, 0] if strided else rows
     graph = build(part)
     before = choices() if unfused else {}
-    with fused(sar.rank() not in unfused), counted(sage._SageMean) as pieces:
+    with fused(sar.rank() not in unfused), counted(scaled_product._SageMean) as pieces:
         out = layer(graph, given)
     if unfused:
         ran = {way: count - before[way] for way, count in choices().items()}

@@ -12,7 +12,7 @@ from torch import Tensor
 from sar._engine import programs as abi, schedule, session as _session
 from sar._engine.native import Native
 
-from . import again, message
+from . import message, recomputed
 from .once import calling_layer, differentiable_once, refuse_transforms
 from .types import Expr, Relation
 
@@ -65,7 +65,7 @@ def run(relation: Relation, expr: Expr, reduce: Optional[str]) -> Tensor:
         need = sum(1 << i for i, t in enumerate(tensors) if t.requires_grad)
     rows = relation.num_edges if reduce is None else relation.num_dst
     call = _Call(relation, program, written.seeds, (rows, *expr.shape), need)
-    call.again = [again.values_of(t) for t in tensors]
+    call.again = [recomputed.values_of(t) for t in tensors]
     refuse_transforms()
     # peers wait for this worker's part of backward also where none of its tensors needs a gradient
     anchor = torch.empty(0, requires_grad=torch.is_grad_enabled() and program.collective)
@@ -172,7 +172,7 @@ class _Call:
     agreed = 0
     name = "an edge expression"
     operation: Optional[schedule.Operation] = None
-    again: Sequence[Optional[again.Values]] = ()
+    again: Sequence[Optional[recomputed.Values]] = ()
     """What gives each operand in backward where it is not saved."""
 
     def __init__(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sar import pyg
-from sar.autograd.fused import lean
+from sar.autograd.fused import low_memory
 from sar.autograd.fused.deferred import computed
 
 from .model import Built
@@ -46,7 +46,7 @@ def dtype_of(model: nn.Module) -> torch.dtype:
 def _as(column: Tensor, dtype: torch.dtype) -> Tensor:
     if column.dtype == dtype:
         return column
-    return lean.reread(column.shape, dtype, lambda: computed(column).to(dtype))
+    return low_memory.reread(column.shape, dtype, lambda: computed(column).to(dtype))
 
 
 def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], name: str, layer: Optional[str]) -> Any:
@@ -56,7 +56,8 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     ``predict(model, graph, columns)`` where its module has that function. ``columns`` is emptied, so that what the
     model has done with goes.
 
-    :param columns: node features by name; those of :func:`lean.reread` are in memory while a layer reads them alone
+    :param columns: node features by name; those of :func:`low_memory.reread` are in memory only while a layer reads
+        them
     :param layer: name of a submodule whose output is wanted, as ``model.named_modules()`` has it
     """
     model = built.model.eval()
@@ -65,7 +66,7 @@ def run(built: Built, graph: Any, columns: Dict[str, Tensor], kinds: List[str], 
     if layer is not None:
         hook = _submodule(model, layer).register_forward_hook(lambda _m, _i, out: _catch(caught, out))
     try:
-        with torch.no_grad(), lean.lean(), Pointwise():
+        with torch.no_grad(), low_memory.inference(), Pointwise():
             if built.predict is not None:
                 out = built.predict(model, graph, columns)
             else:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sar import comm
-from sar.autograd.fused import lean
+from sar.autograd.fused import low_memory
 from sar.config import Config
 from sar.data.loading import load_dgl_partition_data
 from sar.data.partition import TYPE_KEY
@@ -83,7 +83,7 @@ def prepare(job: Job) -> Ready:
     columns = {name: column for name, column in data.node_features.items() if name != TYPE_KEY}
     for name, (shape, dtype, read) in readers.items():
         if len(shape) > 1:
-            columns[name] = lean.reread(shape, dtype, read)
+            columns[name] = low_memory.reread(shape, dtype, read)
     return Ready(built, graph, columns, list(data.node_type_names))
 
 

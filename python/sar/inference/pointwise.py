@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from sar.autograd.fused import lean
+from sar.autograd.fused import low_memory
 
 _ACTIVATIONS = {
     torch.relu,
@@ -30,15 +30,15 @@ _ACTIVATIONS = {
 
 
 class Pointwise(TorchFunctionMode):
-    """Hands activations, and normalization that does not depend on other rows, to :func:`lean.defer`."""
+    """Hands activations, and normalization that does not depend on other rows, to :func:`low_memory.defer`."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
-        if args and isinstance(args[0], Tensor) and lean.active():
+        if args and isinstance(args[0], Tensor) and low_memory.active():
             step = _step(func, args[1:], kwargs)
-            later = None if step is None else lean.defer(args[0], step)
+            later = None if step is None else low_memory.defer(args[0], step)
             if later is not None:
                 return later
         return func(*args, **kwargs)

@@ -92,7 +92,8 @@ class DistributedBN1D(nn.Module):
         if self.running_mean is not None and self.running_var is not None and not self.training:
             return F.batch_norm(inp, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
         inp = inp.contiguous()
-        return normalized(inp, self.weight, self.bias, self._norm(inp))
+        norm = self._norm(inp)
+        return normalized(inp, self.weight, self.bias, norm, norm.recipe)
 
     @uncompiled
     def _norm(self, inp: Tensor) -> Norm:

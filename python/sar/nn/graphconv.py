@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor, nn
 
-from sar.autograd.fused.gcn import convolve
+from sar.autograd.fused.scaled_product import graph_conv
 
 from ._propagate import Features, as_pair, degree_scale, propagate, refuse_zero_in_degree
 
@@ -74,7 +74,7 @@ class GraphConv(nn.Module):
         if not self.allow_zero_in_degree:
             refuse_zero_in_degree(graph, self)
         if weight is None and edge_weight is None:
-            found = convolve(graph, self, feat, self.norm)
+            found = graph_conv(graph, self, feat, self.norm)
             if found is not None:
                 return found
         if weight is not None and self.weight is not None:

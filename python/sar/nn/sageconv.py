@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sar import function as fn
-from sar.autograd.fused.sage import convolve
+from sar.autograd.fused.scaled_product import sage_conv
 
 from ._propagate import Features, as_pair, first_rows, propagate, sizes
 
@@ -82,7 +82,7 @@ class SAGEConv(nn.Module):
         :returns: ``[num_dst, out_feats]``
         :raises ValueError: shapes that do not fit
         """
-        found = convolve(graph, self, feat, edge_weight, self.aggregator_type)
+        found = sage_conv(graph, self, feat, edge_weight, self.aggregator_type)
         if found is not None:
             return found
         if isinstance(feat, tuple):

@@ -1,12 +1,11 @@
-"""Batch normalization over the rows of all workers, alone or with the ReLU that follows.
+"""Batch normalization over the rows of all workers, alone or with the activation and dropout that follow.
 
 Every worker computes the count, mean and sum of squared deviations of its own rows in one pass; these are merged in
 order of rank, in double precision (Chan, Golub and LeVeque's formula), so that no large numbers are subtracted from
 each other and the result hardly depends on how many workers there are. One small collective in forward and one in
 backward, ``2 f`` numbers per worker for f features. Workers without rows take part.
 
-Only the rows before normalization are saved for backward; the normalized rows are recomputed. The gradient is computed
-in the memory of the one that came in, if nobody else holds that.
+Only the rows before normalization are saved for backward; the others are recomputed (:mod:`.recompute`).
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from sar.autograd.once import differentiable_once
 from sar.autograd.types import anchor
 from sar.config import Config
 
-from . import lean, recompute
-from .deferred import DeferredTensor, MaskedGradient
-from .sole import sole_gradient
+from . import low_memory
+from .deferred import DeferredTensor
+from .recompute import Recipe
 
 
 class Moments(NamedTuple):
@@ -62,26 +61,18 @@ class Norm:
         shift = -self.off * self.scale
         if bias is not None:
             shift += bias.detach().double()
-        self.columns = torch.stack([about, self.scale.to(x.dtype), shift.to(x.dtype)])
-
-    def apply(self, x: Tensor, relu: bool) -> Tensor:
-        """The rows of x normalized, and then ReLU of them, in new memory."""
-        return recompute.apply(x, self.columns, relu)
-
-    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        """Notes rows that :meth:`apply` made of ``source``, under autograd."""
-        recompute.note(rows, source, self.columns, relu)
+        self.recipe = Recipe(torch.stack([about, self.scale.to(x.dtype), shift.to(x.dtype)]))
 
     def backward(
-        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, out: Optional[Tensor] = None
+        self, needs: Tuple[bool, bool, bool], grad: Tensor, x: Tensor, relu: bool, out: Optional[Tensor]
     ) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
         """Gradients of x, weight and bias, as far as they are needed. Collective where x of any worker needs one.
 
-        :param grad: contiguous, of what :meth:`apply` gives
-        :param out: where the gradient of x goes, which may be ``grad``
+        :param grad: contiguous, of the normalized rows, or of ReLU of them with ``relu``
+        :param out: where the gradient of x goes, which may be ``grad`` or ``x``
         """
         # own sums of grad and of grad * (x - mean)
-        plain, along = columns.normalize_sums(grad, x, self.columns, relu)
+        plain, along = columns.normalize_sums(grad, x, self.recipe.columns, relu)
         along = along - self.off * plain
         for_weight = (along * self.invstd).to(x.dtype) if needs[1] else None
         for_bias = plain.to(x.dtype) if needs[2] else None
@@ -96,23 +87,28 @@ class Norm:
                 plain, along = total / self.moments.rows
                 times = -self.scale * self.invstd.square() * along
                 plus = -self.scale * plain - self.off * times
-                numbers = torch.cat([self.columns, torch.stack([times, plus]).to(x.dtype)])
+                numbers = torch.cat([self.recipe.columns, torch.stack([times, plus]).to(x.dtype)])
                 grad_x = torch.empty_like(grad) if out is None else out
                 columns.normalize_grad(grad, x, numbers, relu, grad_x)
         return grad_x, for_weight, for_bias
 
 
 @uncompiled
-def normalized(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm) -> Tensor:
-    """Rows of x normalized by ``norm``, which was made from x. They are computed when they are first read; if ReLU
-    reads them, only ReLU of them is computed. With ``Config.fuse`` off they are computed at once. There is one autograd
-    node, whatever reads them. Collective in backward."""
+def normalized(
+    x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], norm: Norm, recipe: Recipe, reuse: bool = False
+) -> Tensor:
+    """Rows of x normalized by ``norm``, which was made from x, and what ``recipe`` has after that. They are computed
+    when they are first read; if ReLU reads normalized rows, only ReLU of them is computed. With ``Config.fuse`` off
+    they are computed at once. There is one autograd node, whatever reads them. Collective in backward.
+
+    :param reuse: whether backward may overwrite x
+    """
     if not norm.needs_backward:
-        later = lean.defer(x, lambda rows: norm.apply(rows, False)) if lean.active() else None
-        return norm.apply(x, False) if later is None else later
+        later = low_memory.defer(x, recipe.apply) if low_memory.active() and recipe.dropout_p == 0 else None
+        return recipe.apply(x) if later is None else later
     source = x.detach()
-    made = DeferredTensor(source, norm) if Config.fuse else norm.apply(x, False)
-    result: Tensor = _Normalize.apply(anchor(), x, weight, bias, norm, (source, made))
+    made = DeferredTensor(source, recipe) if Config.fuse else recipe.apply(x)
+    result: Tensor = _Normalize.apply(anchor(), x, weight, bias, norm, recipe, reuse and not x.is_leaf, (source, made))
     return result
 
 
@@ -125,11 +121,13 @@ class _Normalize(torch.autograd.Function):
         weight: Optional[Tensor],
         bias: Optional[Tensor],
         norm: Norm,
+        recipe: Recipe,
+        reuse: bool,
         given: Tuple[Tensor, Tensor],
     ) -> Tensor:
         source, made = given  # in a tuple, as they are no inputs to autograd
         ctx.save_for_backward(source)
-        ctx.norm = norm
+        ctx.norm, ctx.recipe, ctx.reuse = norm, recipe, reuse
         ctx.gradients = made.gradients if isinstance(made, DeferredTensor) else None
         return made
 
@@ -139,14 +137,17 @@ class _Normalize(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         if ctx.gradients is not None:
             ctx.gradients.check(grad)
-        sole, relu = sole_gradient(grad), isinstance(grad, MaskedGradient)
-        if isinstance(grad, MaskedGradient):
-            sole = sole and grad.sole
-            grad = grad.grad_of_relu
-        elif not grad.is_contiguous():
-            grad, sole = grad.contiguous(), True
-        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu, grad if sole else None)
-        return None, *found, None, None
+        recipe: Recipe = ctx.recipe
+        if recipe.in_engine:
+            grad, out = grad.contiguous(), None
+        else:
+            grad = out = recipe.back(grad, x)
+        if ctx.reuse:
+            out = x
+            torch.autograd.graph.increment_version(x)  # torch refuses to read it as a saved tensor from now on
+        relu = recipe.in_engine and recipe.activation == "relu"
+        found = ctx.norm.backward(ctx.needs_input_grad[1:4], grad, x, relu, out)
+        return None, *found, None, None, None, None
 
 
 # ---- moments -----------------------------------------------------------------

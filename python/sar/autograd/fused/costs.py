@@ -24,7 +24,7 @@ class LayerCost(NamedTuple):
 
 
 def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
-    """What :func:`sar.autograd.fused.sage.sage_mean` takes. ``grad_x``: whether x needs a gradient."""
+    """What :func:`sar.autograd.fused.scaled_product.sage_mean` takes. ``grad_x``: whether x needs a gradient."""
     first = product_first(in_features, out_features)
     narrower, back = min(in_features, out_features), grad_x or first
     saves_mean = not first and not (grad_x and offers_gradient(in_features, out_features))

@@ -18,7 +18,6 @@ goes directly to batch norm's node.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
 import torch
@@ -29,19 +28,16 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
 from sar.graph.edge_tensor.tensor import METADATA, OF_AUTOGRAD, changes
 
-from .sole import sole_gradient
+from .recompute import Recipe
 
-__all__ = ["DeferredTensor", "MaskedGradient", "State", "computed"]
+__all__ = ["DeferredTensor", "State", "computed"]
 
 
-class Recipe(Protocol):
-    """How to compute the tensor from its source."""
+class Rule(Protocol):
+    """How to compute a tensor from its source."""
 
-    def apply(self, source: Tensor, relu: bool) -> Tensor:
-        """The values, and ReLU of them where ``relu`` is set, in new memory."""
-
-    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        """Called with every tensor that was made this way."""
+    def apply(self, source: Tensor) -> Tensor:
+        """The values, in new memory."""
 
 
 class DeferredTensor(Tensor):
@@ -54,14 +50,14 @@ class DeferredTensor(Tensor):
     _state: State
 
     @staticmethod
-    def __new__(cls, source: Tensor, recipe: Recipe) -> DeferredTensor:
+    def __new__(cls, source: Tensor, rule: Rule) -> DeferredTensor:
         self: DeferredTensor = Tensor._make_wrapper_subclass(
             cls, source.shape, dtype=source.dtype, device=source.device
         )
-        self._state = State(source, recipe)
+        self._state = State(source, rule)
         return self
 
-    def __init__(self, source: Tensor, recipe: Recipe) -> None:
+    def __init__(self, source: Tensor, rule: Rule) -> None:
         pass
 
     @property
@@ -82,9 +78,7 @@ class DeferredTensor(Tensor):
         kwargs = kwargs or {}
         if func in METADATA or func in OF_AUTOGRAD:
             with torch._C.DisableTorchFunctionSubclass():
-                if func is Tensor.register_hook:
-                    args = (args[0], _plainly(args[1]), *args[2:])
-                return plain_gradient(func(*args, **kwargs))
+                return func(*args, **kwargs)
         target = args[0] if args and isinstance(args[0], DeferredTensor) else None
         if target is not None and func in _DROPOUT and _drops_nothing(*args[1:], **kwargs):
             return target
@@ -109,8 +103,8 @@ class DeferredTensor(Tensor):
 class State:
     """What is known of a deferred tensor."""
 
-    def __init__(self, source: Tensor, recipe: Recipe) -> None:
-        self.source, self._version, self.recipe = source, source._version, recipe
+    def __init__(self, source: Tensor, rule: Rule) -> None:
+        self.source, self._version, self.rule = source, source._version, rule
         self._values: Optional[Tensor] = None  # without history; the memory of all others
         self._plain: Optional[Tensor] = None  # the same under autograd
         self.gradients = Gradients()
@@ -119,7 +113,10 @@ class State:
         """As an ordinary tensor, differentiable where gradients are enabled."""
         differentiable = torch.is_grad_enabled() and tensor.requires_grad
         if self._plain is None or (differentiable and not self._plain.requires_grad):
-            self._plain = self._read(tensor, False, None if self._values is None else self._values.detach())
+            given = None if self._values is None else self._values.detach()
+            self._plain = self._read(tensor, None, given)
+            if given is None and self._plain.requires_grad and isinstance(self.rule, Recipe):
+                self.rule.note(self._plain, self.source)
             self._values = self._plain.detach()
         return self._plain
 
@@ -127,17 +124,23 @@ class State:
         """As an ordinary tensor without history, for code below autograd."""
         if self._values is None:
             with torch.no_grad():
-                self._values = self.compute(False)
+                self._values = self.compute()
         return self._values
 
     def relu(self, tensor: DeferredTensor, in_place: bool) -> Optional[Tensor]:
-        """ReLU of it, where nobody has read it before."""
-        if self._values is not None or not torch.is_grad_enabled():
+        """ReLU of it, where batch norm alone makes it and nobody has read it before."""
+        rule = self.rule
+        if self._values is not None or not torch.is_grad_enabled() or not isinstance(rule, Recipe):
+            return None
+        if rule.activation != "none" or not rule.in_engine:
             return None
         self._check()
+        rule = rule._replace(activation="relu")
         if not in_place:
-            return self._read(tensor, True, DeferredTensor(self.source, _Relu(self.recipe)))
-        made = self._read(tensor, True, None)
+            return self._read(tensor, rule, DeferredTensor(self.source, rule))
+        made = self._read(tensor, rule, None)
+        if made.requires_grad:
+            rule.note(made, self.source)
         self._plain, self._values = made, made.detach()
         self.changed(tensor)
         return made
@@ -151,15 +154,15 @@ class State:
 
     def unread(self) -> Optional[Tuple[Tensor, Callable[[Tensor], Tensor]]]:
         """See :meth:`DeferredTensor.unread`."""
-        if self._values is not None:
+        if self._values is not None or not isinstance(self.rule, Recipe) or not self.rule.in_engine:
             return None
         self._check()
-        return self.source, functools.partial(self.recipe.apply, relu=False)
+        return self.source, self.rule.apply
 
-    def compute(self, relu: bool) -> Tensor:
-        """The values, or ReLU of them, anew."""
+    def compute(self) -> Tensor:
+        """The values anew."""
         self._check()
-        return self.recipe.apply(self.source, relu)
+        return self.rule.apply(self.source)
 
     def _check(self) -> None:
         if self.source._version != self._version:
@@ -168,25 +171,10 @@ class State:
                 "for backward, so change a copy, or change it after"
             )
 
-    def _read(self, tensor: DeferredTensor, relu: bool, given: Optional[Tensor]) -> Tensor:
+    def _read(self, tensor: DeferredTensor, relu: Optional[Recipe], given: Optional[Tensor]) -> Tensor:
         with torch._C.DisableTorchFunctionSubclass():
             made: Tensor = _Read.apply(tensor, self, relu, (given,))
-        if given is None and made.requires_grad:
-            self.recipe.note(made, self.source, relu)
         return made
-
-
-class _Relu:
-    """ReLU of what a recipe computes."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-
-    def apply(self, source: Tensor, relu: bool) -> Tensor:
-        return self._recipe.apply(source, True)
-
-    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        self._recipe.note(rows, source, True)
 
 
 class Gradients:
@@ -210,7 +198,7 @@ class Gradients:
         read, self._read = self._read, []
         if not self.changed or (len(read) == 1 and grad is read[0]):
             return
-        if not read or not torch.allclose(grad, torch.stack(plain_gradient(read)).sum(0), equal_nan=True):
+        if not read or not torch.allclose(grad, torch.stack(read).sum(0), equal_nan=True):
             raise RuntimeError(
                 "the result of batch norm was changed in place, and also went through an operation that does not "
                 "follow torch's function overrides (often an autograd.Function), so its gradient would be wrong: give "
@@ -219,68 +207,31 @@ class Gradients:
 
 
 class _Read(torch.autograd.Function):
-    """A tensor with the values of a deferred one, or with ReLU of them, which may be deferred. Local in both passes."""
+    """A tensor with the values of a deferred one, or with ReLU of them, which may be deferred. Local in both passes.
+    ``relu``: how ReLU is computed from the source; None: the values are read as they are."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, state: State, relu: bool, given: Tuple[Optional[Tensor]]) -> Tensor:
-        ctx.recipe, ctx.relu, ctx.gradients = state.recipe, relu, state.gradients
+    def forward(
+        ctx: Any, tensor: Tensor, state: State, relu: Optional[Recipe], given: Tuple[Optional[Tensor]]
+    ) -> Tensor:
+        ctx.relu, ctx.gradients = relu, state.gradients
         if relu:  # else nothing: a block of torch.utils.checkpoint reads in its first pass alone what came from another
             ctx.save_for_backward(state.source)
         (values,) = given  # in a tuple, as it is no input to autograd
         ctx.own = values.gradients if isinstance(values, DeferredTensor) else None
-        return state.compute(relu) if values is None else values
+        if values is not None:
+            return values
+        return state.compute() if relu is None else relu.apply(state.source)
 
     @staticmethod
     @differentiable_once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         if ctx.own is not None:
             ctx.own.check(grad)
-        if ctx.relu:
+        if ctx.relu is not None:
             (source,) = ctx.saved_tensors
-            sole = sole_gradient(grad) or not grad.is_contiguous()
-            grad = MaskedGradient(grad.contiguous(), source, ctx.recipe, sole)
+            grad = ctx.relu.back(grad, source)
         return ctx.gradients.read(grad), None, None, None
-
-
-class MaskedGradient(Tensor):
-    """The gradient that ReLU gives back, ``grad`` where the rows of batch norm are above 0, not computed.
-
-    Batch norm's backward takes ``grad`` and finds the mask in the pass that it makes over the rows anyway. Anything
-    else, such as a hook or a sum with the gradients of other readers, gets an ordinary tensor.
-
-    :param grad: contiguous
-    :param sole: whether nobody else holds ``grad``
-    """
-
-    grad_of_relu: Tensor
-    sole: bool
-    _compute: Callable[[], Tensor]
-
-    @staticmethod
-    def __new__(cls, grad: Tensor, source: Tensor, recipe: Recipe, sole: bool) -> MaskedGradient:
-        self: MaskedGradient = Tensor._make_wrapper_subclass(cls, grad.shape, dtype=grad.dtype, device=grad.device)
-        self.grad_of_relu, self.sole = grad, sole
-        self._compute = lambda: torch.ops.aten.threshold_backward(grad, recipe.apply(source, True), 0)
-        return self
-
-    def __init__(self, grad: Tensor, source: Tensor, recipe: Recipe, sole: bool) -> None:
-        pass
-
-    @classmethod
-    @uncompiled
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        if func in METADATA:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **(kwargs or {}))
-        return func(*plain_gradient(args), **plain_gradient(kwargs or {}))
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
-    ) -> Any:
-        return func(*plain_gradient(args), **plain_gradient(kwargs or {}))
 
 
 _RELU = frozenset([torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu])
@@ -293,15 +244,6 @@ def _drops_nothing(
     """Whether dropout with these arguments behind the first one gives its input as it is."""
     on = training if train is None else train
     return p == 0 or (not on and 0 < p <= 1)
-
-
-def _plainly(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    return lambda grad: hook(plain_gradient(grad))
-
-
-def plain_gradient(tree: Any) -> Any:
-    """The same structure with every :class:`MaskedGradient` as an ordinary tensor."""
-    return _mapped(tree, MaskedGradient, lambda t: t._compute())
 
 
 def computed(tree: Any) -> Any:

@@ -1,38 +1,54 @@
-"""Fused GAT layer with one linear map.
+"""GAT layers in one piece: DGL's, those of ``sar.nn`` and PyG's.
 
-``out[i, h] = b[h] + sum over in-edges (j -> i) of a[ji, h] * W[h] x[j]``, with ``a`` the softmax over the in-edges of i
-of ``leaky_relu(attn_l[h] . W[h] x[j] + attn_r[h] . W[h] x[i])``, and dropout of it.
+``out[i, h] = sum over in-edges (j -> i) of a[ji, h] * W[h] x[j]``, with ``a`` the softmax over the in-edges of i of
+``leaky_relu(attn_l[h] . W[h] x[j] + attn_r[h] . W[h] x[i])``, and dropout of it.
 
-Of the tensors of the size of the result, only the sum without b is saved for backward; W x is recomputed from x. The
-sum is not the tensor that is returned, so scripts may change the result in place. The scores are computed as ``x .
-(W[h]' attn[h])``, which is narrow, so neither pass multiplies all features with the attention vectors.
+Of the tensors of the size of the result, only the sum is saved for backward; W x is recomputed from x, which may itself
+be recomputed (:mod:`.recompute`). There are two nodes of autograd: the product with the scores, and the sum over edges.
+Backward of the first begins when the result and its gradient are released.
+
+The libraries differ in how they round (:class:`Rounding`). A worker whose layer has a hook runs the library's steps,
+gets the same numbers and sends the same. :mod:`.gat_columns` computes the layers in less memory.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+import enum
+import functools
+from typing import Any, Iterator, Optional, Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sar._engine import programs as abi, session as _session
-from sar.autograd import program
+from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
-from sar.autograd.types import Agreed, Relation, anchor
+from sar.autograd.types import Relation
 from sar.distributed.agreement import agree, agreed_seed
 from sar.graph.manager import GraphShardManager
 
-from . import costs, gat_columns, lean
+from . import costs, gat_columns, low_memory
 from .deferred import computed
 from .eligibility import fits_alone, note_choice
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import products, sums
 
+__all__ = ["Rounding", "attend", "convolve", "finish"]
 
-def fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
-    """Whether :func:`attend` may replace the layer's own steps. The answer is the same on all workers."""
-    return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
+_BLOCK_BYTES = 1 << 20
+"""Of rows that are multiplied at a time."""
+
+
+class Rounding(enum.Enum):
+    """How scores are computed, and in which order edges read their operands.
+
+    ``FOLDED``: scores are ``x . (W[h]' attn[h])``, so neither pass multiplies all features with the attention vectors.
+    ``PYG``: scores are sums over ``attn[h] * W[h] x``, and all sums are rounded in the order in which PyG's steps and
+    autograd add.
+    """
+
+    FOLDED = "folded"
+    PYG = "pyg"
 
 
 @uncompiled
@@ -49,34 +65,44 @@ def convolve(
     memory_efficient: bool = False,
 ) -> Optional[Tensor]:
     """The fused result of a GATConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps, because it
-    does not have exactly one linear map or because something reads the attention. ``slope`` and ``dropout_p`` as in
-    :func:`attend`; ``merge`` as in :func:`gat_columns.merged`; ``memory_efficient``: by :mod:`.gat_columns`, and alike
-    on all workers."""
+    does not have exactly one linear map or because something reads the attention. ``slope`` is that of leaky_relu,
+    ``dropout_p`` the share of the attention that is set to 0; ``merge`` as in :func:`gat_columns.merged`;
+    ``memory_efficient``: by :mod:`.gat_columns`, and alike on all workers."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
-    fused = plain and fits(graph, feat, getattr(layer, "fc", None), *vectors)
+    fused = plain and _fits(graph, feat, getattr(layer, "fc", None), *vectors)
     by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
         mine = torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
         _, (unfit, needed) = agree(0, [int(not fused), int(mine)])
         fused, needs = not unfit, bool(needed)
-    elif plain and lean.active():
-        fused = lean.all_fit(fused)
+    elif plain and low_memory.active():
+        fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):
         return None
-    relation, x = graph._relation(None), layer.feat_drop(feat)
-    if not by_columns:
-        out = attend(relation, x, layer.fc, *vectors, layer.bias, slope, dropout_p)
-        return finish(layer, out, merge)
+    relation, x, weight, bias = graph._relation(None), layer.feat_drop(feat), layer.fc.weight, layer.bias
+    attention = gat_columns.Attention(relation, slope, dropout_p)
+    if not by_columns and not (low_memory.active() and dropout_p == 0):
+        out = attend(relation, x, weight, *vectors, slope, dropout_p)
+        # a new tensor, since backward needs the sum, and scripts may change the result in place
+        return finish(layer, out.clone() if bias is None else out + bias.view(out.shape[1:]), merge)
     _, heads, each = layer.attn_l.shape
-    step = costs.columns(x.shape[1], heads, each, merge)
-    attention = gat_columns.Attention(relation, slope, step, dropout_p)
+    if not by_columns:
+        attention = attention._replace(step=low_memory.columns(x.shape[1], len(weight)))
+        out = gat_columns.forward(attention, x.contiguous(), weight, torch.cat(vectors), bias)
+        return finish(layer, out, merge)
+    attention = attention._replace(step=costs.columns(x.shape[1], heads, each, merge))
     inside = gat_columns.elementwise(layer.activation)  # on this rank; messages do not depend on it
     if inside:
         attention = attention._replace(activation=layer.activation, merge=merge)
-    out = gat_columns.attend(attention, x, layer.fc.weight, *vectors, layer.bias, needs)
+    out = gat_columns.attend(attention, x, weight, *vectors, bias, needs)
     return out if inside else finish(layer, out, merge)
+
+
+def _fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
+    """Whether :func:`attend` may replace the layer's own steps. The answer is the same on all workers."""
+    return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
 
 
 def finish(layer: Any, out: Tensor, merge: Optional[str]) -> Tensor:
@@ -84,132 +110,151 @@ def finish(layer: Any, out: Tensor, merge: Optional[str]) -> Tensor:
     return gat_columns.merged(out if layer.activation is None else layer.activation(out), merge)
 
 
+@uncompiled
 def attend(
     relation: Relation,
     x: Tensor,
-    fc: nn.Linear,
+    weight: Tensor,
     attn_l: Tensor,
     attn_r: Tensor,
-    bias: Optional[Tensor],
     slope: float,
     dropout_p: float,
+    rounding: Rounding = Rounding.FOLDED,
 ) -> Tensor:
     """Collective in forward and backward.
 
-    :param x: ``[n, i]``, of sources, which are the destinations too. :func:`fits` says whether it may be given
-    :param fc: of weight ``[heads * each, i]``
+    :param x: ``[n, i]``, of sources, which are the destinations too
+    :param weight: ``[heads * each, i]``
     :param attn_l: of sources, ``[1, heads, each]``, and ``attn_r`` of destinations
-    :param bias: ``[heads * each]``
     :param slope: of leaky_relu
     :param dropout_p: of the attention that is set to 0
-    :returns: ``[n, heads, each]``
+    :returns: ``[n, heads, each]``, which backward needs as it is
     """
-    _session.current().follow_config()
-    if lean.active() and dropout_p == 0:
-        step, attn = lean.columns(x.shape[1], len(fc.weight)), torch.cat([attn_l, attn_r])
-        return gat_columns.forward(gat_columns.Attention(relation, slope, step), x.contiguous(), fc.weight, attn, bias)
-    seed = agreed_seed() if dropout_p > 0 else 0
-    settings = (relation, slope, dropout_p, seed)
-    agreed = Agreed()
     x = x.contiguous()
-    out: Tensor = _Attend.apply(anchor(), x, fc.weight, attn_l, attn_r, settings, agreed, save(x))
-    out = out if agreed.bits else out.detach()
-    return out.clone() if bias is None else out + bias.view(out.shape[1:])
+    ft, el, er = _Scores.apply(x, weight, attn_l, attn_r, rounding, save(x))
+    if ft.requires_grad:
+        recomputed.note(ft, functools.partial(_product, ft.grad_fn))
+    factors = gat_columns.factors(el, er, slope, dropout_p, agreed_seed() if dropout_p > 0 else 0)
+    rows = ex.load("u", ft)
+    message = ex.binary("mul", *((factors, rows) if rounding is Rounding.PYG else (rows, factors)))
+    return program.run(relation, message, "sum")
 
 
-class _Attend(torch.autograd.Function):
+def _read(ctx: Any) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+    """x, W, the vectors of the scores, and W x where it was computed again."""
+    if ctx.read is None:
+        *rows_saved, weight, attn = ctx.saved_tensors  # once: torch.utils.checkpoint allows no more
+        ctx.read = rows_of(Saved(*rows_saved), ctx.held), weight, attn, None
+    found: Tuple[Tensor, Tensor, Tensor, Optional[Tensor]] = ctx.read
+    return found
+
+
+def _product(ctx: Any) -> Tensor:
+    """W x, ``[n, heads, each]``, computed again. The gradients of PyG's scores need it too, so it stays until then."""
+    x, weight, attn, ft = _read(ctx)
+    if ft is None:
+        (ft,) = [x.mm(weight.t())] if ctx.needs_input_grad[0] else products(x, weight)
+        ft = ft.view(len(x), *attn.shape[1:])
+        if ctx.rounding is Rounding.PYG:
+            ctx.read = x, weight, attn, ft
+    return ft
+
+
+class _Scores(torch.autograd.Function):
+    """``W x``, and the scores of sources and of destinations, ``[n, heads, 1]`` each."""
+
     @staticmethod
     def forward(
         ctx: Any,
-        anchor: Tensor,
         x: Tensor,
         weight: Tensor,
         attn_l: Tensor,
         attn_r: Tensor,
-        settings: Tuple[Relation, float, float, int],
-        agreed: Agreed,
+        rounding: Rounding,
         saved: Tuple[Saved, Optional[Held]],
-    ) -> Tensor:
-        relation, slope, dropout_p, seed = settings
-        heads, each = attn_l.shape[1:]
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
         attn = torch.cat([attn_l, attn_r])
-        folded = gat_columns.folded(weight, attn)
-        constant = not ctx.needs_input_grad[1]  # then it may lie in a file
-        scores, ft = products(x, folded, weight) if constant else (x.mm(folded.t()), x.mm(weight.t()))
-        el, er = (s.unsqueeze(-1) for s in scores.view(len(x), 2, heads).transpose(0, 1).contiguous())
-        ft = ft.view(len(x), heads, each)
-        written = program.write(gat_columns.messages(el, er, ft, slope, dropout_p, seed), "sum")
-        ctx.names = ["ft" if t is ft else "el" if t is el else "er" for t in (leaf.tensor for leaf in written.leaves)]
-        _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
-        wants = {"ft": for_x or for_w, "el": for_x or for_w or for_l, "er": for_x or for_w or for_r}
-        need = sum(1 << i for i, name in enumerate(ctx.names) if wants[name])
-        compiled = program.compiled(written.text)
-        call = program._Call(relation, compiled, written.seeds, (relation.num_dst, heads, each), need)
-        state = [ft.new_empty(relation.num_dst, width) for width in compiled.softmaxes for _ in range(2)]
-        out = ft.new_empty(call.shape)
-        operands = [{"ft": ft, "el": el, "er": er}[name] for name in ctx.names]
-        call.operation = abi.begin(True)
-        call.agreed, ctx.saves = abi.program_forward(
-            relation.handle, compiled.handle, call.make(), operands, state, out
-        )
-        agreed.bits = call.agreed
-        ctx.call = call
+        shape = len(x), *attn.shape[1:]
+        weights = [weight] if rounding is Rounding.PYG else [gat_columns.folded(weight, attn), weight]
+        # a constant x may lie in a file
+        *folded, ft = [x.mm(w.t()) for w in weights] if for_x else products(x, *weights)
+        ft = ft.view(shape)
+        if folded:
+            el, er = (s.contiguous().unsqueeze(-1) for s in folded[0].view(len(x), 2, attn.shape[1]).unbind(1))
+        else:
+            el, er = (torch.cat([(ft[at] * v).sum(-1, keepdim=True) for at in _blocks(ft)]) for v in attn)
+        wanted = {ft: for_x or for_w, el: for_x or for_w or for_l, er: for_x or for_w or for_r}
+        ctx.mark_non_differentiable(*(t for t, wants in wanted.items() if not wants))
         rows_saved, ctx.held = saved
-        ctx.save_for_backward(*rows_saved, weight, attn, el, er, out if ctx.saves & abi.OUT_SAVED else None, *state)
-        return out
+        ctx.save_for_backward(*rows_saved, weight, attn)
+        ctx.set_materialize_grads(False)
+        ctx.read, ctx.rounding = None, rounding
+        return ft, el, er
 
     @staticmethod
     @differentiable_once("GATConv")
-    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
-        source, columns, recipe, weight, attn, el, er, out, *state = ctx.saved_tensors
-        x = rows_of(Saved(source, columns, recipe), ctx.held)
-        _, for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
-        grads = _back(ctx, grad.contiguous(), x, weight, el, er, out, state)
-        none = grad.new_zeros(el.shape)
-        of_scores = torch.cat([grads.get(name, none) for name in ("el", "er")], 1).flatten(1)
-        grad_ft = grads["ft"].flatten(1) if "ft" in grads else None
-        grad_x = grad_w = None
-        factors = [of_scores, grad_ft] if for_w and grad_ft is not None else [of_scores]
-        of_folded, *of_ft = [f.t().mm(x) for f in factors] if for_x else sums(x, *factors)
-        of_folded = of_folded.view(2, *attn.shape[1:2], -1)
-        if of_ft:
-            grad_w = of_ft[0]
-            grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
+    def backward(
+        ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_er: Optional[Tensor]
+    ) -> Tuple[Optional[Tensor], ...]:
+        _, _, for_l, for_r, *_ = ctx.needs_input_grad
+        back = _back_as_pyg if ctx.rounding is Rounding.PYG else _back
+        grad_x, grad_w, of_l, of_r = back(ctx, grad_ft, grad_el, grad_er)
+        return grad_x, grad_w, of_l if for_l else None, of_r if for_r else None, None, None
+
+
+Gradients = Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]
+"""Of x, W and the vectors of the scores."""
+
+
+def _back(ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_er: Optional[Tensor]) -> Gradients:
+    x, weight, attn, _ = _read(ctx)
+    ctx.read = None
+    for_x, for_w, *_ = ctx.needs_input_grad
+    none = x.new_zeros(len(x), attn.shape[1], 1)
+    of_scores = torch.cat([none if g is None else g for g in (grad_el, grad_er)], 1).flatten(1)
+    grad_ft = None if grad_ft is None else grad_ft.flatten(1)
+    factors = [of_scores, grad_ft] if for_w and grad_ft is not None else [of_scores]
+    of_folded, *of_ft = [f.t().mm(x) for f in factors] if for_x else sums(x, *factors)
+    del x  # before the gradient of it is made
+    of_folded = of_folded.view(2, attn.shape[1], -1)
+    grad_x = grad_w = None
+    if of_ft:
+        grad_w = of_ft[0]
+        grad_w += torch.einsum("shd,shi->hdi", attn, of_folded).flatten(0, 1)
+    if for_x and grad_ft is not None:
+        grad_x = grad_ft.mm(weight)
+        grad_x.addmm_(of_scores, gat_columns.folded(weight, attn))
+    of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
+    return grad_x, grad_w, of_attn[:1], of_attn[1:]
+
+
+def _back_as_pyg(
+    ctx: Any, grad_ft: Optional[Tensor], grad_el: Optional[Tensor], grad_er: Optional[Tensor]
+) -> Gradients:
+    ft = _product(ctx)
+    x, weight, attn, _ = _read(ctx)
+    ctx.read = None
+    for_x, for_w, for_l, for_r, *_ = ctx.needs_input_grad
+    if grad_ft is not None:  # nobody else has it
+        for at in _blocks(grad_ft):
+            for grad, vectors in ((grad_er, attn[1]), (grad_el, attn[0])):  # autograd begins with the last steps
+                if grad is not None:
+                    grad_ft[at] += grad[at] * vectors
+    of_r = (grad_er * ft).sum(0, keepdim=True) if for_r and grad_er is not None else None
+    of_l = torch.mul(grad_el, ft, out=ft).sum(0, keepdim=True) if for_l and grad_el is not None else None
+    del ft
+    grad_x = grad_w = None
+    if grad_ft is not None:
+        grad_ft = grad_ft.flatten(1)
+        if for_w:
+            grad_w = grad_ft.t().mm(x) if for_x else sums(x, grad_ft)[0]
         del x
-        if for_x and grad_ft is not None:
-            grad_x = grad_ft.mm(weight)
-            grad_x.addmm_(of_scores, gat_columns.folded(weight, attn))
-        of_attn = torch.einsum("hdi,shi->shd", weight.view(*attn.shape[1:], -1), of_folded)
-        return None, grad_x, grad_w, of_attn[:1] if for_l else None, of_attn[1:] if for_r else None, None, None, None
+        grad_x = grad_ft.mm(weight) if for_x else None
+    return grad_x, grad_w, of_l, of_r
 
 
-def _back(
-    ctx: Any,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    el: Tensor,
-    er: Tensor,
-    out: Optional[Tensor],
-    state: List[Tensor],
-) -> Any:
-    """Gradients of W x and of the scores, by name, where they are wanted."""
-    call, nothing = ctx.call, grad.new_empty(0)
-    at_hand = {"el": el, "er": er}
-    if any(name == "ft" and ctx.saves >> i & 1 for i, name in enumerate(ctx.names)):
-        at_hand["ft"] = (x.mm(weight.t()) if ctx.needs_input_grad[1] else products(x, weight)[0]).view(grad.shape)
-    shapes = {"ft": grad.shape, "el": el.shape, "er": er.shape}
-    operands = [at_hand[n] if ctx.saves >> i & 1 else nothing for i, n in enumerate(ctx.names)]
-    grads = [grad.new_empty(shapes[n]) if call.need >> i & 1 else nothing for i, n in enumerate(ctx.names)]
-    abi.program_backward(
-        call.relation.handle,
-        call.program.handle,
-        call.make(),
-        operands,
-        state,
-        nothing if out is None else out,
-        grad,
-        grads,
-        call.operation,
-    )
-    return {n: g for i, (n, g) in enumerate(zip(ctx.names, grads)) if call.need >> i & 1}
+def _blocks(rows: Tensor) -> Iterator[slice]:
+    count = max(1, _BLOCK_BYTES // max(1, rows[:1].numel() * rows.element_size()))
+    for begin in range(0, max(1, len(rows)), count):
+        yield slice(begin, begin + count)

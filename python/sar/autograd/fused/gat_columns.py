@@ -45,8 +45,8 @@ class Attention(NamedTuple):
 
     relation: Relation
     slope: float
-    step: int
-    dropout_p: float = 0.0
+    dropout_p: float
+    step: int = 0
     seed: int = 0
     activation: Optional[Callable[[Tensor], Tensor]] = None
     merge: Optional[str] = None
@@ -96,12 +96,10 @@ def folded(weight: Tensor, attn: Tensor) -> Tensor:
     return torch.einsum("shd,hdi->shi", attn, weight.view(*attn.shape[1:], -1)).flatten(0, 1)
 
 
-def messages(el: Tensor, er: Tensor, ft: Tensor, slope: float, dropout_p: float, seed: int) -> ex.Expr:
-    """``dropout(softmax(leaky_relu(el[j] + er[i]))) * ft[j]`` for each edge j -> i."""
-    factors = ex.softmax(ex.unary("leaky_relu", ex.binary("add", ex.load("u", el), ex.load("v", er)), slope))
-    if dropout_p > 0:
-        factors = ex.dropout(factors, dropout_p, seed)
-    return ex.binary("mul", ex.load("u", ft), factors)
+def factors(el: Tensor, er: Tensor, slope: float, dropout_p: float, seed: int) -> ex.Expr:
+    """``dropout(softmax(leaky_relu(el[j] + er[i])))`` for each edge j -> i."""
+    scores = ex.binary("add", ex.load("u", el), ex.load("v", er))
+    return ex.dropout(ex.softmax(ex.unary("leaky_relu", scores, slope)), dropout_p, seed)
 
 
 def forward(attention: Attention, x: Tensor, weight: Tensor, attn: Tensor, bias: Optional[Tensor]) -> Tensor:
@@ -148,7 +146,8 @@ def _product(x: Tensor, weight: Tensor, first: int, at: slice) -> Tensor:
 def _sum(attention: Attention, head: int, el: Tensor, er: Tensor, ft: Tensor) -> Tensor:
     """Some columns of the sum over in-edges, ``[n, 1, c]``. Collective."""
     seed = attention.seed + head  # all blocks of a head have the same mask
-    return ex.evaluate(attention.relation, messages(el, er, ft, attention.slope, attention.dropout_p, seed), "sum")
+    weights = factors(el, er, attention.slope, attention.dropout_p, seed)
+    return ex.evaluate(attention.relation, ex.binary("mul", ex.load("u", ft), weights), "sum")
 
 
 class _Attend(torch.autograd.Function):

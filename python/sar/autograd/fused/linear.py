@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sar.autograd import again
+from sar.autograd import recomputed
 from sar.autograd.once import differentiable_once
 
 __all__ = ["computed_again"]
@@ -39,7 +39,7 @@ def _linear(module: Any, x: Tensor) -> Tensor:
     product = _Product()
     out: Tensor = _Linear.apply(x, module.weight, module.bias, product)
     if out.requires_grad:
-        again.note(out, product.again)
+        recomputed.note(out, product.again)
     return out
 
 

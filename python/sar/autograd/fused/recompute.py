@@ -1,8 +1,7 @@
-"""Recomputes rows in backward from the input of the batch norm that made them.
+"""Rows that batch norm makes, with the activation and dropout that follow it, recomputed in backward from its input.
 
-Batch norm saves its input for backward anyway. A layer that reads its result, or ReLU of it, therefore saves that input
-instead of the rows (:func:`save`), and recomputes the rows in backward in one pass (:func:`rows_of`). All of this is
-local.
+Batch norm saves its input for backward anyway. A layer that reads its result therefore saves that input instead of the
+rows (:func:`save`), and recomputes the rows in backward (:func:`rows_of`). All of this is local.
 
 The rows may be changed between batch norm and the layer in ways that torch does not track (``h.data.mul_(2)``, a numpy
 array that shares their memory). So the layer saves a checksum of the rows it read, and backward raises an error if the
@@ -11,47 +10,129 @@ recomputed rows differ.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+import struct
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 from weakref import ReferenceType, ref
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from sar._engine import columns as kernels
 
-_made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""For rows that batch norm made, as long as they are there: of what and how."""
+ACTIVATIONS: Dict[str, Optional[Callable[[Tensor], Tensor]]] = {
+    "none": None,
+    "relu": torch.relu,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+_NAMES = tuple(ACTIVATIONS)
+_BLOCK_BYTES = 1 << 20
+"""Of rows that are computed at a time: what backward needs beside its results is a few times that."""
+
+
+class Recipe(NamedTuple):
+    """``dropout(activation((x - columns[0]) * columns[1] + columns[2]))`` for rows x, ``[n, f]``.
+
+    :ivar columns: ``[3, f]``
+    :ivar activation: one of :data:`ACTIVATIONS`
+    :ivar dropout_p: share of elements that are set to 0
+    :ivar seed: of the mask, which is the same each time the rows are computed
+    """
+
+    columns: Tensor
+    activation: str = "none"
+    dropout_p: float = 0.0
+    seed: int = 0
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether a pass of the engine computes it. Then each row is computed by itself."""
+        return self.dropout_p == 0 and self.activation in ("none", "relu")
+
+    def apply(self, source: Tensor) -> Tensor:
+        """The rows, in new memory."""
+        out = torch.empty_like(source)
+        if self.in_engine:
+            return apply(source, self.columns, self.activation == "relu", out)
+        function = ACTIVATIONS[self.activation]
+        for at, mask in self._blocks(source):
+            rows = apply(source[at], self.columns, False, out[at])
+            if function is not None:
+                rows.copy_(function(rows))
+            if mask is not None:
+                rows.mul_(mask)
+        return out.data  # which counts no changes yet
+
+    def note(self, rows: Tensor, source: Tensor) -> None:
+        """Remembers that :meth:`apply` made these rows of ``source``."""
+        _made[rows] = _Origin(TensorWeakRef(source), source._version, self)
+
+    def back(self, grad: Tensor, source: Tensor) -> Tensor:
+        """The gradient of the normalized rows, by that of the result, in new memory."""
+        out = torch.empty_like(grad, memory_format=torch.contiguous_format)
+        function = ACTIVATIONS[self.activation]
+        for at, mask in self._blocks(source):
+            part = grad[at] if mask is None else torch.mul(grad[at], mask, out=out[at])
+            if function is torch.relu:
+                rows = apply(source[at], self.columns, True, torch.empty_like(source[at]))
+                torch.ops.aten.threshold_backward.grad_input(part, rows, 0, grad_input=out[at])
+            elif function is not None:
+                rows = apply(source[at], self.columns, False, torch.empty_like(source[at])).requires_grad_()
+                with torch.enable_grad():
+                    (part,) = torch.autograd.grad(function(rows), rows, part)
+                out[at] = part
+            elif mask is None:
+                out[at] = part
+        return out
+
+    def _blocks(self, source: Tensor) -> Iterator[Tuple[slice, Optional[Tensor]]]:
+        """Blocks of rows, each with what its elements are multiplied by."""
+        generator = torch.Generator().manual_seed(self.seed) if self.dropout_p > 0 else None
+        count = max(64, _BLOCK_BYTES // max(1, source.shape[1] * source.element_size()))
+        for begin in range(0, len(source), count):
+            at, mask = slice(begin, begin + count), None
+            if generator is not None:
+                kept = 1 - self.dropout_p
+                mask = torch.empty_like(source[at]).bernoulli_(kept, generator=generator).div_(kept)
+            yield at, mask
+
+    def _numbers(self) -> Tuple[int, int, int]:
+        (share,) = struct.unpack("q", struct.pack("d", self.dropout_p))
+        return _NAMES.index(self.activation), share, self.seed
+
+    @staticmethod
+    def _of(columns: Tensor, activation: int, share: int, seed: int) -> Recipe:
+        (dropout_p,) = struct.unpack("d", struct.pack("q", share))
+        return Recipe(columns, _NAMES[activation], dropout_p, seed)
+
+
+def apply(source: Tensor, columns: Tensor, relu: bool, out: Tensor) -> Tensor:
+    """The rows of ``source``, ``[n, f]``, normalized by ``columns``, ``[3, f]``, and then ReLU of them, in ``out``."""
+    kernels.normalize(source, columns, relu, out)
+    return out
 
 
 class _Origin(NamedTuple):
     source: TensorWeakRef  # who keeps the rows, as sar.remat does, need not keep what they were made of
     version: int
-    columns: Tensor
-    relu: bool
+    recipe: Recipe
 
 
-def apply(source: Tensor, columns: Tensor, relu: bool) -> Tensor:
-    """The rows of ``source``, ``[n, f]``, normalized by ``columns``, ``[3, f]``, and then ReLU of them; new memory."""
-    out = torch.empty_like(source)
-    kernels.normalize(source, columns, relu, out)
-    return out
-
-
-def note(rows: Tensor, source: Tensor, columns: Tensor, relu: bool) -> None:
-    """Remembers what :func:`apply` made."""
-    _made[rows] = _Origin(TensorWeakRef(source), source._version, columns, relu)
+_made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""For rows that batch norm made, as long as they are there: of what and how."""
 
 
 class Saved(NamedTuple):
     """What a layer saves of rows: three tensors, of one shape in every pass of ``torch.utils.checkpoint``."""
 
     source: Tensor  # the rows, or what they are computed from
-    columns: Tensor  # [3, f], of apply
-    recipe: Tensor  # int64 [2]: _AS_IT_IS, _NORMALIZED or _AFTER_RELU, and the checksum of the rows
-
-
-_AS_IT_IS, _NORMALIZED, _AFTER_RELU = 0, 1, 2
+    columns: Tensor  # [3, f], of the recipe
+    numbers: Tensor  # int64 [5]: whether there is a recipe, the checksum of the rows, and the recipe's numbers
 
 
 class Held:
@@ -78,12 +159,12 @@ def save(x: Tensor) -> tuple[Saved, Optional[Held]]:
 
     :param x: ``[n, f]``, contiguous
     """
-    origin = _made.get(x)
+    origin: Optional[_Origin] = _made.get(x)
     source = None if origin is None else origin.source()
     if origin is None or source is None or x._version or source._version != origin.version or not x.shape[1]:
-        return Saved(x, x.new_zeros(3, x.shape[1]), torch.tensor([_AS_IT_IS, 0])), None
-    recipe = torch.tensor([_AFTER_RELU if origin.relu else _NORMALIZED, kernels.checksum(x.detach())])
-    return Saved(source, origin.columns, recipe), Held(x)
+        return Saved(x, x.new_zeros(3, x.shape[1]), torch.zeros(5, dtype=torch.int64)), None
+    numbers = torch.tensor([1, kernels.checksum(x.detach()), *origin.recipe._numbers()])
+    return Saved(source, origin.recipe.columns, numbers), Held(x)
 
 
 def rows_of(saved: Saved, held: Optional[Held]) -> Tensor:
@@ -94,10 +175,10 @@ def rows_of(saved: Saved, held: Optional[Held]) -> Tensor:
     rows = held.take() if held is not None else None
     if rows is not None:
         return rows
-    kind, checksum = saved.recipe.tolist()
-    if kind == _AS_IT_IS:
+    made, checksum, *numbers = saved.numbers.tolist()
+    if not made:
         return saved.source
-    rows = apply(saved.source, saved.columns, kind == _AFTER_RELU)
+    rows = Recipe._of(saved.columns, *numbers).apply(saved.source)
     if kernels.checksum(rows) != checksum:
         raise RuntimeError(
             "the rows that a layer read are not those that batch norm made: they were changed in between in a way that "

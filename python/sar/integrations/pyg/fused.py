@@ -24,14 +24,13 @@ from torch_geometric.nn import (
 from torch_geometric.nn.conv import gcn_conv as gcn
 from torch_geometric.nn.dense.linear import Linear
 
-from sar.autograd.fused import lean
+from sar.autograd.fused import low_memory
 from sar.autograd.fused.costs import product_first
 from sar.autograd.fused.deferred import DeferredTensor, computed
 from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
-from sar.autograd.fused.gat_pyg import attend
+from sar.autograd.fused.gat import Rounding, attend
 from sar.autograd.fused.linear import computed_again
-from sar.autograd.fused.normalized_sum import normalized_sum
-from sar.autograd.fused.sage import sage_mean
+from sar.autograd.fused.scaled_product import normalized_sum, sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 
@@ -54,7 +53,7 @@ def _sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = N
     plain = size is None and not edge_index.flipped and edge_index.edges.square and type(layer) is SAGEConv
     fits, first = plain and _sage_fits(layer, x, edge_index), plain and _product_is_narrower(layer)
     if first:
-        fits = lean.all_fit(fits)
+        fits = low_memory.all_fit(fits)
     if not note_choice(layer, edge_index.graph, fits):
         return original(layer, x, edge_index, size)
     lin = layer.lin_l
@@ -76,7 +75,7 @@ def _sage_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
         and not layer.project
         and all(_fits(lin, x) for lin in (layer.lin_l, layer.lin_r))
         and x.shape[0] == edge_index.edges.rows("u")
-        and not lean.active()
+        and not low_memory.active()
         and undisturbed()
     )
 
@@ -105,7 +104,7 @@ def _gcn_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
         and layer.lin.bias is None
         and _fits(layer.lin, x)
         and x.shape[0] == edge_index.edges.rows("u")
-        and not lean.active()
+        and not low_memory.active()
         and undisturbed()
     )
 
@@ -163,7 +162,7 @@ def _gat_conv(
         edges = edges.without_loops().with_loops(any_order=True)
     dropout_p = layer.dropout if layer.training else 0.0
     relation, vectors = edges.relation, (layer.att_src, layer.att_dst)
-    out = attend(relation, x, layer.lin.weight, *vectors, layer.negative_slope, dropout_p)
+    out = attend(relation, x, layer.lin.weight, *vectors, layer.negative_slope, dropout_p, Rounding.PYG)
     out = out.flatten(1) if layer.concat else out.mean(1)
     return out if layer.bias is None else out + layer.bias
 
@@ -179,7 +178,7 @@ def _gat_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
         and _fits(layer.lin, x)
         and layer.att_src.dtype == layer.att_dst.dtype == x.dtype
         and x.shape[0] == edge_index.edges.rows("u")
-        and not lean.active()
+        and not low_memory.active()
         and undisturbed()
     )
 

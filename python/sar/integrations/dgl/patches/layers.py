@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.autograd.compile import compiling as _compiling
-from sar.autograd.fused import gat, gcn, sage
+from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import as_made
 from sar.errors import WholeGraphError
 from sar.graph.counts import Counts
@@ -201,7 +201,7 @@ def _typed_linear(original: Any, layer: Any, x: Tensor, x_type: Tensor, sorted_b
 
 def _sage_conv(original: Any, layer: Any, graph: Any, feat: Any, edge_weight: Any = None) -> Any:
     """The mean of a full graph in one piece, where the layer's two linear maps are no more than that."""
-    out = sage.convolve(graph, layer, feat, edge_weight, layer._aggre_type)
+    out = scaled_product.sage_conv(graph, layer, feat, edge_weight, layer._aggre_type)
     return original(layer, graph, feat, edge_weight) if out is None else out
 
 
@@ -218,7 +218,7 @@ def _gat_conv(
 
 def _graph_conv(original: Any, layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:
     """In inference, by blocks of columns."""
-    out = gcn.convolve(graph, layer, feat, layer._norm) if weight is None and edge_weight is None else None
+    out = scaled_product.graph_conv(graph, layer, feat, layer._norm) if weight is None and edge_weight is None else None
     return original(layer, graph, feat, weight, edge_weight) if out is None else out
 
 

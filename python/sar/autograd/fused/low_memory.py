@@ -1,12 +1,11 @@
 """Inference in little memory.
 
-Inside :func:`lean`, and without gradients:
+Inside :func:`inference`, and without gradients:
 
 - fused SAGE and GAT layers are computed by blocks of columns, so that beside input and output a layer holds some
   columns alone. As many bytes travel as otherwise, in more and smaller exchanges;
 - features may be read from their file for each layer that wants them (:func:`reread`);
-- what follows row by row (batch norm, activations) is computed in place where nobody else holds the rows, when
-  something reads it (:func:`defer`).
+- what follows row by row (batch norm, activations) is computed in one piece, when something reads it (:func:`defer`).
 
 All workers enter it together. Whether a layer is computed so is agreed, since it decides what is sent.
 """
@@ -24,7 +23,6 @@ from sar.autograd.compile import uncompiled
 from sar.distributed.agreement import agree
 
 from .deferred import DeferredTensor, State
-from .sole import sole_memory
 
 Step = Callable[[Tensor], Tensor]
 """Rows to rows of the same shape and dtype, each row by itself."""
@@ -36,7 +34,7 @@ _on = False
 
 
 @contextmanager
-def lean() -> Iterator[None]:
+def inference() -> Iterator[None]:
     """Has layers that run inside take little memory, where gradients are off."""
     global _on
     before, _on = _on, True
@@ -68,15 +66,21 @@ def defer(x: Tensor, step: Step) -> Optional[Tensor]:
     :param x: ``[n, ...]``, or a result of this function that nobody has read yet
     """
     if isinstance(x, DeferredTensor):
-        chain = x._state.recipe
-        if isinstance(chain, _Chain) and x._state._values is None:
-            return DeferredTensor(x._state.source.detach(), _Chain([*chain.steps, step]))
+        state = x._state
+        if isinstance(state, _Once) and state.steps is not None:
+            return _later(state.source, [*state.steps, step])
         return None
     if type(x) is not Tensor or x.dim() < 2 or not x.is_contiguous() or not x.is_floating_point():
         return None
     if x.device.type != "cpu" or x.numel() * x.element_size() < MIN_BYTES:
         return None
-    return DeferredTensor(x.detach(), _Chain([step]))
+    return _later(x.detach(), [step])
+
+
+def _later(source: Tensor, steps: List[Step]) -> Tensor:
+    made = DeferredTensor(source, _Chain(steps))
+    made._state = _Once(source, _Chain(steps))
+    return made
 
 
 def reread(shape: Sequence[int], dtype: torch.dtype, read: Callable[[], Tensor]) -> Tensor:
@@ -97,13 +101,9 @@ class _File:
     def __init__(self, read: Callable[[], Tensor]) -> None:
         self._read = read
 
-    def apply(self, source: Tensor, relu: bool) -> Tensor:
+    def apply(self, source: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():
-            values = self._read()
-            return values.relu() if relu else values
-
-    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        pass
+            return self._read()
 
 
 class _Dropped(State):
@@ -119,7 +119,7 @@ class _Dropped(State):
         if found is None and self._last is not None:
             found = self._last()
         if found is None:
-            found = self.compute(False)
+            found = self.compute()
             self._last = ref(found)
         return found
 
@@ -128,22 +128,36 @@ class _Dropped(State):
         super().changed(tensor)
 
 
+class _Once(State):
+    """Holds what the values are computed from until they are there."""
+
+    @property
+    def steps(self) -> Optional[List[Step]]:
+        """What is still to be computed."""
+        return self.rule.steps if isinstance(self.rule, _Chain) and self._values is None else None
+
+    def plain(self, tensor: DeferredTensor) -> Tensor:
+        return self.values()
+
+    def values(self) -> Tensor:
+        if self._values is None:
+            self.source = super().values()
+        return super().values()
+
+
 class _Chain:
-    """Steps one after the other."""
+    """Steps one after the other, block of rows by block of rows."""
 
     def __init__(self, steps: List[Step]) -> None:
         self.steps = steps
 
-    def apply(self, source: Tensor, relu: bool) -> Tensor:
+    def apply(self, source: Tensor) -> Tensor:
         with torch._C.DisableTorchFunction():  # what runs here is not deferred again
-            out = source if sole_memory(source) else torch.empty_like(source)
+            out = torch.empty_like(source)
             size = max(1, BLOCK_BYTES // max(1, source[:1].numel() * source.element_size()))
             for begin in range(0, len(source), size):
                 rows = source[begin : begin + size]
                 for step in self.steps:
                     rows = step(rows)
                 out[begin : begin + size] = rows
-            return out.relu_() if relu else out
-
-    def note(self, rows: Tensor, source: Tensor, relu: bool) -> None:
-        pass
+            return out

@@ -1,0 +1,310 @@
+"""Graph convolutions in one piece, as a product that is scaled before and after the sum over in-edges::
+
+    out = right . A (left . x) W' + x W_self' + b
+
+``A`` takes the sum or the mean of in-edges; ``left`` and ``right`` are a factor for each source and destination.
+GraphSAGE with the mean has no factors, Kipf and Welling's convolution (GraphConv, PyG's GCNConv) no ``W_self``.
+
+**GraphSAGE.** As three modules, the layer computes two products and their sum, and in backward two gradients of x and
+their sum, each of the size of the features. Here the second product of each pair is accumulated into the first. Where x
+needs no gradient, both products are computed in one pass over x, which may lie on disk. With g the gradient of the
+result, the gradients are::
+
+    W: (A' g)' x      W_self: g' x      x: (A' g) W + g W_self
+
+so A x need not be saved if A' g is computed anyway. If x is narrower than the result, A x is saved and A' (g W) is
+computed, which sends fewer numbers. If x needs no gradient, backward sends nothing.
+
+A worker may have to run the three modules, for example because one of them has a hook. It sends the same as the fused
+form, with one exception: if the mean comes before the product and x is no narrower than the result, the modules send
+g W and the fused form g. In that case each fused worker offers g in forward, and sends it if all workers offered it
+(``abi.FUSED``); otherwise it sends g W.
+
+**PyG's GCNConv.** Its steps make a tensor each of the product, the scaled product, the sum and the scaled sum. Here
+both are scaled in place, by nodes of their own: backward of a node holds the gradient that it was given until it
+returns, so no more than two gradients of the size of the rows exist at a time.
+
+Rows that batch norm made are recomputed instead of saved (:mod:`.recompute`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from sar._engine import abi, schedule, session as _session
+from sar.autograd import memo
+from sar.autograd.aggregate import aggregate
+from sar.autograd.compile import uncompiled
+from sar.autograd.once import differentiable_once
+from sar.autograd.types import Agreed, Relation, anchor
+from sar.graph.manager import GraphShardManager
+
+from . import low_memory
+from .costs import offers_gradient, product_first
+from .deferred import DeferredTensor, computed
+from .eligibility import fits_alone, note_choice
+from .recompute import Held, Saved, rows_of, save
+from .row_blocks import Rows, products, sums
+
+__all__ = ["graph_conv", "normalized_sum", "sage_conv", "sage_mean"]
+
+_LEFT = {"both": -0.5, "left": -1.0}
+_RIGHT = {"both": -0.5, "right": -1.0}
+"""Powers of degrees, by the normalization of GraphConv."""
+
+
+def _fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
+    """Whether :func:`sage_mean` may replace the three modules. The answer is the same on all workers."""
+    return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
+
+
+@uncompiled
+def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
+    """The fused result of a SAGEConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps."""
+    feat = computed(feat)
+    plain = aggregator == "mean" and edge_weight is None
+    fused = plain and _fits(graph, feat, layer.fc_self, layer.fc_neigh)
+    if plain and low_memory.active():
+        fused = low_memory.all_fit(fused)
+    if not note_choice(layer, graph, fused):
+        return None
+    own, neigh = layer.fc_self, layer.fc_neigh
+    first = product_first(neigh.in_features, neigh.out_features)
+    out = sage_mean(graph._relation(None), layer.feat_drop(feat), neigh.weight, own.weight, own.bias, first)
+    if layer.activation is not None:
+        out = layer.activation(out)
+    return out if layer.norm is None else layer.norm(out)
+
+
+@uncompiled
+def graph_conv(graph: Any, layer: Any, feat: Any, norm: str) -> Optional[Tensor]:
+    """The result of a GraphConv, of DGL or of ``sar.nn``, that was given no weights, for inference in little memory;
+    None where it has to take its own steps. Collective.
+
+    :param norm: ``"both"``, ``"left"``, ``"right"`` or ``"none"``
+    """
+    if not low_memory.active() or not isinstance(graph, GraphShardManager):
+        return None
+    x, weight = computed(feat), layer.weight
+    fits = (
+        weight is not None
+        and len(graph._relations) == 1
+        and graph.src_is_tgt
+        and type(x) is Tensor
+        and x.dim() == 2
+        and x.dtype == weight.dtype
+        and x.dtype in (torch.float32, torch.float64)
+        and x.shape == (graph.num_src_nodes(), weight.shape[0])
+    )
+    if not low_memory.all_fit(fits):
+        return None
+    _session.current().follow_config()
+    left = _factors(graph.out_degrees(), x, _LEFT.get(norm))
+    first = product_first(*weight.shape)
+    out = _by_columns(graph._relation(None), "sum", x.contiguous(), weight.t(), None, None, left, first)
+    right = _factors(graph.in_degrees(), x, _RIGHT.get(norm))
+    if right is not None:
+        out.mul_(right)
+    if layer.bias is not None:
+        out += layer.bias
+    activation = getattr(layer, "_activation", None) or getattr(layer, "activation", None)
+    return out if activation is None else activation(out)
+
+
+def _factors(degrees: Tensor, x: Tensor, power: Optional[float]) -> Optional[Tensor]:
+    return None if power is None else degrees.to(x.dtype).clamp(min=1).pow(power).unsqueeze(-1)
+
+
+@uncompiled
+def normalized_sum(
+    relation: Relation, x: Tensor, weight: Tensor, bias: Optional[Tensor], left: Tensor, right: Tensor
+) -> Tensor:
+    """PyG's GCNConv. Collective in forward and backward.
+
+    :param x: ``[num_src, i]``, which may be deferred. If nobody has read it, it is computed in blocks of rows, in both
+        passes, and never exists as a whole
+    :param weight: ``[o, i]``
+    :param bias: ``[o]``
+    :param left: ``[num_src]``, constant
+    :param right: ``[num_dst]``, constant
+    :returns: ``[num_dst, o]``
+    """
+    unread = x.unread() if isinstance(x, DeferredTensor) else None
+    if unread is None:
+        x = computed(x).contiguous()
+    source, made_by = (x, None) if unread is None else unread
+    u = _Product.apply(x, weight, save(source), made_by).mul_(left.unsqueeze(1))
+    out = aggregate(relation, "copy_u", "sum", u, None).mul_(right.unsqueeze(1))
+    return out if bias is None else out.add_(bias)
+
+
+class _Product(torch.autograd.Function):
+    """``x W'``. ``saved``: of x, or of what ``made_by`` computes rows of x from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, saved: Tuple[Saved, Optional[Held]], made_by: Optional[Rows]
+    ) -> Tensor:
+        rows_saved, ctx.held = saved
+        ctx.save_for_backward(*rows_saved, weight)
+        ctx.made_by = made_by
+        ctx.gradients = x.gradients if isinstance(x, DeferredTensor) else None
+        (out,) = products(rows_saved.source, weight, made_by=made_by) if made_by else [x.mm(weight.t())]
+        return out
+
+    @staticmethod
+    @differentiable_once("GCNConv")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        *rows_saved, weight = ctx.saved_tensors
+        saved = Saved(*rows_saved)
+        for_x, for_weight, *_ = ctx.needs_input_grad
+        grad_weight = None
+        if for_weight and ctx.made_by is not None:
+            (grad_weight,) = sums(saved.source, grad, made_by=ctx.made_by)
+        elif for_weight:
+            x = rows_of(saved, ctx.held)
+            grad_weight = grad.t().mm(x) if for_x else sums(x, grad)[0]
+            del x  # before the gradient of it is made
+        grad_x = grad.mm(weight) if for_x else None
+        if grad_x is not None and ctx.gradients is not None:
+            grad_x = ctx.gradients.read(grad_x)
+        return grad_x, grad_weight, None, None
+
+
+@uncompiled
+def sage_mean(
+    relation: Relation, x: Tensor, w_neigh: Tensor, w_self: Tensor, bias: Optional[Tensor], first: bool
+) -> Tensor:
+    """Collective in forward and backward.
+
+    :param x: ``[num_src, i]``; destinations are its first rows
+    :param w_neigh: ``[o, i]``
+    :param w_self: ``[o, i]``
+    :param bias: ``[o]``
+    :param first: whether the product with ``w_neigh`` comes before the mean; the same on all workers
+    :returns: ``[num_dst, o]``
+    """
+    _session.current().follow_config()
+    if low_memory.active():
+        return _by_columns(relation, "mean", x.contiguous(), w_neigh, w_self, bias, None, first)
+    agreed = Agreed()
+    x = x.contiguous()
+    out: Tensor = _SageMean.apply(anchor(), x, w_neigh, w_self, bias, relation, agreed, save(x), first)
+    own = (x, w_neigh, w_self, bias)
+    return out if agreed.bits or any(t is not None and t.requires_grad for t in own) else out.detach()
+
+
+def _by_columns(
+    relation: Relation,
+    reduce: str,
+    x: Tensor,
+    weight: Tensor,
+    w_self: Optional[Tensor],
+    bias: Optional[Tensor],
+    left: Optional[Tensor],
+    first: bool,
+) -> Tensor:
+    """``A (left . x) W' + x W_self' + b`` without gradients, beside x and the result in the memory of some columns."""
+    (out_features, in_features), rows = weight.shape, relation.num_dst
+    spec = abi.AggregateSpec(relation.index, "copy_u", reduce)
+    out = x.new_zeros((rows, out_features)) if w_self is None else nn.functional.linear(x[:rows], w_self, bias)
+    step = low_memory.columns(in_features, out_features)
+    for begin in range(0, out_features if first else in_features, step):
+        at = slice(begin, begin + step)
+        u = x.mm(weight[at].t()) if first else x[:, at].clone(memory_format=torch.contiguous_format)
+        if left is not None:
+            u.mul_(left)
+        total = u.new_empty((rows, u.shape[1]))
+        abi.aggregate_forward(relation.handle, spec, 0, u, None, total)
+        if first:
+            out[:, at] += total
+        else:
+            out.addmm_(total, weight[:, at].t())
+        del u, total  # before the next are made
+    return out
+
+
+class _SageMean(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        w_neigh: Tensor,
+        w_self: Tensor,
+        bias: Optional[Tensor],
+        relation: Relation,
+        agreed: Agreed,
+        saved: Tuple[Saved, Optional[Held]],
+        first: bool,
+    ) -> Tensor:
+        in_features, out_features, rows = x.shape[1], w_self.shape[0], relation.num_dst
+        spec = abi.AggregateSpec(relation.index, "copy_u", "mean")
+        grads = ctx.needs_input_grad
+        constant = not grads[1]  # then it may lie in a file
+        u, of_own = x, None
+        if first and constant:
+            u, of_own = products(x, w_neigh, w_self, own=rows)
+        elif first:
+            u = x.mm(w_neigh.t())
+        need = abi.GRAD_U if grads[0] and (grads[1] or (first and grads[2])) else 0
+        need |= abi.FUSED if not first and offers_gradient(in_features, out_features) else 0
+        mean = u.new_empty((rows, u.shape[1]))
+        bits = memo.forward(relation, spec, need, u, None, mean)
+        ctx.operation = schedule.last()
+        agreed.bits = bits & abi.GRAD_U
+        own = x[:rows]
+        if first:
+            out = mean.addmm_(own, w_self.t()) if of_own is None else of_own.add_(mean)
+            if bias is not None:
+                out.add_(bias)
+        else:
+            out = own.mm(w_self.t()) if bias is None else torch.addmm(bias, own, w_self.t())
+            out.addmm_(mean, w_neigh.t())
+        narrow = not first and not (agreed.bits and bits & abi.FUSED)
+        rows_saved, ctx.held = saved
+        ctx.save_for_backward(*rows_saved, w_neigh, w_self, mean if narrow else None)
+        ctx.relation, ctx.spec, ctx.agreed = relation, spec, bits
+        return out
+
+    @staticmethod
+    @differentiable_once("SAGEConv")
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+        *rows_saved, w_neigh, w_self, mean = ctx.saved_tensors
+        saved = Saved(*rows_saved)
+        _, for_x, for_neigh, for_self, for_bias, *_ = ctx.needs_input_grad
+        grad = grad.contiguous()
+        grad_x = grad_neigh = grad_self = at_grad = None  # at_grad: A' g
+        wanted = ctx.agreed & abi.GRAD_U
+        if mean is None and wanted:
+            at_grad = grad.new_empty((saved.source.shape[0], grad.shape[1])) if for_x or for_neigh else None
+            _back(ctx, grad, at_grad)
+        # x goes before the gradient of it is made
+        if for_self or (for_neigh and at_grad is not None):
+            x = rows_of(saved, ctx.held)
+            factors = [at_grad] if for_neigh and at_grad is not None else []
+            factors += [grad] if for_self else []
+            found = [f.t().mm(x[: len(f)]) for f in factors] if for_x else sums(x, *factors)
+            grad_self = found.pop() if for_self else None
+            grad_neigh = found.pop() if found else None
+            del x
+        if mean is not None:
+            grad_neigh = grad.t().mm(mean) if for_neigh else None
+            del mean
+            if wanted:
+                grad_x = saved.source.new_empty(saved.source.shape) if for_x else None
+                _back(ctx, grad.mm(w_neigh), grad_x)
+        elif at_grad is not None and for_x:
+            grad_x = at_grad.mm(w_neigh)
+            del at_grad
+        if grad_x is not None:
+            grad_x[: grad.shape[0]].addmm_(grad, w_self)
+        return None, grad_x, grad_neigh, grad_self, grad.sum(0) if for_bias else None, None, None, None, None
+
+
+def _back(ctx: Any, grad: Tensor, grad_u: Optional[Tensor]) -> None:
+    """``grad_u = A' grad`` over all workers; ``grad_u`` is ``None`` where this one has no use for its rows."""
+    abi.aggregate_backward(ctx.relation.handle, ctx.spec, ctx.agreed, None, None, grad, grad_u, None, ctx.operation)
