@@ -105,7 +105,7 @@ class Worker:
         send, receive = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8)
         sar.comm.barrier()
         begin = time.perf_counter()
-        _session.exchange_pair(1 - self.rank, send, 1 - self.rank, receive, abi.TRAIN)
+        abi.exchange_pair(_session.current().handle, abi.TRAIN, 1 - self.rank, send, 1 - self.rank, receive)
         return {"seconds": time.perf_counter() - begin}
 
     def serve(self) -> None:

@@ -28,7 +28,7 @@
  *  - SAR_ERR_VALUE: a pointer is NULL that must not be; a handle is 0, of another kind, or of no
  *    object of this process; a tensor is not contiguous, or its shape is not the one described.
  *  - SAR_ERR_TYPE: a tensor is not on the CPU, or its dtype is not the one described.
- *  - SAR_ERR_CLOSED: the object was freed, or its session is shut down.
+ *  - SAR_ERR_CLOSED: the object was freed. SAR_ERR_SHUT_DOWN: its session was closed.
  *  - SAR_ERR_BUDGET: memory cannot be had, or the window holds no row of a tensor.
  *  - SAR_ERR_FORMAT and SAR_ERR_IO: of functions that read or write files.
  *  - SAR_ERR_PEER_LOST, SAR_ERR_REMOTE, SAR_ERR_SCHEDULE and SAR_ERR_TIMEOUT: of collective
@@ -45,7 +45,7 @@
 extern "C" {
 #endif
 
-#define SAR_ABI_VERSION 5u
+#define SAR_ABI_VERSION 6u
 
 /* ---- tensors: the layout of DLPack's DLTensor -------------------------- */
 
@@ -85,11 +85,12 @@ enum {
   SAR_ERR_SCHEDULE = 6,    /* workers disagree about what comes next */
   SAR_ERR_BUDGET = 7,      /* a memory budget cannot be met */
   SAR_ERR_TIMEOUT = 8,     /* a deadline passed */
-  SAR_ERR_CLOSED = 9,      /* the handle is closed, or the session is shut down */
+  SAR_ERR_CLOSED = 9,      /* the handle is closed */
   SAR_ERR_IO = 10,         /* the operating system refused */
   SAR_ERR_INTERNAL = 11,   /* a bug in the engine */
   SAR_ERR_RENDEZVOUS = 12, /* workers could not meet */
-  SAR_ERR_STOPPED = 13     /* a callback of the caller asked for it */
+  SAR_ERR_STOPPED = 13,    /* a callback of the caller asked for it */
+  SAR_ERR_SHUT_DOWN = 14   /* the session that an object belongs to was closed */
 };
 
 typedef struct {
@@ -201,6 +202,18 @@ sar_status sar_session_close(sar_handle session);
 /* Tells every peer that this rank failed: their current and later calls end with SAR_ERR_REMOTE,
  * which carries the message. */
 sar_status sar_session_abort(sar_handle session, const char *message);
+
+/* Small values that rank 0 keeps for all workers by name, until it closes the session: for what
+ * they have to tell each other outside of collective calls. Not collective: rank 0 need not be in
+ * a call.
+ *   request: {"op": name, "key": name, "value": bytes, "old": bytes, "add"}, bytes in base64
+ *   json: {"there": whether there was such a value, "value": bytes or null, "number"}
+ *  - "get" gives the value; "set" makes value it; "delete" removes it.
+ *  - "add" adds to a value that is a number in decimal digits, none being 0, and gives the sum.
+ *  - "swap" sets value where the value was old, none being "", and gives what is there then.
+ *  - "count" gives the number of values.
+ * Errors: SAR_ERR_VALUE for another op, and for more than 1 MiB. */
+sar_status sar_session_value(sar_handle session, const char *request, char **json);
 
 /* A job token made of what is no secret, such as the number of a job at a scheduler, and a secret
  * that only this user can read: ~/.config/sar/secret, or SAR_SECRET_FILE, made when it is first

@@ -56,8 +56,8 @@ func whenIs(status C.sar_status, target error) rule {
 // in none of them is SAR_ERR_INTERNAL.
 var rules = []rule{
 	whenIs(C.SAR_ERR_STOPPED, session.ErrStopped),
-	whenIs(C.SAR_ERR_CLOSED, session.ErrClosed),
-	whenIs(C.SAR_ERR_CLOSED, session.ErrGroupClosed),
+	whenIs(C.SAR_ERR_SHUT_DOWN, session.ErrClosed),
+	whenIs(C.SAR_ERR_SHUT_DOWN, session.ErrGroupClosed),
 	when(C.SAR_ERR_CLOSED, func(*closedError, *details) {}),
 	when(C.SAR_ERR_INTERNAL, func(*panicError, *details) {}),
 	when(C.SAR_ERR_VALUE, func(e *session.ArgumentError, d *details) {

@@ -73,6 +73,14 @@ func sar_session_abort(h C.sar_handle, message *C.sar_const_char) C.sar_status {
 	return guard("sar_session_abort", func(c *call) { use(c, h, sessions).Abort(text(message)) })
 }
 
+//export sar_session_value
+func sar_session_value(h C.sar_handle, request *C.sar_const_char, json **C.char) C.sar_status {
+	return guard("sar_session_value", func(c *call) {
+		s := use(c, h, sessions)
+		giveJSON(json, must(s.Value(readJSON[session.ValueRequest]("request", request))))
+	})
+}
+
 //export sar_session_set_place
 func sar_session_set_place(
 	h C.sar_handle, layer C.uint32_t, of C.uint64_t, name *C.sar_const_char, number *C.uint64_t,

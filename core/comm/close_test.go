@@ -2,11 +2,14 @@ package comm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
+
+	"sar/core/internal/freeport"
 )
 
 // holding is two ranks, the first of which is in an operation and has a frame of
@@ -99,4 +102,26 @@ func TestCloseInAnOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = op.End(nil)
+}
+
+// TestBackEarly has a rank leave, and come to the next meeting at the same port before rank 0 has left.
+func TestBackEarly(t *testing.T) {
+	cfgs := configs(freeport.Find(), 2, nil)
+	gone := make(chan struct{})
+	again := make(chan error)
+	noErrors(t, joinAll(t, cfgs, func(g *Group) error {
+		if g.Rank() == 0 {
+			<-gone
+			time.Sleep(300 * time.Millisecond)
+			return nil
+		}
+		err := g.Close()
+		go func() { again <- errors.Join(joinAll(t, cfgs[1:], nil)...) }()
+		close(gone)
+		return err
+	}))
+	noErrors(t, joinAll(t, cfgs[:1], nil))
+	if err := <-again; err != nil {
+		t.Error(err)
+	}
 }

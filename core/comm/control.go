@@ -22,6 +22,8 @@ type message struct {
 	Phases  []Phase          `json:",omitempty"` // of all ranks, with those from rank 0
 	Ask     *meetRequest     `json:",omitempty"`
 	Answer  *meetReply       `json:",omitempty"`
+	Asked   *ValueRequest    `json:",omitempty"`
+	Told    *ValueReply      `json:",omitempty"`
 }
 
 const (
@@ -29,6 +31,8 @@ const (
 	msgBye  = "bye"  // this rank shuts down in good order
 	msgFail = "fail" // the group has failed
 	msgMeet = "meet" // a meeting's question to rank 0, or its answer
+
+	msgValue = "value" // a question to rank 0 about a value, or its answer
 )
 
 // maxControl holds an error, of whose bytes JSON makes six at worst, and what many ranks
@@ -171,6 +175,8 @@ func (g *Group) listen(r int, p *peer) {
 			g.learn(r, m)
 		case msgMeet:
 			g.met(r, m)
+		case msgValue:
+			g.told(r, m)
 		case msgBye:
 			of.byeOnce.Do(func() { close(of.bye) })
 			if g.hub != nil {

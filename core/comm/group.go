@@ -36,6 +36,7 @@ type Group struct {
 	self    transport.Endpoint
 	fabric  fabric
 	hub     *hub     // rank 0 alone has it
+	values  values   // of rank 0
 	onClose []func() // what Join started, in order
 
 	// telling is held by who tells all peers something, so that all hear it in one order. A
@@ -45,8 +46,10 @@ type Group struct {
 
 	mu       sync.Mutex
 	meetings map[string]chan meetReply // that this rank waits for
-	comms    []*Communicator           // id - 1
-	setup    schedule                  // of making communicators, as id 0
+	asking   map[uint64]chan ValueReply
+	asked    uint64
+	comms    []*Communicator // id - 1
+	setup    schedule        // of making communicators, as id 0
 	failure  error
 	closed   bool
 	failed   chan struct{} // closed with the first failure
@@ -87,6 +90,7 @@ func newGroup(cfg Config, ends []transport.Endpoint, f fabric) *Group {
 		cfg: cfg, fabric: f, self: ends[cfg.Rank],
 		failed: make(chan struct{}), done: make(chan struct{}),
 		peers: make([]*peer, cfg.World), meetings: map[string]chan meetReply{},
+		asking: map[uint64]chan ValueReply{}, values: values{kept: map[string][]byte{}},
 	}
 	for r := range g.peers {
 		if r != cfg.Rank {

@@ -48,6 +48,7 @@ type master struct {
 	over    chan struct{} // closed when all are there or err is set
 	told    chan struct{} // while linger waits: has an item for each worker that has the result
 	refused []string      // why workers of this job were turned away, the first few
+	early   map[[16]byte]time.Duration
 }
 
 type arrival struct {
@@ -61,11 +62,14 @@ const (
 	patience = 2 * time.Second
 	// vanishTime is how long a worker may not have called before another one may take its place.
 	vanishTime = 5 * time.Second
+	// earlyTime is how soon a worker may ask again that has come too early.
+	earlyTime = 100 * time.Millisecond
 )
 
 // newMaster opens the rendezvous. Who calls hands its server the connections.
 func newMaster(cfg Config) (m *master, err error) {
-	m = &master{world: cfg.World, arrived: make([]*arrival, cfg.World), over: make(chan struct{})}
+	m = &master{world: cfg.World, arrived: make([]*arrival, cfg.World), over: make(chan struct{}),
+		early: map[[16]byte]time.Duration{}}
 	rand.Read(m.session[:])
 	m.server, err = serve(m.handle)
 	return m, err
@@ -98,6 +102,13 @@ func (m *master) handle(from string, request any) any {
 
 // join takes a worker in and waits for the others, as long as it has patience.
 func (m *master) join(r *joinRequest) joinReply {
+	if m.tooEarly(r) {
+		select {
+		case <-m.server.done:
+		case <-time.After(earlyTime):
+		}
+		return joinReply{}
+	}
 	m.mu.Lock()
 	wrong := m.admit(r)
 	if wrong != "" {
@@ -133,6 +144,26 @@ func (m *master) join(r *joinRequest) joinReply {
 		}
 	}
 	return reply
+}
+
+// tooEarly says whether r is of a process that was here: it has left the group, and comes to the next one
+// at this port, while rank 0 has not closed this one. Rank 0 is given otherJobTime for that.
+func (m *master) tooEarly(r *joinRequest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.count < m.world || r.Rank <= 0 || r.Rank >= m.world {
+		return false
+	}
+	old := m.arrived[r.Rank]
+	if old.Nonce == r.Nonce || old.Endpoint.PID != r.Endpoint.PID || old.Endpoint.Host != r.Endpoint.Host {
+		return false
+	}
+	since, asked := m.early[r.Nonce]
+	if !asked {
+		since = now()
+		m.early[r.Nonce] = since
+	}
+	return now()-since < otherJobTime
 }
 
 // await returns when the rendezvous is over, its server ends, or after a time.

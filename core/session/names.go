@@ -29,6 +29,8 @@ type (
 	DType        = comm.DType
 	ReduceOp     = comm.ReduceOp
 	Place        = comm.Place
+	ValueRequest = comm.ValueRequest
+	ValueReply   = comm.ValueReply
 )
 
 // Transports are the names of all there are.

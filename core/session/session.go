@@ -194,6 +194,9 @@ func (s *Session) NameLayer(layer uint32, name string) error {
 	return err
 }
 
+// Value asks for something of the small values that rank 0 keeps for all workers.
+func (s *Session) Value(r ValueRequest) (ValueReply, error) { return s.group.Value(r) }
+
 // Abort tells every peer that this worker failed, and why.
 func (s *Session) Abort(message string) { s.group.Abort(message) }
 

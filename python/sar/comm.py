@@ -20,7 +20,6 @@ from .distributed.gradients import gather_grads, sync_params
 from .distributed.initialize import (
     backend,
     comm_device,
-    init_process_group,
     initialize_comms,
     is_initialized,
     master_ip,
@@ -51,7 +50,6 @@ __all__ = [
     "get_ip_address",
     "get_socket",
     "get_socket_name",
-    "init_process_group",
     "initialize_comms",
     "is_initialized",
     "log_epoch",

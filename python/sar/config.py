@@ -52,7 +52,7 @@ class Config(metaclass=_Settings):
     Sums and means of ``copy_u`` never fetch twice, so for them it changes nothing."""
 
     max_collective_size: int = 0
-    """Largest number of elements of one collective call; longer tensors travel in several calls. 0: no limit."""
+    """Kept for scripts that set it, without effect: tensors of any size travel in chunks of 1 MiB at most."""
 
     window_bytes: Optional[int] = None
     """Bytes of remote rows, rings and send staging that a worker may hold at once, from the next graph operation

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 import sar
 import sar.nn
 from sar.checkpoints import save
+from sar.results import files
 from sar.results.rows import own_rows
 
 WIDTH, CLASSES = 6, 3
@@ -135,7 +136,7 @@ def cannot_save(json: str, folder: str, wrong: str) -> str:
     elif wrong == "per_node":
         arguments["per_node"] = {"model.second.weight": "_N"}
     elif wrong == "elsewhere" and sar.rank():
-        save.SHARED_SECONDS = 0.1
+        files.SHARED_SECONDS = 0.1
         folder += "-other"
     try:
         sar.save_checkpoint(folder, **arguments)

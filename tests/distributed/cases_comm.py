@@ -31,13 +31,6 @@ def odd_all_reduces() -> str:
     half = torch.full((5,), float(rank), dtype=torch.bfloat16)
     sar.comm.all_reduce(half, "max")
     assert half.tolist() == [world - 1] * 5
-    sar.Config.max_collective_size = 7
-    try:
-        long = torch.arange(100.0) + rank
-        sar.comm.all_reduce(long, "sum")
-        assert torch.equal(long, torch.arange(100.0) * world + total)
-    finally:
-        sar.Config.max_collective_size = 0
     leaf = torch.ones(3, requires_grad=True)
     sar.comm.all_reduce(leaf, "sum")
     assert leaf.requires_grad and leaf.tolist() == [world] * 3
@@ -94,7 +87,7 @@ def exchanges() -> str:
         try:
             call()
         except ValueError as error:
-            assert "workers" in str(error) or "outside" in str(error)
+            assert "workers" in str(error) or f"ranks are 0 to {world - 1}" in str(error)
         else:
             raise AssertionError("not refused")
     return "done"

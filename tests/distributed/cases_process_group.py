@@ -16,16 +16,15 @@ import sar
 from sar._engine import session as _session
 
 Calls = dict[str, Callable[[Any, Tensor], Any]]
-_gloo: Any = None
+_beside: tuple[Any, Any] = (None, None)
 
 
 def groups() -> tuple[Any, Any]:
     """torch's default group, of backend ``sar``, and one of gloo's."""
-    global _gloo
-    if not dist.is_initialized():
-        sar.comm.init_process_group()
-        _gloo = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=60))
-    return dist.group.WORLD, _gloo
+    global _beside
+    if _beside[0] is not dist.group.WORLD:
+        _beside = dist.group.WORLD, dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=60))
+    return _beside
 
 
 def values(dtype: torch.dtype, *shape: int, seed: int = 0) -> Tensor:
@@ -103,7 +102,7 @@ def _scattered(group: Any, t: Tensor) -> Tensor:
 
 
 def _reduce_scatter(group: Any, t: Tensor) -> Any:
-    if group is _gloo:
+    if group is _beside[1]:
         return _scattered(group, t)
     out = _like(t)
     dist.reduce_scatter(out, _multiples(t), group=group)
@@ -111,7 +110,7 @@ def _reduce_scatter(group: Any, t: Tensor) -> Any:
 
 
 def _reduce_scatter_tensor(group: Any, t: Tensor) -> Any:
-    if group is _gloo:
+    if group is _beside[1]:
         return _scattered(group, t)
     out = _like(t)
     dist.reduce_scatter_tensor(out, torch.cat(_multiples(t)), group=group)
@@ -279,6 +278,29 @@ def subgroups() -> str:
     open_before = len(_session.groups)
     dist.destroy_process_group(dist.new_group(list(range(world))))
     assert len(_session.groups) == open_before, "a group that was destroyed is still open"
+    return "done"
+
+
+def store() -> str:
+    """The store of the default group, through those with a prefix that torch puts before it."""
+    groups()
+    rank, world = sar.rank(), sar.world_size()
+    ours = dist.PrefixStore("test", dist.distributed_c10d._get_default_store())
+    ours.set(f"of {rank}", bytes([0, 255, rank]))
+    ours.wait([f"of {q}" for q in range(world)], datetime.timedelta(seconds=30))
+    assert [ours.get(f"of {q}") for q in range(world)] == [bytes([0, 255, q]) for q in range(world)]
+    ours.add("sum", rank)
+    sar.comm.barrier()
+    assert ours.add("sum", 0) == world * (world - 1) // 2 == int(ours.get("sum"))
+    sar.comm.barrier()
+    assert ours.compare_set("chosen", "", "first") == b"first" == ours.compare_set("chosen", "", "second")
+    assert ours.compare_set("none", "old", "new") == b"old"
+    sar.comm.barrier()
+    assert ours.num_keys() >= world + 2
+    sar.comm.barrier()
+    assert rank or [ours.delete_key("of 0"), ours.delete_key("of 0")] == [True, False]
+    late = _raised(lambda: ours.wait(["never"], datetime.timedelta(milliseconds=20)))
+    assert "nobody has set" in late and "never" in late, late
     return "done"
 
 

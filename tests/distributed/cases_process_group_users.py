@@ -92,6 +92,14 @@ def checkpoint() -> str:
     load(read, storage_reader=dcp.FileSystemReader(folder[0]))
     for name, value in state.items():
         assert torch.equal(read[name], value), name
+    if hasattr(dcp, "async_save"):
+        changing = {name: t.clone() for name, t in state.items()}
+        saved = dcp.async_save(changing, storage_writer=dcp.FileSystemWriter(f"{folder[0]}/later"))
+        for t in changing.values():
+            t.zero_()
+        saved.result()
+        load(read, storage_reader=dcp.FileSystemReader(f"{folder[0]}/later"))
+        assert all(torch.equal(read[name], value) for name, value in state.items())
     return "done"
 
 
@@ -112,19 +120,25 @@ def functional() -> str:
 
 
 def beside_graphs() -> str:
-    """The session of graphs does not notice a group, even where ranks use it at other places."""
+    """The session does not notice a further group, even where ranks use it at other places. With the default group its
+    collectives share an order."""
     groups()
     rank, world = sar.rank(), sar.world_size()
+    pending = [dist.all_reduce(torch.ones(100_000), async_op=True) for _ in range(5)]
+    t = torch.ones(3)
+    sar.comm.all_reduce(t)
+    assert t.tolist() == [world] * 3 and all(work.is_completed() for work in pending)
+    group = dist.new_group(list(range(world)))
     before = sar.comm.stats()
-    pending = dist.all_reduce(torch.ones(100), async_op=True) if rank == 0 else None
+    work = dist.all_reduce(torch.ones(100), group=group, async_op=True) if rank == 0 else None
     t = torch.ones(3)
     sar.comm.all_reduce(t)  # the others come to the group's operation after this one
     assert t.tolist() == [world] * 3
-    if pending is None:
-        dist.all_reduce(torch.ones(100))
+    if work is None:
+        dist.all_reduce(torch.ones(100), group=group)
     else:
-        pending.wait()
-    dist.barrier()
+        work.wait()
+    dist.barrier(group=group)
     after = sar.comm.stats()
     counts = [{op: n["count"] for op, n in s["operations"].items()} for s in (before, after)]
     more = {op: n - counts[0].get(op, 0) for op, n in counts[1].items() if n != counts[0].get(op, 0)}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import sar
-from sar.results import npy, parquet
+from sar.results import files, npy, parquet
 from tests.support.worker import build, data_of
 
 
@@ -115,7 +115,7 @@ def refused(part: dict[str, Any], path: str, wrong: str, rank: int, again: str) 
             arguments["ids"] = ids.clone().fill_(first)
         elif wrong == "type":
             arguments["ntype"] = "person"
-    npy.SHARED_SECONDS = 0.2
+    files.SHARED_SECONDS = 0.2
     said = []
     for turn in range(2):
         try:

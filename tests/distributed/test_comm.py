@@ -37,7 +37,7 @@ def test_all_reduce(workers: Workers, dtype: str, op: str) -> None:
 
 
 def test_all_reduce_of_odd_tensors(workers: Workers) -> None:
-    """No dimension, no elements, strides, more elements than one collective may have, and a tensor autograd saved."""
+    """No dimension, no elements, strides, and a tensor autograd saved."""
     for result in workers.run(cases_comm.odd_all_reduces):
         assert result == "done"
 
@@ -129,6 +129,21 @@ def test_before_initialization_and_after_shutdown() -> None:
     sar.comm.shutdown()
     with pytest.raises(RuntimeError, match="shut down"):
         sar.comm.all_reduce(torch.ones(2))
+
+
+def test_the_default_group_is_made_and_destroyed() -> None:
+    dist = torch.distributed
+    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=network.free_port())
+    assert dist.get_backend() == sar.stats()["data_plane"]["torch.distributed"] == "sar"
+    sar.comm.shutdown()
+    assert not dist.is_initialized()
+    sar.initialize_comms(0, 1, "127.0.0.1", "sar", master_port_number=network.free_port())
+    dist.destroy_process_group()
+    sar.comm.barrier()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    sar.comm.shutdown()
+    assert dist.get_backend() == "gloo", "shutdown destroyed a group of the script's"
+    dist.destroy_process_group()
 
 
 def test_allocator_policy_and_threads() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sar
-from sar.distributed import hostlist, launchers, tokens
+from sar.distributed import launchers, tokens
 from sar.distributed.environment import Environment, find
 
 BY_HAND = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "head", "MASTER_PORT": "29400"}
@@ -222,28 +222,30 @@ def test_how_the_script_was_started_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hosts"),
+    ("text", "host", "alone"),
     [
-        ("", []),
-        ("node7", ["node7"]),
-        ("node[01-03,7],gpu2", ["node01", "node02", "node03", "node7", "gpu2"]),
-        ("n[9-11]", ["n9", "n10", "n11"]),
-        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
-        ("rack[1-2]n[08,10]-ib", ["rack1n08-ib", "rack1n10-ib", "rack2n08-ib", "rack2n10-ib"]),
+        ("", "", False),
+        ("node7", "node7", True),
+        ("node[07]", "node07", True),
+        ("node[01-03,7],gpu2", "node01", False),
+        ("n[9-11]", "n9", False),
+        ("gpu-2,n[9-11]", "gpu-2", False),
+        ("rack[1-2]n[08,10]-ib", "rack1n08-ib", False),
+        ("rack[1]n[08]-ib", "rack1n08-ib", True),
     ],
 )
-def test_hostlists(text: str, hosts: list[str]) -> None:
-    assert hostlist.expand(text) == hosts
+def test_hostlists(text: str, host: str, alone: bool) -> None:
+    assert launchers.first_of(text) == (host, alone)
 
 
-@pytest.mark.parametrize("text", ["a,", ",a", "a b", "n[1-3", "n]", "n[3-1]", "n[]", "n[1-9999999]", "n[1-400][1-400]"])
+@pytest.mark.parametrize("text", ["a,", ",a", "a b", "n[1-3", "n]", "n[]", "n[1-2-3]", "n[a]", "n[1-9999999999]"])
 def test_what_is_no_hostlist(text: str) -> None:
-    with pytest.raises(ValueError, match=r"hosts|range"):
-        hostlist.expand(text)
+    with pytest.raises(ValueError, match="hosts"):
+        launchers.first_of(text)
 
 
 def test_repeated_numbers() -> None:
-    assert hostlist.repeated("2(x3),1") == [2, 2, 2, 1]
+    assert launchers.repeated("2(x3),1") == [2, 2, 2, 1]
     for text in ("", "2(x", "a", "1(x99999999)"):
         with pytest.raises(ValueError, match="no list of numbers"):
-            hostlist.repeated(text)
+            launchers.repeated(text)

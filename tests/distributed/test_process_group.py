@@ -33,6 +33,7 @@ def test_results_are_those_of_gloo(some: Workers, dtype: str) -> None:
         cases.strides,
         cases.handles,
         cases.subgroups,
+        cases.store,
         cases.one_to_one,
         users.objects,
         users.data_parallel,
@@ -49,7 +50,7 @@ def test_of_groups(some: Workers, case: cases.Callable[[], str]) -> None:
 
 def test_one_worker(pool: Pool) -> None:
     alone = Workers(pool, 1, "shm")
-    for case in (cases.handles, users.objects, users.data_parallel, users.functional):
+    for case in (cases.handles, cases.store, users.objects, users.data_parallel, users.functional):
         assert alone.run(case) == ["done"]
 
 
@@ -70,7 +71,7 @@ def test_refusals(some: Workers) -> None:
             "rows": "cannot be divided equally",
             "into": f"{some.world} times as many elements as the input (2,)",
             "scattered": f"{some.world} times as many elements as the output (2,)",
-            "operation": "give SUM, AVG, MIN, MAX, PRODUCT",
+            "operation": "give one of SUM, AVG, MIN, MAX, PRODUCT",
             "average": "an average of integers would be cut off",
             "tag": "NotImplementedError: tag 5",
             "source": "give recv the argument src",

@@ -90,7 +90,7 @@ def test_the_announced_port_is_of_the_range(two_ports: range) -> None:
         def add(self, key: str, amount: int) -> int:
             return amount
 
-    _, port, token = rendezvous.announce(Store(), 0, 1.0, "host", None, "")
+    _, port, token = rendezvous.announce(Store(), "key", 0, 1.0, ("host", 0, ""), "rank 0 is missing")
     assert port in two_ports and list(store.values()) == [f"{port} {token} host".encode()]
 
 

@@ -7,6 +7,7 @@ pointers. Nothing here starts the engine before the first call.
 from __future__ import annotations
 
 import ctypes as ct
+import json
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar.config import Config
@@ -198,6 +199,12 @@ def session_memory(session: int, wait_seconds: float) -> Dict[str, Any]:
 
 def session_stats(session: int) -> Dict[str, Any]:
     return library.json_call("sar_session_stats", session)
+
+
+def session_value(session: int, request: Dict[str, Any]) -> Dict[str, Any]:
+    """Asks for something of the values that rank 0 keeps for all ranks."""
+    found: Dict[str, Any] = library.json_call("sar_session_value", session, json.dumps(request))
+    return found
 
 
 def all_reduce(session: int, comm: int, tensor: Tensor, op: str) -> None:

@@ -166,7 +166,7 @@ def _error(engine: _Engine, status: int) -> BaseException:
         return value.decode("utf-8", "replace") if value else ""
 
     message, rank = text(info.message), info.rank
-    if status == 9 and message.endswith("the session is shut down"):
+    if status == 14:
         message += ": call sar.initialize_comms again"
     if status == 3:
         return errors.FormatError(message, text(info.file), info.offset)
@@ -230,6 +230,11 @@ def _dtype(dtype: Any) -> DLTensor.DataType:
             raise TypeError(f"SAR's engine does not work on tensors of {dtype}")
         found = _known[dtype] = DLTensor.DataType(*entry, 1)
     return found
+
+
+def knows(dtype: Any) -> bool:
+    """Whether the engine can be given tensors of a dtype."""
+    return dtype in _known or str(dtype).rpartition(".")[2] in _DTYPES
 
 
 VECTORIZED = (

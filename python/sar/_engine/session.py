@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, List, Optional, Sequence, Set
+from typing import Any, Callable, List, Optional, Sequence, Set
 
 import torch
 from torch import Tensor
 
 from sar.config import Config
 
-from . import abi, schedule
+from . import abi, communicator, schedule
+from .communicator import Lane
 
 
 class Session:
@@ -28,7 +29,8 @@ class Session:
         self.master_port = master_port
         self.window = Config.window_bytes or 0  # 0: the engine's to size
         self.exchange = "auto"
-        self.owns_process_group = False
+        self.lane = Lane(lambda: handle, lambda _: None)  # of operations on the communicator REDUCE
+        self.process_group: Any = None  # torch's default group, if it was made for this session
         self.wrong_number: Callable[[int], str] = str  # how to start that many workers, and how it was done
 
     def check_parts(self, what: str, parts: int) -> None:
@@ -106,32 +108,18 @@ def remove() -> Optional[Session]:
     return session
 
 
-# ---- collectives on tensors ------------------------------------------------
+# ---- collectives on tensors: see :mod:`sar._engine.communicator` -------------
 
 
 def all_reduce(
     tensor: Tensor, op: str = "sum", comm: int = abi.REDUCE, of: Optional[schedule.Operation] = None
 ) -> None:
-    """``tensor = op over ranks of tensor``, in place, any device, stride or shape; the same bits on every rank.
-
-    :param of: in backward, the forward operation it belongs to
-    """
-    session = current()
-    _place(comm, "an all-reduce", of)
-    work = flat_cpu(tensor)
-    for piece in _pieces(work):
-        abi.all_reduce(session.handle, comm, piece, op)
-    give_back(tensor, work)
+    """:param of: in backward, the forward operation it belongs to"""
+    _run(communicator.all_reduce, "an all-reduce", of, comm, tensor, op)
 
 
 def broadcast(tensor: Tensor, root: int = 0, comm: int = abi.REDUCE) -> None:
-    """Gives every rank the values that ``root`` holds, in place."""
-    session = current()
-    _place(comm, "a broadcast")
-    work = flat_cpu(tensor)
-    for piece in _pieces(work):
-        abi.broadcast(session.handle, comm, piece, root)
-    give_back(tensor, work)
+    _run(communicator.broadcast, "a broadcast", None, comm, tensor, root)
 
 
 def all_to_all(
@@ -140,48 +128,16 @@ def all_to_all(
     comm: int = abi.REDUCE,
     of: Optional[schedule.Operation] = None,
 ) -> None:
-    """``recv[q]`` gets what rank q has as ``send[own rank]``. ``of``: see :func:`all_reduce`."""
-    session = current()
-    _place(comm, "an all-to-all", of)
-    work = [flat_cpu(t) for t in recv]
-    abi.all_to_all(session.handle, comm, [flat_cpu(t) for t in send], work)
-    for tensor, flat in zip(recv, work):
-        give_back(tensor, flat)
+    """:param of: as of :func:`all_reduce`"""
+    _run(communicator.all_to_all, "an all-to-all", of, comm, recv, send)
 
 
-def exchange_pair(
-    send_to: int, send: Optional[Tensor], recv_from: int, recv: Optional[Tensor], comm: int = abi.REDUCE
+def _run(
+    operation: Callable[..., None], name: str, of: Optional[schedule.Operation], comm: int, *arguments: Any
 ) -> None:
-    """Sends to one rank while receiving from another; -1 for neither."""
     session = current()
-    work = None if recv is None else flat_cpu(recv)
-    abi.exchange_pair(session.handle, comm, send_to, None if send is None else flat_cpu(send), recv_from, work)
-    if recv is not None and work is not None:
-        give_back(recv, work)
-
-
-def _place(comm: int, what: str, of: Optional[schedule.Operation] = None) -> None:
     if comm == abi.TRAIN:
-        schedule.begin(what, of)
-
-
-def flat_cpu(tensor: Tensor) -> Tensor:
-    """One dimension, contiguous, in CPU memory: the tensor's own memory where that is so already."""
-    return tensor.detach().to("cpu").contiguous().view(-1)
-
-
-def give_back(tensor: Tensor, work: Tensor) -> None:
-    if tensor.numel() and work.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(work.view(tensor.shape))
-    elif tensor.numel():
-        # the engine wrote behind torch's back: autograd must notice that a saved tensor changed
-        increment = getattr(torch.autograd.graph, "increment_version", None)
-        if increment is not None:
-            increment(tensor)
-
-
-def _pieces(flat: Tensor) -> List[Tensor]:
-    limit = int(Config.max_collective_size or 0)
-    if limit <= 0 or flat.numel() <= limit:
-        return [flat]
-    return list(flat.split(limit))
+        schedule.begin(name, of)
+        operation(session.handle, comm, *arguments)
+    else:
+        session.lane.now(operation, comm, *arguments)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as ct
 from typing import Any
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 
 
 class DLTensor(ct.Structure):
@@ -99,6 +99,7 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_default_window": (ct.c_int64, _i32, _i64),
     "sar_session_memory": (_status, _handle, ct.c_double, _to_string),
     "sar_session_stats": (_status, _handle, _to_string),
+    "sar_session_value": (_status, _handle, _text, _to_string),
     "sar_comm_create": (_status, _handle, _text, _to_i32),
     "sar_all_reduce": (_status, _handle, _i32, _tensor, _i32),
     "sar_broadcast": (_status, _handle, _i32, _tensor, _i32),

@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 import torch
 from torch import Tensor
 
-from sar._engine import abi, columns, session as _session
-from sar.distributed.agreement import said_by_all
+from sar._engine import columns, session as _session
+from sar.distributed.agreement import equal_on_all, said_by_all
 from sar.graph.manager import GraphShardManager
 from sar.results.rows import OwnRows, own_rows
 
@@ -135,10 +135,8 @@ def _equal(tensors: Mapping[str, Tensor], limit: Optional[int] = None) -> Set[st
     """
     if _session.current().world == 1 or not tensors:
         return set(tensors)
-    digests = torch.tensor([_digest(t, limit) for t in tensors.values()], dtype=torch.int64)
-    both = torch.stack([digests, -digests])
-    _session.all_reduce(both, "max", abi.TRAIN)
-    return {name for name, (a, b) in zip(tensors, both.t().tolist()) if a == -b}
+    alike, _ = equal_on_all([_digest(t, limit) for t in tensors.values()])
+    return {name for name, equal in zip(tensors, alike) if equal}
 
 
 def _digest(tensor: Tensor, limit: Optional[int]) -> int:

@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import threading
-import time
 from typing import Any, Dict, List, Mapping, Optional, Union
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
-from sar.results.files import sync_directory, want_room, write_text
+from sar.results.files import await_shared, sync_directory, want_room, write_text
 
 from . import files
 from .files import Stored
@@ -28,8 +27,6 @@ from .tensor_files import write_tensors
 __all__ = ["save_checkpoint"]
 
 _NAME = "save_checkpoint"
-SHARED_SECONDS = 10.0
-"""How long a worker waits until a directory that rank 0 has made appears on its own host."""
 
 
 def save_checkpoint(
@@ -150,14 +147,12 @@ class Write:
         return sum(size * math.prod(shape) for size, own in zip(sizes, shapes) for shape in own)
 
     def _see(self) -> None:
-        end = time.monotonic() + SHARED_SECONDS
-        while not os.path.isdir(self._scratch):
-            if time.monotonic() > end:
-                raise FileNotFoundError(
-                    f"{self._scratch}, which rank 0 has made, is not seen here: all workers write into one directory, "
-                    "on a filesystem that their hosts share. Give every worker the same path"
-                )
-            time.sleep(0.1)
+        await_shared(
+            self._scratch,
+            lambda: os.path.isdir(self._scratch),
+            "all workers write into one directory, on a filesystem that their hosts share. Give every worker the same "
+            "path",
+        )
 
     def start(self) -> None:
         """Writes this rank's files in a thread. That of rank 0 completes the checkpoint when all ranks have written."""

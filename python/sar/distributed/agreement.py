@@ -30,10 +30,8 @@ def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]
     if session.world == 1:
         return [json.loads(text)], list(numbers)
     short = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
-    head = torch.tensor([short, -short, *numbers], dtype=torch.int64)
-    _session.all_reduce(head, "max", abi.TRAIN)
-    first, last, *largest = head.tolist()
-    if first == -last:
+    (alike,), largest = equal_on_all([short], numbers)
+    if alike:
         return [json.loads(text)], largest
     sizes = [torch.empty(1, dtype=torch.int64) for _ in range(session.world)]
     _session.all_to_all(sizes, [torch.tensor([len(text)])] * session.world, abi.TRAIN)
@@ -41,6 +39,16 @@ def agree(mine: Any, numbers: Sequence[int] = ()) -> Tuple[List[Any], List[int]]
     own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     _session.all_to_all(said, [own] * session.world, abi.TRAIN)
     return [json.loads(bytes(t.numpy())) for t in said], largest
+
+
+def equal_on_all(
+    numbers: Sequence[int], others: Sequence[int] = (), comm: int = abi.TRAIN
+) -> Tuple[List[bool], List[int]]:
+    """Which numbers are the same on all ranks, and the maximum of each of some others. Collective."""
+    told = torch.tensor([*numbers, *(-n for n in numbers), *others], dtype=torch.int64)
+    _session.all_reduce(told, "max", comm)
+    most, least, largest = (part.tolist() for part in told.split([len(numbers), len(numbers), len(others)]))
+    return [high == -low for high, low in zip(most, least)], largest
 
 
 def said_by_all(mine: Any) -> List[Any]:

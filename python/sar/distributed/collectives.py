@@ -7,8 +7,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from sar._engine import abi, session as _session
-from sar.config import Config
+from sar._engine import abi, communicator, session as _session
 
 
 def all_reduce(red_tensor: Tensor, op: Any = "sum", move_to_comm_device: bool = False) -> None:
@@ -30,7 +29,7 @@ def broadcast(tensor: Tensor, root: int = 0) -> None:
 
 def barrier() -> None:
     """Returns when every worker has called it. Collective."""
-    abi.barrier(_session.current().handle, abi.REDUCE)
+    _session.current().lane.now(abi.barrier, abi.REDUCE)
 
 
 def all_to_all(
@@ -47,35 +46,16 @@ def all_to_all(
     for name, tensors in (("recv_tensors", recv_tensors), ("send_tensors", send_tensors)):
         if len(tensors) != world:
             raise ValueError(f"all_to_all: {name} holds {len(tensors)} tensors for {world} workers; give one for each")
-    all_to_all_rounds(recv_tensors, send_tensors)
+    _session.all_to_all(recv_tensors, send_tensors)
 
 
 def all_to_all_rounds(recv_tensors: Sequence[Tensor], send_tensors: Sequence[Tensor]) -> None:
-    """:func:`all_to_all` in as many rounds as ``Config.max_collective_size`` asks for; 0: one. Collective.
+    """:func:`all_to_all` under the name that scripts of the old package call. Collective.
 
-    :param recv_tensors: one tensor per worker, as large as what comes from it
-    :param send_tensors: one tensor per worker; a round takes an equal share of the elements of each
-    :raises ValueError: sizes that do not match pairwise
+    :param recv_tensors: as there
+    :param send_tensors: as there
     """
-    limit = int(Config.max_collective_size or 0)
-    if limit <= 0:
-        _session.all_to_all(recv_tensors, send_tensors)
-        return
-    elements = [sum(t.numel() for t in side) for side in (recv_tensors, send_tensors)]
-    largest = torch.tensor(max(elements), dtype=torch.int64)
-    all_reduce(largest, "max")
-    rounds = max(1, -(-int(largest) // limit))
-    received = [t.detach().reshape(-1) for t in recv_tensors]  # the tensor's own memory where it is contiguous
-    sent = [t.detach().reshape(-1) for t in send_tensors]
-    for r in range(rounds):
-        _session.all_to_all(_share(received, r, rounds), _share(sent, r, rounds))
-    for tensor, flat in zip(recv_tensors, received):
-        if tensor.numel() and flat.data_ptr() != tensor.data_ptr():
-            tensor.detach().copy_(flat.view(tensor.shape))
-
-
-def _share(tensors: Sequence[Tensor], part: int, parts: int) -> List[Tensor]:
-    return [t[t.numel() * part // parts : t.numel() * (part + 1) // parts] for t in tensors]
+    all_to_all(recv_tensors, send_tensors)
 
 
 def exchange_tensors(tensors: Sequence[Tensor], recv_sizes: Optional[Sequence[int]] = None) -> List[Tensor]:
@@ -113,38 +93,20 @@ def exchange_tensors(tensors: Sequence[Tensor], recv_sizes: Optional[Sequence[in
 def exchange_single_tensor(recv_idx: int, send_idx: int, recv_tensor: Tensor, send_tensor: Tensor) -> None:
     """Sends ``send_tensor`` to worker ``send_idx`` while worker ``recv_idx`` fills ``recv_tensor``. Collective.
 
-    :param recv_idx: worker to receive from, or the own rank
-    :param send_idx: worker to send to, or the own rank
+    :param recv_idx: worker to receive from; the own rank if ``send_idx`` is it too
+    :param send_idx: worker to send to
     :param recv_tensor: as large as what the other worker sends
     :param send_tensor: any dtype
     :raises ValueError: a rank outside the session, or sizes that do not match
     """
-    session = _session.current()
-    for name, index in (("recv_idx", recv_idx), ("send_idx", send_idx)):
-        if not 0 <= index < session.world:
-            raise ValueError(f"exchange_single_tensor: {name} {index} is outside 0..{session.world - 1}")
-    if recv_idx == session.rank:
-        if send_idx != session.rank:
-            raise ValueError("exchange_single_tensor: recv_idx is the own rank, so send_idx must be too")
-        if recv_tensor.shape != send_tensor.shape:
-            raise ValueError(
-                f"exchange_single_tensor: recv_tensor {tuple(recv_tensor.shape)} and send_tensor "
-                f"{tuple(send_tensor.shape)} differ in shape"
-            )
-        recv_tensor.detach().copy_(send_tensor.detach())
-        _session.exchange_pair(-1, None, -1, None)  # the others may exchange: keep step with them
-        return
-    _session.exchange_pair(send_idx, send_tensor, recv_idx, recv_tensor)
+    pair = send_idx, send_tensor, recv_idx, recv_tensor
+    _session.current().lane.now(communicator.exchange_pair, abi.REDUCE, *pair)
 
 
 def _op_name(op: Any) -> str:
-    if isinstance(op, str):
-        name = op.lower()
-        if name in abi.REDUCE_OPS:
-            return name
-    elif torch.distributed.is_available():
-        reduce_op = torch.distributed.ReduceOp
-        for name in abi.REDUCE_OPS:
-            if op == getattr(reduce_op, name.upper()):
-                return name
-    raise ValueError(f"all_reduce: operation {op} is not supported; give one of ReduceOp.SUM, MIN, MAX, PRODUCT, AVG")
+    name = communicator.op_name(op, abi.REDUCE_OPS)
+    if name is None:
+        raise ValueError(
+            f"all_reduce: operation {op} is not supported; give one of ReduceOp.SUM, MIN, MAX, PRODUCT, AVG"
+        )
+    return name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import queue
-import threading
-from typing import Any, Callable, NamedTuple, Tuple
+from typing import Any, Callable, NamedTuple, Optional
+
+from sar._engine.communicator import Lane
 
 Task = Callable[[], Any]
 
@@ -24,10 +25,8 @@ class CommThread:
     """
 
     def __init__(self) -> None:
-        self.task_queue: queue.Queue[Tuple[str, Task]] = queue.Queue()
         self.result_queue: queue.Queue[Any] = queue.Queue()
-        self._lock = threading.Lock()
-        self._process = -1
+        self._lane = Lane(int, lambda _: None)
 
     def submit_task(self, task_id: str, task: Task) -> None:
         """Has ``task`` called without arguments once the tasks before it are done.
@@ -35,11 +34,7 @@ class CommThread:
         :param task_id: a name, for whoever debugs
         :param task: what it returns, unless that is None, is given by :meth:`get_result`
         """
-        with self._lock:
-            if self._process != os.getpid():  # never started, or in the parent of this process
-                threading.Thread(target=self._run, name="sar-comm", daemon=True).start()
-                self._process = os.getpid()
-        self.task_queue.put((task_id, task))
+        self._lane.later(functools.partial(self._run, task), self._ended)
 
     def get_result(self, block: bool = True) -> Any:
         """The oldest result not asked for yet; an exception of a task is raised here.
@@ -52,17 +47,14 @@ class CommThread:
             raise result.error
         return result
 
-    def _run(self) -> None:
-        while True:
-            self._do(*self.task_queue.get())  # a call of its own: between tasks the thread keeps nothing of the last
-
-    def _do(self, _: str, task: Task) -> None:
-        try:
-            result = task()
-        except BaseException as error:
-            result = _Raised(error)
+    def _run(self, task: Task, _: int) -> None:
+        result = task()
         if result is not None:
             self.result_queue.put(result)
+
+    def _ended(self, error: Optional[BaseException]) -> None:
+        if error is not None:
+            self.result_queue.put(_Raised(error))
 
 
 comm_thread = CommThread()

@@ -12,6 +12,8 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from sar._engine import abi, schedule, session as _session
 
+from .agreement import equal_on_all
+
 BUCKET_BYTES = 25 << 20
 
 
@@ -75,7 +77,7 @@ def gather_grads(model: nn.Module) -> None:
 
 
 def _check_same_model(
-    model: nn.Module, named: Sequence[Tuple[str, Tensor]], buffers: Sequence[Tuple[str, Tensor]] = ()
+    model: nn.Module, named: Sequence[Tuple[str, Tensor]], buffers: Sequence[Tuple[str, Tensor]]
 ) -> None:
     """Compares fingerprints of the model, because a worker with another model would silently mix up parameters."""
     lazy = [name for name, t in (*named, *buffers) if isinstance(t, (UninitializedParameter, UninitializedBuffer))]
@@ -84,23 +86,21 @@ def _check_same_model(
         for given in (named, buffers)
     ]
     digests = [int.from_bytes(hashlib.sha256(";".join(text).encode()).digest()[:7], "little") for text in texts]
-    digests += [int.from_bytes(schedule.fingerprint(model), "little"), len(lazy)]
-    lowest = torch.tensor([digests, [-d for d in digests]], dtype=torch.int64)
-    _session.all_reduce(lowest, "min")
-    if lowest[1, 3]:
+    digests.append(int.from_bytes(schedule.fingerprint(model), "little"))
+    alike, (any_lazy,) = equal_on_all(digests, [len(lazy)], abi.REDUCE)
+    if any_lazy:
         raise ValueError(
             f"{_some(lazy) or 'parameters of another worker'}: a lazy module has no parameters before its first "
             "forward. Run one forward on every worker first, or call sync_params after it"
         )
-    same = (lowest[0] == -lowest[1]).tolist()
-    for kind, text, equal in zip(("parameters", "buffers"), texts, same):
+    for kind, text, equal in zip(("parameters", "buffers"), texts, alike):
         if not equal:
             raise ValueError(
                 f"the workers' models differ in the names, shapes or dtypes of their {kind}; this worker's are: "
                 + ", ".join(text)
                 + (". Keep what belongs to the rows of one worker in a plain attribute" if kind == "buffers" else "")
             )
-    if same[2]:
+    if alike[2]:
         schedule.number_layers(model)
 
 

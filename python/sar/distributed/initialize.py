@@ -10,11 +10,10 @@ import torch
 
 from sar._engine import abi, allocator, session as _session
 from sar._engine.log import logger
-from sar.config import Config
 from sar.errors import RendezvousError
 from sar.profiling import metrics
 
-from . import environment, libraries, network, rendezvous, shutdown, tokens, torch_transport
+from . import environment, network, rendezvous, shutdown, tokens, torch_transport
 from .failure import tell_peers
 
 _threads_chosen = False
@@ -38,9 +37,10 @@ def initialize_comms(
     :param _rank: number of this worker, from 0
     :param _world_size: how many workers there are
     :param master_ip_address: address of rank 0's host
-    :param backend: ``"sar"``: the native engine alone. ``"gloo"``, ``"mpi"``, ``"ccl"``, ``"nccl"``: also
-        torch.distributed under that name (or the process group that exists), for the script's own calls; graphs and
-        the collectives of this package travel natively all the same. ``SAR_BACKEND`` overrides the script.
+    :param backend: that of the default process group of torch.distributed, which is made unless there is one, for
+        libraries and for the script's own calls. ``"sar"``: the native engine. ``"gloo"``, ``"mpi"``, ``"ccl"``,
+        ``"nccl"``: torch's; graphs and the collectives of this package travel natively all the same. ``SAR_BACKEND``
+        overrides the script.
     :param _comm_device: device that scripts should use for tensors they communicate; by default CUDA for nccl
     :param master_port_number: port of rank 0 for the rendezvous; 12345 if rank, number and address are all given
     :param job_token: secret of the job, at least 16 characters, the same on every worker. Usually not needed: ``sar
@@ -92,7 +92,7 @@ def initialize_comms(
         if meeting != rendezvous.NATIVE and world > 1:
             torch_transport.prepare(meeting, transport, me, world, start)
         token = tokens.given(job_token)
-        handle, address = _meet(meeting, found, token, settings(start, operation))
+        handle, address = _meet(meeting, found, token, rendezvous.settings(start, operation))
     except BaseException:
         torch_transport.release()
         if owns:
@@ -101,10 +101,15 @@ def initialize_comms(
     device = rendezvous.default_device(name, _comm_device)
     session = _session.Session(handle, me, world, name, device, address, port)
     session.wrong_number = found.wrong_number
-    session.owns_process_group = owns
     _session.install(session)
     shutdown.install_hooks()
     try:
+        if torch.distributed.is_available() and not torch.distributed.is_initialized():
+            from . import process_group
+
+            process_group.make_default(session, datetime.timedelta(seconds=operation))
+            owns = True
+        session.process_group = torch.distributed.group.WORLD if owns else None
         metrics.start(session)
     except Exception as error:
         tell_peers(error)
@@ -113,41 +118,18 @@ def initialize_comms(
     logger.info("rank %d of %d initialized, backend %s", me, world, name)
 
 
-def settings(start: float, operation: float) -> Dict[str, Any]:
-    """What a session of the engine is opened with, besides who meets where.
-
-    :param start: seconds for the rendezvous
-    :param operation: seconds for any one operation
-    :raises ValueError: a variable of the environment makes no sense
-    """
-    transport = os.environ.get("SAR_TRANSPORT")
-    libraries.announce(transport)
-    return {
-        "interface": os.environ.get("SAR_SOCKET_NAME"),
-        "transport": transport,
-        "advertise": os.environ.get("SAR_ADVERTISE"),
-        "start_seconds": start,
-        "liveness_seconds": network.seconds("SAR_LIVENESS_TIMEOUT", 20.0),
-        "operation_seconds": operation,
-        "window_bytes": int(Config.window_bytes or 0),
-        "insecure": network.flag("SAR_INSECURE"),
-        "tls": network.flag("SAR_TLS"),
-        "ports": network.port_range(),
-    }
-
-
 def _meet(name: str, found: environment.Environment, token: str, given: Dict[str, Any]) -> Tuple[int, str]:
     """Finds the job token where none is given, opens the engine's session, and says where rank 0 listens."""
     me, world, address = found.rank, found.world_size, found.master_address
     file = None if token else tokens.file_of(address)
     known = file.token if file else token
-    where, port, known = rendezvous.native_address(
+    where, port, known = rendezvous.native_place(
         name, me, world, address, found.master_port, given["start_seconds"], known
     )
     if world > 1 and not known:
         known = tokens.scheduled(port)
     try:
-        return abi.session_open(me, world, where, port, **given, job_token=known), where
+        return rendezvous.open_session(me, world, (where, port, known), given), where
     except RendezvousError as error:
         if file is None or me == 0:
             if found.launcher == environment.ARGUMENTS:
@@ -165,30 +147,7 @@ def _meet(name: str, found: environment.Environment, token: str, given: Dict[str
                 f"read it ({now.origin}): remove the file before a run"
             ) from error
         logger.warning("%s was left by an earlier run (%s): rank 0 has replaced it since", file.path, file.origin)
-        return abi.session_open(me, world, where, port, **given, job_token=now.token), where
-
-
-def init_process_group(timeout: Optional[datetime.timedelta] = None) -> None:
-    """Makes the default process group of ``torch.distributed``, of backend ``sar``, among the workers. Collective.
-
-    A script that has another way to meet calls ``torch.distributed.init_process_group("sar")`` itself.
-    :func:`sar.initialize_comms` makes no group: libraries that find one act on it.
-    :func:`sar.comm.shutdown` destroys the group that was made here.
-
-    :param timeout: for each operation; by default ``SAR_TIMEOUT``
-    :raises RuntimeError: not initialized, or there is a default group already
-    """
-    dist = torch.distributed
-    session = _session.current()
-    if dist.is_initialized():
-        raise RuntimeError(f"torch.distributed has a default group already, of backend {dist.get_backend()!r}")
-    port = torch.tensor(network.free_port() if session.rank == 0 else 0)
-    _session.broadcast(port)
-    wait = timeout or datetime.timedelta(seconds=network.seconds("SAR_TIMEOUT", 1800.0))
-    address = session.master_ip or "127.0.0.1"
-    store = dist.TCPStore(address, int(port), session.world, session.rank == 0, wait)
-    dist.init_process_group(rendezvous.NATIVE, store=store, rank=session.rank, world_size=session.world, timeout=wait)
-    session.owns_process_group = True
+        return rendezvous.open_session(me, world, (where, port, now.token), given), where
 
 
 def is_initialized() -> bool:

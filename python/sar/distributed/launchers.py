@@ -10,8 +10,6 @@ from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
 
 from sar.errors import RendezvousError
 
-from . import hostlist
-
 Variables = Mapping[str, str]
 
 
@@ -68,9 +66,10 @@ def _optional(variables: Variables, name: str) -> Optional[int]:
     return number(variables, name) if variables.get(name, "").strip() else None
 
 
-def _hosts(variables: Variables, name: str) -> List[str]:
+def _first_host(variables: Variables, name: str) -> Tuple[str, bool]:
+    """The first host of a list, and whether it is the only one."""
     try:
-        return hostlist.expand(variables.get(name, ""))
+        return first_of(variables.get(name, ""))
     except ValueError as error:
         raise RendezvousError(f"{name}: {error}") from error
 
@@ -166,15 +165,15 @@ def pmix(variables: Variables) -> Optional[Place]:
 
 def slurm(variables: Variables) -> Optional[Place]:
     """A task of srun. The script of sbatch and the shell of salloc have Slurm's variables too, but are no step."""
-    hosts = _hosts(variables, "SLURM_STEP_NODELIST")
-    if not variables.get("SLURM_PROCID") or not hosts:
+    host, alone = _first_host(variables, "SLURM_STEP_NODELIST")
+    if not variables.get("SLURM_PROCID") or not host:
         return None
     step = variables.get("SLURM_STEP_ID") or variables.get("SLURM_STEPID") or "0"
     if step.isdigit() and int(step) >= _SPECIAL_STEPS:
         return None
     size = "SLURM_STEP_NUM_TASKS" if variables.get("SLURM_STEP_NUM_TASKS") else "SLURM_NTASKS"
     try:
-        tasks = hostlist.repeated(variables.get("SLURM_STEP_TASKS_PER_NODE") or "0")
+        tasks = repeated(variables.get("SLURM_STEP_TASKS_PER_NODE") or "0")
     except ValueError as error:
         raise RendezvousError(f"SLURM_STEP_TASKS_PER_NODE: {error}") from error
     node = _optional(variables, "SLURM_NODEID")
@@ -185,9 +184,9 @@ def slurm(variables: Variables) -> Optional[Place]:
         ("SLURM_PROCID", size),
         _optional(variables, "SLURM_LOCALID"),
         tasks[node] if node is not None and node < len(tasks) and tasks[node] else None,
-        first_host=hosts[0],
+        first_host=host,
         first_host_source="the first host of SLURM_STEP_NODELIST",
-        one_host=len(hosts) == 1,
+        one_host=alone,
     )
 
 
@@ -242,9 +241,9 @@ LOOKED_FOR = (
 
 def _with_allocation(variables: Variables, found: Place) -> Place:
     """MPI starts rank 0 on the first host that the scheduler has given."""
-    hosts = _hosts(variables, "SLURM_JOB_NODELIST")
-    if hosts:
-        return found._replace(first_host=hosts[0], first_host_source="the first host of SLURM_JOB_NODELIST")
+    host, _ = _first_host(variables, "SLURM_JOB_NODELIST")
+    if host:
+        return found._replace(first_host=host, first_host_source="the first host of SLURM_JOB_NODELIST")
     hosts = variables.get("LSB_MCPU_HOSTS", "").split()
     if hosts:
         return found._replace(first_host=hosts[0], first_host_source="the first host of LSB_MCPU_HOSTS")
@@ -283,3 +282,46 @@ def job_of_mpich() -> str:
         if process <= 1:
             break
     return ""
+
+
+# ---- lists as Slurm writes them: ``node[01-03,7],gpu2`` ------------------------
+
+_MOST_HOSTS = 1 << 16
+_LONGEST_LIST = 1 << 20
+_RANGE = r"\d{1,9}(?:-\d{1,9})?"
+_ITEM = rf"(?:[^\[\],\s]|\[{_RANGE}(?:,{_RANGE})*\])+"
+_LIST = re.compile(rf"({_ITEM})(?:,{_ITEM})*")
+
+
+def first_of(text: str) -> Tuple[str, bool]:
+    """The first host of a list, "" of an empty one, and whether it is the only one.
+
+    :raises ValueError: the list is malformed
+    """
+    text = text.strip()
+    if not text:
+        return "", False
+    found = _LIST.fullmatch(text) if len(text) <= _LONGEST_LIST else None
+    if found is None:
+        raise ValueError(f"{_shown(text)} is no list of hosts such as node[01-03,7],gpu2")
+    item = found.group(1)
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", item), item == text and not re.search(r"\[\d+[-,]", item)
+
+
+def repeated(text: str) -> List[int]:
+    """The numbers of ``2(x3),1``, as Slurm writes tasks per host: 2, 2, 2, 1.
+
+    :raises ValueError: the list is malformed, or longer than 65,536 numbers
+    """
+    found: List[int] = []
+    for part in text.strip().split(","):
+        matched = re.fullmatch(r"(\d{1,9})(?:\(x(\d{1,9})\))?", part)
+        times = int(matched.group(2) or 1) if matched else 0
+        if matched is None or len(found) + times > _MOST_HOSTS:
+            raise ValueError(f"{_shown(text)} is no list of numbers such as 2(x3),1")
+        found += [int(matched.group(1))] * times
+    return found
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -11,7 +11,7 @@ import struct
 import tempfile
 import time
 import zlib
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from sar._engine.log import logger
 from sar.data.records import SocketInfo
@@ -20,6 +20,7 @@ from sar.errors import RendezvousError
 from . import tokens
 
 _SIOCGIFADDR = 0x8915
+_LONGEST_PAUSE = 0.02
 
 
 def interfaces() -> List[SocketInfo]:
@@ -143,18 +144,14 @@ def get_ip_address(ip_file: str, timeout: Optional[float] = None) -> str:
     :raises sar.RendezvousError: the file is not there in time, or belongs to another user
     """
     limit = seconds("SAR_START_TIMEOUT", 300.0) if timeout is None else timeout
-    end = time.monotonic() + limit
-    while True:
-        address, found = read_address_file(ip_file)
-        if address:
-            tokens.remember(address, found)
-            return address
-        if time.monotonic() >= end:
-            raise RendezvousError(
-                f"no address in {ip_file!r} after {limit:g} s: is the worker of rank 0 running, "
-                "and does it see the same file system?"
-            )
-        time.sleep(0.05)
+    if not awaited(limit, lambda: read_address_file(ip_file)[0]):
+        raise RendezvousError(
+            f"no address in {ip_file!r} after {limit:g} s: is the worker of rank 0 running, "
+            "and does it see the same file system?"
+        )
+    address, found = read_address_file(ip_file)
+    tokens.remember(address, found)
+    return address
 
 
 def nfs_ip_init(_rank: int, ip_file: str) -> str:
@@ -170,6 +167,17 @@ def nfs_ip_init(_rank: int, ip_file: str) -> str:
     :raises sar.RendezvousError: the file is not there within ``SAR_START_TIMEOUT`` seconds (300)
     """
     return dump_ip_address(ip_file) if _rank == 0 else get_ip_address(ip_file)
+
+
+def awaited(limit: float, look: Callable[[], Any]) -> bool:
+    """Looks again and again, for so many seconds, and tells whether there was something."""
+    end, pause = time.monotonic() + limit, 0.001
+    while not look():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return True
 
 
 def flag(variable: str) -> bool:
@@ -259,6 +267,13 @@ def _claim(port: int, alone: bool) -> int:
     if len(_claims) > _MOST_CLAIMS:
         _claims.pop(next(iter(_claims))).close()
     return found
+
+
+def give_up(port: int) -> None:
+    """Lets go of what :func:`free_port` gave: somebody listens there now, or nobody will."""
+    claim = _claims.pop(port, None)
+    if claim is not None:
+        claim.close()
 
 
 def port_of(job: str) -> int:

@@ -1,8 +1,9 @@
 """Process groups of ``torch.distributed`` whose messages the engine carries: the backend ``sar``.
 
-Each group is a session of the engine of its own, whose ranks meet through the group's store. So groups disturb neither
-each other nor operations on graphs, and a group of some ranks is as good as one of all. A group fails as a whole, and
-alone: after an error in an operation each further one raises it too.
+The default group that :func:`sar.initialize_comms` makes uses the session of the graphs: its communicator for
+gradients, which it shares with :mod:`sar.comm`. Each other group is a session of the engine of its own, whose ranks
+meet through the group's store. So groups disturb neither each other nor operations on graphs, and a group of some ranks
+is as good as one of all. A group fails as a whole: after an error in an operation each further one raises it too.
 
 Tensors are CPU tensors of any strides. What is moved has any dtype; what is reduced by the engine has one of its
 dtypes, and other reductions are folded by torch, in the order of ranks, from the values of all.
@@ -10,26 +11,31 @@ dtypes, and other reductions are folded by torch, in the order of ranks, from th
 
 from __future__ import annotations
 
+import collections
 import datetime
 import os
+import sys
 import threading
-import time
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 
-from sar._engine import abi, session as _session
-from sar.errors import RendezvousError
+from sar._engine import abi, communicator
+from sar._engine.communicator import Lane
+from sar._engine.session import Session
 
-from . import initialize, network, rendezvous, shutdown, tokens
-from .work import Lane, Operation, Work
+from . import network, rendezvous, shutdown, tokens
+from .store import Store
+from .work import Work
 
 _Base: Any = torch.distributed.ProcessGroup  # torch's versions name the arguments of its methods differently
 _Move = Tuple[Sequence[Tensor], Sequence[Tensor]]
 _PAIR_WINDOW = 1 << 20  # bytes that the link of a pair of ranks takes
-_MOST_WAIT = 0.02  # seconds between two looks for a rank that has not come
+# Older versions of torch let go of the Python half of a handle that they give to their own C++ code, and ask it for its
+# future a moment later.
+_FORGOTTEN = 8 if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8) else 0
 _FOLDS: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sum": torch.add,
     "avg": torch.add,
@@ -58,23 +64,30 @@ class ProcessGroup(_Base):
         self._name = ""
         self._pairs: Dict[Any, Lane] = {}
         self._lock = threading.Lock()
-        self._lane = Lane(self._meet, shutdown.close_group)
-        self._lane.open()
+        self._remembered: Deque[Work] = collections.deque(maxlen=_FORGOTTEN)
+        self._own: List[Lane] = []  # that end with the group
+        if _being_joined is not None:
+            self._lane, self._comm = _being_joined.lane, abi.REDUCE
+        else:
+            key, missing = rendezvous.new_key(store, "sar/native", rank), "rank 0 of the group has not come"
+            self._lane, self._comm = self._new_lane(lambda: self._session(key, rank, size, 0, missing)), abi.TRAIN
+            self._lane.open()
 
-    def _meet(self) -> int:
-        own = _own_address() if self._me == 0 else ""
-        address, port, token = rendezvous.announce(self._store, self._me, self._seconds, own, None, tokens.given())
-        return self._session(self._me, self._size, address, port, token, 0)
+    def _new_lane(self, open_session: Callable[[], int]) -> Lane:
+        self._own.append(Lane(open_session, shutdown.close_group))
+        return self._own[-1]
 
-    def _session(self, rank: int, size: int, address: str, port: int, token: str, window: int) -> int:
-        settings = initialize.settings(self._seconds, self._seconds)
+    def _session(self, key: str, rank: int, size: int, window: int, missing: str) -> int:
+        """Opens a session of ranks that meet through the store, by the name of a key."""
+        settings = rendezvous.settings(self._seconds, self._seconds)
         if settings["transport"] == "torch":
             raise ValueError(
                 "SAR_TRANSPORT=torch: a group of backend sar cannot travel over torch.distributed; choose another "
                 "transport, or another backend for the group"
             )
-        settings["window_bytes"] = window
-        handle = abi.session_open(rank, size, address, port, **settings, job_token=token)
+        own = (_own_address() if rank == 0 else "", 0, tokens.given())
+        place = rendezvous.announce(self._store, key, rank, self._seconds, own, missing)
+        handle = rendezvous.open_session(rank, size, place, {**settings, "window_bytes": window})
         shutdown.add_group(handle)
         return handle
 
@@ -84,6 +97,11 @@ class ProcessGroup(_Base):
     # torch asks a group's backends for what follows, and here there are none
 
     supports_coalescing = False
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        """What ``async_save`` wants to see. While torch makes a group it asks to find out whether it is its own."""
+        return [torch.device("cpu")] if self in torch.distributed.distributed_c10d._world.pg_names else []
 
     def _get_backend(self, device: Any) -> Any:
         return self
@@ -106,14 +124,14 @@ class ProcessGroup(_Base):
     def shutdown(self) -> None:
         """Leaves the group; ranks that wait for this one fail."""
         with self._lock:
-            lanes = [self._lane, *self._pairs.values()]
+            lanes = list(self._own)
         for lane in lanes:
             lane.close()
 
     abort = shutdown
 
     def __del__(self) -> None:
-        if hasattr(self, "_lane"):
+        if hasattr(self, "_own"):
             self.shutdown()
 
     # ---- reductions ----------------------------------------------------------
@@ -131,14 +149,12 @@ class ProcessGroup(_Base):
     allreduce_coalesced = allreduce
 
     def _all_reduce(self, handle: int, tensor: Tensor, op: str) -> None:
-        flat = _session.flat_cpu(tensor)
         if op in abi.REDUCE_OPS and tensor.dtype in _REDUCED:
-            abi.all_reduce(handle, abi.TRAIN, flat, op)
+            communicator.all_reduce(handle, self._comm, tensor, op)
         else:
-            rows = [torch.empty_like(flat) for _ in range(self._size)]
-            _move(handle, rows, [flat] * self._size)
-            flat.copy_(_fold(rows, op))
-        _session.give_back(tensor, flat)
+            rows = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self._size)]
+            self._move(handle, rows, [tensor] * self._size)
+            tensor.detach().copy_(_fold(rows, op))
 
     def reduce(self, tensors: List[Tensor], opts: Any) -> Work:
         op, root = _op_name(opts, "reduce"), opts.rootRank
@@ -157,7 +173,7 @@ class ProcessGroup(_Base):
         def operation(handle: int) -> None:
             for output, parts in zip(outputs, inputs):
                 rows = [torch.empty_like(output, memory_format=torch.contiguous_format) for _ in range(self._size)]
-                _move(handle, rows, parts)
+                self._move(handle, rows, parts)
                 output.detach().copy_(_fold(rows, op))
 
         return self._run(operation, outputs, opts)
@@ -182,9 +198,7 @@ class ProcessGroup(_Base):
 
         def operation(handle: int) -> None:
             for tensor in tensors:
-                flat = _session.flat_cpu(tensor)
-                abi.broadcast(handle, abi.TRAIN, _bytes(flat), opts.rootRank)
-                _session.give_back(tensor, flat)
+                communicator.broadcast(handle, self._comm, tensor, opts.rootRank)
 
         return self._run(operation, tensors, opts)
 
@@ -198,7 +212,7 @@ class ProcessGroup(_Base):
 
         def operation(handle: int) -> None:
             for outputs, inputs in moves:
-                _move(handle, outputs, inputs)
+                self._move(handle, outputs, inputs)
 
         return self._run(operation, result, opts)
 
@@ -276,7 +290,7 @@ class ProcessGroup(_Base):
         return list(tensor.detach().split(list(splits)))
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._run(lambda handle: abi.barrier(handle, abi.TRAIN), [], opts)
+        return self._run(lambda handle: abi.barrier(handle, self._comm), [], opts)
 
     # ---- from one rank to another --------------------------------------------
 
@@ -300,59 +314,59 @@ class ProcessGroup(_Base):
         with self._lock:
             lane = self._pairs.get((source, target))
             if lane is None:
-                lane = Lane(lambda: self._meet_one(source, target), shutdown.close_group)
-                self._pairs[source, target] = lane
+                lane = self._pairs[source, target] = self._new_lane(lambda: self._meet_one(source, target))
         sends = source == self._me
 
         def operation(handle: int) -> None:
             for tensor in tensors:
-                flat = _session.flat_cpu(tensor)
-                data = _bytes(flat)
-                peers = (1, data, -1, None) if sends else (-1, None, 0, data)
-                abi.exchange_pair(handle, abi.TRAIN, *peers)
-                if not sends:
-                    _session.give_back(tensor, flat)
+                peers = (1, tensor, -1, None) if sends else (-1, None, 0, tensor)
+                communicator.exchange_pair(handle, abi.TRAIN, *peers)
 
-        return lane.run(operation, tensors, True)
+        return self._begin(lane, operation, tensors, True)
 
     def _meet_one(self, source: int, target: int) -> int:
         """Opens the session of two ranks in which one sends to the other."""
-        key, given = f"pair/{source}/{target}", tokens.given()
-        if source == self._me:
-            address, port, made = _own_address(), network.free_port(), "" if given else tokens.fresh()
-            self._store.set(key, f"{port} {made} {address}")
-            self._store.add(f"{key}/told", 1)
-            return self._session(0, 2, address, port, given or made, _PAIR_WINDOW)
-        end, wait = time.monotonic() + self._seconds, 0.001
-        while not self._store.add(f"{key}/told", 0):  # to wait in the store would keep it from this process's others
-            if time.monotonic() > end:
-                raise RendezvousError(f"rank {source} sent nothing to rank {target} within {self._seconds:g} s", source)
-            time.sleep(wait)
-            wait = min(2 * wait, _MOST_WAIT)
-        told, made, address = self._store.get(key).decode().split(" ")
-        return self._session(1, 2, address, int(told), given or made, _PAIR_WINDOW)
+        missing = f"rank {source} sent nothing to rank {target}"
+        return self._session(f"pair/{source}/{target}", int(source != self._me), 2, _PAIR_WINDOW, missing)
 
-    def _run(self, operation: Operation, result: Any, opts: Any) -> Work:
-        return self._lane.run(operation, result, getattr(opts, "asyncOp", True))
+    # ---- how operations run --------------------------------------------------
+
+    def _move(self, handle: int, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        communicator.all_to_all(handle, self._comm, outputs, inputs)
+
+    def _run(self, operation: Callable[[int], None], result: Any, opts: Any) -> Work:
+        return self._begin(self._lane, operation, result, getattr(opts, "asyncOp", True))
+
+    def _begin(self, lane: Lane, operation: Callable[[int], None], result: Any, asynchronous: bool) -> Work:
+        work = Work(result)
+        self._remembered.append(work)
+        if asynchronous:
+            lane.later(operation, work.finish)
+        else:
+            lane.now(operation)
+            work.finish()
+        return work
+
+
+_being_joined: Optional[Session] = None  # whose default group torch is making
+
+
+def make_default(session: Session, timeout: datetime.timedelta) -> None:
+    """Makes the default group of ``torch.distributed``, over a session."""
+    global _being_joined
+    _being_joined, store, hook = session, Store(session.handle), sys.excepthook
+    dist: Any = torch.distributed
+    try:
+        dist.init_process_group("sar", store=store, rank=session.rank, world_size=session.world, timeout=timeout)
+    finally:
+        _being_joined, sys.excepthook = None, hook  # torch's puts the rank before each line; `sar launch` does so too
+    dist.group.WORLD.kept = store  # of which torch keeps the C++ half alone
 
 
 def _own_address() -> str:
     """Where this process listens for the others of a group."""
     master = os.environ.get("MASTER_ADDR", "")
     return master if master and network.is_here(master) else network.get_socket().ip_addr
-
-
-def _bytes(flat: Tensor) -> Tensor:
-    """What a contiguous vector of any dtype holds; one of a single element may have any stride."""
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)
-
-
-def _move(handle: int, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    flats = [_session.flat_cpu(t) for t in outputs]
-    sent = [_bytes(_session.flat_cpu(t)) for t in inputs]
-    abi.all_to_all(handle, abi.TRAIN, sent, [_bytes(flat) for flat in flats])
-    for output, flat in zip(outputs, flats):
-        _session.give_back(output, flat)
 
 
 def _fold(rows: Sequence[Tensor], op: str) -> Tensor:
@@ -378,9 +392,9 @@ def _check(tensors: Sequence[Tensor]) -> None:
             raise ValueError(f"the tensors of one operation differ in dtype: {tensors[0].dtype} and {tensor.dtype}")
 
 
-def _op_name(opts: Any, name: str) -> str:
+def _op_name(opts: Any, call: str) -> str:
     op = ReduceOp.SUM if opts is None else opts.reduceOp
-    for known in _FOLDS:
-        if op == getattr(ReduceOp, known.upper()):
-            return known
-    raise ValueError(f"{name}: operation {op} is not supported; give SUM, AVG, MIN, MAX, PRODUCT, BAND, BOR or BXOR")
+    name = communicator.op_name(op, _FOLDS)
+    if name is None:
+        raise ValueError(f"{call}: operation {op} is not supported; give one of {', '.join(_FOLDS).upper()}")
+    return name

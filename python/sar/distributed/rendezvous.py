@@ -11,14 +11,16 @@ from __future__ import annotations
 import datetime
 import importlib.util
 import os
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 
+from sar._engine import abi
 from sar._engine.log import log_once
+from sar.config import Config
 from sar.errors import RendezvousError
 
-from . import network, tokens
+from . import libraries, network, tokens
 
 NATIVE = "sar"
 TORCH_BACKENDS = ("gloo", "mpi", "ccl", "nccl")
@@ -105,21 +107,21 @@ def set_up_torch(backend: str, rank: int, world: int, address: str, port: int, t
     return True
 
 
-def native_address(
-    backend: str, rank: int, world: int, address: str, port: int, timeout: float, token: str
-) -> Tuple[str, int, str]:
-    """Where rank 0's engine listens, and the job token, "" where there is none yet. Collective where torch's store
-    tells of them.
+Place = Tuple[str, int, str]
+"""Where rank 0's engine listens, address and port, and the job token, "" where there is none yet."""
+
+
+def native_place(backend: str, rank: int, world: int, address: str, port: int, timeout: float, token: str) -> Place:
+    """What a worker opens its session with. Collective where torch's store tells of it.
 
     :param address: that of rank 0's host; "" if the store of the process group is to tell it
     """
-    if world == 1:
-        return address, port, token
-    if backend != NATIVE or not address:
+    given = 0
+    if world > 1 and (backend != NATIVE or not address):
         import torch.distributed.distributed_c10d as c10d
 
-        return announce(c10d._get_default_store(), rank, timeout, address, None, token)
-    if under_torchrun():
+        store = c10d._get_default_store()
+    elif world > 1 and under_torchrun():
         store_port = int(os.environ["MASTER_PORT"])
         store = torch.distributed.TCPStore(
             os.environ.get("MASTER_ADDR", address),
@@ -127,33 +129,80 @@ def native_address(
             is_master=False,
             timeout=datetime.timedelta(seconds=timeout),
         )
-        return announce(store, rank, timeout, address, None if port == store_port else port, token)
-    return address, port, token
+        given = 0 if port == store_port else port
+    else:
+        return address, port, token
+    key = new_key(store, "sar/native", rank)  # a process group may serve several sessions
+    missing = "rank 0 announced no port for the engine"
+    return announce(store, key, rank, timeout, (address, given, token), missing)
 
 
-def announce(
-    store: Any, rank: int, timeout: float, address: str, port: Optional[int], token: str
-) -> Tuple[str, int, str]:
-    """Rank 0 tells the others through torch's store: its address, the port, a free one where none is given, and a
+def new_key(store: Any, name: str, rank: int) -> str:
+    """A key of torch's store that every rank finds, another one at each call."""
+    base = f"{name}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    return f"{base}/{store.add(f'{base}/calls/{rank}', 1)}"
+
+
+def announce(store: Any, key: str, rank: int, timeout: float, own: Place, missing: str) -> Place:
+    """Rank 0 tells the others through torch's store: its address, the port, a free one where none is given (0), and a
     random job token where the script and the environment have none. An address or a token that a worker was given
-    stays its own."""
-    base = f"sar/native/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    key = f"{base}/{store.add(f'{base}/announcements/{rank}', 1)}"  # a process group may serve several sessions
+    stays its own.
+
+    :param missing: what an error says where rank 0 does not come
+    """
+    address, port, token = own
     if rank == 0:
         address = address or os.environ.get("MASTER_ADDR", "") or network.get_socket().ip_addr
         port = port or network.free_port()
         made = "" if token else tokens.fresh()
         store.set(key, f"{port} {made} {address}")
+        store.add(f"{key}/told", 1)
         return address, port, token or made
     try:
-        store.wait([key], datetime.timedelta(seconds=timeout))
+        # to wait in the store would keep it from this process's others
+        if not network.awaited(timeout, lambda: store.add(f"{key}/told", 0)):
+            raise TimeoutError("the time is over")
         told_port, made, told_address = store.get(key).decode().split(" ")
         return address or told_address, int(told_port), token or made
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, TimeoutError) as error:
         raise RendezvousError(
-            f"rank 0 announced no port for the engine within {timeout:g} s: {error}. Did every rank call "
-            "sar.initialize_comms as often as the others?"
+            f"{missing} within {timeout:g} s: {error}. Did every rank make the call as often as the others?"
         ) from error
+
+
+def open_session(rank: int, world: int, place: Place, given: Dict[str, Any]) -> int:
+    """Opens a session of the engine.
+
+    :param given: of :func:`settings`
+    """
+    address, port, token = place
+    try:
+        return abi.session_open(rank, world, address, port, **given, job_token=token)
+    finally:
+        network.give_up(port)  # rank 0's: the engine listens there now, or nobody will
+
+
+def settings(start: float, operation: float) -> Dict[str, Any]:
+    """What a session of the engine is opened with, besides who meets where.
+
+    :param start: seconds for the rendezvous
+    :param operation: seconds for any one operation
+    :raises ValueError: a variable of the environment makes no sense
+    """
+    transport = os.environ.get("SAR_TRANSPORT")
+    libraries.announce(transport)
+    return {
+        "interface": os.environ.get("SAR_SOCKET_NAME"),
+        "transport": transport,
+        "advertise": os.environ.get("SAR_ADVERTISE"),
+        "start_seconds": start,
+        "liveness_seconds": network.seconds("SAR_LIVENESS_TIMEOUT", 20.0),
+        "operation_seconds": operation,
+        "window_bytes": int(Config.window_bytes or 0),
+        "insecure": network.flag("SAR_INSECURE"),
+        "tls": network.flag("SAR_TLS"),
+        "ports": network.port_range(),
+    }
 
 
 def default_device(backend: str, device: Optional[torch.device]) -> torch.device:

@@ -37,10 +37,12 @@ def shutdown() -> None:
     try:
         metrics.stop()
         memory.log(session)
+        session.lane.close()
         abi.session_close(session.handle)
     finally:
         torch_transport.release()
-        if session.owns_process_group and torch.distributed.is_initialized():
+        made = session.process_group  # the script may have destroyed it, and made another
+        if made is not None and torch.distributed.is_initialized() and torch.distributed.group.WORLD is made:
             torch.distributed.destroy_process_group()
 
 

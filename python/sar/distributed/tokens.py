@@ -6,8 +6,8 @@ In this order:
 1. the argument ``job_token`` of :func:`sar.initialize_comms`, or ``SAR_JOB_TOKEN``, which ``sar launch`` sets to a
    random one;
 2. the file of :func:`sar.nfs_ip_init`, where the address of the master came from it;
-3. torch's store, under ``torchrun``, with a backend of torch.distributed, and for process groups of backend ``sar``:
-   rank 0 puts a random token there;
+3. the store of the process group, under ``torchrun``, with a backend of torch.distributed, and for further groups of
+   backend ``sar``: rank 0 puts a random token there;
 4. the number of the job at a scheduler (Slurm, PBS, LSF, Flux, an MPI launcher), which is no secret, mixed with a
    secret in the user's home. Home directories must be shared by the hosts of the job, as they are on clusters;
 5. where the job does not leave this host: the secret in the user's home alone (the engine sees to that).

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes as ct
 import datetime
-import os
 import queue
 import threading
 from typing import Any, List, Optional, Tuple
@@ -19,6 +18,8 @@ import torch
 
 from sar._engine import transports
 from sar.errors import RendezvousError
+
+from . import rendezvous
 
 NAME = "torch"
 DEFAULT_BACKEND = "gloo"
@@ -44,8 +45,7 @@ def prepare(backend: str, transport: Optional[str], rank: int, world: int, timeo
     import torch.distributed.distributed_c10d as c10d
 
     store = c10d._get_default_store()
-    base = f"sar/transport/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    key = f"{base}/{store.add(f'{base}/sessions/{rank}', 1)}"
+    key = rendezvous.new_key(store, "sar/transport", rank)
     store.set(f"{key}/{rank}", transport or "auto")
     if transport != NAME:
         return

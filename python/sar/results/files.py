@@ -7,16 +7,19 @@ import errno
 import os
 import re
 import resource
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 
+from sar.distributed.network import awaited
 from sar.extras import need
 from sar.units import size
 
 BEGIN = 4096
 """Where the rows of a ``.npy`` file begin: a page, so that slabs begin with pages too."""
 PART = re.compile(r"part-(\d{5,})-of-(\d{5,})\.parquet")
+SHARED_SECONDS = 10.0
+"""How long a worker waits until what rank 0 has made appears on its own host."""
 RUN, PLACE, TOTAL = b"sar.run", b"sar.part", b"sar.rows"
 """Keys of a Parquet file's metadata: what files of one call have in common, "2 of 4", rows of all files together."""
 
@@ -82,6 +85,15 @@ def _full(code: int, directory: str, needed: int) -> OSError:
     if code == errno.EFBIG and limit != resource.RLIM_INFINITY:
         free = f"a file may have {size(limit)} (ulimit -f)"
     return OSError(code, f"{os.strerror(code)}: {size(needed)} are needed, {free}", directory)
+
+
+def await_shared(path: str, there: Callable[[], bool], hint: str) -> None:
+    """Waits for what rank 0 has made on a filesystem that all hosts share.
+
+    :raises FileNotFoundError: it does not come
+    """
+    if not awaited(SHARED_SECONDS, there):
+        raise FileNotFoundError(f"{path}, which rank 0 has made, is not seen here: {hint}")
 
 
 def write_text(path: str, text: str, sync: bool = True) -> None:

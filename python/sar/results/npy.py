@@ -13,7 +13,6 @@ import contextlib
 import math
 import os
 import secrets
-import time
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 import torch
@@ -23,13 +22,11 @@ from sar._engine import session as _session
 from sar.distributed.agreement import all_or_none, raise_everywhere, said_by_all
 from sar.distributed.collectives import exchange_tensors
 
-from .files import BEGIN, header, names_full_disk, sync_directory
+from .files import BEGIN, await_shared, header, names_full_disk, sync_directory
 from .rows import OwnRows
 
 ROUND_BYTES = 32 << 20
 """Bytes of rows that all workers together may write in a round."""
-SHARED_SECONDS = 10.0
-"""How long a worker waits until a file that rank 0 has made appears on its own host."""
 _NAME = "write_rows"
 
 
@@ -181,15 +178,12 @@ class _File:
 
         :raises FileNotFoundError: there is no such file here, or it is another
         """
-        end = time.monotonic() + SHARED_SECONDS
-        while self._found(nonce) is False:
-            if time.monotonic() > end:
-                raise FileNotFoundError(
-                    f"{self.path}, which rank 0 has made, is not seen here: a .npy file is written by all workers, "
-                    "and needs a filesystem that their hosts share. Give every worker the same path, or write "
-                    ".parquet, one file a worker"
-                )
-            time.sleep(0.1)
+        await_shared(
+            self.path,
+            lambda: self._found(nonce),
+            "a .npy file is written by all workers, and needs a filesystem that their hosts share. Give every worker "
+            "the same path, or write .parquet, one file a worker",
+        )
         # not for reading: the system would have to hold whole pages of it, other workers' rows included
         self.descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
 

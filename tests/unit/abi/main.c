@@ -9,7 +9,7 @@ static int wrong;
 
 sar_status check(int line, const char *function, sar_status want, sar_status got) {
   static const char *const names[] = {"OK", "VALUE", "TYPE", "FORMAT", "PEER_LOST", "REMOTE", "SCHEDULE",
-      "BUDGET", "TIMEOUT", "CLOSED", "IO", "INTERNAL", "RENDEZVOUS", "STOPPED"};
+      "BUDGET", "TIMEOUT", "CLOSED", "IO", "INTERNAL", "RENDEZVOUS", "STOPPED", "SHUT_DOWN"};
   if (got != want) {
     fprintf(stderr, "line %d: %s gives %s and not %s: %s\n", line, function, names[got], names[want],
         got ? sar_last_error() : "");

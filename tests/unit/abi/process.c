@@ -82,6 +82,8 @@ void sessions(void) {
   VALUE(sar_session_set_exchange, s, 3);
   VALUE(sar_session_memory, s, 0, NULL);
   VALUE(sar_session_stats, s, NULL);
+  VALUE(sar_session_value, s, "{\"op\": \"get\", \"key\": \"k\"}", NULL);
+  VALUE(sar_session_value, s, "{\"op\": \"ask\", \"key\": \"k\"}", &text);
   VALUE(sar_comm_create, s, "more", NULL);
   for (int i = 0; i < 8; i++) WORKS(sar_comm_create, s, "more", &comm);
   VALUE(sar_comm_create, s, "more", &comm);
@@ -107,6 +109,7 @@ void sessions(void) {
   closed_session = s;
   HANDLE_ALONE(s, sar_session_close);
   HANDLE(s, sar_session_abort, "why");
+  HANDLE(s, sar_session_value, "{\"op\": \"count\"}", &text);
   HANDLE(s, sar_session_set_place, 1, 0, NULL, &number);
   HANDLE(s, sar_session_name_layer, 1, "layer");
   HANDLE(s, sar_session_set_window, 0);
