@@ -689,44 +689,6 @@ sar_status sar_graph_block_rows(sar_handle block, int32_t node_type, int32_t dst
  * order of the graph it was made of: out int64 [num_edges]. Ascends. */
 sar_status sar_graph_block_edges(sar_handle block, int32_t relation, DLTensor *out);
 
-/* ---- message passing --------------------------------------------------- */
-
-enum { SAR_COPY_U = 0, SAR_U_MUL_E = 1 };
-enum { SAR_REDUCE_SUM = 0, SAR_REDUCE_MEAN = 1 };
-enum { SAR_GRAD_U = 1, SAR_GRAD_E = 2, SAR_FUSED = 4 };
-
-typedef struct {
-  size_t size;
-  int32_t relation;
-  int32_t message;    /* SAR_COPY_U, SAR_U_MUL_E */
-  int32_t reduce;     /* SAR_REDUCE_* */
-  uint32_t need_grad; /* forward: SAR_GRAD_* that this rank will ask for, and SAR_FUSED where it
-                       * offers that */
-  uint32_t agreed;    /* backward: what forward agreed on */
-} sar_aggregate;
-
-/* out[i] = reduce over in-edges (j -> i) of u[j], or of u[j] * e[ji]. Collective, on
- * SAR_COMM_TRAIN.
- *  - u [num_src, w], out [num_dst, w]. Rows without edges give 0.
- *  - e [num_edges], or [num_edges, h] with w = h * d: head k scales columns k*d..(k+1)*d-1. In
- *    ascending edge id. NULL for SAR_COPY_U.
- *  - agreed, out: the gradients that any rank asked for, and SAR_FUSED if every rank asked for it.
- *    Then grad_out of backward is the gradient of what a linear map made of out, and grad_u still
- *    has to be multiplied by that map.
- * Wire: w numbers per boundary row.
- * Errors: SAR_ERR_VALUE for any other message, reduce or bit, and for weights that are missing or
- * too many. */
-sar_status sar_aggregate_forward(sar_handle graph, const sar_aggregate *what, const DLTensor *u,
-                                 const DLTensor *e, DLTensor *out, uint32_t *agreed);
-
-/* grad_u [num_src, w] and grad_e (shape of e) from grad_out [num_dst, w]. Either may be NULL where
- * this rank does not want it. u is needed for SAR_GRAD_E on every rank, e for SAR_U_MUL_E.
- * Collective. Wire: w numbers per boundary row for each of the two.
- * Errors: as sar_aggregate_forward; SAR_ERR_VALUE where u is needed and NULL. */
-sar_status sar_aggregate_backward(sar_handle graph, const sar_aggregate *what, const DLTensor *u,
-                                  const DLTensor *e, const DLTensor *grad_out, DLTensor *grad_u,
-                                  DLTensor *grad_e);
-
 /* ---- visits of in-edges ------------------------------------------------ */
 
 /* Some in-edges of own rows, with the rows that they read. */
@@ -928,7 +890,8 @@ typedef struct {
  *    inverses of its sums: float [num_dst, width] each. Then for max and min the winning edges,
  *    int32 [num_dst, ..]; for max_shared and min_shared, which divide the gradient among equal
  *    messages, how many there are.
- *  - agreed, out: the operands that any rank wants a gradient of.
+ *  - agreed, out: the operands that any rank wants a gradient of. A bit of need_grad above the
+ *    operands', below 16, is there where any rank has set it.
  *  - saves, out: the operands that backward reads, and the result as bit 31.
  * Wire, for each sweep (one, and one for each level of softmaxes that cannot join it): the widths
  * of the operands of side u that it reads, per boundary row.

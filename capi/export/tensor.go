@@ -245,12 +245,3 @@ func optional[T number](name string, t *C.DLTensor) []T {
 	}
 	return vector[T](name, t)
 }
-
-// matrixLike is a tensor of the type of x as [n, w], or nil where it is NULL.
-func matrixLike[T session.Float](name string, t *C.DLTensor, x tensor) *session.Rows[T] {
-	if t == nil {
-		return nil
-	}
-	m := matrix[T](view(name, t).like(x))
-	return &m
-}

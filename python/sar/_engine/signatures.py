@@ -147,8 +147,6 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_graph_block_counts": (_status, _handle, _i32, _tensor),
     "sar_graph_block_rows": (_status, _handle, _i32, _i32, _tensor),
     "sar_graph_block_edges": (_status, _handle, _i32, _tensor),
-    "sar_aggregate_forward": (_status, _handle, _address, _tensor, _tensor, _tensor, _to_u32),
-    "sar_aggregate_backward": (_status, _handle, _address, _tensor, _tensor, _tensor, _tensor, _tensor),
     "sar_stream_run": (_status, _handle, _address, _to_u32),
     "sar_sampler_create": (_status, _handle, _address, _to_handle),
     "sar_sampler_column": (_status, _handle, _i32, _i32, _tensor),
