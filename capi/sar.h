@@ -525,8 +525,9 @@ sar_status sar_dataset_add_self_loops(sar_handle dataset);
  * of arrays are "type/name". */
 sar_status sar_dataset_info(sar_handle dataset, char **json);
 
-/* Undirected adjacency without self loops, as METIS wants it. A first call with adjncy NULL gives
- * its length; then xadj int64 [n + 1], adjncy int64 or int32 [length]. */
+/* Undirected adjacency without self loops, as METIS wants it, after sar_dataset_undirect. A first
+ * call with adjncy NULL gives its length; then xadj int64 [n + 1], adjncy int64 or int32 [length].
+ * Errors: SAR_ERR_VALUE before sar_dataset_undirect, and for arrays of other lengths. */
 sar_status sar_dataset_adjacency(sar_handle dataset, DLTensor *xadj, DLTensor *adjncy,
                                  int64_t *length);
 
