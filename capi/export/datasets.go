@@ -43,9 +43,9 @@ func sar_dataset_adjacency(h C.sar_handle, xadj, adjncy *C.DLTensor, length *C.i
 		}
 		ptr, v := vector[int64]("xadj", xadj), view("adjncy", adjncy)
 		switch v.dtype {
-		case dtypeOf[int64]():
+		case session.DTypeFor[int64]():
 			need(session.FillAdjacency(d, ptr, elements[int64](v)))
-		case dtypeOf[int32]():
+		case session.DTypeFor[int32]():
 			need(session.FillAdjacency(d, ptr, elements[int32](v)))
 		default:
 			refuseType("tensor adjncy is %s, and must be int64 or int32", v.dtype)

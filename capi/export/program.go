@@ -64,7 +64,7 @@ func ofRun[T session.Float](r programCall, like, result tensor) session.ProgramC
 		out.Operands = append(out.Operands, matrix[T](t.like(like)))
 	}
 	for _, t := range r.state {
-		if t.dtype == dtypeOf[int32]() {
+		if t.dtype == session.DTypeFor[int32]() {
 			out.Winner = elements[int32](t)
 		} else {
 			out.State = append(out.State, matrix[T](t.like(like)))
