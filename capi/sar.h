@@ -576,20 +576,16 @@ sar_status sar_dataset_parhip(sar_handle dataset, const char *path, const DLTens
                               const DLTensor *assignment, int32_t part, int64_t *nodes,
                               int64_t *neighbours);
 
-/* Writes the parts of an assignment, int32 [num_nodes], in DGL's format: <dir>/<name>.json and
- * part<i>/.
- * Errors: SAR_ERR_VALUE for a part below 0, or of parts or more; SAR_ERR_STOPPED by progress. */
-sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int32_t parts,
-                             const char *dir, const char *name, const char *method,
-                             sar_progress progress, void *user);
-
-/* The same in SAR's format or DGL's. JSON of options:
+/* Writes the parts of an assignment, int32 [num_nodes]: <dir>/<name>.json and part<i>/. JSON of
+ * options:
  *   {"name": name, "method": name, "format": "sar" or "dgl", "memory",
  *    "ids": {node type: file, ..}, "ids_dir": path}
  * "memory" is what writing may take, the assignment among it; 0: 4 GiB. Files of the users' ids,
  * <ids_dir>/part<i>/<file>, are moved into the parts.
- * Errors: as sar_dataset_write; SAR_ERR_VALUE for options that are no such JSON or name another
- * format; SAR_ERR_BUDGET for less memory than it takes; SAR_ERR_STOPPED by progress. */
+ * "format" is "dgl" where it is not there.
+ * Errors: SAR_ERR_VALUE for a part below 0, or of parts or more, and for options that are no such
+ * JSON or name another format; SAR_ERR_BUDGET for less memory than it takes; SAR_ERR_STOPPED by
+ * progress. */
 sar_status sar_dataset_write_parts(sar_handle dataset, const DLTensor *assignment, int32_t parts,
                                    const char *dir, const char *options, sar_progress progress,
                                    void *user);

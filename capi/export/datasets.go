@@ -136,17 +136,6 @@ func sar_dataset_parhip(
 	})
 }
 
-//export sar_dataset_write
-func sar_dataset_write(
-	h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, name, method *C.sar_const_char,
-	progress C.sar_progress, user unsafe.Pointer,
-) C.sar_status {
-	return guard("sar_dataset_write", func(c *call) {
-		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
-		need(d.Write(a, int(parts), text(dir), text(name), session.Method(text(method)), teller(progress, user)))
-	})
-}
-
 //export sar_dataset_write_parts
 func sar_dataset_write_parts(
 	h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, options *C.sar_const_char,

@@ -179,11 +179,6 @@ func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteO
 	return store.WritePartitions(source, p)
 }
 
-// Write writes DGL's partition directories.
-func (d *Dataset) Write(assignment []int32, parts int, dir, name string, method Method, progress Progress) error {
-	return d.WriteParts(assignment, parts, dir, WriteOptions{Name: name, Method: string(method)}, progress)
-}
-
 // stoppable is a graph that cannot be read any more once there is a reason to stop.
 type stoppable struct {
 	input.Graph

@@ -133,7 +133,6 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "sar_dataset_parhip": (_status, _handle, _text, _tensor, _tensor, _i32, _to_i64, _to_i64),
     "sar_dataset_write_parts": (_status, _handle, _tensor, _i32, _text, _text, Progress, _address),
     "sar_dataset_least_memory": (_status, _handle, _i32, _text, _to_i64),
-    "sar_dataset_write": (_status, _handle, _tensor, _i32, _text, _text, _text, Progress, _address),
     "sar_graph_build": (_status, _handle, _handle, _u32, _to_handle),
     "sar_graph_from_edges": (_status, _handle, _tensor, _tensor, _tensor, _to_handle),
     "sar_graph_from_relations": (_status, _handle, _text, _tensor, _tensor, _tensor, _i32, _to_handle),
