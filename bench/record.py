@@ -21,7 +21,7 @@ from sar._engine.signatures import DLTensor
 REPLAYED = {
     *("sar_session_set_window", "sar_session_set_exchange", "sar_session_set_place", "sar_session_name_layer"),
     *("sar_comm_create", "sar_all_reduce", "sar_broadcast"),
-    *("sar_barrier", "sar_all_to_all", "sar_aggregate_forward", "sar_aggregate_backward", "sar_program_create"),
+    *("sar_barrier", "sar_all_to_all", "sar_program_create"),
     *("sar_program_forward", "sar_program_backward"),
 }
 # Collective as well, with arguments that depend on the graph.
@@ -29,7 +29,7 @@ REFUSED = {
     *("sar_exchange_pair", "sar_stream_run", "sar_fetch_forward", "sar_fetch_backward", "sar_graph_block"),
     *("sar_sampler_create", "sar_graph_from_edges", "sar_graph_from_relations", "sar_graph_columns"),
 }
-OF_GRAPH = ("sar_aggregate_", "sar_program_")
+OF_GRAPH = "sar_program_"
 """Functions whose tensors have a row for each of the worker's nodes or edges."""
 FEW = 4096
 """Bytes of a tensor that are recorded."""
@@ -107,8 +107,6 @@ def encode(arg: Any) -> Any:
             raise ValueError("edge expressions with keys of edges cannot be recorded")
         seeds = [target.seeds[i] for i in range(target.num_seeds)]
         return {"program_call": [target.relation, target.need_grad, target.agreed, seeds]}
-    if isinstance(target, abi.AggregateStruct):
-        return {"aggregate": [getattr(target, name) for name, _ in target._fields_]}
     return {"result": type(target).__name__}
 
 

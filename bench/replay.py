@@ -34,8 +34,6 @@ from sar.distributed import tokens
 # Of the functions that work on the graph: which arguments are written. What backward of an expression finds of
 # forward's state is read alone.
 WRITTEN = {
-    "sar_aggregate_forward": (4,),
-    "sar_aggregate_backward": (5, 6),
     "sar_program_forward": (5, 7),
     "sar_program_backward": (9,),
 }
@@ -177,8 +175,6 @@ class Rank:
             return arg["text"].encode()
         if "number" in arg:
             return arg["number"]
-        if "aggregate" in arg:
-            return abi.AggregateStruct(*arg["aggregate"][1:])
         if "program_call" in arg:
             relation, need, agreed, seeds = arg["program_call"]
             array = (ct.c_uint64 * max(1, len(seeds)))(*seeds)

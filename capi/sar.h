@@ -538,8 +538,9 @@ sar_status sar_dataset_add_self_loops(sar_handle dataset);
  * of arrays are "type/name". */
 sar_status sar_dataset_info(sar_handle dataset, char **json);
 
-/* Undirected adjacency without self loops, as METIS wants it. A first call with adjncy NULL gives
- * its length; then xadj int64 [n + 1], adjncy int64 or int32 [length]. */
+/* Undirected adjacency without self loops, as METIS wants it, after sar_dataset_undirect. A first
+ * call with adjncy NULL gives its length; then xadj int64 [n + 1], adjncy int64 or int32 [length].
+ * Errors: SAR_ERR_VALUE before sar_dataset_undirect, and for arrays of other lengths. */
 sar_status sar_dataset_adjacency(sar_handle dataset, DLTensor *xadj, DLTensor *adjncy,
                                  int64_t *length);
 
@@ -588,20 +589,16 @@ sar_status sar_dataset_parhip(sar_handle dataset, const char *path, const DLTens
                               const DLTensor *assignment, int32_t part, int64_t *nodes,
                               int64_t *neighbours);
 
-/* Writes the parts of an assignment, int32 [num_nodes], in DGL's format: <dir>/<name>.json and
- * part<i>/.
- * Errors: SAR_ERR_VALUE for a part below 0, or of parts or more; SAR_ERR_STOPPED by progress. */
-sar_status sar_dataset_write(sar_handle dataset, const DLTensor *assignment, int32_t parts,
-                             const char *dir, const char *name, const char *method,
-                             sar_progress progress, void *user);
-
-/* The same in SAR's format or DGL's. JSON of options:
+/* Writes the parts of an assignment, int32 [num_nodes]: <dir>/<name>.json and part<i>/. JSON of
+ * options:
  *   {"name": name, "method": name, "format": "sar" or "dgl", "memory",
  *    "ids": {node type: file, ..}, "ids_dir": path}
  * "memory" is what writing may take, the assignment among it; 0: 4 GiB. Files of the users' ids,
  * <ids_dir>/part<i>/<file>, are moved into the parts.
- * Errors: as sar_dataset_write; SAR_ERR_VALUE for options that are no such JSON or name another
- * format; SAR_ERR_BUDGET for less memory than it takes; SAR_ERR_STOPPED by progress. */
+ * "format" is "dgl" where it is not there.
+ * Errors: SAR_ERR_VALUE for a part below 0, or of parts or more, and for options that are no such
+ * JSON or name another format; SAR_ERR_BUDGET for less memory than it takes; SAR_ERR_STOPPED by
+ * progress. */
 sar_status sar_dataset_write_parts(sar_handle dataset, const DLTensor *assignment, int32_t parts,
                                    const char *dir, const char *options, sar_progress progress,
                                    void *user);
@@ -701,44 +698,6 @@ sar_status sar_graph_block_rows(sar_handle block, int32_t node_type, int32_t dst
 /* For every edge of a block, in the order of its edge tensors, the position of that edge in the
  * order of the graph it was made of: out int64 [num_edges]. Ascends. */
 sar_status sar_graph_block_edges(sar_handle block, int32_t relation, DLTensor *out);
-
-/* ---- message passing --------------------------------------------------- */
-
-enum { SAR_COPY_U = 0, SAR_U_MUL_E = 1 };
-enum { SAR_REDUCE_SUM = 0, SAR_REDUCE_MEAN = 1 };
-enum { SAR_GRAD_U = 1, SAR_GRAD_E = 2, SAR_FUSED = 4 };
-
-typedef struct {
-  size_t size;
-  int32_t relation;
-  int32_t message;    /* SAR_COPY_U, SAR_U_MUL_E */
-  int32_t reduce;     /* SAR_REDUCE_* */
-  uint32_t need_grad; /* forward: SAR_GRAD_* that this rank will ask for, and SAR_FUSED where it
-                       * offers that */
-  uint32_t agreed;    /* backward: what forward agreed on */
-} sar_aggregate;
-
-/* out[i] = reduce over in-edges (j -> i) of u[j], or of u[j] * e[ji]. Collective, on
- * SAR_COMM_TRAIN.
- *  - u [num_src, w], out [num_dst, w]. Rows without edges give 0.
- *  - e [num_edges], or [num_edges, h] with w = h * d: head k scales columns k*d..(k+1)*d-1. In
- *    ascending edge id. NULL for SAR_COPY_U.
- *  - agreed, out: the gradients that any rank asked for, and SAR_FUSED if every rank asked for it.
- *    Then grad_out of backward is the gradient of what a linear map made of out, and grad_u still
- *    has to be multiplied by that map.
- * Wire: w numbers per boundary row.
- * Errors: SAR_ERR_VALUE for any other message, reduce or bit, and for weights that are missing or
- * too many. */
-sar_status sar_aggregate_forward(sar_handle graph, const sar_aggregate *what, const DLTensor *u,
-                                 const DLTensor *e, DLTensor *out, uint32_t *agreed);
-
-/* grad_u [num_src, w] and grad_e (shape of e) from grad_out [num_dst, w]. Either may be NULL where
- * this rank does not want it. u is needed for SAR_GRAD_E on every rank, e for SAR_U_MUL_E.
- * Collective. Wire: w numbers per boundary row for each of the two.
- * Errors: as sar_aggregate_forward; SAR_ERR_VALUE where u is needed and NULL. */
-sar_status sar_aggregate_backward(sar_handle graph, const sar_aggregate *what, const DLTensor *u,
-                                  const DLTensor *e, const DLTensor *grad_out, DLTensor *grad_u,
-                                  DLTensor *grad_e);
 
 /* ---- visits of in-edges ------------------------------------------------ */
 
@@ -941,7 +900,8 @@ typedef struct {
  *    inverses of its sums: float [num_dst, width] each. Then for max and min the winning edges,
  *    int32 [num_dst, ..]; for max_shared and min_shared, which divide the gradient among equal
  *    messages, how many there are.
- *  - agreed, out: the operands that any rank wants a gradient of.
+ *  - agreed, out: the operands that any rank wants a gradient of. A bit of need_grad above the
+ *    operands', below 16, is there where any rank has set it.
  *  - saves, out: the operands that backward reads, and the result as bit 31.
  * Wire, for each sweep (one, and one for each level of softmaxes that cannot join it): the widths
  * of the operands of side u that it reads, per boundary row.

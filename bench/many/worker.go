@@ -132,12 +132,17 @@ func exchange(j job, s *session.Session, g *session.Graph, columns int) (round, 
 	for i := range x.Data {
 		x.Data[i] = 1
 	}
-	sum := session.Aggregation{Message: session.CopyU, Reduce: session.ReduceSum}
+	var b session.Builder
+	sum, err := b.U(columns).Sum()
+	if err != nil {
+		return round{}, err
+	}
+	call := session.ProgramCall[float32]{Operands: []session.Rows[float32]{x}, Out: y}
 	before := s.Stats().Links
 	times := 0
 	t, err := timed(j.Repeat, func() error {
 		times++
-		if _, err := session.Forward(g, sum, x, nil, y); err != nil {
+		if _, _, err := session.ProgramForward(g, sum, call, 0); err != nil {
 			return err
 		}
 		if int(y.Data[0]) != j.Degree { // every row is ones

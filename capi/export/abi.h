@@ -13,7 +13,6 @@
 typedef const char sar_const_char;
 typedef const DLTensor sar_const_tensor;
 typedef const sar_session_config sar_const_session_config;
-typedef const sar_aggregate sar_const_aggregate;
 typedef const sar_program_call sar_const_program_call;
 typedef const sar_sample_config sar_const_sample_config;
 typedef const sar_stream sar_const_stream;

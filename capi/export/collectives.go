@@ -24,8 +24,7 @@ func sar_comm_create(h C.sar_handle, name *C.sar_const_char, comm *C.int32_t) C.
 func sar_all_reduce(h C.sar_handle, comm C.int32_t, t *C.DLTensor, op C.int32_t) C.sar_status {
 	return guard("sar_all_reduce", func(c *call) {
 		comm, v := useComm(c, h, comm), view("tensor", t)
-		dtype := must(session.ParseDType(v.dtype.String()))
-		need(comm.AllReduce(v.bytes(), dtype, must(session.ParseReduceOp(int(op)))))
+		need(comm.AllReduce(v.bytes(), v.dtype, must(session.ParseReduceOp(int(op)))))
 	})
 }
 

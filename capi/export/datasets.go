@@ -43,9 +43,9 @@ func sar_dataset_adjacency(h C.sar_handle, xadj, adjncy *C.DLTensor, length *C.i
 		}
 		ptr, v := vector[int64]("xadj", xadj), view("adjncy", adjncy)
 		switch v.dtype {
-		case dtypeOf[int64]():
+		case session.DTypeFor[int64]():
 			need(session.FillAdjacency(d, ptr, elements[int64](v)))
-		case dtypeOf[int32]():
+		case session.DTypeFor[int32]():
 			need(session.FillAdjacency(d, ptr, elements[int32](v)))
 		default:
 			refuseType("tensor adjncy is %s, and must be int64 or int32", v.dtype)
@@ -133,17 +133,6 @@ func sar_dataset_parhip(
 		n, m, err := d.WriteParHIP(text(path), optional[int32]("weights", weights), of)
 		*nodes, *neighbours = C.int64_t(n), C.int64_t(m)
 		need(err)
-	})
-}
-
-//export sar_dataset_write
-func sar_dataset_write(
-	h C.sar_handle, assignment *C.sar_const_tensor, parts C.int32_t, dir, name, method *C.sar_const_char,
-	progress C.sar_progress, user unsafe.Pointer,
-) C.sar_status {
-	return guard("sar_dataset_write", func(c *call) {
-		d, a := use(c, h, datasets), vector[int32]("assignment", assignment)
-		need(d.Write(a, int(parts), text(dir), text(name), session.Method(text(method)), teller(progress, user)))
 	})
 }
 

@@ -41,7 +41,7 @@ func sar_partition_info(h C.sar_handle, json **C.char) C.sar_status {
 func sar_partition_read(h C.sar_handle, edge C.int32_t, name *C.sar_const_char, out *C.DLTensor) C.sar_status {
 	return guard("sar_partition_read", func(c *call) {
 		p, v := use(c, h, partitions), view("out", out)
-		need(p.Read(edge != 0, text(name), v.bytes(), v.dtype.String(), v.shape))
+		need(p.Read(edge != 0, text(name), v.bytes(), v.dtype, v.shape))
 	})
 }
 

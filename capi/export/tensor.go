@@ -14,45 +14,9 @@ import (
 	"sar/core/session"
 )
 
-// dtype is DLPack's, one lane.
-type dtype struct{ code, bits uint8 }
-
-// DLPack's codes of types.
-const (
-	codeInt, codeUint, codeFloat, codeBfloat, codeBool = 0, 1, 2, 4, 6
-)
-
 // number lists the types of tensors that the exports read.
 type number interface {
 	int32 | int64 | float32 | float64
-}
-
-func dtypeOf[T number]() dtype {
-	var zero T
-	bits := uint8(8 * unsafe.Sizeof(zero))
-	switch any(zero).(type) {
-	case int32, int64:
-		return dtype{codeInt, bits}
-	}
-	return dtype{codeFloat, bits}
-}
-
-var (
-	float32Type = dtypeOf[float32]()
-	float64Type = dtypeOf[float64]()
-)
-
-func (d dtype) String() string {
-	name, ok := map[uint8]string{
-		codeInt: "int", codeUint: "uint", codeFloat: "float", codeBfloat: "bfloat", codeBool: "bool",
-	}[d.code]
-	switch {
-	case !ok:
-		return fmt.Sprintf("DLPack type %d of %d bits", d.code, d.bits)
-	case d.code == codeBool && d.bits == 8:
-		return name
-	}
-	return fmt.Sprintf("%s%d", name, d.bits)
 }
 
 // tensor is a DLTensor that was found to be contiguous and on the CPU. Its
@@ -60,7 +24,7 @@ func (d dtype) String() string {
 type tensor struct {
 	name  string
 	place int // in an array of the caller's, else -1
-	dtype dtype
+	dtype session.DType
 	shape []int64
 	n     int // elements
 	data  unsafe.Pointer
@@ -91,9 +55,10 @@ func viewAt(name string, place int, t *C.DLTensor) tensor {
 	if t.device.device_type != cpuDevice {
 		refuseType("tensor %s is on device type %d: the engine works on CPU tensors (device type 1)", v, t.device.device_type)
 	}
-	v.dtype = dtype{uint8(t.dtype.code), uint8(t.dtype.bits)}
-	if t.dtype.lanes != 1 || v.dtype.bits == 0 || v.dtype.bits%8 != 0 {
-		refuseType("tensor %s has %d lanes of %d bits: one lane of whole bytes is needed", v, t.dtype.lanes, v.dtype.bits)
+	var known bool
+	if v.dtype, known = session.DTypeOf(uint8(t.dtype.code), uint8(t.dtype.bits)); !known || t.dtype.lanes != 1 {
+		refuseType("tensor %s has %d lanes of %d bits of DLPack's type %d, which is not known here", v, t.dtype.lanes,
+			t.dtype.bits, t.dtype.code)
 	}
 	if t.ndim < 0 || t.ndim > maxDims || t.ndim > 0 && t.shape == nil {
 		refuse("tensor %s has %d dimensions, or no shape", v, t.ndim)
@@ -158,7 +123,7 @@ func (v tensor) checkStrides(t *C.DLTensor) {
 	}
 }
 
-func (v tensor) itemSize() int { return int(v.dtype.bits) / 8 }
+func (v tensor) itemSize() int { return v.dtype.Size() }
 
 func join(a []int64) string {
 	parts := make([]string, len(a))
@@ -188,7 +153,7 @@ func (v tensor) rows() (n, w int) {
 
 // isFloat refuses tensors that are neither float32 nor float64.
 func (v tensor) isFloat() tensor {
-	if v.dtype != float32Type && v.dtype != float64Type {
+	if v.dtype != session.DTypeFor[float32]() && v.dtype != session.DTypeFor[float64]() {
 		refuseType("tensor %s is %s, and must be float32 or float64", v, v.dtype)
 	}
 	return v
@@ -204,7 +169,7 @@ func (v tensor) like(x tensor) tensor {
 
 // byFloat picks the instance of a function for the float type of v.
 func byFloat[F any](v tensor, single, double F) F {
-	if v.isFloat().dtype == float32Type {
+	if v.isFloat().dtype == session.DTypeFor[float32]() {
 		return single
 	}
 	return double
@@ -212,7 +177,7 @@ func byFloat[F any](v tensor, single, double F) F {
 
 // elements is the tensor as a slice of T; its type is checked.
 func elements[T number](v tensor) []T {
-	if want := dtypeOf[T](); v.dtype != want {
+	if want := session.DTypeFor[T](); v.dtype != want {
 		refuseType("tensor %s is %s, and must be %s", v, v.dtype, want)
 	}
 	if v.n == 0 {
@@ -244,13 +209,4 @@ func optional[T number](name string, t *C.DLTensor) []T {
 		return nil
 	}
 	return vector[T](name, t)
-}
-
-// matrixLike is a tensor of the type of x as [n, w], or nil where it is NULL.
-func matrixLike[T session.Float](name string, t *C.DLTensor, x tensor) *session.Rows[T] {
-	if t == nil {
-		return nil
-	}
-	m := matrix[T](view(name, t).like(x))
-	return &m
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/mem"
 )
 
@@ -17,7 +18,7 @@ import (
 // ones: reduce-scatter and all-gather, rank q folding the q-th part of buf; in
 // all 2·(P-1)/P times the bytes sent by each rank, frame by frame so that a
 // rank needs scratch for one frame.
-func (c *Communicator) AllReduce(buf []byte, dtype DType, op ReduceOp) error {
+func (c *Communicator) AllReduce(buf []byte, dtype dtypes.Type, op ReduceOp) error {
 	r, err := newReducer(dtype, op, c.World())
 	if err != nil {
 		return err
@@ -237,9 +238,9 @@ func (h head) String() string {
 	if h.what == 0 {
 		return fmt.Sprintf("%d bytes", h.size)
 	}
-	d, op := DType(h.what>>8&0xff), ReduceOp(h.what>>16&0xff)
+	d, op := dtypes.Type(h.what>>8&0xff), ReduceOp(h.what>>16&0xff)
 	n := h.size
-	if d < numDTypes {
+	if d.Known() {
 		n /= uint64(d.Size())
 	}
 	return fmt.Sprintf("%d numbers of %s (%s)", n, d, op)

@@ -6,26 +6,33 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
+
+	"sar/core/internal/dtypes"
 )
+
+// reduced are the types that an all-reduce takes, those of floats first.
+var reduced = []dtypes.Type{dtypes.Float64, dtypes.Float32, dtypes.Float16, dtypes.BFloat16, dtypes.Int64, dtypes.Int32,
+	dtypes.Uint8, dtypes.Bool}
 
 // value reads number i of b as float64 (exact for every dtype but int64, whose
 // tests keep to small numbers).
-func value(d DType, b []byte, i int) float64 {
+func value(d dtypes.Type, b []byte, i int) float64 {
 	le := binary.LittleEndian
 	switch d {
-	case Float64:
+	case dtypes.Float64:
 		return math.Float64frombits(le.Uint64(b[8*i:]))
-	case Float32:
+	case dtypes.Float32:
 		return float64(math.Float32frombits(le.Uint32(b[4*i:])))
-	case Float16:
+	case dtypes.Float16:
 		return halfValue(le.Uint16(b[2*i:]))
-	case BFloat16:
+	case dtypes.BFloat16:
 		return float64(math.Float32frombits(uint32(le.Uint16(b[2*i:])) << 16))
-	case Int64:
+	case dtypes.Int64:
 		return float64(int64(le.Uint64(b[8*i:])))
-	case Int32:
+	case dtypes.Int32:
 		return float64(int32(le.Uint32(b[4*i:])))
 	}
 	return float64(b[i])
@@ -51,7 +58,7 @@ func halfValue(h uint16) float64 {
 }
 
 // oracle folds naively in float64, in order of ranks.
-func oracle(d DType, op ReduceOp, x []float64) float64 {
+func oracle(d dtypes.Type, op ReduceOp, x []float64) float64 {
 	acc := x[0]
 	for _, v := range x[1:] {
 		switch op {
@@ -72,7 +79,7 @@ func oracle(d DType, op ReduceOp, x []float64) float64 {
 				acc = math.Max(acc, v)
 			}
 		}
-		if d == Uint8 {
+		if d == dtypes.Uint8 {
 			acc = float64(uint8(int64(acc)))
 		}
 	}
@@ -80,31 +87,31 @@ func oracle(d DType, op ReduceOp, x []float64) float64 {
 		acc /= float64(len(x))
 	}
 	switch d {
-	case Int32:
+	case dtypes.Int32:
 		return float64(int32(int64(acc)))
-	case Bool:
+	case dtypes.Bool:
 		return math.Min(acc, 1)
 	}
 	return acc
 }
 
 // epsilon is the relative error that the dtype allows a fold of p numbers.
-func epsilon(d DType, p int) float64 {
+func epsilon(d dtypes.Type, p int) float64 {
 	n := float64(p)
 	switch d {
-	case Float64:
+	case dtypes.Float64:
 		return n * 0x1p-52
-	case Float32:
+	case dtypes.Float32:
 		return n * 0x1p-23
-	case Float16:
+	case dtypes.Float16:
 		return 0x1p-10
-	case BFloat16:
+	case dtypes.BFloat16:
 		return 0x1p-7
 	}
 	return 0
 }
 
-func randomNumbers(r *rand.Rand, d DType, n int) []byte {
+func randomNumbers(r *rand.Rand, d dtypes.Type, n int) []byte {
 	b := make([]byte, n*d.Size())
 	le := binary.LittleEndian
 	for i := range n {
@@ -113,21 +120,21 @@ func randomNumbers(r *rand.Rand, d DType, n int) []byte {
 			f = float32(math.NaN())
 		}
 		switch d {
-		case Float64:
+		case dtypes.Float64:
 			le.PutUint64(b[8*i:], math.Float64bits(float64(f)*1.1))
-		case Float32:
+		case dtypes.Float32:
 			le.PutUint32(b[4*i:], math.Float32bits(f))
-		case Float16:
+		case dtypes.Float16:
 			le.PutUint16(b[2*i:], toHalf(f))
-		case BFloat16:
+		case dtypes.BFloat16:
 			le.PutUint16(b[2*i:], toBfloat(f))
-		case Int64:
+		case dtypes.Int64:
 			le.PutUint64(b[8*i:], uint64(r.IntN(41)-20))
-		case Int32:
+		case dtypes.Int32:
 			le.PutUint32(b[4*i:], uint32(r.IntN(41)-20))
-		case Uint8:
+		case dtypes.Uint8:
 			b[i] = byte(r.IntN(256))
-		case Bool:
+		case dtypes.Bool:
 			b[i] = byte(r.IntN(2))
 		}
 	}
@@ -143,9 +150,9 @@ func TestAllReduceAgainstOracle(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for d := range numDTypes {
+			for _, d := range reduced {
 				for op := range numReduceOps {
-					if op == Avg && d >= Int64 {
+					if op == Avg && !slices.Contains(reduced[:4], d) {
 						continue
 					}
 					for _, n := range []int{0, 1, 3, 1001} {
@@ -163,7 +170,7 @@ func TestAllReduceAgainstOracle(t *testing.T) {
 	}
 }
 
-func checkAllReduce(c *Communicator, d DType, op ReduceOp, n int) error {
+func checkAllReduce(c *Communicator, d dtypes.Type, op ReduceOp, n int) error {
 	p := c.World()
 	in := make([][]byte, p)
 	for r := range in {
@@ -261,7 +268,7 @@ func TestCommunicatorsOverlap(t *testing.T) {
 			wg.Go(func() {
 				for k := range 15 {
 					n := 1 + (k*977)%30_000
-					if errs[i] = checkAllReduce(c, Float32, Sum, n*(i+1)%20_000); errs[i] != nil {
+					if errs[i] = checkAllReduce(c, dtypes.Float32, Sum, n*(i+1)%20_000); errs[i] != nil {
 						return
 					}
 				}
@@ -279,7 +286,7 @@ func TestCommunicatorsOverlap(t *testing.T) {
 func TestAllReduceBytes(t *testing.T) {
 	const p, n = 4, 400_000
 	noErrors(t, onRanks(t, Config{World: p}, 3<<20, func(c *Communicator) error {
-		if err := c.AllReduce(make([]byte, n), Float32, Sum); err != nil {
+		if err := c.AllReduce(make([]byte, n), dtypes.Float32, Sum); err != nil {
 			return err
 		}
 		sent := c.Group().Stats().Operations["all-reduce"].SentBytes

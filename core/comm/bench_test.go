@@ -3,6 +3,8 @@ package comm
 import (
 	"fmt"
 	"testing"
+
+	"sar/core/internal/dtypes"
 )
 
 // The time of one all-reduce among ranks of this process.
@@ -21,7 +23,7 @@ func BenchmarkAllReduce(b *testing.B) {
 						c, err := g.NewCommunicator("bench", 2<<20)
 						buf := make([]byte, n)
 						for i := 0; i < b.N && err == nil; i++ {
-							err = c.AllReduce(buf, Float32, Sum)
+							err = c.AllReduce(buf, dtypes.Float32, Sum)
 						}
 						errs <- err
 					}()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/internal/view"
 )
 
@@ -263,5 +264,5 @@ func (c *Communicator) AllToAllInts(send [][]int64) ([][]int64, error) {
 // SumInts returns the sum of each value over all ranks.
 func (c *Communicator) SumInts(values ...int64) ([]int64, error) {
 	sums := slices.Clone(values)
-	return sums, c.AllReduce(view.Bytes(sums), Int64, Sum)
+	return sums, c.AllReduce(view.Bytes(sums), dtypes.Int64, Sum)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/freeport"
 )
 
@@ -102,7 +103,7 @@ func TestCutOff(t *testing.T) {
 				control.cut.Store(true)
 				data.cut.Store(true)
 			}
-			err = c.AllReduce(make([]byte, 800), Float64, Sum)
+			err = c.AllReduce(make([]byte, 800), dtypes.Float64, Sum)
 			time.Sleep(time.Millisecond)
 		}
 		return err

@@ -5,37 +5,10 @@ import (
 	"math"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/internal/vec"
 	"sar/core/internal/view"
 )
-
-// DType is the type of the numbers of an all-reduce.
-type DType uint8
-
-const (
-	Float64 DType = iota
-	Float32
-	Float16
-	BFloat16
-	Int64
-	Int32
-	Uint8
-	Bool
-	numDTypes
-)
-
-var dtypeNames = [numDTypes]string{"float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool"}
-var dtypeSizes = [numDTypes]int{8, 4, 2, 2, 8, 4, 1, 1}
-
-func (d DType) String() string {
-	if d < numDTypes {
-		return dtypeNames[d]
-	}
-	return fmt.Sprintf("dtype %d", uint8(d))
-}
-
-// Size is the bytes of one number.
-func (d DType) Size() int { return dtypeSizes[d] }
 
 // ReduceOp is what an all-reduce does.
 type ReduceOp uint8
@@ -68,36 +41,38 @@ type reducer struct {
 	store         func(dst, acc []byte)
 }
 
-func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
-	if d >= numDTypes {
-		return nil, argument.Errorf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 "+
-			"and bool", d)
-	}
+func newReducer(d dtypes.Type, op ReduceOp, world int) (*reducer, error) {
 	if op >= numReduceOps {
 		return nil, argument.Errorf("all-reduce with %s: it takes sum, min, max, prod and avg", op)
 	}
-	if op == Avg && d >= Int64 {
+	if op == Avg && (d.IsInteger() || d == dtypes.Bool) {
 		return nil, argument.Errorf("all-reduce with avg of %s: an average of integers would be cut off; reduce with sum "+
 			"and divide, or convert to float first", d)
 	}
 	switch d {
-	case Float64:
+	case dtypes.Float64:
 		return floatReducer(op, float64(world), vec.AddF64), nil
-	case Float32:
+	case dtypes.Float32:
 		return floatReducer(op, float32(world), vec.AddF32), nil
-	case Float16:
+	case dtypes.Float16:
 		return halfReducer(op, float32(world), fromHalf, toHalf), nil
-	case BFloat16:
+	case dtypes.BFloat16:
 		return halfReducer(op, float32(world), fromBfloat, toBfloat), nil
-	case Int64:
+	case dtypes.Int64:
 		return plainReducer(fold(op, plus[int64])), nil
-	case Int32:
+	case dtypes.Int32:
 		return plainReducer(fold(op, plus[int32])), nil
-	case Uint8:
+	case dtypes.Uint8:
 		return plainReducer(fold(op, plus[uint8])), nil
+	case dtypes.Bool:
+		return boolReducer(op == Min || op == Prod), nil
 	}
-	// Any non-zero byte is true. Of bools, sum is or and prod is and.
-	and := op == Min || op == Prod
+	return nil, argument.TypeErrorf("all-reduce of %s: it takes float64, float32, float16, bfloat16, int64, int32, uint8 "+
+		"and bool", d)
+}
+
+// boolReducer reduces bools, of which any non-zero byte is true: sum is or and prod is and.
+func boolReducer(and bool) *reducer {
 	return &reducer{
 		size: 1, accSize: 1,
 		load: func(acc, x []byte) {
@@ -115,7 +90,7 @@ func newReducer(d DType, op ReduceOp, world int) (*reducer, error) {
 			}
 		},
 		store: func(dst, acc []byte) { copy(dst, acc) },
-	}, nil
+	}
 }
 
 type number interface {

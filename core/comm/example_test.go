@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"sar/core/comm"
+	"sar/core/internal/dtypes"
 )
 
 // Three workers add up their ranks. Here they live in one process (Local); workers that are
@@ -25,7 +26,7 @@ func Example() {
 				panic(err)
 			}
 			buf := binary.LittleEndian.AppendUint64(nil, uint64(rank))
-			if err := c.AllReduce(buf, comm.Int64, comm.Sum); err != nil {
+			if err := c.AllReduce(buf, dtypes.Int64, comm.Sum); err != nil {
 				panic(err)
 			}
 			sums[rank] = binary.LittleEndian.Uint64(buf)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sar/core/internal/dtypes"
 	"sar/core/mem"
 	"sar/core/transport"
 )
@@ -33,7 +34,7 @@ func TestDivergenceByTag(t *testing.T) {
 			return op.End(op.Run(func() error { return op.Send(c.up(1), 0, 1, 0, nil) },
 				func() error { _, err := op.Next(c.down(1), 1, 0); return err }))
 		}
-		return c.AllReduce(make([]byte, 8), Float64, Sum)
+		return c.AllReduce(make([]byte, 8), dtypes.Float64, Sum)
 	}) {
 		if !both(err, `forward aggregation (operation 1 of communicator "test")`,
 			`all-reduce (operation 1 of communicator "test")`) {
@@ -64,7 +65,7 @@ func TestDivergenceWithoutFrames(t *testing.T) {
 		if g.Rank() == 0 {
 			return c[1].Barrier()
 		}
-		return c[0].AllReduce(make([]byte, 8), Float64, Sum)
+		return c[0].AllReduce(make([]byte, 8), dtypes.Float64, Sum)
 	})
 	for r, err := range errs {
 		if !both(err, `all-reduce (operation 2 of communicator "train")`, `barrier (operation 2 of communicator "reduce")`) {
@@ -306,7 +307,7 @@ func TestOperationDeadline(t *testing.T) {
 func TestResize(t *testing.T) {
 	noErrors(t, onRanks(t, Config{World: 3}, 1<<20, func(c *Communicator) error {
 		before := c.MaxPayload()
-		if err := checkAllReduce(c, Float32, Sum, 100); err != nil {
+		if err := checkAllReduce(c, dtypes.Float32, Sum, 100); err != nil {
 			return err
 		}
 		if err := c.Resize(1 << 18); err != nil {
@@ -322,7 +323,7 @@ func TestResize(t *testing.T) {
 		if err := c.Resize(int(budget.Minimum)); err != nil {
 			return err
 		}
-		if err := checkAllReduce(c, Float32, Sum, 3000); err != nil {
+		if err := checkAllReduce(c, dtypes.Float32, Sum, 3000); err != nil {
 			return err
 		}
 		for range 2 {
@@ -333,7 +334,7 @@ func TestResize(t *testing.T) {
 		if _, err := c.Group().NewCommunicator("more", 1<<18); err != nil {
 			return err
 		}
-		return checkAllReduce(c, Float32, Sum, 30_000)
+		return checkAllReduce(c, dtypes.Float32, Sum, 30_000)
 	}))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/freeport"
 	"sar/core/transport"
 	"sar/core/transport/node"
@@ -87,7 +88,7 @@ func TestJoinOverTheNetwork(t *testing.T) {
 						return err
 					}
 					for _, n := range []int{3, 50_000} {
-						if err := checkAllReduce(c, Float32, Sum, n); err != nil {
+						if err := checkAllReduce(c, dtypes.Float32, Sum, n); err != nil {
 							return err
 						}
 					}
@@ -99,7 +100,7 @@ func TestJoinOverTheNetwork(t *testing.T) {
 							return fmt.Errorf("link to %d is %s", peer.Rank, peer.Transport)
 						}
 					}
-					return checkAllReduce(c, Float64, Avg, 20_000)
+					return checkAllReduce(c, dtypes.Float64, Avg, 20_000)
 				}))
 				nothingLeft(t)
 			})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 )
 
 // worlds are the sizes that tests run with.
@@ -153,13 +154,13 @@ func TestSizesThatDiffer(t *testing.T) {
 			return c.AllToAll(send, recv)
 		},
 		"small all-reduce": func(c *Communicator) error {
-			return c.AllReduce(make([]byte, 8*(1+c.Rank()/2)), Float64, Sum)
+			return c.AllReduce(make([]byte, 8*(1+c.Rank()/2)), dtypes.Float64, Sum)
 		},
 		"large all-reduce": func(c *Communicator) error {
-			return c.AllReduce(make([]byte, 8*(1+100_000*(c.Rank()/2))), Float64, Sum)
+			return c.AllReduce(make([]byte, 8*(1+100_000*(c.Rank()/2))), dtypes.Float64, Sum)
 		},
 		"dtype": func(c *Communicator) error {
-			return c.AllReduce(make([]byte, 8), DType(c.Rank()/2), Sum)
+			return c.AllReduce(make([]byte, 8), reduced[c.Rank()/2], Sum)
 		},
 		"broadcast": func(c *Communicator) error {
 			return c.Broadcast(make([]byte, 10+c.Rank()/2), 0)
@@ -187,14 +188,14 @@ func TestSizesThatDiffer(t *testing.T) {
 func TestArgumentsThatAreWrong(t *testing.T) {
 	noErrors(t, onRanks(t, Config{World: 2}, 1<<20, func(c *Communicator) error {
 		for want, err := range map[string]error{
-			"avg of int64":        c.AllReduce(make([]byte, 8), Int64, Avg),
-			"whole number":        c.AllReduce(make([]byte, 7), Float64, Sum),
+			"avg of int64":        c.AllReduce(make([]byte, 8), dtypes.Int64, Avg),
+			"whole number":        c.AllReduce(make([]byte, 7), dtypes.Float64, Sum),
 			"ranks are 0 to 1":    c.Broadcast(nil, 2),
 			"one for each rank":   c.AllToAll(nil, nil),
 			"to itself":           c.AllToAll([][]byte{{1}, {1}}, make([][]byte, 2)),
 			"own partner":         c.ExchangePair(c.Rank(), nil, -1, nil),
 			"pair exchange with":  c.ExchangePair(7, nil, -1, nil),
-			"all-reduce with red": c.AllReduce(nil, Int64, 9),
+			"all-reduce with red": c.AllReduce(nil, dtypes.Int64, 9),
 		} {
 			var arg *argument.Error
 			if !errors.As(err, &arg) || !strings.Contains(err.Error(), want) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/freeport"
 )
 
@@ -86,7 +87,7 @@ func do(j job, last *time.Time) error {
 	}
 	buf := make([]byte, 1<<20)
 	for k := 0; ; k++ {
-		if err := c.AllReduce(buf, Float32, Sum); err != nil {
+		if err := c.AllReduce(buf, dtypes.Float32, Sum); err != nil {
 			return err
 		}
 		*last = time.Now()

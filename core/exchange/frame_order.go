@@ -62,11 +62,11 @@ func (o *frameOrder) place(reply bool, k int) int {
 // other way round.
 func (s *frames) orderFrames() {
 	s.sending, s.taking = make([]frameOrder, s.world), make([]frameOrder, s.world)
-	lead := leadOf(s.op, s.rows*s.widest())
+	lead := leadOf(s.Op, s.rows*s.widest())
 	frames := func(n int) int { return (n + max(1, s.rows) - 1) / max(1, s.rows) }
 	for r := 1; r < s.world; r++ {
 		peer := s.peer(r, true)
-		mine, theirs := frames(s.send[r]), frames(s.recv[s.world-r])
+		mine, theirs := frames(s.Send[r]), frames(s.Recv[s.world-r])
 		sending, taking := mixed, mixed
 		if 2*r < s.world {
 			sending, taking = rowsFirst, repliesFirst
@@ -109,13 +109,13 @@ func (s *frames) change(f func()) {
 // passes while none of them is in a link, which would say so. Call what it returns.
 func (s *frames) watch() (stop func()) {
 	ended := make(chan struct{})
-	timer := time.NewTimer(time.Until(s.op.Deadline()))
+	timer := time.NewTimer(time.Until(s.Op.Deadline()))
 	go func() {
 		defer timer.Stop()
 		select {
 		case <-ended:
-		case <-s.op.Failed():
-			s.fail(s.op.Failure())
+		case <-s.Op.Failed():
+			s.fail(s.Op.Failure())
 		case <-timer.C:
 			s.change(func() { s.late = true })
 		}
@@ -137,7 +137,7 @@ func (s *frames) await(o *frameOrder, reply bool, k int, late func()) error {
 	}
 	for o.next != place && s.err == nil {
 		if s.late {
-			return s.op.Late(o.peer)
+			return s.Op.Late(o.peer)
 		}
 		s.turn.Wait()
 	}
@@ -155,14 +155,14 @@ func (s *frames) passOn(o *frameOrder) {
 // have ended.
 func (s *frames) awaitParts(r, first, n int) error {
 	switch {
-	case s.own.N == 0:
+	case s.Own.N == 0:
 		return s.awaitEnded(1)
-	case s.own.Needs != nil:
-		return s.awaitEnded(1 + s.own.Needs(r, first, n))
+	case s.Own.Needs != nil:
+		return s.awaitEnded(1 + s.Own.Needs(r, first, n))
 	case r == 1:
 		return s.awaitEnded(1)
 	}
-	return s.awaitEnded(1 + s.own.N)
+	return s.awaitEnded(1 + s.Own.N)
 }
 
 // awaitEnded returns once Local and parts, n together, have ended, or with the error of

@@ -9,22 +9,11 @@ import (
 	"sar/core/trace"
 )
 
-// frames is one run of a Movement or a RoundTrip.
+// frames is one run of a Movement, or of a RoundTrip, of which Movement has what both have.
 type frames struct {
-	op         *comm.Op
-	flags      uint16
-	rowBytes   int
-	send, recv []int
-	way        comm.Way // of what goes out, for counting
-	toOwner    bool
-	produce    func(r, first, n int, dst []byte) error
-	local      func() error
-	own        Parts
+	Movement
+	way comm.Way // of what goes out, for counting
 
-	// Of a Movement.
-	consume func(r, first, n int, src []byte) error
-	passes  int
-	until   func(r, passes int) int
 	// Of a RoundTrip.
 	replies, pushed bool
 	replyBytes      int
@@ -44,29 +33,29 @@ type frames struct {
 	late  bool  // the operation's deadline has passed
 }
 
-func (s *frames) move(rank, world int, onCaller bool) (uint16, error) {
+func (s *frames) move(rank, world int) (uint16, error) {
 	if world == 1 {
-		if s.local != nil {
-			if err := s.local(); err != nil {
-				return s.flags, err
+		if s.Local != nil {
+			if err := s.Local(); err != nil {
+				return s.Flags, err
 			}
 		}
-		for part := range s.own.N {
-			s.own.Run(part)
+		for part := range s.Own.N {
+			s.Own.Run(part)
 		}
-		return s.flags, nil
+		return s.Flags, nil
 	}
-	if s.rowBytes == 0 && s.replyBytes == 0 { // rows of no columns: only flags travel
-		s.send, s.recv = make([]int, world), make([]int, world)
+	if s.RowBytes == 0 && s.replyBytes == 0 { // rows of no columns: only flags travel
+		s.Send, s.Recv = make([]int, world), make([]int, world)
 	}
 	s.begin(rank, world)
 	if s.rows == 0 {
-		return 0, fmt.Errorf("rows of %d bytes do not fit into frames of %d", s.widest(), s.op.MaxPayload())
+		return 0, fmt.Errorf("rows of %d bytes do not fit into frames of %d", s.widest(), s.Op.MaxPayload())
 	}
 	defer s.spare.Free()
 	sender := newSendScheduler(s)
 	tasks := sender.tasks()
-	if s.own.N > 0 {
+	if s.Own.N > 0 {
 		tasks = append(tasks, s.runParts)
 	}
 	if s.replies {
@@ -77,12 +66,12 @@ func (s *frames) move(rank, world int, onCaller bool) (uint16, error) {
 	for i, f := range tasks {
 		tasks[i] = s.task(f)
 	}
-	run := s.op.Run
-	if onCaller {
-		run = s.op.RunOnCaller
+	run := s.Op.Run
+	if s.OnCallerThread {
+		run = s.Op.RunOnCaller
 	}
 	err := run(tasks...)
-	return s.flags | s.seen[0] | s.seen[1], err
+	return s.Flags | s.seen[0] | s.seen[1], err
 }
 
 func (s *frames) begin(rank, world int) {
@@ -91,18 +80,18 @@ func (s *frames) begin(rank, world int) {
 	if s.replies && !s.pushed {
 		most = replyBytes
 	}
-	s.rows = rowsPerFrame(s.op, s.widest(), most)
+	s.rows = rowsPerFrame(s.Op, s.widest(), most)
 	if s.replies {
 		s.orderFrames()
 	}
 }
 
 // widest is the size of the larger of a row and its reply.
-func (s *frames) widest() int { return max(s.rowBytes, s.replyBytes) }
+func (s *frames) widest() int { return max(s.RowBytes, s.replyBytes) }
 
 // peer is whom this rank sends to (or receives from) in round r.
 func (s *frames) peer(r int, sending bool) int {
-	if sending == s.toOwner {
+	if sending == s.ToOwner {
 		return (s.rank - r + s.world) % s.world
 	}
 	return (s.rank + r) % s.world
@@ -114,8 +103,8 @@ func (s *frames) receive(sender *sendScheduler) (err error) {
 		return err
 	}
 	s.change(func() { s.ended = 1 })
-	if half := s.world / 2; s.replies && s.world%2 == 0 && s.recv[half] > 0 {
-		if s.spare, err = mem.Make[byte](mem.Scratch, min(s.rows, s.recv[half])*s.replyBytes); err != nil {
+	if half := s.world / 2; s.replies && s.world%2 == 0 && s.Recv[half] > 0 {
+		if s.spare, err = mem.Make[byte](mem.Scratch, min(s.rows, s.Recv[half])*s.replyBytes); err != nil {
 			return err
 		}
 	}
@@ -124,8 +113,8 @@ func (s *frames) receive(sender *sendScheduler) (err error) {
 	}
 	for r := 1; r < s.world; r++ {
 		peer := s.peer(r, false)
-		for first, k := 0, 0; first < s.recv[r] || k == 0; k++ {
-			n := min(s.rows, s.recv[r]-first)
+		for first, k := 0, 0; first < s.Recv[r] || k == 0; k++ {
+			n := min(s.rows, s.Recv[r]-first)
 			if err := s.reply(arrival{peer, r, k, n, false}, first); err != nil {
 				return err
 			}
@@ -138,10 +127,10 @@ func (s *frames) receive(sender *sendScheduler) (err error) {
 // runParts runs the parts, once Local has ended.
 func (s *frames) runParts() error {
 	err := s.awaitEnded(1)
-	for part := 0; part < s.own.N && err == nil; part++ {
+	for part := 0; part < s.Own.N && err == nil; part++ {
 		span := trace.Begin()
-		s.own.Run(part)
-		span.End("own rows", trace.Computing, s.op.Comm(), s.rank, 0, 0)
+		s.Own.Run(part)
+		span.End("own rows", trace.Computing, s.Op.Comm(), s.rank, 0, 0)
 		s.change(func() { s.ended++; err = s.err })
 	}
 	return err
@@ -173,10 +162,10 @@ func (s *frames) reply(a arrival, first int) error {
 		}
 		copy(dst, to[:n*s.replyBytes])
 	}
-	if err := s.op.Commit(peer, s.flags, s.replyRound(r), k); err != nil {
+	if err := s.Op.Commit(peer, s.Flags, s.replyRound(r), k); err != nil {
 		return err
 	}
-	s.op.Moved(peer, comm.ToOwner, n*s.replyBytes)
+	s.Op.Moved(peer, comm.ToOwner, n*s.replyBytes)
 	s.passOn(order)
 	return nil
 }
@@ -189,7 +178,7 @@ func (s *frames) room(order *frameOrder, k, n int) ([]byte, error) {
 	if err := s.await(order, true, k, nil); err != nil {
 		return nil, err
 	}
-	return s.op.Reserve(order.peer, n*s.replyBytes)
+	return s.Op.Reserve(order.peer, n*s.replyBytes)
 }
 
 // takeReplies takes what the peers computed from own rows, once the parts that come
@@ -197,8 +186,8 @@ func (s *frames) room(order *frameOrder, k, n int) ([]byte, error) {
 func (s *frames) takeReplies() error {
 	for r := 1; r < s.world; r++ {
 		peer := s.peer(r, true)
-		for first, k := 0, 0; first < s.send[r]; k++ {
-			n := min(s.rows, s.send[r]-first)
+		for first, k := 0, 0; first < s.Send[r]; k++ {
+			n := min(s.rows, s.Send[r]-first)
 			if err := s.awaitParts(r, first, n); err != nil {
 				return err
 			}
@@ -234,9 +223,9 @@ func (s *frames) takeFrame(a arrival, f func(src []byte) error) error {
 	if a.n > 0 {
 		span := trace.Begin()
 		err = f(payload)
-		span.End(use, trace.Receiving, s.op.Comm(), a.peer, a.round, int64(len(payload)))
+		span.End(use, trace.Receiving, s.Op.Comm(), a.peer, a.round, int64(len(payload)))
 	}
-	s.op.Release(a.peer)
+	s.Op.Release(a.peer)
 	if err == nil {
 		s.passOn(order)
 	}
@@ -245,17 +234,17 @@ func (s *frames) takeFrame(a arrival, f func(src []byte) error) error {
 
 // next returns the contents of a frame, which has to be released, and notes its flags.
 func (s *frames) next(a arrival) ([]byte, error) {
-	tag, rowBytes, seen, of := a.round, s.rowBytes, &s.seen[0], s.recv
+	tag, rowBytes, seen, of := a.round, s.RowBytes, &s.seen[0], s.Recv
 	if a.reply {
-		tag, rowBytes, seen, of = s.replyRound(a.round), s.replyBytes, &s.seen[1], s.send
+		tag, rowBytes, seen, of = s.replyRound(a.round), s.replyBytes, &s.seen[1], s.Send
 	}
-	frame, err := s.op.Next(a.peer, tag, a.chunk)
+	frame, err := s.Op.Next(a.peer, tag, a.chunk)
 	if err != nil {
 		return nil, err
 	}
 	*seen |= frame.Tag.Flags
 	if size := len(frame.Payload); size != a.n*rowBytes {
-		s.op.Release(a.peer)
+		s.Op.Release(a.peer)
 		return nil, s.differ(a, rowBytes, size, a.n == of[a.round])
 	}
 	return frame.Payload, nil
@@ -265,9 +254,9 @@ func (s *frames) next(a arrival) ([]byte, error) {
 func (s *frames) differ(a arrival, rowBytes, size int, all bool) error {
 	theirs := fmt.Sprintf("%d bytes for them", size)
 	// A frame far from full holds all the rows there are.
-	if all && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.op.MaxPayload()) {
+	if all && a.n > 0 && size%a.n == 0 && 2*size <= min(chunkBytes, s.Op.MaxPayload()) {
 		theirs = fmt.Sprintf("rows of %d bytes", size/a.n)
 	}
-	return s.op.Differ(a.peer, fmt.Sprintf("expecting %d rows of %d bytes", a.n, rowBytes),
+	return s.Op.Differ(a.peer, fmt.Sprintf("expecting %d rows of %d bytes", a.n, rowBytes),
 		"sending "+theirs+" (the ranks use different feature widths, dtypes or graphs)")
 }

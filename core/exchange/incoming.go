@@ -21,12 +21,12 @@ func (s *frames) takeRows() error {
 			s.release(&peers[r])
 		}
 	}()
-	passes := s.passes
+	passes := max(1, s.Passes)
 	for pass := 1; pass <= passes; pass++ {
 		for r := 1; r < s.world; r++ {
-			in, until := &peers[r], s.recv[r]
+			in, until := &peers[r], s.Recv[r]
 			if pass < passes {
-				until = s.until(r, pass)
+				until = s.Until(r, pass)
 			}
 			if pass == 1 {
 				in.arrival = arrival{peer: s.peer(r, false), round: r}
@@ -44,21 +44,21 @@ func (s *frames) takeRows() error {
 // takeUntil takes rows of one frame, those before until.
 func (s *frames) takeUntil(in *incoming, until int) error {
 	if !in.open {
-		in.n = min(s.rows, s.recv[in.round]-in.end)
+		in.n = min(s.rows, s.Recv[in.round]-in.end)
 		frame, err := s.next(in.arrival)
 		if err != nil {
 			return err
 		}
 		in.frame, in.open, in.end, in.chunk = frame, true, in.end+in.n, in.chunk+1
 	}
-	if n := min(until, in.end) - in.taken; n > 0 && s.consume != nil {
+	if n := min(until, in.end) - in.taken; n > 0 && s.Consume != nil {
 		if err := s.awaitParts(in.round, in.taken, n); err != nil {
 			return err
 		}
-		size := n * s.rowBytes
+		size := n * s.RowBytes
 		span := trace.Begin()
-		err := s.consume(in.round, in.taken, n, in.frame[:size])
-		span.End("consume", trace.Receiving, s.op.Comm(), in.peer, in.round, int64(size))
+		err := s.Consume(in.round, in.taken, n, in.frame[:size])
+		span.End("consume", trace.Receiving, s.Op.Comm(), in.peer, in.round, int64(size))
 		if err != nil {
 			return err
 		}
@@ -73,6 +73,6 @@ func (s *frames) takeUntil(in *incoming, until int) error {
 func (s *frames) release(in *incoming) {
 	if in.open {
 		in.frame, in.open = nil, false
-		s.op.Release(in.peer)
+		s.Op.Release(in.peer)
 	}
 }

@@ -82,28 +82,24 @@ type RoundTrip struct {
 // holds no row must have been refused before. Steps: P-1 rounds. Bytes on the wire:
 // RowBytes per row, and one frame header per frame.
 func (m *Movement) Move(rank, world int) (uint16, error) {
-	f := &frames{
-		op: m.Op, flags: m.Flags, rowBytes: m.RowBytes, send: m.Send, recv: m.Recv, way: comm.Pulled,
-		produce: m.Produce, local: m.Local, own: m.Own,
-		toOwner: m.ToOwner, consume: m.Consume, passes: max(1, m.Passes), until: m.Until,
-	}
+	f := &frames{Movement: *m, way: comm.Pulled}
 	if m.ToOwner {
 		f.way = comm.ToOwner
 	}
-	return f.move(rank, world, m.OnCallerThread)
+	return f.move(rank, world)
 }
 
 // Move is Movement.Move. Besides, ReplyBytes per row travel, and where P is even one frame of memory is needed.
 func (m *RoundTrip) Move(rank, world int) (uint16, error) {
 	f := &frames{
-		op: m.Op, flags: m.Flags, rowBytes: m.RowBytes, send: m.Send, recv: m.Recv, way: comm.Pulled,
-		produce: m.Produce, local: m.Local, own: m.Own,
-		replies: true, replyBytes: m.ReplyBytes, pushed: m.Pushed, compute: m.Compute, take: m.Take,
+		Movement: Movement{Op: m.Op, Flags: m.Flags, RowBytes: m.RowBytes, Send: m.Send, Recv: m.Recv,
+			Produce: m.Produce, Local: m.Local, Own: m.Own, OnCallerThread: m.OnCallerThread},
+		way: comm.Pulled, replies: true, replyBytes: m.ReplyBytes, pushed: m.Pushed, compute: m.Compute, take: m.Take,
 	}
 	if m.Pushed {
 		f.way = comm.Pushed
 	}
-	return f.move(rank, world, m.OnCallerThread)
+	return f.move(rank, world)
 }
 
 // RowsPerFrame is how many rows travel at once; 0: a frame holds none.

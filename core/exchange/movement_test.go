@@ -73,7 +73,7 @@ func move(c *comm.Communicator, p int, o schedule, sent, got *strings.Builder) e
 	}
 	m := &Movement{Op: op, ToOwner: o.toOwner, RowBytes: rowBytes, Flags: 1 << p, Send: make([]int, world),
 		Recv: make([]int, world)}
-	peer := (&frames{toOwner: o.toOwner, rank: p, world: world}).peer
+	peer := (&frames{Movement: Movement{ToOwner: o.toOwner}, rank: p, world: world}).peer
 	for r := 1; r < world; r++ {
 		to, from := peer(r, true), peer(r, false)
 		m.Send[r], m.Recv[r] = rows(p, to), rows(from, p)

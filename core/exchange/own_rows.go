@@ -73,7 +73,7 @@ type ownProduct struct {
 }
 
 // newOwnProduct takes how many rows come from each peer, by round.
-func (a *Aggregate[T]) newOwnProduct(gradU []T, own kernel.Product[T], rows []int) (o *ownProduct, err error) {
+func (a *plainSum[T]) newOwnProduct(gradU []T, own kernel.Product[T], rows []int) (o *ownProduct, err error) {
 	rel, n := a.Rel, a.Rel.NumSrc
 	o = &ownProduct{ownRows: ownRows{rel: rel, groups: 1}}
 	if rel.Parts == 1 {
@@ -92,7 +92,7 @@ func (a *Aggregate[T]) newOwnProduct(gradU []T, own kernel.Product[T], rows []in
 	for _, i := range first {
 		o.shared.Data[i] = 1
 	}
-	kernel.ClearRows(a.Pool, gradU, a.Width, first)
+	kernel.ClearRows(a.Pool, gradU, a.width, first)
 	if rel.Parts > 2 {
 		o.groups = max(1, min(ownGroups, n/groupRows, slices.Max(rows)/peerRows))
 	}

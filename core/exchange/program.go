@@ -12,7 +12,8 @@ import (
 
 // Start runs f as an operation of the schedule, in which rows of up to rowBytes travel. rows
 // and operands say which, in words that are the same on every rank.
-type Start func(dir comm.Dir, rows string, operands uint32, rowBytes int, f func(op *comm.Op) error) error
+type Start func(kind comm.Kind, dir comm.Dir, rows string, operands uint32, rowBytes int,
+	f func(op *comm.Op) error) error
 
 const sourceRows = "rows of sources for gradients"
 
@@ -20,14 +21,15 @@ const sourceRows = "rows of sources for gradients"
 type program[T expr.Float] struct{ *expr.Run[T] }
 
 // Forward computes x.Out, sweep by sweep. need are the operands that this rank will ask
-// gradients of; it returns those that any rank does.
+// gradients of; it returns those that any rank does. So do further bits of need, below 16.
 func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uint32, err error) {
-	if a, u := plainSum(x); a != nil {
-		err = start(comm.Forward, "rows", 1<<u, a.RowBytes(), func(op *comm.Op) error {
-			flags, err := a.Forward(op, uint16(need), x.Operands[u], x.Out)
+	if a := plainSumOf(x); a != nil {
+		sum := func(op *comm.Op) error {
+			flags, err := a.forward(op, uint16(need), x.Operands[a.rows], x.Out)
 			agreed = need | uint32(flags)
 			return err
-		})
+		}
+		err = start(comm.KindAggregate, comm.Forward, "rows", 1<<a.rows, a.rowBytes(), sum)
 		return agreed, err
 	}
 	for _, phase := range x.Forward() {
@@ -43,9 +45,8 @@ func Forward[T expr.Float](x *expr.Run[T], need uint32, start Start) (agreed uin
 // Backward computes the gradients of plan, x.Grads, from that of the result, x.Grad. push
 // says which pairs of workers compute at the owner of the sources; nil: none.
 func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushPlan, start Start) error {
-	if a, u := plainSum(x); a != nil && plan.Operands == 1<<u {
-		back := func(op *comm.Op) error { return a.BackwardU(op, x.Grad, x.Grads[u]) }
-		return start(comm.Backward, sourceRows, plan.Operands, plan.ReturnBytes, back)
+	if a := plainSumOf(x); a != nil {
+		return a.backward(plan, start)
 	}
 	p := program[T]{x}
 	b, err := x.Backward(plan)
@@ -60,7 +61,8 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 	if push != nil {
 		size := max(plan.Push.SentBytes, plan.Push.ReturnedBytes)
 		send := func(op *comm.Op) error { return p.push(op, plan, push, b) }
-		if err := start(comm.Backward, "rows of destinations for gradients", plan.Operands, size, send); err != nil {
+		err := start(comm.KindExpression, comm.Backward, "rows of destinations for gradients", plan.Operands, size, send)
+		if err != nil {
 			return err
 		}
 	}
@@ -70,7 +72,7 @@ func Backward[T expr.Float](x *expr.Run[T], plan *expr.GradientPlan, push *PushP
 			err = pull(nil)
 		} else {
 			size := max(plan.FetchBytes, plan.ReturnBytes)
-			err = start(comm.Backward, sourceRows, plan.Operands, size, pull)
+			err = start(comm.KindExpression, comm.Backward, sourceRows, plan.Operands, size, pull)
 		}
 		if err != nil {
 			return err
@@ -94,7 +96,7 @@ func (x program[T]) sweep(phase expr.Phase[T], dir comm.Dir, rows string, flags 
 		whole()
 		return flags, nil
 	}
-	err = start(dir, rows, phase.Sources, x.rowBytes(phase.Sources), func(op *comm.Op) error {
+	err = start(comm.KindExpression, dir, rows, phase.Sources, x.rowBytes(phase.Sources), func(op *comm.Op) error {
 		if agreed = flags; rel.Parts == 1 {
 			whole()
 			return nil

@@ -61,24 +61,24 @@ func (d *sendScheduler) send(r int) error {
 	if m.replies {
 		order = &m.sending[peer]
 	}
-	for first, chunk := 0, 0; first < m.send[r] || chunk == 0; chunk++ {
-		n := min(m.rows, m.send[r]-first)
+	for first, chunk := 0, 0; first < m.Send[r] || chunk == 0; chunk++ {
+		n := min(m.rows, m.Send[r]-first)
 		if err := m.await(order, false, chunk, func() { d.stuck(&noted) }); err != nil {
 			return err
 		}
-		dst, err := m.op.TryReserve(peer, n*m.rowBytes)
+		dst, err := m.Op.TryReserve(peer, n*m.RowBytes)
 		if err == nil && dst == nil {
 			d.stuck(&noted)
-			dst, err = m.op.Reserve(peer, n*m.rowBytes)
+			dst, err = m.Op.Reserve(peer, n*m.RowBytes)
 		}
 		if err == nil && n > 0 {
 			err = d.fill(peer, r, first, n, dst)
 		}
 		if err == nil {
-			err = m.op.Commit(peer, m.flags, r, chunk)
+			err = m.Op.Commit(peer, m.Flags, r, chunk)
 		}
 		if err == nil {
-			m.op.Moved(peer, m.way, n*m.rowBytes)
+			m.Op.Moved(peer, m.way, n*m.RowBytes)
 		}
 		if err != nil {
 			return err
@@ -102,8 +102,8 @@ func (d *sendScheduler) fill(peer, r, first, n int, dst []byte) error {
 	}
 	defer d.nextRound()
 	span := trace.Begin()
-	defer span.End("produce", trace.Sending, d.m.op.Comm(), peer, r, int64(len(dst)))
-	return d.m.produce(r, first, n, dst)
+	defer span.End("produce", trace.Sending, d.m.Op.Comm(), peer, r, int64(len(dst)))
+	return d.m.Produce(r, first, n, dst)
 }
 
 // nextRound gives the turn to produce to the lowest round that waits for it.
@@ -123,14 +123,14 @@ func (d *sendScheduler) nextRound() {
 // local runs Local, what is computed from own rows alone, once all links have been
 // filled: what has left travels meanwhile. Parts wait for that as well.
 func (d *sendScheduler) local() error {
-	if d.m.local == nil && d.m.own.N == 0 {
+	if d.m.Local == nil && d.m.Own.N == 0 {
 		return nil
 	}
 	<-d.full
-	if d.m.local == nil {
+	if d.m.Local == nil {
 		return nil
 	}
 	span := trace.Begin()
-	defer span.End("own rows", trace.Computing, d.m.op.Comm(), d.m.rank, 0, 0)
-	return d.m.local()
+	defer span.End("own rows", trace.Computing, d.m.Op.Comm(), d.m.rank, 0, 0)
+	return d.m.Local()
 }

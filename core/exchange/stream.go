@@ -12,13 +12,13 @@ import (
 
 // Field is one tensor of a Stream: own rows that readers of the relation get.
 type Field struct {
-	Data  []byte // [NumSrc, Bytes]
-	Bytes int    // of a row
+	Data     []byte // [N, Bytes]
+	N, Bytes int    // rows, NumSrc of them, and the size of one
 	// Float is the size of the numbers (4 or 8) of a field whose gradient returns
 	// to the owner, 0 for others. The same on every rank.
 	Float int
 	// Grad is added to; nil where this rank does not want it.
-	Grad []byte // [NumSrc, Bytes]
+	Grad []byte // [N, Bytes]
 }
 
 // Block is some in-edges of own rows whose sources are rows of one peer, or the

@@ -141,7 +141,7 @@ func TestAdjacencyAndDegrees(t *testing.T) {
 					neighbours[u][v], neighbours[v][u] = true, true
 				}
 			}
-			xadj, adjncy, err := adjacency(l)
+			xadj, adjncy, err := adjacency(t, l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,24 +160,8 @@ func TestAdjacencyAndDegrees(t *testing.T) {
 			if xadj.Data[n] != int64(len(want)) || !slices.Equal(adjncy.Data, want) {
 				t.Fatalf("adjncy %v, expected %v", adjncy.Data, want)
 			}
-			u, err := NewUndirected(l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			x, wide := make([]int64, n+1), make([]int64, u.Len())
-			x[0] = 9 // what was there does not matter
-			for range 2 {
-				if err := Fill(u, x, wide); err != nil {
-					t.Fatal(err)
-				}
-				if !slices.Equal(x, xadj.Data) || !slices.EqualFunc(wide, want,
-					func(a int64, b int32) bool { return a == int64(b) }) {
-					t.Fatal("the 64-bit form differs")
-				}
-			}
-			if Fill(u, x[1:], wide) == nil {
-				t.Fatal("short xadj")
-			}
+			xadj.Free()
+			adjncy.Free()
 			deg, err := InDegrees(l)
 			if err != nil {
 				t.Fatal(err)
@@ -186,9 +170,6 @@ func TestAdjacencyAndDegrees(t *testing.T) {
 				t.Fatalf("in-degrees %v, expected %v", deg.Data, in)
 			}
 			deg.Free()
-			u.Free()
-			xadj.Free()
-			adjncy.Free()
 			if live := mem.Total().Live; live != start {
 				t.Fatalf("%d bytes left", live-start)
 			}
@@ -263,7 +244,7 @@ func TestReportForms(t *testing.T) {
 func TestErrors(t *testing.T) {
 	start := mem.Total().Live
 	bad := &list{n: 3, src: []int64{0, 1, 3}, dst: []int64{0, 1, 2}}
-	_, _, err1 := adjacency(bad)
+	_, _, err1 := adjacency(t, bad)
 	_, err2 := InDegrees(bad)
 	_, err3 := Quality(bad, make([]int32, 3), 2)
 	for _, err := range []error{err1, err2, err3} {
@@ -286,18 +267,25 @@ func TestErrors(t *testing.T) {
 }
 
 // adjacency is the undirected graph in arrays of their own, which the caller frees.
-func adjacency(edges Edges) (xadj mem.Array[int64], adjncy mem.Array[int32], err error) {
-	u, err := NewUndirected(edges)
+func adjacency(t testing.TB, edges Edges) (xadj mem.Array[int64], adjncy mem.Array[int32], err error) {
+	g, err := Sorting{Dir: t.TempDir(), Memory: 1 << 20}.Undirect(edges)
 	if err != nil {
 		return xadj, adjncy, err
 	}
-	defer u.Free()
-	if xadj, err = mem.Make[int64](mem.Scratch, u.NumNodes()+1); err != nil {
+	defer g.Close()
+	n, err := CountEntries(g)
+	if err != nil {
 		return xadj, adjncy, err
 	}
-	if adjncy, err = mem.Make[int32](mem.Scratch, int(u.Len())); err != nil {
+	if xadj, err = mem.Make[int64](mem.Scratch, int(g.NumNodes())+1); err != nil {
+		return xadj, adjncy, err
+	}
+	if adjncy, err = mem.Make[int32](mem.Scratch, int(n)); err != nil {
 		xadj.Free()
 		return xadj, adjncy, err
 	}
-	return xadj, adjncy, Fill(u, xadj.Data, adjncy.Data)
+	if FillAdjacency(g, xadj.Data[1:], adjncy.Data) == nil {
+		t.Error("short xadj")
+	}
+	return xadj, adjncy, FillAdjacency(g, xadj.Data, adjncy.Data)
 }

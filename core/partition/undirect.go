@@ -3,13 +3,16 @@ package partition
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 
 	"sar/core/internal/bitset"
+	"sar/core/internal/parallel"
 	"sar/core/internal/view"
 	"sar/core/mem"
 )
@@ -147,6 +150,8 @@ func (g *Sorted) fill(edges Edges, dir string, buffer int, progress func(int) er
 
 const bucketShift = 12
 
+var errChanged = errors.New("the graph gave other edges when it was read again")
+
 func (g *Sorted) NumNodes() int64   { return g.nodes }
 func (g *Sorted) NumEntries() int64 { return g.entries }
 
@@ -243,4 +248,27 @@ func (g *Sorted) pairs(b int, visit func(row, column int32) error) error {
 		seen += int64(len(pairs) / 2)
 	}
 	return nil
+}
+
+// sortedSets sorts each row, on all threads, and drops repetitions. It moves the ends of
+// rows in ptr, and returns what is left of columns.
+func sortedSets(ptr []int64, columns []int32) []int32 {
+	rows := len(ptr) - 1
+	_ = parallel.Each(runtime.GOMAXPROCS(0), (rows+chunkNodes-1)/chunkNodes, func(_, chunk int) error {
+		for i := chunk * chunkNodes; i < min(rows, (chunk+1)*chunkNodes); i++ {
+			slices.Sort(columns[ptr[i]:ptr[i+1]])
+		}
+		return nil
+	})
+	var kept, begin int64
+	for i, end := range ptr[1:] {
+		for k := begin; k < end; k++ {
+			if k == begin || columns[k] != columns[k-1] {
+				columns[kept] = columns[k]
+				kept++
+			}
+		}
+		begin, ptr[i+1] = end, kept
+	}
+	return columns[:kept]
 }

@@ -32,6 +32,24 @@ type aggregateCase struct {
 	mean         bool
 }
 
+// program is the sum as a program.
+func (c aggregateCase) program() Program {
+	var b Builder
+	x := b.U(c.width)
+	if c.heads > 0 {
+		b = Builder{}
+		x = b.U(c.heads, c.width/c.heads).Mul(b.E(c.heads, 1))
+	}
+	program, err := x.Sum()
+	if c.mean {
+		program, err = x.Mean()
+	}
+	if err != nil {
+		panic(err)
+	}
+	return program
+}
+
 // runCase compares one aggregation on one worker with the serial one.
 func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64, tol float64) error {
 	rng := rand.New(rand.NewPCG(seed, 7)) // the same numbers on every rank
@@ -55,54 +73,54 @@ func runCase[T kernel.Float](s *Session, g *whole, c aggregateCase, seed uint64,
 
 	n := hi - lo
 	rows := func(x []T) Rows[T] { return Rows[T]{Data: x, N: n, Width: c.width} }
-	what := Aggregation{Message: CopyU, Reduce: ReduceSum, NeedGrad: GradU}
-	if c.mean {
-		what.Reduce = ReduceMean
-	}
-	var e, gradE *Rows[T]
+	program := c.program()
+	call := ProgramCall[T]{Operands: []Rows[T]{rows(toT[T](own(u)))}, Out: rows(make([]T, n*c.width))}
+	gradU := rows(make([]T, n*c.width))
+	grads, need := []*Rows[T]{&gradU}, uint32(1)
 	var myW []float64
 	if c.heads > 0 {
-		what.Message, what.NeedGrad = UMulE, GradU|GradE
 		var mine []float64
 		for _, k := range at {
 			mine = append(mine, w[k*c.heads:(k+1)*c.heads]...)
 			myW = append(myW, wantW[k*c.heads:(k+1)*c.heads]...)
 		}
-		e = &Rows[T]{toT[T](mine), len(at), c.heads}
-		gradE = &Rows[T]{make([]T, len(mine)), len(at), c.heads}
+		need = 3
+		call.Operands = append(call.Operands, Rows[T]{toT[T](mine), len(at), c.heads})
+		grads = append(grads, &Rows[T]{make([]T, len(mine)), len(at), c.heads})
 	}
-	in, out := rows(toT[T](own(u))), rows(make([]T, n*c.width))
-	for i := range out.Data {
-		out.Data[i] = T(math.NaN()) // whatever was there must not matter
+	for i := range call.Out.Data {
+		call.Out.Data[i] = T(math.NaN()) // whatever was there must not matter
 	}
-	asked := what
+	const other = 1 << 15 // a bit that stands for no operand
+	asked := need | other
 	if p != s.World()-1 {
-		asked.NeedGrad = 0 // only the last rank asks
+		asked = 0 // only the last rank asks
 	}
-	agreed, err := Forward(dg, asked, in, e, out)
+	agreed, _, err := ProgramForward(dg, program, call, asked)
 	if err != nil {
 		return err
 	}
-	if what.Agreed = agreed; agreed != what.NeedGrad {
-		return fmt.Errorf("agreed on %b, want %b", agreed, what.NeedGrad)
+	if agreed != need|other {
+		return fmt.Errorf("agreed on %b, want %b", agreed, need|other)
 	}
-	if err := closeTo("out", out.Data, own(wantOut), tol); err != nil {
+	if err := closeTo("out", call.Out.Data, own(wantOut), tol); err != nil {
 		return err
 	}
-	gradU := rows(make([]T, n*c.width))
-	if err := Backward(dg, what, Gradients[T]{&in, e, rows(toT[T](own(gradOut))), &gradU, gradE}); err != nil {
+	call.Out = Rows[T]{}
+	if err := ProgramBackward(dg, program, call, agreed, rows(toT[T](own(gradOut))), grads); err != nil {
 		return err
 	}
 	if err := closeTo("grad_u", gradU.Data, own(wantU), tol); err != nil {
 		return err
 	}
-	if gradE != nil {
-		if err := closeTo("grad_e", gradE.Data, myW, tol); err != nil {
+	if c.heads > 0 {
+		if err := closeTo("grad_e", grads[1].Data, myW, tol); err != nil {
 			return err
 		}
 	}
 	// A rank that wants nothing serves the others all the same.
-	return Backward(dg, what, Gradients[T]{U: &in, E: e, Out: rows(toT[T](own(gradOut)))})
+	clear(grads)
+	return ProgramBackward(dg, program, call, agreed, rows(toT[T](own(gradOut))), grads)
 }
 
 var aggregateCases = []aggregateCase{
@@ -154,7 +172,8 @@ func TestWindowChangesNoBit(t *testing.T) {
 			lo, hi := int(g.starts[p]), int(g.starts[p+1])
 			in := Rows[float32]{u[lo*width : hi*width], hi - lo, width}
 			out := Rows[float32]{make([]float32, (hi-lo)*width), hi - lo, width}
-			if _, err := Forward(dg, Aggregation{}, in, nil, out); err != nil {
+			call := ProgramCall[float32]{Operands: []Rows[float32]{in}, Out: out}
+			if _, _, err := ProgramForward(dg, aggregateCase{width: width}.program(), call, 0); err != nil {
 				return err
 			}
 			if results[p] == nil {
@@ -201,13 +220,14 @@ func TestOrderOfReturnedGradients(t *testing.T) {
 			defer dg.Free()
 			lo, n := int(g.starts[p]), int(g.starts[p+1]-g.starts[p])
 			rows := func() Rows[float32] { return Rows[float32]{make([]float32, n*width), n, width} }
-			in, out, gradU := rows(), rows(), rows()
+			out, gradU := rows(), rows()
 			for i := range out.Data {
 				out.Data[i] = value[p]
 			}
 			for range 5 {
-				if err := Backward(dg, Aggregation{Agreed: GradU},
-					Gradients[float32]{U: &in, Out: out, GradU: &gradU}); err != nil {
+				call := ProgramCall[float32]{Operands: make([]Rows[float32], 1)}
+				program := aggregateCase{width: width}.program()
+				if err := ProgramBackward(dg, program, call, 1, out, []*Rows[float32]{&gradU}); err != nil {
 					return err
 				}
 				for i, got := range gradU.Data {
@@ -290,7 +310,8 @@ func TestWindowTooSmall(t *testing.T) {
 		lo, hi := int(g.starts[p])*width, int(g.starts[p+1])*width
 		n := (hi - lo) / width
 		in, out := Rows[float32]{u[lo:hi], n, width}, Rows[float32]{make([]float32, hi-lo), n, width}
-		_, err = Forward(dg, Aggregation{}, in, nil, out)
+		call := ProgramCall[float32]{Operands: []Rows[float32]{in}, Out: out}
+		_, _, err = ProgramForward(dg, aggregateCase{width: width}.program(), call, 0)
 		var budget *mem.BudgetError
 		if !errors.As(err, &budget) {
 			return fmt.Errorf("a window of 64 KiB and rows of 36,000 bytes: %v", err)
@@ -298,7 +319,7 @@ func TestWindowTooSmall(t *testing.T) {
 		if err := s.SetWindow(budget.Minimum); err != nil {
 			return err
 		}
-		if _, err := Forward(dg, Aggregation{}, in, nil, out); err != nil {
+		if _, _, err := ProgramForward(dg, aggregateCase{width: width}.program(), call, 0); err != nil {
 			return fmt.Errorf("with the window the error named: %w", err)
 		}
 		return closeTo("out", out.Data, want[lo:hi], 1e-5)
@@ -311,62 +332,4 @@ func widen(x []float32) []float64 {
 		y[i] = float64(v)
 	}
 	return y
-}
-
-// A program that is a plain sum comes out as the aggregation does, to the bit, forward and backward.
-func TestPlainSumsOfPrograms(t *testing.T) {
-	for _, parts := range worlds(3, 1, 2, 4) {
-		g := randomGraph(rand.New(rand.NewPCG(uint64(parts), 3)), 300, 4000, parts)
-		workers(t, parts, Config{Window: 1 << 19}, func(s *Session) error {
-			src, dst, at := g.of(s.Rank())
-			dg, err := s.GraphFromEdges(ctx, g.starts, src, dst)
-			if err != nil {
-				return err
-			}
-			defer dg.Free()
-			rng := rand.New(rand.NewPCG(uint64(s.Rank()), 4))
-			n := int(g.starts[s.Rank()+1] - g.starts[s.Rank()])
-			rows := func(n, width int) Rows[float32] {
-				return Rows[float32]{toT[float32](random[float64](rng, n*width)), n, width}
-			}
-			for _, heads := range []int{0, 1, 4} {
-				for reduce, name := range []string{"sum", "mean"} {
-					u, grad := rows(n, 12), rows(n, 12)
-					what := Aggregation{Message: CopyU, Reduce: Reduction(reduce), NeedGrad: GradU}
-					text, operands := `{"operands":[{"side":"u","shape":[12]}],"code":[],"result":0`, []Rows[float32]{u}
-					var e *Rows[float32]
-					if heads > 0 {
-						weights := rows(len(at), heads)
-						e, what.Message, operands = &weights, UMulE, append(operands, weights)
-						text = fmt.Sprintf(`{"operands":[{"side":"u","shape":[%d,%d]},{"side":"e","shape":[%[1]d,1]}],`+
-							`"code":[{"op":"mul","a":0,"b":1}],"result":2`, heads, 12/heads)
-					}
-					p, err := NewProgram(text + `,"reduce":"` + name + `"}`)
-					if err != nil {
-						return err
-					}
-					want, got, wantU, gotU := rows(n, 12), rows(n, 12), rows(n, 12), rows(n, 12)
-					agreed, err := Forward(dg, what, u, e, want)
-					if err != nil {
-						return err
-					}
-					what.Agreed = agreed
-					if err := Backward(dg, what, Gradients[float32]{U: &u, E: e, Out: grad, GradU: &wantU}); err != nil {
-						return err
-					}
-					call := ProgramCall[float32]{Operands: operands, Out: got}
-					if _, _, err := ProgramForward(dg, p, call, 1); err != nil {
-						return err
-					}
-					grads := append([]*Rows[float32]{&gotU}, make([]*Rows[float32], len(operands)-1)...)
-					if err := ProgramBackward(dg, p, call, 1, grad, grads); err != nil {
-						return err
-					}
-					sameBits(t, fmt.Sprint(name, heads, " out"), got.Data, want.Data)
-					sameBits(t, fmt.Sprint(name, heads, " gradient"), gotU.Data, wantU.Data)
-				}
-			}
-			return nil
-		})
-	}
 }

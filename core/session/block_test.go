@@ -102,7 +102,7 @@ func (c blockCase) check(s *Session, g *whole) error {
 		}
 		return y
 	}
-	what := Aggregation{Message: UMulE, Reduce: ReduceSum, NeedGrad: GradU | GradE}
+	program := aggregateCase{width: width, heads: 1}.program()
 	type layer struct {
 		g       *Graph
 		edges   []int32
@@ -126,7 +126,8 @@ func (c blockCase) check(s *Session, g *whole) error {
 		l.u = Rows[float64]{u, int(info.NumSrc), width}
 		l.e = Rows[float64]{e, int(info.NumEdges), 1}
 		l.y = Rows[float64]{make([]float64, int(info.NumDst)*width), int(info.NumDst), width}
-		if what.Agreed, err = Forward(l.g, what, l.u, &l.e, l.y); err != nil {
+		call := ProgramCall[float64]{Operands: []Rows[float64]{l.u, l.e}, Out: l.y}
+		if _, _, err = ProgramForward(l.g, program, call, 3); err != nil {
 			return err
 		}
 		u = l.y.Data
@@ -145,7 +146,8 @@ func (c blockCase) check(s *Session, g *whole) error {
 		gradOut := Rows[float64]{grad, l.y.N, width}
 		gu := Rows[float64]{make([]float64, l.u.N*width), l.u.N, width}
 		ge := Rows[float64]{make([]float64, l.e.N), l.e.N, 1}
-		if err := Backward(l.g, what, Gradients[float64]{&l.u, &l.e, gradOut, &gu, &ge}); err != nil {
+		call := ProgramCall[float64]{Operands: []Rows[float64]{l.u, l.e}}
+		if err := ProgramBackward(l.g, program, call, 3, gradOut, []*Rows[float64]{&gu, &ge}); err != nil {
 			return err
 		}
 		for k, j := range l.edges {

@@ -25,7 +25,8 @@ type (
 // undirected is a data set as partitioners see it that read it from disk.
 type undirected struct {
 	partition.Neighbours
-	file *os.File // without a name; nil where the graph's own files are read
+	file    *os.File // without a name; nil where the graph's own files are read
+	entries int64    // neighbours of all nodes together, once they are counted
 }
 
 func (u *undirected) close() {
@@ -41,7 +42,7 @@ func (d *Dataset) forgetUndirected() {
 	}
 }
 
-// Undirect prepares Fennel and WriteParHIP. A graph of one type whose edges all go both
+// Undirect prepares Fennel, WriteParHIP and FillAdjacency. A graph of one type whose edges all go both
 // ways is read as it lies on disk. Any other is sorted into a file in dir: 8 bytes an
 // edge and 8 a node, and 16 bytes an edge more while it is made. That takes memory bytes,
 // and 8 a node.
@@ -80,13 +81,46 @@ func (d *Dataset) Fennel(f Fennel, assignment []int32) error {
 	if err := d.checkSizes(f.Parts, assignment); err != nil {
 		return err
 	}
-	if d.undirected == nil {
-		return Invalid("the data set has to be made undirected before it is partitioned")
+	if err := d.needUndirected(); err != nil {
+		return err
 	}
 	if f.Groups < 0 || f.Groups > 0 && f.Parts%f.Groups != 0 {
 		return Invalid("%d parts cannot be in %d groups of equal size", f.Parts, f.Groups)
 	}
 	return d.damaged(f.Assign(assignment, d.undirected))
+}
+
+func (d *Dataset) needUndirected() error {
+	if d.undirected == nil {
+		return Invalid("the data set has to be made undirected before it is partitioned")
+	}
+	return nil
+}
+
+// AdjacencyLen is the length of adjncy, after Undirect.
+func (d *Dataset) AdjacencyLen() (int64, error) {
+	err := d.needUndirected()
+	if err == nil && d.undirected.entries == 0 {
+		d.undirected.entries, err = partition.CountEntries(d.undirected)
+		err = d.damaged(err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return d.undirected.entries, nil
+}
+
+// FillAdjacency writes the undirected graph as Metis wants it, after Undirect.
+func FillAdjacency[I int32 | int64](d *Dataset, xadj []int64, adjncy []I) error {
+	n, err := d.AdjacencyLen()
+	if err != nil {
+		return err
+	}
+	if int64(len(xadj)) != d.NumNodes()+1 || int64(len(adjncy)) != n {
+		return Invalid("xadj has %d entries and adjncy %d: this graph needs %d and %d",
+			len(xadj), len(adjncy), d.NumNodes()+1, n)
+	}
+	return d.damaged(partition.FillAdjacency(d.undirected, xadj, adjncy))
 }
 
 // damaged names the graph where an error says that it is damaged.
@@ -101,8 +135,8 @@ func (d *Dataset) damaged(err error) error {
 
 // WriteParHIP writes the undirected graph, or a part of it, to an existing file, after Undirect.
 func (d *Dataset) WriteParHIP(path string, weights []int32, part *Subgraph) (nodes, entries int64, err error) {
-	if d.undirected == nil {
-		return 0, 0, Invalid("the data set has to be made undirected before it is written")
+	if err := d.needUndirected(); err != nil {
+		return 0, 0, err
 	}
 	if n := d.NumNodes(); weights != nil && int64(len(weights)) != n ||
 		part != nil && int64(len(part.Assignment)) != n {

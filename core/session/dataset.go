@@ -12,8 +12,7 @@ import (
 type Dataset struct {
 	input.Graph
 	path       string
-	adjacency  *partition.Undirected // between the two calls of Adjacency
-	undirected *undirected           // after Undirect
+	undirected *undirected // after Undirect
 }
 
 // OpenDataset opens a graph directory or an .npz graph.
@@ -27,10 +26,6 @@ func OpenDataset(path string) (*Dataset, error) {
 
 // Close closes the file.
 func (d *Dataset) Close() error {
-	if d.adjacency != nil {
-		d.adjacency.Free()
-		d.adjacency = nil
-	}
 	d.forgetUndirected()
 	return d.Graph.Close()
 }
@@ -89,34 +84,6 @@ func arraysOf(list []TypeInfo, typed bool) []FeatureInfo {
 		}
 	}
 	return arrays
-}
-
-// AdjacencyLen is the length of adjncy. It prepares FillAdjacency.
-func (d *Dataset) AdjacencyLen() (int64, error) {
-	if d.adjacency == nil {
-		u, err := partition.NewUndirected(d)
-		if err != nil {
-			return 0, err
-		}
-		d.adjacency = u
-	}
-	return d.adjacency.Len(), nil
-}
-
-// FillAdjacency writes the undirected adjacency of Metis and forgets it.
-func FillAdjacency[I int32 | int64](d *Dataset, xadj []int64, adjncy []I) error {
-	n, err := d.AdjacencyLen()
-	if err != nil {
-		return err
-	}
-	if int64(len(xadj)) != d.NumNodes()+1 || int64(len(adjncy)) != n {
-		return Invalid("xadj has %d entries and adjncy %d: this graph needs %d and %d",
-			len(xadj), len(adjncy), d.NumNodes()+1, n)
-	}
-	err = partition.Fill(d.adjacency, xadj, adjncy)
-	d.adjacency.Free()
-	d.adjacency = nil
-	return err
 }
 
 // Method is a way to partition a graph that needs no library.
@@ -210,11 +177,6 @@ func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteO
 		p.Progress = func(done, total int64) { source.stop = errors.Join(source.stop, progress(done, total)) }
 	}
 	return store.WritePartitions(source, p)
-}
-
-// Write writes DGL's partition directories.
-func (d *Dataset) Write(assignment []int32, parts int, dir, name string, method Method, progress Progress) error {
-	return d.WriteParts(assignment, parts, dir, WriteOptions{Name: name, Method: string(method)}, progress)
 }
 
 // stoppable is a graph that cannot be read any more once there is a reason to stop.

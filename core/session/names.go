@@ -5,6 +5,7 @@ import (
 
 	"sar/core/comm"
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/mem"
 	"sar/core/store/disk"
 	"sar/core/transport"
@@ -26,7 +27,7 @@ type (
 	TimeoutError    = transport.TimeoutError
 
 	Communicator = comm.Communicator
-	DType        = comm.DType
+	DType        = dtypes.Type
 	ReduceOp     = comm.ReduceOp
 	Place        = comm.Place
 	ValueRequest = comm.ValueRequest
@@ -39,16 +40,9 @@ func Transports() []string { return node.Names() }
 // ErrGroupClosed is ErrClosed of the layer below.
 var ErrGroupClosed = comm.ErrClosed
 
-// ParseDType returns the type of an all-reduce by its name.
-func ParseDType(name string) (DType, error) {
-	for d := comm.Float64; d <= comm.Bool; d++ {
-		if d.String() == name {
-			return d, nil
-		}
-	}
-	return 0, WrongType("all_reduce of %s: "+
-		"float64, float32, float16, bfloat16, int64, int32, uint8 and bool can be reduced", name)
-}
+// DTypeOf finds the type of the numbers of a tensor by DLPack's code and bits, DTypeFor by Go's type.
+func DTypeOf(code, bits uint8) (DType, bool) { return dtypes.Of(code, bits) }
+func DTypeFor[T Number]() DType              { return dtypes.For[T]() }
 
 // ParseReduceOp returns a reduction by its number.
 func ParseReduceOp(op int) (ReduceOp, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"sar/core/internal/dtypes"
 	"sar/core/store"
 	"sar/core/store/disk"
 	"sar/core/store/input"
@@ -117,14 +118,14 @@ func owner(edge bool) string {
 }
 
 // Read copies a feature into dst, a tensor of the given dtype and shape.
-func (p *Partition) Read(edge bool, name string, dst []byte, dtype string, shape []int64) error {
+func (p *Partition) Read(edge bool, name string, dst []byte, dtype DType, shape []int64) error {
 	have, err := p.Feature(edge, name)
 	if err != nil {
 		return err
 	}
 	kind := owner(edge)
 	// Truth values are stored as uint8: DGL's files know no other way.
-	if have.DType.String() != dtype && !(have.DType == disk.Uint8 && dtype == "bool") {
+	if have.DType != dtype && !(have.DType == dtypes.Uint8 && dtype == dtypes.Bool) {
 		return WrongType("%s feature %q is %s, and the tensor to read it into is %s", kind, name, have.DType, dtype)
 	}
 	if !slices.Equal(have.Shape, shape) {

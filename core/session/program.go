@@ -119,7 +119,7 @@ func (c *ProgramCall[T]) run(p Program, g *Graph) (*expr.Run[T], error) {
 		Winner: c.Winner, Out: c.Out.Data}
 	for i, o := range p.Operands {
 		x := c.Operands[i].Data
-		if n := expr.RowsOfSide(rel, o.Side); x == nil || c.Operands[i].N != n {
+		if n := expr.RowsOfSide(rel, o.Side); x == nil && n > 0 || c.Operands[i].N != n {
 			x = nil // not given
 		} else if len(x) == 0 {
 			x = []T{}
@@ -134,7 +134,8 @@ func (c *ProgramCall[T]) run(p Program, g *Graph) (*expr.Run[T], error) {
 
 // ProgramForward runs a program. need are the operands that this rank will ask gradients
 // of; it returns those that any rank asked for, and what backward reads: operands,
-// and the result as bit 31. Collective where the program has operands of side U.
+// and the result as bit 31. Bits of need above the operands', below 16, come back where any
+// rank has set them. Collective where the program has operands of side U.
 func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32) (agreed, saves uint32, err error) {
 	x, err := c.run(p, g)
 	if err != nil {
@@ -151,7 +152,7 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	if err != nil {
 		return 0, 0, err
 	}
-	plan := x.Differentiate(agreed)
+	plan := x.Differentiate(p.among(agreed))
 	saves = plan.Saves
 	if plan.Result {
 		saves |= resultSaved
@@ -159,13 +160,17 @@ func ProgramForward[T Float](g *Graph, p Program, c ProgramCall[T], need uint32)
 	return agreed, saves, nil
 }
 
+// among is a set of operands without the bits that stand for none.
+func (p Program) among(operands uint32) uint32 { return operands & (1<<len(p.Operands) - 1) }
+
 // startOf begins operations for a program, whose name is part of the schedule.
 func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
-	return func(dir comm.Dir, rows string, operands uint32, rowBytes int, f func(op *comm.Op) error) error {
+	return func(kind comm.Kind, dir comm.Dir, rows string, operands uint32, rowBytes int,
+		f func(op *comm.Op) error) error {
 		var zero T
 		sends := fmt.Sprintf("%s (operands %b) of expression %08x over relation %d, %T",
 			rows, operands, p.Fingerprint, relation, zero)
-		return g.run(comm.KindExpression, dir, rowBytes, sends, f)
+		return g.run(kind, dir, rowBytes, sends, f)
 	}
 }
 
@@ -179,13 +184,15 @@ func ProgramBackward[T Float](g *Graph, p Program, c ProgramCall[T], agreed uint
 		return err
 	}
 	defer x.Close()
-	plan := x.Differentiate(agreed)
+	plan := x.Differentiate(p.among(agreed))
 	if err := setGradients(p, x, plan, gradOut, grads); err != nil {
 		return err
 	}
-	push, err := g.pushPlan(x.Rel, plan)
-	if err != nil {
-		return err
+	var push *exchange.PushPlan
+	if _, plain := p.PlainSum(); !plain { // nobody computes less for those
+		if push, err = g.pushPlan(x.Rel, plan); err != nil {
+			return err
+		}
 	}
 	return exchange.Backward(x, plan, push, startOf[T](g, p, c.Relation))
 }

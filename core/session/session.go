@@ -4,8 +4,8 @@
 // A worker calls Open, which returns when all workers have met. It builds its part of a graph
 // (Build from files, GraphFromEdges, GraphFromRelations), runs programs over it, each made by a
 // Builder (Run, and Call.Backward for gradients), makes blocks of it (Graph.Block) or draws
-// batches (Graph.NewSampler), and calls Close. Forward, Backward, ProgramForward and
-// ProgramBackward are the same for callers that hold all memory, and what was agreed, themselves.
+// batches (Graph.NewSampler), and calls Close. ProgramForward and ProgramBackward are Run and
+// Call.Backward for callers that hold all memory, and what was agreed, themselves.
 //
 // Functions whose comment says "Collective" are called by every worker, in the same order.
 // The session checks their arguments before anything travels: a wrong one is an

@@ -7,16 +7,11 @@ import (
 	"sar/core/exchange"
 )
 
-// StreamField is one tensor of a stream.
-type StreamField struct {
-	Data     []byte // [N, Bytes]
-	N, Bytes int
-	Float    int    // size of its numbers where a gradient returns to the owner, else 0
-	Grad     []byte // [N, Bytes], or nil
-}
-
-// StreamBlock is what a visit gets.
-type StreamBlock = exchange.Block
+// StreamField is one tensor of a stream, StreamBlock what a visit gets.
+type (
+	StreamField = exchange.Field
+	StreamBlock = exchange.Block
+)
 
 // Stream describes the visit of every in-edge of own rows. See exchange.Stream.
 type Stream struct {
@@ -50,7 +45,6 @@ func (g *Graph) Stream(what Stream) (uint32, error) {
 		return 0, Invalid("blocks have room for %d sources, %d destinations and %d edge positions: "+
 			"give the same number, at least 1", n, len(what.Dst), len(what.Edge))
 	}
-	fields := make([]exchange.Field, len(what.Fields))
 	for i, f := range what.Fields {
 		name := fmt.Sprintf("field %d", i)
 		if f.N != rel.NumSrc {
@@ -60,7 +54,6 @@ func (g *Graph) Stream(what Stream) (uint32, error) {
 			return 0, Invalid("the gradient of %s has %d bytes and the field %d: they must have one shape and dtype",
 				name, len(f.Grad), len(f.Data))
 		}
-		fields[i] = exchange.Field{Data: f.Data, Bytes: f.Bytes, Float: f.Float, Grad: f.Grad}
 	}
 	if what.Edge != nil {
 		if err := g.edgeOrder(rel); err != nil {
@@ -68,7 +61,7 @@ func (g *Graph) Stream(what Stream) (uint32, error) {
 		}
 	}
 	s := &exchange.Stream{
-		Rel: rel, Pool: pool, Flags: uint16(what.Flags), Fields: fields,
+		Rel: rel, Pool: pool, Flags: uint16(what.Flags), Fields: what.Fields,
 		Src: what.Src, Dst: what.Dst, Edge: what.Edge, Visit: what.Visit,
 	}
 	out, back := s.RowBytes()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"sar/core/comm"
+	"sar/core/internal/dtypes"
 	"sar/core/internal/view"
 )
 
@@ -17,24 +18,7 @@ const (
 )
 
 // Number lists the Go types of tensors.
-type Number interface {
-	float64 | float32 | int64 | int32 | uint8
-}
-
-func dtypeOf[T Number]() DType {
-	var zero T
-	switch any(zero).(type) {
-	case float64:
-		return comm.Float64
-	case float32:
-		return comm.Float32
-	case int64:
-		return comm.Int64
-	case int32:
-		return comm.Int32
-	}
-	return comm.Uint8
-}
+type Number = dtypes.Number
 
 // AllReduce reduces x over all ranks in place, the same bits everywhere. Collective.
 func AllReduce[T Number](ctx context.Context, s *Session, id CommID, x []T, op ReduceOp) error {
@@ -42,7 +26,7 @@ func AllReduce[T Number](ctx context.Context, s *Session, id CommID, x []T, op R
 	if err != nil {
 		return err
 	}
-	return s.within(ctx, func() error { return c.AllReduce(view.Bytes(x), dtypeOf[T](), op) })
+	return s.within(ctx, func() error { return c.AllReduce(view.Bytes(x), dtypes.For[T](), op) })
 }
 
 // Broadcast overwrites x with the root's. Collective.
@@ -71,5 +55,5 @@ func NodeFeature[T Number](p *Partition, name string) ([]T, []int64, error) {
 		return nil, nil, err
 	}
 	x := make([]T, have.Len)
-	return x, have.Shape, p.Read(false, name, view.Bytes(x), dtypeOf[T]().String(), have.Shape)
+	return x, have.Shape, p.Read(false, name, view.Bytes(x), dtypes.For[T](), have.Shape)
 }

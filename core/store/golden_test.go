@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
@@ -35,8 +36,8 @@ func mustInts(t *testing.T, a *disk.Array) []int64 {
 		t.Fatal("the reference lacks an array")
 	}
 	v := make([]int64, a.Len)
-	if a.DType == disk.Bool {
-		a.DType = disk.Uint8
+	if a.DType == dtypes.Bool {
+		a.DType = dtypes.Uint8
 	}
 	if err := a.Ints(0, v); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 	"sar/core/store/input"
 )
@@ -76,24 +77,24 @@ func randomGraph(r *rand.Rand, n, edges int) *memGraph {
 	for range edges {
 		g.src, g.dst = append(g.src, r.Int63n(int64(n))), append(g.dst, r.Int63n(int64(n)))
 	}
-	add := func(m map[string]memArray, name string, d disk.DType, shape ...int64) {
+	add := func(m map[string]memArray, name string, d dtypes.Type, shape ...int64) {
 		t := disk.TensorInfo{Name: name, DType: d, Shape: shape}
 		data := make([]byte, t.Bytes())
 		r.Read(data)
-		if d == disk.Bool {
+		if d == dtypes.Bool {
 			for i := range data {
 				data[i] &= 1
 			}
 		}
 		m[name] = memArray{t, data}
 	}
-	add(g.node, "features", disk.Float32, int64(n), 3)
-	add(g.node, "labels", disk.Int64, int64(n))
-	add(g.node, "train_mask", disk.Bool, int64(n))
-	add(g.node, "half", disk.BFloat16, int64(n), 2, 2)
-	add(g.node, "nothing", disk.Float32, int64(n), 0)
-	add(g.edge, "edge_weight", disk.Float64, int64(edges))
-	add(g.edge, "kind", disk.Int16, int64(edges), 2)
+	add(g.node, "features", dtypes.Float32, int64(n), 3)
+	add(g.node, "labels", dtypes.Int64, int64(n))
+	add(g.node, "train_mask", dtypes.Bool, int64(n))
+	add(g.node, "half", dtypes.BFloat16, int64(n), 2, 2)
+	add(g.node, "nothing", dtypes.Float32, int64(n), 0)
+	add(g.edge, "edge_weight", dtypes.Float64, int64(edges))
+	add(g.edge, "kind", dtypes.Int16, int64(edges), 2)
 	return g
 }
 

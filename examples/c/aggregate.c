@@ -58,16 +58,22 @@ static void make_graph(void) {
 
 static double want_out[NODES][WIDTH], want_grad_u[NODES][WIDTH], want_grad_e[EDGES][HEADS];
 
+/* What an edge sends: the feature of its source, times its weight where there are such. */
+typedef struct {
+  int weighted;
+  const char *reduce; /* "sum" or "mean" */
+} message;
+
 /* out[i] = sum or mean over edges (j -> i) of feature[j] * weight, and its gradients. */
-static void serial(const sar_aggregate *what) {
-  double scale = what->reduce == SAR_REDUCE_MEAN ? 1.0 / DEGREE : 1.0; /* every node has DEGREE in-edges */
+static void serial(const message *what) {
+  double scale = strcmp(what->reduce, "mean") ? 1.0 : 1.0 / DEGREE; /* every node has DEGREE in-edges */
   memset(want_out, 0, sizeof want_out);
   memset(want_grad_u, 0, sizeof want_grad_u);
   memset(want_grad_e, 0, sizeof want_grad_e);
   for (int k = 0; k < EDGES; k++)
     for (int c = 0; c < WIDTH; c++) {
       int head = c / (WIDTH / HEADS);
-      double w = (what->message == SAR_U_MUL_E ? weight[k][head] : 1.0) * scale;
+      double w = (what->weighted ? weight[k][head] : 1.0) * scale;
       want_out[target[k]][c] += w * feature[source[k]][c];
       want_grad_u[source[k]][c] += w * gradient[target[k]][c];
       want_grad_e[k][head] += scale * feature[source[k]][c] * gradient[target[k]][c];
@@ -103,23 +109,40 @@ static double largest_difference(const double *a, const double *b, int64_t n) {
 
 /* ---- one worker --------------------------------------------------------- */
 
-static double check(sar_handle graph, const sar_aggregate *what, int64_t first, int64_t rows) {
+static sar_handle program_of(const message *what) {
+  const char *rows = "{\"side\": \"u\", \"shape\": [%d, %d]}";
+  const char *weights = ", {\"side\": \"e\", \"shape\": [%d, 1]}], "
+                        "\"code\": [{\"op\": \"mul\", \"a\": 0, \"b\": 1}], \"result\": 2";
+  char text[256];
+  sar_handle program;
+  int n = sprintf(text, "{\"reduce\": \"%s\", \"operands\": [", what->reduce);
+  n += sprintf(text + n, rows, HEADS, WIDTH / HEADS);
+  n += sprintf(text + n, what->weighted ? weights : "], \"code\": [], \"result\": 0", HEADS);
+  strcpy(text + n, "}");
+  must(sar_program_create(text, &program), "making a program");
+  return program;
+}
+
+static double check(sar_handle graph, const message *what, int64_t first, int64_t rows) {
   static double out[NODES][WIDTH], grad_u[NODES][WIDTH], grad_e[EDGES][HEADS];
   int64_t node_shape[] = {rows, WIDTH}, edge_shape[] = {rows * DEGREE, HEADS};
-  int weighted = what->message == SAR_U_MUL_E;
-  DLTensor u = doubles(feature[first], node_shape), e = doubles(weight[first * DEGREE], edge_shape);
+  int operands = what->weighted ? 2 : 1;
+  DLTensor in[] = {doubles(feature[first], node_shape), doubles(weight[first * DEGREE], edge_shape)};
   DLTensor g = doubles(gradient[first], node_shape), y = doubles(out, node_shape);
-  DLTensor du = doubles(grad_u, node_shape), de = doubles(grad_e, edge_shape);
+  DLTensor grads[] = {doubles(grad_u, node_shape), doubles(grad_e, edge_shape)};
 
-  sar_aggregate agreed = *what;
-  must(sar_aggregate_forward(graph, what, &u, weighted ? &e : NULL, &y, &agreed.agreed), "forward");
-  must(sar_aggregate_backward(graph, &agreed, &u, weighted ? &e : NULL, &g, &du, weighted ? &de : NULL), "backward");
+  sar_handle program = program_of(what);
+  sar_program_call call = {.size = sizeof call, .need_grad = (1u << operands) - 1};
+  uint32_t saves; /* of operands and result, what backward reads: all are here still */
+  must(sar_program_forward(graph, program, &call, in, operands, NULL, 0, &y, &call.agreed, &saves), "forward");
+  must(sar_program_backward(graph, program, &call, in, operands, NULL, 0, &y, &g, grads, operands), "backward");
+  must(sar_program_free(program), "freeing the program");
 
   serial(what);
   double worst = largest_difference(out[0], want_out[first], rows * WIDTH);
   double d = largest_difference(grad_u[0], want_grad_u[first], rows * WIDTH);
   if (!(d <= worst)) worst = d;
-  if (weighted) {
+  if (what->weighted) {
     d = largest_difference(grad_e[0], want_grad_e[first * DEGREE], rows * DEGREE * HEADS);
     if (!(d <= worst)) worst = d;
   }
@@ -152,14 +175,7 @@ static int worker(void) {
   sar_relation_info info = {.size = sizeof info};
   must(sar_graph_relation_info(graph, 0, &info), "asking for sizes");
 
-  sar_aggregate cases[] = {
-      {.size = sizeof(sar_aggregate), .message = SAR_COPY_U, .reduce = SAR_REDUCE_SUM, .need_grad = SAR_GRAD_U},
-      {.size = sizeof(sar_aggregate), .message = SAR_COPY_U, .reduce = SAR_REDUCE_MEAN, .need_grad = SAR_GRAD_U},
-      {.size = sizeof(sar_aggregate), .message = SAR_U_MUL_E, .reduce = SAR_REDUCE_SUM,
-          .need_grad = SAR_GRAD_U | SAR_GRAD_E},
-      {.size = sizeof(sar_aggregate), .message = SAR_U_MUL_E, .reduce = SAR_REDUCE_MEAN,
-          .need_grad = SAR_GRAD_U | SAR_GRAD_E},
-  };
+  message cases[] = {{0, "sum"}, {0, "mean"}, {1, "sum"}, {1, "mean"}};
   double worst = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     double d = check(graph, &cases[i], first, rows);

@@ -132,7 +132,7 @@ func partition(o options) error {
 		return err
 	}
 	fmt.Print(report)
-	return d.Write(assignment, o.workers, o.parts, "graph", session.Contiguous, nil)
+	return d.WriteParts(assignment, o.workers, o.parts, session.WriteOptions{Name: "graph", Method: string(session.Contiguous)}, nil)
 }
 
 func description(o options) string { return filepath.Join(o.parts, "graph.json") }

@@ -19,7 +19,7 @@ from record import joined  # noqa: E402
 from sar._engine import abi  # noqa: E402
 
 CALLS = {
-    "sage": ("sar_aggregate_forward", "sar_aggregate_backward"),
+    "sage": ("sar_program_forward", "sar_program_backward"),
     "gat128": ("sar_program_forward", "sar_program_backward"),
 }
 

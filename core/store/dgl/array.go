@@ -3,6 +3,7 @@ package dgl
 import (
 	"fmt"
 
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 )
 
@@ -40,7 +41,7 @@ func (c *cursor) ndarray(what string) disk.Array {
 	}
 	at = c.off
 	code, bits, lanes := c.u8("the type of "+what), c.u8("the type of "+what), c.u16("the type of "+what)
-	dtype, ok := disk.DTypeOf(code, bits)
+	dtype, ok := dtypes.Of(code, bits)
 	if c.err == nil && (!ok || lanes != 1) {
 		c.fail(at, "a known type of numbers of "+what, "code %d, %d bits, %d lanes", code, bits, lanes)
 	}

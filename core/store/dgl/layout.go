@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"sar/core/graph"
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 )
 
@@ -72,9 +73,9 @@ func (l *layout) skip(n int64) int64 {
 
 // ndarray puts the header of an array, leaves room for its data, and returns
 // where. Bool is written as uint8, as DGL does.
-func (l *layout) ndarray(d disk.DType, shape ...int64) int64 {
-	if d == disk.Bool {
-		d = disk.Uint8
+func (l *layout) ndarray(d dtypes.Type, shape ...int64) int64 {
+	if d == dtypes.Bool {
+		d = dtypes.Uint8
 	}
 	l.u64(magicArray, 0)
 	l.u32(deviceCPU)
@@ -93,7 +94,7 @@ func (l *layout) ndarray(d disk.DType, shape ...int64) int64 {
 
 // ints puts an array of int64 with its data.
 func (l *layout) ints(v ...int64) {
-	l.ndarray(disk.Int64, int64(len(v)))
+	l.ndarray(dtypes.Int64, int64(len(v)))
 	l.size -= 8 * int64(len(v))
 	for _, x := range v {
 		l.u64(uint64(x))
@@ -144,8 +145,8 @@ func (l *layout) partition(nodes, edges int64, typed bool) graphPlaces {
 	l.u64(1, magicUnit, fmtCOO|1<<32, allFormats|1<<32)
 	l.metagraph()
 	l.u64(magicCOO, uint64(nodes), uint64(nodes))
-	at.src = l.ndarray(disk.Int64, edges)
-	at.dst = l.ndarray(disk.Int64, edges)
+	at.src = l.ndarray(dtypes.Int64, edges)
+	at.dst = l.ndarray(dtypes.Int64, edges)
 	l.ints() // null edge ids
 	l.put([]byte{0, 0})
 	l.u64(1, uint64(nodes))
@@ -158,23 +159,23 @@ func (l *layout) partition(nodes, edges int64, typed bool) graphPlaces {
 	}
 	l.u64(1, columns(3))
 	l.str("_ID")
-	at.nodeID = l.ndarray(disk.Int64, nodes)
+	at.nodeID = l.ndarray(dtypes.Int64, nodes)
 	l.str("inner_node")
-	at.innerNode = l.ndarray(disk.Uint8, nodes)
+	at.innerNode = l.ndarray(dtypes.Uint8, nodes)
 	l.str("part_id")
-	at.partID = l.ndarray(disk.Int64, nodes)
+	at.partID = l.ndarray(dtypes.Int64, nodes)
 	if typed {
 		l.str("_TYPE")
-		at.nodeType = l.ndarray(disk.Int16, nodes)
+		at.nodeType = l.ndarray(dtypes.Int16, nodes)
 	}
 	l.u64(1, columns(2))
 	l.str("_ID")
-	at.edgeID = l.ndarray(disk.Int64, edges)
+	at.edgeID = l.ndarray(dtypes.Int64, edges)
 	l.str("inner_edge")
-	at.innerEdge = l.ndarray(disk.Uint8, edges)
+	at.innerEdge = l.ndarray(dtypes.Uint8, edges)
 	if typed {
 		l.str("_TYPE")
-		at.edgeType = l.ndarray(disk.Int32, edges)
+		at.edgeType = l.ndarray(dtypes.Int32, edges)
 	}
 	l.u64(1)
 	l.str(graph.OnlyEdgeType.Src)

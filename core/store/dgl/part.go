@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sar/core/graph"
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 )
 
@@ -77,8 +78,8 @@ func (p *Part) openGraph(f *disk.File) error {
 		if *w.into, err = find(w.frame, w.name, w.n, w.what); err != nil {
 			return err
 		}
-		if w.into.DType == disk.Bool {
-			w.into.DType = disk.Uint8
+		if w.into.DType == dtypes.Bool {
+			w.into.DType = dtypes.Uint8
 		}
 		if err := w.into.WantVector(w.n); err != nil {
 			return err

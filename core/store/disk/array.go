@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/mem"
 )
 
@@ -16,7 +17,7 @@ type Array struct {
 	File   *File
 	Name   string // names it in errors
 	Offset int64
-	DType  DType
+	DType  dtypes.Type
 	Shape  []int64
 	Len    int64 // number of elements
 	// fortran says that the first dimension runs fastest (.npy files alone).
@@ -56,17 +57,17 @@ func (a *Array) Ints(first int64, dst []int64) error {
 
 // Widen converts len(dst) little-endian integers. It returns the first index
 // whose value does not fit int64, or -1.
-func Widen(dst []int64, b []byte, d DType) int {
+func Widen(dst []int64, b []byte, d dtypes.Type) int {
 	switch d {
-	case Int64:
+	case dtypes.Int64:
 		for i := range dst {
 			dst[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
 		}
-	case Int32:
+	case dtypes.Int32:
 		for i := range dst {
 			dst[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
 		}
-	case Uint64:
+	case dtypes.Uint64:
 		for i := range dst {
 			v := binary.LittleEndian.Uint64(b[8*i:])
 			dst[i] = int64(v)
@@ -74,23 +75,23 @@ func Widen(dst []int64, b []byte, d DType) int {
 				return i
 			}
 		}
-	case Uint32:
+	case dtypes.Uint32:
 		for i := range dst {
 			dst[i] = int64(binary.LittleEndian.Uint32(b[4*i:]))
 		}
-	case Int16:
+	case dtypes.Int16:
 		for i := range dst {
 			dst[i] = int64(int16(binary.LittleEndian.Uint16(b[2*i:])))
 		}
-	case Uint16:
+	case dtypes.Uint16:
 		for i := range dst {
 			dst[i] = int64(binary.LittleEndian.Uint16(b[2*i:]))
 		}
-	case Int8:
+	case dtypes.Int8:
 		for i := range dst {
 			dst[i] = int64(int8(b[i]))
 		}
-	case Uint8, Bool:
+	case dtypes.Uint8, dtypes.Bool:
 		for i := range dst {
 			dst[i] = int64(b[i])
 		}

@@ -7,6 +7,8 @@ import (
 	"math/rand"
 	"strings"
 	"testing"
+
+	"sar/core/internal/dtypes"
 )
 
 // TestCheckedReads reads ranges that fit no block, of a file with checksums and
@@ -18,8 +20,8 @@ func TestCheckedReads(t *testing.T) {
 	r.Read(data)
 	whole := InMemory("memory", data)
 	sums, err := whole.sumUp([]Array{
-		{File: whole, Name: "a", Offset: 1000, DType: Uint8, Len: 150_000},
-		{File: whole, Name: "b", Offset: 151_000, DType: Int16, Len: 100_000},
+		{File: whole, Name: "a", Offset: 1000, DType: dtypes.Uint8, Len: 150_000},
+		{File: whole, Name: "b", Offset: 151_000, DType: dtypes.Int16, Len: 100_000},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 	"sar/core/store/storetest"
 )
@@ -14,7 +15,7 @@ import (
 // right, one that fits no file.
 func FuzzSums(f *testing.F) {
 	of := disk.InMemory("memory", make([]byte, 40))
-	sums, err := disk.SumUp(of, []disk.Array{{File: of, Name: "an array", Offset: 16, DType: disk.Int32, Len: 6}})
+	sums, err := disk.SumUp(of, []disk.Array{{File: of, Name: "an array", Offset: 16, DType: dtypes.Int32, Len: 6}})
 	dir := f.TempDir()
 	if err := errors.Join(err, disk.WriteSums(dir, map[string]disk.Checksums{"node_feats": sums})); err != nil {
 		f.Fatal(err)

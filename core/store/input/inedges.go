@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
@@ -89,7 +90,7 @@ func (c *CSR) ReadOffsets(first int64, dst []int64) error { return c.in.ptr.Ints
 // ReadColumns reads the sources of the edges from first on.
 func (c *CSR) ReadColumns(first int64, dst []int32) error {
 	a := &c.in.source
-	if a.DType == disk.Int32 {
+	if a.DType == dtypes.Int32 {
 		return a.File.ReadAt(view.Bytes(dst), a.Offset+first*4, a.Name)
 	}
 	block, err := mem.Make[int64](mem.Scratch, min(len(dst), disk.Batch))

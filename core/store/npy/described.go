@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 )
 
@@ -42,8 +43,8 @@ func (d *Directory) Open(what string, of Described) (*disk.Array, error) {
 		return nil, fmt.Errorf("%w (named by %s)", err, d.Description)
 	}
 	d.files = append(d.files, a.File)
-	if of.DType == disk.BFloat16.String() && a.DType == disk.Uint16 { // which numpy does not have
-		a.DType = disk.BFloat16
+	if of.DType == dtypes.BFloat16.String() && a.DType == dtypes.Uint16 { // which numpy does not have
+		a.DType = dtypes.BFloat16
 	}
 	if of.DType != "" && of.DType != a.DType.String() || of.Shape != nil && !slices.Equal(of.Shape, a.Shape) {
 		return nil, a.File.Bad(-1, fmt.Sprintf("%s, %s of shape %v as %s has it", a.Name, of.DType, of.Shape,

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"sar/core/store/disk"
+	"sar/core/internal/dtypes"
 )
 
 func TestNpyVersions(t *testing.T) {
@@ -16,7 +16,7 @@ func TestNpyVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		h, err := parse("v.npy", b, int64(len(b)))
-		if err != nil || h.dtype != disk.Float32 || !slices.Equal(h.shape, []int64{6, 3}) {
+		if err != nil || h.dtype != dtypes.Float32 || !slices.Equal(h.shape, []int64{6, 3}) {
 			t.Errorf("version %d: %+v, %v", v, h, err)
 		}
 	}

@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"strings"
 
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 )
 
 // fields is what precedes the numbers of a .npy file.
 type fields struct {
-	dtype   disk.DType
+	dtype   dtypes.Type
 	fortran bool
 	shape   []int64
 	start   int64 // of the data
@@ -109,23 +110,23 @@ func sameInBothOrders(shape []int64) bool {
 	return long <= 1
 }
 
-func dtypeOf(descr string) (disk.DType, error) {
+func dtypeOf(descr string) (dtypes.Type, error) {
 	if len(descr) < 2 {
-		return disk.Invalid, fmt.Errorf("type %q", descr)
+		return dtypes.Invalid, fmt.Errorf("type %q", descr)
 	}
 	order, kind := descr[0], descr[1:]
 	switch kind[0] {
 	case 'O':
-		return disk.Invalid, fmt.Errorf("pickled Python objects (type %q), which are never loaded: save numbers", descr)
+		return dtypes.Invalid, fmt.Errorf("pickled Python objects (type %q), which are never loaded: save numbers", descr)
 	case 'U', 'S':
-		return disk.Invalid, fmt.Errorf("strings (type %q): leave them out or save numbers", descr)
+		return dtypes.Invalid, fmt.Errorf("strings (type %q): leave them out or save numbers", descr)
 	}
-	d, known := disk.DTypeOfNumpy(kind)
+	d, known := dtypes.OfNumpy(kind)
 	if !known || !strings.ContainsRune("<|=>", rune(order)) {
-		return disk.Invalid, fmt.Errorf("type %q", descr)
+		return dtypes.Invalid, fmt.Errorf("type %q", descr)
 	}
 	if order == '>' && d.Size() > 1 {
-		return disk.Invalid, fmt.Errorf("big-endian numbers (type %q): save array.astype(array.dtype.newbyteorder('<'))",
+		return dtypes.Invalid, fmt.Errorf("big-endian numbers (type %q): save array.astype(array.dtype.newbyteorder('<'))",
 			descr)
 	}
 	return d, nil

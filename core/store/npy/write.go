@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/view"
-	"sar/core/store/disk"
 )
 
 // Output is an array of a part that is being written.
@@ -21,10 +21,10 @@ type Output struct {
 }
 
 // header is the header of an .npy file.
-func header(d disk.DType, shape []int64) []byte {
+func header(d dtypes.Type, shape []int64) []byte {
 	kind := d.Numpy()
-	if d == disk.BFloat16 { // which numpy does not have
-		kind = disk.Uint16.Numpy()
+	if d == dtypes.BFloat16 { // which numpy does not have
+		kind = dtypes.Uint16.Numpy()
 	}
 	order := "<"
 	if d.Size() == 1 {
@@ -47,7 +47,7 @@ func header(d disk.DType, shape []int64) []byte {
 }
 
 // Create makes an array of zeros in a file that dir does not have yet.
-func Create(dir, name string, d disk.DType, shape []int64) (Output, error) {
+func Create(dir, name string, d dtypes.Type, shape []int64) (Output, error) {
 	a := Output{Path: filepath.Join(dir, filepath.FromSlash(name)), Len: 1,
 		Described: Described{File: name, DType: d.String(), Shape: shape}}
 	for _, n := range shape {
@@ -78,7 +78,7 @@ func (a Output) Write(at int64, b []byte) error {
 		return err
 	}
 	size := int64(4)
-	if a.Described.DType == disk.Int64.String() {
+	if a.Described.DType == dtypes.Int64.String() {
 		size = 8
 	}
 	_, err = f.WriteAt(b, a.Offset+size*at)

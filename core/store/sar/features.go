@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/npy"
@@ -74,7 +75,7 @@ func (s *writer) writeNodeFeatures() error {
 		if of.KeepsIDs() {
 			continue
 		}
-		err := s.spread(s.rowsOf(&s.node, t), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID),
+		err := s.spread(s.rowsOf(&s.node, t), disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}, made(input.OrigID),
 			dir+"/"+input.OrigID+".npy", func(out []*disk.Appender) error {
 				for i, p := range assign {
 					out[p].Int64(int64(i))
@@ -115,7 +116,8 @@ func (s *writer) writeEdgeRows() error {
 			continue
 		}
 		name := dir + "/" + fileName(input.OrigID, 0, names) + ".npy"
-		err := s.spread(s.rowsOf(&s.edge, i), disk.TensorInfo{DType: disk.Int64, Shape: []int64{0}}, made(input.OrigID), name,
+		ids := disk.TensorInfo{DType: dtypes.Int64, Shape: []int64{0}}
+		err := s.spread(s.rowsOf(&s.edge, i), ids, made(input.OrigID), name,
 			func(out []*disk.Appender) error {
 				return s.src.EdgesBatch(func(first int64, _, dst []int64) error {
 					return s.edge.runs(first, int64(len(dst)), func(r int, lo, hi int64) error {
@@ -174,12 +176,12 @@ func (s *writer) appendEdgeRows(relation int, t disk.TensorInfo, out []*disk.App
 }
 
 // newNpy makes an array of a part, of zeros.
-func (s *writer) newNpy(p int, name string, d disk.DType, shape ...int64) (npy.Output, error) {
+func (s *writer) newNpy(p int, name string, d dtypes.Type, shape ...int64) (npy.Output, error) {
 	return npy.Create(s.partDir(p), name, d, shape)
 }
 
 // newArray makes an array of a relation.
-func (s *writer) newArray(p, relation int, name string, d disk.DType, n int64) (npy.Output, error) {
+func (s *writer) newArray(p, relation int, name string, d dtypes.Type, n int64) (npy.Output, error) {
 	r := s.rels[relation]
 	a, err := s.newNpy(p, r.dir+"/"+name+".npy", d, n)
 	r.arrays[p][name] = a

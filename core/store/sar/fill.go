@@ -3,9 +3,9 @@ package sar
 import (
 	"math"
 
+	"sar/core/internal/dtypes"
 	"sar/core/internal/view"
 	"sar/core/mem"
-	"sar/core/store/disk"
 	"sar/core/store/npy"
 )
 
@@ -44,14 +44,14 @@ func (s *writer) createArrays() error {
 		for i, r := range s.rels {
 			edges := s.edge.count[p][i]
 			r.arrays = append(r.arrays, map[string]npy.Output{})
-			_, err := s.newArray(p, i, rowPtrArray, disk.Int32, s.node.count[p][r.dst]+1)
+			_, err := s.newArray(p, i, rowPtrArray, dtypes.Int32, s.node.count[p][r.dst]+1)
 			names := []string{colArray, rowArray, rowEdgeArray}
 			if r.sorted {
 				names = names[:2]
 			}
 			for _, name := range names {
 				if err == nil {
-					_, err = s.newArray(p, i, name, disk.Int32, edges)
+					_, err = s.newArray(p, i, name, dtypes.Int32, edges)
 				}
 			}
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"sar/core/graph"
 	"sar/core/internal/argument"
+	"sar/core/internal/dtypes"
 	"sar/core/internal/parallel"
 	"sar/core/internal/view"
 	"sar/core/mem"
@@ -85,7 +86,7 @@ func (s *writer) numberColumns(p, i int) (columns int64, err error) {
 		return 0, argument.Errorf("part %d reads %d nodes; at most %d are supported: use more parts", p, columns+boundary,
 			math.MaxInt32)
 	}
-	file, err := s.newArray(p, i, haloRowsArray, disk.Int32, boundary)
+	file, err := s.newArray(p, i, haloRowsArray, dtypes.Int32, boundary)
 	if err != nil {
 		return 0, err
 	}
@@ -261,9 +262,9 @@ func (s *writer) writeOrder(p, i int, ptr []int32) error {
 // sorted.
 func (s *writer) writeEdgeStarts(i int) error {
 	r := s.rels[i]
-	dtype := disk.Int32
+	dtype := dtypes.Int32
 	if s.edge.list[i].Rows > math.MaxInt32 {
-		dtype = disk.Int64
+		dtype = dtypes.Int64
 	}
 	made := func(p int, a npy.Output) { s.relation(p, i).Arrays.Set(edgeStartArray, a.Described) }
 	name := r.dir + "/" + edgeStartArray + ".npy"

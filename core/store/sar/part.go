@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sar/core/graph"
+	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 	"sar/core/store/input"
 	"sar/core/store/npy"
@@ -181,7 +182,7 @@ func (s *Part) edgeTypes(list []partRelationJSON) error {
 		}
 		if r.arrays[edgeStartArray] != nil {
 			s.edgeFeats[name+"/"+input.OrigID] = disk.Array{File: r.arrays[edgeStartArray].File,
-				Name: "the original ids of edges", DType: disk.Int64, Shape: []int64{edges}, Len: edges,
+				Name: "the original ids of edges", DType: dtypes.Int64, Shape: []int64{edges}, Len: edges,
 				Derive: r.origIDs}
 		}
 	}
@@ -226,8 +227,8 @@ func (s *Part) lengths(r *relation, relation int) error {
 		if err := a.WantVector(n); err != nil {
 			return err
 		}
-		if wide := array == outDegreeArray || array == edgeStartArray; a.DType != disk.Int32 &&
-			!(wide && a.DType == disk.Int64) {
+		if wide := array == outDegreeArray || array == edgeStartArray; a.DType != dtypes.Int32 &&
+			!(wide && a.DType == dtypes.Int64) {
 			return a.File.Bad(-1, fmt.Sprintf("%s as int32", a.Name), "%s", a.DType)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sar/core/graph"
 	"sar/core/internal/argument"
 	"sar/core/internal/bitset"
+	"sar/core/internal/dtypes"
 	"sar/core/internal/view"
 	"sar/core/mem"
 	"sar/core/store/disk"
@@ -320,7 +321,7 @@ func (s *writer) writeSend(p, relation int) error {
 		c := r.columns[(p+q)%parts]
 		ends[q] = ends[q-1] + c[q] - c[q-1]
 	}
-	send, err := s.newArray(p, relation, sendArray, disk.Int32, ends[parts-1])
+	send, err := s.newArray(p, relation, sendArray, dtypes.Int32, ends[parts-1])
 	if err != nil {
 		return err
 	}
@@ -344,7 +345,7 @@ func (s *writer) writeSend(p, relation int) error {
 
 // putArray writes an array of a relation.
 func (s *writer) putArray(p, relation int, name string, v []int32) error {
-	a, err := s.newArray(p, relation, name, disk.Int32, int64(len(v)))
+	a, err := s.newArray(p, relation, name, dtypes.Int32, int64(len(v)))
 	if err != nil {
 		return err
 	}
@@ -356,7 +357,7 @@ func (s *writer) putWide(p, relation int, name string, v []int64) error {
 	narrow := make([]int32, len(v))
 	for i, x := range v {
 		if narrow[i] = int32(x); int64(narrow[i]) != x {
-			a, err := s.newArray(p, relation, name, disk.Int64, int64(len(v)))
+			a, err := s.newArray(p, relation, name, dtypes.Int64, int64(len(v)))
 			if err != nil {
 				return err
 			}

@@ -11,8 +11,8 @@ func (l *link) pump() {
 	defer close(l.pumped)
 	var b [1]byte
 	_, err := l.conn.Read(b[:])
-	if l.inEnds.Err() == nil {
-		l.peerEnded(goneBy(l.peer, err))
+	if l.InEnds.Err() == nil {
+		l.peerEnded(goneBy(l.Peer(), err))
 	}
 	l.goneOnce.Do(func() { close(l.gone) })
 }
@@ -24,7 +24,7 @@ func (l *link) interrupt(err error) {
 		l.failed.Store(true)
 		l.disconnect()
 	}
-	l.endOnce.Do(func() { close(l.ended) })
+	l.Leave()
 }
 
 // free runs when the link is closed and nobody uses it. A link that the peer does not keep
@@ -49,7 +49,7 @@ func (l *link) depart() {
 	defer late.Stop()
 	if !l.failed.Load() && l.sendLast() {
 		pumped := l.pumped
-		for reader, lastSent := l.reader, l.lastSent; reader != nil || lastSent != nil; {
+		for reader, lastSent := l.Reader, l.lastSent; reader != nil || lastSent != nil; {
 			select {
 			case <-reader:
 				reader = nil
@@ -66,7 +66,7 @@ func (l *link) depart() {
 	l.disconnect()
 	_ = l.conn.Close()
 	<-l.pumped
-	<-l.reader
+	<-l.Reader
 	l.unref()
 }
 

@@ -25,14 +25,14 @@ func (l *link) revocable(a *awaited, deadline time.Time) error {
 		case <-l.again:
 			l.tellRoom()
 			continue
-		case <-l.ended:
-			err = l.outEnds.Err()
+		case <-l.Ended:
+			err = l.OutEnds.Err()
 		case <-l.gone:
-			err = l.outEnds.GoneErr()
+			err = l.OutEnds.GoneErr()
 		case <-l.dead:
 			err = l.endErr()
 		case <-expired:
-			err = &transport.TimeoutError{Op: "send", Peer: l.peer}
+			err = &transport.TimeoutError{Op: "send", Peer: l.Peer()}
 			l.Fail(err)
 		}
 		l.disconnect()
@@ -51,11 +51,11 @@ func (l *link) carried(err error) error {
 	if err == nil {
 		return nil
 	}
-	if own := l.outEnds.Err(); own != nil {
+	if own := l.OutEnds.Err(); own != nil {
 		return own
 	}
-	l.peerEnded(&transport.PeerGone{Peer: l.peer, Err: l.opened.explain(err)})
-	return l.outEnds.GoneErr()
+	l.peerEnded(&transport.PeerGone{Peer: l.Peer(), Err: l.opened.explain(err)})
+	return l.OutEnds.GoneErr()
 }
 
 // pinned runs f while memory of the Go heap stays where it is and in use; other memory is its
@@ -71,15 +71,15 @@ func pinned(b []byte, f func() error) error {
 func (l direct) SendFrom(tag transport.Tag, payload []byte, deadline time.Time) error {
 	return l.Sending(func() error {
 		if len(payload) > transport.MaxFrame {
-			return &transport.FrameError{Peer: l.peer, Detail: "payload over MaxFrame"}
+			return &transport.FrameError{Peer: l.Peer(), Detail: "payload over MaxFrame"}
 		}
 		if err := l.postable(deadline); err != nil {
 			return err
 		}
-		if _, err := l.out.Reserve(0, deadline); err != nil {
+		if _, err := l.Out.Reserve(0, deadline); err != nil {
 			return err
 		}
-		frame, end, err := l.out.Forward(tag)
+		frame, end, err := l.Out.Forward(tag)
 		if err != nil {
 			return err
 		}
@@ -108,53 +108,13 @@ func (l direct) sendBoth(header []byte, end uint64, payload []byte, deadline tim
 // ReceiveInto receives the next frame, which must be a direct one of len(dst) bytes.
 func (l direct) ReceiveInto(dst []byte, deadline time.Time) (tag transport.Tag, err error) {
 	err = l.Receiving(func() error {
-		f, err := l.in.Next(deadline)
-		if err != nil {
+		return pinned(dst, func() error {
+			tag, err = l.Receive(dst, deadline, func() {
+				l.freed.Store(l.In.Head())
+				l.tellRoom()
+			})
 			return err
-		}
-		tag = f.Tag
-		n := l.size.Swap(-1)
-		l.in.Release()
-		l.freed.Store(l.in.Head())
-		l.tellRoom()
-		if n != int64(len(dst)) || len(f.Payload) != 0 {
-			return &transport.FrameError{Peer: l.peer, Detail: "another frame than the direct one that is due"}
-		}
-		return pinned(dst, func() error { return l.landIn(dst, deadline) })
+		})
 	})
 	return tag, err
-}
-
-func (l direct) landIn(dst []byte, deadline time.Time) error {
-	at := landing{dst, make(chan error, 1)}
-	select {
-	case l.landings <- at:
-	case <-l.reader: // it has left
-		return l.inErr()
-	}
-	expired, stop := ring.Expiry(deadline)
-	defer stop()
-	var err error
-	select {
-	case err = <-at.done:
-	case <-expired:
-		l.Fail(&transport.TimeoutError{Op: "receive", Peer: l.peer})
-		err = <-at.done // the reader takes the memory back
-	}
-	if err != nil {
-		return l.inErr()
-	}
-	l.Received(len(dst))
-	return nil
-}
-
-// inErr is why nothing is received any more.
-func (l *link) inErr() error {
-	if err := l.inEnds.Err(); err != nil {
-		return err
-	}
-	if err := l.inEnds.GoneErr(); err != nil {
-		return err
-	}
-	return &transport.PeerGone{Peer: l.peer}
 }

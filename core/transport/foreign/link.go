@@ -54,8 +54,7 @@ const (
 var longAgo = time.Unix(1, 0)
 
 type link struct {
-	*ring.Link
-	peer    int
+	*ring.Staged
 	opened  *Opened
 	conn    net.Conn
 	channel Channel
@@ -64,12 +63,7 @@ type link struct {
 	rings, page             mem.Array[byte]
 	ringsMemory, pageMemory Memory
 
-	out     *ring.Producer
-	outEnds *ring.State
-	in      *ring.Consumer
-	fill    *ring.Producer // the reader's end of the same ring
-	spill   []byte         // part of it, for frames that come when this side has closed
-	inEnds  *ring.State
+	spill []byte // part of the ring of what comes, for frames that come when this side has closed
 
 	post sync.Mutex    // held to post, so that messages have one order
 	dead chan struct{} // closed, under post, when the channel is disconnected
@@ -88,13 +82,10 @@ type link struct {
 
 	header, payload, direct *awaited
 
-	size     atomic.Int64 // payload bytes of the direct frame that waits for its landing
-	landings chan landing
-
-	ended, gone, lastSent       chan struct{} // this side failed or closed; the peer; the last message has left
-	endOnce, goneOnce, lastOnce sync.Once
-	failed                      atomic.Bool
-	reader, pumped, released    chan struct{} // closed when they have left, and when the memory is free
+	gone, lastSent     chan struct{} // the peer has; the last message has left
+	goneOnce, lastOnce sync.Once
+	failed             atomic.Bool
+	pumped, released   chan struct{} // closed when it has left, and when the memory is free
 }
 
 // newLink makes a link that has no channel yet.
@@ -105,14 +96,10 @@ func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkByt
 	}
 	size := ring.Bytes(max)
 	l := &link{
-		peer: peer, opened: o, conn: conn, outEnds: ring.NewState(0), inEnds: ring.NewState(0),
-		dead: make(chan struct{}), lessPost: ring.NewEvent(), again: ring.NewEvent(),
-		landings: make(chan landing),
-		ended:    make(chan struct{}), gone: make(chan struct{}), lastSent: make(chan struct{}),
-		reader: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
+		opened: o, conn: conn, dead: make(chan struct{}), lessPost: ring.NewEvent(), again: ring.NewEvent(),
+		gone: make(chan struct{}), lastSent: make(chan struct{}), pumped: make(chan struct{}), released: make(chan struct{}),
 	}
 	l.refs.Store(1)
-	l.size.Store(-1)
 	l.header, l.payload, l.direct = newAwaited(l), newAwaited(l), newAwaited(l)
 	l.tell = Request{l, func(err error) {
 		l.telling.Store(false)
@@ -123,12 +110,8 @@ func newLink(o *Opened, about transport.Properties, conn net.Conn, peer, linkByt
 	if err := l.takeMemory(2 * size); err != nil {
 		return nil, err
 	}
-	in, out := l.rings.Data[:size], l.rings.Data[size:2*size]
-	l.spill = in[size-max:]
-	l.out = ring.NewProducer(out, max, peer, l.outEnds, l.outEnds.Data.Signal)
-	l.in = ring.NewConsumer(in, max, peer, l.inEnds, l.inEnds.Space.Signal)
-	l.fill = ring.NewProducer(in, max, peer, l.inEnds, l.inEnds.Data.Signal)
-	l.Link = ring.NewLink(about, peer, l.out, l.in, l.free)
+	l.spill = l.rings.Data[size-max : size]
+	l.Staged = ring.NewStaged(about, peer, max, l.rings.Data[:2*size], nil, l.free)
 	l.OnEnd(l.interrupt)
 	o.refs.Add(1)
 	return l, nil
@@ -182,10 +165,10 @@ func (l *link) posting(f func()) error {
 }
 
 func (l *link) endErr() error {
-	if err := l.outEnds.Err(); err != nil {
+	if err := l.OutEnds.Err(); err != nil {
 		return err
 	}
-	if err := l.outEnds.GoneErr(); err != nil {
+	if err := l.OutEnds.GoneErr(); err != nil {
 		return err
 	}
 	return transport.ErrClosed
@@ -215,14 +198,14 @@ func (l *link) disconnect() {
 // Commit sends the reserved frame. It waits where very many small ones are on their way.
 func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 	return l.Sending(func() error {
-		if err := l.outEnds.GoneErr(); err != nil {
+		if err := l.OutEnds.GoneErr(); err != nil {
 			return err
 		}
 		if err := l.postable(deadline); err != nil {
 			return err
 		}
-		n := l.out.Reserved()
-		frame, end, err := l.out.Forward(tag)
+		n := l.Out.Reserved()
+		frame, end, err := l.Out.Forward(tag)
 		if err == nil {
 			err = l.sendFrame(frame, end, func() {})
 		}
@@ -276,7 +259,7 @@ func (l *link) left(f *outgoing, err error) {
 
 // giveBack has memory of the ring used again that the peer has released and that the
 // library no longer reads. mu is held.
-func (l *link) giveBack() { l.out.GivenBack(min(l.room, l.sending.through)) }
+func (l *link) giveBack() { l.Out.GivenBack(min(l.room, l.sending.through)) }
 
 // postable waits until another frame may be posted.
 func (l *link) postable(deadline time.Time) error {
@@ -293,15 +276,15 @@ func (l *link) postable(deadline time.Time) error {
 	for !enough() {
 		select {
 		case <-l.lessPost:
-			if err := l.outEnds.GoneErr(); err != nil {
+			if err := l.OutEnds.GoneErr(); err != nil {
 				return err
 			}
-		case <-l.ended:
-			return l.outEnds.Err()
+		case <-l.Ended:
+			return l.OutEnds.Err()
 		case <-l.gone:
-			return l.outEnds.GoneErr()
+			return l.OutEnds.GoneErr()
 		case <-expired:
-			return &transport.TimeoutError{Op: "send", Peer: l.peer}
+			return &transport.TimeoutError{Op: "send", Peer: l.Peer()}
 		}
 	}
 	return nil
@@ -309,8 +292,8 @@ func (l *link) postable(deadline time.Time) error {
 
 // Release gives the frame back, and tells the peer that there is room.
 func (l *link) Release() {
-	l.Link.Release()
-	l.freed.Store(l.in.Head())
+	l.Staged.Release()
+	l.freed.Store(l.In.Head())
 	l.tellRoom()
 }
 
@@ -337,12 +320,11 @@ func (l *link) sendSlot(at int, kind byte, r *Request) {
 // finds out by itself that no more comes.
 func (l *link) sendFailed(err error) {
 	if err != nil {
-		l.outEnds.Gone(&transport.PeerGone{Peer: l.peer, Err: l.opened.explain(err)})
+		l.OutEnds.Gone(&transport.PeerGone{Peer: l.Peer(), Err: l.opened.explain(err)})
 	}
 }
 
 func (l *link) peerEnded(err error) {
-	l.inEnds.Gone(err)
-	l.outEnds.Gone(err)
+	l.PeerEnded(err)
 	l.goneOnce.Do(func() { close(l.gone) })
 }

@@ -20,12 +20,12 @@ func (l *link) prove(dials bool, sendTag, receiveTag uint32) error {
 	s := &stream{link: l, late: late.C, out: newAwaited(l), in: newAwaited(l)}
 	id := l.opened.identity
 	if dials {
-		_, err := id.Dial(s, trust.Target{Purpose: Purpose, Peer: l.peer, Mesh: sendTag})
+		_, err := id.Dial(s, trust.Target{Purpose: Purpose, Peer: l.Peer(), Mesh: sendTag})
 		return err
 	}
 	_, claim, err := id.Admit(s, trust.Policy{Purposes: []trust.Purpose{Purpose}})
-	if err == nil && (claim.Rank != l.peer || claim.Mesh != receiveTag) {
-		err = fmt.Errorf("rank %d was expected and rank %d has come", l.peer, claim.Rank)
+	if err == nil && (claim.Rank != l.Peer() || claim.Mesh != receiveTag) {
+		err = fmt.Errorf("rank %d was expected and rank %d has come", l.Peer(), claim.Rank)
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func (s *stream) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		if block[0] == 0 || int(block[0]) >= blockBytes {
-			return 0, &transport.FrameError{Peer: s.peer, Detail: fmt.Sprintf("block of %d bytes", block[0])}
+			return 0, &transport.FrameError{Peer: s.Peer(), Detail: fmt.Sprintf("block of %d bytes", block[0])}
 		}
 		s.unread = block[1 : 1+block[0]]
 	}
@@ -84,9 +84,9 @@ func (s *stream) wait(a *awaited) error {
 		}
 		return nil
 	case <-s.gone:
-		return s.inEnds.GoneErr()
+		return s.InEnds.GoneErr()
 	case <-s.late:
-		return &transport.TimeoutError{Op: "connect", Peer: s.peer}
+		return &transport.TimeoutError{Op: "connect", Peer: s.Peer()}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sar/core/transport"
+	"sar/core/transport/internal/ring"
 )
 
 // goneBy makes a PeerGone of how its connection ended.
@@ -22,7 +23,7 @@ func goneBy(peer int, err error) error {
 // read takes what arrives until either side ends.
 func (l *link) read() {
 	defer l.unref()
-	defer close(l.reader)
+	defer close(l.Reader)
 	slot := l.page.Data[arrivingAt : arrivingAt+slotBytes]
 	next := func() error {
 		return l.posting(func() { l.receiveNow(slot, l.pageMemory, &l.header.Request) })
@@ -48,14 +49,14 @@ func (l *link) await(a *awaited) error {
 		select {
 		case err := <-a.done:
 			if err != nil {
-				l.peerEnded(&transport.PeerGone{Peer: l.peer, Err: l.opened.explain(err)})
+				l.peerEnded(&transport.PeerGone{Peer: l.Peer(), Err: l.opened.explain(err)})
 			}
 			return err
 		case <-l.again:
 			l.tellRoom()
 		case <-gone:
 			if !l.closed() {
-				return l.inEnds.GoneErr()
+				return l.InEnds.GoneErr()
 			}
 			gone = nil
 		case <-l.dead:
@@ -74,21 +75,21 @@ func (l *link) take(slot []byte, next func() error) error {
 	case slotRoom:
 		return next()
 	case slotLast:
-		l.peerEnded(&transport.PeerGone{Peer: l.peer})
+		l.peerEnded(&transport.PeerGone{Peer: l.Peer()})
 		l.sendLast()
 		return io.EOF
 	case slotFrame:
 	default:
-		return &transport.FrameError{Peer: l.peer, Detail: fmt.Sprintf("message of unknown kind %d", kind)}
+		return &transport.FrameError{Peer: l.Peer(), Detail: fmt.Sprintf("message of unknown kind %d", kind)}
 	}
-	tag, n, direct, err := transport.ParseStreamHeader(slot[headerAt:], l.peer, l.MaxPayload())
+	tag, n, direct, err := transport.ParseStreamHeader(slot[headerAt:], l.Peer(), l.MaxPayload())
 	if err != nil {
 		return err
 	}
 	if direct {
 		return l.land(tag, n, next)
 	}
-	payload, err := l.fill.Reserve(n, longAgo)
+	payload, err := l.Fill.Reserve(n, longAgo)
 	if err != nil && l.closed() {
 		payload, err = l.spill[:n], nil // nobody reads it, but it is before the peer's last message
 	}
@@ -105,7 +106,7 @@ func (l *link) take(slot []byte, next func() error) error {
 		err = l.await(l.payload)
 	}
 	if err == nil {
-		if _, err = l.fill.Commit(tag); l.closed() {
+		if _, err = l.Fill.Commit(tag); l.closed() {
 			return nil
 		}
 	}
@@ -113,49 +114,38 @@ func (l *link) take(slot []byte, next func() error) error {
 }
 
 // closed says whether this side has closed; then frames that come are not for anybody.
-func (l *link) closed() bool { return l.inEnds.Err() == transport.ErrClosed }
+func (l *link) closed() bool { return l.InEnds.Err() == transport.ErrClosed }
 
 // tooMuch is the error of a frame for which the ring has no room, or of a link that has ended.
 func (l *link) tooMuch(n int, err error) error {
 	var full *transport.TimeoutError
 	if errors.As(err, &full) {
-		return &transport.FrameError{Peer: l.peer, Detail: fmt.Sprintf("a frame of %d bytes that the window has no room for",
-			n)}
+		return &transport.FrameError{Peer: l.Peer(),
+			Detail: fmt.Sprintf("a frame of %d bytes that the window has no room for", n)}
 	}
 	return err
 }
 
-// landing is where a direct payload goes, and how it got there.
-type landing struct {
-	dst  []byte
-	done chan error
-}
-
-// land has a direct payload go to the memory that the receiver names. In the ring the frame
-// leaves an empty one that keeps its place in the order.
+// land has a direct payload go to the memory that the receiver names.
 func (l *link) land(tag transport.Tag, n int, next func() error) error {
-	if _, err := l.fill.Reserve(0, longAgo); err != nil {
+	if err := l.Announce(tag, n, longAgo); err != nil {
 		return l.tooMuch(0, err)
 	}
-	l.size.Store(int64(n))
-	if _, err := l.fill.Commit(tag); err != nil {
-		return err
-	}
-	var at landing
-	for at.done == nil {
+	var at ring.Landing
+	for at.Done == nil {
 		select {
-		case at = <-l.landings:
+		case at = <-l.Landings:
 		case <-l.again:
 			l.tellRoom()
-		case <-l.ended:
+		case <-l.Ended:
 			return transport.ErrClosed
 		case <-l.gone:
-			return l.inEnds.GoneErr()
+			return l.InEnds.GoneErr()
 		}
 	}
 	var err error
 	if n > 0 {
-		err = l.posting(func() { l.receiveNow(at.dst, nil, &l.direct.Request) })
+		err = l.posting(func() { l.receiveNow(at.Dst, nil, &l.direct.Request) })
 	}
 	if err == nil {
 		if n > 0 {
@@ -165,6 +155,6 @@ func (l *link) land(tag transport.Tag, n int, next func() error) error {
 			err = next()
 		}
 	}
-	at.done <- err
+	at.Done <- err
 	return err
 }

@@ -138,7 +138,7 @@ func (l *link) connect(dials bool) error {
 	if err != nil {
 		return err
 	}
-	l.channel, err = l.opened.worker.Connect(Peer{Rank: l.peer, Address: address, SendTag: tag, ReceiveTag: own})
+	l.channel, err = l.opened.worker.Connect(Peer{Rank: l.Peer(), Address: address, SendTag: tag, ReceiveTag: own})
 	if err != nil {
 		return l.opened.explain(err)
 	}
@@ -169,10 +169,10 @@ func (l *link) greet(own uint32) (tag uint32, address []byte, err error) {
 	n := le.Uint32(theirs[8:])
 	switch {
 	case le.Uint32(theirs) != greetingMagic || n > MaxAddress:
-		return 0, nil, fmt.Errorf("rank %d did not greet as %s does: run one version of SAR on every worker", l.peer,
+		return 0, nil, fmt.Errorf("rank %d did not greet as %s does: run one version of SAR on every worker", l.Peer(),
 			l.opened.Name())
 	case string(theirs[nameAt:]) != string(b[nameAt:]):
-		return 0, nil, fmt.Errorf("rank %d uses another library than %s: use one transport setting on every worker", l.peer,
+		return 0, nil, fmt.Errorf("rank %d uses another library than %s: use one transport setting on every worker", l.Peer(),
 			l.opened.Name())
 	}
 	address = make([]byte, n)

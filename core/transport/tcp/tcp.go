@@ -21,7 +21,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,26 +50,13 @@ var longAgo = time.Unix(1, 0)
 type halfCloser interface{ CloseWrite() error }
 
 type link struct {
-	*ring.Link
-	peer   int
+	*ring.Staged
 	conn   net.Conn
 	memory mem.Array[byte]
 
-	out     *ring.Producer
-	leaving *ring.Consumer // the writer's end of the same ring
-	outEnds *ring.State    // of the sender
+	leaving *ring.Consumer // the writer's end of the ring of what is sent
 	drained *ring.State    // of the writer: Gone means that nothing follows
 	writer  chan struct{}  // closed when the writer has left
-
-	in     *ring.Consumer
-	fill   *ring.Producer // the reader's end of the same ring
-	inEnds *ring.State    // of the receiver and the reader
-	reader chan struct{}  // closed when the reader has left
-
-	direct   atomic.Int64 // payload bytes of the direct frame that waits for its landing
-	landings chan landing // from ReceiveInto to the reader
-	ended    chan struct{}
-	end      sync.Once
 
 	raw      syscall.RawConn // nil where conn has no descriptor
 	written  atomic.Int64    // bytes of the next frame in the ring that are gone already
@@ -97,22 +83,15 @@ func newLink(conn net.Conn, peer, linkBytes int, byteCost float64) (transport.Li
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetNoDelay(true) // small frames leave at once; another kind of connection works untuned
 	}
-	in, out := memory.Data[:size], memory.Data[size:]
-	l := &link{
-		peer: peer, conn: conn, memory: memory,
-		outEnds: ring.NewState(0), drained: ring.NewState(0), inEnds: ring.NewState(0),
-		writer: make(chan struct{}), reader: make(chan struct{}), landings: make(chan landing), ended: make(chan struct{}),
-	}
-	l.out = ring.NewProducer(out, max, peer, l.outEnds, l.drained.Data.Signal)
-	l.leaving = ring.NewConsumer(out, max, peer, l.drained, l.outEnds.Space.Signal)
-	l.in = ring.NewConsumer(in, max, peer, l.inEnds, l.inEnds.Space.Signal)
-	l.fill = ring.NewProducer(in, max, peer, l.inEnds, l.inEnds.Data.Signal)
+	l := &link{conn: conn, memory: memory, drained: ring.NewState(0), writer: make(chan struct{})}
+	about := transport.Properties{Kind: kindOf(conn), ByteCost: byteCost}
+	l.Staged = ring.NewStaged(about, peer, max, memory.Data, l.drained, l.free)
+	l.leaving = ring.NewConsumer(memory.Data[size:], max, peer, l.drained, l.OutEnds.Space.Signal)
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			l.raw = raw
 		}
 	}
-	l.Link = ring.NewLink(transport.Properties{Kind: kindOf(conn), ByteCost: byteCost}, peer, l.out, l.in, l.free)
 	l.OnEnd(l.interrupt)
 	go l.read()
 	go l.write()
@@ -128,13 +107,13 @@ func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 		if err := l.writeBy(deadline); err != nil {
 			return err
 		}
-		n := l.out.Reserved()
+		n := l.Out.Reserved()
 		gone, err := false, error(nil)
-		if l.raw != nil && n <= inlineBytes && l.out.Empty() {
+		if l.raw != nil && n <= inlineBytes && l.Out.Empty() {
 			gone, err = l.writeOnce(tag)
 		}
 		if err == nil && !gone {
-			_, err = l.out.Commit(tag)
+			_, err = l.Out.Commit(tag)
 		}
 		if err == nil {
 			l.Sent(n)
@@ -146,7 +125,7 @@ func (l *link) Commit(tag transport.Tag, deadline time.Time) error {
 // writeOnce gives the kernel as much of the reserved frame as it takes at once, and
 // says whether that is all. The writer, which has nothing to do now, does the rest.
 func (l *link) writeOnce(tag transport.Tag) (gone bool, err error) {
-	frame, err := l.out.Whole(tag)
+	frame, err := l.Out.Whole(tag)
 	if err != nil {
 		return false, err
 	}
@@ -165,7 +144,7 @@ func (l *link) writeOnce(tag transport.Tag) (gone bool, err error) {
 	l.written.Store(int64(max(0, n)))
 	if gone = n == len(frame); gone {
 		l.written.Store(0)
-		l.out.Passed()
+		l.Out.Passed()
 	}
 	return gone, nil
 }
@@ -176,18 +155,18 @@ func (l *link) writeBy(deadline time.Time) error {
 		_ = l.conn.SetWriteDeadline(deadline) // fails only on a closed connection, as writes will
 		l.deadline = deadline
 	}
-	if err := l.outEnds.Err(); err != nil { // Fail may have been before SetWriteDeadline
+	if err := l.OutEnds.Err(); err != nil { // Fail may have been before SetWriteDeadline
 		_ = l.conn.SetWriteDeadline(longAgo)
 		return err
 	}
-	return l.outEnds.GoneErr()
+	return l.OutEnds.GoneErr()
 }
 
 // writeNow runs a write on the caller's goroutine. The ring is empty.
 func (l *link) writeNow(f func() error) error {
 	l.writing.Store(true)
 	defer l.writing.Store(false)
-	if err := l.outEnds.Err(); err != nil { // interrupt may have looked before
+	if err := l.OutEnds.Err(); err != nil { // interrupt may have looked before
 		return err
 	}
 	if err := f(); err != nil {
@@ -212,32 +191,32 @@ func (l *link) write() {
 }
 
 func (l *link) writeFailed(err error) error {
-	if failed := l.outEnds.Err(); failed != nil {
+	if failed := l.OutEnds.Err(); failed != nil {
 		return failed
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		late := &transport.TimeoutError{Op: "send", Peer: l.peer}
+		late := &transport.TimeoutError{Op: "send", Peer: l.Peer()}
 		l.Fail(late)
 		return late
 	}
 	// Only sending has failed: what the peer sent before it went is still read,
 	// and the reader finds out by itself that no more comes.
-	l.outEnds.Gone(&transport.PeerGone{Peer: l.peer, Err: err})
-	return l.outEnds.GoneErr()
+	l.OutEnds.Gone(&transport.PeerGone{Peer: l.Peer(), Err: err})
+	return l.OutEnds.GoneErr()
 }
 
 // read moves frames from the connection into the ring until either ends.
 func (l *link) read() {
-	defer close(l.reader)
+	defer close(l.Reader)
 	var header [transport.HeaderSize]byte
 	for {
 		if _, err := io.ReadFull(l.conn, header[:]); err != nil {
 			l.readFailed(err, err == io.EOF)
 			return
 		}
-		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.peer, l.MaxPayload())
+		tag, n, direct, err := transport.ParseStreamHeader(header[:], l.Peer(), l.MaxPayload())
 		if err != nil {
-			l.peerEnded(err)
+			l.PeerEnded(err)
 			return
 		}
 		if direct {
@@ -246,7 +225,7 @@ func (l *link) read() {
 			}
 			continue
 		}
-		payload, err := l.fill.Reserve(n, time.Time{})
+		payload, err := l.Fill.Reserve(n, time.Time{})
 		if err != nil {
 			return // failed or closed on this side
 		}
@@ -254,31 +233,26 @@ func (l *link) read() {
 			l.readFailed(err, false)
 			return
 		}
-		if _, err := l.fill.Commit(tag); err != nil {
+		if _, err := l.Fill.Commit(tag); err != nil {
 			return
 		}
 	}
 }
 
 func (l *link) readFailed(err error, clean bool) {
-	if l.inEnds.Err() != nil {
+	if l.InEnds.Err() != nil {
 		return
 	}
 	if clean {
 		err = nil
 	}
-	l.peerEnded(&transport.PeerGone{Peer: l.peer, Err: err})
-}
-
-func (l *link) peerEnded(err error) {
-	l.inEnds.Gone(err)
-	l.outEnds.Gone(err)
+	l.PeerEnded(&transport.PeerGone{Peer: l.Peer(), Err: err})
 }
 
 // interrupt wakes the reader and who is blocked in the connection. After Close
 // the writer goes on with what was committed.
 func (l *link) interrupt(err error) {
-	l.end.Do(func() { close(l.ended) })
+	l.Leave()
 	_ = l.conn.SetReadDeadline(longAgo)
 	if err != transport.ErrClosed {
 		l.drained.Fail(err)
@@ -296,7 +270,7 @@ func (l *link) interrupt(err error) {
 // that the peer does not keep is waited for, so that a link in place of this one
 // takes its memory when this one's is free.
 func (l *link) free() {
-	<-l.reader
+	<-l.Reader
 	if l.drained.Err() == nil {
 		_ = l.conn.SetWriteDeadline(time.Now().Add(lingerTime))
 	}
@@ -316,7 +290,7 @@ func (l *link) free() {
 func (l *link) finish() {
 	l.memory.Free()
 	half, ok := l.conn.(halfCloser)
-	if !ok || l.outEnds.GoneErr() != nil || half.CloseWrite() != nil {
+	if !ok || l.OutEnds.GoneErr() != nil || half.CloseWrite() != nil {
 		_ = l.conn.Close()
 		return
 	}

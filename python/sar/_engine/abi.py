@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes as ct
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar.config import Config
 
-from . import library, schedule
+from . import library, programs, schedule
 from .signatures import SizedStruct
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ TRAIN, REDUCE = 0, 1
 """Communicators that exist from the start: aggregation and normalization; gradients and everything else."""
 
 REDUCE_OPS = {"sum": 0, "min": 1, "max": 2, "product": 3, "avg": 4}
-MESSAGES = {"copy_u": 0, "u_mul_e": 1}
-REDUCERS = {"sum": 0, "mean": 1}
 GRAD_U, GRAD_E, FUSED = 1, 2, 4
 PARTITION_OUTSIDE = 1
 
@@ -53,24 +52,11 @@ class SessionConfig(SizedStruct):
 
 
 class AggregateSpec(NamedTuple):
-    """One aggregation: number of the relation, a key of :data:`MESSAGES`, a key of :data:`REDUCERS`."""
+    """One aggregation: number of the relation, ``"copy_u"`` or ``"u_mul_e"``, ``"sum"`` or ``"mean"``."""
 
     relation: int
     message: str
     reduce: str
-
-
-class AggregateStruct(SizedStruct):
-    """``sar_aggregate``."""
-
-    _fields_ = [
-        ("size", ct.c_size_t),
-        ("relation", ct.c_int32),
-        ("message", ct.c_int32),
-        ("reduce", ct.c_int32),
-        ("need_grad", ct.c_uint32),
-        ("agreed", ct.c_uint32),
-    ]
 
 
 class RelationInfo(SizedStruct):
@@ -322,7 +308,11 @@ def aggregate_forward(
     :param of: in backward of another operation, that one
     """
     schedule.begin(f"update_all({spec.message}, {spec.reduce})", of)
-    return library.made("sar_aggregate_forward", graph, _struct(spec, need=need), u, e, out)
+    # what travels is who does not offer it: a bit is agreed where any worker has it
+    call = programs.program_call(spec.relation, need ^ FUSED, 0, (), None, 0)
+    operands = [u] if e is None else [u, e]
+    agreed, _ = programs.program_forward(graph, _sum(spec, u, e), call, operands, (), out)
+    return agreed ^ FUSED
 
 
 def aggregate_backward(
@@ -338,17 +328,41 @@ def aggregate_backward(
 ) -> None:
     """:param of: the forward operation; without it this is the forward of a sum over out-edges"""
     schedule.begin("a sum over out-edges", of)
-    library.call(
-        "sar_aggregate_backward",
+    nothing, weighted = _nothing(grad_out.dtype), spec.message == "u_mul_e"
+    given, grads = ([u, e], [grad_u, grad_e]) if weighted else ([u], [grad_u])
+    need = sum(1 << i for i, grad in enumerate(grads) if grad is not None)
+    call = programs.program_call(spec.relation, need, agreed, (), None, 0)
+    programs.program_backward(
         graph,
-        _struct(spec, agreed=agreed),
-        u,
-        e,
+        _sum(spec, grad_out, e),
+        call,
+        [nothing if t is None else t for t in given],
+        (),
+        nothing,
         grad_out,
-        grad_u,
-        grad_e,
+        [nothing if t is None else t for t in grads],
+        None,
     )
 
 
-def _struct(spec: AggregateSpec, need: int = 0, agreed: int = 0) -> AggregateStruct:
-    return AggregateStruct(spec.relation, MESSAGES[spec.message], REDUCERS[spec.reduce], need, agreed)
+@cache
+def _nothing(dtype: Any) -> Any:
+    """A tensor that is not needed, as C gets it."""
+    import torch
+
+    return library.tensor(torch.empty(0, dtype=dtype))
+
+
+@cache
+def _sum_of(reduce: str, width: int, heads: Optional[int]) -> int:
+    """The program of a sum of rows, or of rows times weights."""
+    weights = [] if heads is None else [{"side": "e", "shape": [heads, 1]}]
+    shape = [width] if heads is None else [heads, width // max(1, heads)]
+    code = [{"op": "mul", "a": 0, "b": 1}] if weights else []
+    operands = [{"side": "u", "shape": shape}, *weights]
+    text = {"operands": operands, "code": code, "result": 2 * len(code), "reduce": reduce}
+    return programs.program_create(json.dumps(text))
+
+
+def _sum(spec: AggregateSpec, rows: Tensor, e: Optional[Tensor]) -> int:
+    return _sum_of(spec.reduce, rows.shape[1], None if e is None else e.shape[1])

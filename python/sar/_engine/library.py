@@ -14,7 +14,7 @@ import importlib
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from sar import errors
 
@@ -199,9 +199,9 @@ def argument(value: Any) -> Any:
     return value
 
 
-def tensors(given: Sequence[Optional[torch.Tensor]]) -> Any:
+def tensors(given: Sequence[Union[torch.Tensor, DLTensor, None]]) -> Any:
     """A ``DLTensor[n]``, with data NULL where there is no tensor; NULL for none at all."""
-    views = [DLTensor() if t is None else tensor(t) for t in given]
+    views = [DLTensor() if t is None else t if isinstance(t, DLTensor) else tensor(t) for t in given]
     array: Any = (DLTensor * len(views))(*views) if views else None
     if views:
         array._keep = views  # the shapes that the copies point at live in the originals

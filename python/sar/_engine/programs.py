@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes as ct
-from typing import Any, Dict, Optional, Sequence, Tuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
 
 from . import library, schedule
 from .signatures import DLTensor, SizedStruct
+
+if TYPE_CHECKING:  # commands that open partitions do without torch
+    from torch import Tensor
 
 OUT_SAVED = 1 << 31
 """The bit of ``saves`` that stands for the result."""

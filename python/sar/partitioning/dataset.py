@@ -49,8 +49,8 @@ class Dataset:
         self._describe()
 
     def adjacency(self, index: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The undirected graph without self loops in CSR: offsets [num_nodes + 1] and neighbours, both of dtype
-        ``index`` (int32 or int64).
+        """The undirected graph without self loops in CSR, after :meth:`undirect`: offsets [num_nodes + 1] and
+        neighbours, both of dtype ``index`` (int32 or int64).
 
         :raises ValueError: the graph has more neighbours than the dtype can count
         """
@@ -87,9 +87,9 @@ class Dataset:
         library.call("sar_dataset_weights", self._handle, kind.encode(), _view(out))
 
     def undirect(self, scratch: str, memory: int, progress: Optional[Report] = None) -> None:
-        """Prepares :meth:`fennel` and :meth:`write_parhip`. A graph directory of one type whose edges all go both ways
-        is read as it is. Any other graph is sorted in files without names in the directory ``scratch``, with ``memory``
-        bytes and 8 a node."""
+        """Prepares :meth:`fennel`, :meth:`write_parhip` and :meth:`adjacency`. A graph directory of one type whose
+        edges all go both ways is read as it is. Any other graph is sorted in files without names in the directory
+        ``scratch``, with ``memory`` bytes and 8 a node."""
         _call("sar_dataset_undirect", progress, self._handle, os.fsencode(scratch), ct.c_int64(memory))
 
     def fennel(
@@ -146,10 +146,7 @@ class Dataset:
         progress: Optional[Report] = None,
     ) -> None:
         """Writes DGL's partition format: ``directory/name.json`` and ``directory/part<i>/``."""
-        _call(
-            *("sar_dataset_write", progress, self._handle, _view(assignment), ct.c_int32(parts)),
-            *(os.fsencode(directory), name.encode(), method.encode()),
-        )
+        self.write_parts(assignment, parts, directory, {"name": name, "method": method}, progress)
 
     def write_parts(
         self,

@@ -41,7 +41,8 @@ def metis(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
     """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges. Several kinds of balance are weighed together."""
     pymetis = find()
     index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)
-    with stage("building the undirected adjacency"):
+    with stage("building the undirected adjacency") as step:
+        dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)
         xadj, adjncy = dataset.adjacency(index)
     weight = weights.combined(dataset, options.balance, index)
 

@@ -55,9 +55,7 @@ void datasets(const char *npz, const char *folder) {
   GIVES(SAR_ERR_STOPPED, sar_dataset_fennel, d, 2, 1, 0.1, 0, NULL, &a, stop, NULL);
   GIVES(SAR_ERR_IO, sar_dataset_parhip, d, "/nowhere/file", NULL, NULL, 0, &nodes, &neighbours);
   memset(a.data, 0, 4 * n);
-  VALUE(sar_dataset_write, d, &a, 0, folder, "g", "zeros", NULL, NULL);
-  GIVES(SAR_ERR_STOPPED, sar_dataset_write, d, &a, 1, folder, "g", "zeros", stop, NULL);
-  TYPE(sar_dataset_write, d, &wide, 1, folder, "g", "zeros", NULL, NULL);
+  VALUE(sar_dataset_write_parts, d, &a, 0, folder, "{\"name\": \"g\"}", NULL, NULL);
   VALUE(sar_dataset_write_parts, d, &a, 1, folder, "no JSON", NULL, NULL);
   VALUE(sar_dataset_write_parts, d, &a, 1, folder, "{\"name\": \"g\", \"format\": \"papyrus\"}", NULL, NULL);
   GIVES(SAR_ERR_BUDGET, sar_dataset_write_parts, d, &a, 1, folder, "{\"name\": \"g\", \"memory\": 1}", NULL, NULL);
@@ -65,7 +63,7 @@ void datasets(const char *npz, const char *folder) {
   TYPE(sar_dataset_write_parts, d, &wide, 1, folder, "{\"name\": \"g\"}", NULL, NULL);
   VALUE(sar_dataset_least_memory, d, 0, "sar", &length);
   VALUE(sar_dataset_least_memory, d, 1, "sar", NULL);
-  WORKS(sar_dataset_write, d, &a, 1, folder, "g", "zeros", NULL, NULL);
+  WORKS(sar_dataset_write_parts, d, &a, 1, folder, "{\"name\": \"g\"}", NULL, NULL);
 
   sprintf(json, "%s/g.json", folder);
   VALUE(sar_partition_open, json, 1, 0, &p);
@@ -119,7 +117,6 @@ void datasets(const char *npz, const char *folder) {
   HANDLE(d, sar_dataset_undirect, folder, 1 << 20, NULL, NULL);
   HANDLE(d, sar_dataset_fennel, 2, 1, 0.1, 0, NULL, &a, NULL, NULL);
   HANDLE(d, sar_dataset_parhip, garbage, NULL, NULL, 0, &nodes, &neighbours);
-  HANDLE(d, sar_dataset_write, &a, 1, folder, "g", "zeros", NULL, NULL);
   HANDLE(d, sar_dataset_write_parts, &a, 1, folder, "{\"name\": \"g\"}", NULL, NULL);
   HANDLE(d, sar_dataset_least_memory, 1, "sar", &length);
 }

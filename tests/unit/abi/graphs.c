@@ -83,25 +83,9 @@ void building(sar_handle s, const char *folder) {
 }
 
 void passing(sar_handle s) {
-  DLTensor *u = FLOATS(4, 2), *out = FLOATS(4, 2), *e = FLOATS(8, 1);
+  DLTensor *u = FLOATS(4, 2), *out = FLOATS(4, 2);
   sar_handle g = ring(s);
   uint32_t agreed, saves;
-  sar_aggregate sum = {.size = sizeof sum}, bad = sum, weighted = sum;
-  weighted.message = SAR_U_MUL_E;
-  bad.message = 2;
-  VALUE(sar_aggregate_forward, g, &bad, u, NULL, out, &agreed);
-  bad = sum, bad.reduce = 2;
-  VALUE(sar_aggregate_forward, g, &bad, u, NULL, out, &agreed);
-  bad = sum, bad.need_grad = 8;
-  VALUE(sar_aggregate_forward, g, &bad, u, NULL, out, &agreed);
-  VALUE(sar_aggregate_forward, g, &weighted, u, NULL, out, &agreed);
-  VALUE(sar_aggregate_forward, g, &sum, u, e, out, &agreed);
-  VALUE(sar_aggregate_forward, g, &sum, u, NULL, out, NULL);
-  TYPE(sar_aggregate_forward, g, &sum, u, NULL, DOUBLES(4, 2), &agreed);
-  weighted.agreed = SAR_GRAD_E;
-  VALUE(sar_aggregate_backward, g, &weighted, NULL, e, out, NULL, e);
-  TYPE(sar_aggregate_backward, g, &sum, NULL, NULL, INTS(0, 0, 0, 0), NULL, NULL);
-
   sar_stream visits = {.size = sizeof visits, .src = INTS(0, 0), .dst = INTS(0, 0)};
   VALUE(sar_stream_run, g, &visits, &agreed);
   visits.visit = break_off, visits.flags = 1 << 16;
@@ -148,8 +132,6 @@ void passing(sar_handle s) {
   VALUE(sar_program_backward, s, some_program, &run, u, 1, NULL, 0, none, out, out, 1);
   VALUE(sar_program_backward, 0, some_program, &run, u, 1, NULL, 0, none, out, out, 1);
   GIVES(SAR_ERR_CLOSED, sar_program_backward, closed_graph, some_program, &run, u, 1, NULL, 0, none, out, out, 1);
-  HANDLE(closed_graph, sar_aggregate_forward, &sum, u, NULL, out, &agreed);
-  HANDLE(closed_graph, sar_aggregate_backward, &sum, NULL, NULL, out, NULL, NULL);
   HANDLE(closed_graph, sar_stream_run, &visits, &agreed);
   HANDLE(closed_graph, sar_fetch_forward, 0, INTS(0), 0, u, FLOATS(1, 2), &agreed);
   HANDLE(closed_graph, sar_fetch_backward, 0, INTS(0), FLOATS(1, 2), NULL);

@@ -12,38 +12,54 @@ import (
 	"sar/core/mem"
 )
 
-// Aggregate is sum or mean of copy_u or u_mul_e over one relation:
+// plainSum is a program that is sum or mean of rows of sources, or of such rows times weights of edges:
 //
-//	out[i, h, :] = Σ_{k: j→i} w[k, h] · u[j, h, :]   (divided by the in-degree of i for Mean)
+//	out[i, h, :] = Σ_{k: j→i} w[k, h] · u[j, h, :]   (divided by the in-degree of i for mean)
 //
-// u is [NumSrc, Heads, d], out [NumDst, Heads, d], W [NumEdges, Heads] in the
-// users' order of edges or nil, with Width = Heads·d.
-type Aggregate[T kernel.Float] struct {
-	Rel   *graph.Relation
-	Pool  *kernel.Pool
-	Width int
-	Heads int
-	Mean  bool
-	W     []T
+// u is [NumSrc, heads, d], out [NumDst, heads, d], w [NumEdges, heads] in the
+// users' order of edges or nil, with width = heads·d.
+type plainSum[T kernel.Float] struct {
+	*expr.Run[T]
+	width, heads int
+	mean         bool
+	rows         int // the operand that is u
+	weights      int // the one that is w; -1: none
+	w            []T
 }
 
-// plainSum is a run whose program is such a sum, and u its rows; nil where it is another.
-func plainSum[T expr.Float](x *expr.Run[T]) (a *Aggregate[T], u int) {
+// plainSumOf is such a run, nil where it is another.
+func plainSumOf[T expr.Float](x *expr.Run[T]) *plainSum[T] {
 	sum, ok := x.Program.PlainSum()
 	if !ok {
-		return nil, 0
+		return nil
 	}
 	p := x.Program
-	a = &Aggregate[T]{Rel: x.Rel, Pool: x.Pool, Width: p.Width(), Heads: sum.Heads, Mean: p.Reduce == expr.Mean}
+	a := &plainSum[T]{Run: x, width: p.Width(), heads: sum.Heads, mean: p.Reduce == expr.Mean, rows: sum.Rows,
+		weights: sum.Weights}
 	if sum.Weights >= 0 {
-		a.W = x.Operands[sum.Weights]
+		a.w = x.Operands[sum.Weights]
 	}
-	return a, sum.Rows
+	return a
 }
 
-// Forward computes out. Remote rows are read once, in the order p-1, p-2, …,
-// and added to out from the receive buffer. Wire: Width numbers per boundary row.
-func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, error) {
+// backward computes the gradients of a plan, one after the other.
+func (a *plainSum[T]) backward(plan *expr.GradientPlan, start Start) error {
+	if plan.Operands>>a.rows&1 != 0 {
+		back := func(op *comm.Op) error { return a.backwardU(op, a.Grad, a.Grads[a.rows]) }
+		if err := start(comm.KindAggregate, comm.Backward, sourceRows, 1<<a.rows, a.rowBytes(), back); err != nil {
+			return err
+		}
+	}
+	if a.weights < 0 || plan.Operands>>a.weights&1 == 0 {
+		return nil
+	}
+	back := func(op *comm.Op) error { return a.backwardE(op, a.Operands[a.rows], a.Grad, a.Grads[a.weights]) }
+	return start(comm.KindSDDMM, comm.Backward, "rows for gradients of edges", 1<<a.weights, a.rowBytes(), back)
+}
+
+// forward computes out. Remote rows are read once, in the order p-1, p-2, …,
+// and added to out from the receive buffer. Wire: width numbers per boundary row.
+func (a *plainSum[T]) forward(op *comm.Op, flags uint16, u, out []T) (uint16, error) {
 	rel := a.Rel
 	csr := a.csr()
 	if rel.Parts == 1 {
@@ -61,7 +77,7 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	defer scale.Free()
 	// Rows are divided by their degrees when their last slot was read. Scattered
 	// chunks do not know when that is: then all are divided at the end.
-	scatter := sparseChunks(rel, op, a.RowBytes())
+	scatter := sparseChunks(rel, op, a.rowBytes())
 	post := scale.Data
 	if scatter {
 		post = nil
@@ -90,14 +106,14 @@ func (a *Aggregate[T]) Forward(op *comm.Op, flags uint16, u, out []T) (uint16, e
 	if err != nil {
 		return 0, err
 	}
-	if a.Mean && scatter {
-		kernel.ScaleRows(a.Pool, out, a.Width, scale.Data)
+	if a.mean && scatter {
+		kernel.ScaleRows(a.Pool, out, a.width, scale.Data)
 	}
 	return agreed, nil
 }
 
-// whole is Forward where one worker has everything.
-func (a *Aggregate[T]) whole(csr kernel.CSR, u, out []T) error {
+// whole is forward where one worker has everything.
+func (a *plainSum[T]) whole(csr kernel.CSR, u, out []T) error {
 	scale, err := a.inverseDegrees()
 	if err != nil {
 		return err
@@ -109,15 +125,15 @@ func (a *Aggregate[T]) whole(csr kernel.CSR, u, out []T) error {
 
 // product is that of a matrix with rows x, of which scale are coefficients (nil: 1); post are those
 // of the result.
-func (a *Aggregate[T]) product(m kernel.CSR, x, scale, post []T) kernel.Product[T] {
-	return kernel.Product[T]{A: m, X: x, Width: a.Width, W: a.W, Heads: a.Heads, Scale: scale, Post: post}
+func (a *plainSum[T]) product(m kernel.CSR, x, scale, post []T) kernel.Product[T] {
+	return kernel.Product[T]{A: m, X: x, Width: a.width, W: a.w, Heads: a.heads, Scale: scale, Post: post}
 }
 
-// BackwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed
+// backwardU computes gradU = Aᵀ·gradOut. The part of a boundary row is computed
 // straight into the send buffer and returns to the row's owner, who adds what
 // arrives in the order p+1, p+2, …. gradU may be nil: this rank then only serves
-// its peers. Nothing is fetched again. Wire: Width numbers per boundary row.
-func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
+// its peers. Nothing is fetched again. Wire: width numbers per boundary row.
+func (a *plainSum[T]) backwardU(op *comm.Op, gradOut, gradU []T) error {
 	rel := a.Rel
 	scale, err := a.inverseDegrees()
 	if err != nil {
@@ -129,7 +145,7 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	own.Ptr32, own.Order = csc.Ptr32[:rel.NumSrc+1], kernel.Order{Rows: rel.Order.Data, Before32: rel.ColsBefore.Data}
 	var adding sync.Mutex // to gradU: what the first peer sends and own rows
 	m := &Movement{
-		Op: op, ToOwner: true, RowBytes: a.RowBytes(),
+		Op: op, ToOwner: true, RowBytes: a.rowBytes(),
 		Send: HaloRows(rel), Recv: SendRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
 			begin := int(rel.Halo[r].Begin) + first
@@ -140,8 +156,8 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 			if gradU != nil {
 				adding.Lock()
 				defer adding.Unlock()
-				y := kernel.RowsOf(gradU, a.Width, rel.Send[r].Data[first:first+n])
-				kernel.AddRows(a.Pool, n, y, kernel.RowsOf(view.Numbers[T](src), a.Width, nil))
+				y := kernel.RowsOf(gradU, a.width, rel.Send[r].Data[first:first+n])
+				kernel.AddRows(a.Pool, n, y, kernel.RowsOf(view.Numbers[T](src), a.width, nil))
 			}
 			return nil
 		},
@@ -163,13 +179,13 @@ func (a *Aggregate[T]) BackwardU(op *comm.Op, gradOut, gradU []T) error {
 	return err
 }
 
-// BackwardE computes the gradient of the weights,
+// backwardE computes the gradient of the weights,
 //
 //	gradE[k, h] = Σ_d u[j, h, d] · gradOut[i, h, d]   for edge k: j→i,
 //
 // by fetching the boundary rows of u again. gradE may be nil: this rank then
-// only serves its peers. Wire: Width numbers per boundary row.
-func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
+// only serves its peers. Wire: width numbers per boundary row.
+func (a *plainSum[T]) backwardE(op *comm.Op, u, gradOut, gradE []T) error {
 	rel := a.Rel
 	csr := a.csr()
 	cursor, err := newCursor(rel)
@@ -190,7 +206,7 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 		begin := column(rel, r, first)
 		return sddmm(view.Numbers[T](src), inSequence(csr), begin, begin+int32(n))
 	}
-	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.Mean {
+	if _, err := m.Move(rel.Rank, rel.Parts); err != nil || gradE == nil || !a.mean {
 		return err
 	}
 	a.divideEdges(gradE)
@@ -198,13 +214,13 @@ func (a *Aggregate[T]) BackwardE(op *comm.Op, u, gradOut, gradE []T) error {
 }
 
 // pull is the movement that brings boundary rows of u to whoever reads them.
-func (a *Aggregate[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
+func (a *plainSum[T]) pull(op *comm.Op, flags uint16, u []T) *Movement {
 	rel := a.Rel
 	return &Movement{
-		Op: op, Flags: flags, RowBytes: a.RowBytes(),
+		Op: op, Flags: flags, RowBytes: a.rowBytes(),
 		Send: SendRows(rel), Recv: HaloRows(rel),
 		Produce: func(r, first, n int, dst []byte) error {
-			gather(a.Pool, view.Numbers[T](dst), u, a.Width, rel.Send[r].Data[first:first+n])
+			gather(a.Pool, view.Numbers[T](dst), u, a.width, rel.Send[r].Data[first:first+n])
 			return nil
 		},
 	}
@@ -215,7 +231,7 @@ func gather[T any](p *kernel.Pool, dst, src []T, width int, idx []int32) {
 	kernel.CopyRows(p, len(idx), kernel.RowsOf(dst, width, nil), kernel.RowsOf(src, width, idx))
 }
 
-func (a *Aggregate[T]) csr() kernel.CSR {
+func (a *plainSum[T]) csr() kernel.CSR {
 	rel := a.Rel
 	return kernel.CSR{
 		Ptr32: rel.RowPtr.Data, Col: rel.Col.Data, Edge: rel.RowEdge.Data,
@@ -230,12 +246,12 @@ func inSequence(a kernel.CSR) kernel.CSR {
 	return a
 }
 
-// RowBytes is the size of one row on the wire.
-func (a *Aggregate[T]) RowBytes() int { return a.Width * view.Size[T]() }
+// rowBytes is the size of one row on the wire.
+func (a *plainSum[T]) rowBytes() int { return a.width * view.Size[T]() }
 
-// inverseDegrees is 1/in-degree per own row for Mean and nothing otherwise.
-func (a *Aggregate[T]) inverseDegrees() (mem.Array[T], error) {
-	if !a.Mean {
+// inverseDegrees is 1/in-degree per own row for means and nothing otherwise.
+func (a *plainSum[T]) inverseDegrees() (mem.Array[T], error) {
+	if !a.mean {
 		return mem.Array[T]{}, nil
 	}
 	inv, err := mem.Make[T](mem.Scratch, a.Rel.NumDst)
@@ -247,7 +263,7 @@ func (a *Aggregate[T]) inverseDegrees() (mem.Array[T], error) {
 }
 
 // divideEdges divides gradE[k, :] by the in-degree of edge k's destination.
-func (a *Aggregate[T]) divideEdges(gradE []T) {
+func (a *plainSum[T]) divideEdges(gradE []T) {
 	ptr, edge := a.Rel.RowPtr.Data, a.Rel.RowEdge.Data
 	const block = 1024 // rows of a task
 	n := a.Rel.NumDst
@@ -255,8 +271,8 @@ func (a *Aggregate[T]) divideEdges(gradE []T) {
 		for i := t * block; i < min(n, (t+1)*block); i++ {
 			inv := 1 / T(max(1, ptr[i+1]-ptr[i]))
 			for k := ptr[i]; k < ptr[i+1]; k++ {
-				at := int(edge[k]) * a.Heads
-				for h := range a.Heads {
+				at := int(edge[k]) * a.heads
+				for h := range a.heads {
 					gradE[at+h] *= inv
 				}
 			}
