@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -147,15 +147,15 @@ class _NodeTable:
         self.count = 0
         self._id = id_sql(nodes.id, self.table.columns[nodes.id], sql_type) if nodes.id is not None else None
         self._features: list[Feature] = features_of(engine, self.table, nodes.matrices, nodes.columns)
-        self._labels: Optional[Labels] = None
+        self._marks: list[Union[Labels, Splits]] = []
         if len(nodes.label) == 1:
-            self._labels = labels_of(engine, self.table, nodes.label[0], nodes.unlabelled)
+            self._marks.append(labels_of(engine, self.table, nodes.label[0], nodes.unlabelled))
         elif nodes.label:
             self._features += features_of(engine, self.table, {"labels": nodes.label}, {})
-        self._splits: Optional[Splits] = splits_of(nodes.split) if nodes.split is not None else None
+        if nodes.split is not None:
+            self._marks.append(splits_of(nodes.split))
         self._twice: Optional[str] = None  # a table of ids that occur more than once
-        names = [f.name for f in self._features] + ["labels"] * (self._labels is not None)
-        names += ["train_mask", "val_mask", "test_mask"] * (self._splits is not None) + list(nodes.arrays)
+        names = [*(f.name for f in self._features), *(n for mark in self._marks for n in mark.names), *nodes.arrays]
         again = next((name for name in names if names.count(name) > 1), None)
         if again:
             raise ValueError(f"{self.title}: there are two features of the name {again!r}")
@@ -163,7 +163,7 @@ class _NodeTable:
     @property
     def classes(self) -> Optional[list[str]]:
         """The names of classes, where labels are names."""
-        return self._labels.classes if self._labels is not None else None
+        return next((mark.classes for mark in self._marks if mark.classes), None)
 
     def find_twice(self) -> int:
         """Counts rows whose id another row before them has."""
@@ -193,12 +193,7 @@ class _NodeTable:
             cases.append((f"{self._id} IS NULL", f"'the id is not an integer, as others are: ' || {column}"))
         if values:
             cases += [(value.bad, value.message) for feature in self._features for value in feature.values]
-        if self._labels is not None:
-            cases.append((self._labels.bad, self._labels.message))
-        if self._splits is not None:
-            message = f"'the split is not train, val or test: ' || left({self._splits.sql}, 40)"
-            cases.append((self._splits.bad, message))
-        return cases
+        return cases + [(mark.bad, mark.message) for mark in self._marks]
 
     def write(self, folder: Path, drop_twice: bool, step: Step) -> tuple[dict[str, NpyWriter], Optional[Path], int]:
         """Writes ids, features, labels and masks of the rows that are not bad: the files, that of ids, and the number
@@ -208,10 +203,7 @@ class _NodeTable:
         columns = [f"{value.sql} AS v{k}" for k, value in enumerate(values)]
         if self._id is not None:
             columns.append(f"{self._id} AS id")
-        if self._labels is not None:
-            columns.append(f"{self._labels.sql} AS label")
-        if self._splits is not None:
-            columns.append(f"{self._splits.sql} AS split")
+        columns += [f"{mark.sql} AS mark{k}" for k, mark in enumerate(self._marks)]
         # values are looked at in their arrays: one expression of a thousand columns takes DuckDB minutes
         columns.append(f"{_any([bad for bad, _ in self._cases(values=False)])} AS bad")
         columns.append(f"{self.table.position} AS position")
@@ -261,10 +253,8 @@ class _NodeTable:
                 columns.append(value.array(batch.column(f"v{k}")))
                 k += 1
             found[feature.name] = feature.array(columns)
-        if self._labels is not None:
-            found["labels"] = self._labels.array(batch.column("label"))
-        if self._splits is not None:
-            found.update(self._splits.masks(batch.column("split")))
+        for k, mark in enumerate(self._marks):
+            found.update(mark.arrays(batch.column(f"mark{k}")))
         return found
 
 
