@@ -16,7 +16,7 @@ from .chunked import METADATA, from_chunks
 from .description import write_description
 from .edges import EdgeTable
 from .engine import Engine, quoted
-from .nodes import ID, NodeWriter, Numbering
+from .nodes import ID, NodeFiles, Numbering
 from .ogb import from_ogb, raw_folder
 from .progress import Stages
 from .schema import Graph, load_schema, parse
@@ -86,7 +86,6 @@ def _read_path(path: Path, engine: Engine, scratch: Path) -> Graph:
 
 def _write(graph: Graph, engine: Engine, root: Path, skip_bad_rows: bool, stages: Stages) -> None:
     types = {name: _id_type(graph, name, engine) for name in graph.nodes}
-    node_writer = NodeWriter(engine, root, skip_bad_rows)
     tables: list[EdgeTable] = []
     for edges in graph.edges:
         with stages(f"reading {edges.title}") as step:
@@ -96,13 +95,15 @@ def _write(graph: Graph, engine: Engine, root: Path, skip_bad_rows: bool, stages
     for name, nodes in graph.nodes.items():
         title = "nodes" if name == "_N" else f"nodes of type {name}"
         with stages(f"writing {title}") as step:
+            files = NodeFiles(engine, root, nodes, types[name])
             if nodes.table is None and nodes.count is None and not nodes.arrays:
                 ids = _distinct_ids(name, types[name], tables, engine, step)
-                numberings[name], node_entries[name] = node_writer.write_ids(nodes, types[name], ids, step)
+                numberings[name] = files.write_ids(ids, step)
                 engine.run(f"DROP TABLE {ids}")
             else:
-                numberings[name], node_entries[name] = node_writer.write(nodes, types[name], step)
-            step.note = f"{numberings[name].count:,}{_skipped(node_writer.skipped)}"
+                numberings[name] = files.write(skip_bad_rows, step)
+            node_entries[name] = files.entry
+            step.note = f"{numberings[name].count:,}{_skipped(files.skipped)}"
     edge_entries = []
     for one in tables:
         source, target = numberings[one.edges.type[0]], numberings[one.edges.type[2]]
