@@ -20,8 +20,6 @@ from sar.errors import RendezvousError
 from sar.extras import DISTRIBUTION
 from sar.units import size
 
-from .job import environment as worker_environment
-
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
 _ENOUGH_SHARED_MEMORY = 256 << 20
 _FILES_OF_MODULE = re.compile(r"^(\.\./)*sar(/|\.py\b)", re.MULTILINE)
@@ -140,6 +138,8 @@ def _shared_memory(report: _Report) -> None:
 
 
 def _transport(report: _Report, transport: str) -> None:
+    from .job import environment as worker_environment
+
     port = free_port()
     common = {"SAR_TRANSPORT": transport, tokens.VARIABLE: tokens.fresh()}
     environments = [{**worker_environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]
