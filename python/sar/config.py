@@ -5,7 +5,7 @@ Every worker must set the same values, because they determine what is sent and w
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 _OLD: Dict[str, Any] = {
     "pipeline_depth": 1,
@@ -20,10 +20,12 @@ _OLD: Dict[str, Any] = {
 class _Settings(type):
     """Refuses unknown settings: a misspelled one would silently have no effect."""
 
-    def __getattr__(cls, name: str) -> Any:
-        if name in _OLD:
-            return _OLD[name]
-        raise AttributeError(f"sar.Config has no setting {name!r}")
+    if not TYPE_CHECKING:  # which is to know the settings below alone
+
+        def __getattr__(cls, name: str) -> Any:
+            if name in _OLD:
+                return _OLD[name]
+            raise AttributeError(f"sar.Config has no setting {name!r}")
 
     def __setattr__(cls, name: str, value: object) -> None:
         if name in _OLD:

@@ -57,9 +57,8 @@ def partition(
     :raises TypeError: it is no Data and no HeteroData
     :raises ValueError: arguments that do not fit, a relation without ``edge_index``, or a split graph
     :raises sar.FormatError: an edge ends at a node that is not there, or columns do not fit
-    :raises RuntimeError: ``out`` holds the parts of another graph, the memory does not do, or the partitioner is not
-        installed or fails
-    :raises sar.extras.MissingLibraryError: torch_geometric is not installed
+    :raises RuntimeError: ``out`` holds the parts of another graph, the memory does not do, or the partitioner fails
+    :raises sar.extras.MissingLibraryError: torch_geometric, or the partitioner, is not installed
     """
     need("torch_geometric", "pyg", "sar.pyg")
     from .integrations.pyg import partition as partitioner

@@ -18,7 +18,7 @@ import torch
 
 import sar
 from sar import cli
-from sar.cli import doctor, launch
+from sar.cli import doctor
 from tests.support.command import run_sar
 from tests.support.processes import is_gone, wait_until
 
@@ -43,19 +43,19 @@ def script(folder: Path, body: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "own", "rest"),
+    ("words", "script", "module"),
     [
-        ("-n 4 train.py --lr 0.1 -n 9", "-n 4", "train.py --lr 0.1 -n 9"),
-        ("-n4 --threads=2 train.py -m x", "-n4 --threads=2", "train.py -m x"),
-        ("-n 2 -m pkg.mod --lr 1", "-n 2 -m pkg.mod", "--lr 1"),
-        ("-n 2 --no-prefix train.py", "-n 2 --no-prefix", "train.py"),
-        ("-n 2 -- --odd.py a", "-n 2", "--odd.py a"),
-        ("--help", "--help", ""),
-        ("-n 2", "-n 2", ""),
+        ("-n 4 train.py --lr 0.1 -n 9", "train.py --lr 0.1 -n 9", ""),
+        ("-n4 --threads=2 train.py -m x --help", "train.py -m x --help", ""),
+        ("-n 2 -m pkg.mod --lr 1 -m x --version", "", "pkg.mod --lr 1 -m x --version"),
+        ("-n 2 --no-prefix train.py -- a", "train.py -- a", ""),
+        ("-n 2 -- --odd.py a", "-- --odd.py a", ""),
+        ("-n 2", "", ""),
     ],
 )
-def test_script_arguments_are_the_scripts(words: str, own: str, rest: str) -> None:
-    assert launch.split(words.split()) == (own.split(), rest.split())
+def test_script_arguments_are_the_scripts(words: str, script: str, module: str) -> None:
+    found = cli.parser().parse_args(["launch", *words.split()])
+    assert found.workers in (2, 4) and (found.script, found.module or []) == (script.split(), module.split())
 
 
 def test_workers_find_their_place(tmp_path: Path) -> None:
@@ -390,7 +390,8 @@ def test_missing_metis_names_the_fix(graph: Path, tmp_path: Path, monkeypatch: p
         monkeypatch.setitem(sys.modules, name, None)  # an import of it fails
     words = ["partition", graph, "--parts", 2, "--out", tmp_path / "p"]
     asked = run_sar(*words, "--method", "metis")
-    assert asked.returncode == 1 and "pip install 'pymetis==" in asked.stderr and "--method random" in asked.stderr
+    assert asked.returncode == 1 and "--method metis needs pymetis" in asked.stderr
+    assert "pip install 'sar-gnn[partition]', or choose --method fennel, random or contiguous" in asked.stderr
     unasked = run_sar(*words)
     assert unasked.returncode == 0 and "pip install" in unasked.stderr and "fennel: edge cut" in unasked.stdout
 

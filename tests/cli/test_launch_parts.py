@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import struct
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Iterator
 from unittest import mock
@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from sar.cli import binding, channel, lines
-from sar.cli.channel import GREETING, Channel, ChannelError, Frame, Kind
+from sar.cli.channel import GREETING, Channel, ChannelError
 from tests.support.command import run_sar
 
 # ---- the channel ---------------------------------------------------------------------------
@@ -34,19 +34,15 @@ class Ends:
             os.close(descriptor)
 
 
-def frame(kind: bytes, rank: int, payload: bytes) -> bytes:
-    return struct.pack(">cIQ", kind, rank, len(payload)) + payload
-
-
-async def frames_come_in_pieces() -> None:
+async def messages_come_in_pieces() -> None:
     async with Ends() as ends:
         greeted = asyncio.create_task(ends.launcher.greeted())
-        sent = b"motd\n" + GREETING + frame(Kind.PING, 0, b"") + frame(Kind.OUTPUT, 3, b"1text")
+        sent = b"motd\n" + GREETING + b'\n{"rank": 3, "stdout": "text"}\n'
         for k in range(len(sent)):
             os.write(ends.agent_out, sent[k : k + 1])
             await asyncio.sleep(0)
         assert await greeted == b"motd\n"
-        assert await ends.launcher.receive() == Frame(Kind.OUTPUT, 3, b"1text")
+        assert await ends.launcher.receive() == {"rank": 3, "stdout": "text"}
 
 
 async def what_is_no_agent() -> None:
@@ -59,22 +55,34 @@ async def what_is_no_agent() -> None:
             await greeted
 
 
+async def what_is_no_message() -> None:
+    for text in (b"hello\n", b"[1]\n", b"[" * 100_000 + b"\n"):
+        async with Ends() as ends:
+            writing = asyncio.get_running_loop().run_in_executor(None, os.write, ends.agent_out, text)
+            with pytest.raises(ChannelError, match="something else than a message came"):
+                await ends.launcher.receive()
+            await writing
+
+
 async def lengths_are_bounded() -> None:
     async with Ends() as ends:
-        os.write(ends.agent_out, struct.pack(">cIQ", Kind.OUTPUT, 0, 1 << 40))
-        with pytest.raises(ChannelError, match=f"a message of {1 << 40} bytes"):
-            await ends.launcher.receive()
+        received = asyncio.create_task(ends.launcher.receive())
+        while not received.done():
+            os.write(ends.agent_out, b"x" * (1 << 12))
+            await asyncio.sleep(0)
+        with pytest.raises(ChannelError, match="a message came of more than 1000000 bytes"):
+            await received
 
 
 async def a_stuck_agent_blocks_nobody() -> None:
     async with Ends() as ends:
-        payload = os.urandom(1 << 20)
-        ends.launcher.send(Kind.OUTPUT, 1, payload)
+        text = os.urandom(1 << 20).decode("latin-1")
+        ends.launcher.send(text=text)
         read = b""
-        while len(read) < len(payload) + 13:
+        while not read.endswith(b"\n"):
             read += os.read(ends.agent_in, 1 << 20)
             await asyncio.sleep(0.001)
-        assert read == frame(Kind.OUTPUT, 1, payload) and not ends.launcher.unsent
+        assert json.loads(read) == {"text": text} and not ends.launcher.unsent
 
 
 async def silence_is_an_end() -> None:
@@ -82,7 +90,7 @@ async def silence_is_an_end() -> None:
         with mock.patch.object(channel, "PING_SECONDS", 0.01):
             ends.launcher.silent = 0.02
             await ends.launcher.keep()
-        assert os.read(ends.agent_in, 100) == 2 * frame(Kind.PING, 0, b"")
+        assert os.read(ends.agent_in, 100) == b"\n\n"
         with pytest.raises(ChannelError, match="nothing has been heard for 0.02 s"):
             await ends.launcher.receive()
 
@@ -90,8 +98,9 @@ async def silence_is_an_end() -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        frames_come_in_pieces,
+        messages_come_in_pieces,
         what_is_no_agent,
+        what_is_no_message,
         lengths_are_bounded,
         a_stuck_agent_blocks_nobody,
         silence_is_an_end,
@@ -99,7 +108,8 @@ async def silence_is_an_end() -> None:
     ids=lambda case: case.__name__,
 )
 def test_channel(case: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(case(), 30))
+    with mock.patch.object(channel, "_LONGEST", 1_000_000):
+        asyncio.run(asyncio.wait_for(case(), 30))
 
 
 # ---- binding -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sar.cli.output import stage
-from sar.partitioning import kaminpar as kaminpar_module, methods
+from sar.partitioning import methods
 from sar.partitioning.dataset import Dataset
 from sar.partitioning.options import Options
 from tests.support import graph_dirs
@@ -127,7 +127,7 @@ def test_the_default_method(monkeypatch: pytest.MonkeyPatch) -> None:
     assert methods.default_method(1000, 10_000, 1 << 30) == ("kaminpar", None)
     method, note = methods.default_method(1_000_000, 1_000_000_000, 8 << 30)
     assert method == "fennel" and note is not None and "MiB of memory" in note
-    monkeypatch.setattr(kaminpar_module, "installed", lambda: False)
+    monkeypatch.setattr(methods, "installed", lambda method: method != "kaminpar")
     assert methods.default_method(1000, 10_000, 1 << 30) == ("metis", None)
     method, note = methods.default_method(1_000_000, 1_000_000_000, 8 << 30)
-    assert method == "fennel" and note is not None and "pip install 'kaminpar" in note
+    assert method == "fennel" and note is not None and "pip install 'sar-gnn[partition]" in note

@@ -94,9 +94,9 @@ def test_assignment_of_several_types(tmp_path: Path, capsys: pytest.CaptureFixtu
         from sar.partitioning.assignment import read_assignment
 
         options = Options(2, scratch=str(tmp_path))
-        found = read_assignment(str(tmp_path / "mine.parquet"), str(tmp_path / "typed"), dataset, options)
+        found = read_assignment(str(tmp_path / "mine.parquet"), dataset, options)
         np.testing.assert_array_equal(found, parts)
         table["type"] = ["c", *types[1:]]
         parquet.write_table(pyarrow.table(table), tmp_path / "other.parquet")
         with pytest.raises(ValueError, match="no part for id 0 of node type b"):
-            read_assignment(str(tmp_path / "other.parquet"), str(tmp_path / "typed"), dataset, options)
+            read_assignment(str(tmp_path / "other.parquet"), dataset, options)

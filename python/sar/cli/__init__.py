@@ -46,20 +46,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one subcommand and returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
     top = parser()
-    # What follows the script of `sar launch` belongs to the script, also where it looks like an option of ours.
-    rest: list[str] = []
-    if words[:1] == ["launch"]:
-        own, rest = launch.split(words[1:])
-        words = ["launch", *own]
-    arguments = top.parse_args(words)
+    arguments = top.parse_args(argv)
     if arguments.version:
         return doctor.print_version()
     if arguments.command is None:
         top.print_help(sys.stderr)
         return 2
-    arguments.rest = rest
     try:
         return int(arguments.run(arguments))
     except BrokenPipeError:  # the reader of our output went away: `sar info … | head`

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ import sar
 from sar.distributed.network import free_port
 
 from .binding import seats
-from .channel import GREETING, PATIENT_SECONDS, STDERR, STDOUT, Channel, ChannelError, Kind, open_reader
+from .channel import GREETING, PATIENT_SECONDS, Channel, ChannelError, open_reader
 from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Local, Worker
 
 _PATIENCE = 300.0  # for the launcher to say what to do: it waits for the slowest host
@@ -35,16 +34,16 @@ async def serve(source: int, target: int) -> int:
     keep = asyncio.create_task(channel.keep())
     try:
         channel.write(GREETING)
-        order = await _content(channel, Kind.ORDER)
+        order = await _content(channel, "order")
         prepare(order)
         own = seats(order["bind"], order["workers"], order["threads"])
         port = free_port() if order["port"] else 0
-        channel.send(Kind.READY, 0, json.dumps({"port": port}).encode())
-        places = await _content(channel, Kind.START)
+        channel.send(ready={"port": port})
+        places = await _content(channel, "start")
         await run(channel, Local(order["command"], [{**os.environ, **place} for place in places], own))
         return 0
     except (ChannelError, ValueError, OSError) as error:
-        channel.send(Kind.TROUBLE, 0, str(error).encode())
+        channel.send(trouble=str(error))
         return 1
     finally:
         keep.cancel()
@@ -52,15 +51,15 @@ async def serve(source: int, target: int) -> int:
             await asyncio.wait_for(channel.flushed(0), DRAIN_SECONDS)
 
 
-async def _content(channel: Channel, kind: bytes) -> Any:
-    """What the next frame holds, which is of this kind."""
+async def _content(channel: Channel, name: str) -> Any:
+    """What the next message holds, which is of this name."""
     try:
-        frame = await asyncio.wait_for(channel.receive(), _PATIENCE)
+        message = await asyncio.wait_for(channel.receive(), _PATIENCE)
     except asyncio.TimeoutError:
         raise ChannelError("the launcher has not said what to do") from None
-    if frame.kind != kind:
-        raise ChannelError(f"the launcher says {frame.kind!r} in place of {kind!r}")
-    return json.loads(frame.payload)
+    if name not in message:
+        raise ChannelError(f"the launcher says {', '.join(message)} in place of {name}")
+    return message[name]
 
 
 def prepare(order: dict[str, Any]) -> None:
@@ -90,21 +89,21 @@ async def run(channel: Channel, site: Local) -> None:
     """
 
     def output(worker: Worker) -> tuple[Deliver, Deliver]:
-        def send(stream: bytes, data: bytes) -> None:
+        def send(stream: str, data: bytes) -> None:
             if data:
-                channel.send(Kind.OUTPUT, int(worker.rank), stream + data)
+                channel.send(rank=int(worker.rank), **{stream: data.decode("latin-1")})
 
-        return partial(send, STDOUT), partial(send, STDERR)
+        return partial(send, "stdout"), partial(send, "stderr")
 
     async def obey() -> None:
         while True:
-            frame = await channel.receive()
+            message = await channel.receive()
             for worker in site.workers:
-                if frame.kind == Kind.SIGNAL and int(worker.rank) == frame.rank:
-                    worker.signal(int(frame.payload))
+                if int(worker.rank) == message.get("rank"):
+                    worker.signal(message["signal"])
 
     def tell(worker: Worker, _: object) -> None:
-        channel.send(Kind.ENDED, int(worker.rank), str(worker.code).encode())
+        channel.send(rank=int(worker.rank), ended=worker.code)
 
     obeying = asyncio.create_task(obey())
     try:
@@ -126,7 +125,7 @@ async def run(channel: Channel, site: Local) -> None:
 
 
 def main() -> int:
-    # What anything here prints must not get among the frames.
+    # What anything here prints must not get among the messages.
     source, target = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

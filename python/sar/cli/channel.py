@@ -1,45 +1,29 @@
-"""What ``sar launch`` and its agent on another host say to each other, over the standard streams of ssh."""
+"""What ``sar launch`` and its agent on another host say to each other, over the standard streams of ssh.
+
+Lines of JSON. From the launcher: ``order``, where to work and in which environment; ``start``, the workers; ``signal``
+for a ``rank``. From the agent: ``ready``, it has done what the order says; ``trouble``, it cannot; ``stdout`` or
+``stderr`` of a ``rank``; how it ``ended``. An empty line is a sign of life.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import struct
 from collections.abc import Awaitable
-from typing import IO, Callable, NamedTuple
-
-
-class Kind:
-    """The first byte of a frame."""
-
-    # From the launcher: where to work and in which environment; the workers; a signal for one; a sign of life.
-    ORDER, START, SIGNAL, PING = b"O", b"S", b"!", b"."
-    # From the agent: it has done what the order says; it cannot; output of a worker; a worker has ended.
-    READY, TROUBLE, OUTPUT, ENDED = b"R", b"T", b">", b"E"
-
-
-STDOUT, STDERR = b"1", b"2"
-"""The first byte of a worker's output: which stream it is of."""
+from typing import IO, Any, Callable
 
 GREETING = b"\0sar agent\n"
-"""Comes before the agent's first frame, and after whatever a login shell prints."""
+"""Comes before the agent's first message, and after whatever a login shell prints."""
 
 PING_SECONDS = 5.0
 SILENT_SECONDS, PATIENT_SECONDS = 60.0, 600.0
 """A host, and to its agent the launcher, that has not been heard of for so long is lost: a machine without power says
 nothing more. A launcher may be stopped at its terminal for a while."""
 
-_HEAD = struct.Struct(">cIQ")  # kind, rank, length
-_MAX_PAYLOAD = 16 << 20
-_MAX_NOISE = 1 << 20  # before the greeting
+_LONGEST = 16 << 20  # bytes of a message, and of what comes before the greeting
 _MAX_UNSENT = 1 << 20  # when so much waits to be sent, workers that write more have to wait too
 _CHUNK = 1 << 16
-
-
-class Frame(NamedTuple):
-    kind: bytes
-    rank: int
-    payload: bytes
 
 
 class ChannelError(Exception):
@@ -48,7 +32,7 @@ class ChannelError(Exception):
 
 async def open_reader(source: IO[bytes]) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
     """Reads from a pipe or a socket. To close the transport ends the stream."""
-    reader = asyncio.StreamReader(_MAX_NOISE)
+    reader = asyncio.StreamReader(_LONGEST)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), source
     )
@@ -74,7 +58,7 @@ async def carry(
 
 
 class Channel:
-    """Frames in both directions. Nothing blocks: what cannot be written yet is kept. Asyncio's own way to write to a
+    """Messages in both directions. Nothing blocks: what cannot be written yet is kept. Asyncio's own way to write to a
     pipe takes a socket that is read as well, which sshd gives to a command, for one that was closed."""
 
     def __init__(self, reader: asyncio.StreamReader, target: int, silent: float = SILENT_SECONDS) -> None:
@@ -83,9 +67,9 @@ class Channel:
         self.unsent = bytearray()
         os.set_blocking(target, False)
 
-    def send(self, kind: bytes, rank: int = 0, payload: bytes = b"") -> None:
-        """Sends a frame, or as much of it as there is room for; the rest follows."""
-        self.write(_HEAD.pack(kind, rank, len(payload)) + payload)
+    def send(self, **message: Any) -> None:
+        """Sends a message, or as much of it as there is room for; the rest follows."""
+        self.write(json.dumps(message).encode() + b"\n")
 
     def write(self, data: bytes) -> None:
         if self.target >= 0:
@@ -126,27 +110,32 @@ class Channel:
         except (asyncio.IncompleteReadError, OSError):
             raise ChannelError("the connection has ended") from None
 
-    async def receive(self) -> Frame:
-        """The next frame that says more than that the other side lives.
+    async def receive(self) -> dict[str, Any]:
+        """The next message that says more than that the other side lives.
 
         :raises ChannelError: the connection has ended, or carries something else
         """
-        while True:
+        line = b"\n"
+        while line == b"\n":
             try:
-                kind, rank, length = _HEAD.unpack(await self.reader.readexactly(_HEAD.size))
-                if length > _MAX_PAYLOAD:
-                    raise ChannelError(f"a message of {length} bytes came, which is more than {_MAX_PAYLOAD}")
-                payload = await self.reader.readexactly(length)
+                line = await self.reader.readuntil(b"\n")
+            except asyncio.LimitOverrunError:
+                raise ChannelError(f"a message came of more than {_LONGEST} bytes") from None
             except (asyncio.IncompleteReadError, OSError):
                 raise ChannelError("the connection has ended") from None
             self.quiet = 0.0
-            if kind != Kind.PING:
-                return Frame(kind, rank, payload)
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            raise ChannelError(f"something else than a message came: {line[:80]!r}")
+        return message
 
     async def keep(self) -> None:
         """Tells the other side again and again that this one lives. Ends the reading where nothing is heard of it."""
         while self.quiet < self.silent:
             await asyncio.sleep(PING_SECONDS)
             self.quiet += PING_SECONDS
-            self.send(Kind.PING)
+            self.write(b"\n")
         self.reader.set_exception(ChannelError(f"nothing has been heard for {self.silent:g} s"))

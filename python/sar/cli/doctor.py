@@ -20,8 +20,6 @@ from sar.errors import RendezvousError
 from sar.extras import DISTRIBUTION
 from sar.units import size
 
-from .job import environment as worker_environment
-
 _SECONDS = 90.0  # for one check: importing torch and DGL from a cold disk is slow
 _ENOUGH_SHARED_MEMORY = 256 << 20
 _FILES_OF_MODULE = re.compile(r"^(\.\./)*sar(/|\.py\b)", re.MULTILINE)
@@ -62,11 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
         f"{len(os.sched_getaffinity(0))} cores",
     )
     _distributions(report)
-    _packages(report)
-    transports = _engine(report)
+    _ask(report, "packages")
+    transports = _ask(report, "engine", "reinstall the package: the wheel carries the engine").get("transports", [])
     _launcher(report)
-    for check in (_together, _allocator, _shared_memory):
-        check(report)
+    _ask(report, "together")
+    _ask(report, "allocator")
+    _shared_memory(report)
     for transport in transports:
         _transport(report, transport)
     for library in ("ucx", "mpi") if transports else ():
@@ -81,7 +80,7 @@ def print_version() -> int:
     if found is None:
         print(f"sar: {error}", file=sys.stderr)
         return 1
-    print(f"sar {found['package']}, engine {found['engine']}, ABI {found['abi']}")
+    print(found["version"])
     return 0
 
 
@@ -99,34 +98,15 @@ def _distributions(report: _Report) -> None:
             )
 
 
-def _packages(report: _Report) -> None:
-    found, error = _probe("packages")
+def _ask(report: _Report, name: str, fix: str = "") -> dict[str, Any]:
+    """Reports what a check finds, and returns what else it tells."""
+    found, error = _probe(name)
     if found is None:
-        report.line("FAIL", "packages", error)
-        return
-    for name, need, fix in (
-        ("numpy", True, "pip install numpy"),
-        ("torch", True, "pip install torch"),
-        ("dgl", False, "without DGL, its layers and graphs are not available: pip install dgl"),
-        ("pymetis", False, "without it, sar partition has no METIS: pip install pymetis"),
-    ):
-        version, problem = found[name]
-        if version:
-            report.line("ok", name, version)
-        else:
-            report.line("FAIL" if need else "note", name, problem, fix)
-
-
-def _engine(report: _Report) -> list[str]:
-    """Returns the names of the transports."""
-    found, error = _probe("engine")
-    if found is None:
-        report.line("FAIL", "engine", error, "reinstall the package: the wheel carries the engine")
-        return []
-    report.line("ok", "engine", f"{found['engine']}, ABI {found['abi']} ({found['file']})")
-    report.line("ok", "simd", found["simd"])
-    transports: list[str] = found["transports"]
-    return transports
+        report.line("FAIL", name, error, fix)
+        return {}
+    for row in found["rows"]:
+        report.line(*row)
+    return found
 
 
 def _launcher(report: _Report) -> None:
@@ -140,33 +120,6 @@ def _launcher(report: _Report) -> None:
     report.line("note" if found.problem else "ok", "launcher", head.split(": ", 1)[1])
     for reason in reasons:
         print(f"{'':>4}  {'':<12}{reason}")
-
-
-def _together(report: _Report) -> None:
-    found, error = _probe("together")
-    if found is None:
-        report.line("FAIL", "together", f"torch, DGL and the engine in one process: {error}")
-    else:
-        wrong = found["difference"] > 1e-4
-        report.line(
-            "FAIL" if wrong else "ok",
-            "together",
-            f"{found['what']} in one process, sums differ by {found['difference']:.1e}",
-        )
-
-
-def _allocator(report: _Report) -> None:
-    found, error = _probe("allocator")
-    if found is None:
-        report.line("FAIL", "allocator", error)
-        return
-    kept = {policy: size(count) for policy, count in found["kept"].items()}
-    report.line(
-        "ok",
-        "allocator",
-        f"of 64 MiB freed in blocks of 512 KiB, pool keeps {kept['pool']}, compact {kept['compact']}, "
-        f"default {kept['default']}; in use: {found['in_use']}",
-    )
 
 
 def _shared_memory(report: _Report) -> None:
@@ -185,6 +138,8 @@ def _shared_memory(report: _Report) -> None:
 
 
 def _transport(report: _Report, transport: str) -> None:
+    from .job import environment as worker_environment
+
     port = free_port()
     common = {"SAR_TRANSPORT": transport, tokens.VARIABLE: tokens.fresh()}
     environments = [{**worker_environment(rank, 2, 1, "127.0.0.1", port), **common} for rank in range(2)]

@@ -128,55 +128,32 @@ def verify(path: str, as_json: bool) -> int:
 
 def render(path: str, description: dict[str, Any], parts: list[dict[str, Any]]) -> str:
     """The tables for people."""
-    first = parts[0]
-    lines = [
+    first, numbers = parts[0], [f"part {i}" for i in range(len(parts))]
+    node_types, edge_types = first["node_types"], [":".join(triple) for triple in first["edge_types"]]
+    sections = [
         f"{description.get('graph_name', '?')}: {description['num_nodes']:,} nodes, "
         f"{description['num_edges']:,} edges, "
-        f"{len(parts)} parts made by {description.get('part_method', 'unknown means')}",
-        "",
+        f"{len(parts)} parts made by {description.get('part_method', 'unknown means')}"
     ]
-    ranges = first["node_ranges"]
-    lines.append(
-        table(
-            ["node type", *(f"part {i}" for i in range(len(parts)))],
-            [[name, *(f"{end - begin:,}" for begin, end in ranges[name])] for name in first["node_types"]],
-        )
-    )
-    edges = {name: first["edge_ranges"][name] for name in (":".join(triple) for triple in first["edge_types"])}
-    lines += [
-        "",
-        table(
-            ["edge type", *(f"part {i}" for i in range(len(parts)))],
-            [[name, *(f"{end - begin:,}" for begin, end in span)] for name, span in edges.items()],
-        ),
+    for title, names, ranges in (("node", node_types, "node_ranges"), ("edge", edge_types, "edge_ranges")):
+        rows = [[name, *(f"{end - begin:,}" for begin, end in first[ranges][name])] for name in names]
+        sections.append(table([f"{title} type", *numbers], rows))
+    rows = [
+        [
+            p["part"],
+            f"{p['num_inner_nodes']:,}",
+            f"{p['num_local_nodes'] - p['num_inner_nodes']:,}",
+            f"{p['num_local_edges']:,}",
+            size(_bytes(path, description, p["part"]) + p["bytes"] * ("format" in description)),
+        ]
+        for p in parts
     ]
-    lines += [
-        "",
-        table(
-            ["part", "own nodes", "nodes read of others", "edges in file", "on disk"],
-            [
-                [
-                    p["part"],
-                    f"{p['num_inner_nodes']:,}",
-                    f"{p['num_local_nodes'] - p['num_inner_nodes']:,}",
-                    f"{p['num_local_edges']:,}",
-                    size(_bytes(path, description, p["part"]) + p["bytes"] * ("format" in description)),
-                ]
-                for p in parts
-            ],
-        ),
-    ]
-    for title, key in (("node feature", "node_features"), ("edge feature", "edge_features")):
-        if first[key]:
-            lines += [
-                "",
-                table(
-                    [title, "dtype", "shape in part 0"],
-                    [[f["name"], f["dtype"], "x".join(str(n) for n in f["shape"])] for f in first[key]],
-                    left=2,
-                ),
-            ]
-    return "\n".join(lines)
+    sections.append(table(["part", "own nodes", "nodes read of others", "edges in file", "on disk"], rows))
+    for title in ("node", "edge"):
+        rows = [[f["name"], f["dtype"], "x".join(map(str, f["shape"]))] for f in first[f"{title}_features"] or ()]
+        if rows:
+            sections.append(table([f"{title} feature", "dtype", "shape in part 0"], rows, left=2))
+    return "\n\n".join(sections)
 
 
 def _bytes(path: str, description: dict[str, Any], part: int) -> int:

@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +45,11 @@ def add(commands: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _options(p)
-    p.set_defaults(run=run)
-
-
-def _options(p: argparse.ArgumentParser) -> None:
     p.add_argument("-n", "--workers", type=int, metavar="N", help="workers on this machine, or on each host")
-    p.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does, in place of a script")
+    # what follows belongs to the script or the module, also where it looks like an option of ours
+    p.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    module = "run a module, as python -m does, in place of a script"
+    p.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help=module)
     p.add_argument("--no-prefix", action="store_true", help="do not put the rank before lines")
     p.add_argument(
         "--max-restarts",
@@ -84,6 +81,7 @@ def _options(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument("--directory", metavar="DIR", help="where workers on other hosts work (default: as here)")
     add_worker_options(p)
+    p.set_defaults(run=run)
 
 
 def add_worker_options(p: argparse._ActionsContainer) -> None:
@@ -119,48 +117,19 @@ def add_worker_options(p: argparse._ActionsContainer) -> None:
     p.add_argument("--node-rank", type=int, default=0, metavar="K", help="number of this machine (default: 0)")
 
 
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Splits the words after ``launch`` into the launcher's own options and the script with its arguments. The script
-    is the first word that is neither an option nor an option's value. With ``-m MODULE``, everything after it belongs
-    to the module."""
-    table = argparse.ArgumentParser(add_help=False)
-    _options(table)
-    flags = table._option_string_actions
-    i = 0
-    while i < len(words):
-        word = words[i]
-        if word == "--":
-            return list(words[:i]), list(words[i + 1 :])
-        if not word.startswith("-") or word == "-":
-            break
-        name, has_value = (word, False) if word in flags else (word.split("=", 1)[0], "=" in word)
-        action = flags.get(name)
-        if action is None and not word.startswith("--") and word[:2] in flags:  # -n4
-            action, has_value = flags[word[:2]], True
-        i += 1
-        if action is not None and action.nargs != 0 and not has_value:
-            i += 1
-        if action is not None and action.dest == "module":
-            break
-    return list(words[:i]), list(words[i:])
-
-
 def run(arguments: argparse.Namespace) -> int:
     from .job import Job, start
 
-    rest = list(arguments.rest)
+    script = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     hosts = _hosts(arguments)
     if arguments.workers is None:
         raise Failure("give the number of workers, -n N, or hosts with theirs, --hosts A:N,B:N", 2)
     check_places(arguments)
-    if arguments.module is not None:
-        command = ["-m", arguments.module, *rest]
-    elif not rest:
+    if not arguments.module and not script:
         raise Failure("no script given: sar launch -n N SCRIPT [argument ...]", 2)
-    elif not os.path.isfile(rest[0]):
-        raise Failure(f"there is no script {rest[0]}", 2)
-    else:
-        command = rest
+    if not arguments.module and not os.path.isfile(script[0]):
+        raise Failure(f"there is no script {script[0]}", 2)
+    command = ["-m", *arguments.module] if arguments.module else script
     if arguments.max_restarts < 0:
         raise Failure(f"--max-restarts {arguments.max_restarts}: give 0 or more", 2)
     if arguments.max_restarts and arguments.nodes > 1:

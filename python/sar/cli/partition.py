@@ -147,7 +147,7 @@ def _run(arguments: argparse.Namespace) -> int:
             method = os.path.basename(arguments.assignment)
             methods.check_memory(dataset, "assignment", form, options)
             with stage(f"reading {arguments.assignment}"):
-                assignment = read_assignment(arguments.assignment, arguments.graph, dataset, options)
+                assignment = read_assignment(arguments.assignment, dataset, options)
         else:
             tell = lambda note: print(f"sar partition: {note}", file=sys.stderr)  # noqa: E731
             method, assignment = methods.cut(dataset, arguments.method, form, options, stage, tell)

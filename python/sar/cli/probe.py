@@ -1,4 +1,5 @@
-"""Checks of ``sar doctor``: ``python -m sar.cli.probe WHAT`` runs one and prints one JSON object."""
+"""Checks of ``sar doctor``: ``python -m sar.cli.probe WHAT`` runs one and prints one JSON object. Its rows are
+lines of the report: mark, name, finding, and what to do."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import time
 from typing import Any, Callable
 
 import sar
+from sar.units import size
 
 from .resident import resident
 
@@ -19,33 +21,33 @@ _PAIR_ROUNDS = 20
 
 def packages() -> dict[str, Any]:
     """Version and, where importing fails, the problem, of what SAR works with."""
-    found: dict[str, tuple[str | None, str]] = {}
-    for name in ("numpy", "torch", "dgl", "pymetis"):
+    rows: list[tuple[str, ...]] = []
+    for name, mark, fix in (
+        ("numpy", "FAIL", "pip install numpy"),
+        ("torch", "FAIL", "pip install torch"),
+        ("dgl", "note", "without DGL, its layers and graphs are not available: pip install dgl"),
+        ("pymetis", "note", "without it, sar partition has no METIS: pip install pymetis"),
+    ):
         try:
             module = importlib.import_module(name)
         except Exception as error:  # whatever an import may raise is what we are to report
-            found[name] = (None, f"{type(error).__name__}: {error}".splitlines()[0])
+            rows.append((mark, name, f"{type(error).__name__}: {error}".splitlines()[0], fix))
         else:
-            version = getattr(module, "__version__", None) or getattr(module, "version", "installed")
-            found[name] = (str(version), "")
-    return found
+            rows.append(("ok", name, str(getattr(module, "__version__", getattr(module, "version", "installed")))))
+    return {"rows": rows}
 
 
 def engine() -> dict[str, Any]:
     """Versions of the package, engine and ABI, and what the kernels use."""
     from sar._engine import library
-    from sar._engine.signatures import ABI_VERSION
+    from sar._engine.signatures import ABI_VERSION  # loading has checked that the engine has the same
 
-    simd = library.text_call("sar_simd")
-    version = library.text_call("sar_version")
+    simd, version = library.text_call("sar_simd"), library.text_call("sar_version")
     extension = sys.modules["sar._ext._sar_engine"].__file__
     return {
-        "package": sar.__version__,
-        "engine": version,
-        "abi": ABI_VERSION,  # loading has checked that the engine has the same
-        "simd": simd,
+        "rows": [("ok", "engine", f"{version}, ABI {ABI_VERSION} ({extension})"), ("ok", "simd", simd)],
+        "version": f"sar {sar.__version__}, engine {version}, ABI {ABI_VERSION}",
         "transports": json.loads(library.face().Doctor())["transports"],
-        "file": extension,
     }
 
 
@@ -71,7 +73,9 @@ def together() -> dict[str, Any]:
     out = torch.empty(n, width)
     library.call("sar_kernel_spmm", offsets, index, None, x, out)
     difference = max(float((out - r).abs().max()) for r in results)
-    return {"what": ", ".join(names) + " and the engine", "difference": difference}
+    mark = "FAIL" if difference > 1e-4 else "ok"
+    text = f"{', '.join(names)} and the engine in one process, sums differ by {difference:.1e}"
+    return {"rows": [(mark, "together", text)]}
 
 
 def allocator() -> dict[str, Any]:
@@ -86,10 +90,14 @@ def allocator() -> dict[str, Any]:
         blocks = [torch.ones(1 << 17) for _ in range(128)]
         last = torch.ones(16)  # keeps the top of the heap where it is
         blocks.clear()
-        kept[policy] = max(0, resident()["now"] - before)
+        kept[policy] = size(max(0, resident()["now"] - before))
         del last
     chosen = os.environ.get("SAR_ALLOCATOR", "").strip().lower()
-    return {"kept": kept, "in_use": f"{chosen} (SAR_ALLOCATOR)" if chosen else "pool"}
+    text = (
+        f"of 64 MiB freed in blocks of 512 KiB, pool keeps {kept['pool']}, compact {kept['compact']}, "
+        f"default {kept['default']}; in use: {f'{chosen} (SAR_ALLOCATOR)' if chosen else 'pool'}"
+    )
+    return {"rows": [("ok", "allocator", text)]}
 
 
 def pair() -> dict[str, Any]:

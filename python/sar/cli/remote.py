@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import shlex
 import signal
@@ -14,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .channel import STDOUT, Channel, ChannelError, Frame, Kind, carry, open_reader
+from .channel import Channel, ChannelError, carry, open_reader
 from .hosts import HostSpec
 from .lines import Lines
 from .workers import DRAIN_SECONDS, TERMINATE_SECONDS, Deliver, Outputs, Worker, in_child
@@ -71,7 +70,7 @@ class _Remote(Worker):
         self.streams: tuple[Deliver, Deliver]
 
     def signal(self, number: int) -> None:
-        self.host.channel.send(Kind.SIGNAL, int(self.rank), str(number).encode())
+        self.host.channel.send(rank=int(self.rank), signal=int(number))
 
 
 class Host:
@@ -90,6 +89,7 @@ class Host:
         self.failure = ""
         """Why the host is of no use."""
         self.channel: Channel
+        self._transport: asyncio.BaseTransport
         self._helpers: list[asyncio.Task[None]] = []
         self._said: deque[bytes] = deque(maxlen=20)
         self._noise = Lines(sys.stderr.buffer, f"[{spec.name}] ".encode(), self._said)
@@ -112,30 +112,29 @@ class Host:
             await asyncio.wait_for(self._agree(order), START_SECONDS)
         except asyncio.TimeoutError:
             self.failure = f"it has not answered within {START_SECONDS:g} s"
-        except (ChannelError, ValueError) as error:
+        except (ChannelError, AttributeError, KeyError, TypeError, ValueError) as error:
             self.failure = self.failure or await self._diagnosis(str(error))
 
     async def _agree(self, order: dict[str, Any]) -> None:
         assert self.process.stdin and self.process.stdout and self.process.stderr
-        reader, transport = await open_reader(self.process.stdout)
+        reader, self._transport = await open_reader(self.process.stdout)
         self.channel = Channel(reader, self.process.stdin.fileno())
         errors = carry(self.process.stderr, self._noise.feed)
-        self._helpers = [asyncio.create_task(c) for c in (errors, self.channel.keep(), self._watch(transport))]
-        self.channel.send(Kind.ORDER, 0, json.dumps(order).encode())
+        self._helpers = [asyncio.create_task(c) for c in (errors, self.channel.keep(), self._watch())]
+        self.channel.send(order=order)
         for data in (await self.channel.greeted(), b""):
             self._noise.feed(data)
-        frame = await self.channel.receive()
-        if frame.kind == Kind.READY:
-            self.ready = json.loads(frame.payload)
-        else:
-            self._handle(frame)
+        message = await self.channel.receive()
+        if "ready" not in message:
+            self._handle(message)
+        self.ready = message["ready"]
 
-    async def _watch(self, transport: asyncio.BaseTransport) -> None:
+    async def _watch(self) -> None:
         """Ends the stream when ssh has ended, also where its child still holds the pipe."""
         while self.process.poll() is None:
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)  # what it has passed on is read
-        transport.close()
+        self._transport.close()
 
     def start(self, output: Outputs) -> None:
         """Has the agent start the workers. All that they say comes through the channel."""
@@ -143,7 +142,7 @@ class Host:
             worker = _Remote(place["RANK"], self)
             worker.streams = output(worker)
             self.workers.append(worker)
-        self.channel.send(Kind.START, 0, json.dumps(self.places).encode())
+        self.channel.send(start=self.places)
         self.tasks = [asyncio.create_task(self._listen())]
 
     async def _listen(self) -> None:
@@ -152,7 +151,7 @@ class Host:
         try:
             while True:
                 self._handle(await self.channel.receive())
-        except (ChannelError, ValueError) as error:
+        except (ChannelError, AttributeError, KeyError, TypeError, ValueError) as error:
             reason = str(error)
         running = [worker for worker in self.workers if worker.code is None]
         if running:
@@ -162,17 +161,18 @@ class Host:
             worker.why = f"is lost: {self.spec.name}: {reason}"
             worker.ended(_LOST)
 
-    def _handle(self, frame: Frame) -> None:
-        if frame.kind == Kind.TROUBLE:
-            self.failure = frame.payload.decode(errors="replace")
+    def _handle(self, message: dict[str, Any]) -> None:
+        if "trouble" in message:
+            self.failure = str(message["trouble"])
             raise ChannelError(self.failure)
-        worker = next((w for w in self.workers if int(w.rank) == frame.rank), None)
-        if not isinstance(worker, _Remote) or frame.kind not in (Kind.OUTPUT, Kind.ENDED):
-            raise ChannelError(f"its agent says {frame.kind!r} of rank {frame.rank}, which makes no sense")
-        if frame.kind == Kind.OUTPUT:
-            worker.streams[frame.payload[:1] != STDOUT](frame.payload[1:])
-        else:
-            worker.ended(int(frame.payload))
+        worker = next((w for w in self.workers if int(w.rank) == message.get("rank")), None)
+        if not isinstance(worker, _Remote):
+            raise ChannelError(f"its agent tells of rank {message.get('rank')}, which is not there")
+        for stream, deliver in zip(("stdout", "stderr"), worker.streams):
+            if stream in message:
+                deliver(message[stream].encode("latin-1"))
+        if "ended" in message:
+            worker.ended(int(message["ended"]))
 
     async def close(self) -> None:
         """Ends the connection, by which the agent ends what still runs, and waits until it has."""
@@ -185,9 +185,8 @@ class Host:
             self.process.wait()
         for task in (*self._helpers, *self.tasks):
             task.cancel()
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        if self._helpers:
+            self._transport.close()
 
     async def _ended(self, seconds: float) -> bool:
         """Whether ssh ends within so many seconds."""

@@ -149,16 +149,44 @@ def create_partition_data(
     :param device: where features go
     :raises ValueError: an inner edge that ends in a node of another partition
     """
-    return _of_dgl(
-        graph,
-        own_partition_idx,
-        {name: feature.to(device) for name, feature in node_features.items()},
-        {name: feature.to(device) for name, feature in edge_features.items() if not name.endswith("/reltype")},
-        None,
+    kinds = list(node_type_list)
+    triples = [(t[0], t[1], t[2]) if isinstance(t, tuple) else t for t in edge_type_list]
+    ends = torch.tensor([int(m["num_nodes"]) for m in partition_book.metadata()]).cumsum(0)
+    ranges = [(int(end) - int(m["num_nodes"]), int(end)) for end, m in zip(ends, partition_book.metadata())]
+    ids, inner = graph.ndata["_ID"].long(), graph.ndata["inner_node"].bool()
+    own = ids[inner].sort().values
+    features = {name: feature.to(device) for name, feature in node_features.items()}
+    features[TYPE_KEY] = partition_book.map_to_per_ntype(own)[0].to(device, torch.int32)
+    mine = graph.edata["inner_edge"].bool()
+    src, dst, eid = graph.all_edges(form="all", order="eid")
+    mine = mine[eid]
+    edge_ids = graph.edata["_ID"].long()[eid][mine]
+    order = edge_ids.argsort()
+    src, dst = ids[src[mine].long()][order], ids[dst[mine].long()][order]
+    low, high = ranges[own_partition_idx]
+    strange = (dst < low) | (dst >= high)
+    if bool(strange.any()):
+        node = int(dst[strange][0])
+        raise ValueError(
+            f"partition {own_partition_idx} owns nodes {low} to {high - 1}, but an inner edge ends in {node}"
+        )
+    kind = partition_book.map_to_per_etype(edge_ids[order])[0]
+    edges = [(src[kind == n], dst[kind == n]) for n in range(len(triples))]
+    texts = [":".join(t) if isinstance(t, tuple) else f"{kinds[0]}:{t}:{kinds[0]}" for t in triples]
+    typed = {
+        (name if "/" in name else f"{texts[0]}/{name}"): column.to(device)
+        for name, column in edge_features.items()
+        if not name.endswith("/reltype")
+    }
+    return PartitionData(
+        lambda: _shards(ranges, [tuple(t.split(":")) for t in texts], edges, typed, device),
+        ranges,
+        features,
+        kinds,
+        triples,
         partition_book,
-        list(node_type_list),
-        [(t[0], t[1], t[2]) if isinstance(t, tuple) else t for t in edge_type_list],
-        device,
+        edge_features=typed,
+        relation_edges=edges,
     )
 
 
@@ -168,101 +196,47 @@ def load_dgl_partition_data_from_graph(graph: Any, device: torch.device) -> Part
     :param graph: the distributed graph; its partition is the one that its partition book names
     :param device: where features go
     """
-    nodes, edges = _dist_features(graph)
-    return _of_dist_graph(
-        graph,
-        {name: read().to(device) for name, read in nodes.items()},
-        {name: read().to(device) for name, read in edges.items()},
-        None,
-        device,
-    )
+    book = graph.get_partition_book()
+    nodes = _readers({kind: graph.nodes[kind].data for kind in graph.ntypes}, book.partid2nids, book.partid)
+    read = {name: fetch().to(device) for name, fetch in nodes.items()}
+    return _of_dist_graph(graph, read, {name: fetch() for name, fetch in _edge_readers(graph).items()}, device)
 
 
 def lazy_partition_data(graph: Any) -> PartitionData:
     """The same without node features, and with edge features that are fetched when they are first asked for."""
-    _, edges = _dist_features(graph)
-    return _of_dist_graph(graph, {}, {}, edges, torch.device("cpu"))
+    data = _of_dist_graph(graph, {}, {}, torch.device("cpu"))
+    data._readers = _edge_readers(graph)
+    return data
 
 
-def _dist_features(graph: Any) -> Tuple[Dict[str, Callable[[], Tensor]], Dict[str, Callable[[], Tensor]]]:
-    """What fetches the features of own nodes and in-edges out of a DistGraph. Names have no type where there is one."""
+def _edge_readers(graph: Any) -> Dict[str, Callable[[], Tensor]]:
     book = graph.get_partition_book()
-    part = book.partid
+    data_of = {triple: graph.edges[triple].data for triple in graph.canonical_etypes}
+    return _readers(data_of, book.partid2eids, book.partid)
 
-    def reader(column: Any, ids: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        return lambda: torch.as_tensor(column[ids()])
 
-    nodes: Dict[str, Callable[[], Tensor]] = {}
-    for kind in graph.ntypes:
-        data = graph.nodes[kind].data
-        prefix = f"{kind}/" if len(graph.ntypes) > 1 else ""
-        for name in list(data.keys()):
-            nodes[prefix + name] = reader(data[name], partial(book.partid2nids, part, kind))
-    edges: Dict[str, Callable[[], Tensor]] = {}
-    for triple in graph.canonical_etypes:
-        data = graph.edges[triple].data
-        prefix = ":".join(triple) + "/" if len(graph.canonical_etypes) > 1 else ""
-        for name in list(data.keys()):
-            edges[prefix + name] = reader(data[name], partial(book.partid2eids, part, triple))
-    return nodes, edges
+def _readers(data_of: Mapping[Any, Any], ids_of: Callable[..., Tensor], part: int) -> Dict[str, Callable[[], Tensor]]:
+    """What fetches the features of own nodes, or of own in-edges, out of a DistGraph. Names have no type where there is
+    one."""
+
+    def fetch(column: Any, kind: Any) -> Tensor:
+        return torch.as_tensor(column[ids_of(part, kind)])
+
+    found: Dict[str, Callable[[], Tensor]] = {}
+    for kind, data in data_of.items():
+        prefix = "" if len(data_of) == 1 else (kind if isinstance(kind, str) else ":".join(kind)) + "/"
+        found.update({prefix + name: partial(fetch, data[name], kind) for name in list(data.keys())})
+    return found
 
 
 def _of_dist_graph(
-    graph: Any,
-    node_features: Dict[str, Tensor],
-    edge_features: Dict[str, Tensor],
-    readers: Optional[Dict[str, Callable[[], Tensor]]],
-    device: torch.device,
+    graph: Any, node_features: Dict[str, Tensor], edge_features: Dict[str, Tensor], device: torch.device
 ) -> PartitionData:
     book, local = graph.get_partition_book(), graph.local_partition
     if local is None:
         raise ValueError("this DistGraph has no local partition: run the partition's server on the trainer's machine")
     triples, kinds = [tuple(t) for t in graph.canonical_etypes], list(graph.ntypes)
-    return _of_dgl(local, book.partid, node_features, edge_features, readers, book, kinds, triples, device)
-
-
-def _of_dgl(
-    graph: Any,
-    part: int,
-    node_features: Dict[str, Tensor],
-    edge_features: Dict[str, Tensor],
-    readers: Optional[Dict[str, Callable[[], Tensor]]],
-    book: Any,
-    kinds: List[str],
-    triples: List[Any],
-    device: torch.device,
-) -> PartitionData:
-    ends = torch.tensor([int(m["num_nodes"]) for m in book.metadata()]).cumsum(0)
-    ranges = [(int(end) - int(m["num_nodes"]), int(end)) for end, m in zip(ends, book.metadata())]
-    ids, inner = graph.ndata["_ID"].long(), graph.ndata["inner_node"].bool()
-    own = ids[inner].sort().values
-    features = {**node_features, TYPE_KEY: book.map_to_per_ntype(own)[0].to(device, torch.int32)}
-    mine = graph.edata["inner_edge"].bool()
-    src, dst, eid = graph.all_edges(form="all", order="eid")
-    mine = mine[eid]
-    edge_ids = graph.edata["_ID"].long()[eid][mine]
-    order = edge_ids.argsort()
-    src, dst = ids[src[mine].long()][order], ids[dst[mine].long()][order]
-    low, high = ranges[part]
-    strange = (dst < low) | (dst >= high)
-    if bool(strange.any()):
-        node = int(dst[strange][0])
-        raise ValueError(f"partition {part} owns nodes {low} to {high - 1}, but an inner edge ends in {node}")
-    kind = book.map_to_per_etype(edge_ids[order])[0]
-    edges = [(src[kind == n], dst[kind == n]) for n in range(len(triples))]
-    texts = [":".join(t) if isinstance(t, tuple) else f"{kinds[0]}:{t}:{kinds[0]}" for t in triples]
-    typed = {(name if "/" in name else f"{texts[0]}/{name}"): column for name, column in edge_features.items()}
-    return PartitionData(
-        lambda: _shards(ranges, [tuple(t.split(":")) for t in texts], edges, typed, device),
-        ranges,
-        features,
-        kinds,
-        triples,
-        book,
-        edge_features=typed,
-        relation_edges=edges,
-        readers=readers,
-    )
+    return create_partition_data(local, book.partid, node_features, edge_features, book, kinds, triples, device)
 
 
 def _shards(

@@ -23,39 +23,17 @@ class RangePartitionBook:
     """
 
     def __init__(self, part_id: int, node_ranges: Ranges, edge_ranges: Ranges) -> None:
-        self._partid = part_id
-        self._ntypes = list(node_ranges)
-        self._canonical: List[CanonicalEtype] = list(edge_ranges)
+        self.partid = part_id
+        self.ntypes = list(node_ranges)
+        self.canonical_etypes: List[CanonicalEtype] = list(edge_ranges)
+        self._canonical_etypes = self.canonical_etypes  # DGL's own name of them
+        self.etypes = [relation for _, relation, _ in self.canonical_etypes]
+        self.is_homogeneous = len(self.ntypes) == 1 and len(self.etypes) == 1
         self._nodes = {t: _Runs(r) for t, r in node_ranges.items()}
         self._edges = {t: _Runs(r) for t, r in edge_ranges.items()}
         self._parts = len(next(iter(node_ranges.values())))
-        self._node_map = _TypeMap([self._nodes[t] for t in self._ntypes])
-        self._edge_map = _TypeMap([self._edges[t] for t in self._canonical])
-
-    @property
-    def partid(self) -> int:
-        """The partition of this worker."""
-        return self._partid
-
-    @property
-    def ntypes(self) -> List[str]:
-        return list(self._ntypes)
-
-    @property
-    def etypes(self) -> List[str]:
-        return [relation for _, relation, _ in self._canonical]
-
-    @property
-    def canonical_etypes(self) -> List[CanonicalEtype]:
-        return list(self._canonical)
-
-    @property
-    def _canonical_etypes(self) -> List[CanonicalEtype]:
-        return list(self._canonical)
-
-    @property
-    def is_homogeneous(self) -> bool:
-        return len(self._ntypes) == 1 and len(self._canonical) == 1
+        self._node_map = _TypeMap([self._nodes[t] for t in self.ntypes])
+        self._edge_map = _TypeMap([self._edges[t] for t in self.canonical_etypes])
 
     def num_partitions(self) -> int:
         """How many partitions there are."""
@@ -77,7 +55,7 @@ class RangePartitionBook:
 
         :raises KeyError: unknown, or several relations have the name
         """
-        return canonical(etype, self._canonical)
+        return canonical(etype, self.canonical_etypes)
 
     def nid2partid(self, nids: Tensor, ntype: Optional[str] = None) -> Tensor:
         """Partition of each node; ids per type."""
@@ -126,15 +104,15 @@ class RangePartitionBook:
         return self._edges[self._etype(etype)].total
 
     def _ntype(self, ntype: Optional[str]) -> str:
-        if ntype is None and len(self._ntypes) == 1:
-            return self._ntypes[0]
+        if ntype is None and len(self.ntypes) == 1:
+            return self.ntypes[0]
         if ntype is None or ntype not in self._nodes:
-            raise KeyError(f"node type {ntype!r} is unknown; there are: {', '.join(self._ntypes)}")
+            raise KeyError(f"node type {ntype!r} is unknown; there are: {', '.join(self.ntypes)}")
         return ntype
 
     def _etype(self, etype: Optional[Union[str, CanonicalEtype]]) -> CanonicalEtype:
-        if etype is None and len(self._canonical) == 1:
-            return self._canonical[0]
+        if etype is None and len(self.canonical_etypes) == 1:
+            return self.canonical_etypes[0]
         return self.to_canonical_etype(etype if etype is not None else "")
 
 

@@ -27,7 +27,7 @@ def partition_arrays(
     :param arrays: as ``.npz`` files of several types have them: ``type/name`` and ``source:relation:target/edge_index``
     :param method: as ``sar partition --method`` has it; None: its default
     :returns: the path of the description
-    :raises PartitioningError: the partitioner is not installed or failed, the memory does not do, or ``out`` holds the
+    :raises PartitioningError: the partitioner failed, the memory does not do, or ``out`` holds the
         parts of another graph
     :raises ValueError: numbers or names that do not fit
     """

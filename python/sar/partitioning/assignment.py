@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from sar.data.directory import open_regular, scratch_directory
+from sar.data.ingest.engine import literal
 from sar.errors import FormatError
 from sar.extras import need
 
@@ -19,13 +18,12 @@ from .options import Options
 _BLOCK = 1 << 20
 
 
-def read_assignment(path: str, graph: str, dataset: Dataset, options: Options) -> np.ndarray:
+def read_assignment(path: str, dataset: Dataset, options: Options) -> np.ndarray:
     """The part of each node, int32 ``[num_nodes]``, nodes numbered over all types.
 
     :param path: ``.npy``, integers ``[num_nodes]`` in that order; or Parquet with columns ``id`` and ``part``, and
         ``type`` where the graph has several node types. ``id`` is the user's where the graph directory has a
         dictionary of ids, else the number of the node
-    :param graph: the graph directory or file that ``dataset`` has open
     :raises ValueError: a node without a part or with two, an id that is not in the graph, a part out of range
     """
     with open_regular(path):
@@ -33,7 +31,7 @@ def read_assignment(path: str, graph: str, dataset: Dataset, options: Options) -
     if path.endswith(".npy"):
         return _from_npy(path, dataset.num_nodes, options.parts)
     if path.endswith((".parquet", ".pq")):
-        return _from_parquet(path, graph, dataset, options)
+        return _from_parquet(path, dataset, options)
     raise ValueError(f"--assignment {path}: expected a file that ends in .npy or .parquet")
 
 
@@ -59,13 +57,13 @@ def _from_npy(path: str, nodes: int, parts: int) -> np.ndarray:
     return assignment
 
 
-def _from_parquet(path: str, graph: str, dataset: Dataset, options: Options) -> np.ndarray:
+def _from_parquet(path: str, dataset: Dataset, options: Options) -> np.ndarray:
     duckdb = need("duckdb", "ingest", f"--assignment {path}", "give an .npy file")
     with scratch_directory(os.path.join(options.scratch, f".{os.path.basename(path)}.partial")) as spill:
         settings = {"memory_limit": f"{max(64, options.memory >> 21)}MiB", "temp_directory": spill}
         with duckdb.connect(config=settings) as database:
             try:
-                return _Join(database, path, graph, dataset, options.parts).run()
+                return _Join(database, path, dataset, options.parts).run()
             except duckdb.Error as error:
                 raise FormatError(f"{path} cannot be read: {error}", path) from None
 
@@ -73,10 +71,10 @@ def _from_parquet(path: str, graph: str, dataset: Dataset, options: Options) -> 
 class _Join:
     """Joins a table of ids and parts with the ids of the graph."""
 
-    def __init__(self, database: Any, path: str, graph: str, dataset: Dataset, parts: int) -> None:
+    def __init__(self, database: Any, path: str, dataset: Dataset, parts: int) -> None:
         self.database, self.path, self.parts = database, path, parts
         self.types: list[dict[str, Any]] = dataset.info["node_types"]
-        self.dictionaries = _dictionaries(graph)
+        self.dictionaries: dict[str, str] = dataset.info["ids"] or {}
         self.assignment = np.full(dataset.num_nodes, -1, np.int32)
 
     def run(self) -> np.ndarray:
@@ -94,7 +92,7 @@ class _Join:
             raise ValueError(f"{self.path}: id {ident!r} has part {part}, and {known}")
         begin = given = 0
         for kind in self.types:
-            of_type = "" if len(self.types) == 1 else f"WHERE type = {_quote(kind['name'])}"
+            of_type = "" if len(self.types) == 1 else f"WHERE type = {literal(kind['name'])}"
             given += self._one_type(begin, kind, f"(SELECT id, part FROM {_parquet(self.path)} {of_type})")
             begin += kind["rows"]
         ((rows,),) = self._rows(f"SELECT count(*) FROM {_parquet(self.path)}")
@@ -142,25 +140,5 @@ class _Join:
         return rows
 
 
-def _dictionaries(graph: str) -> dict[str, Optional[str]]:
-    """The Parquet file of the ids of each node type, None where they are numbers."""
-    if not os.path.isdir(graph):
-        return {}
-    with open_regular(os.path.join(graph, "graph.json")) as file:
-        described = json.load(file)["node_types"]
-    found: dict[str, Optional[str]] = {}
-    for name, kind in described.items():
-        ids = kind.get("ids")
-        found[name] = None if not ids else str(Path(graph, ids["file"]))
-        inside = ids and Path(graph, ids["file"]).resolve().is_relative_to(Path(graph).resolve())
-        if ids and not inside:
-            raise FormatError(f"{graph}/graph.json names {ids['file']}, which is not in its directory", graph)
-    return found
-
-
 def _parquet(path: str, options: str = "") -> str:
-    return f"read_parquet([{_quote(path)}]{', ' + options if options else ''})"
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return f"read_parquet([{literal(path)}]{', ' + options if options else ''})"

@@ -8,18 +8,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 
 from sar.data.ingest.progress import Stages
+from sar.extras import need
 
 from . import weights
 from .dataset import Dataset
 from .hosts import by_hosts, without_empty_parts
 from .options import Options, PartitioningError
 
-KAMINPAR = "kaminpar>=3.7"
 _POLL_SECONDS = 0.05
 _SMALL = 2_000_000  # neighbours
 # Bytes a node and a neighbour of what the process takes. A line through two graphs, rounded up: 1 M nodes and 16 M
@@ -27,21 +27,9 @@ _SMALL = 2_000_000  # neighbours
 _NEEDS = {"default": (360, 22), "terapart": (360, 17)}
 
 
-def installed() -> bool:
-    try:
-        import kaminpar  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def require() -> None:
-    """:raises PartitioningError: KaMinPar is not installed"""
-    if not installed():
-        raise PartitioningError(
-            f"--method kaminpar needs KaMinPar. Install it with  pip install '{KAMINPAR}'  or choose --method fennel, "
-            "which comes with SAR."
-        )
+def library() -> Any:
+    """:raises sar.extras.MissingLibraryError: KaMinPar is not installed"""
+    return need("kaminpar", "partition", "--method kaminpar", "choose --method fennel, which comes with SAR")
 
 
 def needed(nodes: int, edges: int, context: str) -> int:
@@ -61,7 +49,7 @@ def kaminpar(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
 
     :raises PartitioningError: the memory does not do, or KaMinPar failed
     """
-    require()
+    library()
     with stage("reading edges in both directions") as step:
         dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)
     weight = weights.combined(dataset, options.balance)

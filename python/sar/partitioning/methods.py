@@ -8,34 +8,40 @@ from typing import Optional
 import numpy as np
 
 from sar.data.ingest.progress import Stages
+from sar.extras import DISTRIBUTION, MissingLibraryError
 
-from . import fennel as fennel_module, kaminpar as kaminpar_module
+from . import fennel as fennel_module, kaminpar as kaminpar_module, metis as metis_module
 from .dataset import Dataset
 from .fennel import fennel
 from .kaminpar import kaminpar
-from .metis import find as find_pymetis, metis, needed as metis_needed
+from .metis import metis
 from .options import Options, PartitioningError
 
 METHODS = ("kaminpar", "metis", "fennel", "random", "contiguous")
 
 
 def require(method: str) -> None:
-    """:raises PartitioningError: what the method needs is not installed; the message says how to get it"""
+    """:raises sar.extras.MissingLibraryError: what the method needs is not installed; the message says how to get it"""
     if method == "kaminpar":
-        kaminpar_module.require()
+        kaminpar_module.library()
     elif method == "metis":
-        find_pymetis()
+        metis_module.library()
+
+
+def installed(method: str) -> bool:
+    try:
+        require(method)
+    except MissingLibraryError:
+        return False
+    return True
 
 
 def default_method(nodes: int, edges: int, memory: int) -> tuple[str, Optional[str]]:
     """The method for a graph of so many directed edges, and a note for the user."""
-    if not kaminpar_module.installed():
-        note = f"KaMinPar is not installed. For fewer cut edges: pip install '{kaminpar_module.KAMINPAR}'"
-        try:
-            find_pymetis()
-        except PartitioningError:
-            return "fennel", note
-        return ("metis", None) if metis_needed(nodes, edges) <= memory else ("fennel", note)
+    if not installed("kaminpar"):
+        if installed("metis") and metis_module.needed(nodes, edges) <= memory:
+            return "metis", None
+        return "fennel", f"KaMinPar is not installed. For fewer cut edges: pip install '{DISTRIBUTION}[partition]'"
     if kaminpar_module.choose_context(nodes, edges // 2, memory) is None:
         needed = kaminpar_module.needed(nodes, edges // 2, "terapart") >> 20
         return "fennel", f"KaMinPar would take about {needed} MiB of memory, more than the {memory >> 20} MiB there are"
@@ -47,7 +53,7 @@ def needed(method: str, nodes: int, edges: int, balance: tuple[str, ...]) -> int
     if method == "kaminpar":  # an edge may be there in both directions
         return kaminpar_module.needed(nodes, edges // 2, "terapart")
     if method == "metis":
-        return metis_needed(nodes, edges)
+        return metis_module.needed(nodes, edges)
     if method == "fennel":
         return fennel_module.needed(nodes, balance)
     return nodes * (4 if method == "random" else 12)  # contiguous counts in-edges
@@ -88,7 +94,8 @@ def cut(
     :param method: one of :data:`METHODS`; None: the best for the graph and the memory
     :param format: in which parts will be written
     :param tell: hears why it is not a better one
-    :raises PartitioningError: the partitioner is not installed, failed, or the memory does not do
+    :raises PartitioningError: the partitioner failed, or the memory does not do
+    :raises sar.extras.MissingLibraryError: it is not installed
     """
     if method is None:
         method, note = default_method(dataset.num_nodes, dataset.num_edges, options.memory)
@@ -107,7 +114,7 @@ def _mib(count: int) -> str:
 def assign(dataset: Dataset, method: str, options: Options, stage: Stages) -> np.ndarray:
     """The part of each node, int32 ``[num_nodes]``.
 
-    :raises PartitioningError: the partitioner is not installed, failed, or needs more memory
+    :raises PartitioningError: the partitioner failed, or needs more memory
     """
     if method == "kaminpar":
         return kaminpar(dataset, options, stage)

@@ -7,29 +7,19 @@ from typing import Any, Optional
 import numpy as np
 
 from sar.data.ingest.progress import Stages
+from sar.extras import need
 
 from . import weights
 from .dataset import Dataset
 from .hosts import by_hosts, without_empty_parts
-from .options import Options, PartitioningError
+from .options import Options
 
-PYMETIS = "pymetis==2025.2.2"  # a wheel with METIS 5.2.1 inside; reads CSR arrays without copying them
 _LONG = 10_000_000  # neighbours from which METIS takes some seconds
 
 
-def find() -> Any:
-    """The module, which not everybody has.
-
-    :raises PartitioningError: it is not installed
-    """
-    try:
-        import pymetis
-    except ImportError as error:
-        raise PartitioningError(
-            f"--method metis needs pymetis ({error}). Install it with  pip install '{PYMETIS}'  "
-            "or choose --method fennel, --method random or --method contiguous."
-        ) from None
-    return pymetis
+def library() -> Any:
+    """:raises sar.extras.MissingLibraryError: pymetis is not installed"""
+    return need("pymetis", "partition", "--method metis", "choose --method fennel, random or contiguous")
 
 
 def needed(nodes: int, edges: int) -> int:
@@ -39,7 +29,7 @@ def needed(nodes: int, edges: int) -> int:
 
 def metis(dataset: Dataset, options: Options, stage: Stages) -> np.ndarray:
     """METIS's assignment int32 ``[num_nodes]``: k-way, few cut edges. Several kinds of balance are weighed together."""
-    pymetis = find()
+    pymetis = library()
     index = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.dtype(np.int32)
     with stage("building the undirected adjacency") as step:
         dataset.undirect(options.scratch, options.memory_to_sort(dataset.num_nodes), step.progress)

@@ -35,7 +35,7 @@ def stats() -> Dict[str, Any]:
     return result
 
 
-def memory_stats() -> Dict[str, Any]:
+def memory_stats() -> Dict[str, Dict[str, int]]:
     """Bytes by purpose, now and at most: ``{"structure": {"live": n, "peak": n}, "features": .., ...}``.
 
     Of the engine: ``structure`` (edges, degrees, send lists), ``features`` (rows read from files, until the script has

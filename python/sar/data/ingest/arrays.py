@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -20,27 +21,41 @@ class Rows:
     """An array ``[rows, ...]`` that is read in blocks.
 
     :param name: what messages call it
-    :param open_array: gives the array, or a map of its file. It is called again for each block, so that no block stays
-        mapped after it was read.
+    :param pieces: give arrays, or maps of files, that lie one below the other. They are called again for each block,
+        so that no block stays mapped after it was read
+    :param convert: makes of a block, as it is read, one with as many rows
+    :raises ValueError: pieces that differ in more than their number of rows
     """
 
-    def __init__(self, name: str, open_array: Callable[[], np.ndarray]) -> None:
-        self.name = name
-        self._open = open_array
-        now = open_array()
-        self.shape: tuple[int, ...] = now.shape
-        self.dtype: np.dtype[Any] = now.dtype
+    def __init__(
+        self, name: str, *pieces: Callable[[], np.ndarray], convert: Callable[[np.ndarray], np.ndarray] = np.array
+    ) -> None:
+        self.name, self.pieces, self._convert = name, pieces, convert
+        arrays = [np.atleast_1d(piece()) for piece in pieces]
+        kinds = {f"{array.dtype} {['rows', *array.shape[1:]]}" for array in arrays}
+        if len(kinds) > 1:
+            raise ValueError(f"{name}: pieces of one array differ in their number of rows alone; there are {kinds}")
+        self._starts = [0, *np.cumsum([len(array) for array in arrays]).tolist()]
+        sample = convert(arrays[0][:1])
+        self.shape: tuple[int, ...] = (self._starts[-1], *sample.shape[1:])
+        self.dtype: np.dtype[Any] = sample.dtype
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def block(self, begin: int, end: int) -> np.ndarray:
         """A copy of rows ``begin`` to ``end - 1``."""
-        return np.array(self._open()[begin:end])
+        found = [
+            np.atleast_1d(piece())[max(begin - start, 0) : end - start]
+            for start, stop, piece in zip(self._starts, self._starts[1:], self.pieces)
+            if begin < stop and end > start
+        ]
+        whole = found[0] if len(found) == 1 else np.concatenate(found or [np.atleast_1d(self.pieces[0]())[:0]])
+        return self._convert(whole)
 
     def whole(self) -> np.ndarray:
         """A copy of all of it: for small arrays."""
-        return np.array(self._open())
+        return self.block(0, len(self))
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All rows, in order."""
@@ -48,65 +63,19 @@ class Rows:
         for begin in range(0, len(self), step):
             yield self.block(begin, min(begin + step, len(self)))
 
-    def view(self, change: Callable[[np.ndarray], np.ndarray], name: Optional[str] = None) -> Rows:
-        """The same data seen otherwise: ``change`` makes a view of the whole array, such as a column of it."""
-        return Rows(name or self.name, lambda: change(self._open()))
+    def view(self, change: Callable[[np.ndarray], np.ndarray]) -> Rows:
+        """The same data seen otherwise: ``change`` makes a view of each piece, such as a column of it."""
+        return Rows(self.name, *(partial(_changed, change, piece) for piece in self.pieces))
 
 
-class JoinedRows(Rows):
-    """Arrays one below the other. Their rows have the same shape and dtype.
-
-    :raises ValueError: they do not
-    """
-
-    def __init__(self, pieces: list[Rows]) -> None:
-        first = pieces[0]
-        for piece in pieces:
-            if piece.shape[1:] != first.shape[1:] or piece.dtype != first.dtype:
-                raise ValueError(
-                    f"{piece.name} has {piece.dtype} {list(piece.shape)}, but {first.name} has {first.dtype} "
-                    f"{list(first.shape)}: pieces of one array differ in their number of rows alone"
-                )
-        self.name = first.name
-        self._pieces = pieces
-        self._starts = np.cumsum([0, *map(len, pieces)])
-        self.shape = (int(self._starts[-1]), *first.shape[1:])
-        self.dtype = first.dtype
-
-    def block(self, begin: int, end: int) -> np.ndarray:
-        found = [
-            piece.block(max(begin - start, 0), min(end - start, len(piece)))
-            for start, piece in zip(self._starts.tolist(), self._pieces)
-            if begin < start + len(piece) and end > start
-        ]
-        return np.concatenate(found) if found else self._pieces[0].block(0, 0)
-
-    def view(self, change: Callable[[np.ndarray], np.ndarray], name: Optional[str] = None) -> Rows:
-        return JoinedRows([piece.view(change, name) for piece in self._pieces])
-
-
-class ConvertedRows(Rows):
-    """Rows whose blocks are converted as they are read.
-
-    :param convert: from a block to a block with the same number of rows
-    """
-
-    def __init__(self, rows: Rows, convert: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.name = rows.name
-        self._rows = rows
-        self._convert = convert
-        sample = convert(rows.block(0, 1))
-        self.shape = (len(rows), *sample.shape[1:])
-        self.dtype = sample.dtype
-
-    def block(self, begin: int, end: int) -> np.ndarray:
-        return self._convert(self._rows.block(begin, end))
+def _changed(change: Callable[[np.ndarray], np.ndarray], piece: Callable[[], np.ndarray]) -> np.ndarray:
+    return change(piece())
 
 
 def joined(files: list[str]) -> Rows:
     """``.npy`` files, one below the other."""
-    pieces = [npy_rows(path) for path in files]
-    return pieces[0] if len(pieces) == 1 else JoinedRows(pieces)
+    found = [npy_rows(path) for path in files]
+    return Rows(found[0].name, *(piece for rows in found for piece in rows.pieces))
 
 
 def block_rows(dtype: Any, shape: tuple[int, ...]) -> int:

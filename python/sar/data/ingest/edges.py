@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,112 +21,45 @@ from .values import SQL_TYPES, Feature, features_of, id_sql
 _RESERVED = ("indptr", "source")
 
 
-@dataclass(frozen=True)
-class NumberedEdges:
-    """A table of edges with numbers in place of ids, in the columns s and t, its number of rows, and of those that were
-    left out."""
+class EdgeTable:
+    """The edges of a type on their way into the directory of a graph: read, then numbered, then sorted and written.
 
-    table: str
-    rows: int
-    skipped: int
+    Text is read once and kept as a table, and so are values, whose order counts.
 
+    :param source_type: the SQL type of the ids of sources
+    """
 
-@dataclass
-class LoadedEdges:
-    """The edges of a type as they were read: ``sql`` has their ids as the columns s and t, and their values as v0, v1,
-    …; in the order of the file, where they have values."""
-
-    edges: Edges
-    sql: str
-    features: list[Feature]
-    source_id: str  # SQL on the table
-    target_id: str
-
-    @property
-    def values(self) -> list[str]:
-        return [f"v{k}" for k in range(sum(len(feature.values) for feature in self.features))]
-
-
-class EdgeWriter:
-    """Writes the edges of a type into the directory of a graph."""
-
-    def __init__(self, engine: Engine, root: Path, skip_bad_rows: bool) -> None:
-        self._engine = engine
-        self._root = root
-        self._skip = skip_bad_rows
-
-    def load(self, edges: Edges, source_type: str, target_type: str, step: Step) -> LoadedEdges:
-        """Prepares reading: text is read once and kept as a table, and so are values, whose order counts.
-
-        :param source_type: the SQL type of the ids of sources
-        """
-        table, engine = edges.table, self._engine
-        matrices = dict(edges.matrices)
-        features = features_of(engine, table, matrices, edges.columns)
+    def __init__(self, engine: Engine, edges: Edges, source_type: str, target_type: str, step: Step) -> None:
+        self._engine, self.edges = engine, edges
+        self.rows = self.skipped = 0  # once they are numbered
+        table = edges.table
+        self._features = features_of(engine, table, edges.matrices, edges.columns)
         if edges.weight is not None:
             weight = features_of(engine, table, {"weight": [edges.weight]}, {})[0]
-            features.append(Feature("weight", weight.values, "float32", ()))
-        names = [feature.name for feature in features]
+            self._features.append(Feature("weight", weight.values, "float32", ()))
+        names = [feature.name for feature in self._features]
         for name in names:
             if name in _RESERVED or names.count(name) > 1:
                 raise ValueError(f"{edges.title}: a feature cannot be called {name!r}: the name is taken")
-        source = id_sql(edges.source, table.columns[edges.source], source_type)
-        target = id_sql(edges.target, table.columns[edges.target], target_type)
-        values = [value for feature in features for value in feature.values]
-        columns = [f"{source} AS s", f"{target} AS t", *(f"{v.sql} AS v{k}" for k, v in enumerate(values))]
-        sql = f"SELECT {', '.join(columns)} FROM {{table}}"
-        loaded = LoadedEdges(edges, "", features, source, target)
-        if table.is_text or values:
-            name = engine.new_name("loaded")
-            engine.run(f"CREATE TABLE {name} AS {sql.format(table=table.sql())}", step, in_order=bool(values))
-            loaded.sql = name
-        return loaded
+        self._source = id_sql(edges.source, table.columns[edges.source], source_type)
+        self._target = id_sql(edges.target, table.columns[edges.target], target_type)
+        self._values = {f"v{k}": v for k, v in enumerate(v for feature in self._features for v in feature.values)}
+        self._table = ""  # in SQL
+        if table.is_text or self._values:
+            self._table = engine.new_name("loaded")
+            values = "".join(f", {value.sql} AS {v}" for v, value in self._values.items())
+            sql = f"CREATE TABLE {self._table} AS SELECT {self._source} AS s, {self._target} AS t{values}"
+            engine.run(f"{sql} FROM {table.sql()}", step, in_order=bool(values))
 
-    def source(self, loaded: LoadedEdges) -> str:
-        """SQL of the edges, for one query."""
-        if loaded.sql:
-            return loaded.sql
-        return f"(SELECT {loaded.source_id} AS s, {loaded.target_id} AS t FROM {loaded.edges.table.sql()})"
+    def sql(self) -> str:
+        """SQL of the edges, for one query: ids, and then numbers, in the columns s and t, values in v0, v1, …"""
+        if self._table:
+            return self._table
+        return f"(SELECT {self._source} AS s, {self._target} AS t FROM {self.edges.table.sql()})"
 
-    def write(
-        self, loaded: LoadedEdges, numbered: NumberedEdges, source: Numbering, target: Numbering, step: Step
-    ) -> dict[str, Any]:
-        """Writes the edges of a type, and gives their entry of graph.json."""
-        edges = loaded.edges
-        folder = edge_folder(self._root, edges.type)
-        wide = source.wide or target.wide
-        writer = CsrWriter(folder, target.count, np.int64 if source.wide else np.int32, edges.deduplicate)
-        arrays = [NpyWriter(folder / f"{file_name(f.name)}.npy", f.dtype, f.row_shape) for f in loaded.features]
-        width = (16 if wide else 8) + sum(a.dtype.itemsize * int(np.prod(a.row_shape)) for a in arrays)
-        expected = numbered.rows * (2 if edges.symmetrize else 1)
-        done = 0
-        for batch in self._engine.batches(
-            self._sorted(loaded, numbered.table, target.count), max(1, BLOCK_BYTES // width), step
-        ):
-            taken = writer.write(batch.column("t").to_numpy(), batch.column("s").to_numpy())
-            k = 0
-            for feature, array in zip(loaded.features, arrays):
-                columns = [v.array(batch.column(f"v{k + i}")) for i, v in enumerate(feature.values)]
-                k += len(columns)
-                array.write(feature.array(columns)[taken])
-            done += batch.num_rows
-            step.progress(done, max(expected, done), "edges")
-        writer.close()
-        for array in arrays:
-            array.close()
-        self._engine.run(f"DROP TABLE {numbered.table}")
-        return {
-            "type": list(edges.type),
-            "count": writer.source.rows,
-            "symmetric": True if edges.symmetrize else None,
-            "indptr": array_entry(self._root, writer.indptr),
-            "source": array_entry(self._root, writer.source),
-            "features": {f.name: array_entry(self._root, a) for f, a in zip(loaded.features, arrays)},
-        }
-
-    def number(self, loaded: LoadedEdges, source: Numbering, target: Numbering, step: Step) -> NumberedEdges:
+    def number(self, source: Numbering, target: Numbering, skip: bool, step: Step) -> None:
         """Puts numbers in place of ids, and leaves out bad rows or refuses them."""
-        engine, edges = self._engine, loaded.edges
+        engine, edges = self._engine, self.edges
         dtype = "BIGINT" if source.wide or target.wide else "INTEGER"
         joins, ends = "", {}
         for end, numbering in (("s", source), ("t", target)):
@@ -135,32 +68,60 @@ class EdgeWriter:
             else:
                 joins += f" LEFT JOIN {numbering.dictionary} d{end} ON d{end}.{quoted(ID)} = e.{end}"
                 ends[end] = f"CAST(d{end}.{quoted(NUMBER)} AS {dtype})"
-        values = loaded.values
-        order = ["e.rowid AS position"] if values else []
-        columns = [*(f"{sql} AS {end}" for end, sql in ends.items()), *order, *(f"e.{v}" for v in values)]
+        order = ["e.rowid AS position"] if self._values else []
+        columns = [*(f"{sql} AS {end}" for end, sql in ends.items()), *order, *(f"e.{v}" for v in self._values)]
         name = engine.new_name("numbered")
-        engine.run(f"CREATE TABLE {name} AS SELECT {', '.join(columns)} FROM {self.source(loaded)} e{joins}", step)
-        if loaded.sql:
-            engine.run(f"DROP TABLE {loaded.sql}")
+        engine.run(f"CREATE TABLE {name} AS SELECT {', '.join(columns)} FROM {self.sql()} e{joins}", step)
+        if self._table:
+            engine.run(f"DROP TABLE {self._table}")
+        self._table = name
         wrong = ["s IS NULL", "t IS NULL"]
-        flat = [value for feature in loaded.features for value in feature.values]
-        for k, value in enumerate(flat):
+        for v, value in self._values.items():
             nan = value.dtype.startswith("float") and value.width is None
-            wrong.append(f"v{k} IS NULL" + (f" OR isnan(v{k})" if nan else ""))
+            wrong.append(f"{v} IS NULL" + (f" OR isnan({v})" if nan else ""))
         condition = " OR ".join(wrong)
         rows, bad = engine.row(f"SELECT count(*), count(*) FILTER ({condition}) FROM {name}")
-        check = self._check(loaded, source, target)
-        skipped = refuse_or_count(engine, edges.table, edges.title, bad, check, self._skip)
+        self.skipped = refuse_or_count(engine, edges.table, edges.title, bad, self._check(source, target), skip)
         if bad:
             engine.run(f"DELETE FROM {name} WHERE {condition}")
-        return NumberedEdges(name, rows - bad, skipped)
+        self.rows = rows - bad
 
-    def _check(self, loaded: LoadedEdges, source: Numbering, target: Numbering) -> Check:
-        edges = loaded.edges
+    def write(self, root: Path, source: Numbering, target: Numbering, step: Step) -> dict[str, Any]:
+        """Writes the edges into the directory of a graph, and gives their entry of graph.json."""
+        edges = self.edges
+        folder = edge_folder(root, edges.type)
+        wide = source.wide or target.wide
+        writer = CsrWriter(folder, target.count, np.int64 if source.wide else np.int32, edges.deduplicate)
+        arrays = [NpyWriter(folder / f"{file_name(f.name)}.npy", f.dtype, f.row_shape) for f in self._features]
+        width = (16 if wide else 8) + sum(a.dtype.itemsize * int(np.prod(a.row_shape)) for a in arrays)
+        expected = self.rows * (2 if edges.symmetrize else 1)
+        done = 0
+        for batch in self._engine.batches(self._sorted(target.count), max(1, BLOCK_BYTES // width), step):
+            taken = writer.write(batch.column("t").to_numpy(), batch.column("s").to_numpy())
+            columns = iter([value.array(batch.column(v)) for v, value in self._values.items()])
+            for feature, array in zip(self._features, arrays):
+                array.write(feature.array(list(islice(columns, len(feature.values))))[taken])
+            done += batch.num_rows
+            step.progress(done, max(expected, done), "edges")
+        writer.close()
+        for array in arrays:
+            array.close()
+        self._engine.run(f"DROP TABLE {self._table}")
+        return {
+            "type": list(edges.type),
+            "count": writer.source.rows,
+            "symmetric": True if edges.symmetrize else None,
+            "indptr": array_entry(root, writer.indptr),
+            "source": array_entry(root, writer.source),
+            "features": {f.name: array_entry(root, a) for f, a in zip(self._features, arrays)},
+        }
+
+    def _check(self, source: Numbering, target: Numbering) -> Check:
+        edges = self.edges
         cases, joins = [], ""
         for end, column, sql, numbering in (
-            ("source", edges.source, loaded.source_id, source),
-            ("target", edges.target, loaded.target_id, target),
+            ("source", edges.source, self._source, source),
+            ("target", edges.target, self._target, target),
         ):
             text = f"left(CAST({quoted(column)} AS VARCHAR), 40)"
             among = "nodes" if numbering.name == "_N" else f"nodes of type {numbering.name}"
@@ -176,21 +137,20 @@ class EdgeWriter:
                 joins += f" LEFT JOIN {numbering.dictionary} d{end} ON d{end}.{quoted(ID)} = {sql}"
                 missing = f"'the {end} ' || {text} || ' is not among the ids of the {among}'"
                 cases.append((f"d{end}.{quoted(NUMBER)} IS NULL", missing))
-        cases += [(value.bad, value.message) for feature in loaded.features for value in feature.values]
+        cases += [(value.bad, value.message) for value in self._values.values()]
         return Check("CASE " + " ".join(f"WHEN {bad} THEN {message}" for bad, message in cases) + " END", joins)
 
-    def _sorted(self, loaded: LoadedEdges, numbered: str, nodes: int) -> str:
+    def _sorted(self, nodes: int) -> str:
         """SQL of all edges that are to be written, sorted by destination and source. An edge of the file comes before
         the reverse of a later one, so that of equal edges the first one stays."""
-        edges, values = loaded.edges, loaded.values
+        edges, values, numbered = self.edges, self._values, self._table
         also = "".join(f", {v}" for v in values)
         position = (lambda side: f", 2 * position + {side} AS position") if values else (lambda side: "")
         parts = [f"SELECT s, t{position(0)}{also} FROM {numbered}"]
         if edges.symmetrize:
             parts.append(f"SELECT t, s{position(1)}{also} FROM {numbered} WHERE s <> t")
         if edges.self_loops:
-            flat = [value for feature in loaded.features for value in feature.values]
-            ones = "".join(f", {_ones(v.dtype, v.width)}" for v in flat)
+            ones = "".join(f", {_ones(v.dtype, v.width)}" for v in values.values())
             place = ", -1" if values else ""
             parts.append(
                 f"SELECT CAST(range AS {'BIGINT' if nodes > 2**31 - 1 else 'INTEGER'}) AS n, n{place}{ones} "

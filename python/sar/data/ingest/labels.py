@@ -25,14 +25,16 @@ class Labels:
     bad: str  # SQL: whether the label of a row cannot be taken
     message: str  # SQL: why
     classes: Optional[list[str]] = None  # names, in the order of their numbers
+    names = ("labels",)
 
-    def array(self, column: Any) -> np.ndarray:
-        """Labels ``[rows]`` of a column of a record batch."""
+    def arrays(self, column: Any) -> dict[str, np.ndarray]:
+        """``labels`` ``[rows]`` of a column of a record batch."""
         pa, compute = import_extra("pyarrow"), import_extra("pyarrow.compute")
         if self.classes is not None:
             column = compute.index_in(column, value_set=pa.array(self.classes, column.type))
         missing = -1 if self.dtype == "int64" else float("nan")
-        return np.asarray(compute.fill_null(column, missing).to_numpy(zero_copy_only=False), self.dtype)
+        filled = compute.fill_null(column, missing).to_numpy(zero_copy_only=False)
+        return {"labels": np.asarray(filled, self.dtype)}
 
 
 def labels_of(engine: Engine, table: Table, column: str, unlabelled: Optional[str]) -> Labels:
@@ -90,6 +92,8 @@ class Splits:
     """A column that names the split of a node: train, val (or valid, validation, dev), test, or nothing."""
 
     sql: str
+    classes = None
+    names = ("train_mask", "val_mask", "test_mask")
 
     @property
     def bad(self) -> str:
@@ -97,7 +101,12 @@ class Splits:
         # not IN: DuckDB makes a join of a long list, and a join loses the order of rows
         return f"({self.sql} IS NOT NULL AND NOT regexp_full_match({self.sql}, '{'|'.join(SPLITS)}'))"
 
-    def masks(self, column: Any) -> dict[str, np.ndarray]:
+    @property
+    def message(self) -> str:
+        """SQL: what is wrong with such a row."""
+        return f"'the split is not train, val or test: ' || left({self.sql}, 40)"
+
+    def arrays(self, column: Any) -> dict[str, np.ndarray]:
         """``train_mask``, ``val_mask`` and ``test_mask``, uint8 ``[rows]``."""
         pa, compute = import_extra("pyarrow"), import_extra("pyarrow.compute")
         found = {}

@@ -14,9 +14,9 @@ from .array_graphs import from_arrays, from_object, npy_directory
 from .arrays import unpack_npz
 from .chunked import METADATA, from_chunks
 from .description import write_description
-from .edges import EdgeWriter, LoadedEdges
+from .edges import EdgeTable
 from .engine import Engine, quoted
-from .nodes import ID, NodeWriter, Numbering
+from .nodes import ID, NodeFiles, Numbering
 from .ogb import from_ogb, raw_folder
 from .progress import Stages
 from .schema import Graph, load_schema, parse
@@ -86,32 +86,32 @@ def _read_path(path: Path, engine: Engine, scratch: Path) -> Graph:
 
 def _write(graph: Graph, engine: Engine, root: Path, skip_bad_rows: bool, stages: Stages) -> None:
     types = {name: _id_type(graph, name, engine) for name in graph.nodes}
-    edge_writer = EdgeWriter(engine, root, skip_bad_rows)
-    node_writer = NodeWriter(engine, root, skip_bad_rows)
-    loaded: list[LoadedEdges] = []
+    tables: list[EdgeTable] = []
     for edges in graph.edges:
         with stages(f"reading {edges.title}") as step:
-            loaded.append(edge_writer.load(edges, types[edges.type[0]], types[edges.type[2]], step))
+            tables.append(EdgeTable(engine, edges, types[edges.type[0]], types[edges.type[2]], step))
     numberings: dict[str, Numbering] = {}
     node_entries: dict[str, dict[str, Any]] = {}
     for name, nodes in graph.nodes.items():
         title = "nodes" if name == "_N" else f"nodes of type {name}"
         with stages(f"writing {title}") as step:
+            files = NodeFiles(engine, root, nodes, types[name])
             if nodes.table is None and nodes.count is None and not nodes.arrays:
-                ids = _distinct_ids(name, types[name], loaded, edge_writer, engine, step)
-                numberings[name], node_entries[name] = node_writer.write_ids(nodes, types[name], ids, step)
+                ids = _distinct_ids(name, types[name], tables, engine, step)
+                numberings[name] = files.write_ids(ids, step)
                 engine.run(f"DROP TABLE {ids}")
             else:
-                numberings[name], node_entries[name] = node_writer.write(nodes, types[name], step)
-            step.note = f"{numberings[name].count:,}{_skipped(node_writer.skipped)}"
+                numberings[name] = files.write(skip_bad_rows, step)
+            node_entries[name] = files.entry
+            step.note = f"{numberings[name].count:,}{_skipped(files.skipped)}"
     edge_entries = []
-    for one in loaded:
+    for one in tables:
         source, target = numberings[one.edges.type[0]], numberings[one.edges.type[2]]
         with stages(f"numbering {one.edges.title}") as step:
-            numbered = edge_writer.number(one, source, target, step)
-            step.note = f"{numbered.rows:,}{_skipped(numbered.skipped)}"
+            one.number(source, target, skip_bad_rows, step)
+            step.note = f"{one.rows:,}{_skipped(one.skipped)}"
         with stages(f"sorting and writing {one.edges.title}") as step:
-            edge_entries.append(edge_writer.write(one, numbered, source, target, step))
+            edge_entries.append(one.write(root, source, target, step))
             step.note = f"{edge_entries[-1]['count']:,}"
     write_description(root, graph.name, node_entries, edge_entries)
 
@@ -147,15 +147,13 @@ def _id_type(graph: Graph, name: str, engine: Engine) -> str:
     return "UBIGINT" if given == {"UBIGINT"} else "BIGINT"
 
 
-def _distinct_ids(
-    name: str, sql_type: str, loaded: list[LoadedEdges], writer: EdgeWriter, engine: Engine, step: Any
-) -> str:
+def _distinct_ids(name: str, sql_type: str, tables: list[EdgeTable], engine: Engine, step: Any) -> str:
     """A table with the ids of the nodes of a type that edges name, each once. Negative numbers are no ids: they usually
     stand for a node that is missing."""
     parts = []
-    for one in loaded:
+    for one in tables:
         ends = ["s"] * (one.edges.type[0] == name) + ["t"] * (one.edges.type[2] == name)
-        parts += [f"SELECT {end} AS {quoted(ID)} FROM {writer.source(one)}" for end in ends]
+        parts += [f"SELECT {end} AS {quoted(ID)} FROM {one.sql()}" for end in ends]
     keep = f"{quoted(ID)} >= 0" if sql_type != "VARCHAR" else f"{quoted(ID)} IS NOT NULL"
     table = engine.new_name("distinct")
     engine.run(f"CREATE TABLE {table} AS SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)}) WHERE {keep}", step)

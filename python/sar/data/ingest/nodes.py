@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from .values import Feature, features_of, holds_integers, id_sql
 
 ID = "sar id"  # columns of a dictionary in SQL
 NUMBER = "sar number"
+_IDS = "ids.parquet"
 
 
 @dataclass(frozen=True)
@@ -39,100 +40,97 @@ class Numbering:
         return self.count > 2**31 - 1
 
 
-class NodeWriter:
-    """Writes the nodes of a type into the directory of a graph."""
+class NodeFiles:
+    """The nodes of a type on their way into the directory of a graph. ``entry`` is what graph.json says of them.
 
-    def __init__(self, engine: Engine, root: Path, skip_bad_rows: bool) -> None:
-        self._engine = engine
-        self._root = root
-        self._skip = skip_bad_rows
-        self.skipped = 0  # bad rows of the nodes that were written last
+    :param sql_type: of their ids
+    """
 
-    def write(self, nodes: Nodes, sql_type: str, step: Step) -> tuple[Numbering, dict[str, Any]]:
-        """Writes nodes that have a table, arrays or a count, and gives their entry of graph.json.
-
-        :param sql_type: of the ids
-        """
+    def __init__(self, engine: Engine, root: Path, nodes: Nodes, sql_type: str) -> None:
+        self._engine, self._root, self._nodes, self._sql_type = engine, root, nodes, sql_type
+        self._folder = node_folder(root, nodes.name)
+        self.entry: dict[str, Any] = {"count": nodes.count, "ids": None, "features": {}}
         self.skipped = 0
-        folder = node_folder(self._root, nodes.name)
-        entry: dict[str, Any] = {"count": nodes.count, "ids": None, "features": {}}
-        if nodes.table is not None:
-            self._write_table(nodes, sql_type, folder, entry, step)
-        for name, rows in nodes.arrays.items():
-            if entry["count"] is None:
-                entry["count"] = len(rows)
-            if len(rows) != entry["count"]:
-                raise _rows_differ(rows.name, len(rows), nodes, entry["count"])
-            entry["features"][name] = array_entry(self._root, copy_rows(rows, folder / f"{file_name(name)}.npy"))
-        dictionary = self._dictionary(folder / "ids.parquet") if entry["ids"] else None
-        if nodes.known_ids is not None:
-            entry["ids"] = self._known_ids(nodes, entry["count"], folder / "ids.parquet")
-        return Numbering(nodes.name, entry["count"], sql_type, dictionary), entry
 
-    def write_ids(self, nodes: Nodes, sql_type: str, ids: str, step: Step) -> tuple[Numbering, dict[str, Any]]:
+    def write(self, skip: bool, step: Step) -> Numbering:
+        """Writes nodes that have a table, arrays or a count.
+
+        :param skip: whether bad rows are left out
+        """
+        if self._nodes.table is not None:
+            self._write_table(skip, step)
+        for name, rows in self._nodes.arrays.items():
+            if self.entry["count"] is None:
+                self.entry["count"] = len(rows)
+            self._expect_rows(rows.name, len(rows), self.entry["count"])
+            written = copy_rows(rows, self._folder / f"{file_name(name)}.npy")
+            self.entry["features"][name] = array_entry(self._root, written)
+        numbering = self._numbering()
+        if self._nodes.known_ids is not None:  # of nodes that edges name by their numbers
+            table, number, key = self._nodes.known_ids
+            sql_type = "BIGINT" if holds_integers(self._engine, table, key) else "VARCHAR"
+            made, order = id_sql(key, table.columns[key], sql_type), f"TRY_CAST({quoted(number)} AS BIGINT)"
+            count = self._write_ids(f"SELECT {made} AS id FROM {table.sql()} ORDER BY {order}", sql_type)
+            self._expect_rows(table.name, count, self.entry["count"])
+        return numbering
+
+    def write_ids(self, ids: str, step: Step) -> Numbering:
         """Writes nodes that are known by the edges alone: they are the ids there, in ascending order.
 
         :param ids: a table in SQL with the distinct ids in the column ``ID``
         """
         key = quoted(ID)
         count, low, high = self._engine.row(f"SELECT count(*), min({key}), max({key}) FROM {ids}")
-        entry: dict[str, Any] = {"count": count, "ids": None, "features": {}}
-        if sql_type != "VARCHAR" and low == 0 and high == count - 1:
-            return Numbering(nodes.name, count, sql_type), entry
-        path = node_folder(self._root, nodes.name) / "ids.parquet"
-        self._write_ids(f"SELECT {key} AS id FROM {ids} ORDER BY {key}", path, step)
-        entry["ids"] = ids_entry(self._root, path, sql_type)
-        return Numbering(nodes.name, count, sql_type, self._dictionary(path)), entry
+        self.entry["count"] = count
+        if self._sql_type == "VARCHAR" or low != 0 or high != count - 1:
+            self._write_ids(f"SELECT {key} AS id FROM {ids} ORDER BY {key}", self._sql_type, step)
+        return self._numbering()
 
-    def _write_ids(self, sql: str, path: Path, step: Optional[Step] = None) -> int:
-        rows = 0
+    def _write_ids(self, sql: str, sql_type: str, step: Optional[Step] = None) -> int:
+        rows, path = 0, self._folder / _IDS
         path.parent.mkdir(parents=True, exist_ok=True)
         with _parquet(path) as write:
             for batch in self._engine.batches(sql, 1 << 18, step):
                 write(batch)
                 rows += batch.num_rows
+        self.entry["ids"] = ids_entry(self._root, path, sql_type)
         return rows
 
-    def _known_ids(self, nodes: Nodes, count: int, path: Path) -> dict[str, Any]:
-        """Writes the ids of nodes that edges name by their numbers."""
-        assert nodes.known_ids is not None
-        table, number, key = nodes.known_ids
-        sql_type = "BIGINT" if holds_integers(self._engine, table, key) else "VARCHAR"
-        made = id_sql(key, table.columns[key], sql_type)
-        order = f"TRY_CAST({quoted(number)} AS BIGINT)"
-        rows = self._write_ids(f"SELECT {made} AS id FROM {table.sql()} ORDER BY {order}", path)
+    def _numbering(self) -> Numbering:
+        dictionary = None
+        if self.entry["ids"]:
+            dictionary = self._engine.new_name("ids")
+            self._engine.run(
+                f"CREATE VIEW {dictionary} AS SELECT id AS {quoted(ID)}, file_row_number AS {quoted(NUMBER)} "
+                f"FROM read_parquet({literal(str(self._folder / _IDS))}, file_row_number = true)"
+            )
+        return Numbering(self._nodes.name, self.entry["count"], self._sql_type, dictionary)
+
+    def _expect_rows(self, name: str, rows: int, count: int) -> None:
         if rows != count:
-            raise _rows_differ(table.name, rows, nodes, count)
-        return ids_entry(self._root, path, sql_type)
+            of_type = "" if self._nodes.name == NODE else f" of type {self._nodes.name}"
+            raise ValueError(f"{name} has {rows:,} rows, but there are {count:,} nodes{of_type}")
 
-    def _dictionary(self, path: Path) -> str:
-        view = self._engine.new_name("ids")
-        self._engine.run(
-            f"CREATE VIEW {view} AS SELECT id AS {quoted(ID)}, file_row_number AS {quoted(NUMBER)} "
-            f"FROM read_parquet({literal(str(path))}, file_row_number = true)"
-        )
-        return view
-
-    def _write_table(self, nodes: Nodes, sql_type: str, folder: Path, entry: dict[str, Any], step: Step) -> None:
-        table = _NodeTable(self._engine, nodes, sql_type)
+    def _write_table(self, skip: bool, step: Step) -> None:
+        nodes, table = self._nodes, _NodeTable(self._engine, self._nodes, self._sql_type)
         twice = table.find_twice()
-        if twice and not self._skip:
+        if twice and not skip:
             refuse_or_count(self._engine, table.table, table.title, twice, table.check(), False)
-        written, ids_path, bad = table.write(folder, twice > 0, step)
-        self.skipped = refuse_or_count(self._engine, table.table, table.title, bad, table.check(), self._skip)
-        if nodes.count is not None and nodes.count != table.count:
-            raise _rows_differ(table.table.name, table.count, nodes, nodes.count)
+        written, bad = table.write(self._folder, twice > 0, step)
+        self.skipped = refuse_or_count(self._engine, table.table, table.title, bad, table.check(), skip)
+        if nodes.count is not None:
+            self._expect_rows(table.table.name, table.count, nodes.count)
         if bad and nodes.arrays:
             raise ValueError(
                 f"{table.table.name}: {bad:,} rows cannot be left out, because the rows of "
                 f"{next(iter(nodes.arrays.values())).name} belong to them"
             )
-        entry["count"] = table.count
-        entry["features"] = {name: array_entry(self._root, w) for name, w in written.items()}
+        self.entry["count"] = table.count
+        self.entry["features"] = {name: array_entry(self._root, w) for name, w in written.items()}
         if table.classes is not None:
-            entry["classes"] = table.classes
-        if ids_path is not None:
-            entry["ids"] = ids_entry(self._root, ids_path, sql_type)
+            self.entry["classes"] = table.classes
+        if nodes.id is not None:
+            self.entry["ids"] = ids_entry(self._root, self._folder / _IDS, self._sql_type)
 
 
 class _NodeTable:
@@ -147,15 +145,15 @@ class _NodeTable:
         self.count = 0
         self._id = id_sql(nodes.id, self.table.columns[nodes.id], sql_type) if nodes.id is not None else None
         self._features: list[Feature] = features_of(engine, self.table, nodes.matrices, nodes.columns)
-        self._labels: Optional[Labels] = None
+        self._marks: list[Union[Labels, Splits]] = []
         if len(nodes.label) == 1:
-            self._labels = labels_of(engine, self.table, nodes.label[0], nodes.unlabelled)
+            self._marks.append(labels_of(engine, self.table, nodes.label[0], nodes.unlabelled))
         elif nodes.label:
             self._features += features_of(engine, self.table, {"labels": nodes.label}, {})
-        self._splits: Optional[Splits] = splits_of(nodes.split) if nodes.split is not None else None
+        if nodes.split is not None:
+            self._marks.append(splits_of(nodes.split))
         self._twice: Optional[str] = None  # a table of ids that occur more than once
-        names = [f.name for f in self._features] + ["labels"] * (self._labels is not None)
-        names += ["train_mask", "val_mask", "test_mask"] * (self._splits is not None) + list(nodes.arrays)
+        names = [*(f.name for f in self._features), *(n for mark in self._marks for n in mark.names), *nodes.arrays]
         again = next((name for name in names if names.count(name) > 1), None)
         if again:
             raise ValueError(f"{self.title}: there are two features of the name {again!r}")
@@ -163,7 +161,7 @@ class _NodeTable:
     @property
     def classes(self) -> Optional[list[str]]:
         """The names of classes, where labels are names."""
-        return self._labels.classes if self._labels is not None else None
+        return next((mark.classes for mark in self._marks if mark.classes), None)
 
     def find_twice(self) -> int:
         """Counts rows whose id another row before them has."""
@@ -193,35 +191,25 @@ class _NodeTable:
             cases.append((f"{self._id} IS NULL", f"'the id is not an integer, as others are: ' || {column}"))
         if values:
             cases += [(value.bad, value.message) for feature in self._features for value in feature.values]
-        if self._labels is not None:
-            cases.append((self._labels.bad, self._labels.message))
-        if self._splits is not None:
-            message = f"'the split is not train, val or test: ' || left({self._splits.sql}, 40)"
-            cases.append((self._splits.bad, message))
-        return cases
+        return cases + [(mark.bad, mark.message) for mark in self._marks]
 
-    def write(self, folder: Path, drop_twice: bool, step: Step) -> tuple[dict[str, NpyWriter], Optional[Path], int]:
-        """Writes ids, features, labels and masks of the rows that are not bad: the files, that of ids, and the number
-        of bad rows."""
+    def write(self, folder: Path, drop_twice: bool, step: Step) -> tuple[dict[str, NpyWriter], int]:
+        """Writes ids, features, labels and masks of rows that are not bad: the files, and the number of bad rows."""
         dropped = self._later_rows() if drop_twice else np.empty(0, np.int64)
         values = [value for feature in self._features for value in feature.values]
         columns = [f"{value.sql} AS v{k}" for k, value in enumerate(values)]
         if self._id is not None:
             columns.append(f"{self._id} AS id")
-        if self._labels is not None:
-            columns.append(f"{self._labels.sql} AS label")
-        if self._splits is not None:
-            columns.append(f"{self._splits.sql} AS split")
+        columns += [f"{mark.sql} AS mark{k}" for k, mark in enumerate(self._marks)]
         # values are looked at in their arrays: one expression of a thousand columns takes DuckDB minutes
         columns.append(f"{_any([bad for bad, _ in self._cases(values=False)])} AS bad")
         columns.append(f"{self.table.position} AS position")
         width = 64 + sum((value.width or 1) * np.dtype(value.dtype).itemsize for value in values)
         sql = f"SELECT {', '.join(columns)} FROM {self.table.sql()}"
         writers: dict[str, NpyWriter] = {}
-        ids_path = folder / "ids.parquet" if self._id is not None else None
         folder.mkdir(parents=True, exist_ok=True)
         begin = bad = 0
-        with _parquet(ids_path) as write_ids:
+        with _parquet(folder / _IDS if self._id is not None else None) as write_ids:
             for batch in self._engine.batches(sql, max(1, BLOCK_BYTES // width), step, in_order=True):
                 rows = batch.num_rows
                 _check_order(batch)
@@ -239,7 +227,7 @@ class _NodeTable:
             writer.close()
         if begin == 0:
             raise ValueError(f"{self.title}: {self.table.name} has no rows")
-        return writers, ids_path, bad
+        return writers, bad
 
     def _later_rows(self) -> np.ndarray:
         """Positions of rows whose id a row before them has, ascending."""
@@ -261,10 +249,8 @@ class _NodeTable:
                 columns.append(value.array(batch.column(f"v{k}")))
                 k += 1
             found[feature.name] = feature.array(columns)
-        if self._labels is not None:
-            found["labels"] = self._labels.array(batch.column("label"))
-        if self._splits is not None:
-            found.update(self._splits.masks(batch.column("split")))
+        for k, mark in enumerate(self._marks):
+            found.update(mark.arrays(batch.column(f"mark{k}")))
         return found
 
 
@@ -273,11 +259,6 @@ def _check_order(batch: Any) -> None:
     position = batch.column("position").to_numpy(zero_copy_only=False)
     if not ((np.diff(position) == 1) | (position[1:] == 0)).all():
         raise RuntimeError("DuckDB gave rows in another order than that of the file")
-
-
-def _rows_differ(name: str, rows: int, nodes: Nodes, count: int) -> ValueError:
-    of_type = "" if nodes.name == NODE else f" of type {nodes.name}"
-    return ValueError(f"{name} has {rows:,} rows, but there are {count:,} nodes{of_type}")
 
 
 def _without(batch: Any, begin: int, dropped: np.ndarray, values: int) -> tuple[Any, int]:

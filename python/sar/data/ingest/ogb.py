@@ -8,7 +8,7 @@ from typing import Optional, Union
 import numpy as np
 
 from .array_graphs import Triple, edges_of, nodes_of
-from .arrays import ConvertedRows, Rows, memory_rows, unpack_npz
+from .arrays import Rows, memory_rows, unpack_npz
 from .engine import Engine
 from .schema import EDGE, NODE, Edges, Graph, Nodes, add_beside
 from .tables import FileTable, side_by_side
@@ -121,7 +121,9 @@ def _class_labels(rows: Rows) -> Rows:
     if len(rows.shape) > 1:
         return rows
     whole = rows.dtype.kind in "iu" or all((np.isnan(b) | (b == np.floor(b))).all() for b in rows.blocks())
-    return ConvertedRows(rows, lambda b: np.where(np.isnan(b), -1, b).astype(np.int64)) if whole else rows
+    if not whole:
+        return rows
+    return Rows(rows.name, *rows.pieces, convert=lambda b: np.where(np.isnan(b), -1, b).astype(np.int64))
 
 
 def _masks(split: Path, node_type: Optional[str], count: int, engine: Engine) -> dict[str, Rows]:
