@@ -14,6 +14,7 @@ import struct
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 from weakref import ReferenceType, ref
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -92,14 +93,19 @@ class Recipe(NamedTuple):
 
     def _blocks(self, source: Tensor) -> Iterator[Tuple[slice, Optional[Tensor]]]:
         """Blocks of rows, each with what its elements are multiplied by."""
-        generator = torch.Generator().manual_seed(self.seed) if self.dropout_p > 0 else None
+        generator = np.random.Philox(key=self.seed) if self.dropout_p > 0 else None
         count = max(64, _BLOCK_BYTES // max(1, source.shape[1] * source.element_size()))
         for begin in range(0, len(source), count):
-            at, mask = slice(begin, begin + count), None
-            if generator is not None:
-                kept = 1 - self.dropout_p
-                mask = torch.empty_like(source[at]).bernoulli_(kept, generator=generator).div_(kept)
-            yield at, mask
+            at = slice(begin, begin + count)
+            yield at, None if generator is None else self._mask(source[at], generator)
+
+    def _mask(self, rows: Tensor, generator: np.random.Philox) -> Tensor:
+        """16 bits of a generator that counts decide on an element: it is a few times as fast as torch's, which draws a
+        number each. The share is rounded to as many bits."""
+        words = torch.from_numpy(generator.random_raw(-(-rows.numel() // 4)).view(np.int16))
+        least = min(round(self.dropout_p * (1 << 16)) - (1 << 15), (1 << 15) - 1)
+        kept = (words[: rows.numel()] >= least).view(rows.shape)
+        return kept.to(rows.dtype).div_(1 - self.dropout_p)
 
     def _numbers(self) -> Tuple[int, int, int]:
         (share,) = struct.unpack("q", struct.pack("d", self.dropout_p))
