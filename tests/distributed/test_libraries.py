@@ -28,8 +28,8 @@ MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
 
 def probe(name: str, **variables: str) -> dict[str, str]:
     """What ``sar doctor`` learns of a transport's library."""
-    command = [sys.executable, "-m", "sar.cli.probe", "network", name]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+    done = warm.run(["-m", "sar.cli.probe", "network", name], env={**os.environ, **variables})
+    done.check_returncode()
     found: dict[str, str] = json.loads(done.stdout)
     return found
 

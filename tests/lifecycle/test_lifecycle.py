@@ -36,8 +36,8 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def slow_group() -> Iterator[Group]:
-    """Started early, because it takes a minute of sleep."""
-    group = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP="60")
+    """Started early, because it sleeps for long."""
+    group = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP="30")
     yield group
     group.kill()
 
@@ -188,7 +188,7 @@ def test_torchrun(backend: str, tmp_path: Path) -> None:
     assert done.stdout.count('"sum": 1.0') == 2
 
 
-# ---- last, because it sleeps for a minute ------------------------------------
+# ---- last, because it sleeps for half a minute --------------------------------
 
 
 def test_a_slow_worker_is_not_lost(slow_group: Group) -> None:

@@ -15,6 +15,7 @@ import sar
 from sar.distributed import network, tokens as job_tokens
 from tests.security.jobs import SUM, WITHOUT
 from tests.support import warm
+from tests.support.command import started
 from tests.support.scripts import environment, finish, write_script
 
 
@@ -35,11 +36,11 @@ def start(path: Path, rank: int, world: int, address: str, port: int, **more: ob
 def test_two_launches_on_one_port(tmp_path: Path) -> None:
     """The one that was there first goes on; every worker of the other is refused, by name."""
     path, port = write_script(tmp_path, SUM), str(network.free_port())
-    words = ["-m", "sar", "launch", "-n", "2", "--master-port", port, str(path)]
     jobs = []
     for value in (1, 100):
         env = environment(SAR_TEST_VALUE=value, SAR_START_TIMEOUT=30, **WITHOUT)
-        jobs.append(warm.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+        words = ["launch", "-n", 2, "--master-port", port, path]
+        jobs.append(started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
     reports = finish(jobs)
     sums = [re.findall(r"SUM (\S+)", out) for _, out, _ in reports]
     for value, (code, out, err), found in zip((1, 100), reports, sums):
