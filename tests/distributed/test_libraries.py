@@ -21,6 +21,7 @@ from sar.distributed import libraries, tokens
 from sar.distributed.network import free_port
 from tests.lifecycle.scenarios import Group
 from tests.support import ROOT, warm
+from tests.support.command import WARM
 
 JOB = ["-m", "tests.distributed.library_job"]
 MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
@@ -149,6 +150,7 @@ def test_a_library_that_is_not_there(transport: str, monkeypatch: pytest.MonkeyP
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     report = doctor._Report()
+    monkeypatch.setattr(doctor, "subprocess", WARM)
     monkeypatch.setenv("SAR_MPI_LIB", "/nowhere/lib.so")
     doctor._library(report, "mpi")
     found, fix = capsys.readouterr().out.splitlines()

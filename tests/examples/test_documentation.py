@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -58,7 +59,7 @@ def quickly(text: str, folder: Path) -> str:
             shown += shell(part, folder)
             continue
         command, *words = shlex.split(part)
-        with contextlib.chdir(folder):
+        with contextlib.chdir(folder), mock.patch.dict(os.environ, REPOSITORY=str(ROOT)):
             done = run_sar(*words) if command == "sar" else warm.run(words)
         assert done.returncode == 0, f"{part}\n{done.stdout}\n{done.stderr}"
         shown += done.stdout
@@ -110,7 +111,7 @@ def all_extras() -> None:
 
 
 def test_tutorial(tmp_path: Path, all_extras: None) -> None:
-    play(DOCS / "tutorial.md", tmp_path, shell)
+    play(DOCS / "tutorial.md", tmp_path)
     rows = list(csv.DictReader((tmp_path / "answer.csv").open(newline="")))
     assert len(rows) == 2708 and sum(r["predicted"] == r["topic"] for r in rows) > 2000
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kills import run
-from tests.support import warm
-from tests.support.command import run_sar, started
+from tests.support.command import run_sar, started, torchrun
 from tests.support.partitions import partition
 
 
@@ -26,9 +25,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, set[str]]
 
 
 def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-    """The launcher, and the workers of SAR's own, as forks of a process that has imported torch."""
+    """The launcher and its workers, as forks of a process that has imported torch."""
     assert command[:2] == [sys.executable, "-m"]
-    return started(*command[3:], **options) if command[2] == "sar" else warm.Popen(command[1:], **options)
+    return {"sar": started, "torch.distributed.run": torchrun}[command[2]](*command[3:], **options)
 
 
 @pytest.mark.parametrize(("launcher", "seed"), [("sar", 9), ("torchrun", 5)])  # in a checkpoint, in an epoch

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ import sar
 from sar.distributed import network, tokens as job_tokens
 from tests.security.jobs import SUM, WITHOUT
 from tests.support import warm
-from tests.support.command import started
+from tests.support.command import started, torchrun
 from tests.support.scripts import environment, finish, write_script
 
 
@@ -198,8 +199,8 @@ def test_a_token_by_the_store_of_torchrun(tmp_path: Path) -> None:
     """
     path = write_script(tmp_path, body)
     place = ["--nproc-per-node=2", f"--master-port={network.free_port()}"]
-    command = [sys.executable, "-m", "torch.distributed.run", *place, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(**WITHOUT))
-    assert done.returncode == 0, done.stderr
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ((code, _, err),) = finish([torchrun(*place, path, env=environment(**WITHOUT), **pipes)])
+    assert code == 0, err
     tokens = [(tmp_path / f"token{rank}").read_text() for rank in range(2)]
     assert tokens[0] == tokens[1] and re.fullmatch("[0-9a-f]{64}", tokens[0])

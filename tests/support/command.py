@@ -72,10 +72,27 @@ def started(*words: object, **options: Any) -> warm.Popen:
     return warm.Popen(["-m", __name__, *map(str, words)], **{"cwd": ROOT, **options})
 
 
+def torchrun(*words: object, **options: Any) -> warm.Popen:
+    """torchrun with these words, and its workers, as processes of ``tests/support/warm.py``."""
+    return started("torchrun", *words, **options)
+
+
+def _of_torchrun(handler: Any, args: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[Any]:
+    """How torchrun starts a worker."""
+    return _warm(list(args), env=env, stdout=handler._stdout, stderr=handler._stderr, start_new_session=True)
+
+
 def written(stream: io.TextIOWrapper) -> str:
     return stream.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":
-    with mock.patch.object(workers, "subprocess", WARM):
-        sys.exit(cli.main(sys.argv[1:]))
+    if sys.argv[1] == "torchrun":
+        from torch.distributed import run
+        from torch.distributed.elastic.multiprocessing import api
+
+        with mock.patch.object(api.SubprocessHandler, "_popen", _of_torchrun):
+            run.main(sys.argv[2:])
+    else:
+        with mock.patch.object(workers, "subprocess", WARM):
+            sys.exit(cli.main(sys.argv[1:]))
