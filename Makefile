@@ -54,9 +54,9 @@ test: test-go test-py ## Go and Python tests: every kind of case, of the product
 test-all: test-go $(BUILD_STAMP) libsar ## Go and Python tests, every case on every session
 	$(PY) $(PYTEST) $(EVERY_CASE) --durations=25
 
-test-go: # with the SIMD kernels, and those that a build without them uses
+test-go: # with the SIMD kernels, and those that a build without them uses; packages that wait take no processor: -p 4
 	$(GO) vet $(GO_PACKAGES)
-	$(GO) test $(GO_PACKAGES)
+	$(GO) test -p 4 $(GO_PACKAGES)
 	GOEXPERIMENT=nosimd $(GO) test ./core/internal/vec/... ./core/kernel/...
 
 # qemu-aarch64-static is Debian's package qemu-user-static. Neoverse N1 has NEON and no SVE.
@@ -74,9 +74,11 @@ test-arm64: ## the kernels on NEON, under QEMU
 # buffers there (core/mem), and it does not see what SIMD instructions load and
 # store, so it runs the kernels that a build without them uses. Both builds
 # overwrite what is freed (sardebug): a later use is a race, a NaN or a fault.
+# The second run is of those packages whose tests run SIMD kernels on buffers.
+# Packages that wait for deadlines take a processor from nobody: hence -p 4.
 test-debug: ## core under the race detector, and with freed buffers overwritten
-	GOEXPERIMENT=nosimd $(GO) test -race -short -tags sardebug ./core/...
-	$(GO) test -short -tags sardebug ./core/...
+	GOEXPERIMENT=nosimd $(GO) test -p 4 -race -short -tags sardebug ./core/...
+	$(GO) test -short -tags sardebug $(foreach p,internal/vec exchange expr kernel sample session topology,./core/$(p)/...)
 
 # docs/testing.md says what has the mark `full` and is left out otherwise.
 EVERY_CASE := -m ''

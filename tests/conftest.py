@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Orders tests for the streams, and marks as ``full`` what a run leaves out of the product of cases and sessions.
 
     Every case runs on ``streams.ALWAYS``. A function's cases are dealt to its other sessions, so that each session has
-    a case of each function; where there are many, every second case has one more session. Which one depends on the
+    a case of each function; where there are many, every fourth case has one more session. Which one depends on the
     names of the parameters' values alone. Tests named by their ids are never left out.
     """
     items.sort(key=lambda item: streams.order(item.nodeid))
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for turn, (_, by_session) in enumerate(sorted(cases.items())):
             others = [session for session in by_session if session != streams.ALWAYS]
             for place, session in enumerate(others):
-                if (place - turn) % min(len(cases), 2 * len(others)):
+                if (place - turn) % min(len(cases), 4 * len(others)):
                     by_session[session].add_marker("full")
 
 

@@ -196,7 +196,7 @@ func TestHubs(t *testing.T) {
 
 func fusedIsUnfused(t *testing.T, rel *graph.Relation, programs int) {
 	if testing.Short() { // under the race detector each takes half a second and more
-		programs /= 6
+		programs /= 12
 	}
 	for seed := range uint64(programs) {
 		w := &writer{rng: rand.New(rand.NewPCG(seed, 9)), heads: []int{1, 3, 4, 8}[seed%4], d: []int{8, 16, 5}[seed%3]}

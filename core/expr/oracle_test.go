@@ -90,7 +90,7 @@ func run[T expr.Float](t testing.TB, rel *graph.Relation, g *exprtest.Graph, p *
 func TestProgramsAgainstOracle(t *testing.T) {
 	programs := 120
 	if testing.Short() {
-		programs = 30
+		programs = 15
 	}
 	rel, g := oneWorker(t, 30, 160)
 	for seed := range uint64(programs) {

@@ -23,6 +23,9 @@ import (
 // SAR_FLIPS=4000 makes it 20,000 in all, which takes a minute.
 func flips(t *testing.T) int {
 	text := os.Getenv("SAR_FLIPS")
+	if text == "" && testing.Short() { // under the race detector each takes a tenth of a second
+		return 40
+	}
 	if text == "" {
 		return 200
 	}

@@ -19,7 +19,7 @@ import torch
 import sar
 from sar import cli
 from sar.cli import doctor
-from tests.support.command import run_sar
+from tests.support.command import launch_fresh, run_sar
 from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
@@ -61,7 +61,7 @@ def test_script_arguments_are_the_scripts(words: str, script: str, module: str) 
 def test_workers_find_their_place(tmp_path: Path) -> None:
     names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR OMP_NUM_THREADS SAR_NUM_THREADS MASTER_PORT"
     path = script(tmp_path, f"print(*(os.environ[k] for k in '{names}'.split()), *sys.argv[1:])")
-    done = run_sar("launch", "-n", 3, "--threads", 2, path, "-n", "x y")
+    done = launch_fresh("-n", 3, "--threads", 2, path, "-n", "x y")
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
     ports = {line.split()[8] for line in lines}
@@ -73,28 +73,28 @@ def test_several_machines(tmp_path: Path) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "SAR_JOB_TOKEN")
     path = script(tmp_path, f"print(*(os.environ.get(k) for k in {names}))")
     place = ["--nodes", 2, "--node-rank", 1, "--master-addr", "10.0.0.1", "--master-port", 4711]
-    done = run_sar("launch", "-n", 2, *place, path, SAR_JOB_TOKEN="one secret of both")
+    done = launch_fresh("-n", 2, *place, path, SAR_JOB_TOKEN="one secret of both")
     lines = ["[2] 2 4 0 4711 one secret of both", "[3] 3 4 1 4711 one secret of both"]
     assert sorted(done.stdout.splitlines()) == lines
     without = {"SAR_JOB_TOKEN": "", "SLURM_JOB_ID": ""}
-    done = run_sar("launch", "-n", 2, *place, path, **without)
+    done = launch_fresh("-n", 2, *place, path, **without)
     assert done.returncode == 2 and re.search(r"export SAR_JOB_TOKEN=[0-9a-f]{64}\n", done.stderr), done.stderr
     # workers derive one of a scheduler's number
-    done = run_sar("launch", "-n", 2, *place, path, **{**without, "SLURM_JOB_ID": "71"})
+    done = launch_fresh("-n", 2, *place, path, **{**without, "SLURM_JOB_ID": "71"})
     assert done.returncode == 0 and "[2] 2 4 0 4711 \n" in done.stdout
 
 
 def test_a_token_for_each_launch(tmp_path: Path) -> None:
     path = script(tmp_path, "print(os.environ['SAR_JOB_TOKEN'])")
-    tokens = [run_sar("launch", "-n", 2, "--no-prefix", path, SAR_JOB_TOKEN="").stdout.split() for _ in range(2)]
+    tokens = [launch_fresh("-n", 2, "--no-prefix", path, SAR_JOB_TOKEN="").stdout.split() for _ in range(2)]
     assert all(len(t) == 2 and len(t[0]) == 64 and t[0] == t[1] for t in tokens) and tokens[0] != tokens[1]
     # also of two that inherit one environment
-    assert len(run_sar("launch", "-n", 1, "--no-prefix", path, SAR_JOB_TOKEN="mine").stdout) == 65
+    assert len(launch_fresh("-n", 1, "--no-prefix", path, SAR_JOB_TOKEN="mine").stdout) == 65
 
 
 def test_module_and_raw_output(tmp_path: Path) -> None:
     (tmp_path / "some_module.py").write_text("import sys; print('args', sys.argv[1:])")
-    done = run_sar("launch", "-n", 1, "--no-prefix", "-m", "some_module", "--flag", PYTHONPATH=str(tmp_path))
+    done = launch_fresh("-n", 1, "--no-prefix", "-m", "some_module", "--flag", PYTHONPATH=str(tmp_path))
     assert done.stdout == "args ['--flag']\n"
 
 
@@ -104,7 +104,7 @@ def test_lines_stay_whole(tmp_path: Path) -> None:
         "for i in range(200): sys.stdout.write(f'{rank}:{i}'); sys.stdout.flush(); sys.stdout.write('.' * 50 + '\\n')\n"
         "sys.stdout.write('10%\\r100%\\nno newline at the end')",
     )
-    lines = run_sar("launch", "-n", 2, path).stdout.splitlines()
+    lines = launch_fresh("-n", 2, path).stdout.splitlines()
     for rank in range(2):
         own = [line for line in lines if line.startswith(f"[{rank}] ")]
         assert own[:200] == [f"[{rank}] {rank}:{i}{'.' * 50}" for i in range(200)]
@@ -119,7 +119,7 @@ def test_a_failing_worker_ends_the_others(tmp_path: Path) -> None:
         "if rank == 1:\n    print('dying of it', file=sys.stderr); sys.exit(7)\ntime.sleep(300)",
     )
     begin = time.monotonic()
-    done = run_sar("launch", "-n", 3, "--grace", 0.5, path)
+    done = launch_fresh("-n", 3, "--grace", 0.5, path)
     assert time.monotonic() - begin < 60
     assert done.returncode == 7
     assert "[1] dying of it" in done.stderr
@@ -130,7 +130,7 @@ def test_a_failing_worker_ends_the_others(tmp_path: Path) -> None:
 
 def test_others_may_report_before_they_are_stopped(tmp_path: Path) -> None:
     path = script(tmp_path, "if rank: sys.exit(3)\ntime.sleep(1.5); print('saw it')")
-    done = run_sar("launch", "-n", 2, path)
+    done = launch_fresh("-n", 2, path)
     assert done.returncode == 3
     assert "[0] saw it" in done.stdout
 
@@ -143,7 +143,7 @@ def test_the_cause_is_named_not_its_echo(tmp_path: Path) -> None:
         "if rank == 2: time.sleep(300)\n"
         "time.sleep(1); raise ValueError('the cause')",
     )
-    done = run_sar("launch", "-n", 3, "--grace", 3, path)
+    done = launch_fresh("-n", 3, "--grace", 3, path)
     assert done.returncode == 1
     closing = done.stderr[done.stderr.rindex("sar launch: ") :]
     assert closing.startswith("sar launch: rank 1 ended with exit code 1") and "ValueError: the cause" in closing
@@ -160,7 +160,7 @@ def test_the_cause_is_named_where_torch_repeats_tracebacks(tmp_path: Path) -> No
         "say('ValueError: the cause' if rank else 'sar.errors.RemoteError: rank 1 on host failed')\n"
         "sys.exit(1)",
     )
-    done = run_sar("launch", "-n", 2, path)
+    done = launch_fresh("-n", 2, path)
     closing = done.stderr[done.stderr.rindex("sar launch: ") :]
     assert closing.startswith("sar launch: rank 1 ended with exit code 1")
     assert "    Traceback (most recent call last):\n    ValueError: the cause" in closing
@@ -168,7 +168,7 @@ def test_the_cause_is_named_where_torch_repeats_tracebacks(tmp_path: Path) -> No
 
 
 def test_death_by_signal(tmp_path: Path) -> None:
-    done = run_sar("launch", "-n", 2, script(tmp_path, "if rank: os.kill(os.getpid(), signal.SIGKILL)\n"))
+    done = launch_fresh("-n", 2, script(tmp_path, "if rank: os.kill(os.getpid(), signal.SIGKILL)\n"))
     assert done.returncode == 128 + signal.SIGKILL
     assert "rank 1 was killed by signal 9" in done.stderr
 
@@ -180,7 +180,7 @@ def test_restarts_end_with_the_first_success(tmp_path: Path) -> None:
         "print(life, rank, os.environ['MASTER_PORT'], os.environ['SAR_JOB_TOKEN'], os.getpid())\n"
         "if life < 2:\n    if rank: os.kill(os.getpid(), signal.SIGKILL)\n    time.sleep(300)",
     )
-    done = run_sar("launch", "-n", 2, "--max-restarts", 3, "--grace", 0.1, "--no-prefix", path)
+    done = launch_fresh("-n", 2, "--max-restarts", 3, "--grace", 0.1, "--no-prefix", path)
     assert done.returncode == 0, done.stderr
     said = [line.split() for line in done.stdout.splitlines()]
     assert sorted(words[:2] for words in said) == [[str(life), str(rank)] for life in range(3) for rank in range(2)]
@@ -193,10 +193,10 @@ def test_restarts_end_with_the_first_success(tmp_path: Path) -> None:
 
 def test_restarts_are_limited(tmp_path: Path) -> None:
     path = script(tmp_path, "sys.exit(10 + int(os.environ['SAR_RESTART_COUNT']))")
-    done = run_sar("launch", "-n", 1, "--max-restarts", 1, path)
+    done = launch_fresh("-n", 1, "--max-restarts", 1, path)
     assert done.returncode == 11 and "restart 1 of 1" in done.stderr
     several = ["--nodes", 2, "--master-addr", "a", "--master-port", 4711]
-    done = run_sar("launch", "-n", 1, "--max-restarts", 1, *several, path)
+    done = launch_fresh("-n", 1, "--max-restarts", 1, *several, path)
     assert done.returncode == 2 and "torchrun" in done.stderr
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,11 +80,7 @@ def test_from_tables_to_predictions(tmp_path: Path, form: str) -> None:
     parts = tmp_path / "parts"
     sar("partition", tmp_path / "graph", "--parts", 2, "--method", "random", "--format", form, "--out", parts)
     script = ROOT / "tests" / "cli" / "hetero_model.py"
-    words = ["launch", "-n", "2", "-m", "tests.cli.hetero_model", str(parts), str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "sar", *words], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    sar("launch", "-n", 2, "-m", "tests.cli.hetero_model", parts, tmp_path)
     net = model.build()
     net.load_state_dict(load_file(tmp_path / "model.safetensors"))
     with torch.no_grad():

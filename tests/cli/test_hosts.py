@@ -14,7 +14,7 @@ import pytest
 
 import sar
 from sar.cli import hosts
-from tests.support.command import run_sar
+from tests.support.command import launch_fresh
 from tests.support.processes import is_gone, wait_until
 
 DEADLINE = 120.0
@@ -73,7 +73,7 @@ def script(folder: Path, body: str) -> Path:
 def test_wrong_usage(words: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.py").touch()
-    done = run_sar("launch", *words.split(), SAR_PORT_RANGE="2000-2001")
+    done = launch_fresh(*words.split(), SAR_PORT_RANGE="2000-2001")
     assert done.returncode in (1, 2) and re.search(says, done.stderr), done.stderr
 
 
@@ -109,7 +109,7 @@ def test_workers_on_hosts(tmp_path: Path, ssh: str) -> None:
     more = ("HOME", "SETTING", "OMP_NUM_THREADS")
     path = script(tmp_path, f"print(*(os.environ[k] for k in {names + more}), os.getcwd(), *sys.argv[1:])")
     words = ["--hosts", "me@a:2,b:1", "--threads", 3, "--log-dir", tmp_path / "logs", "--ssh", ssh]
-    done = run_sar("launch", *words, path, "x y", SETTING="a'b $c", SAR_PORT_RANGE="21000-21050")
+    done = launch_fresh(*words, path, "x y", SETTING="a'b $c", SAR_PORT_RANGE="21000-21050")
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stdout.splitlines())
     port, token = lines[0].split()[6:8]
@@ -133,7 +133,7 @@ def test_a_failure_on_another_host(tmp_path: Path, ssh: str) -> None:
         "if rank == 2: time.sleep(0.5); raise ValueError('of rank 2')\n"
         "time.sleep(300)",
     )
-    done = run_sar("launch", "--hosts", "a:1,b:2", "--grace", 0.2, "--ssh", ssh, path)
+    done = launch_fresh("--hosts", "a:1,b:2", "--grace", 0.2, "--ssh", ssh, path)
     assert done.returncode == 1
     closing = done.stderr[done.stderr.rindex("sar launch: ") :]
     assert closing.startswith("sar launch: rank 2 ended with exit code 1; ranks 0, 1 were stopped")
@@ -144,15 +144,15 @@ def test_a_failure_on_another_host(tmp_path: Path, ssh: str) -> None:
 
 def test_hosts_of_no_use(tmp_path: Path, ssh: str) -> None:
     path = script(tmp_path, "print('started')")
-    done = run_sar("launch", "--hosts", "a,unreachable", "--ssh", ssh, path)
+    done = launch_fresh("--hosts", "a,unreachable", "--ssh", ssh, path)
     assert done.returncode == 1 and "started" not in done.stdout
     assert "unreachable: ssh cannot reach it: ssh: connect to host unreachable port 22: No route" in done.stderr
-    done = run_sar("launch", "--hosts", "a", "--remote-python", "/no/python", "--ssh", ssh, path)
+    done = launch_fresh("--hosts", "a", "--remote-python", "/no/python", "--ssh", ssh, path)
     assert done.returncode == 1 and re.search("a: no agent of SAR .*/no/python.*--remote-python", done.stderr)
-    done = run_sar("launch", "--hosts", "a", "--directory", "/no/directory", "--ssh", ssh, path)
+    done = launch_fresh("--hosts", "a", "--directory", "/no/directory", "--ssh", ssh, path)
     assert done.returncode == 1 and "a: cannot work in /no/directory: No such file" in done.stderr
     with mock.patch.object(sar, "__version__", "9.9"):
-        done = run_sar("launch", "--hosts", "a", "--ssh", ssh, path)
+        done = launch_fresh("--hosts", "a", "--ssh", ssh, path)
     assert done.returncode == 1 and f"a: SAR {sar.__version__} is installed here and 9.9 at the launcher" in done.stderr
 
 

@@ -24,7 +24,7 @@ N, E, WORKERS = 120, 700, 2
 
 
 def run(*words: object) -> str:
-    done = run_sar(*words, deadline=240, warm_workers=True, OMP_NUM_THREADS="1")
+    done = run_sar(*words, deadline=240, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -40,7 +40,7 @@ def _graph() -> Any:
     return data
 
 
-@pytest.mark.parametrize("kind", ["gat", "sage", "gin"])
+@pytest.mark.parametrize("kind", ["gat", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("sage", "gin"))])
 def test_infer_and_evaluate(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("torchmetrics")
     data = _graph()

@@ -13,7 +13,7 @@ import pytest
 
 from sar.cli import binding, channel, lines
 from sar.cli.channel import GREETING, Channel, ChannelError
-from tests.support.command import run_sar
+from tests.support.command import launch_fresh
 
 # ---- the channel ---------------------------------------------------------------------------
 
@@ -161,12 +161,12 @@ def test_workers_are_bound(tmp_path: Path) -> None:
     script = tmp_path / "worker.py"
     script.write_text("import os; print(*sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])")
     expected = binding.seats("cores", 1)[0]
-    done = run_sar("launch", "-n", 1, "--bind", "cores", "--no-prefix", script)
+    done = launch_fresh("-n", 1, "--bind", "cores", "--no-prefix", script)
     assert expected.cores is not None
     assert done.stdout.split() == [*map(str, sorted(expected.cores)), str(expected.threads)], done.stderr
     own = len(os.sched_getaffinity(0))
     if own > 1:
-        done = run_sar("launch", "-n", own, "--bind", "cores", "--no-prefix", script)
+        done = launch_fresh("-n", own, "--bind", "cores", "--no-prefix", script)
         assert sorted(line.split()[0] for line in done.stdout.splitlines()) == sorted(map(str, os.sched_getaffinity(0)))
 
 
@@ -181,13 +181,13 @@ def test_a_file_for_each_worker_and_life(tmp_path: Path) -> None:
         "sys.exit(os.environ['SAR_RESTART_COUNT'] == '0')"
     )
     logs = tmp_path / "deep" / "logs"
-    done = run_sar("launch", "-n", 2, "--max-restarts", 1, "--log-dir", logs, script)
+    done = launch_fresh("-n", 2, "--max-restarts", 1, "--log-dir", logs, script)
     assert done.returncode == 0 and "[1] out 1" in done.stdout
     found = {file.name: sorted(file.read_text().splitlines()) for file in logs.iterdir()}
     names = ["rank-0.log", "rank-0.restart-1.log", "rank-1.log", "rank-1.restart-1.log"]
     assert found == {name: ["err", f"out {name[5]}"] for name in names}
     (tmp_path / "file").touch()
-    done = run_sar("launch", "-n", 1, "--log-dir", tmp_path / "file", script)
+    done = launch_fresh("-n", 1, "--log-dir", tmp_path / "file", script)
     assert done.returncode == 2 and "--log-dir" in done.stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from sar.cli.lines import Lines, Progress
 from sar.profiling import progress
-from tests.support.command import run_sar
+from tests.support.command import run_sar, started
 
 SCRIPT = """
 import os, sys, time
@@ -38,9 +37,7 @@ def script(tmp_path: Path) -> Path:
 def on_terminal(script: Path, **environment: str) -> str:
     """What ``sar launch`` writes to one."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "sar", "launch", "-n", "2", str(script)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
+    process = started("launch", "-n", 2, script, stdout=theirs, stderr=theirs, env={**os.environ, **environment})
     os.close(theirs)
     shown = b""
     while True:
@@ -75,7 +72,7 @@ def test_switched_off(script: Path) -> None:
 
 
 def test_without_a_terminal(script: Path) -> None:
-    done = run_sar("launch", "-n", 2, script, warm_workers=True)
+    done = run_sar("launch", "-n", 2, script)
     assert done.returncode == 0 and done.stderr == "" and done.stdout.count("printed") == 10
 
 

@@ -63,7 +63,7 @@ with Dataset(sys.argv[1]) as dataset:
 """
 
 
-@pytest.mark.parametrize("kind", ["plain", "loops", "compressed"])
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.full), "loops", "compressed"])
 def test_cutting_takes_no_memory_for_edges_and_features(tmp_path: Path, kind: str) -> None:
     """A file of 125 MB. Allowed: some bytes a node, and buffers."""
     nodes, edges = 100_000, 3_000_000

@@ -29,17 +29,18 @@ def train(transport: str, detail: str) -> None:
     target = torch.randn(graph.num_nodes(), 8)
     torch.manual_seed(0)
     layers = torch.nn.ModuleList([sar.nn.SAGEConv(64, 300, "mean"), sar.nn.GATConv(300, 8, 1)])
-    optimizer = torch.optim.Adam(layers.parameters(), lr=0.01)
     killed = detail == "killed"
     if killed and rank == 1:
         threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
     for _ in range(10**9 if killed else 4):
         out = layers[1](graph, torch.relu(layers[0](graph, x))).flatten(1)
         loss = (out - target).square().mean()
-        optimizer.zero_grad()
+        layers.zero_grad()
         loss.backward()
         sar.gather_grads(layers)
-        optimizer.step()
+        with torch.no_grad():  # torch's optimizers import its compiler, which takes a second
+            for parameter in layers.parameters():
+                parameter -= 0.01 * parameter.grad
     digest = hashlib.sha256(out.detach().numpy().tobytes())
     for parameter in layers.parameters():
         digest.update(parameter.detach().numpy().tobytes())

@@ -58,7 +58,7 @@ def test_killed_on_three_hosts_goes_on_with_two(tmp_path: Path) -> None:
     def words(nodes: int, directory: str) -> list[str]:
         return [str(SCRIPT), str(tmp_path / "parts" / str(nodes) / "cora.json"), str(tmp_path / directory), str(EPOCHS)]
 
-    whole = run_sar("launch", "-n", 2, *words(2, "whole"), warm_workers=True)
+    whole = run_sar("launch", "-n", 2, *words(2, "whole"))
     assert whole.returncode == 0, whole.stderr
     expected = curve(whole.stdout)
     assert sorted(expected) == list(range(10, EPOCHS + 1, 10))

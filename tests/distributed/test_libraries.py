@@ -21,6 +21,7 @@ from sar.distributed import libraries, tokens
 from sar.distributed.network import free_port
 from tests.lifecycle.scenarios import Group
 from tests.support import ROOT, warm
+from tests.support.command import WARM
 
 JOB = ["-m", "tests.distributed.library_job"]
 MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
@@ -28,8 +29,8 @@ MPIEXEC = os.path.join(sys.prefix, "bin", "mpiexec")
 
 def probe(name: str, **variables: str) -> dict[str, str]:
     """What ``sar doctor`` learns of a transport's library."""
-    command = [sys.executable, "-m", "sar.cli.probe", "network", name]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
+    done = warm.run(["-m", "sar.cli.probe", "network", name], env={**os.environ, **variables})
+    done.check_returncode()
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
@@ -149,6 +150,7 @@ def test_a_library_that_is_not_there(transport: str, monkeypatch: pytest.MonkeyP
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     report = doctor._Report()
+    monkeypatch.setattr(doctor, "subprocess", WARM)
     monkeypatch.setenv("SAR_MPI_LIB", "/nowhere/lib.so")
     doctor._library(report, "mpi")
     found, fix = capsys.readouterr().out.splitlines()

@@ -165,9 +165,9 @@ def test_at_the_start_of_a_job(tmp_path: Path) -> None:
     """A worker whose metrics cannot be written ends the job, and the others hear why."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = run_sar("launch", "-n", 2, script, warm_workers=True, SAR_METRICS=f"jsonl:{tmp_path}/run.jsonl")
+    done = run_sar("launch", "-n", 2, script, SAR_METRICS=f"jsonl:{tmp_path}/run.jsonl")
     assert done.returncode == 0 and done.stdout.count("epoch 1") == 2, done.stderr
     assert [path.name for path in tmp_path.glob("*.jsonl")] == ["run.rank1.jsonl"]
-    done = run_sar("launch", "-n", 2, script, warm_workers=True, SAR_METRICS=f"jsonl:{tmp_path}/no/run.jsonl")
+    done = run_sar("launch", "-n", 2, script, SAR_METRICS=f"jsonl:{tmp_path}/no/run.jsonl")
     assert done.returncode == 1
     assert "[0] sar.errors.RemoteError: rank 1" in done.stderr and "no/run.rank1.jsonl" in done.stderr

@@ -23,14 +23,11 @@ GROWTH = 1.3
 
 @pytest.fixture(scope="module")
 def bench_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The graph of the benchmarks: 60,000 nodes, 2.8 M edges."""
+    """The graph of the benchmarks, of 24,000 nodes and 1.1 M edges."""
     path = tmp_path_factory.mktemp("structure") / "graph.npz"
-    run(str(ROOT / "bench" / "make_graph.py"), str(path))
-    return path
-
-
-def run(*words: str) -> None:
+    words = [str(ROOT / "bench" / "make_graph.py"), str(path), "24000", "50", "8"]
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    return path
 
 
 def measure(pool: Pool, graph: Path, parts: int, method: str) -> list[dict[str, Any]]:

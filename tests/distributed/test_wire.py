@@ -7,12 +7,12 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 
 import psutil
 
 from sar.distributed.network import free_port
+from tests.support import warm
 
 ROWS, WIDTH, EDGES, EPOCHS = 4000, 256, 60000, 5
 
@@ -96,8 +96,8 @@ def measured() -> dict[str, int]:
     reports = []
     try:
         for rank, proxy in enumerate(proxies):
-            proxy.process = subprocess.Popen(
-                [sys.executable, "-c", WORKER, str(rank), str(port)],
+            proxy.process = warm.Popen(
+                ["-c", WORKER, str(rank), str(port)],
                 stdout=subprocess.PIPE,
                 text=True,
                 env={**os.environ, "SAR_TRANSPORT": "tcp", "SAR_ADVERTISE": proxy.address, "OMP_NUM_THREADS": "1"},

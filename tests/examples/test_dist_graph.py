@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from sar.distributed.network import free_port
-from tests.support import ROOT, hetero
+from tests.support import ROOT, hetero, warm
 from tests.support.command import run_sar
 from tests.support.graphs import close
 from tests.support.machines import Machine, NoMachines, machines
@@ -94,13 +94,11 @@ def typed() -> Any:
 
 
 def start(words: list[object], inside: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*inside, sys.executable, *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    env, command = {**os.environ, "OMP_NUM_THREADS": "1", **environment}, list(map(str, words))
+    if inside:
+        return subprocess.Popen([*inside, sys.executable, *command], env=env, **pipes)
+    return warm.Popen(command, env=env, **pipes)
 
 
 def output(process: subprocess.Popen[str]) -> str:

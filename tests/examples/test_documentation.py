@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, warm
+from tests.support.command import run_sar
 
 DOCS = ROOT / "docs"
 DEADLINE = 300.0
@@ -47,12 +51,27 @@ def shell(text: str, folder: Path) -> str:
     return done.stdout
 
 
-def play(page: Path, folder: Path) -> None:
+def quickly(text: str, folder: Path) -> str:
+    """The same, with commands of SAR in this process and scripts as forks of one that has imported torch."""
+    shown = ""
+    for number, part in enumerate(re.split(r"^((?:sar|python) [^|<>;&\n]*\n)", text.replace("\\\n", ""), flags=re.M)):
+        if number % 2 == 0:
+            shown += shell(part, folder)
+            continue
+        command, *words = shlex.split(part)
+        with contextlib.chdir(folder), mock.patch.dict(os.environ, REPOSITORY=str(ROOT)):
+            done = run_sar(*words) if command == "sar" else warm.run(words)
+        assert done.returncode == 0, f"{part}\n{done.stdout}\n{done.stderr}"
+        shown += done.stdout
+    return shown
+
+
+def play(page: Path, folder: Path, run: Callable[[str, Path], str] = quickly) -> None:
     """Runs a page: blocks with a title are files, commands run, texts are what the commands before them show."""
     shown = ""
     for block in blocks(page):
         if block.language == "bash":
-            shown = shell(block.text, folder)
+            shown = run(block.text, folder)
         elif block.language == "text":
             holds(shown, block.text)
         elif block.language == "diff":
@@ -108,7 +127,7 @@ def test_readme(tmp_path: Path) -> None:
     for path in ROOT.iterdir():
         if path.name not in (".git", "build", "parts"):
             (tmp_path / path.name).symlink_to(path)
-    play(ROOT / "README.md", tmp_path)
+    play(ROOT / "README.md", tmp_path, shell)
 
 
 def test_readme_is_short() -> None:

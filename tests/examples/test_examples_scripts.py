@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,13 @@ DEADLINE = 120.0
 
 
 def run(*words: object, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
-    )
+    done = warm.run([*map(str, words)], DEADLINE, env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def sar(*words: object) -> str:
-    done = run_sar(*words, warm_workers=True)
+    done = run_sar(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -175,10 +167,10 @@ def by_hand(script: Path, words: list[str], names: tuple[str, str], env: dict[st
 
 
 def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    """sar launch, torchrun, RANK and WORLD_SIZE, PMI_RANK and PMI_SIZE with an address file: the same losses."""
+    """sar launch, RANK and WORLD_SIZE, PMI_RANK and PMI_SIZE with an address file: the same losses. test_lifecycle.py
+    has torchrun."""
     words = ["--partitioning-json-file", str(parts("cora", 2)), "--train-iters", "3", "--hidden-layer-dim", "16"]
     basic = EXAMPLES / "homogeneous_basic.py"
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port"]
 
     def port() -> dict[str, str]:
         return {"MASTER_PORT": str(free_port())}
@@ -187,7 +179,6 @@ def test_ways_to_start(parts: Any, trained: dict[str, dict[str, Any]], tmp_path:
     assert launched.returncode == 0, launched.stderr
     first = losses(launched.stdout)
     assert len(first) == 3
-    assert losses(run(*torchrun, free_port(), basic, *words)) == first
     assert losses(by_hand(basic, words, ("RANK", "WORLD_SIZE"), {"MASTER_ADDR": "127.0.0.1", **port()})) == first
 
     words = ["--partitioning-json-file", str(parts("cora", 2)), "--every", "3", *map(str, SIGN)]
@@ -228,12 +219,7 @@ def test_partitioning_a_dataset(tmp_path: Path) -> None:
         run(EXAMPLES / "partition_dataset.py", "--dataset-name", name, *words)
         shown = sar("info", out / "citeseer.json")
         assert f"{n:,}" in shown and "labels" in shown
-    failed = subprocess.run(
-        [sys.executable, str(EXAMPLES / "partition_dataset.py"), "--dataset-name", "nothing", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
+    failed = warm.run([str(EXAMPLES / "partition_dataset.py"), "--dataset-name", "nothing", *map(str, words)])
     assert failed.returncode != 0 and "there is no file nothing" in failed.stderr
 
 

@@ -40,7 +40,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def expected(words: list[str]) -> list[str]:
-    done = run_sar("launch", "-n", 2, *words, warm_workers=True, deadline=DEADLINE)
+    done = run_sar("launch", "-n", 2, *words, deadline=DEADLINE)
     assert done.returncode == 0 and len(losses(done.stdout)) == 3, done.stderr
     return losses(done.stdout)
 

@@ -41,16 +41,19 @@ def commands(launcher: str, restarts: int) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", *own, *where]
 
 
-def job(folder: Path, launcher: str, kills: int, seed: int) -> Outcome:
+def job(
+    folder: Path, launcher: str, kills: int, seed: int, start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+) -> Outcome:
     """Runs a job, and kills a worker so many times, if it lasts that long.
 
     :param folder: empty; what the workers write goes there
+    :param start: starts the launcher's process
     """
     rng = random.Random(seed)
     (folder / "parts").mkdir(parents=True)
     json = partition(folder / "parts", WORKERS)
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
+        process = start(
             [*commands(launcher, kills), *JOB, str(json), str(folder)],
             cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1", "SAR_START_TIMEOUT": "60", "SAR_TIMEOUT": "60"},
@@ -140,7 +143,7 @@ def _workers(launcher: int) -> set[int]:
     found = set()
     for child in psutil.Process(launcher).children():
         try:
-            if JOB[1] in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE:
+            if JOB[1] in (child.name(), *child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE:
                 found.add(child.pid)
         except psutil.Error:
             continue

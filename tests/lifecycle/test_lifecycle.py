@@ -6,9 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
@@ -16,8 +14,9 @@ import pytest
 from sar.distributed.network import free_port
 from tests.lifecycle import losses, scenarios
 from tests.lifecycle.scenarios import COMMAND, Group
-from tests.support import ROOT
+from tests.support.command import torchrun
 from tests.support.pool import Pool
+from tests.support.scripts import finish
 from tests.support.sessions import Workers
 
 WORLD = 3
@@ -36,8 +35,8 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def slow_group() -> Iterator[Group]:
-    """Started early, because it takes a minute of sleep."""
-    group = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP="60")
+    """Started early, because it sleeps for long."""
+    group = Group("slow", 2, SAR_LIVENESS_TIMEOUT="3", SAR_TEST_SLEEP="30")
     yield group
     group.kill()
 
@@ -173,22 +172,17 @@ def test_backends(asked: str, environment: dict[str, str], expected: str, torch_
 
 
 @pytest.mark.parametrize("backend", ["sar", pytest.param("gloo", marks=pytest.mark.full)])
-def test_torchrun(backend: str, tmp_path: Path) -> None:
+def test_torchrun(backend: str) -> None:
     """torchrun's own store sits on MASTER_PORT."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
-    done = subprocess.run(
-        [*command, *COMMAND, "torch_too"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "SAR_TEST_BACKEND": backend, "OMP_NUM_THREADS": "1", "SAR_START_TIMEOUT": "60"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count('"sum": 1.0') == 2
+    env = {**os.environ, "SAR_TEST_BACKEND": backend, "OMP_NUM_THREADS": "1", "SAR_START_TIMEOUT": "60"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    place = ["--nproc-per-node=2", f"--master-port={free_port()}"]
+    ((code, out, err),) = finish([torchrun(*place, *COMMAND, "torch_too", env=env, **pipes)])
+    assert code == 0, err
+    assert out.count('"sum": 1.0') == 2
 
 
-# ---- last, because it sleeps for a minute ------------------------------------
+# ---- last, because it sleeps for half a minute --------------------------------
 
 
 def test_a_slow_worker_is_not_lost(slow_group: Group) -> None:

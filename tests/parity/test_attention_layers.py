@@ -91,7 +91,7 @@ def test_masks_do_not_depend_on_the_number_of_workers(pool: Pool) -> None:
 
 def dense(world: int) -> Graph:
     """So many edges for its nodes that nothing but a buffer of edges is as large as a float for each of them."""
-    nodes, edges = 400, 150_000
+    nodes, edges = 250, 80_000
     rng = np.random.default_rng(64)
     start = np.linspace(0, nodes, world + 1).astype(np.int64)
     return Graph(nodes, rng.integers(0, nodes, edges), rng.integers(0, nodes, edges), start)
@@ -101,7 +101,7 @@ def dense(world: int) -> Graph:
 def test_no_float_buffer_of_edge_size(pool: Pool, world: int) -> None:
     """Neither torch nor the engine allocates a float per edge at once, in forward or backward."""
     graph = dense(world)
-    x = np.random.default_rng(65).standard_normal((400, 64)).astype(np.float32)
+    x = np.random.default_rng(65).standard_normal((250, 64)).astype(np.float32)
     given = [{"part": graph.part(rank), "x": x[graph.rows(rank)]} for rank in range(world)]
     workers = Workers(pool, world, "shm")
     for found in workers.run(cases_attention.allocations, given):

@@ -30,12 +30,12 @@ def check(losses: dict[int, np.ndarray], tolerance: float) -> None:
 
 # dtype, tolerance, epochs, features
 GCN = [
-    ("float64", 1e-8, 8, 200),
+    ("float64", 1e-8, 6, 200),
     pytest.param("float64", 1e-8, 20, MOST_FEATURES, marks=full),
     pytest.param("float32", 1e-4, 20, MOST_FEATURES, marks=full),
 ]
 SAGE = [
-    ("float32", 1e-3, 8, 200),
+    ("float32", 1e-3, 5, 64),
     pytest.param("float64", 1e-8, 20, MOST_FEATURES, marks=full),
     pytest.param("float32", 1e-3, 20, MOST_FEATURES, marks=full),
 ]
@@ -46,7 +46,7 @@ def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float, epochs: int, feat
     losses = {}
     for world in (1, 2, 4, 8):
         first = curve(pool, world, "cora", "gcn", dtype, epochs=epochs, features=features)
-        again = curve(pool, world, "cora", "gcn", dtype, epochs=epochs, features=features)
+        again = curve(pool, world, "cora", "gcn", dtype, epochs=epochs, features=features) if world == 4 else []
         assert all(r["losses"] == first[0]["losses"] for r in first + again), "not the same to the bit"
         losses[world] = np.array(first[0]["losses"])
     assert losses[1][-1] < (0.9 if epochs == 20 else 1.0) * losses[1][0]
@@ -54,9 +54,7 @@ def test_gcn_on_cora(pool: Pool, dtype: str, tolerance: float, epochs: int, feat
 
 
 @pytest.mark.parametrize(("dtype", "tolerance", "epochs", "features"), SAGE)
-def test_sage_with_batch_norm_on_cornell5(
-    pool: Pool, dtype: str, tolerance: float, epochs: int, features: int
-) -> None:
+def test_sage_with_batch_norm_on_cornell5(pool: Pool, dtype: str, tolerance: float, epochs: int, features: int) -> None:
     losses = {}
     for world in (1, 2, 4, 8):
         found = curve(pool, world, "cornell5", "sage", dtype, epochs=epochs, features=features)

@@ -12,7 +12,7 @@ import torch
 from tests.parity import cases_layers
 from tests.parity.cases_layers import IN, REFUSED, SPECS, call, draw, tensors
 from tests.support.graphs import Graph, close, make
-from tests.support.sessions import Workers
+from tests.support.sessions import Workers, half
 
 
 def looped(kind: str, world: int, seed: int, loops: bool = True) -> Graph:
@@ -122,7 +122,7 @@ def error(value: np.ndarray, truth: np.ndarray) -> float:
     return float(np.abs(value - truth).max() / max(np.abs(truth).max(), 1.0)) if truth.size else 0.0
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", half(SPECS))
 def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of DGL in double precision, relative to the largest entry or 1."""
     graph = looped("random", 2, 32, SPECS[name].loops)

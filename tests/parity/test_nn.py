@@ -16,7 +16,7 @@ from tests.support import hetero
 from tests.support.command import run_sar
 from tests.support.graphs import Graph, close, make
 from tests.support.pool import Pool
-from tests.support.sessions import Workers
+from tests.support.sessions import Workers, half
 
 IN = 6
 GCN = {"in_feats": IN, "out_feats": 4, "allow_zero_in_degree": True}
@@ -75,7 +75,7 @@ def test_layer(few: Workers, layer: str) -> None:
     compare(few, make("empty_worker", few.world, seed=30), layer, "float64")
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("layer", half(LAYERS))
 def test_layer_single_precision(two: Workers, layer: str) -> None:
     pytest.importorskip("dgl")
     compare(two, make("random", 2, seed=31), layer, "float32")

@@ -10,7 +10,7 @@ from tests.parity.pyg_aggregations import CASES
 from tests.parity.test_pyg_layers import check
 from tests.support.graphs import Graph, make
 from tests.support.pool import Pool
-from tests.support.sessions import Workers
+from tests.support.sessions import Workers, half
 
 pytest.importorskip("torch_geometric")
 
@@ -28,12 +28,12 @@ def test_aggregation(few: Workers, name: str) -> None:
 
 
 @pytest.mark.parametrize("world", [2, 4])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", half(CASES))
 def test_over_tcp(pool: Pool, name: str, world: int) -> None:
     check(Workers(pool, world, "tcp"), ordered(make("random", world, seed=51)), name, "float64")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", half(CASES))
 def test_single_precision(two: Workers, name: str) -> None:
     check(two, ordered(make("random", 2, seed=52)), name, "float32", rounds=True)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,13 @@ import torch
 import sar
 from tests.parity import cases_pyg_hetero as cases
 from tests.parity.test_pyg_layers import UNIT, near
-from tests.support import hetero
+from tests.support import hetero, warm
 from tests.support.command import run_sar
 from tests.support.hetero import KINDS, TRIPLES
-from tests.support.sessions import Workers
+from tests.support.sessions import Workers, half
 
 pytest.importorskip("torch_geometric")
+
 
 def _held(cut: hetero.Cut, ends: Any, rank: int) -> np.ndarray:
     """Positions of the edges that have columns, in a worker's order: by the owner of their source."""
@@ -67,7 +66,7 @@ def test_model(few: Workers, name: str) -> None:
     check(few, name, "float64")
 
 
-@pytest.mark.parametrize("name", cases.MODELS)
+@pytest.mark.parametrize("name", half(cases.MODELS))
 def test_single_precision(two: Workers, name: str) -> None:
     check(two, name, "float32")
 
@@ -240,6 +239,5 @@ print("as the whole graph")
 
 def test_without_dgl(tmp_path: Path) -> None:
     """Cut, load and run where DGL cannot be imported."""
-    words = [sys.executable, "-W", "ignore", "-c", ALONE, str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = warm.run(["-c", ALONE, str(tmp_path)])
     assert done.returncode == 0 and "as the whole graph" in done.stdout, done.stderr

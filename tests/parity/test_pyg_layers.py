@@ -13,7 +13,7 @@ from tests.parity.pyg_own_layers import OWN
 from tests.parity.pyg_specs import IN, OUT, REFUSED, SPECS, TYPES
 from tests.support.graphs import Graph, make
 from tests.support.pool import Pool
-from tests.support.sessions import SESSIONS, Session, Workers
+from tests.support.sessions import SESSIONS, Session, Workers, half
 
 pytest.importorskip("torch_geometric")
 
@@ -109,7 +109,7 @@ def test_own_layer(few: Workers, name: str) -> None:
     check(few, make("empty_worker" if few.world == 4 else "random", few.world, seed=36), name, "float64")
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", half(SPECS))
 def test_single_precision(two: Workers, name: str) -> None:
     """Single precision is within 1e-5 of PyG in double precision, relative to the largest entry or 1; gradients of
     parameters, which are sums over all rows, within four times PyG's own rounding where that is more."""

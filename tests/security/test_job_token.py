@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ import sar
 from sar.distributed import network, tokens as job_tokens
 from tests.security.jobs import SUM, WITHOUT
 from tests.support import warm
+from tests.support.command import started, torchrun
 from tests.support.scripts import environment, finish, write_script
 
 
@@ -35,11 +37,11 @@ def start(path: Path, rank: int, world: int, address: str, port: int, **more: ob
 def test_two_launches_on_one_port(tmp_path: Path) -> None:
     """The one that was there first goes on; every worker of the other is refused, by name."""
     path, port = write_script(tmp_path, SUM), str(network.free_port())
-    words = ["-m", "sar", "launch", "-n", "2", "--master-port", port, str(path)]
     jobs = []
     for value in (1, 100):
         env = environment(SAR_TEST_VALUE=value, SAR_START_TIMEOUT=30, **WITHOUT)
-        jobs.append(warm.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+        words = ["launch", "-n", 2, "--master-port", port, path]
+        jobs.append(started(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
     reports = finish(jobs)
     sums = [re.findall(r"SUM (\S+)", out) for _, out, _ in reports]
     for value, (code, out, err), found in zip((1, 100), reports, sums):
@@ -197,8 +199,8 @@ def test_a_token_by_the_store_of_torchrun(tmp_path: Path) -> None:
     """
     path = write_script(tmp_path, body)
     place = ["--nproc-per-node=2", f"--master-port={network.free_port()}"]
-    command = [sys.executable, "-m", "torch.distributed.run", *place, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(**WITHOUT))
-    assert done.returncode == 0, done.stderr
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ((code, _, err),) = finish([torchrun(*place, path, env=environment(**WITHOUT), **pipes)])
+    assert code == 0, err
     tokens = [(tmp_path / f"token{rank}").read_text() for rank in range(2)]
     assert tokens[0] == tokens[1] and re.fullmatch("[0-9a-f]{64}", tokens[0])

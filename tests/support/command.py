@@ -1,4 +1,4 @@
-"""The ``sar`` command in the process of the tests, and its workers as forks of a process that has imported torch."""
+"""The ``sar`` command in the process of the tests, and what it starts as forks of a process that has imported torch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, Optional
 from unittest import mock
 
 from sar import cli
-from sar.cli import workers
-from tests.support import warm
+from sar.cli import doctor, workers
+from tests.support import ROOT, warm
 
 
 def run_sar(
-    *words: object, deadline: int = 120, warm_workers: bool = False, **environment: str
+    *words: object, deadline: int = 120, fresh: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """What ``sar`` with these words, in an environment with these variables more, returns and prints.
 
-    :param warm_workers: the workers of ``sar launch`` and ``sar infer`` are processes of ``tests/support/warm.py``, for
-        tests of what workers do. Otherwise they are started as always
+    :param fresh: workers and the probes of ``sar doctor`` are started as always. Otherwise they are processes of
+        ``tests/support/warm.py``
     """
     command = list(map(str, words))
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
@@ -36,8 +36,8 @@ def run_sar(
     try:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.dict(os.environ, environment))
-            if warm_workers:
-                stack.enter_context(mock.patch.object(workers, "subprocess", _WARM))
+            for module in () if fresh else (workers, doctor):
+                stack.enter_context(mock.patch.object(module, "subprocess", WARM))
             stack.enter_context(redirect_stdout(out))
             stack.enter_context(redirect_stderr(err))
             try:
@@ -50,15 +50,49 @@ def run_sar(
     return subprocess.CompletedProcess(command, code, written(out), written(err))
 
 
-def _warm(command: list[str], preexec_fn: Any, **options: Any) -> warm.Popen:
+def launch_fresh(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``sar launch`` with workers that are started as always: for scripts that do not import torch, which take less
+    time so, and for tests of what surrounds workers, such as the processors that they are bound to."""
+    return run_sar("launch", *words, fresh=True, **environment)
+
+
+def _warm(command: list[str], preexec_fn: Any = None, **options: Any) -> subprocess.Popen[Any]:
     """``preexec_fn`` has the worker end with its launcher, which here is the process of the tests."""
-    assert command[:2] == [sys.executable, "-u"]
-    return warm.Popen(command[2:], **options)
+    if command[0] != sys.executable:  # ssh
+        return subprocess.Popen(command, preexec_fn=preexec_fn, **options)
+    return warm.Popen([word for word in command[1:] if word != "-u"], **options)
 
 
-_WARM = SimpleNamespace(**{**vars(subprocess), "Popen": _warm})
+WARM = SimpleNamespace(**{**vars(subprocess), "Popen": _warm})
 """What the launcher finds as ``subprocess``."""
+
+
+def started(*words: object, **options: Any) -> warm.Popen:
+    """``sar`` with these words as a process of its own, whose workers are processes of ``tests/support/warm.py``."""
+    return warm.Popen(["-m", __name__, *map(str, words)], **{"cwd": ROOT, **options})
+
+
+def torchrun(*words: object, **options: Any) -> warm.Popen:
+    """torchrun with these words, and its workers, as processes of ``tests/support/warm.py``."""
+    return started("torchrun", *words, **options)
+
+
+def _of_torchrun(handler: Any, args: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[Any]:
+    """How torchrun starts a worker."""
+    return _warm(list(args), env=env, stdout=handler._stdout, stderr=handler._stderr, start_new_session=True)
 
 
 def written(stream: io.TextIOWrapper) -> str:
     return stream.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "torchrun":
+        from torch.distributed import run
+        from torch.distributed.elastic.multiprocessing import api
+
+        with mock.patch.object(api.SubprocessHandler, "_popen", _of_torchrun):
+            run.main(sys.argv[2:])
+    else:
+        with mock.patch.object(workers, "subprocess", WARM):
+            sys.exit(cli.main(sys.argv[1:]))

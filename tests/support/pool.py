@@ -42,7 +42,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.support.preloaded"])
+        self._context.set_forkserver_preload(["tests.support.preloaded", "dgl", "torch_geometric.nn"])  # where there
         self._workers: list[tuple[Any, Connection]] = []
         self._session: tuple[Any, ...] | None = None
 

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import defaultdict
 
-from tests.support import ROOT
+from tests.support import ROOT, warm
 
 PAGE = ROOT / "docs" / "process.md"
 
@@ -28,7 +26,8 @@ for one in sar.replaced():
 
 def listed() -> list[list[str]]:
     """Owner, name and reason of all that a process replaces that has graphs of both libraries."""
-    done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, timeout=120, check=True)
+    done = warm.run(["-c", LIST])
+    done.check_returncode()
     return [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+from zlib import crc32
+
+import pytest
 
 from tests.support.pool import Case, Pool
 
@@ -18,6 +22,12 @@ class Session(NamedTuple):
 
 
 SESSIONS = [Session(*s) for s in ((1, "shm"), (2, "shm"), (4, "shm"), (8, "shm"), (2, "tcp"), (4, "tcp"), (8, "tcp"))]
+
+
+def half(cases: Iterable[str]) -> list[Any]:
+    """Parameters of a test that differs from another one in its dtype or transport alone, so that half of its cases
+    show the kind: the others have the mark ``full``. Which ones depends on their names alone."""
+    return [pytest.param(case, marks=pytest.mark.full) if crc32(case.encode()) % 2 else case for case in cases]
 
 
 class Workers:

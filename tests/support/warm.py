@@ -6,19 +6,23 @@ ends. Not for tests of what importing does, nor of how much memory a process tak
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
+import importlib
 import json
 import os
 import runpy
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
+PRELOADED = "tests.support.preloaded"
 
 
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
@@ -51,6 +55,12 @@ def parent() -> socket.socket:
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if PRELOADED in sys.modules:  # this is such a process itself
+        if not os.fork():
+            ours.close()
+            main(theirs)
+        theirs.close()
+        return ours
     subprocess.Popen(
         [sys.executable, "-m", __name__, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
@@ -79,6 +89,8 @@ def serve(channel: socket.socket) -> list[str]:
     while os.getppid() == between:  # until then nobody can wait for this process
         time.sleep(0.001)
     given = json.loads(message)
+    name = next(word for word in given["words"] if word != "-m")
+    ctypes.CDLL(None).prctl(PR_SET_NAME, Path(name).name.encode()[:15])  # what psutil and ps call it
     if given["session"]:
         os.setsid()
     channel.send(str(os.getpid()).encode())
@@ -94,10 +106,20 @@ def serve(channel: socket.socket) -> list[str]:
     return list(given["words"])
 
 
-if __name__ == "__main__":
-    import tests.support.preloaded  # noqa: F401
+def run(words: list[str], timeout: float = 120.0, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The same, when it has ended: its exit code, and what it wrote."""
+    pipe = subprocess.PIPE
+    with Popen(words, stdout=pipe, stderr=pipe, text=True, **options) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
-    sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
+
+def execute() -> None:
+    """Runs what ``sys.argv`` says."""
     if sys.argv[0] == "-c":
         code = sys.argv.pop(1)
         exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
@@ -108,3 +130,35 @@ if __name__ == "__main__":
     else:
         sys.path[0] = str(Path(sys.argv[0]).parent)
         runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def leave(code: int) -> None:
+    """Ends the process without taking apart what torch is made of, which takes it a second."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def main(channel: socket.socket) -> None:
+    """Forks processes, and is what each of them runs."""
+    sys.argv = serve(channel)
+    code = 0
+    try:
+        execute()
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        code = 1
+    leave(code)
+
+
+if __name__ == "__main__":
+    importlib.import_module(PRELOADED)
+    main(socket.socket(fileno=int(sys.argv[1])))

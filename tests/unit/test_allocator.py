@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.support import warm
 
 BEGIN = """
 import gc, os, random, resource, sys, threading
@@ -20,14 +20,9 @@ MIB = 1 << 20
 """
 
 
-def run(code: str, policy: str = "pool", **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + code, policy],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
+def run(code: str, policy: str = "pool") -> str:
+    """What a process prints."""
+    done = warm.run(["-c", BEGIN + code, policy])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -122,7 +117,7 @@ before = writable()
 sar.set_allocator("pool")
 print(writable() - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = warm.run(["-c", code])
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "0"
 
@@ -183,9 +178,7 @@ print("fine")
 )
 def test_environment(policy: str) -> None:
     code = "import sar\nfrom sar._engine import allocator as _allocator\nsar.memory_stats()\nprint(_allocator.policy())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "SAR_ALLOCATOR": policy}
-    )
+    done = warm.run(["-c", code], env={**os.environ, "SAR_ALLOCATOR": policy})
     assert done.stdout.split() == [policy or "pool"], done.stderr
 
 
@@ -210,7 +203,7 @@ except RuntimeError as e:
 print(float(torch.ones(1 << 20).sum()) == 1 << 20)
 print(addresses() - used < {gigabytes} << 29)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    done = warm.run(["-c", code])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 import sar
+from tests.support import warm
 
 MODULES = ["gatconv", "dotgatconv", "agnnconv"]
 
@@ -214,4 +214,5 @@ assert hasattr(dgl.reverse, "__wrapped__")
 )
 def test_dgl_imported_after_the_first_graph(switch: bool, remove: str, check: str) -> None:
     program = LATER.format(switch=switch, remove=remove, check=check)
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    done = warm.run(["-c", program])
+    assert done.returncode == 0, done.stderr

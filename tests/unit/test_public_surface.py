@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import sar
+from tests.support import warm
 from tests.support.processes import wait_until
 
 # module: name: its parameters as users give them ("" for no call; None where any will do)
@@ -273,7 +274,7 @@ for code in {[*orders, chr(10).join(orders), chr(10).join(reversed(orders))]!r}:
         del sys.modules[name]
     exec(code + {check!r}, {{}})
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = warm.run(["-c", program])
     assert done.returncode == 0, done.stderr
 
 

@@ -20,13 +20,21 @@ func MustRead(t testing.TB, path string) []byte {
 	return b
 }
 
+// step is the distance of the bytes at which files are damaged.
+func step() int {
+	if testing.Short() {
+		return 7
+	}
+	return 1
+}
+
 // Cut cuts a real file at every byte: always a FormatError.
 func Cut(t *testing.T, path string, read func([]byte) error) {
 	b := MustRead(t, path)
 	if err := read(b); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	for n := range b {
+	for n := 0; n < len(b); n += step() {
 		err := read(b[:n])
 		var fe *disk.FormatError
 		if !errors.As(err, &fe) {
@@ -38,11 +46,8 @@ func Cut(t *testing.T, path string, read func([]byte) error) {
 // Flip changes single bytes of a real file: never a panic, and nothing but FormatErrors.
 func Flip(t *testing.T, path string, read func([]byte) error) {
 	b := MustRead(t, path)
-	noticed, step := 0, 1
-	if testing.Short() {
-		step = 7
-	}
-	for i := 0; i < len(b); i += step {
+	noticed := 0
+	for i := 0; i < len(b); i += step() {
 		flip := []byte{0xff, 0x01, 0x80}[i%3]
 		b[i] ^= flip
 		err := read(b)
@@ -55,7 +60,7 @@ func Flip(t *testing.T, path string, read func([]byte) error) {
 			noticed++
 		}
 	}
-	if noticed < 50/step {
+	if noticed < 50/step() {
 		t.Errorf("%s: only %d changes were noticed", path, noticed)
 	}
 }
