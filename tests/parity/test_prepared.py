@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import sar
-from tests.parity import cases_prepared as cases
+from tests.parity import cases_prepared as cases, described
 from tests.support.graphs import close, make
 from tests.support.sessions import Workers
 
@@ -107,6 +107,14 @@ def test_what_all_can_run(two: Workers) -> None:
     for first, second in two.run(cases.disagreeing, given, how="hook"):
         assert first == ("convs.0", "SAGEConv", "steps", "rank 1: lin_l: it has hooks")
         assert second[2:] == ("fused", "the product first, which is narrower")
+
+
+def test_page(two: Workers) -> None:
+    """docs/prepared.md shows what sar.describe prints."""
+    dgl, pyg = pytest.importorskip("dgl"), pytest.importorskip("torch_geometric")
+    if dgl.__version__.startswith("1.1") and pyg.__version__.startswith("2.8"):
+        page, expected = described.written(two)
+        assert page == expected, "python -m tests.parity.described"
 
 
 def test_not_prepared() -> None:
