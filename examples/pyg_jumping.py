@@ -42,6 +42,9 @@ n_train = data.total("train_mask")  # of all workers
 torch.manual_seed(0)
 model = JumpingSAGE(data.num_features, 64, data.num_classes, n_layers=3)
 sar.sync_params(model)
+sar.prepare(model, data)  # what each layer becomes, agreed once by all workers
+if rank == 0:
+    print(sar.describe(model))
 torch.manual_seed(rank)  # dropout differs between workers
 optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)
 

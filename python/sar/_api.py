@@ -54,6 +54,7 @@ from .loading import load
 from .nn import RelGraphConv, batch_norm as distributed_bn
 from .nn.batch_norm import DistributedBN1D
 from .nn.convert import convert_batchnorm
+from .preparation import describe, prepare, restore
 from .profiling.plan import estimate_memory
 from .profiling.run_log import RunLog
 from .profiling.trace import engine_profile, trace
@@ -91,6 +92,7 @@ __all__ = [
     "convert_dist_graph",
     "core",
     "data_loading",
+    "describe",
     "distributed_bn",
     "edge_softmax",
     "engine_profile",
@@ -115,10 +117,12 @@ __all__ = [
     "nn",
     "patch_dgl",
     "patched_edge_softmax",
+    "prepare",
     "pyg",
     "rank",
     "remat",
     "replaced",
+    "restore",
     "rowwise",
     "save_checkpoint",
     "set_allocator",

@@ -32,3 +32,11 @@ def of_pyg(path: str | os.PathLike[str]) -> Tensor:
     print(data.num_classes.bit_length(), data.total("train_mask").hex(), data.total(x).hex())
     again = sar.pyg.load(path)
     return F.cross_entropy(x, again.y, reduction="sum") / again.total(again.train_mask)
+
+
+def prepared(path: Path) -> list[int]:
+    data, graph = sar.load(path, pyg=True), sar.load(path)
+    model: sar.nn.SAGEConv = sar.prepare(sar.nn.SAGEConv(4, 4, "mean"), graph)
+    again: sar.nn.SAGEConv = sar.restore(sar.prepare(model, data))
+    print(sar.describe(again)[0].why.upper())
+    return [one.sends or 0 for one in sar.describe(model) if one.became == "fused"]

@@ -38,7 +38,7 @@ LAYERS = [
     # where scripts begin
     ["sar.profiling.plan", "sar.profiling.stats", "sar.partitioning"],
     ["sar.integrations.pyg"],
-    ["sar.pyg", "sar.loading"],
+    ["sar.pyg", "sar.loading", "sar.preparation"],
     ["sar.report"],
     ["sar.comm"],
     ["sar.inference"],

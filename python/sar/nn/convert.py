@@ -10,10 +10,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from sar._engine import abi, session as _session
+from sar.autograd.fused.prepared import BATCH_NORM, Plan, prepared
 
 from .batch_norm import DistributedBN1D
 
-__all__ = ["convert_batchnorm"]
+__all__ = ["convert_batchnorm", "plan"]
 
 
 def convert_batchnorm(module: nn.Module) -> nn.Module:
@@ -43,18 +44,58 @@ def _converted(module: nn.Module, path: str, known: Dict[nn.Module, nn.Module]) 
     return known[module]
 
 
+def plan(module: nn.Module, path: str) -> Optional[Plan]:
+    """What :func:`sar.prepare` makes of a batch norm; None of other modules.
+
+    :raises ValueError: as :func:`convert_batchnorm`
+    """
+    if isinstance(module, DistributedBN1D):
+        return Plan(BATCH_NORM, "as it was made")
+    if getattr(module, "allow_single_element", False):
+        return Plan(BATCH_NORM, "a worker may have one row, and all many", _of_the_inner)
+    if _made(module, path) is None:
+        return None
+    return Plan(BATCH_NORM, "its statistics were those of one worker's nodes", _over_all_nodes)
+
+
+def _of_the_inner(module: Any, x: Tensor) -> Any:
+    """The forward of PyG's, which is no exception for a single row."""
+    return module.module(x)
+
+
+def _over_all_nodes(module: Any, *args: Any) -> Any:
+    """The forward of a batch norm, in training by the rows of all workers."""
+    known = prepared(module)
+    assert known is not None
+    made: Any = known.kept.get("made")
+    if made is None:
+        made = known.kept["made"] = _made(module, known.choice.path)
+    made._parameters, made._buffers, made.training = module._parameters, module._buffers, module.training
+    if isinstance(made, DistributedBN1D):
+        made.eps, made.momentum = module.eps, module.momentum
+    return made.forward(*args)
+
+
 def _replacement(module: nn.Module, path: str) -> nn.Module:
-    if isinstance(module, _BatchNorm):
-        return _of_torch(module, path)
-    if type(module).__name__ == "HeteroBatchNorm" and type(module).__module__.startswith("torch_geometric."):
-        return _like(_OfTypes(), module)
+    made = _made(module, path)
+    if made is not None:
+        return made
     if getattr(module, "allow_single_element", False):  # of PyG's: a worker may have one row, and all many
         module.allow_single_element = False  # type: ignore[assignment]
     return module
 
 
+def _made(module: nn.Module, path: str) -> Optional[nn.Module]:
+    """A batch norm over the nodes of all workers in the place of one; None for other modules."""
+    if isinstance(module, _BatchNorm):
+        return _of_torch(module, path)
+    if type(module).__name__ == "HeteroBatchNorm" and type(module).__module__.startswith("torch_geometric."):
+        return _like(_OfTypes(), module)
+    return None
+
+
 def _of_torch(module: _BatchNorm, path: str) -> nn.Module:
-    where = f"convert_batchnorm: {path or 'the module'} is a {type(module).__name__}"
+    where = f"{path or 'the module'} is a {type(module).__name__}"
     if isinstance(module, LazyModuleMixin) and cast(Any, module).has_uninitialized_params():
         raise ValueError(f"{where} that has seen no rows yet: run one forward of the model first")
     kinds = [(nn.BatchNorm1d, (3,)), (nn.BatchNorm2d, (4,)), (nn.BatchNorm3d, (5,)), (nn.SyncBatchNorm, (3, 4, 5))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 from weakref import WeakKeyDictionary
 
 import torch
@@ -12,17 +12,44 @@ from sar.autograd.once import transformed
 from sar.config import Config
 from sar.graph.manager import GraphShardManager
 
-__all__ = ["as_made", "fits_alone", "layer_choices", "note_choice", "plain_linear", "undisturbed"]
+from . import low_memory
+from .prepared import FUSED, choice_of, plain_forward
+
+__all__ = ["all_fit", "as_made", "changed", "disturbed", "fits_alone", "gat_unfit", "layer_choices", "note_choice"]
+__all__ += ["sage_unfit"]
 
 _choices: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether each layer ran fused on a graph of ours when it last ran."""
 
 
 def note_choice(layer: nn.Module, graph: Any, fused: bool) -> bool:
-    """Notes for :func:`sar.stats` whether a layer runs fused; returns it."""
+    """Notes for :func:`sar.stats` whether a layer runs fused; returns it. A prepared layer does only where all workers
+    agreed on it."""
+    choice = choice_of(layer)
+    fused = fused and (choice is None or choice.became == FUSED)
     if isinstance(graph, GraphShardManager):
         _choices[layer] = fused
     return fused
+
+
+def all_fit(layer: nn.Module, fits: bool) -> bool:
+    """Whether a layer, whose fused form sends something else than its steps, fits on every worker: as they agreed when
+    it was prepared, else they are asked now, which is collective.
+
+    :raises ValueError: it was prepared, and no longer fits on this worker
+    """
+    choice = choice_of(layer)
+    if choice is None:
+        return low_memory.all_fit(fits)
+    if choice.became != FUSED:
+        return False
+    if not fits:
+        raise ValueError(
+            f"{choice.path or 'the model'} ({choice.kind}) was prepared to run in one piece on all workers, and what "
+            "it is called with, or what was changed in it since, does not allow that here: call sar.restore(model), "
+            "and sar.prepare again if the change is to stay"
+        )
+    return True
 
 
 def layer_choices() -> Dict[str, Dict[str, int]]:
@@ -34,24 +61,56 @@ def layer_choices() -> Dict[str, Dict[str, int]]:
     return found
 
 
+def changed(module: Any, kind: Any) -> Optional[str]:
+    """What keeps a call of a module from running ``forward`` of a class and nothing else; None where nothing does."""
+    if type(module) is not kind:
+        return f"of class {type(module).__name__}"
+    if not plain_forward(module):  # libraries replace it in one object
+        return "its forward is replaced"
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return "it has hooks" if any(hooks) else None
+
+
 def as_made(module: Any, kind: Any) -> bool:
     """Whether calling a module runs its class's ``forward`` and nothing else: no hooks, no replaced methods."""
-    if type(module) is not kind or "forward" in vars(module):  # libraries replace it in one object
-        return False
-    return not any(
-        (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    )
+    return changed(module, kind) is None
 
 
-def plain_linear(module: Any) -> bool:
-    """Whether calling a module is multiplying by its weight."""
-    return as_made(module, nn.Linear) and module.weight.dtype in (torch.float32, torch.float64)
+def linear_changed(layer: Any, *names: str) -> Optional[str]:
+    """What keeps calls of linear maps of a layer from being products with their weights; None where nothing does."""
+    for name in names:
+        fc: Any = getattr(layer, name, None)
+        why = "not there" if fc is None else changed(fc, nn.Linear)
+        if why is None and fc.weight.dtype not in (torch.float32, torch.float64):
+            why = f"of {fc.weight.dtype}"
+        if why is not None:
+            return f"{name}: {why}"
+    return None
+
+
+def sage_unfit(layer: Any, aggregator: str) -> Optional[str]:
+    """Why a SAGEConv of DGL or ``sar.nn`` cannot run in one piece; None where it can."""
+    if aggregator != "mean":
+        return f"its aggregator is {aggregator!r}"
+    why = linear_changed(layer, "fc_self", "fc_neigh")
+    return "fc_neigh has a bias" if why is None and layer.fc_neigh.bias is not None else why
+
+
+def gat_unfit(layer: Any) -> Optional[str]:
+    """Why a GATConv of DGL or ``sar.nn`` cannot run in one piece; None where it can."""
+    if layer.res_fc is not None:
+        return "it has a residual"
+    why = linear_changed(layer, "fc")
+    if why is None and layer.fc.bias is not None:
+        why = "fc has a bias"
+    same = why is not None or layer.attn_l.dtype == layer.attn_r.dtype == layer.fc.weight.dtype
+    return why if same else "its parameters differ in dtype"
 
 
 def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
-    """Whether a linear map on rows of a full graph is only the product with its weight."""
+    """Whether a linear map, on rows of a full graph, takes them as they are."""
     return (
-        undisturbed()
+        disturbed() is None
         and isinstance(graph, GraphShardManager)
         and len(graph._relations) == 1
         and graph.src_is_tgt
@@ -59,16 +118,20 @@ def fits_alone(graph: Any, x: Any, fc: Any) -> bool:
         and x.layout == torch.strided
         and x.dim() == 2
         and x.shape[0] == graph._relation(None).num_src
-        and plain_linear(fc)
         and x.dtype == fc.weight.dtype
         and x.shape[1] == fc.in_features
     )
 
 
-def undisturbed() -> bool:
-    """Whether layers may be fused at all: not switched off, no autocast, no hooks for all modules, no transform of
-    torch.func."""
-    return Config.fuse and not _autocast() and not _global_hooks() and not transformed()
+def disturbed() -> Optional[str]:
+    """What keeps all layers from being fused; None where nothing does."""
+    if not Config.fuse:
+        return "sar.Config.fuse is off"
+    if _autocast():
+        return "autocast is on"
+    if _global_hooks():
+        return "there are hooks for all modules"
+    return "inside a transform of torch.func" if transformed() else None
 
 
 def _global_hooks() -> bool:

@@ -29,7 +29,7 @@ from sar.graph.manager import GraphShardManager
 
 from . import costs, gat_columns, low_memory
 from .deferred import computed
-from .eligibility import fits_alone, note_choice
+from .eligibility import fits_alone, gat_unfit, note_choice
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import products, sums
 
@@ -70,7 +70,7 @@ def convolve(
     ``memory_efficient``: by :mod:`.gat_columns`, and alike on all workers."""
     feat, vectors = computed(feat), (layer.attn_l, layer.attn_r)
     plain = edge_weight is None and not get_attention and layer.res_fc is None
-    fused = plain and _fits(graph, feat, getattr(layer, "fc", None), *vectors)
+    fused = plain and gat_unfit(layer) is None and fits_alone(graph, feat, layer.fc)
     by_columns, needs = memory_efficient and isinstance(graph, GraphShardManager), False
     if by_columns:
         tensors = feat, layer.fc.weight, *vectors, layer.bias
@@ -98,11 +98,6 @@ def convolve(
         attention = attention._replace(activation=layer.activation, merge=merge)
     out = gat_columns.attend(attention, x, weight, *vectors, bias, needs)
     return out if inside else finish(layer, out, merge)
-
-
-def _fits(graph: Any, x: Any, fc: Any, attn_l: Tensor, attn_r: Tensor) -> bool:
-    """Whether :func:`attend` may replace the layer's own steps. The answer is the same on all workers."""
-    return fits_alone(graph, x, fc) and fc.bias is None and attn_l.dtype == attn_r.dtype == x.dtype
 
 
 def finish(layer: Any, out: Tensor, merge: Optional[str]) -> Tensor:

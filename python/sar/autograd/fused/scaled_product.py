@@ -45,7 +45,7 @@ from sar.graph.manager import GraphShardManager
 from . import low_memory
 from .costs import offers_gradient, product_first
 from .deferred import DeferredTensor, computed
-from .eligibility import fits_alone, note_choice
+from .eligibility import fits_alone, note_choice, sage_unfit
 from .recompute import Held, Saved, rows_of, save
 from .row_blocks import Rows, products, sums
 
@@ -56,17 +56,13 @@ _RIGHT = {"both": -0.5, "right": -1.0}
 """Powers of degrees, by the normalization of GraphConv."""
 
 
-def _fits(graph: Any, x: Any, fc_self: Any, fc_neigh: Any) -> bool:
-    """Whether :func:`sage_mean` may replace the three modules. The answer is the same on all workers."""
-    return fits_alone(graph, x, fc_self) and fits_alone(graph, x, fc_neigh) and fc_neigh.bias is None
-
-
 @uncompiled
 def sage_conv(graph: Any, layer: Any, feat: Any, edge_weight: Any, aggregator: str) -> Optional[Tensor]:
     """The fused result of a SAGEConv, of DGL or of ``sar.nn``; None if the layer has to run its own steps."""
     feat = computed(feat)
     plain = aggregator == "mean" and edge_weight is None
-    fused = plain and _fits(graph, feat, layer.fc_self, layer.fc_neigh)
+    fused = plain and sage_unfit(layer, aggregator) is None
+    fused = fused and fits_alone(graph, feat, layer.fc_self) and fits_alone(graph, feat, layer.fc_neigh)
     if plain and low_memory.active():
         fused = low_memory.all_fit(fused)
     if not note_choice(layer, graph, fused):

@@ -27,14 +27,14 @@ from torch_geometric.nn.dense.linear import Linear
 from sar.autograd.fused import low_memory
 from sar.autograd.fused.costs import product_first
 from sar.autograd.fused.deferred import DeferredTensor, computed
-from sar.autograd.fused.eligibility import as_made, note_choice, undisturbed
+from sar.autograd.fused.eligibility import all_fit, as_made, changed, disturbed, note_choice
 from sar.autograd.fused.gat import Rounding, attend
 from sar.autograd.fused.linear import computed_again
 from sar.autograd.fused.scaled_product import normalized_sum, sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.lifted import LiftedTensor
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "UNFIT", "product_is_narrower"]
 
 HOOKS = [
     f"_{step}_forward_{when}hooks"
@@ -50,10 +50,11 @@ def _sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = N
     if not isinstance(edge_index, SplitEdgeIndex):
         return original(layer, x, edge_index, size)
     x = computed(x)
-    plain = size is None and not edge_index.flipped and edge_index.edges.square and type(layer) is SAGEConv
-    fits, first = plain and _sage_fits(layer, x, edge_index), plain and _product_is_narrower(layer)
+    plain = size is None and type(layer) is SAGEConv and _is_plain(edge_index)
+    fits = plain and _sage_unfit(layer) is None and all(_fits(lin, x, edge_index) for lin in (layer.lin_l, layer.lin_r))
+    first = plain and product_is_narrower(layer)
     if first:
-        fits = low_memory.all_fit(fits)
+        fits = all_fit(layer, fits)
     if not note_choice(layer, edge_index.graph, fits):
         return original(layer, x, edge_index, size)
     lin = layer.lin_l
@@ -61,23 +62,17 @@ def _sage_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = N
     return nn.functional.normalize(out, p=2.0, dim=-1) if layer.normalize else out
 
 
-def _product_is_narrower(layer: Any) -> bool:
+def product_is_narrower(layer: Any) -> bool:
     """Whether a SAGEConv may multiply before it aggregates, and gains by it. Says the same on all ranks."""
     lin, takes = layer.lin_l, isinstance(layer.aggr_module, MeanAggregation) and layer.root_weight and not layer.project
     return takes and isinstance(lin, Linear) and product_first(lin.in_channels, lin.out_channels)
 
 
-def _sage_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
-    return (
-        _steps_as_made(layer)
-        and as_made(layer.aggr_module, MeanAggregation)
-        and layer.root_weight
-        and not layer.project
-        and all(_fits(lin, x) for lin in (layer.lin_l, layer.lin_r))
-        and x.shape[0] == edge_index.edges.rows("u")
-        and not low_memory.active()
-        and undisturbed()
-    )
+def _sage_unfit(layer: Any) -> Optional[str]:
+    """Why a SAGEConv cannot run in one piece; None where it can."""
+    if layer.project or not layer.root_weight:
+        return "it projects its input" if layer.project else "it has no root_weight"
+    return _steps_changed(layer, MeanAggregation) or _linear_changed(layer, "lin_l", "lin_r")
 
 
 def _gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: Optional[Tensor] = None) -> Tensor:
@@ -87,7 +82,8 @@ def _gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: O
     if not isinstance(x, DeferredTensor) or x.unread() is None:
         x = computed(x)
     norm = None
-    if edge_weight is None and not edge_index.flipped and edge_index.edges.square and _gcn_fits(layer, x, edge_index):
+    plain = edge_weight is None and type(layer) is GCNConv and _is_plain(edge_index)
+    if plain and _gcn_unfit(layer) is None and _fits(layer.lin, x, edge_index):
         norm = _norm(layer, x, edge_index)
     if not note_choice(layer, edge_index.graph, norm is not None) or norm is None:
         return original(layer, computed(x), edge_index, edge_weight)
@@ -95,18 +91,11 @@ def _gcn_conv(original: Any, layer: Any, x: Any, edge_index: Any, edge_weight: O
     return normalized_sum(edges.relation, x, layer.lin.weight, layer.bias, left, right)
 
 
-def _gcn_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
-    return (
-        type(layer) is GCNConv
-        and _steps_as_made(layer)
-        and as_made(layer.aggr_module, SumAggregation)
-        and layer.normalize
-        and layer.lin.bias is None
-        and _fits(layer.lin, x)
-        and x.shape[0] == edge_index.edges.rows("u")
-        and not low_memory.active()
-        and undisturbed()
-    )
+def _gcn_unfit(layer: Any) -> Optional[str]:
+    """Why a GCNConv cannot run in one piece; None where it can."""
+    if not layer.normalize:
+        return "it does not normalize"
+    return _steps_changed(layer, SumAggregation) or _linear_changed(layer, "lin", bias=False)
 
 
 def _norm(layer: Any, x: Tensor, edge_index: SplitEdgeIndex) -> Optional[Tuple[Any, Tensor, Tensor]]:
@@ -129,8 +118,8 @@ def _norm(layer: Any, x: Tensor, edge_index: SplitEdgeIndex) -> Optional[Tuple[A
 def _gin_conv(original: Any, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor:
     """The forward of GINConv: its steps, with own rows added to the sum in place."""
     own = x[1] if isinstance(x, (tuple, list)) else x
-    fits = isinstance(edge_index, SplitEdgeIndex) and type(layer) is GINConv and _steps_as_made(layer) and undisturbed()
-    if not fits or own is None or layer.eps.requires_grad or not as_made(layer.aggr_module, SumAggregation):
+    fits = isinstance(edge_index, SplitEdgeIndex) and type(layer) is GINConv and disturbed() is None
+    if not fits or own is None or layer.eps.requires_grad or _steps_changed(layer, SumAggregation) is not None:
         return original(layer, x, edge_index, size)
     x = computed(x)
     sources, own = x if isinstance(x, (tuple, list)) else (x, x)
@@ -154,7 +143,8 @@ def _gat_conv(
         return original(layer, x, edge_index, edge_attr, size, return_attention_weights)
     x = computed(x)
     plain = edge_attr is None and size is None and return_attention_weights is None
-    fits = plain and not edge_index.flipped and edge_index.edges.square and _gat_fits(layer, x, edge_index)
+    plain = plain and type(layer) is GATConv and _is_plain(edge_index)
+    fits = plain and _gat_unfit(layer) is None and _fits(layer.lin, x, edge_index)
     if not note_choice(layer, edge_index.graph, fits):
         return original(layer, x, edge_index, edge_attr, size, return_attention_weights)
     edges = edge_index.edges
@@ -167,20 +157,13 @@ def _gat_conv(
     return out if layer.bias is None else out + layer.bias
 
 
-def _gat_fits(layer: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
-    return (
-        type(layer) is GATConv
-        and _steps_as_made(layer)
-        and as_made(layer.aggr_module, SumAggregation)
-        and layer.lin is not None
-        and layer.lin.bias is None
-        and getattr(layer, "res", None) is None
-        and _fits(layer.lin, x)
-        and layer.att_src.dtype == layer.att_dst.dtype == x.dtype
-        and x.shape[0] == edge_index.edges.rows("u")
-        and not low_memory.active()
-        and undisturbed()
-    )
+def _gat_unfit(layer: Any) -> Optional[str]:
+    """Why a GATConv cannot run in one piece; None where it can."""
+    if layer.lin is None or getattr(layer, "res", None) is not None:
+        return "sources and destinations have linear maps of their own" if layer.lin is None else "it has a residual"
+    why = _steps_changed(layer, SumAggregation) or _linear_changed(layer, "lin", bias=False)
+    same = why is not None or layer.att_src.dtype == layer.att_dst.dtype == layer.lin.weight.dtype
+    return why if same else "its parameters differ in dtype"
 
 
 def _gatv2_conv(original: Any, layer: Any, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
@@ -200,12 +183,22 @@ def _attention(
         return original(layer, x, edge_index, *args, **kwargs)
     x = computed(x)
     lin, rows = getattr(layer, name), x[0] if isinstance(x, (tuple, list)) else x
-    again = type(layer) is kind and _steps_as_made(layer) and _fits(lin, rows) and undisturbed()
+    again = type(layer) is kind and _steps_changed(layer) is None and _maps(lin, rows) and disturbed() is None
     with computed_again(*([lin] if again else [])):
         return original(layer, x, edge_index, *args, **kwargs)
 
 
-def _fits(lin: Any, x: Any) -> bool:
+def _is_plain(edge_index: SplitEdgeIndex) -> bool:
+    """Whether messages go from own and other nodes to own nodes, and nothing computes in little memory."""
+    return not edge_index.flipped and edge_index.edges.square and not low_memory.active()
+
+
+def _fits(lin: Any, x: Any, edge_index: SplitEdgeIndex) -> bool:
+    """Whether rows are those of all sources, and layers may be fused."""
+    return _maps(lin, x) and x.shape[0] == edge_index.edges.rows("u") and disturbed() is None
+
+
+def _maps(lin: Any, x: Any) -> bool:
     """Whether a linear map on rows is the product with its weight."""
     return (
         as_made(lin, Linear)
@@ -218,16 +211,38 @@ def _fits(lin: Any, x: Any) -> bool:
     )
 
 
-def _steps_as_made(layer: Any) -> bool:
-    """Whether propagate runs the steps of the layer's class and nothing else, from sources to destinations."""
-    replaced: Optional[str] = next((name for name in STEPS if name in vars(layer)), None)
-    return (
-        replaced is None
-        and not any(getattr(layer, name) for name in HOOKS)
-        and not layer.explain
-        and layer.decomposed_layers == 1
-        and layer.flow == "source_to_target"
-    )
+def _linear_changed(layer: Any, *names: str, bias: bool = True) -> Optional[str]:
+    """What keeps linear maps of a layer from being products with their weights; None where nothing does.
+
+    :param bias: whether they may have one
+    """
+    for name in names:
+        lin = getattr(layer, name)
+        why = changed(lin, Linear)
+        if why is None and not bias and lin.bias is not None:
+            why = "it has a bias"
+        if why is not None:
+            return f"{name}: {why}"
+    return None
+
+
+def _steps_changed(layer: Any, reduces: Any = None) -> Optional[str]:
+    """What keeps propagate from running the steps of the layer's class alone, from sources to destinations; None where
+    nothing does.
+
+    :param reduces: the class of aggregation that it has to have
+    """
+    own = next((name for name in STEPS if name in vars(layer)), None)
+    if own is not None:
+        return f"its {own} is replaced"
+    if any(getattr(layer, name) for name in HOOKS):
+        return "it has hooks"
+    if layer.explain or layer.decomposed_layers != 1:
+        return "it explains itself" if layer.explain else "it has decomposed_layers"
+    if layer.flow != "source_to_target":
+        return f"its flow is {layer.flow}"
+    why = None if reduces is None else changed(layer.aggr_module, reduces)
+    return None if why is None else f"its aggregation: {why}"
 
 
 METHODS: Dict[str, Callable[..., Any]] = {
@@ -239,3 +254,10 @@ METHODS: Dict[str, Callable[..., Any]] = {
     "nn.TransformerConv.forward": _transformer_conv,
 }
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+
+UNFIT: Dict[Any, Callable[[Any], Optional[str]]] = {
+    SAGEConv: _sage_unfit,
+    GCNConv: _gcn_unfit,
+    GATConv: _gat_unfit,
+}
+"""Layers that run in one piece where nothing speaks against it, and what does."""

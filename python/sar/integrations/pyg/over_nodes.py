@@ -7,7 +7,7 @@ been made, every worker makes the same calls.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
 from weakref import WeakSet
 
 import torch
@@ -16,6 +16,7 @@ from torch_geometric.nn import aggr as nn_aggr
 
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
+from sar.autograd.fused.prepared import Prepared, choice_of, prepared
 from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
 from sar.graph.edge_index.ends import EdgeEnds
@@ -75,10 +76,13 @@ def _inside_layer(original: Any, layer: Any, inputs: Any, index: Any, *args: Any
 
 
 @uncompiled
-def node_batch(name: str, x: Any, dim: int = 0, batch: Any = None, graphs: Optional[int] = None) -> Optional[NodeBatch]:
-    """The graphs of own nodes, if ``x`` has a row for each on every worker. Collective, once a split graph was made.
+def node_batch(
+    what: Union[str, nn.Module], x: Any, dim: int = 0, batch: Any = None, graphs: Optional[int] = None
+) -> Optional[NodeBatch]:
+    """The graphs of own nodes, if ``x`` has a row for each on every worker. Collective, once a split graph was made; a
+    prepared module asks in its first forward alone, where it has no batch vector.
 
-    :param name: what reduces over nodes, for errors
+    :param what: what reduces over nodes: a module, or a name for errors
     :param x: a tensor, with rows in dimension ``dim``
     :param batch: the graph of each row; None: all are one graph
     :param graphs: how many graphs; counted where None
@@ -92,11 +96,16 @@ def node_batch(name: str, x: Any, dim: int = 0, batch: Any = None, graphs: Optio
         return None
     rows = x.shape[dim] if isinstance(x, Tensor) and -x.dim() <= dim < x.dim() else -1
     own = {edges.rows(side) for edges in SplitEdges.alive for side in "uv"}
+    name, known = (what, None) if isinstance(what, str) else (type(what).__name__, prepared(what))
+    if known is not None and batch is None and "of_nodes" in known.kept:
+        return _as_before(known, rows, own, graphs)
     count = 1 if batch is None else int(batch.max()) + 1 if len(batch) else 0
     fits = batch is None or (batch.dim() == 1 and len(batch) == rows)
     told = torch.tensor([int(rows in own), int(rows not in own), rows, -rows, count, graphs or 0, int(not fits)])
     _session.all_reduce(told, "max", abi.TRAIN)
     some, others, most, least, count, size, wrong = (int(n) for n in told)
+    if known is not None and batch is None and not (some and others):
+        known.kept["of_nodes"] = bool(some)
     if not some and most == -least:
         return None
     if others:
@@ -113,6 +122,19 @@ def node_batch(name: str, x: Any, dim: int = 0, batch: Any = None, graphs: Optio
     return NodeBatch.of(torch.zeros(rows, dtype=torch.int64) if batch is None else batch, size or count)
 
 
+def _as_before(known: Prepared, rows: int, own: Set[int], graphs: Optional[int]) -> Optional[NodeBatch]:
+    """What :func:`node_batch` said in the first forward of a prepared module. Local."""
+    if not known.kept["of_nodes"]:
+        return None
+    if rows not in own:
+        raise ValueError(
+            f"{known.choice.path or 'the model'} ({known.choice.kind}) reduced over all nodes in its first forward, "
+            f"and was given {rows} rows now, where this worker owns {', '.join(map(str, sorted(own)))} nodes: use one "
+            "module for nodes and another for pooled rows, or call sar.restore on this one"
+        )
+    return NodeBatch.of(torch.zeros(rows, dtype=torch.int64), graphs or 1)
+
+
 # ---- normalizations ----------------------------------------------------------------
 
 
@@ -121,7 +143,7 @@ def _norm(size_name: str) -> Callable[..., Any]:
 
     def forward(original: Any, layer: Any, x: Tensor, batch: Any = None, size: Any = None, **named: Any) -> Tensor:
         size = named.pop(size_name, size)
-        found = node_batch(type(layer).__name__, x, 0, batch, size)
+        found = node_batch(layer, x, 0, batch, size)
         batch, size = (batch, size) if found is None else (found, found.graphs)
         out: Tensor = original(layer, x, batch, size, **named)
         if found is not None:
@@ -140,7 +162,7 @@ def _detach_statistics(layer: Any) -> None:
 
 
 def _layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_size: Optional[int] = None) -> Tensor:
-    found = node_batch("LayerNorm", x, 0, batch, batch_size) if layer.mode == "graph" else None
+    found = node_batch(layer, x, 0, batch, batch_size) if layer.mode == "graph" else None
     if found is None or batch is not None:
         batch, batch_size = (batch, batch_size) if found is None else (found, found.graphs)
         out: Tensor = original(layer, x, batch, batch_size)
@@ -154,13 +176,13 @@ def _layer_norm(original: Any, layer: Any, x: Tensor, batch: Any = None, batch_s
 
 
 def _diff_group_norm(original: Any, layer: Any, x: Tensor) -> Tensor:
-    if node_batch("DiffGroupNorm", x) is not None:
+    if node_batch(layer, x) is not None and choice_of(layer.norm) is None:
         plain = torch.tensor([int(not isinstance(layer.norm, DistributedBN1D))])
         _session.all_reduce(plain, "max", abi.TRAIN)
         if plain:
             raise NotImplementedError(
                 "DiffGroupNorm on a graph split over workers takes its statistics from the batch norm inside it, which "
-                "sees this worker's nodes alone: model = sar.convert_batchnorm(model)"
+                "sees this worker's nodes alone: call sar.prepare(model, data), or sar.convert_batchnorm(model)"
             )
     out: Tensor = original(layer, x)
     return out
@@ -225,7 +247,7 @@ def _aggregate(
     """An aggregation module that pools the nodes of a graph."""
     size, dim = (args + (None, None)[len(args) :])[:2]
     size, dim = kwargs.pop("dim_size", size), kwargs.pop("dim", -2 if dim is None else dim)
-    found = None if isinstance(index, EdgeEnds) else node_batch(type(module).__name__, x, dim, index, size)
+    found = None if isinstance(index, EdgeEnds) else node_batch(module, x, dim, index, size)
     if found is None:
         return original(module, x, index, ptr, size, dim, **kwargs)
     if ptr is not None:

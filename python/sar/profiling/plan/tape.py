@@ -94,6 +94,11 @@ class Tape:
                 self._release(tensor)
         self._scope = [result] if result in self._scope else []
 
+    def kept(self) -> int:
+        """Bytes that operations keep for backward, those of inputs that were there before included."""
+        held = {id(tensor): tensor.size for op in self._operations for tensor in op.saved}
+        return sum(held.values())
+
     # ---- backward ----------------------------------------------------------
 
     def backward(self, loss: SizedTensor) -> None:

@@ -8,8 +8,9 @@ own graphs all of them behave as before.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import dgl
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from sar._engine import abi, session as _session
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
-from sar.autograd.fused.eligibility import as_made
+from sar.autograd.fused.eligibility import changed, gat_unfit
 from sar.errors import WholeGraphError
 from sar.graph.counts import Counts
 from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
@@ -36,7 +37,7 @@ from . import OTHERWISE
 from .empty_rows import EmptyRows
 from .transforms import FUNCTIONS, LOOPS, REFUSED, TRANSFORMS, refusing
 
-__all__ = ["adapt", "restore"]
+__all__ = ["adapt", "gat_conv_unfit", "layers_with_graph", "restore"]
 
 _applied: List[Patches] = []
 """What is replaced now, in the order in which it was."""
@@ -76,7 +77,7 @@ def _layer_patches() -> Patches:
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
     for transform, function in LOOPS.items():
         patches.wrap(f"dgl.transforms.{transform}", "transform_etype", function, "graphs made of graphs")
-    layers = list(_layers())
+    layers = layers_with_graph()
     for layer in layers:
         patches.wrap(layer, "forward", _whole, "no copy of own rows")
         patches.wrap(layer, "forward", _with_rows, "workers without rows")
@@ -88,13 +89,12 @@ def _layer_patches() -> Patches:
     return patches
 
 
-def _layers() -> Iterator[Any]:
+@functools.cache
+def layers_with_graph() -> Tuple[Any, ...]:
     """The layers of dgl.nn that are called with a graph."""
-    for kind in vars(dgl.nn.pytorch).values():
-        if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and kind.__module__.startswith("dgl."):
-            words = list(inspect.signature(kind.forward).parameters)
-            if words[1:2] and words[1] in ("graph", "g"):
-                yield kind
+    kinds = [k for k in vars(dgl.nn.pytorch).values() if isinstance(k, type) and issubclass(k, torch.nn.Module)]
+    kinds = [kind for kind in kinds if kind.__module__.startswith("dgl.")]
+    return tuple(k for k in kinds if list(inspect.signature(k.forward).parameters)[1:2] in (["graph"], ["g"]))
 
 
 # ---- functions that layers call ---------------------------------------------
@@ -210,10 +210,21 @@ def _gat_conv(
 ) -> Any:
     """The whole layer in one piece, where it has one linear map and nothing looks at the attention."""
     out = None
-    if as_made(layer.attn_drop, torch.nn.Dropout) and as_made(layer.leaky_relu, torch.nn.LeakyReLU):
+    if _parts_changed(layer) is None:
         slope, dropout_p = layer.leaky_relu.negative_slope, layer.attn_drop.p if layer.attn_drop.training else 0.0
         out = gat.convolve(graph, layer, feat, edge_weight, get_attention, slope, dropout_p)
     return original(layer, graph, feat, edge_weight, get_attention) if out is None else out
+
+
+def _parts_changed(layer: Any) -> Optional[str]:
+    parts = {"attn_drop": torch.nn.Dropout, "leaky_relu": torch.nn.LeakyReLU}
+    whys = ((name, changed(getattr(layer, name), kind)) for name, kind in parts.items())
+    return next((f"{name}: {why}" for name, why in whys if why is not None), None)
+
+
+def gat_conv_unfit(layer: Any) -> Optional[str]:
+    """Why a GATConv cannot run in one piece; None where it can."""
+    return _parts_changed(layer) or gat_unfit(layer)
 
 
 def _graph_conv(original: Any, layer: Any, graph: Any, feat: Any, weight: Any = None, edge_weight: Any = None) -> Any:

@@ -1,0 +1,111 @@
+"""What :func:`sar.prepare` puts in the place of the forward of one module, and what was decided for it."""
+
+from __future__ import annotations
+
+import copy
+import types
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+from torch import nn
+
+__all__ = [
+    "BATCH_NORM",
+    "FUSED",
+    "NODES",
+    "REFUSED",
+    "STEPS",
+    "UNTOUCHED",
+    "Choice",
+    "Plan",
+    "Prepared",
+    "choice_of",
+    "forward_of_class",
+    "plain_forward",
+    "prepared",
+]
+
+FUSED = "fused"
+STEPS = "steps"
+BATCH_NORM = "batch norm of all nodes"
+NODES = "over all nodes"
+REFUSED = "refused"
+UNTOUCHED = "untouched"
+
+
+class Choice(NamedTuple):
+    """What one module of a model became."""
+
+    path: str
+    """Where it is in the model, as in ``model.named_modules()``; empty for the model itself."""
+    kind: str
+    """The name of its class."""
+    became: str
+    """``"fused"``: one piece in the engine. ``"steps"``: the layer's own steps, whose sums over edges run in the
+    engine. ``"batch norm of all nodes"`` and ``"over all nodes"``: statistics, or a reduction, of the nodes of all
+    workers. ``"refused"``: it raises an error on a graph split over workers. ``"untouched"``: it runs as it is."""
+    why: str
+    sends: Optional[int] = None
+    """Bytes that this worker sends for it in a training step; None where it is not known."""
+    saves: Optional[int] = None
+    """Bytes that it keeps for backward; None where it is not known."""
+
+
+class Plan(NamedTuple):
+    """What a module can become, before all workers have agreed.
+
+    :ivar forward: is given the module and the arguments of its forward; None leaves its forward alone
+    """
+
+    became: str
+    why: str
+    forward: Optional[Callable[..., Any]] = None
+
+
+class Prepared:
+    """Stands in a module's ``__dict__`` for its forward.
+
+    A deep copy of the module is prepared as well. What is pickled has the forward of its class, so that it can be read
+    where this package, or the graph, is not.
+    """
+
+    def __init__(self, module: nn.Module, choice: Choice, forward: Callable[..., Any]) -> None:
+        self.module, self.choice, self.function = module, choice, forward
+        self.kept: Dict[str, Any] = {}
+        """What the function keeps from one call to the next."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(self.module, *args, **kwargs)
+
+    @property
+    def __wrapped__(self) -> Any:
+        """Whose arguments it takes, for :func:`inspect.signature`."""
+        return types.MethodType(type(self.module).forward, self.module)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Prepared:
+        return Prepared(copy.deepcopy(self.module, memo), self.choice, self.function)
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.module, "forward")  # of its class: the module that is read has no attributes yet
+
+
+def prepared(module: Any) -> Optional[Prepared]:
+    """What stands for the forward of a module; None where it is not prepared."""
+    found = vars(module).get("forward")
+    return found if isinstance(found, Prepared) else None
+
+
+def choice_of(module: Any) -> Optional[Choice]:
+    """What all workers agreed on for a module; None where it is not prepared."""
+    found = prepared(module)
+    return None if found is None else found.choice
+
+
+def forward_of_class(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """The forward of a module that is prepared, and runs what its class has."""
+    return type(module).forward(module, *args, **kwargs)
+
+
+def plain_forward(module: Any) -> bool:
+    """Whether calling a module runs the forward of its class, prepared or not."""
+    own = vars(module).get("forward")
+    return own is None or isinstance(own, Prepared) or getattr(own, "__func__", None) is type(module).forward

@@ -1,0 +1,78 @@
+"""What :func:`sar.prepare` makes of layers, normalizations and pools of torch_geometric."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, Dict, Optional
+
+from torch import nn
+from torch_geometric import nn as pyg
+
+from sar.autograd.fused.eligibility import disturbed
+from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
+
+from . import all_nodes, fused, hetero, layers, over_nodes, propagation, refused, scripts
+
+__all__ = ["plan"]
+
+_FORWARDS: Dict[str, Callable[..., Any]] = {
+    path.split(".")[1]: function
+    for methods in (fused, layers, all_nodes, propagation, hetero, over_nodes)
+    for path, function in methods.METHODS.items()
+    if path.endswith(".forward")
+}
+"""What stands for the forward of each class, and is given the original."""
+_WHOLE = {path.partition(".")[0] for path in scripts.WHOLE_METHODS if path.endswith(".forward")}
+_STEPS = "the layer's own; its messages are computed in the engine, or in blocks of edges"
+_AGAIN = "the layer's own; one linear map is computed again in backward"
+
+
+def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
+    """What a module becomes; None where it is none of torch_geometric's.
+
+    :param inside: whether it is a part of a layer that passes messages
+    """
+    kind = next((k for k in type(module).__mro__ if k.__module__.startswith("torch_geometric.nn.")), None)
+    if kind is None:
+        return None
+    name = kind.__name__
+    why = _refusal(module, name)
+    if why is not None:
+        return Plan(REFUSED, why)
+    if isinstance(module, pyg.aggr.Aggregation):
+        if inside:
+            return Plan(UNTOUCHED, "it reduces the messages of its layer")
+        if isinstance(module, over_nodes.ORDERED):
+            return Plan(REFUSED, "as a pool it orders the nodes of all workers")
+        return Plan(NODES, "it reduces over the nodes of each graph", _unwrapped(module))
+    known = name in _FORWARDS and type(module).forward is getattr(pyg, name).forward
+    forward = functools.partial(_FORWARDS[name], _unwrapped(module)) if known else None
+    if f"nn.{name}.forward" in over_nodes.METHODS:
+        if getattr(module, "mode", "graph") == "node":
+            return Plan(UNTOUCHED, "it treats each row by itself")
+        return Plan(NODES, "its statistics are those of the nodes of each graph", forward)
+    if type(module) in fused.UNFIT:
+        why = disturbed() or fused.UNFIT[type(module)](module)
+        first = why is None and type(module) is pyg.SAGEConv and fused.product_is_narrower(module)
+        fits = "the product first, which is narrower" if first else "nothing looks at its steps"
+        return Plan(FUSED if why is None else STEPS, why or fits, forward)
+    if isinstance(module, pyg.MessagePassing) or forward is not None:
+        return Plan(STEPS, _AGAIN if name in ("GATv2Conv", "TransformerConv") else _STEPS, forward)
+    return None
+
+
+def _refusal(module: nn.Module, name: str) -> Optional[str]:
+    """Why a module raises an error on a split graph; None where it does not."""
+    if name in refused.REFUSED:
+        return f"it {refused.REFUSED[name]}"
+    if name in _WHOLE:
+        return scripts.WAYS.get(name, scripts.BEFORE)
+    if name in ("DynamicEdgeConv", "GravNetConv", "XConv"):
+        return "it finds neighbours among the points of all workers"
+    return None
+
+
+def _unwrapped(module: nn.Module) -> Any:
+    """The forward of a module's class as torch_geometric has it."""
+    return inspect.unwrap(type(module).forward)
