@@ -1,7 +1,7 @@
 """The rows of an edge index: at which nodes edges begin, and at which they end.
 
 They stand for numbers that are not there. ``x.index_select(0, ends)`` and ``x[ends]`` give a
-:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Other functions of torch are
+:class:`~sar.graph.edge_tensor.tensor.EdgeTensor`, and sums by ends run in the engine. Other functions of torch are
 refused. ``ends.numbers()`` has the numbers of this worker: columns of sources (own nodes, then halo rows), or own rows
 of destinations.
 """
@@ -18,13 +18,13 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS, check_dense
+from sar.graph.edge_tensor.tensor import EdgeTensor
+from sar.graph.edge_tensor.written_softmax import Reduced
 from sar.graph.refused import caller
 
 from .edges import SplitEdges
-from .lifted import LiftedTensor
 from .loops import LoopMask
 from .numbers import SplitNumbers
-from .spelled import Reduced
 
 __all__ = ["EdgeEnds", "check_size", "lift"]
 
@@ -97,7 +97,7 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
         raise IndexError(f"dimension {dim} of a tensor with {x.dim()} dimensions does not exist")
     dim = dim % x.dim()
     check_dense(x, "x")
-    if isinstance(x, LiftedTensor):
+    if isinstance(x, EdgeTensor):
         raise ValueError("a tensor of edges was indexed with the ends of edges: give one with a row for each own node")
     if x.shape[dim] != edges.rows(side):
         raise ValueError(
@@ -106,10 +106,10 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
         )
     if dim == 0 and x.dtype in FLOATS:
         if isinstance(x, Reduced) and side == "v":
-            picked: Any = LiftedTensor(edges, load(side, x.as_subclass(Tensor)))
+            picked: Any = edges.tensor(load(side, x.as_subclass(Tensor)))
             picked.rows_of = x
             return picked
-        return LiftedTensor(edges, load(side, x))
+        return edges.tensor(load(side, x))
     moved = x.movedim(dim, 0)
     if side == "v":
         return moved.index_select(0, ends.numbers()).movedim(0, dim)

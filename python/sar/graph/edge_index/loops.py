@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
+from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.nested import mapped
-from sar.graph.edge_tensor.tensor import changes, values
+from sar.graph.edge_tensor.tensor import values
 
 from .edges import SplitEdges
 from .numbers import SplitNumbers

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sar.errors import WholeGraphError
-from sar.graph.edge_tensor.tensor import METADATA, OF_HOOKS, changes
+from sar.graph.edge_tensor.functions import METADATA, OF_HOOKS, changes
 from sar.graph.refused import library_call, refusal
 
 __all__ = ["QUIET", "name_of", "refused"]

@@ -1,8 +1,8 @@
 """Torch functions of numbers that extend the expression of an :class:`~sar.graph.edge_tensor.tensor.EdgeTensor`:
 arithmetic, functions element by element, dropout.
 
-Each handler has the signature of the torch function that it stands for. It returns ``NotImplemented`` for arguments
-that need the values of edges, as a sum over edges does.
+Each handler has the signature of the torch function that it stands for; ``inplace`` is seen to before. It returns
+``NotImplemented`` for arguments that the engine does not take.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sar.autograd import expression
 from sar.autograd.expression import Expr
 from sar.distributed.agreement import agreed_seed
 
-from .tensor import EdgeTensor, extended, register, register_in_place
+from .functions import register, register_in_place
+from .tensor import EdgeTensor
 
 Operand = Union[float, Expr]
 
@@ -70,21 +71,21 @@ def _binary(op: str, a: Any, b: Any) -> Any:
         assert isinstance(x, Expr)
         made = {"add": ("shift", y), "sub": ("shift", -y), "mul": ("scale", y)}.get(op)
         if made is not None:
-            return extended(like, expression.unary(made[0], x, made[1]))
+            return like.extended(expression.unary(made[0], x, made[1]))
         # a quotient is not the product with the rounded reciprocal
         y = expression.param(torch.tensor(y, dtype=like.dtype))
     elif isinstance(x, float):
         if op == "sub":
-            return extended(like, expression.unary("rsub", y, x))
+            return like.extended(expression.unary("rsub", y, x))
         if op == "div":
             x = expression.param(torch.tensor(x, dtype=like.dtype))
         else:
-            return extended(like, expression.unary({"add": "shift", "mul": "scale"}[op], y, x))
+            return like.extended(expression.unary({"add": "shift", "mul": "scale"}[op], y, x))
     try:
         expr = expression.binary(op, x, y)
     except ValueError:
         return NotImplemented  # torch says what does not broadcast
-    return extended(like, expr)
+    return like.extended(expr)
 
 
 def _add(input: Any, other: Any, *, alpha: float = 1, out: Any = None) -> Any:
@@ -133,16 +134,15 @@ register_in_place(("true_divide_", "div"), ("__itruediv__", "div"), ("__idiv__",
 # ---- element by element ----------------------------------------------------
 
 
-def _apply(input: Any, op: str, alpha: float = 0.0, inplace: bool = False) -> Any:
+def _apply(input: Any, op: str, alpha: float = 0.0) -> Any:
     if not isinstance(input, EdgeTensor):
         return NotImplemented
-    out = extended(input, expression.unary(op, input.expr, alpha))
-    return input.become(out) if inplace else out
+    return input.extended(expression.unary(op, input.expr, alpha))
 
 
 def _plain(op: str) -> Callable[..., Any]:
     def handler(input: Any, inplace: bool = False, *, out: Any = None) -> Any:
-        return NotImplemented if out is not None else _apply(input, op, inplace=inplace)
+        return NotImplemented if out is not None else _apply(input, op)
 
     return handler
 
@@ -155,11 +155,11 @@ register(_plain("abs"), "absolute", "__abs__")
 
 
 def _leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    return _apply(input, "leaky_relu", negative_slope, inplace)
+    return _apply(input, "leaky_relu", negative_slope)
 
 
 def _elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    return _apply(input, "elu", alpha, inplace)
+    return _apply(input, "elu", alpha)
 
 
 def _softplus(input: Any, beta: float = 1, threshold: float = 20) -> Any:
@@ -176,8 +176,7 @@ def _rsqrt(input: Any, *, out: Any = None) -> Any:
 
 
 def _silu(input: Any, inplace: bool = False) -> Any:
-    out = _binary("mul", input, _apply(input, "sigmoid"))
-    return input.become(out) if inplace and out is not NotImplemented else out
+    return _binary("mul", input, _apply(input, "sigmoid"))
 
 
 def _pow(input: Any, exponent: Any, *, out: Any = None) -> Any:
@@ -227,8 +226,7 @@ def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
         return input
-    out = extended(input, expression.dropout(input.expr, p, agreed_seed()))
-    return input.become(out) if inplace else out
+    return input.extended(expression.dropout(input.expr, p, agreed_seed()))
 
 
 register(_dropout, "dropout")

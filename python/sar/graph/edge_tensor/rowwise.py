@@ -291,16 +291,15 @@ def mixes(func: Any, args: Sequence[Any]) -> bool:
     return name not in MOVES and rule not in (rules.pointwise, rules.where)
 
 
-def find(func: Any, args: Sequence[Any], kwargs: Dict[str, Any], edges: int, is_edge: Any) -> Optional[Call]:
+def find(func: Any, args: Sequence[Any], kwargs: Dict[str, Any], edges: int) -> Optional[Call]:
     """What is known of a call that treats each edge by itself; None where it may not.
 
     :param edges: how many this worker has
-    :param is_edge: the type of tensors of edges
     """
     listed = table().get(func)
     if listed is None:
         return None
-    call = Call(func, list(args), dict(kwargs), edges, is_edge)
+    call = Call(func, list(args), dict(kwargs), edges)
     with torch._C.DisableTorchFunctionSubclass():
         return call if listed[1](call) else None
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from .base import BaseEdgeTensor
 from .count import EdgeCount
 from .nested import tensors
 
@@ -22,8 +23,8 @@ class Call:
     :ivar of_edges: other tensors that have a row for each edge, by id
     """
 
-    def __init__(self, func: Any, args: List[Any], kwargs: Dict[str, Any], edges: int, is_edge: Any) -> None:
-        self.func, self.args, self.kwargs, self.edges, self.is_edge = func, args, kwargs, edges, is_edge
+    def __init__(self, func: Any, args: List[Any], kwargs: Dict[str, Any], edges: int) -> None:
+        self.func, self.args, self.kwargs, self.edges = func, args, kwargs, edges
         self.of_edges: Dict[int, Tensor] = {}
 
     def named(self, names: Sequence[str]) -> Dict[str, Any]:
@@ -52,7 +53,7 @@ class Call:
 
     def edge(self, value: Any) -> bool:
         """Whether it is a tensor of edges."""
-        return isinstance(value, self.is_edge)
+        return isinstance(value, BaseEdgeTensor)
 
     def has_edges(self, tree: Any) -> bool:
         """Whether a tensor of edges is in it."""

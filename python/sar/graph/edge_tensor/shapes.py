@@ -12,8 +12,10 @@ from torch import Tensor
 from sar.autograd import expression
 
 from .arithmetic import div
+from .calls import detached
+from .functions import LAZY, register
 from .memory import DATA
-from .tensor import LAZY, EdgeTensor, detached, extended, register
+from .tensor import EdgeTensor
 
 # ---- shapes of features ----------------------------------------------------
 
@@ -35,7 +37,7 @@ def _sum(
     if not isinstance(input, EdgeTensor) or out is not None or dtype not in (None, input.dtype):
         return NotImplemented
     dims = _dims(dim, input.dim())
-    return NotImplemented if dims is None else extended(input, expression.total(input.expr, dims, keepdim))
+    return NotImplemented if dims is None else input.extended(expression.total(input.expr, dims, keepdim))
 
 
 def _mean(
@@ -75,7 +77,7 @@ def _reshape(input: Any, *shape: Any, **kwargs: Any) -> Any:
         keeps = False
     if not keeps:
         return NotImplemented
-    return extended(input, expression.reshape(input.expr, [count // known if s == -1 else s for s in wanted]))
+    return input.extended(expression.reshape(input.expr, [count // known if s == -1 else s for s in wanted]))
 
 
 def _unsqueeze(input: Any, dim: int) -> Any:
@@ -86,7 +88,7 @@ def _unsqueeze(input: Any, dim: int) -> Any:
         return NotImplemented
     shape = list(input.expr.shape)
     shape.insert(dim % n - 1, 1)
-    return extended(input, expression.reshape(input.expr, shape))
+    return input.extended(expression.reshape(input.expr, shape))
 
 
 def _squeeze(input: Any, dim: Any = None) -> Any:
@@ -95,7 +97,7 @@ def _squeeze(input: Any, dim: Any = None) -> Any:
     if dims is None:
         return NotImplemented
     shape = [size for d, size in enumerate(input.expr.shape) if d not in dims or size != 1]
-    return extended(input, expression.reshape(input.expr, shape))
+    return input.extended(expression.reshape(input.expr, shape))
 
 
 def _flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
@@ -106,7 +108,7 @@ def _flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     shape, middle = list(input.expr.shape), 1
     for size in shape[start:end]:
         middle *= size
-    return extended(input, expression.reshape(input.expr, [*shape[:start], middle, *shape[end:]]))
+    return input.extended(expression.reshape(input.expr, [*shape[:start], middle, *shape[end:]]))
 
 
 register(_sum, "sum")
@@ -162,14 +164,14 @@ def _clone(input: Any, **kwargs: Any) -> Any:
         return NotImplemented
     expr = input.expr
     if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
-        return extended(input, expression.load("e", expr.tensor.clone()))  # what it loads may be changed
-    made = extended(input, expr)
+        return input.extended(expression.load("e", expr.tensor.clone()))  # what it loads may be changed
+    made = input.extended(expr)
     made._copied = True
     return made
 
 
 def _detach(input: Any) -> Any:
-    return extended(input, detached(input.expr)) if isinstance(input, EdgeTensor) else NotImplemented
+    return input.extended(detached(input.expr)) if isinstance(input, EdgeTensor) else NotImplemented
 
 
 register(_same, "to", "type_as", "cpu", "contiguous")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sar.autograd.once import calling_layer, differentiable_once
 from sar.autograd.types import anchor
+from sar.graph.edge_tensor.calls import autocast_state
 
 from .batches import Batch, Read
 from .outside import Outside, Replay, leaves_of
@@ -230,11 +231,3 @@ def rows_of(slots: Sequence[Slot], rows: Sequence[Tensor]) -> Read:
     """Reads the rows that were picked for a batch."""
     found = dict(zip(slots, rows))
     return lambda side, name: found[side, name]
-
-
-def autocast_state() -> Tuple[bool, torch.dtype]:
-    """Whether operations run in a lower precision, and in which."""
-    try:
-        return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    except (TypeError, AttributeError):  # before torch 2.4
-        return torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
