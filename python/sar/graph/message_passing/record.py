@@ -23,9 +23,9 @@ from sar.graph.edge_tensor.calls import by_rows, ordered, rows
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr, values
 from sar.graph.frames import is_lazy
 from sar.graph.queries import edge_ends
+from sar.graph.udf.agreement import Output, Slot, agreed_outputs, described
 from sar.graph.udf.batches import Batch
 from sar.graph.udf.blocks import EdgeFunction, run_all
-from sar.graph.udf.plan import Output, Slot, agreed_outputs, described
 
 from .edge_space import EdgeSpace
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
 
-import torch
 from torch import Tensor
 
 from sar.autograd.expression import Expr
@@ -14,11 +13,12 @@ from sar.graph.edge_tensor.calls import Call, computed, needs_grad, ordered
 from sar.graph.edge_tensor.nested import tensors
 from sar.graph.relation import Relation
 
+from .agreement import Output, Slot, agreed_columns, agreed_outputs, described
 from .batches import Batch
-from .executor import execute
+from .edge_blocks import Streamed
+from .executor import Executor
 from .outside import Outside
-from .plan import Output, Slot, agreed_plan, described
-from .stream import Traversal, UdfJob
+from .reduction import reduction
 
 __all__ = ["EdgeFunction", "run", "run_all"]
 
@@ -107,10 +107,13 @@ def run_all(
 ) -> Dict[str, Tensor]:
     """The results of expressions by name, for all edges, or reduced at their destinations. Collective.
 
-    :param answers: what workers said of their functions, see :func:`sar.graph.udf.plan.agreed_plan`
+    :param answers: what workers said of their functions, see :func:`sar.graph.udf.agreement.described`
     :param column: gives a column that other workers read, and this one's expressions do not
     """
-    plan = agreed_plan(answers, function, function.columns, function.edge_bytes, column)
-    needs = [t.requires_grad and torch.is_grad_enabled() for t in plan.columns]
-    traversal = Traversal(UdfJob(relation, plan, reduce, function.outside()), needs)
-    return execute(traversal, plan.columns, plan.outputs, "a function of edges")
+    columns, outputs = agreed_columns(answers, function.columns, column), agreed_outputs(answers)
+    wanted = any(out.differentiable for out in outputs.values())
+    blocks = Streamed(relation, function.edge_bytes)
+    collect = lambda out: reduction(relation, reduce, out, wanted)  # noqa: E731
+    executor = Executor(function, columns, blocks, collect, outputs, function.outside())
+    executor.run()
+    return executor.results("a function of edges")
