@@ -18,6 +18,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS, check_dense
+from sar.graph.edge_tensor.functions import converts_nothing
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.edge_tensor.written_softmax import Reduced
 from sar.graph.refused import caller
@@ -211,10 +212,4 @@ def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
 @handles(Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach)
 def same(input: Any, *args: Any, **kwargs: Any) -> Any:
     """A conversion, where there is nothing to convert."""
-    for value in [*args, *kwargs.values()]:
-        if value is None or value is torch.int64 or isinstance(value, (bool, torch.memory_format)):
-            continue
-        if isinstance(value, (str, torch.device)) and torch.device(value).type == "cpu":
-            continue
-        return NotImplemented
-    return input
+    return input if converts_nothing(torch.int64, args, {**kwargs, "copy": False}) else NotImplemented

@@ -54,8 +54,17 @@ class BaseEdgeTensor(Tensor):
         """Whose edges these are."""
         return self._relation
 
+    @property
+    def expr(self) -> Expr:
+        """The value of each edge as an expression of the engine."""
+        raise NotImplementedError
+
     def materialize(self) -> Tensor:
         """The values."""
+        raise NotImplementedError
+
+    def extended(self, computation: Expr) -> BaseEdgeTensor:
+        """A tensor of the same edges with another expression."""
         raise NotImplementedError
 
     def by_rows(self) -> Expr:

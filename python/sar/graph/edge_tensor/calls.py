@@ -20,14 +20,13 @@ from torch import Tensor
 from sar.autograd.expression import FLOATS, Expr, evaluate
 from sar.autograd.types import Relation
 
-from . import rowwise
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
 from .nested import leaves, mapped, tensors
+from .rowwise_rules import Arguments
 
 __all__ = [
     "Call",
-    "apply",
     "autocast_state",
     "by_rows",
     "computed",
@@ -39,6 +38,7 @@ __all__ = [
     "in_engine",
     "needs_grad",
     "ordered",
+    "recorded",
     "remade",
     "rows",
     "without_data",
@@ -287,20 +287,17 @@ def autocast_state() -> Tuple[bool, torch.dtype]:
 # ---- making calls ---------------------------------------------------------------
 
 
-def apply(relation: Relation, func: Any, args: Any, kwargs: Any, in_place: bool) -> Any:
-    """A function as a call, or several in the form that it gives its results in; None where it may not treat each edge
-    by itself, or fails on such arguments: what the values of all edges raise says more.
+def recorded(found: Arguments, in_place: bool) -> Any:
+    """A function as a call, or several in the form that it gives its results in; None where it fails on such arguments:
+    what the values of all edges raise says more.
 
     :param in_place: the function changes its first argument, which stays as it is here
     """
-    found = rowwise.find(func, args, kwargs, relation.num_edges)
-    if found is None:
-        return None
     made: Dict[int, Expr] = {}  # a tensor that is given twice is read once
 
     def given(leaf: Any) -> Any:
-        if type(leaf) is EdgeCount and leaf == relation.num_edges:
-            warn_of_count(f"size(0) of a tensor of edges, given to {getattr(func, '__name__', func)},")
+        if type(leaf) is EdgeCount and leaf == found.edges:
+            warn_of_count(f"size(0) of a tensor of edges, given to {getattr(found.func, '__name__', found.func)},")
             return int(leaf)
         if not isinstance(leaf, BaseEdgeTensor) and id(leaf) not in found.of_edges:
             return leaf

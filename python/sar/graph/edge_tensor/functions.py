@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["IN_PLACE", "LAZY", "METADATA", "OF_AUTOGRAD", "OF_HOOKS", "changes", "register", "register_in_place"]
-
-Handler = Callable[..., Any]
-"""Takes the arguments of a torch function; returns ``NotImplemented`` for arguments that the engine does not take."""
-
-LAZY: Dict[Any, Handler] = {}
-"""Torch functions that extend an expression; :mod:`sar.graph.edge_tensor.arithmetic` and its neighbour fill it."""
-
-IN_PLACE: Dict[Any, Any] = {}
-"""For each torch function that changes its first argument: the function in :data:`LAZY` that does the same."""
-
-
-def register(handler: Handler, *names: str) -> None:
-    """Has the handler stand for functions of these names in ``torch``, ``Tensor`` and ``torch.nn.functional``."""
-    LAZY.update((function, handler) for name in names for function in _named(name))
-
-
-def register_in_place(*pairs: Tuple[str, str]) -> None:
-    """Has functions that change their first argument do what another one does: pairs of the names of both."""
-    for name, of in pairs:
-        IN_PLACE.update((function, getattr(Tensor, of, None) or getattr(F, of)) for function in _named(name))
-
-
-def _named(name: str) -> List[Any]:
-    found = (getattr(home, name, None) for home in (torch, Tensor, F))
-    return [function for function in found if function is not None]
+__all__ = ["CONVERSIONS", "METADATA", "OF_AUTOGRAD", "OF_HOOKS", "changes", "converts_nothing"]
 
 
 def _metadata() -> frozenset[Any]:
@@ -66,7 +40,7 @@ def changes(func: Any) -> bool:
     """Whether a function changes its first argument."""
     name = getattr(func, "__name__", "")
     in_place = name in AUGMENTED or (name.endswith("_") and not name.endswith("__"))
-    return func in IN_PLACE or (in_place and name != "requires_grad_")
+    return in_place and name != "requires_grad_"
 
 
 AUGMENTED = frozenset(
@@ -74,3 +48,30 @@ AUGMENTED = frozenset(
     + ["__ipow__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"]
 )
 """Functions that change their first argument, and do not say so with an underscore behind their name."""
+
+CONVERSIONS: Dict[Any, Tuple[torch.dtype, ...]] = {
+    **dict.fromkeys((Tensor.to, Tensor.type_as, Tensor.cpu, Tensor.contiguous), ()),
+    **{Tensor.float: (torch.float32,), Tensor.double: (torch.float64,), Tensor.long: (torch.int64,)},
+}
+"""Functions that give the tensor itself where there is nothing to convert, and what they convert to."""
+
+
+def converts_nothing(dtype: torch.dtype, args: Sequence[Any], kwargs: Dict[str, Any]) -> bool:
+    """Whether a tensor on the CPU is what a conversion would make of it.
+
+    :param args: dtypes, devices, or tensors that have them
+    """
+    if kwargs.get("copy"):
+        return False
+    for value in (*args, *(v for k, v in kwargs.items() if k != "memory_format")):
+        if isinstance(value, Tensor):
+            same = value.dtype == dtype and value.device.type == "cpu"
+        elif isinstance(value, torch.dtype):
+            same = value == dtype
+        elif isinstance(value, (str, torch.device)):
+            same = torch.device(value).type == "cpu"
+        else:
+            same = value is None or isinstance(value, (bool, torch.memory_format))
+        if not same:
+            return False
+    return True

@@ -26,15 +26,15 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.types import Relation
 
+from . import engine, rowwise
 from .base import BaseEdgeTensor
-from .calls import Call, apply, by_rows, described, detached, in_engine, needs_grad, rows
+from .calls import Call, by_rows, described, detached, in_engine, needs_grad, recorded, rows
 from .count import EdgeCount, warn_of_count
-from .functions import IN_PLACE, LAZY, METADATA, OF_HOOKS, changes
+from .functions import CONVERSIONS, METADATA, OF_HOOKS, changes, converts_nothing
 from .memory import refresh, remember, rewritten, writes_itself, wrote
 from .nested import mapped, tensors
 from .on_nodes import Parts, on_nodes
 from .own_edges import warn_of_own_edges
-from .rowwise import inplace_argument
 from .written_softmax import divided, note
 
 __all__ = ["EdgeTensor", "as_expr", "values"]
@@ -283,7 +283,9 @@ def _told(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _applied(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     if func in NEW and not _wide(args, kwargs):
-        return LAZY[func](*args, **kwargs)
+        return func(torch.empty(0, dtype=args[0].dtype), *args[1:], **kwargs)
+    if func in CONVERSIONS and converts_nothing(args[0].dtype, (*CONVERSIONS[func], *args[1:]), kwargs):
+        return args[0]
     if func is Tensor.__setitem__ and writes_itself(args):
         return None
     if isinstance(kwargs.get("out"), EdgeTensor):
@@ -303,12 +305,12 @@ def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place
 
     :param inplace: an argument of this name said that it changes the first one
     """
-    if all(t.in_engine for t in given):
-        handler = None if func in NEW else LAZY.get(IN_PLACE.get(func, func))
-        result = NotImplemented if handler is None else handler(*args, **kwargs)
-        if result is not NotImplemented:
-            return result
     edges, relation = next((t.edges for t in given if t.edges is not None), None), given[0].relation
+    call = rowwise.find(func, args, kwargs, relation.num_edges)
+    if call is not None and all(t.in_engine for t in given):
+        made = engine.extended(call)
+        if made is not NotImplemented:
+            return made
     if edges is None:
         return NotImplemented
     found = on_nodes(func, args, kwargs) if edges.on_nodes and not in_place else None
@@ -319,7 +321,7 @@ def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place
             "tensors of the edges of two graphs were given to one function: edge_index with and without self loops are "
             "two graphs, for instance"
         )
-    calls = apply(relation, func, args, kwargs, in_place and not inplace)
+    calls = None if call is None else recorded(call, in_place and not inplace)
     if calls is None:
         return NotImplemented
     if not isinstance(calls, Expr):
@@ -338,7 +340,7 @@ def _wide(args: Any, kwargs: Any) -> bool:
 
 def _not_in_place(func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any, bool]:
     """Arguments without ``inplace``, and what it was."""
-    place = inplace_argument(func)
+    place = rowwise.inplace_argument(func)
     if place is None:
         return args, kwargs, False
     if len(args) > place:
