@@ -16,7 +16,7 @@ from torch import Tensor
 from sar.graph.edge_tensor import calls, rowwise, tensor as edge_tensor
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.udf.batches import Batch
-from sar.graph.udf.blocks import EdgeFunction
+from sar.graph.udf.edge_function import EdgeFunction
 
 E = 7
 RELATION: Any = SimpleNamespace(num_edges=E)

@@ -15,7 +15,7 @@ from sar.graph.edge_tensor.calls import in_engine
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
-from sar.graph.udf.blocks import run
+from sar.graph.udf.edge_function import run
 
 
 class LoopCounts(NamedTuple):

@@ -15,7 +15,7 @@ from sar.autograd.transpose import sum_to_sources
 from sar.graph.edge_tensor.calls import remade
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.relation import Relation
-from sar.graph.udf.blocks import run
+from sar.graph.udf.edge_function import run
 
 from .edges import SplitEdges
 from .source_extrema import source_maximum

@@ -11,7 +11,7 @@ from sar.distributed.agreement import agree
 from sar.errors import RemoteError
 from sar.graph.udf.agreement import Output, agreed_columns, agreed_outputs, described
 from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, wants_shard_info
-from sar.graph.udf.edge_blocks import OfNodes, of_equal_degree
+from sar.graph.udf.blocks import OfNodes, of_equal_degree
 from sar.graph.udf.executor import Executor
 from sar.graph.udf.reduction import PerRow
 

@@ -25,7 +25,7 @@ from sar.graph.frames import is_lazy
 from sar.graph.queries import edge_ends
 from sar.graph.udf.agreement import Output, Slot, agreed_outputs, described
 from sar.graph.udf.batches import Batch
-from sar.graph.udf.blocks import EdgeFunction, run_all
+from sar.graph.udf.edge_function import EdgeFunction, run_all
 
 from .edge_space import EdgeSpace
 

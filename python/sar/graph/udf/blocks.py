@@ -1,119 +1,153 @@
-"""Runs expressions on blocks of edges, as rows of other workers arrive, in forward and again in backward."""
+"""Blocks of edges, with the rows of their sources: as these arrive, or fetched for all messages of some nodes."""
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
+import torch
 from torch import Tensor
 
-from sar.autograd.expression import Expr
-from sar.distributed.agreement import agree
-from sar.graph.edge_tensor.calls import Call, computed, needs_grad, ordered
-from sar.graph.edge_tensor.nested import tensors
+from sar._engine import schedule, streams
+from sar.autograd.fetch import fetch
+from sar.autograd.stream import Block, stream
+from sar.config import Config
 from sar.graph.relation import Relation
 
-from .agreement import Output, Slot, agreed_columns, agreed_outputs, described
-from .batches import Batch
-from .edge_blocks import Streamed
-from .executor import Executor
-from .outside import Outside
-from .reduction import reduction
+__all__ = ["Blocks", "EdgeBlock", "OfNodes", "Streamed", "of_equal_degree"]
 
-__all__ = ["EdgeFunction", "run", "run_all"]
-
-RESULT = "message"
+LEAST_EDGES = 64
+"""Blocks are not made smaller than this."""
 
 
-class EdgeFunction:
-    """Expressions as a function of rows of edges.
+class EdgeBlock(NamedTuple):
+    """Some edges that a function runs on.
 
-    :param results: the expressions by name, of parts that treat each edge by itself
-    :param slot: names the column of which a load picks rows, alike on all workers
+    ``size``: edges, and nodes of a reduce function; ``at``: int64, by side, which rows of its columns are an edge's, or
+    a node's ("n"); ``rows``: of each column of sources; ``grads``: where gradients of these are added. None: nowhere
     """
 
-    def __init__(self, results: Mapping[str, Expr], slot: Optional[Callable[[Expr], Slot]] = None) -> None:
-        self.results = dict(results)
-        self.order = ordered(*results.values())
-        self.columns: Dict[Slot, Tensor] = {}
-        self._slots: Dict[int, Slot] = {}
-        known: Dict[object, Slot] = {}
-        for x in self.order:
-            if x.op == "load" and x.tensor is not None:
-                # a tensor that is read in several places travels once; each side is counted by itself, so that names of
-                # columns that travel do not depend on what workers have of others
-                name = f"{sum(side == x.side for side, _ in known.values()):03d}"
-                numbered = known.setdefault((x.side, id(x.tensor)), (x.side, name))
-                self._slots[id(x)] = found = numbered if slot is None else slot(x)
-                self.columns[found] = x.tensor
-
-    def __call__(self, batch: Batch) -> Dict[str, Tensor]:
-        found: Dict[int, Any] = {}
-        for x in self.order:
-            found[id(x)] = batch.read(*self._slots[id(x)]) if x.op == "load" else computed(x, found)
-        return {name: found[id(x)] for name, x in self.results.items()}
-
-    @staticmethod
-    def column(slot: Slot) -> Tensor:
-        """:raises ValueError: another worker reads it, and this one does not"""
-        raise ValueError("workers compute messages in different ways: the same code has to run on all of them")
-
-    def outside(self) -> Outside:
-        """The tensors with gradients that all edges share."""
-        found = Outside()
-        for x in self.order:
-            found.see(list(_shared(x)))
-        return found
-
-    def outputs(self) -> Dict[str, Output]:
-        """Feature shape and dtype of each result, and whether it needs a gradient."""
-        return {name: Output(x.shape, x.dtype, needs_grad(x)) for name, x in self.results.items()}
-
-    @property
-    def edge_bytes(self) -> int:
-        """Bytes that a run with its gradients takes for each edge, were everything kept."""
-        made = [x for x in self.order if x.op not in ("param", "reshape") and not getattr(x, "view", False)]
-        made = [x for x in made if not getattr(x, "several", False)]
-        return 1 + 2 * sum(x.dtype.itemsize * prod(x.shape) for x in made)
-
-    def describe(self) -> Dict[str, Any]:
-        """What workers agree on."""
-        return described(self.columns, self.outputs())
+    size: Tuple[int, int]
+    at: Dict[str, Tensor]
+    rows: List[Tensor]
+    grads: List[Optional[Tensor]]
 
 
-def _shared(x: Expr) -> Iterator[Tensor]:
-    """Tensors with gradients that all edges share, of a part of an expression."""
-    found = [*tensors(x.given), *x.used] if isinstance(x, Call) and x.grad else [x.tensor] if x.op == "param" else []
-    return (t for t in found if t is not None and t.requires_grad)
+Visit = Callable[[EdgeBlock], None]
 
 
-def run(relation: Relation, x: Expr, reduce: Optional[str]) -> Tensor:
-    """An expression for all edges, or reduced at their destinations. Collective.
+class Blocks(Protocol):
+    """The blocks of an operation: each of the worker's edges once, in the same order each time. Collective."""
 
-    :param reduce: "sum", "mean", "max" or "min"; None: ``[num_edges, ...]``
-    :returns: ``[num_dst, ...]``
+    def forward(self, columns: List[Tensor], visit: Visit) -> None:
+        """:param columns: those of sources of which rows are read"""
+
+    def backward(
+        self, columns: List[Tensor], sums: List[Optional[Tensor]], returns: List[bool], visit: Visit, again: bool
+    ) -> None:
+        """
+        :param sums: what gradients of own rows are added to
+        :param returns: of which columns gradients return to other workers
+        :param again: rows are needed again
+        """
+
+
+class Streamed:
+    """Blocks of bounded bytes, as rows of other workers arrive.
+
+    :param edge_bytes: what a run takes for each edge
     """
-    function = EdgeFunction({RESULT: x})
-    answers, _ = agree(function.describe())
-    return run_all(relation, function, answers, function.column, reduce)[RESULT]
+
+    def __init__(self, relation: Relation, edge_bytes: int) -> None:
+        self.relation = relation
+        self.max_edges = max(LEAST_EDGES, int(Config.block_bytes) // edge_bytes)
+
+    def forward(self, columns: List[Tensor], visit: Visit) -> None:
+        stream(self.relation, columns, _visited(visit), self.max_edges)
+        self.operation = schedule.last()
+
+    def backward(
+        self, columns: List[Tensor], sums: List[Optional[Tensor]], returns: List[bool], visit: Visit, again: bool
+    ) -> None:
+        own = [total if goes else None for total, goes in zip(sums, returns)]
+        of = self.operation
+        stream(self.relation, columns, _visited(visit), self.max_edges, own, return_grads=returns, of=of)
 
 
-def run_all(
-    relation: Relation,
-    function: EdgeFunction,
-    answers: Sequence[Dict[str, Any]],
-    column: Callable[[Slot], Tensor],
-    reduce: Optional[str],
-) -> Dict[str, Tensor]:
-    """The results of expressions by name, for all edges, or reduced at their destinations. Collective.
+def _visited(visit: Visit) -> Callable[[Block], None]:
+    def edges(block: Block) -> None:
+        if len(block.dst):
+            at = {"u": block.src, "v": block.dst, "e": block.eid}
+            visit(EdgeBlock((len(block.dst), 0), at, block.rows, block.grad_rows))
 
-    :param answers: what workers said of their functions, see :func:`sar.graph.udf.agreement.described`
-    :param column: gives a column that other workers read, and this one's expressions do not
+    return edges
+
+
+def of_equal_degree(degrees: Tensor, edge_bytes: int) -> List[Tensor]:
+    """Destination rows that have in-edges, by degree ascending, in batches of bounded bytes or of one node.
+
+    :param degrees: int64 ``[num_dst]``
+    :param edge_bytes: what a message takes
     """
-    columns, outputs = agreed_columns(answers, function.columns, column), agreed_outputs(answers)
-    wanted = any(out.differentiable for out in outputs.values())
-    blocks = Streamed(relation, function.edge_bytes)
-    collect = lambda out: reduction(relation, reduce, out, wanted)  # noqa: E731
-    executor = Executor(function, columns, blocks, collect, outputs, function.outside())
-    executor.run()
-    return executor.results("a function of edges")
+    edges = max(1, int(Config.block_bytes) // edge_bytes)
+    order = torch.argsort(degrees, stable=True)
+    kinds, counts = torch.unique_consecutive(degrees[order], return_counts=True)
+    found: List[Tensor] = []
+    for degree, rows in zip(kinds.tolist(), order.split(counts.tolist())):
+        if degree:
+            found += rows.split(max(1, edges // degree))
+    return found
+
+
+class OfNodes:
+    """All messages of some nodes at once, whichever workers own their sources: these rows are fetched, each once.
+
+    All workers run the same number of blocks; a worker with fewer takes part in the others' fetches.
+
+    :param nodes: destination rows of each block
+    :param count: how many blocks there are on the worker that has most
+    :ivar error: what the function raised. The worker has gone on serving the others
+    """
+
+    def __init__(self, relation: Relation, nodes: Sequence[Tensor], count: int) -> None:
+        self.relation, self.nodes, self.count = relation, nodes, count
+        self.error: Optional[Exception] = None
+
+    def forward(self, columns: List[Tensor], visit: Visit) -> None:
+        for number in range(self.count):
+            sources, block = self._block(number, bool(columns))
+            fetched = [fetch(self.relation, sources, column) for column in columns]
+            if block.size[1] and self.error is None:
+                try:
+                    visit(block._replace(rows=fetched))
+                except Exception as error:
+                    self.error = error
+        self.operation = schedule.last()
+
+    def backward(
+        self, columns: List[Tensor], sums: List[Optional[Tensor]], returns: List[bool], visit: Visit, again: bool
+    ) -> None:
+        relation = self.relation
+        for number in range(self.count):
+            sources, block = self._block(number, bool(columns))
+            fetched = [fetch(relation, sources, column.detach()) for column in columns] if again else []
+            shapes = [(len(sources), *column.shape[1:]) for column in columns]
+            grads = [torch.zeros(s, dtype=c.dtype) if goes else None for s, c, goes in zip(shapes, columns, returns)]
+            if block.size[1]:
+                visit(block._replace(rows=fetched, grads=grads))
+            for grad, total in zip(grads, sums):
+                if grad is not None:
+                    streams.fetch_backward(relation.handle, relation.index, sources, grad, total, self.operation)
+
+    def _block(self, number: int, reads: bool) -> Tuple[Tensor, EdgeBlock]:
+        """A block and the columns of its sources.
+
+        :param reads: whether rows of sources are read
+        """
+        none = torch.empty(0, dtype=torch.int64)
+        if number >= len(self.nodes):
+            return none, EdgeBlock((0, 0), {}, [], [])
+        rows = self.nodes[number]
+        indptr, sources, eids = self.relation.in_edges(rows)
+        columns, at = torch.unique(sources, return_inverse=True) if reads else (none, none)
+        ends = rows.repeat_interleave(indptr.diff())
+        return columns, EdgeBlock((len(eids), len(rows)), {"u": at, "v": ends, "e": eids, "n": rows}, [], [])

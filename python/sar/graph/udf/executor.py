@@ -15,7 +15,7 @@ from sar.graph.edge_tensor.calls import autocast_state
 
 from .agreement import Column, Output, Slot
 from .batches import Batch
-from .edge_blocks import Blocks, EdgeBlock
+from .blocks import Blocks, EdgeBlock
 from .outside import Outside, Replay, leaves_of
 from .reduction import Reduction
 
