@@ -13,8 +13,8 @@ from sar.graph.edge_tensor.nested import mapped
 from sar.graph.edge_tensor.tensor import values
 
 from .edges import SplitEdges
-from .numbers import SplitNumbers
-from .whole import refused
+from .placeholders import SplitNumbers
+from .refusals import refused
 
 __all__ = ["LoopMask"]
 

@@ -18,9 +18,9 @@ from sar.graph.edge_tensor.tensor import values
 from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
 
-from .ends import EdgeEnds, check_size
 from .reduce import reduced
-from .whole import name_of
+from .refusals import name_of
+from .rows import EdgeEnds, check_size
 
 __all__ = ["HANDLERS"]
 

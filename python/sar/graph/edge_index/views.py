@@ -12,9 +12,9 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from .ends import EdgeEnds
 from .loops import LoopMask
 from .reduce import check_graph
+from .rows import EdgeEnds
 
 EDGES = 1009
 """Stands for the number of edges in tensors without data."""

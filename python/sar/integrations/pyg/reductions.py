@@ -11,8 +11,8 @@ from torch_geometric.nn import aggr
 from sar._engine import abi, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_index.ends import EdgeEnds, check_size
 from sar.graph.edge_index.reduce import reduced
+from sar.graph.edge_index.rows import EdgeEnds, check_size
 from sar.graph.edge_tensor.source_softmax import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, softmax_by_graph

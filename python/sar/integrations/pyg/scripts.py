@@ -11,10 +11,10 @@ from torch_geometric.data.data import BaseData
 from sar.autograd.compile import uncompiled
 from sar.errors import WholeGraphError
 from sar.graph.counts import counts
-from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.edge_index.numbers import SplitNumbers
+from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.reduce import reduced
+from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.readout import graph_reduce
 from sar.graph.refused import public_name

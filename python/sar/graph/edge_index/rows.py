@@ -25,7 +25,7 @@ from sar.graph.refused import caller
 
 from .edges import SplitEdges
 from .loops import LoopMask
-from .numbers import SplitNumbers
+from .placeholders import SplitNumbers
 
 __all__ = ["EdgeEnds", "check_size", "lift"]
 

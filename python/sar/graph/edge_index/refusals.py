@@ -2,7 +2,7 @@
 
 The numbers on a worker are its own: columns of sources and rows of destinations. What a function makes of them is not
 what it makes of the numbers of the whole graph, so all functions are refused but those that have a handler
-(:mod:`sar.graph.edge_index.ends`) or are in :data:`QUIET`. On one worker they are refused too: a script that runs there
+(:mod:`sar.graph.edge_index.rows`) or are in :data:`QUIET`. On one worker they are refused too: a script that runs there
 runs on several.
 """
 
