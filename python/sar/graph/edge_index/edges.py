@@ -76,6 +76,14 @@ class SplitEdges:
         """A tensor of these edges."""
         return EdgeTensor(self.relation, x, self)
 
+    def check_graph(self, messages: Tensor) -> None:
+        """:raises ValueError: a tensor of the edges of another graph"""
+        if isinstance(messages, EdgeTensor) and messages.relation is not self.relation:
+            raise ValueError(
+                "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with "
+                "and without self loops are two graphs, for instance"
+            )
+
     def rows(self, side: str) -> int:
         """Own nodes at which edges begin ("u") or end ("v")."""
         return self.relation.num_src if side == "u" else self.relation.num_dst

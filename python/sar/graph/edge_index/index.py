@@ -10,7 +10,7 @@ from torch import Tensor
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.refused import refusal
 
-from . import scatter, views  # noqa: F401  register what is done with rows of an edge index
+from . import scatter  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
 from .loops import LoopMask
 from .placeholders import SplitNumbers

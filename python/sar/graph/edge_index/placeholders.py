@@ -11,8 +11,7 @@ from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
 
 from .edges import SplitEdges
-from .readers import check_readers
-from .refusals import QUIET, refused
+from .refusals import QUIET, check_readers, refused
 
 __all__ = ["SplitNumbers"]
 

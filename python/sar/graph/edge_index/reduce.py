@@ -20,7 +20,7 @@ from sar.graph.udf.edge_function import run
 from .edges import SplitEdges
 from .source_extrema import source_maximum
 
-__all__ = ["check_graph", "reduced"]
+__all__ = ["reduced"]
 
 
 @uncompiled
@@ -32,7 +32,7 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     :param op: "sum", "mean", "max" or "min"
     :returns: own nodes in that dimension; 0 in those without edges
     """
-    check_graph(edges, src)
+    edges.check_graph(src)
     if side == "u":
         return _at_sources(edges.relation, src, dim, op)
     moved = src if dim == 0 else (src.materialize() if isinstance(src, EdgeTensor) else src).movedim(dim, 0)
@@ -44,15 +44,6 @@ def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Ten
     x = messages.computation
     out = _expression(relation, x, op) if messages.in_engine else run(relation, x, op)
     return _placed(out, dim)
-
-
-def check_graph(edges: SplitEdges, messages: Tensor) -> None:
-    """:raises ValueError: tensors of the edges of another graph"""
-    if isinstance(messages, EdgeTensor) and messages.relation is not edges.relation:
-        raise ValueError(
-            "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with and "
-            "without self loops are two graphs, for instance"
-        )
 
 
 def _placed(out: Tensor, dim: int) -> Tensor:

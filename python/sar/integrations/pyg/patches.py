@@ -17,7 +17,7 @@ import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 from sar._engine import session as _session
 from sar.config import Config
 from sar.graph.edge_index.placeholders import SplitNumbers
-from sar.graph.edge_index.readers import refuse_in, refuse_nowhere
+from sar.graph.edge_index.refusals import refuse_in, refuse_nowhere
 from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.node_batch import NodeBatch
 from sar.integrations.replacements import Concerned, Patches, given
