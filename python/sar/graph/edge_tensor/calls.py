@@ -161,33 +161,27 @@ def computed(x: Expr, found: Dict[int, Any]) -> Any:
     """
     if isinstance(x, Call):
         return x.run(lambda leaf: found[id(leaf)] if isinstance(leaf, Expr) else leaf)
-    return _function(x)(*(found[id(a)] for a in x.args))
+    operation = OPERATIONS.get(x.op)
+    args = [found[id(a)] for a in x.args]
+    return operation(x, *args) if operation is not None else getattr(torch, x.op)(*args)
 
 
-def _function(x: Expr) -> Callable[..., Any]:
-    alpha = x.alpha
-    plain: Dict[str, Callable[..., Any]] = {
-        "param": lambda: x.tensor,
-        "add": torch.add,
-        "sub": torch.sub,
-        "mul": torch.mul,
-        "div": torch.div,
-        "dot": lambda a, b: (a * b).sum(-1, keepdim=True),
-        "leaky_relu": lambda a: F.leaky_relu(a, alpha),
-        "elu": lambda a: F.elu(a, alpha),
-        "softplus": F.softplus,
-        "scale": lambda a: a * alpha,
-        "shift": lambda a: a + alpha,
-        "rsub": lambda a: alpha - a,
-        "pow": lambda a: a**alpha,
-        "clamp_min": lambda a: a.clamp(min=alpha),
-        "clamp_max": lambda a: a.clamp(max=alpha),
-        "clamp_min_open": lambda a: a.clamp(min=alpha),
-        "clamp_max_open": lambda a: a.clamp(max=alpha),
-        "total": lambda a: a.sum([d + 1 for d in x.dims], keepdim=True),
-        "reshape": lambda a: a.reshape(a.shape[0], *x.shape),
-    }
-    return plain.get(x.op) or getattr(torch, x.op)
+OPERATIONS: Dict[str, Callable[..., Any]] = {
+    "param": lambda x: x.tensor,
+    "dot": lambda x, a, b: (a * b).sum(-1, keepdim=True),
+    "leaky_relu": lambda x, a: F.leaky_relu(a, x.alpha),
+    "elu": lambda x, a: F.elu(a, x.alpha),
+    "softplus": lambda x, a: F.softplus(a),
+    "scale": lambda x, a: a * x.alpha,
+    "shift": lambda x, a: a + x.alpha,
+    "rsub": lambda x, a: x.alpha - a,
+    "pow": lambda x, a: a**x.alpha,
+    **dict.fromkeys(("clamp_min", "clamp_min_open"), lambda x, a: a.clamp(min=x.alpha)),
+    **dict.fromkeys(("clamp_max", "clamp_max_open"), lambda x, a: a.clamp(max=x.alpha)),
+    "total": lambda x, a: a.sum([d + 1 for d in x.dims], keepdim=True),
+    "reshape": lambda x, a: a.reshape(a.shape[0], *x.shape),
+}
+"""The engine's operations on some rows; those that are not here have the name that they have in torch."""
 
 
 # ---- what calls give ------------------------------------------------------------
