@@ -121,7 +121,16 @@ def needs_grad(x: Expr) -> bool:
     """Whether a tensor that the expression reads needs a gradient."""
     if isinstance(x, Call):
         return x.requires_grad
-    return any(node.tensor is not None and node.tensor.requires_grad for node in ordered(x))
+    seen, open_ = set(), [x]
+    while open_:
+        node = open_.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.tensor is not None and node.tensor.requires_grad:
+            return True
+        open_.extend(node.args)
+    return False
 
 
 def remade(x: Expr, args: Sequence[Expr], shape: Optional[Tuple[int, ...]] = None) -> Expr:

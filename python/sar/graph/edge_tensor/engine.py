@@ -1,7 +1,7 @@
 """What the engine computes of the functions of torch that treat each edge by itself.
 
-A handler has the arguments of the function that it stands for, as :mod:`sar.graph.edge_tensor.rowwise` allows them, and
-returns the tensor that extends the expression, or ``NotImplemented`` for arguments that the engine does not take.
+A handler has the arguments of the function that it stands for, and returns the tensor that extends the expression, or
+``NotImplemented`` for arguments that the engine does not take.
 """
 
 from __future__ import annotations
@@ -19,17 +19,24 @@ from sar.autograd.expression import Expr
 from sar.distributed.agreement import agreed_seed
 
 from .base import BaseEdgeTensor
-from .calls import Call, described, detached
+from .calls import detached
+from .rowwise import name_of
 from .rowwise_rules import Arguments, dims_of
 
-__all__ = ["extended"]
+__all__ = ["by_element", "on_features"]
 
 
-def extended(call: Arguments) -> Any:
-    """What a call gives, of tensors that the engine computes; ``NotImplemented`` where it does not."""
+def by_element(func: Any, args: Any, kwargs: Any) -> Any:
+    """What a function gives that works element by element, of tensors that the engine computes."""
+    handler = BY_ELEMENT.get(name_of(func))
+    return NotImplemented if handler is None else handler(*args, **kwargs)
+
+
+def on_features(call: Arguments) -> Any:
+    """What sums and changes of shape give that leave the dimension of edges alone."""
     if call.name in RESHAPES and call.args:
         return _reshaped(call)
-    handler = HANDLERS.get(call.name)
+    handler = {"sum": _sum, "mean": _mean}.get(call.name)
     return NotImplemented if handler is None else handler(*call.args, **call.kwargs)
 
 
@@ -196,16 +203,17 @@ def _mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
 def _reshaped(call: Arguments) -> Any:
     """Other feature dimensions, which torch itself knows."""
     input, *sizes = call.args
+    x = input.expr
     try:
-        shape = described(Call(call.func, (input.expr, *sizes), call.kwargs)).shape
-    except Exception:
+        made = call.func(torch.empty((1, *x.shape), device="meta"), *sizes, **call.kwargs)
+    except (RuntimeError, IndexError, TypeError):
         return NotImplemented  # torch says what is wrong
-    return input.extended(expression.reshape(input.expr, shape))
+    return input.extended(expression.reshape(x, made.shape[1:]))
 
 
 RESHAPES = frozenset(["view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten"])
 
-HANDLERS: Dict[str, Callable[..., Any]] = {
+BY_ELEMENT: Dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("add", "__add__", "__radd__", "__iadd__"), _sum_of("add")),
     **dict.fromkeys(("sub", "subtract", "__sub__", "__isub__"), _sum_of("sub")),
     **dict.fromkeys(("rsub", "__rsub__"), _rsub),
@@ -226,7 +234,5 @@ HANDLERS: Dict[str, Callable[..., Any]] = {
     "dropout": _dropout,
     "clone": _clone,
     **dict.fromkeys(("detach", "Tensor.data"), _detach),
-    "sum": _sum,
-    "mean": _mean,
 }
 """By the names of the table."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from . import rowwise_rules as rules
 from .rowwise_rules import Arguments, dims_of
 
-__all__ = ["find", "inplace_argument", "known", "mixes"]
+__all__ = ["find", "inplace_argument", "known", "mixes", "name_of"]
 
 
 def _words(text: str) -> List[str]:
@@ -276,6 +276,12 @@ def _named(name: str) -> Iterator[Any]:
 def known(func: Any) -> bool:
     """Whether the table lists a function."""
     return func in table()
+
+
+def name_of(func: Any) -> str:
+    """The name under which the table lists a function, or nothing."""
+    listed = table().get(func)
+    return "" if listed is None else listed[0]
 
 
 MOVES = frozenset(_words("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__"))

@@ -76,7 +76,7 @@ class Arguments:
 
     def broadcast(self, operands: Any) -> int:
         """The number of dimensions that operands are broadcast to; 0 where that of edges does not stay the first."""
-        found = list(tensors(operands))
+        found = tensors(operands)
         n = max((t.dim() for t in found), default=0)
         fits = any(self.edge(t) for t in found) and all([self.aligned(t, n) for t in found])
         return n if fits else 0

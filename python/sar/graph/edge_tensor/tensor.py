@@ -212,11 +212,11 @@ class EdgeTensor(BaseEdgeTensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
-        if any(hasattr(kind, "numbers") for kind in types):
-            return NotImplemented  # ends of edges know what to do
         kwargs = kwargs or {}
         if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
             return _told(func, args, kwargs)
+        if len(types) > 1 and any(hasattr(kind, "numbers") for kind in types):
+            return NotImplemented  # ends of edges know what to do
         made = divided(func, args, kwargs)
         if made is None:
             made = _applied(func, args, kwargs)
@@ -306,11 +306,14 @@ def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place
     :param inplace: an argument of this name said that it changes the first one
     """
     edges, relation = next((t.edges for t in given if t.edges is not None), None), given[0].relation
+    lazy = all(t.in_engine for t in given)
+    made = engine.by_element(func, args, kwargs) if lazy else NotImplemented
+    if made is not NotImplemented:
+        return made
     call = rowwise.find(func, args, kwargs, relation.num_edges)
-    if call is not None and all(t.in_engine for t in given):
-        made = engine.extended(call)
-        if made is not NotImplemented:
-            return made
+    made = engine.on_features(call) if lazy and call is not None else NotImplemented
+    if made is not NotImplemented:
+        return made
     if edges is None:
         return NotImplemented
     found = on_nodes(func, args, kwargs) if edges.on_nodes and not in_place else None
