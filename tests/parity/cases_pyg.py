@@ -13,7 +13,8 @@ from torch import nn
 
 import sar
 from sar.autograd.fused import gat, linear, scaled_product
-from sar.graph.edge_index import blocks, lifted, reduce
+from sar.graph.edge_index import edges, reduce
+from sar.graph.edge_tensor.tensor import EdgeTensor
 from tests.parity.cases_exchange import sent
 from tests.parity.observed_models import fused
 from tests.parity.one_piece import counted
@@ -138,7 +139,7 @@ def step(
 def noted() -> Iterator[set[str]]:
     """How messages are computed: "blocks" of edges, or "values" of all edges that are no weights of a softmax."""
     found: set[str] = set()
-    run, materialize = blocks.run, lifted.LiftedTensor.materialize
+    run, materialize = reduce.run, EdgeTensor.materialize
 
     def in_blocks(*args: Any) -> torch.Tensor:
         found.add("blocks")
@@ -149,13 +150,13 @@ def noted() -> Iterator[set[str]]:
             found.add("values")
         return materialize(self)
 
-    lifted.LiftedTensor.materialize = values
-    lifted.run = reduce.run = in_blocks
+    EdgeTensor.materialize = values  # type: ignore[method-assign]
+    edges.run = reduce.run = in_blocks
     try:
         yield found
     finally:
-        lifted.LiftedTensor.materialize = materialize
-        lifted.run = reduce.run = run
+        EdgeTensor.materialize = materialize  # type: ignore[method-assign]
+        edges.run = reduce.run = run
 
 
 @contextlib.contextmanager
@@ -370,7 +371,7 @@ def held(part: dict[str, Any], x: Any) -> dict[str, Any]:
             texts.append(str(error))
     return numpy(
         {
-            "softmax": getattr(weights, "_expr", None) is not None and weights._expr.op,
+            "softmax": weights.computation.op,
             "sums": utils.scatter(weights, col, dim=0),
             "by_source": utils.scatter(attention(logits, row), row, dim=0),
             "most": most,

@@ -43,7 +43,7 @@ def test_hooks(few: Workers, changes: bool) -> None:
     for rank, one in enumerate(few.run(cases.hooked, given, changes=changes)):
         assert [name for name, _ in one["seen"]] == [name for name, _ in whole["seen"]]
         seen = dict(one["seen"])
-        assert "LiftedTensor" in seen["message before"] and seen["message after"] == ["LiftedTensor"]
+        assert "EdgeTensor" in seen["message before"] and seen["message after"] == ["EdgeTensor"]
         for name in ("out", "x"):
             np.testing.assert_allclose(one[name], whole[name][graph.rows(rank)], rtol=1e-10, atol=1e-10)
 

@@ -13,15 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sar.graph.edge_index import lifted, steps
-from sar.graph.edge_index.blocks import StepFunction
-from sar.graph.edge_index.lifted import LiftedTensor
-from sar.graph.edge_tensor import rowwise
+from sar.graph.edge_tensor import calls, rowwise, tensor as edge_tensor
+from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.udf.batches import Batch
+from sar.graph.udf.edge_function import EdgeFunction
 
 E = 7
 RELATION: Any = SimpleNamespace(num_edges=E)
-EDGES: Any = SimpleNamespace(relation=RELATION, num_edges=E, on_nodes=False)
+EDGES: Any = SimpleNamespace(on_nodes=False)
 RANDOM = {"dropout", "bernoulli", "poisson", "normal", "rand", "uniform", "exponential", "random_", "cauchy", "gumbel"}
 RANDOM |= {"geometric", "rrelu", "multinomial", "empty", "randint"}
 
@@ -194,8 +193,14 @@ def run(text: str, given: dict[str, Any]) -> Any:
         return eval(text, {"put": put}, {k: v.clone() if isinstance(v, Tensor) else v for k, v in given.items()})
 
 
-def lift(tensor: Tensor) -> LiftedTensor:
-    return LiftedTensor.of_step(EDGES, steps.rows_of("e", tensor))
+class Recorded(EdgeTensor):
+    """No expression of the engine, so that every function is recorded."""
+
+    in_engine = property(lambda self: False)
+
+
+def lift(tensor: Tensor) -> EdgeTensor:
+    return Recorded(RELATION, calls.rows("e", tensor), EDGES)
 
 
 class Mixed(Exception):
@@ -207,15 +212,15 @@ def no_values(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any) -> Any:
         raise Mixed(args[0])
 
-    monkeypatch.setattr(lifted, "_with_values", refuse)
-    monkeypatch.setattr(lifted, "warn_of_count", lambda what: None)
+    monkeypatch.setattr(edge_tensor, "_with_values", refuse)
+    monkeypatch.setattr(edge_tensor, "warn_of_count", lambda what: None)
 
 
 def flat(tree: Any) -> list[Any]:
     return [one for item in tree for one in flat(item)] if isinstance(tree, (tuple, list)) else [tree]
 
 
-def recorded(text: str) -> list[LiftedTensor]:
+def recorded(text: str) -> list[EdgeTensor]:
     leaves = {k: t.requires_grad_(t.is_floating_point()) for k, t in numbers().items()}
     given: dict[str, Any] = {k: lift(t) for k, t in leaves.items()}
     with warnings.catch_warnings():
@@ -223,9 +228,9 @@ def recorded(text: str) -> list[LiftedTensor]:
         return flat(eval(text, {"put": put}, {**given, **shared()}))
 
 
-def on_rows(results: list[LiftedTensor], rows: list[int]) -> tuple[list[Tensor], list[Tensor]]:
-    """Results of recorded steps on some rows, and the gradients of these rows."""
-    function = StepFunction({str(n): t.as_step() for n, t in enumerate(results)})
+def on_rows(results: list[EdgeTensor], rows: list[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """Results of recorded calls on some rows, and the gradients of these rows."""
+    function = EdgeFunction({str(n): t.by_rows() for n, t in enumerate(results)})
     columns = {slot: t.detach()[rows].requires_grad_(t.requires_grad) for slot, t in function.columns.items()}
     made = list(function(Batch(len(rows), {}, lambda side, name: columns[side, name], 0)).values())
     return made, gradients(made, [t for t in columns.values() if t.requires_grad])
@@ -280,8 +285,8 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             results = recorded(text)
             for one, truth in zip(results, whole, strict=True):
-                assert isinstance(one, LiftedTensor), "values"
-                assert one.dtype == truth.dtype and tuple(one.step.meta.shape[1:]) == tuple(truth.shape[1:])
+                assert isinstance(one, EdgeTensor), "values"
+                assert one.dtype == truth.dtype and one.computation.shape == tuple(truth.shape[1:])
                 assert one.requires_grad == truth.requires_grad
             names = text.replace("(", " ").replace(".", " ").split()
             is_random = any(word in name for name in names for word in RANDOM) and "False" not in text
@@ -311,7 +316,7 @@ def test_mixed(text: str) -> None:
     """What looks at several edges, or puts them elsewhere, is not allowed."""
     with pytest.raises(Mixed):
         results = recorded(text)
-        assert not all(isinstance(t, LiftedTensor) for t in results), "recorded as row by row"
+        assert not all(isinstance(t, EdgeTensor) for t in results), "recorded as row by row"
         raise Mixed
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from sar.autograd.compile import uncompiled
 from sar.autograd.once import differentiable_once
-from sar.graph.edge_tensor.tensor import METADATA, OF_AUTOGRAD, changes
+from sar.graph.edge_tensor.functions import METADATA, OF_AUTOGRAD, changes
 
 from .recompute import Recipe
 

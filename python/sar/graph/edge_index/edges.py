@@ -10,8 +10,12 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar._engine.native import shared
+from sar.autograd.expression import Expr, evaluate
+from sar.graph.edge_tensor.calls import in_engine
+from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
+from sar.graph.udf.edge_function import run
 
 
 class LoopCounts(NamedTuple):
@@ -64,10 +68,21 @@ class SplitEdges:
         """Edges of all workers."""
         return self.relation.info.num_edges_global
 
-    def compute(self, lifted: Any) -> Tensor:
-        """The values of a lifted tensor for all edges. Collective."""
-        values: Tensor = lifted.compute_in_blocks()
-        return values
+    def compute(self, x: Expr) -> Tensor:
+        """The values of an expression for all edges. Collective for calls, and where it reads rows of sources."""
+        return evaluate(self.relation, x, None) if in_engine(x) else run(self.relation, x, None)
+
+    def tensor(self, x: Expr) -> EdgeTensor:
+        """A tensor of these edges."""
+        return EdgeTensor(self.relation, x, self)
+
+    def check_graph(self, messages: Tensor) -> None:
+        """:raises ValueError: a tensor of the edges of another graph"""
+        if isinstance(messages, EdgeTensor) and messages.relation is not self.relation:
+            raise ValueError(
+                "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with "
+                "and without self loops are two graphs, for instance"
+            )
 
     def rows(self, side: str) -> int:
         """Own nodes at which edges begin ("u") or end ("v")."""

@@ -10,11 +10,11 @@ from torch import Tensor
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.refused import refusal
 
-from . import scatter, views  # noqa: F401  register what is done with rows of an edge index
+from . import scatter  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
-from .ends import EdgeEnds, handles, last_node, lift, same
 from .loops import LoopMask
-from .numbers import SplitNumbers
+from .placeholders import SplitNumbers
+from .rows import EdgeEnds, handles, last_node, lift, same
 
 __all__ = ["SplitEdgeIndex", "edge_index"]
 

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
+from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.nested import mapped
-from sar.graph.edge_tensor.tensor import changes, values
+from sar.graph.edge_tensor.tensor import values
 
 from .edges import SplitEdges
-from .numbers import SplitNumbers
-from .whole import refused
+from .placeholders import SplitNumbers
+from .refusals import refused
 
 __all__ = ["LoopMask"]
 

@@ -12,46 +12,38 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.message import FLOATS
 from sar.autograd.transpose import sum_to_sources
-from sar.graph.edge_tensor.tensor import values
+from sar.graph.edge_tensor.calls import remade
+from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.relation import Relation
+from sar.graph.udf.edge_function import run
 
-from .blocks import run
 from .edges import SplitEdges
-from .lifted import LiftedTensor
 from .source_extrema import source_maximum
 
-__all__ = ["check_graph", "reduced"]
+__all__ = ["reduced"]
 
 
 @uncompiled
 def reduced(edges: SplitEdges, side: str, src: Tensor, dim: int, op: str) -> Tensor:
-    """Sum, mean, maximum or minimum over the edges of each own node. Collective for lifted tensors, and for sources.
+    """Sum, mean, maximum or minimum over the edges of each own node. Collective for edge tensors, and for sources.
 
     :param side: "v": over in-edges; "u": over out-edges
     :param src: edges in dimension ``dim``
     :param op: "sum", "mean", "max" or "min"
     :returns: own nodes in that dimension; 0 in those without edges
     """
-    check_graph(edges, src)
+    edges.check_graph(src)
     if side == "u":
         return _at_sources(edges.relation, src, dim, op)
-    moved = src if dim == 0 else (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
+    moved = src if dim == 0 else (src.materialize() if isinstance(src, EdgeTensor) else src).movedim(dim, 0)
     if moved.dtype not in FLOATS:
         return _placed(_numbers(edges, values(moved), op), dim)
-    lifted = moved if isinstance(moved, LiftedTensor) else LiftedTensor(edges, load("e", moved))
+    messages = moved if isinstance(moved, EdgeTensor) else edges.tensor(load("e", moved))
     op = f"{op}_shared" if op in ("max", "min") else op
     relation = edges.relation
-    out = _expression(relation, lifted.expr, op) if lifted.step is None else run(relation, lifted.step, op)
+    x = messages.computation
+    out = _expression(relation, x, op) if messages.in_engine else run(relation, x, op)
     return _placed(out, dim)
-
-
-def check_graph(edges: SplitEdges, messages: Tensor) -> None:
-    """:raises ValueError: lifted tensors of the edges of another graph"""
-    if isinstance(messages, LiftedTensor) and messages.relation is not edges.relation:
-        raise ValueError(
-            "messages along the edges of one graph are reduced by an edge_index of another one: edge_index with and "
-            "without self loops are two graphs, for instance"
-        )
 
 
 def _placed(out: Tensor, dim: int) -> Tensor:
@@ -72,7 +64,7 @@ def _numbers(edges: SplitEdges, src: Tensor, op: str) -> Tensor:
 
 
 def _at_sources(relation: Relation, src: Tensor, dim: int, op: str) -> Tensor:
-    values = (src.materialize() if isinstance(src, LiftedTensor) else src).movedim(dim, 0)
+    values = (src.materialize() if isinstance(src, EdgeTensor) else src).movedim(dim, 0)
     features = values.shape[1:]
     if op in ("max", "min"):
         flat = values.reshape(relation.num_edges, prod(features))
@@ -177,16 +169,12 @@ def _shaped_anew(x: Expr, shape: Tuple[int, ...], done: Dict[Tuple[int, Tuple[in
     if x.op == "reshape":
         return _shaped(x.args[0], shape, done)
     if shape == x.shape:
-        return _with(x, [_shaped(a, a.shape, done) for a in x.args], shape) if x.args else x
+        return remade(x, [_shaped(a, a.shape, done) for a in x.args], shape) if x.args else x
     if x.op == "load" and x.tensor is not None:
         return load(x.side, x.tensor.reshape(x.tensor.shape[0], *shape))
     alike = [a for a in x.args if a.shape == x.shape]
     single = [a for a in x.args if a.shape == () and a.op == "param"]
     binary = x.op in ("add", "sub", "mul", "div") and len({*map(id, alike), *map(id, single)}) == len(x.args)
     if x.op in SHAPE_FREE or (binary and alike):
-        return _with(x, [a if a in single else _shaped(a, shape, done) for a in x.args], shape)
+        return remade(x, [a if a in single else _shaped(a, shape, done) for a in x.args], shape)
     return Expr("reshape", shape, x.dtype, (_shaped(x, x.shape, done),))
-
-
-def _with(x: Expr, args: List[Expr], shape: Tuple[int, ...]) -> Expr:
-    return Expr(x.op, shape, x.dtype, tuple(args), x.alpha, x.tensor, x.side, x.dims, x.seed)

@@ -15,12 +15,12 @@ from torch import Tensor
 from sar._engine import abi, session as _session
 from sar.autograd.message import FLOATS
 from sar.graph.edge_tensor.tensor import values
+from sar.graph.edge_tensor.written_softmax import may_be_softmax, remember
 from sar.graph.refused import refusal
 
-from .ends import EdgeEnds, check_size
 from .reduce import reduced
-from .spelled import may_be_softmax, remember
-from .whole import name_of
+from .refusals import name_of
+from .rows import EdgeEnds, check_size
 
 __all__ = ["HANDLERS"]
 

@@ -9,69 +9,16 @@ same view functions are called.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import rowwise
+from .base import BaseEdgeTensor, View
 from .nested import mapped
 
-__all__ = ["DATA", "View", "Viewed", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
-
-
-class View(NamedTuple):
-    """How an edge tensor was made from another one in whose memory it lies.
-
-    ``of``: the other one; ``func``, ``args``, ``kwargs``: the function; ``place``: among several results;
-    ``apart``: gradients do not go to the other one, as with ``detach()``
-    """
-
-    of: Viewed
-    func: Any
-    args: Tuple[Any, ...]
-    kwargs: Dict[str, Any]
-    place: Optional[int]
-    apart: bool
-
-
-class Viewed(Tensor):
-    """A tensor of edges as it is kept here.
-
-    :ivar _value: its values, if they were computed
-    :ivar _version_of_value: what torch counted of changes of these in place when they were last looked at
-    :ivar _view: how it lies in the memory of another one
-    :ivar _changes: how often it, or a view of it, was changed in place
-    :ivar _seen: what that was, of the tensor that it is a view of, when its values were last taken from there
-    :ivar _copied: whether its values are a copy of what computes them, which backward may need as it is
-    :ivar _lost: whether a value that it has no gradients of was written into its memory
-    """
-
-    _value: Optional[Tensor] = None
-    _version_of_value: int = 0
-    _view: Optional[View] = None
-    _changes: int = 0
-    _seen: int = 0
-    _copied: bool = False
-    _lost: bool = False
-
-    def materialize(self) -> Tensor:
-        """The values."""
-        raise NotImplementedError
-
-    def kept_value(self) -> Optional[Tensor]:
-        """The values, where they were computed before, with gradients if they are wanted now."""
-        with torch._C.DisableTorchFunctionSubclass():
-            wanted = torch.is_grad_enabled() and self.requires_grad
-        return None if self._value is None or (wanted and not self._value.requires_grad) else self._value
-
-    def _take(self, other: Tensor) -> None:
-        """Has the values of ``other`` from now on."""
-        raise NotImplementedError
-
-    def _rewritten(self, value: Tensor) -> Tensor:
-        """A tensor of other values, with the gradients of this one."""
-        raise NotImplementedError
+__all__ = ["DATA", "refresh", "remember", "rewritten", "writes_itself", "wrote"]
 
 
 def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any) -> None:
@@ -79,19 +26,19 @@ def remember(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], made: Any
     if func not in VIEWS:
         return
     of: Any = args[0] if args else kwargs.get("input")
-    if not isinstance(of, Viewed) or (func in DROPOUT and _draws(args, kwargs)):
+    if not isinstance(of, BaseEdgeTensor) or (func in DROPOUT and _draws(args, kwargs)):
         return
     func = Tensor.detach if func == DATA else func  # torch does not count what is written through .data
     several = isinstance(made, (tuple, list))
     with torch._C.DisableTorchFunctionSubclass():
         for place, one in enumerate(made if several else (made,)):
-            if isinstance(one, Viewed) and one is not of:
+            if isinstance(one, BaseEdgeTensor) and one is not of:
                 apart = of.requires_grad and not one.requires_grad
                 one._view = View(of, func, args, kwargs, place if several else None, apart)
                 one._seen = _root(one)._changes
 
 
-def refresh(tensor: Viewed) -> None:
+def refresh(tensor: BaseEdgeTensor) -> None:
     """Takes over what was written into the memory of a tensor since it was last used.
 
     :raises RuntimeError: that was done through a view without gradients, of a value that has gradients
@@ -120,7 +67,7 @@ def refresh(tensor: Viewed) -> None:
             _put(tensor, _read(root, places))
 
 
-def wrote(tensor: Viewed, value: Tensor) -> None:
+def wrote(tensor: BaseEdgeTensor, value: Tensor) -> None:
     """Has a tensor, and what it is a view of, take over a value of its shape.
 
     :raises RuntimeError: several of its numbers lie in one place
@@ -148,14 +95,14 @@ def wrote(tensor: Viewed, value: Tensor) -> None:
     _put(tensor, value)
 
 
-def _put(tensor: Viewed, value: Tensor) -> None:
+def _put(tensor: BaseEdgeTensor, value: Tensor) -> None:
     """Has a tensor, and what was made of its values outside, take over a value."""
     kept = tensor.kept_value()
     if kept is None:
         tensor._take(value)
         return
     with torch.set_grad_enabled(value.requires_grad or torch.is_grad_enabled()):
-        kept.copy_(mapped(value, lambda leaf: leaf.materialize() if isinstance(leaf, Viewed) else leaf))
+        kept.copy_(mapped(value, lambda leaf: leaf.materialize() if isinstance(leaf, BaseEdgeTensor) else leaf))
     tensor._take(kept)
     tensor._value, tensor._version_of_value = kept, kept._version
 
@@ -164,7 +111,7 @@ def writes_itself(args: Tuple[Any, ...]) -> bool:
     """Whether ``x[index] = value`` writes what is there: Python ends ``x[index] *= 2`` so, where ``x[index]`` is a
     view."""
     x, index, value = args
-    view = value._view if isinstance(value, Viewed) else None
+    view = value._view if isinstance(value, BaseEdgeTensor) else None
     if view is None or view.of is not x or view.func is not Tensor.__getitem__:
         return False
     refresh(value)
@@ -177,7 +124,7 @@ def _same_index(a: Any, b: Any) -> bool:
     return a is b or (isinstance(a, (int, slice)) and type(a) is type(b) and a == b)
 
 
-def _without_gradients(tensor: Viewed, value: Tensor) -> Tensor:
+def _without_gradients(tensor: BaseEdgeTensor, value: Tensor) -> Tensor:
     """What is written without recording gradients leaves those of the tensor as they are."""
     return tensor._rewritten(value) if tensor.requires_grad and not torch.is_grad_enabled() else value
 
@@ -193,13 +140,13 @@ def rewritten(old: Tensor, new: Tensor) -> Tensor:
 # ---- where numbers lie -----------------------------------------------------------
 
 
-def _root(tensor: Viewed) -> Viewed:
+def _root(tensor: BaseEdgeTensor) -> BaseEdgeTensor:
     while tensor._view is not None:
         tensor = tensor._view.of
     return tensor
 
 
-def _apart(tensor: Viewed) -> Optional[Viewed]:
+def _apart(tensor: BaseEdgeTensor) -> Optional[BaseEdgeTensor]:
     """The tensor without gradients that it is, or is a view of; None where gradients go all the way."""
     while tensor._view is not None:
         if tensor._view.apart:
@@ -208,14 +155,14 @@ def _apart(tensor: Viewed) -> Optional[Viewed]:
     return None
 
 
-def _positions(tensor: Viewed) -> Optional[Tensor]:
+def _positions(tensor: BaseEdgeTensor) -> Optional[Tensor]:
     """Where each number of a row lies in a row of the tensor that it is a view of, int64 ``[1, ...]``; None where it
     was copied."""
     view = tensor._view
     if view is None:
         return torch.arange(tensor.shape[1:].numel()).view(1, *tensor.shape[1:])
     inner = _positions(view.of)
-    call = None if inner is None else rowwise.find(view.func, view.args, view.kwargs, tensor.shape[0], type(view.of))
+    call = None if inner is None else rowwise.find(view.func, view.args, view.kwargs, tensor.shape[0])
     if call is None:
         return None
 
@@ -239,19 +186,19 @@ def _rows(tensor: Any) -> Tensor:
     return rows
 
 
-def _read(root: Viewed, places: Tensor) -> Tensor:
+def _read(root: BaseEdgeTensor, places: Tensor) -> Tensor:
     flat = places.flatten()
     rows: Tensor = root if _in_order(flat, root) else _rows(root).index_select(1, flat)
     return rows.reshape(root.shape[0], *places.shape[1:])
 
 
-def _written(root: Viewed, places: Tensor, value: Tensor) -> Tensor:
+def _written(root: BaseEdgeTensor, places: Tensor, value: Tensor) -> Tensor:
     flat = places.flatten()
     rows = value if _in_order(flat, root) else _rows(root).index_copy(1, flat, _rows(value))
     return rows.reshape(root.shape)
 
 
-def _in_order(places: Tensor, root: Viewed) -> bool:
+def _in_order(places: Tensor, root: BaseEdgeTensor) -> bool:
     return torch.equal(places, torch.arange(root.shape[1:].numel()))
 
 

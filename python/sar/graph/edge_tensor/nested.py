@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, List
 
 import torch
 from torch import Tensor
@@ -10,20 +10,23 @@ from torch import Tensor
 __all__ = ["leaves", "mapped", "tensors"]
 
 
-def leaves(tree: Any) -> Iterator[Any]:
+def leaves(tree: Any) -> List[Any]:
     """What is neither a sequence nor a dictionary, in order."""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from leaves(item)
-    else:
-        yield tree
+    found, open_ = [], [tree]
+    while open_:
+        item = open_.pop()
+        if isinstance(item, (list, tuple)):
+            open_.extend(reversed(item))
+        elif isinstance(item, dict):
+            open_.extend(reversed(list(item.values())))
+        else:
+            found.append(item)
+    return found
 
 
-def tensors(tree: Any) -> Iterator[Tensor]:
+def tensors(tree: Any) -> List[Tensor]:
     """The tensors among the leaves."""
-    return (leaf for leaf in leaves(tree) if isinstance(leaf, Tensor))
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
 
 
 def mapped(tree: Any, of: Callable[[Any], Any]) -> Any:

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import rowwise_rules as rules
-from .rowwise_rules import Call, dims_of
+from .rowwise_rules import Arguments, dims_of
 
-__all__ = ["find", "inplace_argument", "known", "mixes"]
+__all__ = ["find", "inplace_argument", "known", "mixes", "name_of"]
 
 
 def _words(text: str) -> List[str]:
@@ -148,7 +148,7 @@ addmm: input mat1 mat2* ==2
 outer ger: input vec2* ==1
 """
 
-SPECIAL: Dict[str, Callable[[Call], bool]] = {
+SPECIAL: Dict[str, Callable[[Arguments], bool]] = {
     **dict.fromkeys(("view", "reshape"), rules.view),
     **dict.fromkeys(("expand", "broadcast_to"), rules.expand),
     **dict.fromkeys(("repeat", "tile"), rules.repeat),
@@ -189,7 +189,7 @@ class Entry(NamedTuple):
     exact: int
     more: int
 
-    def allows(self, call: Call) -> bool:
+    def allows(self, call: Arguments) -> bool:
         """Whether a call works row by row."""
         given = call.named(self.names)
         if any(given.get(name) for name in self.unset) or call.has_edges([given.get(name) for name in self.shared]):
@@ -237,7 +237,7 @@ def _entry(words: Sequence[str]) -> Entry:
     return Entry(tuple(names), defaults, bare_dims, tuple(found["*"]), tuple(found["!"]), least, exact, more)
 
 
-def _lines() -> Iterator[Tuple[str, Callable[[Call], bool], bool]]:
+def _lines() -> Iterator[Tuple[str, Callable[[Arguments], bool], bool]]:
     """Names, their rules, and whether there are functions in place that give the same shape."""
     for name in POINTWISE:
         yield name, rules.pointwise, True
@@ -252,9 +252,9 @@ def _lines() -> Iterator[Tuple[str, Callable[[Call], bool], bool]]:
 
 
 @functools.cache
-def table() -> Dict[Any, Tuple[str, Callable[[Call], bool]]]:
+def table() -> Dict[Any, Tuple[str, Callable[[Arguments], bool]]]:
     """Names and rules by function: of torch, of tensors, and of :mod:`torch.nn.functional`."""
-    found: Dict[Any, Tuple[str, Callable[[Call], bool]]] = {}
+    found: Dict[Any, Tuple[str, Callable[[Arguments], bool]]] = {}
     for name, rule, in_place in _lines():
         for suffix in ("", "_") if in_place and not name.endswith("_") else ("",):
             for function in _named(name + suffix):
@@ -278,6 +278,12 @@ def known(func: Any) -> bool:
     return func in table()
 
 
+def name_of(func: Any) -> str:
+    """The name under which the table lists a function, or nothing."""
+    listed = table().get(func)
+    return "" if listed is None else listed[0]
+
+
 MOVES = frozenset(_words("cat concat concatenate stack unsqueeze broadcast_to expand __setitem__"))
 """Functions that put rows elsewhere, and none together."""
 
@@ -291,16 +297,15 @@ def mixes(func: Any, args: Sequence[Any]) -> bool:
     return name not in MOVES and rule not in (rules.pointwise, rules.where)
 
 
-def find(func: Any, args: Sequence[Any], kwargs: Dict[str, Any], edges: int, is_edge: Any) -> Optional[Call]:
+def find(func: Any, args: Sequence[Any], kwargs: Dict[str, Any], edges: int) -> Optional[Arguments]:
     """What is known of a call that treats each edge by itself; None where it may not.
 
     :param edges: how many this worker has
-    :param is_edge: the type of tensors of edges
     """
     listed = table().get(func)
     if listed is None:
         return None
-    call = Call(func, list(args), dict(kwargs), edges, is_edge)
+    call = Arguments(listed[0], func, list(args), dict(kwargs), edges)
     with torch._C.DisableTorchFunctionSubclass():
         return call if listed[1](call) else None
 

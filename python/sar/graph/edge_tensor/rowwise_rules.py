@@ -1,7 +1,8 @@
 """What must hold of the arguments of functions of torch, so that they treat each edge by itself.
 
-A rule is a function of a :class:`Call`. It notes which of the other tensors have a row for each edge, and says whether
-the call works row by row. Rules look at the places of dimensions, not at numbers of rows that happen to be equal.
+A rule is a function of :class:`Arguments`. It notes which of the other tensors have a row for each edge, and says
+whether the call works row by row. Rules look at the places of dimensions, not at numbers of rows that happen to be
+equal.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from .base import BaseEdgeTensor
 from .count import EdgeCount
 from .nested import tensors
 
 
-class Call:
-    """A call of a function of torch with tensors of edges among its arguments.
+class Arguments:
+    """Arguments of a call of a function of torch, tensors of edges among them.
 
+    :ivar name: of the function in the table
     :ivar args: arguments; rules may put equivalent ones in their places, which hold for any number of edges
     :ivar of_edges: other tensors that have a row for each edge, by id
     """
 
-    def __init__(self, func: Any, args: List[Any], kwargs: Dict[str, Any], edges: int, is_edge: Any) -> None:
-        self.func, self.args, self.kwargs, self.edges, self.is_edge = func, args, kwargs, edges, is_edge
+    def __init__(self, name: str, func: Any, args: List[Any], kwargs: Dict[str, Any], edges: int) -> None:
+        self.name, self.func, self.args, self.kwargs, self.edges = name, func, args, kwargs, edges
         self.of_edges: Dict[int, Tensor] = {}
 
     def named(self, names: Sequence[str]) -> Dict[str, Any]:
@@ -52,7 +55,7 @@ class Call:
 
     def edge(self, value: Any) -> bool:
         """Whether it is a tensor of edges."""
-        return isinstance(value, self.is_edge)
+        return isinstance(value, BaseEdgeTensor)
 
     def has_edges(self, tree: Any) -> bool:
         """Whether a tensor of edges is in it."""
@@ -73,7 +76,7 @@ class Call:
 
     def broadcast(self, operands: Any) -> int:
         """The number of dimensions that operands are broadcast to; 0 where that of edges does not stay the first."""
-        found = list(tensors(operands))
+        found = tensors(operands)
         n = max((t.dim() for t in found), default=0)
         fits = any(self.edge(t) for t in found) and all([self.aligned(t, n) for t in found])
         return n if fits else 0
@@ -87,15 +90,15 @@ def dims_of(value: Any, n: int) -> Tuple[int, ...]:
     return tuple(d % n for d in given)
 
 
-def pointwise(call: Call) -> bool:
+def pointwise(call: Arguments) -> bool:
     return call.broadcast([call.args, call.kwargs]) > 0
 
 
-def where(call: Call) -> bool:
+def where(call: Arguments) -> bool:
     return len(call.args) + len(call.kwargs) == 3 and pointwise(call)
 
 
-def cast(call: Call) -> bool:
+def cast(call: Arguments) -> bool:
     """Conversions: other tensors say which dtype."""
     for value in [*call.args[1:], *call.kwargs.values()]:
         device = value.device if isinstance(value, Tensor) else value
@@ -139,24 +142,24 @@ def features(shape: Sequence[int], sizes: Sequence[int]) -> Optional[List[int]]:
     return [count // known if size == -1 else size for size in wanted] if keeps else None
 
 
-def view(call: Call) -> bool:
+def view(call: Arguments) -> bool:
     sizes = call.sizes()
     found = None if sizes is None or not call.edge(call.args[0]) else features(call.args[0].shape, sizes)
     return found is not None and 0 not in found and call.set_sizes([-1, *found])
 
 
-def like_another(call: Call) -> bool:
+def like_another(call: Arguments) -> bool:
     return all(map(call.edge, call.args)) and len(call.args) == 2
 
 
-def expand(call: Call) -> bool:
+def expand(call: Arguments) -> bool:
     x, sizes = call.args[0], call.sizes()
     if not call.edge(x) or sizes is None or len(sizes) != x.dim() or sizes[0] not in (-1, call.edges):
         return False
     return call.set_sizes([-1, *sizes[1:]])
 
 
-def repeat(call: Call) -> bool:
+def repeat(call: Arguments) -> bool:
     x, sizes = call.args[0], call.sizes()
     if not call.edge(x) or not sizes:
         return False
@@ -164,16 +167,16 @@ def repeat(call: Call) -> bool:
     return fewer or (len(sizes) == x.dim() and sizes[0] == 1)
 
 
-def permute(call: Call) -> bool:
+def permute(call: Arguments) -> bool:
     x, sizes = call.args[0], call.sizes()
     return call.edge(x) and bool(sizes) and len(sizes or ()) == x.dim() and dims_of(sizes, x.dim())[:1] == (0,)
 
 
-def one_dimension(call: Call) -> bool:
+def one_dimension(call: Arguments) -> bool:
     return bool(call.args[0].dim() == 1)
 
 
-def squeeze(call: Call) -> bool:
+def squeeze(call: Arguments) -> bool:
     """Without a dimension torch also drops that of edges where a worker has one edge."""
     x = call.args[0]
     given = [*call.args[1:], *call.kwargs.values()]
@@ -182,12 +185,12 @@ def squeeze(call: Call) -> bool:
     return call.edge(x) and (not given or bool(dims)) and 0 not in dims
 
 
-def pad(call: Call) -> bool:
+def pad(call: Arguments) -> bool:
     given = call.named(("input", "pad", "mode", "value"))
     return call.edge(given["input"]) and len(given["pad"]) // 2 < given["input"].dim()
 
 
-def new(call: Call) -> bool:
+def new(call: Arguments) -> bool:
     """New tensors with a row for each edge, which ``size(0)`` of a tensor of edges asks for."""
     size = call.args[1] if len(call.args) > 1 else call.kwargs.get("size")
     sizes = size if isinstance(size, (tuple, list)) else call.args[1:]
@@ -205,7 +208,7 @@ def new(call: Call) -> bool:
 # ---- indices -----------------------------------------------------------------------
 
 
-def _picks(call: Call, n: int, index: Any) -> bool:
+def _picks(call: Arguments, n: int, index: Any) -> bool:
     """Whether an index keeps the first of ``n`` dimensions in its place."""
     items = list(index) if isinstance(index, tuple) else [index]
     if call.has_edges(items) or any(isinstance(item, bool) for item in items):
@@ -224,7 +227,7 @@ def is_mask(index: Any) -> bool:
     return isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8)
 
 
-def getitem(call: Call) -> bool:
+def getitem(call: Arguments) -> bool:
     x, index = call.args
     if call.edge(x):
         return _picks(call, x.dim(), index)
@@ -239,7 +242,7 @@ def _row_of(table: Tensor, index: Any) -> Tensor:
     return table[index]
 
 
-def setitem(call: Call) -> bool:
+def setitem(call: Arguments) -> bool:
     x, index, value = call.args
     if not call.edge(x):
         return False
@@ -257,7 +260,7 @@ def _fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return x.copy_(torch.where(mask.bool(), value, x))
 
 
-def one_hot(call: Call) -> bool:
+def one_hot(call: Arguments) -> bool:
     given = call.named(("tensor", "num_classes"))
     return call.edge(given["tensor"]) and given.get("num_classes", -1) > 0
 
@@ -265,7 +268,7 @@ def one_hot(call: Call) -> bool:
 # ---- products ------------------------------------------------------------------------
 
 
-def matmul(call: Call) -> bool:
+def matmul(call: Arguments) -> bool:
     a, b = call.args if len(call.args) == 2 else (*call.args, *call.kwargs.values())
     if call.func is Tensor.__rmatmul__:
         a, b = b, a
@@ -275,7 +278,7 @@ def matmul(call: Call) -> bool:
     return call.broadcast([a, b]) > 0
 
 
-def tensordot(call: Call) -> bool:
+def tensordot(call: Arguments) -> bool:
     given = call.named(("a", "b", "dims"))
     a, b, dims = given["a"], given["b"], given.get("dims", 2)
     if not call.edge(a) or call.edge(b) or isinstance(dims, Tensor):
@@ -286,7 +289,7 @@ def tensordot(call: Call) -> bool:
     return bool(found) and 0 not in found
 
 
-def einsum(call: Call) -> bool:
+def einsum(call: Arguments) -> bool:
     if not isinstance(call.args[0], str):
         return False
     operands = call.args[1] if len(call.args) == 2 and isinstance(call.args[1], (tuple, list)) else call.args[1:]
@@ -315,7 +318,7 @@ def einsum(call: Call) -> bool:
 # ---- layers --------------------------------------------------------------------------
 
 
-def instance_norm(call: Call) -> bool:
+def instance_norm(call: Arguments) -> bool:
     names = ("input", "running_mean", "running_var", "weight", "bias", "use_input_stats")
     given = call.named(names)
     writes = given.get("use_input_stats", True) and given.get("running_mean") is not None
@@ -323,7 +326,7 @@ def instance_norm(call: Call) -> bool:
     return call.edge(given["input"]) and given["input"].dim() >= 3 and not writes and not call.has_edges(others)
 
 
-def loss(call: Call) -> bool:
+def loss(call: Arguments) -> bool:
     """Losses of each element, or of each row. The second argument may have fewer dimensions."""
     given = call.named(("input", "target"))
     x, target = given["input"], given["target"]

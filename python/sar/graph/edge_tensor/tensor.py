@@ -1,20 +1,24 @@
-"""Lazy edge tensors: computed when their values are first read.
+"""Tensors of edges, computed where they are reduced.
 
-What ``apply_edges`` puts into ``edata`` is an :class:`EdgeTensor`: it has the shape and dtype of a tensor with one row
-per edge, but holds an expression (:mod:`sar.autograd.expression`). Arithmetic, activations, dropout,
-``edge_softmax``, sums and other shapes of features extend the expression; ``update_all`` then runs all of it fused, and
-no tensor of edge size is made. Any other operation computes the values first.
+An :class:`EdgeTensor` has the shape and dtype of a tensor with one row per edge, but holds what computes it: an
+expression of the engine (:mod:`sar.autograd.expression`), or a call of a function of torch
+(:mod:`sar.graph.edge_tensor.calls`). Arithmetic, activations, dropout, ``edge_softmax``, sums and other shapes of
+features extend an expression; what reduces it runs all of it fused, and no tensor of edge size is made.
 
-Reading values is a collective operation wherever the expression reads rows of source nodes: all ranks must do it, and
-layers do, because they run the same code everywhere. Shape, dtype and the like are free.
+``apply_edges`` makes such tensors, and any other function of torch gets their values. Rows that are picked by the rows
+of an edge index, and the columns that a message function reads, have ``edges`` besides: any function that treats each
+edge by itself becomes a call, and calls run on blocks of edges when they are reduced. The values of all edges are
+computed only for functions that look at several edges together.
+
+Reading values is a collective operation wherever rows of source nodes are read: all ranks must do it, and layers do,
+because they run the same code everywhere. Shape, dtype and the like are free.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sar._engine.log import log_once
@@ -22,43 +26,60 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate, load
 from sar.autograd.types import Relation
 
-from .memory import Viewed, refresh, remember, rewritten, wrote
-from .nested import mapped
+from . import engine, rowwise
+from .base import BaseEdgeTensor
+from .calls import Call, by_rows, described, detached, in_engine, needs_grad, recorded, rows
+from .count import EdgeCount, warn_of_count
+from .functions import CONVERSIONS, METADATA, OF_HOOKS, changes, converts_nothing
+from .memory import refresh, remember, rewritten, writes_itself, wrote
+from .nested import mapped, tensors
+from .on_nodes import Parts, on_nodes
+from .own_edges import warn_of_own_edges
+from .written_softmax import divided, note
 
-__all__ = ["EdgeTensor", "as_expr"]
-
-Handler = Callable[..., Any]
-"""Takes the arguments of a torch function; returns ``NotImplemented`` where values are needed."""
-
-LAZY: Dict[Any, Handler] = {}
-"""Torch functions that extend an expression; :mod:`sar.graph.edge_tensor.arithmetic` and its neighbour fill it."""
-
-IN_PLACE: Dict[Any, Any] = {}
-"""For each torch function that changes its first argument: the function in :data:`LAZY` that does the same, or None."""
+__all__ = ["EdgeTensor", "as_expr", "values"]
 
 
-class EdgeTensor(Viewed):
-    """A tensor ``[num_edges, ...]`` in the order of the worker's in-edges, given by an expression.
+class Edges(Protocol):
+    """Whose tensors record functions that treat each edge by itself.
 
-    :param relation: whose edges
-    :param expr: the value of each edge
+    ``on_nodes``: whether linear maps of rows of nodes may be computed before they are picked by edge
     """
 
-    _relation: Relation
-    _expr: Expr
+    on_nodes: bool
+
+    def compute(self, x: Expr) -> Tensor:
+        """The values of an expression for all edges."""
+
+
+class EdgeTensor(BaseEdgeTensor):
+    """A tensor ``[num_edges, ...]`` in the order of the worker's in-edges.
+
+    :param relation: whose edges
+    :param computation: the value of each edge
+    :param edges: records functions that the engine does not know. None: they get values
+    """
+
+    _computation: Expr
+    _edges: Optional[Edges]
+    _parts: Optional[Parts]
+    """What a call gives is besides: expressions side by side."""
+    _by_rows: Optional[Tuple[bool, Expr]]
+    """What computes it edge by edge, and whether gradients were enabled when that was made."""
 
     @staticmethod
-    def __new__(cls, relation: Relation, expr: Expr) -> EdgeTensor:
-        needs = needs_grad(expr)
-        if needs and not torch.is_grad_enabled():
-            expr, needs = detached(expr), False
-        shape = (relation.num_edges, *expr.shape)
-        self: EdgeTensor = Tensor._make_wrapper_subclass(cls, shape, dtype=expr.dtype, requires_grad=needs)
-        self._relation, self._expr, self._value = relation, expr, None
+    def __new__(cls, relation: Relation, computation: Expr, edges: Optional[Edges] = None) -> EdgeTensor:
+        needs = needs_grad(computation)
+        if needs and not torch.is_grad_enabled() and not isinstance(computation, Call):
+            computation, needs = detached(computation), False
+        shape = (relation.num_edges, *computation.shape)
+        self: EdgeTensor = Tensor._make_wrapper_subclass(cls, shape, dtype=computation.dtype, requires_grad=needs)
+        self._relation, self._edges, self._computation = relation, edges, computation
+        self._value = self._parts = self._by_rows = None
         self._watch()
         return self
 
-    def __init__(self, relation: Relation, expr: Expr) -> None:
+    def __init__(self, relation: Relation, computation: Expr, edges: Optional[Edges] = None) -> None:
         pass
 
     def _watch(self) -> None:
@@ -68,13 +89,13 @@ class EdgeTensor(Viewed):
                 self.register_hook(_stray)
 
     @property
-    def relation(self) -> Relation:
-        """Whose edges these are."""
-        return self._relation
+    def edges(self) -> Optional[Edges]:
+        """What records functions that the engine does not know."""
+        return self._edges
 
     @property
-    def expr(self) -> Expr:
-        """The value of each edge, not computed.
+    def computation(self) -> Expr:
+        """What computes it, which changes in place replace.
 
         :raises RuntimeError: torch knows how to differentiate this tensor and the expression does not
         """
@@ -82,36 +103,59 @@ class EdgeTensor(Viewed):
             if self.grad_fn is not None and self.grad_fn.name() not in _IDENTITIES:
                 raise RuntimeError(PAST_OVERRIDES)
         refresh(self)
-        return self._expr
+        return self._computation
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the engine computes it."""
+        return in_engine(self.computation)
+
+    @property
+    def expr(self) -> Expr:
+        """The value of each edge as an expression of the engine. Computes what the engine does not."""
+        return self._computation if self.in_engine else load("e", self.materialize())
 
     def materialize(self) -> Tensor:
         """The values, ``[num_edges, ...]``, as an ordinary tensor; differentiable. They are kept for the next reader.
 
-        Collective where the expression reads rows of source nodes.
+        Collective where rows of source nodes are read, and for calls.
         """
-        expr = self.expr
-        if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
-            return expr.tensor
-        return self._computed()
-
-    def _computed(self) -> Tensor:
-        """The values, computed if need be, and kept."""
+        x = self.computation
+        if x.op == "load" and x.side == "e" and x.tensor is not None:
+            return x.tensor
         value = self.kept_value()
         if value is None:
             # torch does not count changes of what is made in inference mode, and records gradients outside of it
             grad = torch.is_grad_enabled()
             with torch.inference_mode(False), torch.set_grad_enabled(grad):
-                value = self._compute()
+                value = self._compute(x)
                 self._value = value = value.clone() if self._copied or value.is_inference() else value
             self._version_of_value = value._version
         return value
 
-    def _compute(self) -> Tensor:
+    def _compute(self, x: Expr) -> Tensor:
         view = self._view
-        if view is None:
-            return evaluate(self._relation, self.expr, None)
-        found: Tensor = view.func(*values(view.args), **values(view.kwargs))  # in the memory of the other's values
-        return found
+        if view is not None and in_engine(x):
+            found: Tensor = view.func(*values(view.args), **values(view.kwargs))  # in the memory of the other's values
+            return found
+        return evaluate(self._relation, x, None) if self._edges is None else self._edges.compute(x)
+
+    def by_rows(self) -> Expr:
+        """What computes it, of parts that treat each edge by itself. Collective where an expression has others."""
+        x, grad = self.computation, torch.is_grad_enabled()
+        if isinstance(x, Call):
+            return x
+        if self._by_rows is None or self._by_rows[0] != grad:
+            self._by_rows = grad, by_rows(self._relation, x)
+        return self._by_rows[1]
+
+    def parts(self) -> Optional[Parts]:
+        """Expressions of the engine that give it side by side; None where there are only calls."""
+        return (self._computation,) if self.in_engine else self._parts
+
+    def extended(self, computation: Expr) -> EdgeTensor:
+        """A tensor of the same edges with another expression."""
+        return EdgeTensor(self._relation, computation, self._edges)
 
     def _same(self) -> EdgeTensor:
         """Another tensor with the same expression.
@@ -120,21 +164,13 @@ class EdgeTensor(Viewed):
         collective and hooks may exist on one rank only, so no values are read. No gradient of edges is computed, so
         these hooks are not called.
         """
-        made: EdgeTensor = Tensor._make_wrapper_subclass(EdgeTensor, self.shape, dtype=self.dtype)
-        made._relation, made._expr = self._relation, self.expr
-        self._share(made)
-        return made
-
-    def _share(self, made: EdgeTensor) -> None:
-        """Another tensor with the same values is a view of this one."""
+        made = self.extended(self.computation)
+        made._parts = self._parts
         made._value, made._version_of_value = self._value, self._version_of_value
         remember(Tensor.view, (self, (-1, *self.shape[1:])), {}, made)
+        return made
 
-    def extended(self, expr: Expr) -> EdgeTensor:
-        """An edge tensor of the same edges with another expression."""
-        return EdgeTensor(self._relation, expr)
-
-    def become(self, other: Union[EdgeTensor, Tensor]) -> EdgeTensor:
+    def become(self, other: Tensor) -> EdgeTensor:
         """Takes over the values of ``other``: what operations in place do."""
         if other.shape != self.shape or other.dtype != self.dtype:
             raise RuntimeError(
@@ -146,22 +182,27 @@ class EdgeTensor(Viewed):
         return self
 
     def _take(self, other: Tensor) -> None:
-        self._expr, self._value, self._copied = as_expr(other, "e"), None, False
-        self._follow(other)
-
-    def _rewritten(self, value: Tensor) -> Tensor:
-        with torch.enable_grad():
-            return rewritten(self.materialize(), values(value))
-
-    def _follow(self, other: Tensor) -> None:
-        """Requires a gradient from now on if what it took over requires one, as other tensors do."""
+        """Has the values of another tensor, and requires a gradient if that does, as other tensors do."""
+        if isinstance(other, EdgeTensor):
+            self._computation, self._parts, self._edges = other.computation, other._parts, self._edges or other._edges
+        else:
+            with torch.enable_grad():
+                self._computation, self._parts = rows("e", other), None
+        self._value, self._by_rows, self._copied = None, None, False
         with torch._C.DisableTorchFunctionSubclass():
             if other.requires_grad and not self.requires_grad:
                 self.requires_grad_()
                 self._watch()
 
+    def _rewritten(self, value: Tensor) -> Tensor:
+        with torch.enable_grad():
+            if self._edges is None:
+                return rewritten(self.materialize(), values(value))
+            new = value.by_rows() if isinstance(value, EdgeTensor) else rows("e", value)
+            return self.extended(described(Call(rewritten, (self.by_rows(), new))))
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"EdgeTensor(shape={tuple(self.shape)}, dtype={self.dtype}, expr={self._expr!r})"
+        return f"EdgeTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {self._computation!r})"
 
     def __format__(self, format_spec: str) -> str:
         return repr(self)  # torch's own would read values, and one rank may print alone
@@ -172,29 +213,17 @@ class EdgeTensor(Viewed):
         cls, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in METADATA:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        if func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
-            if func in (Tensor.register_hook, Tensor.retain_grad):
-                log_once(
-                    "hook on an edge tensor",
-                    "a hook on an edge tensor is not called, and retain_grad() keeps nothing: edge tensors are "
-                    "computed in one piece with what is made of them, and their gradients are not made. To have them, "
-                    "use the result of edge_tensor.materialize(), on all ranks",
-                )
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        handler = LAZY.get(func)
-        if handler is not None:
-            result = handler(*args, **kwargs)
-            if result is not NotImplemented:
-                remember(func, args, kwargs, result)
-                return result
-        if args and isinstance(args[0], EdgeTensor) and changes(func):
-            return _in_place(func, args[0], args, kwargs)
-        say(func)
-        return func(*values(args), **values(kwargs))
+        if func in METADATA or func in OF_HOOKS or (func is Tensor.view_as and args[0] is args[1]):
+            return _told(func, args, kwargs)
+        if len(types) > 1 and any(hasattr(kind, "numbers") for kind in types):
+            return NotImplemented  # ends of edges know what to do
+        made = divided(func, args, kwargs)
+        if made is None:
+            made = _applied(func, args, kwargs)
+            remember(func, args, kwargs, made)
+            if isinstance(made, EdgeTensor):
+                note(func, args, made)
+        return made
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -204,30 +233,6 @@ class EdgeTensor(Viewed):
         if func is torch.ops.aten.view.default and list(args[1]) == list(args[0].shape):
             return args[0]._same()
         return func(*values(args), **values(kwargs or {}))
-
-
-def register(handler: Handler, *names: str) -> None:
-    """Has the handler stand for functions of these names in ``torch``, ``Tensor`` and ``torch.nn.functional``."""
-    for name in names:
-        for function in _named(name):
-            LAZY[function] = handler
-
-
-def register_in_place(*pairs: Tuple[str, str]) -> None:
-    """Has functions that change their first argument do what another one does: pairs of the names of both."""
-    for name, of in pairs:
-        for function in _named(name):
-            IN_PLACE[function] = getattr(Tensor, of, None) or getattr(F, of)
-
-
-def _named(name: str) -> List[Any]:
-    found = (getattr(home, name, None) for home in (torch, Tensor, F))
-    return [function for function in found if function is not None]
-
-
-def extended(like: EdgeTensor, expr: Expr) -> EdgeTensor:
-    """An edge tensor of the same edges with another expression."""
-    return like.extended(expr)
 
 
 def as_expr(value: Tensor, side: str) -> Expr:
@@ -248,90 +253,124 @@ def values(tree: Any) -> Any:
     return mapped(tree, lambda leaf: leaf.materialize() if isinstance(leaf, EdgeTensor) else leaf)
 
 
-def needs_grad(expr: Expr) -> bool:
-    """Whether a tensor that the expression reads needs a gradient."""
-    seen, open_ = set(), [expr]
-    while open_:
-        node = open_.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.tensor is not None and node.tensor.requires_grad:
-            return True
-        open_.extend(node.args)
-    return False
+# ---- functions of torch ----------------------------------------------------------
+
+SIZES = frozenset([Tensor.shape.__get__, Tensor.size, Tensor.__len__])  # type: ignore[attr-defined]
+NEW = frozenset(getattr(Tensor, name) for name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"))
 
 
-def detached(expr: Expr, done: Optional[Dict[int, Expr]] = None) -> Expr:
-    """The same expression of tensors that need no gradient."""
-    done = {} if done is None else done
-    if id(expr) not in done:
-        done[id(expr)] = Expr(
-            expr.op,
-            expr.shape,
-            expr.dtype,
-            tuple(detached(a, done) for a in expr.args),
-            expr.alpha,
-            None if expr.tensor is None else expr.tensor.detach(),
-            expr.side,
-            expr.dims,
-            expr.seed,
+def _told(func: Any, args: Any, kwargs: Any) -> Any:
+    """What a function gives that reads no values. The size that is the number of edges knows what it is."""
+    if func in (Tensor.register_hook, Tensor.retain_grad):
+        log_once(
+            "hook on an edge tensor",
+            "a hook on an edge tensor is not called, and retain_grad() keeps nothing: edge tensors are computed in one "
+            "piece with what is made of them, and their gradients are not made. To have them, use the result of "
+            "edge_tensor.materialize(), on all ranks",
         )
-    return done[id(expr)]
+    with torch._C.DisableTorchFunctionSubclass():
+        found = func(*args, **kwargs)
+        if func not in SIZES or not isinstance(args[0], EdgeTensor) or args[0].edges is None:
+            return found
+        dims = args[0].dim()
+    if func is Tensor.__len__:
+        warn_of_count("len() of a tensor of edges")
+    if isinstance(found, torch.Size):
+        return torch.Size((EdgeCount(found[0]), *found[1:]))
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    return EdgeCount(found) if dim is not None and func is Tensor.size and dim % dims == 0 else found
 
 
-def _metadata() -> frozenset[Any]:
-    getters = """shape dtype device ndim layout requires_grad is_sparse is_sparse_csr is_quantized is_nested is_meta
-        is_mkldnn is_cuda is_leaf grad_fn output_nr names"""
-    methods = """dim ndimension size numel nelement __len__ __hash__ is_floating_point is_complex get_device
-        element_size is_signed is_same_size is_inference has_names"""
-    found = [getattr(Tensor, name).__get__ for name in getters.split() if hasattr(Tensor, name)]
-    found += [getattr(Tensor, name) for name in methods.split() if hasattr(Tensor, name)]
-    found += [torch.is_floating_point, torch.is_complex, torch.numel, torch.is_same_size]
-    return frozenset(found)
+def _applied(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+    if func in NEW and not _wide(args, kwargs):
+        return func(torch.empty(0, dtype=args[0].dtype), *args[1:], **kwargs)
+    if func in CONVERSIONS and converts_nothing(args[0].dtype, (*CONVERSIONS[func], *args[1:]), kwargs):
+        return args[0]
+    if func is Tensor.__setitem__ and writes_itself(args):
+        return None
+    if isinstance(kwargs.get("out"), EdgeTensor):
+        return kwargs["out"].become(func(*args, **{key: value for key, value in kwargs.items() if key != "out"}))
+    given = [t for t in tensors((args, kwargs)) if isinstance(t, EdgeTensor)]
+    plain, named, inplace = _not_in_place(func, args, kwargs)
+    in_place = bool(args) and isinstance(args[0], EdgeTensor) and (inplace or changes(func))
+    writes = kwargs.get("out") is not None or (changes(func) and not in_place)
+    made = NotImplemented if writes else _lazily(func, plain, named, given, in_place, inplace)
+    if made is NotImplemented:
+        return _with_values(func, args, kwargs, given, in_place, writes)
+    return args[0].become(made) if in_place else made
 
 
-METADATA = _metadata()
-"""Functions that ask for nothing but shape, dtype and the like."""
+def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool, inplace: bool) -> Any:
+    """What a function gives, not computed; NotImplemented where it needs values.
 
-OF_HOOKS = frozenset(
-    [
-        *(getattr(Tensor, name) for name in ("register_hook", "retain_grad")),
-        *(getattr(Tensor, name).__get__ for name in ("grad", "retains_grad", "_version", "_backward_hooks")),
-    ]
-)
-"""Functions that are about gradients that arrive at a tensor, and read no values."""
-
-OF_AUTOGRAD = OF_HOOKS | {Tensor.backward, torch.autograd.grad, torch.autograd.backward}
-"""Those, and the passes that begin or end at a tensor."""
-
-
-def changes(func: Any) -> bool:
-    """Whether a function changes its first argument."""
-    name = getattr(func, "__name__", "")
-    in_place = name in AUGMENTED or (name.endswith("_") and not name.endswith("__"))
-    return func in IN_PLACE or (in_place and name != "requires_grad_")
-
-
-AUGMENTED = frozenset(
-    ["__setitem__", "__iadd__", "__isub__", "__imul__", "__idiv__", "__itruediv__", "__ifloordiv__", "__imod__"]
-    + ["__ipow__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"]
-)
-"""Functions that change their first argument, and do not say so with an underscore behind their name."""
-
-
-def _in_place(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-    lazily = IN_PLACE.get(func)
-    if lazily is not None:
-        result = LAZY[lazily](*args, **kwargs)
-        if result is not NotImplemented:
-            return target.become(result)
-    say(func)
-    return changed_values(func, target, args, kwargs)
+    :param inplace: an argument of this name said that it changes the first one
+    """
+    edges, relation = next((t.edges for t in given if t.edges is not None), None), given[0].relation
+    lazy = all(t.in_engine for t in given)
+    made = engine.by_element(func, args, kwargs) if lazy else NotImplemented
+    if made is not NotImplemented:
+        return made
+    call = rowwise.find(func, args, kwargs, relation.num_edges)
+    made = engine.on_features(call) if lazy and call is not None else NotImplemented
+    if made is not NotImplemented:
+        return made
+    if edges is None:
+        return NotImplemented
+    found = on_nodes(func, args, kwargs) if edges.on_nodes and not in_place else None
+    if isinstance(found, Expr):
+        return EdgeTensor(relation, found, edges)
+    if any(t.relation is not relation for t in given):
+        raise ValueError(
+            "tensors of the edges of two graphs were given to one function: edge_index with and without self loops are "
+            "two graphs, for instance"
+        )
+    calls = None if call is None else recorded(call, in_place and not inplace)
+    if calls is None:
+        return NotImplemented
+    if not isinstance(calls, Expr):
+        return type(calls)([EdgeTensor(relation, call, edges) for call in calls])
+    made = EdgeTensor(relation, calls, edges)
+    made._parts = found
+    return made
 
 
-def changed_values(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> EdgeTensor:
-    """Computes the values of a tensor, and changes them, or a copy of them where nobody has seen them."""
+def _wide(args: Any, kwargs: Any) -> bool:
+    """Whether the sizes of a new tensor are those of rows of edges. One number for each edge is made at once."""
+    size = args[1] if len(args) > 1 else kwargs.get("size", ())
+    sizes = size if isinstance(size, (tuple, list)) else args[1:]
+    return len(sizes) > 1 and type(sizes[0]) is EdgeCount
+
+
+def _not_in_place(func: Any, args: Any, kwargs: Any) -> Tuple[Any, Any, bool]:
+    """Arguments without ``inplace``, and what it was."""
+    place = rowwise.inplace_argument(func)
+    if place is None:
+        return args, kwargs, False
+    if len(args) > place:
+        return (*args[:place], False, *args[place + 1 :]), kwargs, bool(args[place])
+    return args, {**kwargs, "inplace": False}, bool(kwargs.get("inplace"))
+
+
+def _with_values(
+    func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool = False, writes: bool = False
+) -> Any:
+    """Calls a function with the values of this worker's edges.
+
+    :param in_place: it changes its first argument, which is of edges
+    :param writes: it writes into a tensor that is not of edges
+    """
+    if given[0].edges is not None:
+        warn_of_own_edges(func, args, kwargs, given[0].relation.num_edges, writes)
+    name = getattr(func, "__qualname__", None) or getattr(func, "__name__", None) or repr(func)
+    log_once(
+        f"edge tensor computed by {name}",
+        f"{name} reads the values of an edge tensor, so a tensor with one row per edge is computed and kept: what "
+        "avoids that is arithmetic, activations, sums over features, dropout and edge_softmax, or a message function",
+    )
+    if not in_place:
+        return func(*values(args), **values(kwargs))
+    # changes the values, or a copy of them where nobody has seen them
+    target: EdgeTensor = args[0]
     seen = target.kept_value()
     changed = target.materialize().clone() if seen is None else seen
     func(changed, *values(args[1:]), **values(kwargs))
@@ -340,15 +379,6 @@ def changed_values(func: Any, target: EdgeTensor, args: Tuple[Any, ...], kwargs:
         return target
     target._value = None
     return target.become(changed)
-
-
-def say(func: Any) -> None:
-    name = getattr(func, "__qualname__", None) or getattr(func, "__name__", None) or repr(func)
-    log_once(
-        f"edge tensor computed by {name}",
-        f"{name} reads the values of an edge tensor, so a tensor with one row per edge is computed and kept: what "
-        "avoids that is arithmetic, activations, sums over features, dropout and edge_softmax, or a message function",
-    )
 
 
 def _stray(grad: Tensor) -> Tensor:

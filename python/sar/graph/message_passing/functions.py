@@ -9,10 +9,11 @@ from torch import Tensor
 
 from sar.distributed.agreement import agree
 from sar.errors import RemoteError
+from sar.graph.udf.agreement import Output, agreed_columns, agreed_outputs, described
 from sar.graph.udf.batches import Batch, MailboxFunction, MessageFunction, wants_shard_info
-from sar.graph.udf.executor import execute
-from sar.graph.udf.mailbox import Traversal, UdfJob, buckets
-from sar.graph.udf.plan import agreed_outputs, agreed_plan, described
+from sar.graph.udf.blocks import OfNodes, of_equal_degree
+from sar.graph.udf.executor import Executor
+from sar.graph.udf.reduction import PerRow
 
 from . import builtin
 from .builtin import called
@@ -54,23 +55,30 @@ def reduced_by_function(
     relation = space.relation
     send = made.function()
     compute = MailboxFunction(send, function, space.etype[2])
-    plan = agreed_plan(made.answers, compute, send.columns, send.edge_bytes, recording.column)
-    found = buckets(relation.degrees(out=False), REDUCED * plan.edge_bytes)
-    batches = agree(None, [len(found)])[1][0]
-    job = UdfJob(relation, plan, space.names(), lambda column: recording.column(("n", column)), found, batches)
-    traversal = Traversal(job)
-    traversal.run()
-    answers = _agreed(traversal, name)
-    traversal.agree(agreed_outputs(answers))
-    outputs = traversal.executor.outputs
-    results = execute(traversal, traversal.columns, outputs, f"the function {name}")
+    agreed_outputs(made.answers)  # the messages are alike on all workers
+    columns = agreed_columns(made.answers, send.columns, recording.column)
+    nodes = of_equal_degree(relation.degrees(out=False), REDUCED * send.edge_bytes)
+    blocks = OfNodes(relation, nodes, agree(None, [len(nodes)])[1][0])
+    executor = Executor(
+        compute,
+        columns,
+        blocks,
+        lambda out: PerRow(relation.num_dst, out.shape, out.dtype, "n"),
+        names=space.names(),
+        column=recording.column,
+    )
+    executor.run()
+    outputs = executor.outputs = agreed_outputs(_agreed(blocks.error, executor.outputs, name))
+    results = executor.results(f"the function {name}")
     return {k: recording.tied(t) if outputs[k].differentiable else t for k, t in results.items()}
 
 
-def _agreed(traversal: Traversal, name: str) -> List[Dict[str, Any]]:
-    """What the workers say of what the function returned. Collective."""
-    error = traversal.error
-    mine = described({}, traversal.executor.outputs) if error is None else {"error": f"{type(error).__name__}: {error}"}
+def _agreed(error: Optional[Exception], outputs: Dict[str, Output], name: str) -> List[Dict[str, Any]]:
+    """What the workers say of what the function returned. Collective.
+
+    :param error: what it raised
+    """
+    mine = described({}, outputs) if error is None else {"error": f"{type(error).__name__}: {error}"}
     answers, _ = agree(mine)
     if error is not None:
         raise error

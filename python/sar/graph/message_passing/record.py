@@ -1,6 +1,6 @@
 """Runs a Python function of edges once, on tensors that record what is computed from them.
 
-The columns that the function reads are lifted tensors, so what it returns is a computation for each edge, which runs
+The columns that the function reads are edge tensors, so what it returns is a computation for each edge, which runs
 later, on blocks of edges. Where the function needs values (it branches on them, or looks at several edges together), it
 gets those of all the worker's edges. That takes rows of other workers, which some workers may need and others not, so a
 worker whose function has returned serves the others until all have returned.
@@ -8,25 +8,24 @@ worker whose function has returned serves the others until all have returned.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from sar.autograd.expression import Expr, evaluate, load
+from sar.autograd.expression import Expr, evaluate
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS
 from sar.autograd.once import differentiable_once
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
-from sar.graph.edge_index.blocks import StepFunction, run_all
-from sar.graph.edge_index.lifted import LiftedTensor
-from sar.graph.edge_index.steps import Step, ordered, rows_of
-from sar.graph.edge_tensor.tensor import as_expr, values
+from sar.graph.edge_tensor.calls import by_rows, ordered, rows
+from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr, values
 from sar.graph.frames import is_lazy
 from sar.graph.queries import edge_ends
+from sar.graph.udf.agreement import Output, Slot, agreed_outputs, described
 from sar.graph.udf.batches import Batch
-from sar.graph.udf.plan import Output, Slot, agreed_outputs, described
+from sar.graph.udf.edge_function import EdgeFunction, run_all
 
 from .edge_space import EdgeSpace
 
@@ -39,7 +38,7 @@ DETACHED = "\0detached"
 class Recording:
     """The edges that a function runs on.
 
-    Read as the ``edges`` of lifted tensors.
+    Read as the ``edges`` of edge tensors.
 
     :param space: the relation and its columns
     :param chosen: positions of the edges, int64; ``None``: all
@@ -61,7 +60,7 @@ class Recording:
 
     def batch(self) -> Batch:
         """The edges, for a function to run on."""
-        read = self.lifted if self.chosen is None else self.rows
+        read = self.recorded if self.chosen is None else self.rows
         return Batch(self.num_edges, self.space.names(), read, self._peers)
 
     def column(self, slot: Slot) -> Tensor:
@@ -82,14 +81,12 @@ class Recording:
         self._slots[side, id(self._columns[slot])] = slot
         return self._columns[slot]
 
-    def lifted(self, side: str, name: str) -> Tensor:
+    def recorded(self, side: str, name: str) -> Tensor:
         """A column picked by edge, not computed."""
         column = self.column((side, name))
         if column.requires_grad and not torch.is_grad_enabled():
             column = self.column((side, name + DETACHED))
-        if column.dtype in FLOATS and column.device.type == "cpu":
-            return LiftedTensor(self, load(side, column))
-        return LiftedTensor.of_step(self, rows_of(side, column))
+        return EdgeTensor(self.relation, rows(side, column), self)
 
     def rows(self, side: str, name: str) -> Tensor:
         """A column picked by edge, computed."""
@@ -114,21 +111,19 @@ class Recording:
 
     # ---- values ------------------------------------------------------------
 
-    def compute(self, lifted: LiftedTensor) -> Tensor:
-        """The values of a lifted tensor, for all edges."""
-        function = StepFunction({"": lifted.as_step()}, self.slot)
+    def compute(self, x: Expr) -> Tensor:
+        """The values of an expression, for all edges."""
+        function = EdgeFunction({"": by_rows(self.relation, x)}, self.slot)
         return function(Batch(self.num_edges, {}, self.rows, 0))[""]
 
-    def slot(self, step: Step) -> Slot:
-        """The column of which a step picks rows."""
-        assert step.tensor is not None
-        return self.slot_of(step.side, step.tensor)
-
-    def slot_of(self, side: str, tensor: Tensor) -> Slot:
-        """The column that a tensor is. One of edges that the function brought along, or made, becomes a column.
+    def slot(self, x: Expr) -> Slot:
+        """The column of which a load picks rows. A tensor of edges that the function brought along, or made, becomes
+        one.
 
         :raises TypeError: rows of sources that are no column of the graph
         """
+        assert x.tensor is not None
+        side, tensor = x.side, x.tensor
         key = side, id(tensor)
         if key not in self._slots:
             slot = (side, f"\0{len(self._columns)}") if side != "u" else self._same_rows(tensor)
@@ -147,22 +142,22 @@ class Recording:
         )
 
     def columns_of(self, tensors: Sequence[Tensor]) -> Dict[Slot, Tensor]:
-        """The columns that lifted tensors are computed from."""
-        loads = [load for t in tensors if isinstance(t, LiftedTensor) for load in _loads(t)]
-        return {self.slot_of(side, tensor): tensor for side, tensor in loads}
+        """The columns that edge tensors are computed from."""
+        parts = [x for t in tensors if isinstance(t, EdgeTensor) for x in ordered(t.computation)]
+        return {self.slot(x): x.tensor for x in parts if x.op == "load" and x.tensor is not None}
 
     def written(self, tensor: Tensor) -> Any:
         """An expression in words that are alike on all workers; None for what is no expression."""
-        if not isinstance(tensor, LiftedTensor):
+        if not isinstance(tensor, EdgeTensor):
             return [str(tensor.dtype)] if tensor.dtype in FLOATS else None
-        if tensor.step is not None:
+        if not tensor.in_engine:
             return None
-        order = _in_order(tensor.expr)
+        order = ordered(tensor.expr)
         places = {id(x): n for n, x in enumerate(order)}
         return [
             [
                 *(x.op, list(x.shape), str(x.dtype), x.alpha, list(x.dims), x.seed),
-                self.slot_of("u", x.tensor) if x.side == "u" and x.tensor is not None else x.side,
+                self.slot(x) if x.side == "u" else x.side,
                 [places[id(a)] for a in x.args],
             ]
             for x in order
@@ -228,12 +223,10 @@ class Recorded(NamedTuple):
     fused: bool
     recording: Recording
 
-    def function(self) -> StepFunction:
-        """What was returned, as steps. Collective where an expression has softmaxes or dropouts."""
-        steps = {
-            name: t.as_step() if isinstance(t, LiftedTensor) else rows_of("e", t) for name, t in self.tensors.items()
-        }
-        return StepFunction(steps, self.recording.slot)
+    def function(self) -> EdgeFunction:
+        """What was returned, to run on blocks. Collective where an expression has softmaxes or dropouts."""
+        found = {k: t.by_rows() if isinstance(t, EdgeTensor) else rows("e", t) for k, t in self.tensors.items()}
+        return EdgeFunction(found, self.recording.slot)
 
     def results(self, reduce: Optional[str]) -> Dict[str, Tensor]:
         """For all edges, or reduced at their destinations. Collective."""
@@ -298,8 +291,8 @@ _LONGEST = 4000
 
 
 def _settled(tensor: Tensor) -> Tensor:
-    """A result as a lifted tensor or a plain one."""
-    settled: Tensor = tensor if isinstance(tensor, LiftedTensor) else values(tensor)
+    """A result as an edge tensor or a plain one."""
+    settled: Tensor = tensor if isinstance(tensor, EdgeTensor) else values(tensor)
     return settled
 
 
@@ -310,26 +303,3 @@ def _picked(tensors: Dict[str, Tensor], wanted: str, name: str) -> Tensor:
             "give both the same name"
         )
     return tensors[wanted]
-
-
-def _loads(tensor: LiftedTensor) -> Iterator[Tuple[str, Tensor]]:
-    """The rows that a lifted tensor is computed from: side and tensor."""
-    if tensor.step is not None:
-        loads: Iterator[Any] = (s for s in ordered(tensor.step) if s.tensor is not None)
-    else:
-        loads = (x for x in _in_order(tensor.expr) if x.op == "load")
-    yield from ((x.side, x.tensor) for x in loads)
-
-
-def _in_order(expr: Expr) -> List[Expr]:
-    """An expression and all that it is made of, arguments first."""
-    found: Dict[int, Expr] = {}
-    open_ = [expr]
-    while open_:
-        x = open_[-1]
-        missing = [a for a in x.args if id(a) not in found]
-        if missing:
-            open_.extend(missing)
-        else:
-            found.setdefault(id(x), open_.pop())
-    return list(found.values())

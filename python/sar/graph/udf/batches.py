@@ -71,32 +71,17 @@ class Batch(NamedTuple):
 
 
 class EdgeBatch:
-    """A batch of edges, as message functions get it."""
+    """A batch of edges, as message functions get it.
+
+    :ivar src: columns of the source nodes, ``[edges, ...]`` each
+    :ivar dst: columns of the destination nodes, ``[edges, ...]`` each
+    :ivar data: columns of the edges, ``[edges, ...]`` each
+    :ivar canonical_etype: ``(source type, relation, destination type)``
+    """
 
     def __init__(self, batch: Batch, etype: CanonicalEtype) -> None:
-        self._batch = batch
-        self._etype = etype
-        self._columns: Dict[str, Columns] = {}
-
-    def _side(self, side: str) -> Columns:
-        if side not in self._columns:
-            self._columns[side] = Columns(side, self._batch.names[side], self._batch.read)
-        return self._columns[side]
-
-    @property
-    def src(self) -> Columns:
-        """Columns of the source nodes, ``[edges, ...]`` each."""
-        return self._side("u")
-
-    @property
-    def dst(self) -> Columns:
-        """Columns of the destination nodes, ``[edges, ...]`` each."""
-        return self._side("v")
-
-    @property
-    def data(self) -> Columns:
-        """Columns of the edges, ``[edges, ...]`` each."""
-        return self._side("e")
+        self._batch, self.canonical_etype = batch, etype
+        self.src, self.dst, self.data = (Columns(side, batch.names[side], batch.read) for side in "uve")
 
     def edges(self) -> Tuple[Tensor, Tensor, Tensor]:
         """Ids of sources and destinations, counted per type over all workers, and positions in ``edata``: int64
@@ -111,14 +96,14 @@ class EdgeBatch:
     def __len__(self) -> int:
         return self._batch.size
 
-    @property
-    def canonical_etype(self) -> CanonicalEtype:
-        """``(source type, relation, destination type)``."""
-        return self._etype
-
 
 class NodeBatch:
-    """A batch of nodes, as reduce functions and ``apply_node_func`` get it."""
+    """A batch of nodes, as reduce functions and ``apply_node_func`` get it.
+
+    :ivar data: columns of the nodes, ``[nodes, ...]`` each
+    :ivar mailbox: messages by name, ``[nodes, messages of each, ...]``, in the order of edges; ``None`` without any
+    :ivar ntype: type of the nodes
+    """
 
     def __init__(
         self,
@@ -128,17 +113,8 @@ class NodeBatch:
         ids: Callable[[], Tensor],
         mailbox: Optional[Mapping[str, Tensor]] = None,
     ) -> None:
-        self._size, self._ntype, self._data, self._ids, self._mailbox = size, ntype, data, ids, mailbox
-
-    @property
-    def data(self) -> Mapping[str, Tensor]:
-        """Columns of the nodes, ``[nodes, ...]`` each."""
-        return self._data
-
-    @property
-    def mailbox(self) -> Optional[Mapping[str, Tensor]]:
-        """Messages by name, ``[nodes, messages of each, ...]``, in the order of edges; ``None`` if there are none."""
-        return self._mailbox
+        self._size, self._ids = size, ids
+        self.ntype, self.data, self.mailbox = ntype, data, mailbox
 
     def nodes(self) -> Tensor:
         """Ids of the nodes, counted per type over all workers, int64 ``[nodes]``."""
@@ -150,11 +126,6 @@ class NodeBatch:
 
     def __len__(self) -> int:
         return self._size
-
-    @property
-    def ntype(self) -> str:
-        """Type of the nodes."""
-        return self._ntype
 
 
 # ---- parameters and shards -------------------------------------------------

@@ -1,115 +1,142 @@
-"""Runs functions batch by batch in forward, and again in backward unless results were saved."""
+"""Runs functions block by block in forward, and again in backward unless results were saved."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from sar.autograd.once import calling_layer, differentiable_once
+from sar.autograd.once import calling_layer, differentiable_once, refuse_transforms
 from sar.autograd.types import anchor
+from sar.config import Config
+from sar.graph.edge_tensor.calls import autocast_state
 
-from .batches import Batch, Read
+from .agreement import Column, Output, Slot
+from .batches import Batch
+from .blocks import Blocks, EdgeBlock
 from .outside import Outside, Replay, leaves_of
-from .plan import Compute, Output, Slot
+from .reduction import Reduction
+
+__all__ = ["Compute", "Executor"]
 
 MASK = (1 << 63) - 1
 
-
-class PendingBatch(NamedTuple):
-    """A batch to come.
-
-    ``size``: edges, and nodes of a reduce function; ``gather``: picks the rows of every slot, leaves of which those
-    require gradients for which they are wanted; ``batch``: makes the batch of rows.
-    """
-
-    size: Tuple[int, int]
-    gather: Callable[[], List[Tensor]]
-    batch: Callable[[List[Tensor]], Batch]
+Compute = Callable[[Batch], Dict[str, Tensor]]
 
 
-class UdfExecutor:
-    """The runs of one operation on its batches.
+class Executor:
+    """The runs of one function on its blocks.
 
-    Random numbers of a batch are determined by one seed and the number of the batch, so the second run draws the same
+    Random numbers of a block are determined by one seed and the number of the block, so the second run draws the same
     ones. The seed comes from torch's generator, which advances only if the function draws from it.
 
-    :param compute: what is computed for a batch
-    :param save: keep what forward computes
-    :param outputs: what it returns by name, those wanted. None: what it returns for the first batch
+    :param compute: what is computed for a block
+    :param columns: of which it reads rows
+    :param blocks: the blocks
+    :param reduction: collects what the function returns under one name
+    :param outputs: what it returns by name, those wanted. None: what it returns for the first block
     :param outside: what it uses besides rows. None: that is found while it runs
+    :param names: of the columns of each side that it may read besides
+    :param column: gives these
     """
 
     def __init__(
         self,
         compute: Compute,
-        save: bool,
+        columns: Mapping[Slot, Column],
+        blocks: Blocks,
+        reduction: Callable[[Output], Reduction],
         outputs: Optional[Dict[str, Output]] = None,
         outside: Optional[Outside] = None,
+        names: Optional[Mapping[str, Sequence[str]]] = None,
+        column: Optional[Callable[[Slot], Tensor]] = None,
     ) -> None:
-        self.compute, self.saves_forward = compute, save
+        self.compute, self.blocks = compute, blocks
+        self.slots, self.columns = list(columns), [column.tensor for column in columns.values()]
+        self.returns = [column.returns for slot, column in columns.items() if slot[0] == "u"]
         self.outputs = dict(outputs or {})
         self.outside = outside or Outside()
+        self._reduction, self._names, self._column = reduction, names or {}, column
         self._observes = outside is None
-        self._cast = autocast_state()
+        self._grad, self._cast = torch.is_grad_enabled(), autocast_state()
+        wanted = self._grad if outputs is None else any(out.differentiable for out in outputs.values())
+        self.saves_forward = bool(Config.disable_sr) and wanted
         self._seed, self._drew = 0, False
         self._saved: List[Tuple[List[Tensor], Dict[str, Tensor]]] = []
         self._sizes: List[Tuple[int, int]] = []
-        self.gradients: List[Optional[Tensor]] = []
-        """Of :attr:`tensors`."""
+        self._results: Dict[str, Reduction] = {}
+        self._sums: List[Optional[Tensor]] = []
+        self._gradients: List[Optional[Tensor]] = []
 
-    @property
-    def tensors(self) -> List[Tensor]:
-        """What is used besides rows: parameters, then results of earlier operations."""
-        return [*self.outside.parameters, *self.outside.captured]
-
-    @contextlib.contextmanager
-    def forward_session(self) -> Iterator[None]:
-        """Around the runs on all batches in forward."""
-        before = torch.get_rng_state()
+    def run(self) -> None:
+        """Runs the function on all blocks. Collective."""
+        refuse_transforms()
+        state = torch.get_rng_state()
         self._seed = int(torch.randint(0, MASK, (1,)).item())
         after = torch.get_rng_state()
         try:
-            yield
+            self.blocks.forward([column.detach() for column in self._of_sources(self.columns)], self._forward)
         finally:
-            torch.set_rng_state(after if self._drew else before)
+            torch.set_rng_state(after if self._drew else state)
 
-    @contextlib.contextmanager
-    def backward_session(self) -> Iterator[None]:
-        """Around the runs on all batches in backward: leaves the random state as it was."""
-        state = torch.get_rng_state()
-        self.gradients = [None] * len(self.tensors)
-        try:
-            yield
-        finally:
-            torch.set_rng_state(state)
+    def results(self, name: str) -> Dict[str, Tensor]:
+        """What all blocks gave, by name, under autograd.
 
-    def forward(self, piece: PendingBatch) -> Dict[str, Tensor]:
-        """Runs the function on a batch: what it returns."""
-        self._sizes.append(piece.size)
+        :param name: what errors call the function
+        """
+        found = _Recomputed.apply(
+            anchor(), self, calling_layer(name), len(self.columns), *self.columns, *self._used(self.outside.captured)
+        )
+        differentiable = any(out.differentiable for out in self.outputs.values())
+        return {
+            name: result if differentiable and result.is_floating_point() else result.detach()
+            for name, result in zip(self.outputs, found)
+        }
+
+    def collected(self) -> List[Tensor]:
+        """What all blocks gave, in the order of the outputs."""
+        return [self._result(name).result() for name in self.outputs]
+
+    def _result(self, name: str) -> Reduction:
+        if name not in self._results:
+            self._results[name] = self._reduction(self.outputs[name])
+        return self._results[name]
+
+    def _used(self, captured: List[Tensor]) -> List[Tensor]:
+        """What is used besides rows: parameters, then results of earlier operations, or what stands for them."""
+        return [*self.outside.parameters, *captured]
+
+    def _of_sources(self, columns: Sequence[Any]) -> List[Any]:
+        return [column for (side, _), column in zip(self.slots, columns) if side == "u"]
+
+    # ---- a block -----------------------------------------------------------
+
+    def _forward(self, block: EdgeBlock) -> None:
+        self._sizes.append(block.size)
         self._draw(len(self._sizes) - 1)
         before = torch.get_rng_state()
         # what the function uses shows in its gradients, also where they are not kept
-        with torch.set_grad_enabled(self.saves_forward or (self._observes and torch.is_grad_enabled())):
-            rows = piece.gather()
+        with torch.set_grad_enabled(self.saves_forward or (self._observes and self._grad)):
+            rows = self._rows(block, self.returns)
             if self._observes:
-                found = self._observed(piece, rows)
+                found = self._observed(block, rows)
             else:
                 with Replay(self.outside, rows) if self.saves_forward else contextlib.nullcontext():
-                    found = self.compute(piece.batch(rows))
+                    found = self.compute(self._batch(block, rows))
         found = self._checked(found)
         if self.saves_forward:
             self._saved.append((rows, found))
         self._drew = self._drew or not torch.equal(before, torch.get_rng_state())
-        return {name: value.detach() for name, value in found.items()}
+        for name, value in found.items():
+            self._result(name).add(block.at, value.detach())
 
-    def _observed(self, piece: PendingBatch, rows: List[Tensor]) -> Dict[str, Tensor]:
+    def _observed(self, block: EdgeBlock, rows: List[Tensor]) -> Dict[str, Tensor]:
         """Runs the function and takes note of what it uses and returns."""
         self.outside.begin(rows)
         with self.outside:
-            found = self.compute(piece.batch(rows))
+            found = self.compute(self._batch(block, rows))
         self.outside.see(list(leaves_of(list(found.values()))))
         self.outside.begin(())
         for name, value in found.items():
@@ -118,46 +145,36 @@ class UdfExecutor:
             self.outputs[name] = before._replace(differentiable=before.differentiable or kind.differentiable)
         return found
 
-    def backward(
-        self, number: int, piece: PendingBatch, gradient: Callable[[str, Tensor], Optional[Tensor]]
-    ) -> List[Optional[Tensor]]:
-        """Gradients of the rows of batch ``number``; adds those of what is used besides to what there is.
+    def _rows(self, block: EdgeBlock, of_sources: Sequence[Any]) -> List[Tensor]:
+        """The rows of every slot, leaves.
 
-        :param gradient: of what the function returned, by name and value
+        :param of_sources: true where those of sources get gradients
         """
-        if number >= len(self._sizes) or self._sizes[number] != piece.size:
-            raise RuntimeError(
-                "edges come in other blocks in backward than in forward: leave Config.window_bytes and "
-                "Config.block_bytes as they are from forward to backward"
-            )
-        used = [*self.outside.parameters, *self.outside.instead]
-        if self.saves_forward:
-            rows, outputs = self._saved[number]
-        else:
-            self._draw(number)
-            with torch.enable_grad():
-                rows = piece.gather()
-            cast = torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1])
-            with torch.enable_grad(), cast, Replay(self.outside, rows):
-                outputs = self._checked(self.compute(piece.batch(rows)))
-        pairs = [(value, gradient(name, value)) for name, value in outputs.items() if value.requires_grad]
-        pairs = [(value, grad) for value, grad in pairs if grad is not None]
-        wanted = [row for row in rows if row.requires_grad]
-        if not pairs or not (wanted or used):
-            return [None] * len(rows)
-        grads = torch.autograd.grad(
-            [value for value, _ in pairs],
-            [*wanted, *used],
-            [grad for _, grad in pairs],
-            retain_graph=self.saves_forward,
-            allow_unused=True,
-        )
-        for i, grad in enumerate(grads[len(wanted) :]):
-            old = self.gradients[i]
-            if grad is not None:
-                self.gradients[i] = grad if old is None else old.add_(grad)
-        of_rows = iter(grads[: len(wanted)])
-        return [next(of_rows) if row.requires_grad else None for row in rows]
+        streamed = iter(zip(block.rows, of_sources))
+        found = []
+        for (side, _), column in zip(self.slots, self.columns):
+            needs: Any = column.requires_grad
+            if side == "u":
+                column, needs = next(streamed)
+            found.append(self._leaf(column, block.at[side], bool(needs)))
+        return found
+
+    def _leaf(self, column: Tensor, at: Tensor, needs: bool) -> Tensor:
+        return column.detach().index_select(0, at).requires_grad_(needs and self._grad)
+
+    def _batch(self, block: EdgeBlock, rows: List[Tensor]) -> Batch:
+        def read(side: str, name: str) -> Tensor:
+            slot = (side, name)
+            if slot not in self.slots:  # it becomes one when it is first read
+                assert self._column is not None
+                with torch._C.DisableTorchFunction():
+                    self.slots.append(slot)
+                    self.columns.append(self._column(slot))
+                    rows.append(self._leaf(self.columns[-1], block.at[side], self.columns[-1].requires_grad))
+                    self.outside.own(rows[-1])
+            return rows[self.slots.index(slot)]
+
+        return Batch(block.size[0], self._names, read, 0, block.size[1])
 
     def _draw(self, number: int) -> None:
         torch.default_generator.manual_seed((self._seed + number * 0x9E3779B97F4A7C15) & MASK)
@@ -176,65 +193,85 @@ class UdfExecutor:
                 )
         return {name: outputs[name] for name in self.outputs}
 
+    # ---- backward ----------------------------------------------------------
 
-class Traversal(Protocol):
-    """Goes through the batches of an operation, forward and again backward. Both are collective."""
+    def backward(self, columns: List[Tensor], grads: Sequence[Optional[Tensor]]) -> List[Optional[Tensor]]:
+        """Gradients of the columns, and of what is used besides, from those of the results. Collective."""
+        self.columns = columns
+        given = {name: grad is not None for name, grad in zip(self.outputs, grads)}
+        for name, grad in zip(self.outputs, grads):
+            if grad is not None:
+                self._result(name).begin(grad)
+        needs = [column.requires_grad and self._grad for column in columns]
+        sums = [torch.zeros(c.shape, dtype=c.dtype) if needed else None for c, needed in zip(columns, needs)]
+        self._gradients = [None] * len(self._used(self.outside.captured))
+        self._sums = sums
+        numbers = iter(range(len(self._sizes)))
+        state = torch.get_rng_state()
+        try:
+            self.blocks.backward(
+                self._of_sources(columns),
+                self._of_sources(sums),
+                self.returns,
+                lambda block: self._backward(next(numbers, -1), block, given),
+                not self.saves_forward,
+            )
+        finally:
+            torch.set_rng_state(state)
+        self._sums = []
+        return [*sums, *self._gradients]
 
-    executor: UdfExecutor
-
-    def forward(self, columns: List[Tensor]) -> List[Tensor]:
-        """The results, one for each output, from the columns of every slot."""
-
-    def backward(self, columns: List[Tensor], grads: List[Optional[Tensor]]) -> List[Optional[Tensor]]:
-        """Gradients of the columns from those of the results."""
-
-
-def execute(
-    traversal: Traversal, columns: Sequence[Tensor], outputs: Dict[str, Output], name: str
-) -> Dict[str, Tensor]:
-    """Runs a traversal, under autograd. Collective.
-
-    :param columns: of every slot
-    :param outputs: what workers agreed that it returns
-    :param name: what errors call it
-    :returns: results by name
-    """
-    outside = traversal.executor.tensors
-    results = _Recomputed.apply(anchor(), traversal, calling_layer(name), len(columns), *columns, *outside)
-    differentiable = any(out.differentiable for out in outputs.values())
-    return {
-        name: result if differentiable and result.is_floating_point() else result.detach()
-        for name, result in zip(outputs, results)
-    }
+    def _backward(self, number: int, block: EdgeBlock, given: Mapping[str, bool]) -> None:
+        if number < 0 or self._sizes[number] != block.size:
+            raise RuntimeError(
+                "edges come in other blocks in backward than in forward: leave Config.window_bytes and "
+                "Config.block_bytes as they are from forward to backward"
+            )
+        if self.saves_forward:
+            rows, outputs = self._saved[number]
+        else:
+            self._draw(number)
+            cast = torch.autocast("cpu", enabled=self._cast[0], dtype=self._cast[1])
+            with torch.enable_grad():
+                rows = self._rows(block, [grad is not None for grad in block.grads])
+                with cast, Replay(self.outside, rows):
+                    outputs = self._checked(self.compute(self._batch(block, rows)))
+        named = {name: value for name, value in outputs.items() if value.requires_grad and given[name]}
+        wanted, used = [row for row in rows if row.requires_grad], self._used(self.outside.instead)
+        if not named or not (wanted or used):
+            return
+        grads = torch.autograd.grad(
+            list(named.values()),
+            [*wanted, *used],
+            [self._result(name).gradient(block.at, value) for name, value in named.items()],
+            retain_graph=self.saves_forward,
+            allow_unused=True,
+        )
+        for i, of_used in enumerate(grads[len(wanted) :]):
+            old = self._gradients[i]
+            if of_used is not None:
+                self._gradients[i] = of_used if old is None else old.add_(of_used)
+        of_rows, of_sources = iter(grads[: len(wanted)]), iter(block.grads)
+        for (side, _), total, row in zip(self.slots, self._sums, rows):
+            grad = next(of_rows) if row.requires_grad else None
+            target = next(of_sources) if side == "u" else total
+            if target is not None and grad is not None:
+                target.index_add_(0, block.at[side], grad)
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, traversal: Traversal, name: str, count: int, *tensors: Tensor
+        ctx: Any, anchor: Tensor, executor: Executor, name: str, count: int, *tensors: Tensor
     ) -> Tuple[Tensor, ...]:
-        ctx.name, ctx.traversal, ctx.count = name, traversal, count
-        results = traversal.forward(list(tensors[:count]))
+        ctx.name, ctx.executor, ctx.count = name, executor, count
         ctx.save_for_backward(*tensors)
+        results = executor.collected()
         ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
         return tuple(results)
 
     @staticmethod
     @differentiable_once(lambda ctx: ctx.name)
     def backward(ctx: Any, *grads: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
-        of_columns = ctx.traversal.backward(list(ctx.saved_tensors[: ctx.count]), list(grads))
-        return (None, None, None, None, *of_columns, *ctx.traversal.executor.gradients)
-
-
-def rows_of(slots: Sequence[Slot], rows: Sequence[Tensor]) -> Read:
-    """Reads the rows that were picked for a batch."""
-    found = dict(zip(slots, rows))
-    return lambda side, name: found[side, name]
-
-
-def autocast_state() -> Tuple[bool, torch.dtype]:
-    """Whether operations run in a lower precision, and in which."""
-    try:
-        return torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    except (TypeError, AttributeError):  # before torch 2.4
-        return torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
+        found = ctx.executor.backward(list(ctx.saved_tensors[: ctx.count]), grads)
+        return (None, None, None, None, *found)

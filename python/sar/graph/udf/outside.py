@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from sar.graph.edge_tensor.functions import changes
 from sar.graph.edge_tensor.nested import mapped, tensors
-from sar.graph.edge_tensor.tensor import changes
 
 __all__ = ["Outside", "Replay", "leaves_of"]
 

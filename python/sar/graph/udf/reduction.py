@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["PerEdge", "Reduction", "reduction"]
+from sar.graph.relation import Relation
+
+from .agreement import Output
+
+__all__ = ["At", "PerRow", "Reduction", "reduction"]
+
+At = Mapping[str, Tensor]
+"""Of each message: its edge ("e"), the row of the destination ("v"), or of the node ("n"); int64 ``[m]``."""
 
 
 class Reduction:
@@ -22,8 +29,8 @@ class Reduction:
     def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype) -> None:
         self.rows, self.shape, self.width, self.dtype = rows, shape, prod(shape), dtype
 
-    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
-        """Takes messages ``[m, *shape]`` of edges ``eid`` into rows ``dst``, int64 ``[m]``, which ascend."""
+    def add(self, at: At, messages: Tensor) -> None:
+        """Takes messages ``[m, *shape]``. Their destinations ascend."""
         raise NotImplementedError
 
     def result(self) -> Tensor:
@@ -34,8 +41,8 @@ class Reduction:
         """Takes the gradient of the result."""
         self._grad = grad.reshape(grad.shape[0], self.width)
 
-    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
-        """Gradients ``[m, *shape]`` of the messages of edges ``eid`` at rows ``dst``."""
+    def gradient(self, at: At, messages: Tensor) -> Tensor:
+        """Gradients ``[m, *shape]`` of the messages."""
         raise NotImplementedError
 
 
@@ -51,9 +58,9 @@ class Total(Reduction):
         self._degrees = None if degrees is None else degrees.clamp(min=1).to(dtype).unsqueeze(1)
         self._sum: Optional[Tensor] = torch.zeros(rows, self.width, dtype=dtype)
 
-    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+    def add(self, at: At, messages: Tensor) -> None:
         assert self._sum is not None
-        self._sum.index_add_(0, dst, messages.reshape(len(dst), self.width).to(self._sum.dtype))
+        self._sum.index_add_(0, at["v"], messages.reshape(len(messages), self.width).to(self._sum.dtype))
 
     def result(self) -> Tensor:
         out, self._sum = self._sum, None
@@ -67,8 +74,8 @@ class Total(Reduction):
         if self._degrees is not None:
             self._grad = self._grad / self._degrees
 
-    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
-        return self._grad.index_select(0, dst).view(len(dst), *self.shape)
+    def gradient(self, at: At, messages: Tensor) -> Tensor:
+        return self._grad.index_select(0, at["v"]).view(len(messages), *self.shape)
 
 
 class Extremum(Reduction):
@@ -83,13 +90,13 @@ class Extremum(Reduction):
             self._worst = torch.iinfo(wide).min if largest else torch.iinfo(wide).max
         self._best = torch.full((rows, self.width), self._worst, dtype=wide)
 
-    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
-        m = self._compared(messages.reshape(len(dst), self.width).to(self._best.dtype))
-        rows, place = torch.unique_consecutive(dst, return_inverse=True)
+    def add(self, at: At, messages: Tensor) -> None:
+        m = self._compared(messages.reshape(len(messages), self.width).to(self._best.dtype))
+        rows, place = torch.unique_consecutive(at["v"], return_inverse=True)
         before = self._best.index_select(0, rows)
         best = before.scatter_reduce(0, place.unsqueeze(1).expand_as(m), m, self._scatter)
         self._best.index_copy_(0, rows, best)
-        self._note(rows, place, eid, m == best.index_select(0, place), best == before)
+        self._note(rows, place, at["e"], m == best.index_select(0, place), best == before)
 
     def _compared(self, messages: Tensor) -> Tensor:
         """What of messages takes part."""
@@ -140,10 +147,10 @@ class DGLExtremum(Extremum):
         self._best = out[:0]
         return out.to(self.dtype).view(self.rows, *self.shape)
 
-    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
+    def gradient(self, at: At, messages: Tensor) -> Tensor:
         assert self._winner is not None
-        won = self._winner.index_select(0, dst) == eid.unsqueeze(1)
-        return (self._grad.index_select(0, dst) * won).view(len(dst), *self.shape)
+        won = self._winner.index_select(0, at["v"]) == at["e"].unsqueeze(1)
+        return (self._grad.index_select(0, at["v"]) * won).view(len(messages), *self.shape)
 
 
 class PyGExtremum(Extremum):
@@ -173,41 +180,44 @@ class PyGExtremum(Extremum):
         assert self._ties is not None
         self._grad = self._grad / (self._ties + (self._best == 0))
 
-    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
-        won = messages.detach().reshape(len(dst), self.width) == self._best.index_select(0, dst)
-        return (self._grad.index_select(0, dst) * won).view(len(dst), *self.shape)
+    def gradient(self, at: At, messages: Tensor) -> Tensor:
+        won = messages.detach().reshape(len(messages), self.width) == self._best.index_select(0, at["v"])
+        return (self._grad.index_select(0, at["v"]) * won).view(len(messages), *self.shape)
 
 
-class PerEdge(Reduction):
-    """No reduction: ``rows`` are edges."""
+class PerRow(Reduction):
+    """No reduction: ``rows`` are edges ("e"), or nodes ("n")."""
 
-    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype) -> None:
+    def __init__(self, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, side: str) -> None:
         super().__init__(rows, shape, dtype)
+        self._side = side
         self._values: Optional[Tensor] = torch.zeros(rows, self.width, dtype=dtype)
 
-    def add(self, dst: Tensor, eid: Tensor, messages: Tensor) -> None:
+    def add(self, at: At, messages: Tensor) -> None:
         assert self._values is not None
-        self._values.index_copy_(0, eid, messages.reshape(len(eid), self.width))
+        self._values.index_copy_(0, at[self._side], messages.reshape(len(messages), self.width))
 
     def result(self) -> Tensor:
         out, self._values = self._values, None
         assert out is not None
         return out.view(self.rows, *self.shape)
 
-    def gradient(self, dst: Tensor, eid: Tensor, messages: Tensor) -> Tensor:
-        return self._grad.index_select(0, eid).view(len(eid), *self.shape)
+    def gradient(self, at: At, messages: Tensor) -> Tensor:
+        return self._grad.index_select(0, at[self._side]).view(len(messages), *self.shape)
 
 
-def reduction(
-    reducer: str, rows: int, shape: Tuple[int, ...], dtype: torch.dtype, degrees: Optional[Tensor], edges: Optional[int]
-) -> Reduction:
-    """The reducer called ``reducer``: "sum", "mean", "max", "min", "max_shared" or "min_shared".
+def reduction(relation: Relation, reducer: Optional[str], out: Output, wanted: bool) -> Reduction:
+    """What collects messages.
 
-    :param degrees: in-degrees, int64 ``[rows]``, for the mean
-    :param edges: how many there are, where gradients of messages will be asked for
+    :param reducer: "sum", "mean", "max", "min", "max_shared" or "min_shared". None: they stay on edges
+    :param out: what they are
+    :param wanted: gradients of messages will be asked for
     """
+    kind = out.shape, out.dtype
+    if reducer is None:
+        return PerRow(relation.num_edges, *kind, "e")
     if reducer in ("sum", "mean"):
-        return Total(rows, shape, dtype, degrees)
+        return Total(relation.num_dst, *kind, relation.degrees(out=False) if reducer == "mean" else None)
     if reducer in ("max_shared", "min_shared"):
-        return PyGExtremum(rows, shape, dtype, reducer == "max_shared", edges is not None)
-    return DGLExtremum(rows, shape, dtype, reducer == "max", edges)
+        return PyGExtremum(relation.num_dst, *kind, reducer == "max_shared", wanted)
+    return DGLExtremum(relation.num_dst, *kind, reducer == "max", relation.num_edges if wanted else None)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, session as _session
-from sar.graph.edge_index.ends import lift
 from sar.graph.edge_index.index import SplitEdgeIndex
+from sar.graph.edge_index.rows import lift
 from sar.graph.node_batch import NodeBatch
 from sar.graph.readout import rows_of_all
 

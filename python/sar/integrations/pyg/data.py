@@ -14,7 +14,7 @@ from sar.autograd.message import FLOATS
 from sar.data.partition_book import CanonicalEtype
 from sar.graph.construct import PRIVATE, load_graph
 from sar.graph.edge_index.index import SplitEdgeIndex, edge_index as of_graph
-from sar.graph.edge_index.lifted import LiftedTensor
+from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.manager import GraphShardManager
 from sar.graph.totals import Totals
 
@@ -46,7 +46,7 @@ class _OverWorkers(Totals):
             name if store._key is None else f"{store._key}/{name}": value
             for store in self.node_stores
             for name, value in store.items()
-            if isinstance(value, Tensor) and not isinstance(value, (SplitEdgeIndex, LiftedTensor))
+            if isinstance(value, Tensor) and not isinstance(value, (SplitEdgeIndex, EdgeTensor))
         }
 
 
@@ -104,5 +104,5 @@ def _edges(graph: Any) -> Dict[str, Any]:
     for name in list(graph.edata):
         if name not in PRIVATE and name != "orig_id":
             column = graph.edata[name]
-            columns[name] = LiftedTensor(index.edges, load_edges("e", column)) if column.dtype in FLOATS else column
+            columns[name] = index.edges.tensor(load_edges("e", column)) if column.dtype in FLOATS else column
     return columns

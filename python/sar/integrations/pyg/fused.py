@@ -32,7 +32,7 @@ from sar.autograd.fused.gat import Rounding, attend
 from sar.autograd.fused.linear import computed_again
 from sar.autograd.fused.scaled_product import normalized_sum, sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.edge_index.lifted import LiftedTensor
+from sar.graph.edge_tensor.tensor import EdgeTensor
 
 __all__ = ["METHODS", "UNFIT", "product_is_narrower"]
 
@@ -106,7 +106,7 @@ def _norm(layer: Any, x: Tensor, edge_index: SplitEdgeIndex) -> Optional[Tuple[A
         if layer.cached:
             layer._cached_edge_index = found
     index, weight = found
-    if not isinstance(index, SplitEdgeIndex) or not isinstance(weight, LiftedTensor) or weight.step is not None:
+    if not isinstance(index, SplitEdgeIndex) or not isinstance(weight, EdgeTensor) or not weight.in_engine:
         return None
     sides = {a.side: a.tensor for a in weight.expr.args} if weight.expr.op == "mul" else {}
     left, right = sides.get("u"), sides.get("v")

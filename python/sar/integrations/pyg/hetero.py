@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar.graph.counts import counts
-from sar.graph.edge_index.ends import lift
 from sar.graph.edge_index.index import SplitEdgeIndex
+from sar.graph.edge_index.rows import lift
 from sar.graph.readout import graph_reduce
 
 from .over_nodes import seen

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.utils import get_laplacian, remove_self_loops
 
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
+from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import max_over_workers
 

@@ -19,7 +19,7 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.fused.prepared import Prepared, choice_of, prepared
 from sar.graph.counts import counts
 from sar.graph.edge_index.edges import SplitEdges
-from sar.graph.edge_index.ends import EdgeEnds
+from sar.graph.edge_index.rows import EdgeEnds
 from sar.graph.node_batch import NodeBatch, nodes_per_graph
 from sar.graph.readout import graph_reduce, max_over_workers
 from sar.nn.batch_norm import DistributedBN1D

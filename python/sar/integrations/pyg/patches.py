@@ -16,9 +16,9 @@ import torch_geometric.nn  # noqa: F401  the modules whose names are replaced
 
 from sar._engine import session as _session
 from sar.config import Config
-from sar.graph.edge_index.lifted import LiftedTensor
-from sar.graph.edge_index.numbers import SplitNumbers
-from sar.graph.edge_index.readers import refuse_in, refuse_nowhere
+from sar.graph.edge_index.placeholders import SplitNumbers
+from sar.graph.edge_index.refusals import refuse_in, refuse_nowhere
+from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.node_batch import NodeBatch
 from sar.integrations.replacements import Concerned, Patches, given
 
@@ -52,7 +52,7 @@ def adapt() -> None:
     global _applied
     if _applied is not None or not Config.patch_pyg:
         return
-    patches = Patches("torch_geometric", OTHERWISE, given(SplitNumbers, LiftedTensor, NodeBatch))
+    patches = Patches("torch_geometric", OTHERWISE, given(SplitNumbers, EdgeTensor, NodeBatch))
     for why, concerned, packages, path, function in FUNCTIONS:
         for package in packages:
             patches.wrap_within(f"torch_geometric.{package}", f"torch_geometric.{path}", function, why, concerned)

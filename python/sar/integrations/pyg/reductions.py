@@ -11,9 +11,8 @@ from torch_geometric.nn import aggr
 from sar._engine import abi, session as _session
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
-from sar.graph.edge_index.ends import EdgeEnds, check_size
-from sar.graph.edge_index.lifted import LiftedTensor
 from sar.graph.edge_index.reduce import reduced
+from sar.graph.edge_index.rows import EdgeEnds, check_size
 from sar.graph.edge_tensor.source_softmax import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, softmax_by_graph
@@ -72,7 +71,7 @@ def _softmax_at(index: EdgeEnds, src: Tensor) -> Tensor:
     edges = index.edges
     if index.side == "u":
         return source_softmax([edges.relation], [src])[0]
-    return LiftedTensor(edges, expression.softmax(as_expr(src, "e")))
+    return edges.tensor(expression.softmax(as_expr(src, "e")))
 
 
 def degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None) -> Tensor:

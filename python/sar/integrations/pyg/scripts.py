@@ -11,12 +11,11 @@ from torch_geometric.data.data import BaseData
 from sar.autograd.compile import uncompiled
 from sar.errors import WholeGraphError
 from sar.graph.counts import counts
-from sar.graph.edge_index.ends import check_size, lift
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.edge_index.lifted import LiftedTensor
-from sar.graph.edge_index.numbers import SplitNumbers
+from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.reduce import reduced
-from sar.graph.edge_tensor.tensor import values
+from sar.graph.edge_index.rows import check_size, lift
+from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.readout import graph_reduce
 from sar.graph.refused import public_name
 from sar.graph.subgraph import edges_kept_at_random
@@ -33,7 +32,7 @@ def any_split(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
         else:
             found = value.values() if isinstance(value, dict) else [value]
         for item in found:
-            if isinstance(item, (SplitNumbers, LiftedTensor)):
+            if isinstance(item, (SplitNumbers, EdgeTensor)):
                 return True
     return False
 

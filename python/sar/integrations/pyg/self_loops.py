@@ -6,7 +6,7 @@ from typing import Any, Optional, Tuple
 
 from torch import Tensor
 
-from sar.graph.edge_index.ends import check_size
+from sar.graph.edge_index.rows import check_size
 from sar.graph.edge_tensor.tensor import values
 
 __all__ = ["ANY_ORDER", "add_self_loops_in_any_order"]

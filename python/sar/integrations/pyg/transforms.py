@@ -16,7 +16,7 @@ from torch_geometric.transforms import BaseTransform
 from sar._engine import abi, session as _session
 from sar.distributed.agreement import agreed_seed
 from sar.errors import WholeGraphError
-from sar.graph.edge_index.numbers import SplitNumbers
+from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_tensor.tensor import values
 
 __all__ = ["METHODS", "OWN_ROWS", "REFUSED", "SPECIAL", "concerned"]

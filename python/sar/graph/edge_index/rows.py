@@ -1,14 +1,14 @@
 """The rows of an edge index: at which nodes edges begin, and at which they end.
 
 They stand for numbers that are not there. ``x.index_select(0, ends)`` and ``x[ends]`` give a
-:class:`~sar.graph.edge_index.lifted.LiftedTensor`, and sums by ends run in the engine. Other functions of torch are
+:class:`~sar.graph.edge_tensor.tensor.EdgeTensor`, and sums by ends run in the engine. Other functions of torch are
 refused. ``ends.numbers()`` has the numbers of this worker: columns of sources (own nodes, then halo rows), or own rows
 of destinations.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, Optional, Sequence
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +18,14 @@ from sar.autograd.compile import uncompiled
 from sar.autograd.expression import load
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS, check_dense
+from sar.graph.edge_tensor.functions import converts_nothing
+from sar.graph.edge_tensor.tensor import EdgeTensor
+from sar.graph.edge_tensor.written_softmax import Reduced
 from sar.graph.refused import caller
 
 from .edges import SplitEdges
-from .lifted import LiftedTensor
 from .loops import LoopMask
-from .numbers import SplitNumbers
-from .spelled import Reduced
+from .placeholders import SplitNumbers
 
 __all__ = ["EdgeEnds", "check_size", "lift"]
 
@@ -97,7 +98,7 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
         raise IndexError(f"dimension {dim} of a tensor with {x.dim()} dimensions does not exist")
     dim = dim % x.dim()
     check_dense(x, "x")
-    if isinstance(x, LiftedTensor):
+    if isinstance(x, EdgeTensor):
         raise ValueError("a tensor of edges was indexed with the ends of edges: give one with a row for each own node")
     if x.shape[dim] != edges.rows(side):
         raise ValueError(
@@ -106,10 +107,10 @@ def lift(x: Tensor, dim: int, ends: EdgeEnds) -> Tensor:
         )
     if dim == 0 and x.dtype in FLOATS:
         if isinstance(x, Reduced) and side == "v":
-            picked: Any = LiftedTensor(edges, load(side, x.as_subclass(Tensor)))
+            picked: Any = edges.tensor(load(side, x.as_subclass(Tensor)))
             picked.rows_of = x
             return picked
-        return LiftedTensor(edges, load(side, x))
+        return edges.tensor(load(side, x))
     moved = x.movedim(dim, 0)
     if side == "v":
         return moved.index_select(0, ends.numbers()).movedim(0, dim)
@@ -155,11 +156,6 @@ def last_node(counts: Sequence[int], *args: Any, **kwargs: Any) -> Any:
 
 COUNT_NODES = frozenset(["torch_geometric.utils.num_nodes.maybe_num_nodes", "torch_geometric.utils._scatter.scatter"])
 COUNT_NODES |= {"torch_geometric.nn.aggr.base.__call__"}  # which asks after an error, for one that says more
-
-
-@handles(Tensor.__getitem__)
-def _getitem(input: Any, index: Any) -> Any:
-    return lift(input, 0, index) if not isinstance(input, EdgeEnds) and _whole(index) else NotImplemented
 
 
 @handles(F.embedding)
@@ -211,10 +207,121 @@ def _bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
 @handles(Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach)
 def same(input: Any, *args: Any, **kwargs: Any) -> Any:
     """A conversion, where there is nothing to convert."""
-    for value in [*args, *kwargs.values()]:
-        if value is None or value is torch.int64 or isinstance(value, (bool, torch.memory_format)):
-            continue
-        if isinstance(value, (str, torch.device)) and torch.device(value).type == "cpu":
-            continue
+    return input if converts_nothing(torch.int64, args, {**kwargs, "copy": False}) else NotImplemented
+
+
+# ---- views of a row ----------------------------------------------------------------
+#
+# Functions that take an index for every number want a row in another shape: ``col.view(-1, 1).expand(-1, features)``
+# and the other ways to write it. One dimension is that of edges, and along the others all is the same. torch finds out
+# where that dimension goes, on a tensor without data of which it is the only one with a stride.
+
+EDGES = 1009
+"""Stands for the number of edges in tensors without data."""
+
+
+def _viewed(func: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(input, EdgeEnds) or any(isinstance(a, Tensor) for a in [*args, *kwargs.values()]):
+            return NotImplemented
+        shape = list(input.shape)
+        shape[input.place] = EDGES
+        strides = [int(n == input.place) for n in range(len(shape))]
+        try:
+            found = func(torch.empty_strided(shape, strides, device="meta"), *args, **kwargs)
+        except (RuntimeError, IndexError, TypeError):
+            return NotImplemented  # torch says what is wrong
+        places = [n for n, size in enumerate(found.shape) if size == EDGES and found.stride(n) == 1]
+        same = [found.stride(n) == 0 or found.shape[n] == 1 for n in range(found.dim()) if n not in places]
+        if len(places) != 1 or not all(same):
+            return NotImplemented
+        return _at(input, found.shape, places[0])
+
+    return handler
+
+
+def _at(input: EdgeEnds, shape: Sequence[int], place: int) -> EdgeEnds:
+    sizes = [*shape[:place], input.edges.num_edges, *shape[place + 1 :]]
+    return EdgeEnds(input.edges, input.side, sizes, place)
+
+
+def _sizes(args: Sequence[Any], kwargs: Any) -> Optional[List[int]]:
+    given: Any = [*args, *kwargs.values()]
+    given = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+    return list(given) if all(isinstance(size, int) for size in given) else None
+
+
+def _sized(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Functions that take the sizes of their result, in which the number of edges may be written out."""
+    view = _viewed(func)
+
+    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:
+        sizes = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
+        if sizes is None:
+            return NotImplemented
+        edges = input.edges.num_edges
+        if func in EXPANDS:
+            place = len(sizes) - Tensor.dim(input) + input.place
+            known = 0 <= place < len(sizes) and sizes[place] in (-1, edges)
+        else:
+            others = [n for n, size in enumerate(sizes) if size != 1] or [0]
+            place, known = others[0], -1 in sizes or (len(others) == 1 and sizes[others[0]] == edges)
+        if not known:
+            return NotImplemented
+        if -1 not in sizes or func in EXPANDS:
+            sizes[place] = EDGES
+        return view(input, sizes)
+
+    return handler
+
+
+EXPANDS = (Tensor.expand, torch.broadcast_to, Tensor.broadcast_to)
+
+
+def _as_other(input: Any, other: Any) -> Any:
+    """``expand_as``: the shape of messages, or of numbers that have one for each edge."""
+    if not isinstance(input, EdgeEnds):
         return NotImplemented
-    return input
+    input.edges.check_graph(other)
+    return EdgeEnds.handlers[Tensor.expand](input, tuple(other.shape))
+
+
+def _repeat(func: Callable[..., Any]) -> Callable[..., Any]:
+    def handler(input: Any, *args: Any, **kwargs: Any) -> Any:
+        times = _sizes(args, kwargs) if isinstance(input, EdgeEnds) else None
+        if times is None:
+            return NotImplemented
+        n = Tensor.dim(input)
+        times = [1] * (n - len(times)) + times
+        place = len(times) - n + input.place
+        if times[place] != 1:
+            return NotImplemented
+        sizes = [1] * (len(times) - n) + list(input.shape)
+        return _at(input, [size * t for size, t in zip(sizes, times)], place)
+
+    return handler
+
+
+for _name in ("view", "reshape", "expand", "broadcast_to", "repeat", "tile"):
+    for _owner in (Tensor, torch):
+        _func = getattr(_owner, _name, None)
+        if _func is not None:
+            EdgeEnds.handlers[_func] = (_repeat if _name in ("repeat", "tile") else _sized)(_func)
+for _name in ("unsqueeze", "squeeze", "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "t"):
+    for _owner in (Tensor, torch):
+        EdgeEnds.handlers[getattr(_owner, _name)] = _viewed(getattr(_owner, _name))
+for _name in ("T", "mT"):
+    EdgeEnds.handlers[getattr(Tensor, _name).__get__] = _viewed(getattr(Tensor, _name).__get__)
+EdgeEnds.handlers[Tensor.expand_as] = _as_other
+_item = _viewed(Tensor.__getitem__)
+
+
+@handles(Tensor.__getitem__)
+def _getitem(input: Any, index: Any) -> Any:
+    if not isinstance(input, EdgeEnds):
+        return lift(input, 0, index) if _whole(index) else NotImplemented
+    mask = index.numbers() if isinstance(index, LoopMask) else index
+    if type(mask) is Tensor and mask.dtype == torch.bool:
+        sources, rows = input.edges.numbers()[:, mask]
+        return rows if torch.equal(sources, rows) else NotImplemented  # self loops begin and end at own nodes
+    return _item(input, index)

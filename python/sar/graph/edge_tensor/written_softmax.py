@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from sar.autograd.expression import softmax
-from sar.graph.edge_tensor.tensor import as_expr
 
 __all__ = ["Reduced", "divided", "may_be_softmax", "note", "remember"]
 
@@ -59,7 +58,7 @@ def _of(value: Tensor, op: str, messages: Tuple[Any, Any]) -> Reduced:
 
 def remember(value: Tensor, op: str, messages: Any) -> Tensor:
     """What messages were reduced to, which remembers them if that may be a part of a softmax."""
-    return _of(value, op, (messages, messages.made_of)) if may_be_softmax(op, messages) else value
+    return _of(value, op, (messages, messages.computation)) if may_be_softmax(op, messages) else value
 
 
 def may_be_softmax(op: str, messages: Any) -> bool:
@@ -70,20 +69,20 @@ def may_be_softmax(op: str, messages: Any) -> bool:
 
 def note(func: Any, args: Tuple[Any, ...], made: Any) -> None:
     """Notes of the result of a function of torch, a tensor of edges, how it came about."""
-    if func is Tensor.detach:
-        made.detached_from = args[0], args[0].made_of
+    if func is Tensor.detach and args:
+        made.detached_from = args[0], args[0].computation
     elif func in _SUBTRACT and len(args) == 2:
-        of, made_of = _maximum_of(args[1])
-        if of is args[0] and made_of is args[0].made_of:
+        of, computation = _maximum_of(args[1])
+        if of is args[0] and computation is args[0].computation:
             made.shifted = of._same()
-    elif func in _POWER:
+    elif func in _POWER and args:
         made.power_of = getattr(args[0], "shifted", None)
 
 
 def _maximum_of(picked: Any) -> Tuple[Any, Any]:
     """The tensor whose maxima these are, and what gave its values then."""
     total: Any = getattr(picked, "rows_of", None)
-    known = total is not None and total.op == "max" and total.messages[0].made_of is total.messages[1]
+    known = total is not None and total.op == "max" and total.messages[0].computation is total.messages[1]
     return total.messages[0].detached_from if known else (None, None)
 
 
@@ -93,6 +92,8 @@ def divided(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         return None
     powers: Any = args[0]
     total: Any = getattr(args[1], "rows_of", None)
-    if total is None or total.op != "sum" or total.messages[0] is not powers or powers.made_of is not total.messages[1]:
+    if total is None or total.op != "sum" or total.messages[0] is not powers:
         return None
-    return powers.extended(softmax(as_expr(powers.power_of, "e")))
+    if powers.computation is not total.messages[1]:
+        return None
+    return powers.extended(softmax(powers.power_of.expr))

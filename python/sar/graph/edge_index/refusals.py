@@ -2,23 +2,25 @@
 
 The numbers on a worker are its own: columns of sources and rows of destinations. What a function makes of them is not
 what it makes of the numbers of the whole graph, so all functions are refused but those that have a handler
-(:mod:`sar.graph.edge_index.ends`) or are in :data:`QUIET`. On one worker they are refused too: a script that runs there
+(:mod:`sar.graph.edge_index.rows`) or are in :data:`QUIET`. On one worker they are refused too: a script that runs there
 runs on several.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Any, Dict
+from types import FrameType
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
 
 from sar.errors import WholeGraphError
-from sar.graph.edge_tensor.tensor import METADATA, OF_HOOKS, changes
+from sar.graph.edge_tensor.functions import METADATA, OF_HOOKS, changes
 from sar.graph.refused import library_call, refusal
 
-__all__ = ["QUIET", "name_of", "refused"]
+__all__ = ["QUIET", "check_readers", "name_of", "refuse_in", "refuse_nowhere", "refused"]
 
 QUIET = METADATA | OF_HOOKS | {Tensor.requires_grad.__set__, Tensor.is_contiguous, Tensor.stride, Tensor.is_pinned}  # type: ignore[attr-defined]
 """Functions that read no number."""
@@ -85,3 +87,40 @@ def name_of(func: Any) -> str:
     if getattr(torch.nn.functional, bare, None) is func:
         return f"torch.nn.functional.{bare}"
     return f"torch.{bare}" if getattr(torch, bare, None) is func else f"Tensor.{bare}"
+
+
+# ---- functions of other libraries that would take the edges of one worker for all edges of a graph -------------------
+#
+# Nothing is put in their place, since modules that hold a function hold it under any name. It is the tensors that
+# refuse: they look for the function among the callers of torch's functions.
+
+_refused: Dict[Tuple[str, str], Tuple[str, str]] = {}
+"""Name of the file and of the code, which torch.compile leaves as they are: what is refused, and what to do instead."""
+_names: Set[str] = set()
+
+
+def refuse_in(function: Callable[..., Any], name: str, instead: str) -> None:
+    """Has tensors of edge indices raise :class:`sar.WholeGraphError` in a function, and in all that it calls.
+
+    :param name: what users call it
+    :param instead: what to do in place of it
+    """
+    code = inspect.unwrap(function).__code__
+    _refused[code.co_filename, code.co_name] = name, instead
+    _names.add(code.co_name)
+
+
+def refuse_nowhere() -> None:
+    """Undoes all of :func:`refuse_in`."""
+    _refused.clear()
+    _names.clear()
+
+
+def check_readers() -> None:
+    """Raises :class:`sar.WholeGraphError` where a function runs that must not read edge indices."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in _names and (code.co_filename, code.co_name) in _refused:
+            raise WholeGraphError(*_refused[code.co_filename, code.co_name])
+        frame = frame.f_back

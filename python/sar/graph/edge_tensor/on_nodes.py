@@ -16,7 +16,8 @@ from torch import Tensor
 
 from sar.autograd import expression
 from sar.autograd.expression import Expr, load
-from sar.graph.edge_tensor.tensor import EdgeTensor
+
+from .base import BaseEdgeTensor
 
 __all__ = ["Parts", "on_nodes"]
 
@@ -27,31 +28,22 @@ Found = Union[None, Expr, Parts]
 """None where a function has to run edge by edge."""
 
 
-def on_nodes(func: Any, args: Any, kwargs: Any, parts_of: Callable[[Any], Optional[Parts]]) -> Found:
-    """What a function of tensors of edges gives, as an expression of functions of nodes.
-
-    :param parts_of: what a tensor of edges is made of; None where it is computed by steps
-    """
+def on_nodes(func: Any, args: Any, kwargs: Any) -> Found:
+    """What a function of tensors of edges gives, as an expression of functions of nodes."""
     handler = HANDLERS.get(func)
-    return None if handler is None else handler(parts_of, *args, **kwargs)
+    return None if handler is None else handler(*args, **kwargs)
 
 
 # ---- side by side ------------------------------------------------------------------
 
 
-def _cat(parts_of: Any, tensors: Any, dim: int = 0, *, axis: Optional[int] = None, out: Any = None) -> Found:
+def _cat(tensors: Any, dim: int = 0, *, axis: Optional[int] = None, out: Any = None) -> Found:
     dim = dim if axis is None else axis
     parts: List[Expr] = []
-    edges = next(t.relation.num_edges for t in tensors if isinstance(t, EdgeTensor))
+    edges = next(t.relation.num_edges for t in tensors if isinstance(t, BaseEdgeTensor))
     for t in tensors:
-        found = parts_of(t) if isinstance(t, EdgeTensor) else _of_edges(t, edges)
-        if (
-            out is not None
-            or found is None
-            or t.dim() < 2
-            or t.dim() != tensors[0].dim()
-            or dim not in (-1, t.dim() - 1)
-        ):
+        found = t.parts() if isinstance(t, BaseEdgeTensor) else _of_edges(t, edges)
+        if out is not None or found is None or not 2 <= t.dim() == tensors[0].dim() or dim not in (-1, t.dim() - 1):
             return None
         parts += found
     same = len({(p.shape[:-1], p.dtype) for p in parts}) == 1
@@ -63,9 +55,9 @@ def _of_edges(tensor: Tensor, edges: int) -> Optional[Parts]:
     return (load("e", tensor),) if fits else None
 
 
-def _stack(parts_of: Any, tensors: Any, dim: int = 0, *, out: Any = None) -> Found:
+def _stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Found:
     """Sums and the like, all of one form, with tensors of one end in the same places."""
-    all_parts = [parts_of(t) if isinstance(t, EdgeTensor) else None for t in tensors]
+    all_parts = [t.parts() if isinstance(t, BaseEdgeTensor) else None for t in tensors]
     if out is not None or not all(p is not None and len(p) == 1 for p in all_parts):
         return None
     dims = tensors[0].dim() + 1
@@ -100,8 +92,8 @@ def _each(exprs: Sequence[Expr], function: Callable[[List[Tensor]], Tensor]) -> 
 # ---- picked from other dimensions than the last -----------------------------------------
 
 
-def _getitem(parts_of: Any, input: Any, index: Any) -> Found:
-    parts = parts_of(input) if isinstance(input, EdgeTensor) else None
+def _getitem(input: Any, index: Any) -> Found:
+    parts = input.parts() if isinstance(input, BaseEdgeTensor) else None
     index = index if isinstance(index, tuple) else (index,)
     plain = all(isinstance(i, (int, slice)) for i in index) and index[0] == slice(None)
     if parts is None or not plain or len(index) >= input.dim():
@@ -109,8 +101,8 @@ def _getitem(parts_of: Any, input: Any, index: Any) -> Found:
     return _picked(parts, lambda t: t[index])
 
 
-def _select(parts_of: Any, input: Any, dim: int, index: int) -> Found:
-    parts = parts_of(input) if isinstance(input, EdgeTensor) else None
+def _select(input: Any, dim: int, index: int) -> Found:
+    parts = input.parts() if isinstance(input, BaseEdgeTensor) else None
     if parts is None or not -input.dim() <= dim < input.dim() or dim % input.dim() in (0, input.dim() - 1):
         return None
     return _picked(parts, lambda t: t.select(dim % t.dim(), index))
@@ -135,9 +127,9 @@ class Term(NamedTuple):
     weight: Tensor
 
 
-def _linear(parts_of: Any, input: Any, weight: Any, bias: Any = None) -> Found:
-    parts = parts_of(input) if isinstance(input, EdgeTensor) else None
-    if parts is None or isinstance(weight, EdgeTensor) or weight.dim() != 2 or weight.dtype != input.dtype:
+def _linear(input: Any, weight: Any, bias: Any = None) -> Found:
+    parts = input.parts() if isinstance(input, BaseEdgeTensor) else None
+    if parts is None or isinstance(weight, BaseEdgeTensor) or weight.dim() != 2 or weight.dtype != input.dtype:
         return None
     if weight.shape[1] != input.shape[-1]:
         return None  # torch says what does not fit

@@ -1,20 +1,18 @@
-"""What runs on batches, as the workers agreed on it."""
+"""What workers agree on before they run a function on blocks: the columns that travel, and what it returns."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from sar.config import Config
+from .batches import SIDES
 
-from .batches import SIDES, Batch
+__all__ = ["Column", "Output", "Slot", "agreed_columns", "agreed_outputs", "described"]
 
 Slot = Tuple[str, str]
 """A column of which a function picks rows: side ("u", "v", "e", "n") and name."""
-
-Compute = Callable[[Batch], Dict[str, Tensor]]
 
 
 class Output(NamedTuple):
@@ -25,26 +23,11 @@ class Output(NamedTuple):
     differentiable: bool
 
 
-class Plan(NamedTuple):
-    """What to run.
+class Column(NamedTuple):
+    """A column of which a function picks rows. ``returns``: gradients of rows of other workers return to them."""
 
-    ``compute``: what is computed for a batch; ``slots``: columns of which it reads rows; ``columns``: their tensors;
-    ``return_grads``: per slot, whether gradients of rows of other workers travel; ``outputs``: by name, those wanted;
-    ``edge_bytes``: what a run takes for each edge; ``save``: whether to keep what forward computes.
-    """
-
-    compute: Compute
-    slots: List[Slot]
-    columns: List[Tensor]
-    return_grads: List[bool]
-    outputs: Dict[str, Output]
-    edge_bytes: int
-    save: bool
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether any worker needs gradients."""
-        return any(out.differentiable for out in self.outputs.values())
+    tensor: Tensor
+    returns: bool
 
 
 def described(columns: Mapping[Slot, Tensor], outputs: Mapping[str, Output]) -> Dict[str, Any]:
@@ -56,19 +39,15 @@ def described(columns: Mapping[Slot, Tensor], outputs: Mapping[str, Output]) -> 
     }
 
 
-def agreed_plan(
-    answers: Sequence[Dict[str, Any]],
-    compute: Compute,
-    columns: Dict[Slot, Tensor],
-    edge_bytes: int,
-    column: Callable[[Slot], Tensor],
-) -> Plan:
-    """What to run. Rows of the same columns of sources travel between all workers.
+def agreed_columns(
+    answers: Sequence[Dict[str, Any]], columns: Mapping[Slot, Tensor], column: Callable[[Slot], Tensor]
+) -> Dict[Slot, Column]:
+    """The columns of which rows are read. Those of sources travel between all workers.
 
     :param answers: of the workers that have something to run, as :func:`described` makes them
-    :param columns: those of which ``compute`` reads rows
+    :param columns: those that this worker's function reads
     :param column: gives a column that another worker reads
-    :raises ValueError: workers' columns or results differ
+    :raises ValueError: workers' columns differ
     """
     grads: Dict[Slot, bool] = {}
     kinds: Dict[Slot, Any] = {}
@@ -78,15 +57,14 @@ def agreed_plan(
             if first != (dtype, shape):
                 _differ((side, name), first, (dtype, shape))
             grads[side, name] = grads.get((side, name), False) or grad
-    local = [slot for slot in columns if slot[0] != "u"]
-    slots = [*sorted(kinds), *local]
-    tensors = [columns[slot] if slot in columns else column(slot) for slot in slots]
-    for slot, tensor in zip(slots, tensors):
+    found: Dict[Slot, Column] = {}
+    for slot in [*sorted(kinds), *(slot for slot in columns if slot[0] != "u")]:
+        tensor = columns[slot] if slot in columns else column(slot)
         mine = (str(tensor.dtype), list(tensor.shape[1:]))
         if kinds.get(slot, mine) != mine:
             _differ(slot, kinds[slot], mine)
-    returned = [grads.get(slot, False) for slot in slots]
-    return Plan(compute, slots, tensors, returned, agreed_outputs(answers), edge_bytes, bool(Config.disable_sr))
+        found[slot] = Column(tensor, grads.get(slot, False))
+    return found
 
 
 def _differ(slot: Slot, a: Any, b: Any) -> None:

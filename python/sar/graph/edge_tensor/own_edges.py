@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from sar._engine import session as _session
 from sar._engine.log import warn_user
-from sar.graph.edge_tensor.rowwise import find, known, mixes
-from sar.graph.edge_tensor.tensor import EdgeTensor
+
+from .rowwise import find, known, mixes
 
 __all__ = ["warn_of_own_edges"]
 
@@ -34,7 +34,7 @@ def warn_of_own_edges(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
             f"{name} is not known to treat each edge by itself, so it was given the values of this worker's edges, "
             "which a tensor is made for: if it does, wrap the function that calls it in sar.rowwise"
         )
-    elif not mixes(func, args) or find(func, args, dict(kwargs), edges, EdgeTensor) is not None:
+    elif not mixes(func, args) or find(func, args, dict(kwargs), edges) is not None:
         return
     else:
         instead = (

@@ -11,8 +11,7 @@ from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
 
 from .edges import SplitEdges
-from .readers import check_readers
-from .whole import QUIET, refused
+from .refusals import QUIET, check_readers, refused
 
 __all__ = ["SplitNumbers"]
 
@@ -22,7 +21,7 @@ _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
 
 @shared
 class SplitNumbers(Tensor):
-    """Holds no numbers. Functions of torch that have no handler are refused: :mod:`sar.graph.edge_index.whole`.
+    """Holds no numbers. Functions of torch that have no handler are refused: :mod:`sar.graph.edge_index.refusals`.
 
     ``numel()`` counts the edges of all workers, because layers that ask whether there are edges have to get the same
     answer on all of them.

@@ -1,0 +1,90 @@
+"""What modules below :class:`~sar.graph.edge_tensor.tensor.EdgeTensor` know of it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from sar.autograd.expression import Expr
+from sar.autograd.types import Relation
+
+__all__ = ["BaseEdgeTensor", "View"]
+
+
+class View(NamedTuple):
+    """How an edge tensor was made from another one in whose memory it lies.
+
+    ``of``: the other one; ``func``, ``args``, ``kwargs``: the function; ``place``: among several results;
+    ``apart``: gradients do not go to the other one, as with ``detach()``
+    """
+
+    of: BaseEdgeTensor
+    func: Any
+    args: Tuple[Any, ...]
+    kwargs: Dict[str, Any]
+    place: Optional[int]
+    apart: bool
+
+
+class BaseEdgeTensor(Tensor):
+    """A tensor of edges.
+
+    :ivar _value: its values, if they were computed
+    :ivar _version_of_value: what torch counted of changes of these in place when they were last looked at
+    :ivar _view: how it lies in the memory of another one
+    :ivar _changes: how often it, or a view of it, was changed in place
+    :ivar _seen: what that was, of the tensor that it is a view of, when its values were last taken from there
+    :ivar _copied: whether its values are a copy of what computes them, which backward may need as it is
+    :ivar _lost: whether a value that it has no gradients of was written into its memory
+    """
+
+    _relation: Relation
+    _value: Optional[Tensor] = None
+    _version_of_value: int = 0
+    _view: Optional[View] = None
+    _changes: int = 0
+    _seen: int = 0
+    _copied: bool = False
+    _lost: bool = False
+
+    @property
+    def relation(self) -> Relation:
+        """Whose edges these are."""
+        return self._relation
+
+    @property
+    def expr(self) -> Expr:
+        """The value of each edge as an expression of the engine."""
+        raise NotImplementedError
+
+    def materialize(self) -> Tensor:
+        """The values."""
+        raise NotImplementedError
+
+    def extended(self, computation: Expr) -> BaseEdgeTensor:
+        """A tensor of the same edges with another expression."""
+        raise NotImplementedError
+
+    def by_rows(self) -> Expr:
+        """What computes it, of parts that treat each edge by itself."""
+        raise NotImplementedError
+
+    def parts(self) -> Optional[Tuple[Expr, ...]]:
+        """Expressions of the engine that give it side by side; None where there are none."""
+        raise NotImplementedError
+
+    def kept_value(self) -> Optional[Tensor]:
+        """The values, where they were computed before, with gradients if they are wanted now."""
+        with torch._C.DisableTorchFunctionSubclass():
+            wanted = torch.is_grad_enabled() and self.requires_grad
+        return None if self._value is None or (wanted and not self._value.requires_grad) else self._value
+
+    def _take(self, other: Tensor) -> None:
+        """Has the values of ``other`` from now on."""
+        raise NotImplementedError
+
+    def _rewritten(self, value: Tensor) -> Tensor:
+        """A tensor of other values, with the gradients of this one."""
+        raise NotImplementedError
