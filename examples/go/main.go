@@ -132,7 +132,8 @@ func partition(o options) error {
 		return err
 	}
 	fmt.Print(report)
-	return d.WriteParts(assignment, o.workers, o.parts, session.WriteOptions{Name: "graph", Method: string(session.Contiguous)}, nil)
+	written := session.WriteOptions{Name: "graph", Method: string(session.Contiguous)}
+	return d.WriteParts(assignment, o.workers, o.parts, written, nil)
 }
 
 func description(o options) string { return filepath.Join(o.parts, "graph.json") }
