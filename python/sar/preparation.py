@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
+from .autograd.fused import operation
 from .autograd.fused.eligibility import disturbed, gat_unfit, sage_unfit
 from .autograd.fused.prepared import (
     BATCH_NORM,
@@ -21,6 +22,7 @@ from .autograd.fused.prepared import (
     forward_of_class,
     plain_forward,
 )
+from .autograd.fused.widths import features
 from .data.partition_book import CanonicalEtype
 from .distributed.agreement import all_or_none, said_by_all
 from .errors import ScheduleError
@@ -98,6 +100,8 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
     :raises TypeError: a graph that is not split over workers
     """
     relations = _relations(graph_or_data)
+    called_with = getattr(graph_or_data, "edge_index", graph_or_data)
+    operation.declare()
     restore(model)
     modules = dict(model.named_modules())
     plans = all_or_none("sar.prepare", lambda: _plans(modules))
@@ -107,7 +111,7 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
     for choice in choices:
         module, forward = modules[choice.path], plans[choice.path].forward
         if forward is not None:
-            module.__dict__["forward"] = Prepared(module, choice, forward)
+            module.__dict__["forward"] = Prepared(module, choice, forward, called_with, features(module))
     model.__dict__[_KEY] = choices
     return model
 

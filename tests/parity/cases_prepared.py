@@ -184,3 +184,57 @@ def disagreeing(part: dict[str, Any], x: np.ndarray, how: str) -> Any:
             except Exception as error:
                 return type(error).__name__, str(error)
     return [tuple(one)[:4] for one in sar.describe(model) if one.kind == "SAGEConv"]
+
+
+def compiled(part: dict[str, Any], library: str, name: str, x: np.ndarray, compiles: bool, backend: str) -> list[float]:
+    """How far results and gradients of a prepared model that is compiled whole are from those of one that is not.
+
+    :param compiles: whether this rank compiles it
+    """
+    graph = build(part)
+    given = sar.pyg.edge_index(graph) if library == "pyg" else graph
+    model = sar.prepare(model_of(library, name, torch.float64), given)
+    sar.sync_params(model)
+    state = copy.deepcopy(model.state_dict())
+    found = []
+    for through in (False, True):
+        torch._dynamo.reset()
+        run_it: Any = torch.compile(model, fullgraph=True, backend=backend) if through and compiles else model
+        rows = torch.from_numpy(x.copy()).requires_grad_()
+        both = (rows, given) if library == "pyg" else (given, rows)
+        out = run_it(*both)
+        (run_it(*both).square().sum() + out.sum()).backward()
+        sar.gather_grads(model)
+        with torch.no_grad():
+            last = run_it.eval()(*both)
+        model.train()
+        found.append([out, rows.grad, last, *(p.grad for p in model.parameters()), *model.buffers()])
+        found[-1] = [t.detach().clone() for t in found[-1]]
+        model.zero_grad()
+        model.load_state_dict(state)
+    return [float((a - b).abs().max()) for a, b in zip(*found) if a.is_floating_point() and a.numel()]
+
+
+def not_compiled(part: dict[str, Any]) -> list[str]:
+    """What is said of a second backward, of another graph, and of torch.export."""
+    graph, other = build(part), build(part)
+    model = sar.prepare(model_of("dgl", "gcn", torch.float64), graph)
+    x = torch.ones(graph.num_nodes(), IN, dtype=torch.float64)
+    found = []
+    whole = torch.compile(model, fullgraph=True, backend="aot_eager")
+    out = whole(graph, x).sum()
+    out.backward(retain_graph=True)
+    index = sar.pyg.edge_index(graph)
+    of_pyg = sar.prepare(model_of("pyg", "gcn", torch.float64), index)
+    calls: list[Callable[[], Any]] = [
+        out.backward,
+        lambda: whole(other, x),
+        lambda: torch.export.export(of_pyg, (x, index)),
+    ]
+    for call in calls:
+        try:
+            call()
+            found.append("done")
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found

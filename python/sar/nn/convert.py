@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from sar._engine import abi, session as _session
-from sar.autograd.fused.prepared import BATCH_NORM, Plan, prepared
+from sar.autograd.fused.prepared import BATCH_NORM, Plan, forward_of_class, prepared
 
 from .batch_norm import DistributedBN1D
 
@@ -50,7 +50,7 @@ def plan(module: nn.Module, path: str) -> Optional[Plan]:
     :raises ValueError: as :func:`convert_batchnorm`
     """
     if isinstance(module, DistributedBN1D):
-        return Plan(BATCH_NORM, "as it was made")
+        return Plan(BATCH_NORM, "as it was made", forward_of_class)
     if getattr(module, "allow_single_element", False):
         return Plan(BATCH_NORM, "a worker may have one row, and all many", _of_the_inner)
     if _made(module, path) is None:

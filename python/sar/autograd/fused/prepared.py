@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import copy
 import types
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from torch import nn
+
+from sar.autograd.compile import compiling
+
+from . import operation
 
 __all__ = [
     "BATCH_NORM",
@@ -68,12 +72,29 @@ class Prepared:
     where this package, or the graph, is not.
     """
 
-    def __init__(self, module: nn.Module, choice: Choice, forward: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        choice: Choice,
+        forward: Callable[..., Any],
+        graph: Any = None,
+        features: Optional[Tuple[int, ...]] = None,
+    ) -> None:
+        """
+        :param graph: what the module is called with in compiled models
+        :param features: of a row that it gives, none if they are those of its input; None: not known
+        """
         self.module, self.choice, self.function = module, choice, forward
         self.kept: Dict[str, Any] = {}
         """What the function keeps from one call to the next."""
+        self.graph, self.graph_id, self.features = graph, id(graph), features
+        self.number = operation.number(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if compiling() and self.features is not None and operation.POSSIBLE:
+            found = operation.traced(self, args, kwargs)
+            if found is not None:
+                return found
         return self.function(self.module, *args, **kwargs)
 
     @property
@@ -82,7 +103,7 @@ class Prepared:
         return types.MethodType(type(self.module).forward, self.module)
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Prepared:
-        return Prepared(copy.deepcopy(self.module, memo), self.choice, self.function)
+        return Prepared(copy.deepcopy(self.module, memo), self.choice, self.function, self.graph, self.features)
 
     def __reduce__(self) -> Any:
         return getattr, (self.module, "forward")  # of its class: the module that is read has no attributes yet
