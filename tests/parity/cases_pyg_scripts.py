@@ -171,6 +171,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
     layer = Explained()
     layer.explain = True
     layer._edge_mask, layer._loop_mask, layer._apply_sigmoid = torch.ones(n), torch.ones(n) > 0, True
+    way = "paper", "cites", "paper"
     tried: dict[str, Callable[[], Any]] = {
         "is_undirected": lambda: utils.is_undirected(index),
         "data.is_undirected": data.is_undirected,
@@ -206,7 +207,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "RandomLinkSplit": lambda: transforms.RandomLinkSplit()(data),
         "LargestConnectedComponents": lambda: transforms.LargestConnectedComponents()(data),
         "dropout_edge": lambda: utils.dropout_edge(index, force_undirected=True),
-        "Node2Vec": lambda: pyg.Node2Vec(index, 4, 3, 2),
+        "MetaPath2Vec": lambda: pyg.MetaPath2Vec({way: index}, 4, [way], 3, 2),
         "Explainer": lambda: explainer(x, index),
         "explain": lambda: layer(x, index),
         "change in place": lambda: index.add_(1),

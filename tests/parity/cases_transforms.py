@@ -157,13 +157,49 @@ def refused_by_name(part: dict[str, Any], names: list[str], kinds: list[str]) ->
     import dgl
 
     graph: Any = build(part)
-    calls: dict[str, Any] = {}
-    for name in names:
+    graph.ndata["x"], graph.edata["w"] = torch.ones(graph.num_nodes(), 2), torch.ones(graph.num_edges())
+    some, tags = torch.arange(2), torch.zeros(graph.num_nodes()).long()
+    given: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(["khop_adj", "khop_graph", "random_walk_pe", "laplacian_pe", "lap_pe", "svd_pe"], (2,)),
+        **dict.fromkeys(["metis_partition", "metis_partition_assignment", "add_nodes"], (2,)),
+        **dict.fromkeys(["node_subgraph", "edge_subgraph", "in_subgraph", "out_subgraph", "remove_nodes"], (some,)),
+        **dict.fromkeys(["khop_in_subgraph", "khop_out_subgraph"], (some, 1)),
+        **dict.fromkeys(["sort_csr_by_tag", "sort_csc_by_tag", "node_homophily", "edge_homophily"], (tags,)),
+        **dict.fromkeys(["adjusted_homophily", "node_label_informativeness", "linkx_homophily"], (tags,)),
+        **dict.fromkeys(["edge_label_informativeness"], (tags,)),
+        **dict.fromkeys(["bfs_nodes_generator", "bfs_edges_generator", "dfs_edges_generator"], (0,)),
+        **dict.fromkeys(["dfs_labeled_edges_generator", "slice_batch"], (0,)),
+        **dict.fromkeys(["prop_nodes_bfs", "prop_edges_dfs"], (0, None, None)),
+        **dict.fromkeys(["prop_nodes", "prop_edges"], ([some],)),
+        "prop_nodes_topo": (None, None),
+        "topk_nodes": ("x", 1),
+        "topk_edges": ("w", 1),
+        "add_edges": (some, some),
+        "double_radius_node_labeling": (0, 1),
+        "metapath_reachable_graph": (["_E"],),
+        "node_type_subgraph": (["_N"],),
+        "edge_type_subgraph": (["_E"],),
+        "partition_graph_with_halo": (tags, 1),
+        "adj_product_graph": (graph, "w"),
+        "to_heterogeneous": (["_N"], ["_E"]),
+    }
+    made: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(["KHopGraph", "LapPE", "LaplacianPE", "RandomWalkPE", "SVDPE"], (2,)),
+        "AddMetaPaths": ({"a": [("_N", "_E", "_N")]},),
+        "GDC": ([0.5, 0.5],),
+    }
+    calls: dict[str, Any] = {
+        "merge": lambda: dgl.merge([graph, graph]),
+        "batch": lambda: dgl.batch([graph, graph]),
+        "adj_sum_graph": lambda: dgl.adj_sum_graph([graph, graph], "w"),
+        "save_graphs": lambda: dgl.save_graphs("never.dgl", [graph]),
+    }
+    for name in [name for name in names if name not in calls]:
         function = getattr(dgl, name, None) or getattr(dgl.transforms, name)
-        calls[name] = lambda function=function: function(graph)
+        calls[name] = lambda function=function, name=name: function(graph, *given.get(name, ()))
     for name in [name for name in kinds if hasattr(dgl.transforms, name)]:
         kind = getattr(dgl.transforms, name)
-        calls[name] = lambda kind=kind: kind.__call__(kind.__new__(kind), graph)
+        calls[name] = lambda kind=kind, name=name: kind(*made.get(name, ()))(graph)
     said = {}
     for name, call in calls.items():
         try:
@@ -171,6 +207,8 @@ def refused_by_name(part: dict[str, Any], names: list[str], kinds: list[str]) ->
             said[name] = "nothing"
         except sar.WholeGraphError as error:
             said[name] = str(error)
+        except Exception as error:
+            said[name] = repr(error)
     return said
 
 

@@ -73,7 +73,7 @@ def test_refused(two: Workers) -> None:
     """Each says what it needs and what to do, on every rank."""
     graph = make("random", 2, seed=75)
     texts = {
-        "Node2Vec": "walks",
+        "MetaPath2Vec": "walks",
         "Explainer": "explain",
         "explain": "explain",
         "change in place": "before it is partitioned",

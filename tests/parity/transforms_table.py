@@ -88,15 +88,15 @@ def pyg_refused() -> dict[str, str]:
 
 
 def dgl_refused() -> dict[str, str]:
-    from sar.integrations.dgl.patches.transforms import REFUSED
+    from sar.graph.refused import FUNCTIONS
 
-    return REFUSED
+    return FUNCTIONS
 
 
 def dgl_refused_transforms() -> list[str]:
-    from sar.integrations.dgl.patches.transforms import TRANSFORMS
+    from sar.graph.refused import BEFORE, MISTAKEN
 
-    return [name for name in TRANSFORMS if name not in DGL_TRANSFORMS_RUN]
+    return [name for name, why in MISTAKEN.items() if why == BEFORE]
 
 
 def _rows(table: dict[str, tuple[str, str]]) -> list[str]:

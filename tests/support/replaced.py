@@ -13,6 +13,7 @@ from tests.support import ROOT, warm
 PAGE = ROOT / "docs" / "process.md"
 
 LIST = """
+import inspect, pkgutil
 import dgl.nn, torch_geometric
 import sar
 from sar.integrations.dgl.patches import layers
@@ -20,12 +21,13 @@ from sar.integrations.pyg import patches
 layers.adapt()
 patches.adapt()
 for one in sar.replaced():
-    print(*one, sep="\\t")
+    original = inspect.unwrap(getattr(pkgutil.resolve_name(one.owner), one.name))
+    print(*one, f"{original.__module__}.{original.__qualname__}", sep="\\t")
 """
 
 
 def listed() -> list[list[str]]:
-    """Owner, name and reason of all that a process replaces that has graphs of both libraries."""
+    """Owner, name, reason and original of all that a process replaces that has graphs of both libraries."""
     done = warm.run(["-c", LIST])
     done.check_returncode()
     return [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
@@ -34,7 +36,7 @@ def listed() -> list[list[str]]:
 def table(library: str, names: list[list[str]]) -> str:
     """Markdown: a row for each reason."""
     rows: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for owner, name, why in names:
+    for owner, name, why, _ in names:
         if owner.split(".")[0] == library:
             rows[why][name].add(owner)
     lines = ["| for | replaced |", "| --- | --- |"]

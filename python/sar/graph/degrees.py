@@ -7,9 +7,11 @@ finds out whether any node of any worker has no edge, and the answer is kept wit
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Sequence
 
 import torch
+from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar._engine.log import log_once
@@ -17,7 +19,7 @@ from sar.autograd.compile import uncompiled
 
 from .relation import Relation
 
-__all__ = ["agree_on_degrees", "has_zero_in_degree", "note_zero_in_degree"]
+__all__ = ["agree_on_degrees", "for_caller", "has_zero_in_degree"]
 
 
 def agree_on_degrees(relations: Sequence[Relation], out: bool = False) -> None:
@@ -48,10 +50,22 @@ def has_zero_in_degree(graph: Any) -> bool:
     return any(r.zero_degree[out] for r in relations)
 
 
-def note_zero_in_degree() -> None:
-    """Says once that layers run although nodes have no in-edge."""
-    log_once(
-        "degree 0",
-        "some nodes have no in-edge: layers that would refuse them give what allow_zero_in_degree=True gives "
-        "(`sar partition --self-loops` or dgl.add_self_loop give every node an edge to itself)",
-    )
+def for_caller(graph: Any, degrees: Tensor) -> Tensor:
+    """In-degrees for who calls the method that calls this: as they are, but at least 1 for layers of DGL that would
+    refuse a node without in-edges. A graph that is split would be refused by those workers alone that own such a node.
+    So these layers run, and a line in the log, by agreement of all workers, says so. Where they divide by in-degrees,
+    they do by at least 1 anyway.
+    """
+    frame = sys._getframe(2)
+    if not str(frame.f_globals.get("__name__", "")).startswith("dgl.nn."):
+        return degrees
+    layer = frame.f_locals.get("self")
+    if getattr(layer, "_allow_zero_in_degree", type(layer).__name__ != "EGATConv"):
+        return degrees
+    if has_zero_in_degree(graph):
+        log_once(
+            "degree 0",
+            "some nodes have no in-edge: layers that would refuse them give what allow_zero_in_degree=True gives "
+            "(`sar partition --self-loops` or dgl.add_self_loop give every node an edge to itself)",
+        )
+    return degrees.clamp(min=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
 
 import torch
@@ -13,6 +13,7 @@ from sar.data.partition import made
 from sar.data.partition_book import CanonicalEtype, canonical
 
 from .block import distributed_block
+from .empty_rows import EmptyRows
 from .frames import TypedView
 from .layer_support import LayerSupport
 from .queries import EdgeView, OneRelation, refuse_ndata
@@ -89,6 +90,11 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
     @contextmanager
     def local_scope(self) -> Iterator[None]:
         """Columns set inside are gone afterwards, and those replaced or removed are back."""
+        no_rows: Any = EmptyRows() if self.num_dst_nodes() == 0 else nullcontext()  # layers of DGL begin here
+        with no_rows:
+            yield from self._scope()
+
+    def _scope(self) -> Iterator[None]:
         saved_nodes = [(frame, frame.snapshot()) for frame in self._state.frames.values()]
         saved_edges = [(frame, frame.snapshot()) for frame in self._state.edge_frames.values()]
         try:

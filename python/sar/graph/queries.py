@@ -13,6 +13,8 @@ from sar.data.partition_book import CanonicalEtype, canonical
 
 from .columns import SourceColumns, pick_degrees
 from .counts import counts
+from .degrees import for_caller
+from .refused import refuse_libraries
 from .relation import Relation
 from .state import GraphState, NodeRows
 from .types import ALL, Etype
@@ -189,10 +191,12 @@ class GraphQueries:
 
     def batch_num_nodes(self, ntype: Optional[str] = None) -> Tensor:
         """Own nodes of each graph in the batch: one graph. A quotient by it is one by the nodes of all workers."""
+        refuse_libraries("graph.batch_num_nodes")
         return counts([self.num_nodes(ntype)], [self.num_nodes_global(ntype)])
 
     def batch_num_edges(self, etype: Optional[Etype] = None) -> Tensor:
         """In-edges of each graph in the batch: one graph. A quotient by it is one by the edges of all workers."""
+        refuse_libraries("graph.batch_num_edges")
         return counts([self.num_edges(etype)], [self.num_edges_global(etype)])
 
     @property
@@ -210,7 +214,8 @@ class GraphQueries:
         :raises IndexError: a row that this worker does not have
         """
         relation = self._relation(etype)
-        return pick_degrees(relation.degrees(out=False), v, relation.canonical[2] if self.src_is_tgt else None)
+        degrees = for_caller(self, relation.degrees(out=False))
+        return pick_degrees(degrees, v, relation.canonical[2] if self.src_is_tgt else None)
 
     def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Any:
         """Out-degrees of source rows over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given, an
@@ -226,6 +231,7 @@ class GraphQueries:
     @property
     def nodes(self) -> NodeView:
         """``nodes(type)``: own nodes, int64, counted per type; ``nodes[type].data``: their columns."""
+        refuse_libraries("graph.nodes")
         return NodeView(self, "ndata", self.ntypes)
 
     @property

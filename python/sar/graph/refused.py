@@ -30,7 +30,16 @@ _SUBGRAPH = (
     "a part of the nodes has neighbours on other workers. Take it before the graph is partitioned; leave edges out "
     "with graph.remove_edges; sar.construct_mfgs gives all edges into some nodes"
 )
-_BATCH = "it is one graph, and all workers have a part of it: make a batch before it is partitioned"
+_BATCH = "the nodes of one graph are spread over the workers: a batch is made in DGL before it is partitioned"
+BEFORE = "it needs nodes and edges of all workers: apply it in DGL before the graph is partitioned"
+_OWNER = "an edge is known to the owner of its destination alone: apply it in DGL before the graph is partitioned"
+_COLUMNS = "convert the columns of graph.ndata and graph.edata"
+_FILES = "partitions are files already: sar partition writes them, and sar.load_dgl_partition_data reads them"
+_LARGEST = "pool with sum, mean, max or attention, or gather the features on one worker"
+_PAIRS = (
+    "it relates each node to all nodes of the graph, which are on several workers: gather the features on one worker, "
+    "or use attention over neighbours"
+)
 _BEFORE = (
     "it would take the edges of this worker for those of the whole graph. Apply it in DGL before the graph is "
     "partitioned, and keep what it gives as columns of nodes or edges"
@@ -51,12 +60,45 @@ REFUSED: Dict[str, str] = {
 """What to do in place of each method of a DGL graph."""
 
 FUNCTIONS: Dict[str, str] = {
-    **REFUSED,
-    **dict.fromkeys(["to_block", "random_walk", "node2vec_random_walk", "pinsage_neighbor_sampler"], _BLOCKS),
-    **dict.fromkeys(["node_subgraph", "compact_graphs"], _SUBGRAPH),
+    **dict.fromkeys(["line_graph", "khop_adj", "khop_graph", "to_bidirected", "add_reverse_edges"], BEFORE),
+    "compact_graphs": BEFORE,
+    **dict.fromkeys(["laplacian_lambda_max", "metapath_reachable_graph", "to_simple", "to_simple_graph"], BEFORE),
+    **dict.fromkeys(["sort_csr_by_tag", "sort_csc_by_tag", "metis_partition_assignment", "metis_partition"], BEFORE),
+    **dict.fromkeys(["partition_graph_with_halo", "adj_product_graph", "adj_sum_graph", "reorder_graph"], BEFORE),
+    **dict.fromkeys(["random_walk_pe", "laplacian_pe", "lap_pe", "svd_pe", "shortest_dist"], BEFORE),
+    **dict.fromkeys(["double_radius_node_labeling", "to_networkx", "to_cugraph", "block_to_graph", "merge"], BEFORE),
+    **dict.fromkeys(["to_homogeneous", "to_heterogeneous", "node_homophily", "edge_homophily"], BEFORE),
+    **dict.fromkeys(["adjusted_homophily", "node_label_informativeness", "edge_label_informativeness"], BEFORE),
+    **dict.fromkeys(["linkx_homophily", "node_subgraph", "edge_subgraph", "node_type_subgraph"], BEFORE),
+    **dict.fromkeys(["edge_type_subgraph", "in_subgraph", "out_subgraph", "khop_in_subgraph"], BEFORE),
+    **dict.fromkeys(["khop_out_subgraph", "to_block", "add_nodes", "add_edges", "remove_nodes"], BEFORE),
+    **dict.fromkeys(["bfs_nodes_generator", "bfs_edges_generator", "topological_nodes_generator"], _OWNER),
+    **dict.fromkeys(["dfs_edges_generator", "dfs_labeled_edges_generator", "prop_nodes", "prop_nodes_bfs"], _OWNER),
+    **dict.fromkeys(["prop_nodes_topo", "prop_edges", "prop_edges_dfs"], _OWNER),
+    **dict.fromkeys(["to_half", "to_float", "to_double", "to_bfloat16"], _COLUMNS),
     **dict.fromkeys(["batch", "unbatch", "slice_batch"], _BATCH),
+    **dict.fromkeys(["topk_nodes", "topk_edges"], _LARGEST),
+    "save_graphs": _FILES,
 }
-"""What to do in place of functions of DGL; of others :data:`_BEFORE`."""
+"""What to do in place of functions of ``dgl`` and ``dgl.transforms``."""
+
+MISTAKEN: Dict[str, str] = {
+    **dict.fromkeys(["AddMetaPaths", "AddReverse", "GDC", "HeatKernel", "KHopGraph", "LineGraph"], BEFORE),
+    **dict.fromkeys(["NodeShuffle", "PPR", "ToLevi", "ToSimple", "RandomWalkPE", "LaplacianPE", "LapPE"], BEFORE),
+    **dict.fromkeys(["SVDPE", "DropNode", "AddEdge"], BEFORE),
+    **dict.fromkeys(["SetTransformerEncoder", "SetTransformerDecoder"], _PAIRS),
+    **dict.fromkeys(["SortPooling", "_topk_on"], _LARGEST),
+}
+"""What to do in place of classes of DGL, and of a function, that read no more than ours has, and would take the rows of
+a worker for all."""
+
+_INSTEAD: Dict[str, str] = {
+    **REFUSED,
+    **dict.fromkeys(["random_walk", "node2vec_random_walk", "pinsage_neighbor_sampler"], _BLOCKS),
+    **FUNCTIONS,
+    **MISTAKEN,
+}
+"""What to do in place of what users call; of the rest :data:`_BEFORE`."""
 
 _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
@@ -129,18 +171,21 @@ def refuse_libraries(what: str) -> None:
     """
     frame = sys._getframe(2)
     caller = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
-    if caller.startswith("dgl.") and not caller.startswith(ANSWERED):
+    mistaken = frame.f_code.co_name in MISTAKEN or type(frame.f_locals.get("self")).__name__ in MISTAKEN
+    if caller.startswith("dgl.") and (mistaken or not caller.startswith(ANSWERED)):
         called = library_call()
-        raise WholeGraphError(called, f"{FUNCTIONS.get(called.rpartition('.')[2], _BEFORE)} (it reads {what})")
+        raise WholeGraphError(called, f"{_INSTEAD.get(called.rpartition('.')[2], _BEFORE)} (it reads {what})")
 
 
 class IsBlock:
-    """``graph.is_block``, which a graph may set for itself: true, but functions of DGL other than layers are refused,
-    because those that ask refuse blocks alone."""
+    """``graph.is_block``: true. But functions of DGL other than layers are refused, because those that ask refuse
+    blocks alone, and DGL's own layers are told that a full graph is none: they would take the destinations' rows as a
+    slice of all rows, whose gradient is a tensor of zeros as large as the features, with a copy into it."""
 
     def __get__(self, graph: Any, kind: Any = None) -> bool:
         refuse_libraries("graph.is_block")
-        return True
+        asks = sys._getframe(1).f_globals.get("__name__", "")
+        return not (str(asks).startswith(("dgl.nn.", "dgl.utils.")) and getattr(graph, "src_is_tgt", False))
 
 
 def _refusing(name: str, why: str) -> Callable[..., Any]:
@@ -154,6 +199,12 @@ def _refusing(name: str, why: str) -> Callable[..., Any]:
 
 class Refused:
     """What a graph manager inherits to refuse them on every worker alike, before anything is sent."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Its type: what isinstance asks for where that is of no help, as in functions that want a graph of DGL."""
+        refuse_libraries("its class")
+        return type(self)
 
     def __getattr__(self, name: str) -> Any:
         refuse_libraries(f"graph.{name}")

@@ -21,6 +21,7 @@ from sar.autograd.transpose import sum_to_sources
 from sar.data.partition_book import CanonicalEtype
 
 from .columns import pick_degrees
+from .degrees import for_caller
 from .edge_tensor.tensor import EdgeTensor
 from .frames import EdgeFrame, NodeFrame
 from .layer_support import GraphIndex
@@ -110,7 +111,8 @@ class ReversedGraph(Refused):
     def in_degrees(self, v: Any = ALL) -> Any:
         """int64 ``[num_dst]``: edges of all workers; of the rows ``v`` where given. Collective for the sources of the
         edges of a graph."""
-        return pick_degrees(self._relation.degrees(out=True), v, self._relation.canonical[0])
+        degrees = for_caller(self, self._relation.degrees(out=True))
+        return pick_degrees(degrees, v, self._relation.canonical[0])
 
     def out_degrees(self, u: Any = ALL) -> Any:
         """int64 ``[num_src]``; of the rows ``u`` where given, collectively as :meth:`in_degrees`."""

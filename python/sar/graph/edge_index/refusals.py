@@ -117,10 +117,14 @@ def refuse_nowhere() -> None:
 
 
 def check_readers() -> None:
-    """Raises :class:`sar.WholeGraphError` where a function runs that must not read edge indices."""
+    """Raises :class:`sar.WholeGraphError` where a function runs that must not read edge indices. Of several, it names
+    the one that called the others."""
     frame: Optional[FrameType] = sys._getframe(1)
+    found: Optional[Tuple[str, str]] = None
     while frame is not None:
         code = frame.f_code
-        if code.co_name in _names and (code.co_filename, code.co_name) in _refused:
-            raise WholeGraphError(*_refused[code.co_filename, code.co_name])
+        if code.co_name in _names:
+            found = _refused.get((code.co_filename, code.co_name), found)
         frame = frame.f_back
+    if found is not None:
+        raise WholeGraphError(*found)

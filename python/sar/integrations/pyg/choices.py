@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from sar.autograd.fused.eligibility import disturbed
 from sar.autograd.fused.prepared import FUSED, NODES, REFUSED, STEPS, UNTOUCHED, Plan
 
-from . import all_nodes, fused, hetero, layers, over_nodes, propagation, refused, scripts
+from . import all_nodes, fused, hetero, layers, over_nodes, propagation, scripts
 
 __all__ = ["plan"]
 
@@ -23,7 +23,6 @@ _FORWARDS: Dict[str, Callable[..., Any]] = {
     if path.endswith(".forward")
 }
 """What stands for the forward of each class, and is given the original."""
-_WHOLE = {path.partition(".")[0] for path in scripts.WHOLE_METHODS if path.endswith(".forward")}
 _STEPS = "the layer's own; its messages are computed in the engine, or in blocks of edges"
 _AGAIN = "the layer's own; one linear map is computed again in backward"
 
@@ -64,10 +63,10 @@ def plan(module: nn.Module, inside: bool) -> Optional[Plan]:
 
 def _refusal(module: nn.Module, name: str) -> Optional[str]:
     """Why a module raises an error on a split graph; None where it does not."""
-    if name in refused.REFUSED:
-        return f"it {refused.REFUSED[name]}"
-    if name in _WHOLE:
-        return scripts.WAYS.get(name, scripts.BEFORE)
+    if f"nn.{name}.forward" in scripts.WHOLE:
+        return scripts.WHOLE[f"nn.{name}.forward"][1]
+    if f"nn.{name}.forward" in scripts.METHODS:
+        return scripts.ATTENTION
     if name in ("DynamicEdgeConv", "GravNetConv", "XConv"):
         return "it finds neighbours among the points of all workers"
     return None

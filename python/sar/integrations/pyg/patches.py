@@ -60,13 +60,14 @@ def adapt() -> None:
         for path, method in methods.items():
             owner, _, name = f"torch_geometric.{path}".rpartition(".")
             patches.wrap(owner, name, method, why, concerned)
-    paths = [f"torch_geometric.utils.{name}" for name in (*refused.WHOLE, "homophily")]
-    whole = {path: patches.look_up(path) for path in paths}
+    utils = [f"utils.{name}" for name in (*refused.WHOLE, "homophily")]
+    whole = {**{path: (f"torch_geometric.{path}", scripts.BEFORE) for path in utils}, **scripts.WHOLE}
+    functions = {path: patches.look_up(f"torch_geometric.{path}") for path in whole}
     pools = [patches.look_up(f"torch_geometric.{path}") for path in over_nodes.POOLS]
     patches.apply()
     _applied = patches
-    for path, function in whole.items():
-        refuse_in(function, path, scripts.BEFORE)
+    for path, said in whole.items():
+        refuse_in(functions[path], *said)
     _warn_of_pools(pools)
 
 
@@ -105,7 +106,7 @@ WHOLE = "refused: needs the whole graph"
 FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], str, Callable[..., Any]]] = [
     (EDGES, None, ("nn.aggr", "nn.conv", "nn.norm"), "utils.scatter", reductions.scatter),
     (EDGES, None, ("nn.aggr", "nn.conv"), "utils.softmax", reductions.softmax),
-    (ALL_NODES, None, ("nn.aggr", "nn.norm"), "utils.degree", reductions.degree),
+    (EDGES, None, ("nn.aggr",), "utils.degree", reductions.degree),
     (EDGES, None, ("nn",), "nn.conv.gcn_conv.gcn_norm", layers.gcn_norm),
     ("the same edges for any number of workers", None, ("utils", "nn"), "utils.dropout_edge", scripts.dropout_edge),
     ("refused: new numbers of nodes", None, ("utils",), "utils.dropout_node", scripts.dropout_node),
@@ -133,7 +134,6 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
     ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
     ("pairs of nodes of split graphs", super_gat.concerned, super_gat.SAMPLING),
     ("the loss of all workers", super_gat.on_split_graph, super_gat.LOSS),
-    (WHOLE, None, {f"nn.{layer}.forward": refused.refusing(layer, why) for layer, why in refused.REFUSED.items()}),
 ]
 """Methods, and functions in one module: why they are replaced, for which calls if not those with tensors of a split
 graph, and by what."""

@@ -15,7 +15,7 @@ from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_index.rows import EdgeEnds, check_size
 from sar.graph.edge_tensor.source_softmax import source_softmax
 from sar.graph.edge_tensor.tensor import as_expr, values
-from sar.graph.node_batch import NodeBatch, nodes_per_graph, reduce_by_graph, softmax_by_graph
+from sar.graph.node_batch import NodeBatch, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
 
 __all__ = ["SORTED", "aggregate_sorted", "degree", "scatter", "softmax"]
@@ -75,9 +75,6 @@ def _softmax_at(index: EdgeEnds, src: Tensor) -> Tensor:
 
 
 def degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None) -> Tensor:
-    if isinstance(index, NodeBatch):
-        _check_graphs(index, num_nodes)
-        return nodes_per_graph(index).to(dtype or torch.get_default_dtype())
     if not isinstance(index, EdgeEnds):
         return original(index, num_nodes, dtype)
     check_size(index, num_nodes)

@@ -1,28 +1,8 @@
-"""Layers and functions that need the nodes or edges of the whole graph, and say so."""
+"""Functions that need the edges of the whole graph, and say so."""
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
-from sar.errors import WholeGraphError
-
-__all__ = ["REFUSED", "WHOLE", "refusing"]
-
-
-def refusing(layer: str, why: str) -> Callable[..., Any]:
-    """The forward of a layer, called with a split graph."""
-
-    def forward(original: Any, *args: Any, **kwargs: Any) -> None:
-        raise WholeGraphError(layer, f"it {why}")
-
-    return forward
-
-
-REFUSED = {
-    "MeshCNNConv": "takes the messages of a node by their position among all edges: use it on the whole graph",
-    "PANConv": "multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
-}
-"""Layers that would give other results than on the whole graph, with what to do."""
+__all__ = ["WHOLE"]
 
 WHOLE = ["is_undirected", "to_undirected", "coalesce", "sort_edge_index", "k_hop_subgraph", "to_dense_adj"]
 WHOLE += ["negative_sampling", "to_scipy_sparse_matrix", "to_networkx", "to_torch_coo_tensor", "to_torch_csr_tensor"]

@@ -17,10 +17,19 @@ from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_index.rows import check_size, lift
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
 from sar.graph.readout import graph_reduce
-from sar.graph.refused import public_name
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["BEFORE", "METHODS", "any_split", "dropout_edge", "dropout_node", "homophily", "subgraph"]
+__all__ = [
+    "ATTENTION",
+    "BEFORE",
+    "METHODS",
+    "WHOLE",
+    "any_split",
+    "dropout_edge",
+    "dropout_node",
+    "homophily",
+    "subgraph",
+]
 
 
 def any_split(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
@@ -131,42 +140,11 @@ def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor]
     return float(graph_reduce(entries, same, "mean"))
 
 
-def _needs_whole_graph(original: Any, *args: Any, **kwargs: Any) -> None:
-    name = original.__qualname__.replace(".forward", "")
-    raise WholeGraphError(public_name(original.__module__, name), WAYS.get(name, BEFORE))
+def _refusing(name: str, instead: str) -> Callable[..., Any]:
+    def method(original: Any, *args: Any, **kwargs: Any) -> None:
+        raise WholeGraphError(name, instead)
 
-
-def _loader(original: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-    raise WholeGraphError(
-        type(loader).__name__,
-        "it would draw from this worker's edges alone. model(data.x, data.edge_index) computes all own nodes from "
-        "all their neighbours, and `sar infer` does so from a checkpoint; sar.DataLoader with "
-        "sar.DistNeighborSampler draws batches",
-    )
-
-
-def _inference(original: Any, *args: Any, **kwargs: Any) -> None:
-    raise WholeGraphError(
-        "inference(loader)",
-        "it computes a layer from batches of nodes: call model(data.x, data.edge_index) under torch.no_grad(), or "
-        "use `sar infer`",
-    )
-
-
-def _explain_message(original: Any, *args: Any, **kwargs: Any) -> None:
-    raise WholeGraphError("explain_message", EXPLAIN)
-
-
-def _explainer(original: Any, explainer: Any, *args: Any, **kwargs: Any) -> None:
-    raise WholeGraphError(type(explainer).__name__, EXPLAIN)
-
-
-def _walks(original: Any, model: Any, *args: Any, **kwargs: Any) -> None:
-    raise WholeGraphError(
-        type(model).__name__,
-        "it draws random walks over the whole graph, whose edges are on several workers. Train it before the graph "
-        "is partitioned, and give its embeddings as columns of nodes",
-    )
+    return method
 
 
 BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
@@ -179,33 +157,58 @@ POOLING = (
     "global_mean_pool, global_max_pool or AttentionalAggregation"
 )
 WAYS: Dict[str, str] = {
-    **dict.fromkeys(["SGFormer", "Polynormer"], ATTENTION),
     **dict.fromkeys(["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling"], POOLING),
     **dict.fromkeys(["ClusterPooling", "GraphUNet"], POOLING),
 }
 """What to do in place of functions and classes; of others :data:`BEFORE`."""
 
-EXPLAIN = (
+_EXPLAIN = (
     "explanations of predictions weigh the messages of single edges, and a graph split over workers holds none: save "
     "the model's state_dict, and explain it on one process, on the subgraph around a node "
     "(torch_geometric.utils.k_hop_subgraph)"
 )
+_LOADER = (
+    "it would draw from this worker's edges alone. model(data.x, data.edge_index) computes all own nodes from all "
+    "their neighbours, and `sar infer` does so from a checkpoint; sar.DataLoader with sar.DistNeighborSampler draws "
+    "batches"
+)
+_INFERENCE = (
+    "it computes a layer from batches of nodes: call model(data.x, data.edge_index) under torch.no_grad(), or use `sar "
+    "infer`"
+)
+_WALKS = (
+    "it draws random walks over the whole graph, whose edges are on several workers. Train it before the graph is "
+    "partitioned, and give its embeddings as columns of nodes"
+)
 
-LOADERS = ["NeighborLoader", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler", "ClusterData", "RandomNodeLoader"]
+LOADERS = ["NeighborLoader", "LinkNeighborLoader", "HGTLoader", "ShaDowKHopSampler", "ClusterData"]
 LOADERS += ["GraphSAINTSampler", "NeighborSampler"]
-WHOLE_METHODS = [f"{name}.forward" for name in ("TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling")]
-WHOLE_METHODS += ["ClusterPooling.forward", "SGFormer.forward", "Polynormer.forward", "AttentiveFP.forward"]
-WHOLE_METHODS += ["SignedGCN.create_spectral_features", "GraphUNet.forward"]
+MODELS = ["TopKPooling", "SAGPooling", "ASAPooling", "PANPooling", "EdgePooling", "ClusterPooling"]
+MODELS += ["AttentiveFP", "GraphUNet"]
+OWN_WAYS = {
+    "MeshCNNConv": "it takes the messages of a node by their position among all edges: use it on the whole graph",
+    "PANConv": "it multiplies sparse matrices of the whole graph: use MixHopConv or TAGConv",
+}
+"""Layers that would give other results than on the whole graph, with what to do."""
+
+WHOLE: Dict[str, Tuple[str, str]] = {
+    "explain.Explainer.__call__": ("Explainer", _EXPLAIN),
+    "data.HeteroData.to_homogeneous": ("torch_geometric.data.HeteroData.to_homogeneous", BEFORE),
+    **{f"loader.{name}.__init__": (name, _LOADER) for name in LOADERS},
+    **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", WAYS.get(name, BEFORE)) for name in MODELS},
+    **{f"nn.{name}.forward": (name, why) for name, why in OWN_WAYS.items()},
+    "nn.SignedGCN.create_spectral_features": ("torch_geometric.nn.SignedGCN.create_spectral_features", BEFORE),
+    "nn.Node2Vec.__init__": ("Node2Vec", _WALKS),
+    "nn.MetaPath2Vec.__init__": ("MetaPath2Vec", _WALKS),
+}
+"""Methods in which tensors of a split graph raise an error: what they are called there, and what to do instead."""
 
 METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.MessagePassing.explain_message": _explain_message,
-    "explain.Explainer.__call__": _explainer,
-    "transforms.RandomLinkSplit.forward": _needs_whole_graph,
-    "data.HeteroData.to_homogeneous": _needs_whole_graph,
-    "nn.models.basic_gnn.BasicGNN.inference": _inference,
-    **{f"loader.{name}.__init__": _loader for name in LOADERS},
-    **{f"nn.{name}": _needs_whole_graph for name in WHOLE_METHODS},
-    "nn.Node2Vec.__init__": _walks,
-    "nn.MetaPath2Vec.__init__": _walks,
+    "nn.MessagePassing.explain_message": _refusing("explain_message", _EXPLAIN),
+    "loader.RandomNodeLoader.__init__": _refusing("RandomNodeLoader", _LOADER),
+    "nn.models.basic_gnn.BasicGNN.inference": _refusing("inference(loader)", _INFERENCE),
+    "nn.SGFormer.forward": _refusing("torch_geometric.nn.SGFormer", ATTENTION),
+    "nn.Polynormer.forward": _refusing("torch_geometric.nn.Polynormer", ATTENTION),
 }
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments."""
+"""Methods of torch_geometric, each replaced by a function of the original and its arguments: those that would not read
+the edges, or call layers that need not."""

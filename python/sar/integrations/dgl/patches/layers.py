@@ -7,7 +7,6 @@ own graphs all of them behave as before.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -20,22 +19,18 @@ from sar._engine import abi, session as _session
 from sar.autograd.compile import compiling as _compiling
 from sar.autograd.fused import gat, scaled_product
 from sar.autograd.fused.eligibility import changed, gat_unfit
-from sar.errors import WholeGraphError
 from sar.graph.counts import Counts
-from sar.graph.degrees import has_zero_in_degree, note_zero_in_degree
 from sar.graph.edge_tensor.softmax import edge_softmax
 from sar.graph.layer_support import GraphIndex
 from sar.graph.manager import GraphShardManager
 from sar.graph.message_passing.operators import reduced_messages, values_of_edges
 from sar.graph.queries import GraphQueries
 from sar.graph.readout import graph_reduce, graph_softmax
-from sar.graph.refused import refusal
 from sar.graph.reversed import ReversedGraph
 from sar.integrations.replacements import Patches, apply_together, given
 
 from . import OTHERWISE
-from .empty_rows import EmptyRows
-from .transforms import FUNCTIONS, LOOPS, REFUSED, TRANSFORMS, refusing
+from .transforms import FUNCTIONS, LOOPS, REFUSED, TRANSFORMS
 
 __all__ = ["adapt", "gat_conv_unfit", "layers_with_graph", "restore"]
 
@@ -67,25 +62,16 @@ def _layer_patches() -> Patches:
         patches.wrap(owner, attribute, function, "reductions in the engine")
     for name, function in FUNCTIONS.items():
         patches.wrap_within("dgl", f"dgl.{name}", function, "graphs made of graphs")
-    for name, instead in REFUSED.items():  # where scripts find them; DGL's own calls of them stay as they are
-        function = refusing(name, instead)
-        for module in (dgl, dgl.transforms):
-            if hasattr(module, name):
-                patches.wrap(module, name, function, "refused: needs the whole graph")
+    for name, function in REFUSED.items():
+        patches.wrap("dgl", name, function, "refused: needs the whole graph")
     for transform, function in TRANSFORMS.items():
         if hasattr(dgl.transforms, transform):  # some came with later versions, and nothing here needs them
             patches.wrap(f"dgl.transforms.{transform}", "__call__", function, "graphs made of graphs")
     for transform, function in LOOPS.items():
         patches.wrap(f"dgl.transforms.{transform}", "transform_etype", function, "graphs made of graphs")
-    layers = layers_with_graph()
-    for layer in layers:
-        patches.wrap(layer, "forward", _whole, "no copy of own rows")
-        patches.wrap(layer, "forward", _with_rows, "workers without rows")
     for name, function in SPECIAL.items():
         patches.wrap(f"dgl.nn.pytorch.{name}", "forward", function, "fused, or over all nodes")
     patches.wrap("dgl.nn.pytorch.TypedLinear", "forward", _typed_linear, "edges in another order", _presorted)
-    for layer in layers:
-        patches.wrap(layer, "forward", _with_zero_in_degree, "nodes without in-edges")
     return patches
 
 
@@ -127,63 +113,7 @@ def _segment_softmax(original: Any, seglen: Any, value: Tensor) -> Any:
     return graph_softmax(seglen, value)
 
 
-def _topk_on(original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(graph, GraphShardManager):
-        raise refusal(
-            "the search for the k largest nodes (dgl.topk_nodes, SortPooling)",
-            "pool with sum, mean, max or attention, or gather the features on one worker",
-        )
-    return original(graph, *args, **kwargs)
-
-
 # ---- layers ------------------------------------------------------------------
-
-
-def _with_zero_in_degree(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-    """Layers that refuse nodes without in-edges run all the same: a graph that is split would be refused by those
-    workers alone that own such a node. A line in the log, by agreement of all workers, says so."""
-    if not isinstance(graph, (GraphQueries, ReversedGraph)) or not _refuses_zero_in_degree(layer):
-        return original(layer, graph, *args, **kwargs)
-    if has_zero_in_degree(graph):
-        note_zero_in_degree()
-    if not hasattr(layer, "_allow_zero_in_degree"):
-        return original(layer, _without_zero_in_degree(graph), *args, **kwargs)
-    before, layer._allow_zero_in_degree = layer._allow_zero_in_degree, True
-    try:
-        return original(layer, graph, *args, **kwargs)
-    finally:
-        layer._allow_zero_in_degree = before
-
-
-def _refuses_zero_in_degree(layer: Any) -> bool:
-    return not getattr(layer, "_allow_zero_in_degree", not isinstance(layer, dgl.nn.pytorch.EGATConv))
-
-
-def _without_zero_in_degree(graph: Any) -> Any:
-    """The same graph for a layer that asks for in-degrees only to refuse a 0, and has no switch for that."""
-    view = copy.copy(graph)
-    view.in_degrees = lambda *args, **kwargs: graph.in_degrees(*args, **kwargs).clamp(min=1)
-    return view
-
-
-def _whole(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-    """A full graph is no block to DGL's own layers: they would take the destinations' rows as a slice of all rows, and
-    the gradient of a slice is a tensor of zeros as large as the features, with a copy into it."""
-    if not isinstance(graph, GraphShardManager) or not graph.src_is_tgt or not graph.is_block:
-        return original(layer, graph, *args, **kwargs)
-    graph.is_block = False
-    try:
-        return original(layer, graph, *args, **kwargs)
-    finally:
-        del graph.is_block
-
-
-def _with_rows(original: Any, layer: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-    """Layers may reshape rows with a -1, which means nothing where a worker has no rows."""
-    if not isinstance(graph, GraphShardManager) or graph.num_dst_nodes() > 0:
-        return original(layer, graph, *args, **kwargs)
-    with EmptyRows():
-        return original(layer, graph, *args, **kwargs)
 
 
 def _presorted(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
@@ -282,16 +212,6 @@ def _sequential(original: Any, layer: Any, graph: Any, *feats: Any) -> Any:
     return feats[0] if len(feats) == 1 else feats
 
 
-def _set_transformer(original: Any, layer: Any, graph: Any, feat: Tensor) -> Any:
-    if isinstance(graph, GraphShardManager):
-        raise WholeGraphError(
-            type(layer).__name__,
-            "it relates each node to all nodes of the graph, which are on several workers: gather the features on one "
-            "worker, or use attention over neighbours",
-        )
-    return original(layer, graph, feat)
-
-
 STEPS: Dict[str, Callable[..., Any]] = {
     "ops.edge_softmax.edge_softmax_internal": _edge_softmax,
     "ops.edge_softmax.edge_softmax_hetero_internal": _edge_softmax_hetero,
@@ -299,7 +219,6 @@ STEPS: Dict[str, Callable[..., Any]] = {
     "ops.sddmm.gsddmm_internal": _gsddmm,
     "ops.segment.segment_reduce": _segment_reduce,
     "ops.segment.segment_softmax": _segment_softmax,
-    "readout._topk_on": _topk_on,
 }
 """Functions that layers of DGL call."""
 
@@ -310,7 +229,5 @@ SPECIAL: Dict[str, Callable[..., Any]] = {
     "GatedGraphConv": _gated_graph_conv,
     "LabelPropagation": _label_propagation,
     "Sequential": _sequential,
-    "SetTransformerEncoder": _set_transformer,
-    "SetTransformerDecoder": _set_transformer,
 }
 """Layers of dgl.nn.pytorch, by what stands for their forward."""

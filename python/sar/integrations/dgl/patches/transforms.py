@@ -10,10 +10,11 @@ import torch
 from sar.distributed.agreement import agreed_seed
 from sar.errors import WholeGraphError
 from sar.graph.manager import GraphShardManager
+from sar.graph.refused import BEFORE, FUNCTIONS as INSTEAD
 from sar.graph.reversed import ReversedGraph
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["FUNCTIONS", "LOOPS", "REFUSED", "TRANSFORMS", "refusing"]
+__all__ = ["FUNCTIONS", "LOOPS", "REFUSED", "TRANSFORMS"]
 
 
 def _reverse(original: Any, g: Any, copy_ndata: bool = True, copy_edata: bool = False, **kwargs: Any) -> Any:
@@ -79,16 +80,11 @@ def _feat_mask(original: Any, transform: Any, g: Any) -> Any:
         return original(transform, g)
 
 
-def _needs_whole_graph(original: Any, transform: Any, g: Any) -> Any:
-    if isinstance(g, (GraphShardManager, ReversedGraph)):
-        raise WholeGraphError(f"dgl.{type(transform).__name__}", BEFORE)
-    return original(transform, g)
-
-
 def _row_feat_normalizer(original: Any, transform: Any, g: Any) -> Any:
     if isinstance(g, (GraphShardManager, ReversedGraph)) and transform.subtract_min:
         raise WholeGraphError(
-            "dgl.RowFeatNormalizer(subtract_min=True)", f"the smallest value is one of all rows. {BEFORE.capitalize()}"
+            "dgl.RowFeatNormalizer(subtract_min=True)",
+            f"the smallest value is one of all rows. {BEFORE[0].upper()}{BEFORE[1:]}",
         )
     return original(transform, g)
 
@@ -107,49 +103,6 @@ def _loops_removed(original: Any, transform: Any, c_etype: Any, g: Any) -> Any:
     return dgl.remove_self_loop(g, etype=c_etype) if c_etype[0] == c_etype[2] else g
 
 
-# ---- functions that need the whole graph --------------------------------------
-
-
-def refusing(name: str, instead: str) -> Callable[..., Any]:
-    """Stands for a function of ``dgl``, and refuses graphs on several workers."""
-
-    def function(original: Any, *args: Any, **kwargs: Any) -> None:
-        raise WholeGraphError(f"dgl.{name}", instead)
-
-    return function
-
-
-BEFORE = "it needs nodes and edges of all workers: apply it in DGL before the graph is partitioned"
-_ENDS = "an edge is known to the owner of its destination alone: apply it in DGL before the graph is partitioned"
-_COLUMNS = "convert the columns of graph.ndata and graph.edata"
-_FILES = "partitions are files already: sar partition writes them, and sar.load_dgl_partition_data reads them"
-_LARGEST = "pool with sum, mean, max or attention, or gather the features on one worker"
-_BATCH = "the nodes of one graph are spread over the workers: a batch is made in DGL before it is partitioned"
-
-REFUSED: Dict[str, str] = {
-    **dict.fromkeys(["line_graph", "khop_adj", "khop_graph", "to_bidirected", "add_reverse_edges"], BEFORE),
-    "compact_graphs": BEFORE,
-    **dict.fromkeys(["laplacian_lambda_max", "metapath_reachable_graph", "to_simple", "to_simple_graph"], BEFORE),
-    **dict.fromkeys(["sort_csr_by_tag", "sort_csc_by_tag", "metis_partition_assignment", "metis_partition"], BEFORE),
-    **dict.fromkeys(["partition_graph_with_halo", "adj_product_graph", "adj_sum_graph", "reorder_graph"], BEFORE),
-    **dict.fromkeys(["random_walk_pe", "laplacian_pe", "lap_pe", "svd_pe", "shortest_dist"], BEFORE),
-    **dict.fromkeys(["double_radius_node_labeling", "to_networkx", "to_cugraph", "block_to_graph", "merge"], BEFORE),
-    **dict.fromkeys(["to_homogeneous", "to_heterogeneous", "node_homophily", "edge_homophily"], BEFORE),
-    **dict.fromkeys(["adjusted_homophily", "node_label_informativeness", "edge_label_informativeness"], BEFORE),
-    **dict.fromkeys(["linkx_homophily", "node_subgraph", "edge_subgraph", "node_type_subgraph"], BEFORE),
-    **dict.fromkeys(["edge_type_subgraph", "in_subgraph", "out_subgraph", "khop_in_subgraph"], BEFORE),
-    **dict.fromkeys(["khop_out_subgraph", "to_block", "add_nodes", "add_edges", "remove_nodes"], BEFORE),
-    **dict.fromkeys(["bfs_nodes_generator", "bfs_edges_generator", "topological_nodes_generator"], _ENDS),
-    **dict.fromkeys(["dfs_edges_generator", "dfs_labeled_edges_generator", "prop_nodes", "prop_nodes_bfs"], _ENDS),
-    **dict.fromkeys(["prop_nodes_topo", "prop_edges", "prop_edges_dfs"], _ENDS),
-    **dict.fromkeys(["to_half", "to_float", "to_double", "to_bfloat16"], _COLUMNS),
-    **dict.fromkeys(["batch", "unbatch", "slice_batch"], _BATCH),
-    **dict.fromkeys(["topk_nodes", "topk_edges"], _LARGEST),
-    "save_graphs": _FILES,
-}
-"""Functions of ``dgl`` and ``dgl.transforms`` that would take a worker's part for the graph: what to do instead."""
-
-
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "reverse": _reverse,
     "add_self_loop": _add_self_loop,
@@ -157,17 +110,23 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
 }
 """Functions of ``dgl``: each is given the original and its arguments."""
 
+
+def _refused(name: str) -> Callable[..., Any]:
+    def function(original: Any, *args: Any, **kwargs: Any) -> None:
+        raise WholeGraphError(f"dgl.{name}", INSTEAD[name])
+
+    return function
+
+
+REFUSED = {name: _refused(name) for name in ("save_graphs", "to_cugraph", "to_heterogeneous")}
+"""Functions of ``dgl`` whose own errors, on a graph that is split, would say something else."""
+
 LOOPS: Dict[str, Callable[..., Any]] = {"AddSelfLoop": _loops_added, "RemoveSelfLoop": _loops_removed}
 """Classes of ``dgl.transforms``, by what stands for their ``transform_etype``."""
 
 TRANSFORMS: Dict[str, Callable[..., Any]] = {
     "DropEdge": _drop_edge,
     "FeatMask": _feat_mask,
-    **dict.fromkeys(
-        ["AddMetaPaths", "AddReverse", "GDC", "HeatKernel", "KHopGraph", "LineGraph", "NodeShuffle", "PPR", "ToLevi"]
-        + ["ToSimple", "RandomWalkPE", "LaplacianPE", "LapPE", "SVDPE", "DropNode", "AddEdge"],
-        _needs_whole_graph,
-    ),
     "RowFeatNormalizer": _row_feat_normalizer,
 }
 """Classes of ``dgl.transforms``, by what stands for their ``__call__``."""
