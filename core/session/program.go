@@ -168,10 +168,24 @@ func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
 	return func(kind comm.Kind, dir comm.Dir, rows string, operands uint32, rowBytes int,
 		f func(op *comm.Op) error) error {
 		var zero T
-		sends := fmt.Sprintf("%s (operands %b) of expression %08x over relation %d, %T",
-			rows, operands, p.Fingerprint, relation, zero)
-		return g.run(kind, dir, rowBytes, sends, f)
+		what := fmt.Sprintf("(operands %b) of expression %08x", operands, p.Fingerprint)
+		if sum, ok := p.PlainSum(); ok {
+			what = "of " + sumName(p, sum)
+		}
+		return g.run(kind, dir, rowBytes, fmt.Sprintf("%s %s over relation %d, %T", rows, what, relation, zero), f)
 	}
+}
+
+// sumName has no width: ranks that differ in that alone hear it from the frames, which say so.
+func sumName(p Program, sum expr.PlainSum) string {
+	message, reduce := "copy_u", "sum"
+	if sum.Weights >= 0 {
+		message = "u_mul_e"
+	}
+	if p.Reduce == expr.Mean {
+		reduce = "mean"
+	}
+	return message + " " + reduce
 }
 
 // ProgramBackward computes gradients from gradOut, that of the result. agreed is what

@@ -22,18 +22,17 @@ from .autograd.fused.prepared import (
     forward_of_class,
     plain_forward,
 )
-from .autograd.fused.widths import features
 from .data.partition_book import CanonicalEtype
 from .distributed.agreement import all_or_none, said_by_all
 from .errors import ScheduleError
-from .graph.edge_index.index import SplitEdgeIndex
 from .graph.manager import GraphShardManager
 from .nn import GATConv, SAGEConv, convert
-from .profiling.plan.modules import Sizes, cost
 from .units import size
 
 if TYPE_CHECKING:
+    from .graph.edge_index.index import SplitEdgeIndex
     from .integrations.pyg.data import SplitData, SplitHeteroData
+    from .profiling.plan.modules import Sizes
 
 __all__ = ["Choice", "Description", "describe", "prepare", "restore"]
 
@@ -99,6 +98,8 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
     :raises ValueError: a batch norm is lazy and has not seen a row yet, or is of a class that is not known here
     :raises TypeError: a graph that is not split over workers
     """
+    from .autograd.fused import widths
+
     relations = _relations(graph_or_data)
     called_with = getattr(graph_or_data, "edge_index", graph_or_data)
     operation.declare()
@@ -111,7 +112,7 @@ def prepare(model: Model, graph_or_data: Union[GraphShardManager, SplitEdgeIndex
     for choice in choices:
         module, forward = modules[choice.path], plans[choice.path].forward
         if forward is not None:
-            module.__dict__["forward"] = Prepared(module, choice, forward, called_with, features(module))
+            module.__dict__["forward"] = Prepared(module, choice, forward, called_with, widths.features(module))
     model.__dict__[_KEY] = choices
     return model
 
@@ -148,6 +149,9 @@ def restore(model: Model) -> Model:
 
 def _relations(given: Any) -> Dict[CanonicalEtype, Sizes]:
     """The sizes of each relation of a graph or data object."""
+    from .graph.edge_index.index import SplitEdgeIndex
+    from .profiling.plan.modules import Sizes
+
     if isinstance(given, SplitEdgeIndex):
         found = [given]
     else:
@@ -270,6 +274,8 @@ def _costs(
     modules: Dict[str, nn.Module], agreed: Dict[str, Tuple[str, str]], relations: Dict[CanonicalEtype, Sizes]
 ) -> Dict[str, _Bytes]:
     """What each module sends and keeps. The first layer reads features, which need no gradient."""
+    from .profiling.plan.modules import cost
+
     known: Dict[str, _Bytes] = {}
     first = True
     for path, module in modules.items():

@@ -43,9 +43,9 @@ def test_models_of_heterographs_have_the_layer() -> None:
 
 
 def test_refused_are_those_that_refuse() -> None:
-    from sar.integrations.pyg import refused
+    from sar.integrations.pyg import scripts
 
-    assert set(refused.REFUSED) == set(REFUSED)
+    assert set(scripts.OWN_WAYS) == set(REFUSED)
 
 
 def test_the_page_is_what_the_tests_say() -> None:

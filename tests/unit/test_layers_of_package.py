@@ -51,10 +51,13 @@ PLACES = {name: number for number, names in enumerate(LAYERS) for name in names}
 
 # what takes long and not every training needs: imported by the functions that use it
 LATE = (
+    "sar.autograd.fused.widths",
     "sar.data.ingest.make",
     "sar.distributed.process_group",
     "sar.graph.declared",
+    "sar.graph.edge_index.index",
     "sar.graph.message_passing.functions",
+    "sar.profiling.plan.modules",
     "sar.profiling.prometheus",
     "sar.profiling.tensorboard",
 )
@@ -199,8 +202,8 @@ def test_nothing_imports_upwards(found: list[Import], texts: dict[str, str]) -> 
 
 def test_imports_wait_for_a_function_only_where_it_pays(found: list[Import], texts: dict[str, str]) -> None:
     """For DGL and PyG, which take long to import and may be missing, in commands, which are to start quickly, and for
-    what not every training needs: the modules of ingest, process groups, torch.distributed.checkpoint, two ways to
-    write metrics."""
+    what not every training needs: the modules of ingest, those of prepared models, process groups,
+    torch.distributed.checkpoint, two ways to write metrics."""
     told = [
         str(one)
         for one in found
@@ -287,6 +290,7 @@ def test_imports_of_what_lies_above_are_seen() -> None:
 
 def test_what_frees_handles_of_the_engine_shares_them() -> None:
     """An object that frees a handle when it goes would leave its copies with one that is gone: only ``Native``, whose
-    copies are the object itself, has finalizers; and the tensors over mapped files, which hold the map."""
+    copies are the object itself, has finalizers; the tensors over mapped files, which hold the map; and those that hold
+    the number of what a compiled layer keeps."""
     users = [name for name, text in sources(PACKAGE).items() if "weakref.finalize(" in text]
-    assert sorted(users) == ["sar._engine.mappings", "sar._engine.native"]
+    assert sorted(users) == ["sar._engine.mappings", "sar._engine.native", "sar.autograd.fused.operation"]

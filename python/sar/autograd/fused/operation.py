@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 from weakref import WeakValueDictionary
 
 import torch
@@ -21,13 +21,25 @@ from torch import Tensor, nn
 
 from .deferred import computed
 
-if TYPE_CHECKING:
-    from .prepared import Prepared
-
 __all__ = ["POSSIBLE", "declare", "number", "traced"]
 
 POSSIBLE = hasattr(torch.library, "_register_effectful_op")
 """Whether torch has what this takes."""
+
+
+class Prepared(Protocol):
+    """What a module needs to have been given to be an operation."""
+
+    module: nn.Module
+    function: Callable[..., Any]
+    graph: Any
+    graph_id: int
+    features: Optional[Tuple[int, ...]]
+    number: int
+
+    @property
+    def name(self) -> str: ...
+
 
 _GRAPH, _GRAD, _PLAIN = "graph", "grad", "plain"
 """What stands for the graph, for a tensor that needs a gradient, and for one that needs none."""
@@ -110,7 +122,7 @@ def _module(number: int, given: str, needs: str, rows: List[Tensor], parameters:
     wanted = _shape(prepared, rows)
     if tuple(out.shape) != wanted:
         raise RuntimeError(
-            f"torch.compile took {prepared.choice.path or prepared.choice.kind} for a module that gives {wanted}, and "
+            f"torch.compile took {prepared.name} for a module that gives {wanted}, and "
             f"it gave {tuple(out.shape)}: call it outside what is compiled"
         )
     key = next(_numbers)

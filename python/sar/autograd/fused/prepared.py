@@ -98,6 +98,11 @@ class Prepared:
         return self.function(self.module, *args, **kwargs)
 
     @property
+    def name(self) -> str:
+        """For messages."""
+        return self.choice.path or self.choice.kind
+
+    @property
     def __wrapped__(self) -> Any:
         """Whose arguments it takes, for :func:`inspect.signature`."""
         return types.MethodType(type(self.module).forward, self.module)

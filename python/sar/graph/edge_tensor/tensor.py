@@ -164,8 +164,10 @@ class EdgeTensor(BaseEdgeTensor):
         collective and hooks may exist on one rank only, so no values are read. No gradient of edges is computed, so
         these hooks are not called.
         """
-        made = self.extended(self.computation)
-        made._parts = self._parts
+        # autograd, which makes a view of it, says itself whether that needs a gradient
+        made: EdgeTensor = Tensor._make_wrapper_subclass(EdgeTensor, self.shape, dtype=self.dtype)
+        made._relation, made._edges, made._computation = self._relation, self._edges, self.computation
+        made._parts, made._by_rows = self._parts, None
         made._value, made._version_of_value = self._value, self._version_of_value
         remember(Tensor.view, (self, (-1, *self.shape[1:])), {}, made)
         return made
