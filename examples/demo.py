@@ -58,7 +58,8 @@ def draw(one: dict, two: dict, path: str) -> bool:
         losses.plot(epochs, run["losses"], label=name, **style)
         memory.plot(epochs, [b / 2**20 for b in run["memory"]], label=name, **style)
     losses.set(title="GraphSAGE on Cornell5: loss", xlabel="epoch", ylim=(0, None))
-    memory.set(title="memory of a worker, MiB", xlabel="epoch", ylim=(0, None))
+    highest = max(max(run["memory"]) for run in (one, two)) / 2**20
+    memory.set(title="memory of a worker, MiB", xlabel="epoch", ylim=(0, 1.1 * highest))
     losses.legend()
     figure.savefig(path, dpi=100)
     return True

@@ -18,7 +18,7 @@ from torch import Tensor
 from sar._engine import abi, schedule, session as _session
 
 from . import memo
-from .once import calling_layer, differentiable_once
+from .double_backward import calling_layer, differentiable_once
 from .types import Agreed, Relation, anchor
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sar._engine import schedule, session as _session, streams
 
-from .once import calling_layer, differentiable_once
+from .double_backward import calling_layer, differentiable_once
 from .types import Agreed, Relation, anchor
 
 __all__ = ["fetch"]

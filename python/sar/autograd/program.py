@@ -13,7 +13,7 @@ from sar._engine import programs as abi, schedule, session as _session
 from sar._engine.native import Native
 
 from . import message, recomputed
-from .once import calling_layer, differentiable_once, refuse_transforms
+from .double_backward import calling_layer, differentiable_once, refuse_transforms
 from .types import Expr, Relation
 
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}

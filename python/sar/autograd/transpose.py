@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sar._engine import abi, schedule, session as _session
 
-from .once import calling_layer, differentiable_once
+from .double_backward import calling_layer, differentiable_once
 from .types import Relation, anchor
 
 __all__ = ["sum_to_sources"]

@@ -7,7 +7,7 @@ from typing import Optional, Protocol, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .once import refuse_transforms
+from .double_backward import refuse_transforms
 
 Shape = Tuple[int, ...]
 

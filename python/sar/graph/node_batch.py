@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sar._engine import abi, session as _session
 from sar.autograd.compile import uncompiled
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 
 from .readout import sum_over_workers
 

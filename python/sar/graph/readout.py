@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import abi, schedule, session as _session
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import anchor
 
 from .counts import Counts

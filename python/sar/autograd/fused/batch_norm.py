@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sar._engine import abi, columns, schedule, session as _session
 from sar.autograd.compile import uncompiled
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import anchor
 from sar.config import Config
 

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar.autograd.compile import uncompiled
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 from sar.graph.edge_tensor.functions import METADATA, OF_AUTOGRAD, changes
 
 from .recompute import Recipe

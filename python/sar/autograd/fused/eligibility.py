@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from sar.autograd.once import transformed
+from sar.autograd.double_backward import transformed
 from sar.config import Config
 from sar.graph.manager import GraphShardManager
 

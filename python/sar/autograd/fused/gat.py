@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sar.autograd import expression as ex, program, recomputed
 from sar.autograd.compile import uncompiled
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation
 from sar.distributed.agreement import agree, agreed_seed
 from sar.graph.manager import GraphShardManager

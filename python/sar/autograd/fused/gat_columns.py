@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sar.autograd import expression as ex
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Relation, anchor
 from sar.distributed.agreement import agreed_seed
 

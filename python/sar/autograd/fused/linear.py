@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sar.autograd import recomputed
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 
 __all__ = ["computed_again"]
 

@@ -38,7 +38,7 @@ from sar._engine import abi, schedule, session as _session
 from sar.autograd import memo
 from sar.autograd.aggregate import aggregate
 from sar.autograd.compile import uncompiled
-from sar.autograd.once import differentiable_once
+from sar.autograd.double_backward import differentiable_once
 from sar.autograd.types import Agreed, Relation, anchor
 from sar.graph.manager import GraphShardManager
 

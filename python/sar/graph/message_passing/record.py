@@ -13,10 +13,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 from torch import Tensor
 
+from sar.autograd.double_backward import differentiable_once
 from sar.autograd.expression import Expr, evaluate
 from sar.autograd.fetch import fetch
 from sar.autograd.message import FLOATS
-from sar.autograd.once import differentiable_once
 from sar.distributed.agreement import agree
 from sar.errors import PeerLostError, RemoteError, ScheduleError
 from sar.graph.edge_tensor.calls import by_rows, ordered, rows

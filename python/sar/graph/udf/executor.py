@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from sar.autograd.once import calling_layer, differentiable_once, refuse_transforms
+from sar.autograd.double_backward import calling_layer, differentiable_once, refuse_transforms
 from sar.autograd.types import anchor
 from sar.config import Config
 from sar.graph.edge_tensor.calls import autocast_state
