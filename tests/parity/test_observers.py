@@ -24,7 +24,7 @@ from tests.support.sessions import Workers
 
 MANY = int(os.environ.get("SAR_OBSERVED_MODELS", "0"))
 FIRST = random.SystemRandom().randrange(1 << 40) if MANY else 0
-COUNTS = [MANY] if MANY else [90, pytest.param(360, marks=pytest.mark.full)]
+COUNTS = [MANY] if MANY else [180, pytest.param(360, marks=pytest.mark.full)]
 BATCH = 15
 """Models that go to the workers in one message."""
 SESSIONS = [(2, "shm"), (3, "shm"), (2, "tcp")] + ([(4, "shm")] if MANY else [])

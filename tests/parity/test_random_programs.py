@@ -24,7 +24,7 @@ MANY = int(os.environ.get("SAR_RANDOM_PROGRAMS", "0"))
 SHARES = {(1, "shm"): 0.15, (2, "shm"): 0.25, (2, "tcp"): 0.1, (3, "shm"): 0.25, (4, "shm"): 0.25}
 if MANY:
     SHARES[8, "shm"] = 0.1
-COUNTS = [MANY] if MANY else [90, pytest.param(540, marks=pytest.mark.full)]
+COUNTS = [MANY] if MANY else [180, pytest.param(540, marks=pytest.mark.full)]
 BATCH = 18
 """Programs of an example, which go to the workers in one message."""
 
