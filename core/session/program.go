@@ -168,9 +168,11 @@ func startOf[T Float](g *Graph, p Program, relation int) exchange.Start {
 	return func(kind comm.Kind, dir comm.Dir, rows string, operands uint32, rowBytes int,
 		f func(op *comm.Op) error) error {
 		var zero T
-		what := fmt.Sprintf("(operands %b) of expression %08x", operands, p.Fingerprint)
+		var what string
 		if sum, ok := p.PlainSum(); ok {
 			what = "of " + sumName(p, sum)
+		} else {
+			what = fmt.Sprintf("(operands %b) of expression %08x", operands, p.Fingerprint)
 		}
 		return g.run(kind, dir, rowBytes, fmt.Sprintf("%s %s over relation %d, %T", rows, what, relation, zero), f)
 	}

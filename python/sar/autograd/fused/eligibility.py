@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sar.autograd.double_backward import transformed
 from sar.config import Config
+from sar.graph.edge_tensor.calls import autocast_state
 from sar.graph.manager import GraphShardManager
 
 from . import low_memory
@@ -127,7 +128,7 @@ def disturbed() -> Optional[str]:
     """What keeps all layers from being fused; None where nothing does."""
     if not Config.fuse:
         return "sar.Config.fuse is off"
-    if _autocast():
+    if autocast_state()[0]:
         return "autocast is on"
     if _global_hooks():
         return "there are hooks for all modules"
@@ -139,10 +140,3 @@ def _global_hooks() -> bool:
     made = torch.nn.modules.module
     names = ("forward_pre_hooks", "forward_hooks", "backward_pre_hooks", "backward_hooks")
     return any(getattr(made, f"_global_{name}") for name in names)
-
-
-def _autocast() -> bool:
-    try:
-        return torch.is_autocast_enabled("cpu")
-    except TypeError:  # torch before 2.4 has a function for each device
-        return bool(torch.is_autocast_cpu_enabled())

@@ -33,7 +33,6 @@ class Prepared(Protocol):
     module: nn.Module
     function: Callable[..., Any]
     graph: Any
-    graph_id: int
     features: Optional[Tuple[int, ...]]
     number: int
 
@@ -71,7 +70,7 @@ def traced(prepared: Prepared, args: Sequence[Any], kwargs: Dict[str, Any]) -> O
             rows.append(value)
         elif value is None or type(value) in (bool, int, float):
             given.append(f"{name}={value}")
-        elif id(value) == prepared.graph_id:
+        elif id(value) == id(prepared.graph):
             given.append(f"{name}={_GRAPH}")
         else:
             return None

@@ -87,7 +87,7 @@ class Prepared:
         self.module, self.choice, self.function = module, choice, forward
         self.kept: Dict[str, Any] = {}
         """What the function keeps from one call to the next."""
-        self.graph, self.graph_id, self.features = graph, id(graph), features
+        self.graph, self.features = graph, features
         self.number = operation.number(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
