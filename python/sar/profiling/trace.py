@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 from sar._engine import library, session as _session
 from sar._engine.log import logger
@@ -15,6 +15,8 @@ from sar._engine.log import logger
 from .log_files import own_file
 
 _CLOCK = "sar.trace clock"
+_MARKERS = 9
+"""Any of them may be interrupted between the two clocks. The one that took the least time was not."""
 _ENGINE_TID = 1000
 """Lanes of the engine are numbered from here, clear of thread ids that torch gives."""
 
@@ -40,9 +42,12 @@ def trace(path: str, torch_ops: bool = True, capacity: int = 200_000) -> Iterato
             from torch.profiler import ProfilerActivity, profile, record_function
 
             with profile(activities=[ProfilerActivity.CPU]) as profiler:
-                began = time.time_ns()
-                with record_function(_CLOCK):
-                    pass
+                read = []
+                for number in range(_MARKERS):
+                    before = time.time_ns()
+                    with record_function(f"{_CLOCK} {number}"):
+                        pass
+                    read.append((before, time.time_ns()))
                 yield
         else:
             yield
@@ -52,7 +57,7 @@ def trace(path: str, torch_ops: bool = True, capacity: int = 200_000) -> Iterato
     rank, world = (session.rank, session.world) if session else (0, 1)
     events = _named(rank, stopped)
     if torch_ops:
-        events += _of_torch(profiler, began, rank)
+        events += _of_torch(profiler, read, rank)
     if stopped["dropped"]:
         logger.warning("the trace had no room for %d events: give a larger capacity", stopped["dropped"])
     with open(own_file(path, rank, world, ".json"), "w", encoding="utf-8") as file:
@@ -75,23 +80,24 @@ def _named(rank: int, recorded: Dict[str, Any]) -> List[Dict[str, Any]]:
     return events
 
 
-def _of_torch(profiler: Any, began: int, rank: int) -> List[Dict[str, Any]]:
+def _of_torch(profiler: Any, read: List[Tuple[int, int]], rank: int) -> List[Dict[str, Any]]:
     """Torch's own events, on the engine's clock. What its clock begins at is not the same in all versions, hence the
-    marker that was set when ours was read."""
+    markers: ours was ``read``, in nanoseconds, before and after each of them."""
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.join(folder, "torch.json")
         profiler.export_chrome_trace(name)
         with open(name, encoding="utf-8") as file:
             found = json.load(file)["traceEvents"]
     spans = [e for e in found if e.get("ph") == "X" and e.get("cat") in ("cpu_op", "user_annotation")]
-    marker = next((e for e in spans if e["name"] == _CLOCK), None)
+    shortest = min(range(len(read)), key=lambda number: read[number][1] - read[number][0])
+    marker = next((e for e in spans if e["name"] == f"{_CLOCK} {shortest}"), None)
     if marker is None:
         return []
-    shift = began / 1e3 - marker["ts"]
+    shift = sum(read[shortest]) / 2e3 - (marker["ts"] + marker["dur"] / 2)
     threads: Dict[Any, int] = {}
     kept = []
     for event in spans:
-        if event is marker:
+        if event["name"].startswith(_CLOCK):
             continue
         tid = threads.setdefault(event["tid"], len(threads) + 1)
         kept.append(
@@ -116,5 +122,3 @@ def engine_profile(path: str) -> Iterator[None]:
         yield
     finally:
         face.ProfileStop()
-
-

@@ -36,9 +36,7 @@ def _aggregation() -> float:
     generator = torch.Generator().manual_seed(0)
     dst = torch.arange(_NODES).repeat_interleave(_DEGREE)
     src = torch.randint(0, _NODES, (len(dst),), generator=generator)
-    data = PartitionData(
-        [ShardEdgesAndFeatures((src, dst), {})], [(0, _NODES)], {}, ["_N"], [("_N", "_E", "_N")], None
-    )
+    data = PartitionData([ShardEdgesAndFeatures((src, dst), {})], [(0, _NODES)], {}, ["_N"], [("_N", "_E", "_N")], None)
     graph = construct_full_graph(data)
     graph.srcdata["h"] = torch.ones(_NODES, _WIDTH)
 
