@@ -21,6 +21,7 @@ from .comm import (
     set_allocator,
     set_num_threads,
     stats,
+    sum_gradients,
     sync_params,
     world_size,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "set_num_threads",
     "stats",
     "suffix_key_lookup",
+    "sum_gradients",
     "sync_params",
     "trace",
     "unpatch_dgl",

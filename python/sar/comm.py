@@ -16,7 +16,7 @@ from .distributed.collectives import (
     exchange_tensors,
 )
 from .distributed.comm_thread import CommThread, comm_thread
-from .distributed.gradients import gather_grads, sync_params
+from .distributed.gradients import gather_grads, sum_gradients, sync_params
 from .distributed.initialize import (
     backend,
     comm_device,
@@ -63,6 +63,7 @@ __all__ = [
     "set_num_threads",
     "shutdown",
     "stats",
+    "sum_gradients",
     "sync_params",
     "world_size",
 ]

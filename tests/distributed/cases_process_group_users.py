@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 import tempfile
+import warnings
 from typing import Any
 
+import dgl
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 import sar
 from tests.distributed.cases_process_group import groups, same
+from tests.support.graphs import make
+from tests.support.worker import build
 
 
 def objects() -> str:
@@ -52,6 +57,43 @@ def data_parallel() -> str:
     found = _trained(copy.deepcopy(model), ours)
     for name, value in expected.items():
         same(found[name], value, name, rtol=1e-5, atol=1e-6)
+    return "done"
+
+
+def data_parallel_on_a_split_graph() -> str:
+    """DistributedDataParallel averages and says so; with the hook it is gather_grads, over several buckets."""
+    ours, _ = groups()
+    graph = build(make("random", sar.world_size(), seed=3).part(sar.rank()))
+    x = torch.randn(graph.num_nodes(), 6, generator=torch.Generator().manual_seed(sar.rank())).double()
+    torch.manual_seed(4)
+    layers = [dgl.nn.pytorch.SAGEConv(6, 8, "mean"), dgl.nn.pytorch.GATConv(8, 5, 2)]
+    model = nn.ModuleList([*layers, nn.Linear(5, 3)]).double()
+    model.forward = lambda h: model[2](model[1](graph, model[0](graph, h)).mean(1))  # type: ignore[assignment]
+
+    def gradients(of: nn.Module) -> list[Tensor]:
+        model.zero_grad()
+        of(x).square().sum().backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    def wrapped() -> nn.parallel.DistributedDataParallel:
+        return nn.parallel.DistributedDataParallel(model, process_group=ours, bucket_cap_mb=1e-4)  # type: ignore[arg-type]
+
+    gradients(model)
+    sar.gather_grads(model)
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    averaging = wrapped()
+    with pytest.warns(RuntimeWarning, match="sar.sum_gradients"):
+        averages = gradients(averaging)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        gradients(averaging)  # says so once
+        summing = wrapped()
+        summing.register_comm_hook(ours, sar.sum_gradients)
+        sums = gradients(summing)
+    for wanted, average, found in zip(expected, averages, sums):
+        same(average * sar.world_size(), wanted, "averages", rtol=1e-10, atol=1e-12)
+        same(found, wanted, "sums", rtol=1e-10, atol=1e-12)
+    assert len(expected) == len(sums) == len(list(model.parameters()))
     return "done"
 
 

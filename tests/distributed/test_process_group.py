@@ -37,6 +37,7 @@ def test_results_are_those_of_gloo(some: Workers, dtype: str) -> None:
         cases.one_to_one,
         users.objects,
         users.data_parallel,
+        users.data_parallel_on_a_split_graph,
         users.sharded,
         users.checkpoint,
         users.functional,

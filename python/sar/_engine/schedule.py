@@ -14,11 +14,12 @@ import sys
 import threading
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from sar import errors
 
 from . import library
+from .log import warn_user
 
 if TYPE_CHECKING:  # commands that open partitions do without torch
     from torch import nn
@@ -39,6 +40,7 @@ class _State:
         self.last = Operation()
         self.layers: WeakKeyDictionary[nn.Module, Tuple[int, str]] = WeakKeyDictionary()
         self.models: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+        self.wrapped: WeakSet[nn.Module] = WeakSet()
         self.numbered = 0
         self.thread: Optional[int] = None
 
@@ -66,8 +68,26 @@ def begin(what: str, of: Optional[Operation] = None) -> None:
     if of is not None:
         library.made("sar_session_set_place", _state.handle, 0, of.number, of.name)
         return
+    _warn_of_averages()
     layer, name = _layer() or (0, what)
     _state.last = Operation(library.made("sar_session_set_place", _state.handle, layer, 0, name), name)
+
+
+def _warn_of_averages() -> None:
+    """Tells the user of DistributedDataParallel around a model on split graphs, once for each, unless the script chose
+    how it reduces gradients."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel._active_ddp_module
+    if model is None or not model.training or model in _state.wrapped:
+        return
+    _state.wrapped.add(model)
+    if not model._get_ddp_logging_data().get("comm_hook"):
+        warn_user(
+            "DistributedDataParallel averages the gradients of the workers, but those of a split graph add up. Call "
+            "register_comm_hook(None, sar.sum_gradients) on the wrapped model, or leave the wrapper out and call "
+            "sar.gather_grads(model) after backward()"
+        )
 
 
 def last() -> Operation:

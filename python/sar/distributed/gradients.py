@@ -1,12 +1,11 @@
-"""Parameter broadcast and gradient reduction, in flat buckets."""
-
-from __future__ import annotations
+"""Parameter broadcast and gradient reduction, in flat buckets. Torch reads the annotations of its hook: no strings."""
 
 import hashlib
 import itertools
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
@@ -74,6 +73,17 @@ def gather_grads(model: nn.Module) -> None:
             parameter.grad = torch.zeros_like(parameter)
     for flat in _flat([p.grad for p in live if p.grad is not None]):
         _session.all_reduce(flat, "sum", abi.REDUCE)
+
+
+def sum_gradients(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """A communication hook by which DistributedDataParallel sums gradients, as :func:`gather_grads` does, in place
+    of averaging them: ``wrapped.register_comm_hook(None, sar.sum_gradients)``.
+
+    :param group: what the gradients travel over, by default torch's default group
+    :param bucket: gradients of some parameters in one vector
+    """
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def _check_same_model(
