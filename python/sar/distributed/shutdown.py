@@ -43,7 +43,9 @@ def shutdown() -> None:
         torch_transport.release()
         made = session.process_group  # the script may have destroyed it, and made another
         if made is not None and torch.distributed.is_initialized() and torch.distributed.group.WORLD is made:
-            torch.distributed.destroy_process_group()
+            torch.distributed.destroy_process_group()  # and all others, whose objects older versions of torch keep
+            for handle in list(_session.groups):
+                close_group(handle)
 
 
 def add_group(handle: int) -> None:
