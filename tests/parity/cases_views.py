@@ -208,6 +208,19 @@ def eval_dropout(j: Any, i: Any, e: Any) -> Any:
     return h
 
 
+@message
+def changed_again_after_it_was_read(j: Any, i: Any, e: Any) -> Any:
+    """What is made of values before they change keeps them, whoever has seen these values."""
+    h = j * 2
+    g = h + e
+    torch.as_strided(h, (len(h), 1), (4, 1))
+    h.mul_(3)
+    k = (h - i) * 2
+    h.mul_(5)
+    torch.as_strided(h, (len(h), 4), (4, 1)).mul_(7)
+    return g + k + h
+
+
 def _expanded(j: Any, i: Any, e: Any) -> Any:
     return j.sum(1, keepdim=True).expand(-1, 4).mul_(2)
 
@@ -218,8 +231,37 @@ def _without_its_gradient(j: Any, i: Any, e: Any) -> Any:
     return h
 
 
+CHANGED = r"changed in place before they were.*clone\(\)"
+
+
+def _shared_after_use(j: Any, i: Any, e: Any) -> Any:
+    s = torch.ones(4, dtype=j.dtype)
+    h = j * s
+    s.mul_(2)
+    return h + i
+
+
+def _argument_after_use(j: Any, i: Any, e: Any) -> Any:
+    s = torch.ones(4, dtype=j.dtype)
+    h = F.layer_norm(j + i, (4,), s)
+    s.mul_(2)
+    return h
+
+
+def _values_after_use(j: Any, i: Any, e: Any) -> Any:
+    h = (j * 2).clone()
+    v = torch.as_strided(h, (len(h), 4), (4, 1))
+    h.mul_(3)
+    g = h * i
+    v.mul_(2)
+    return g
+
+
 REFUSED: dict[str, tuple[Message, str]] = {
     "expanded": (_expanded, "cannot be changed in place|single memory location"),
+    "shared": (_shared_after_use, CHANGED),
+    "argument": (_argument_after_use, CHANGED),
+    "values": (_values_after_use, CHANGED),
     "gradients lost": (_without_its_gradient, r"clone\(\) the view before it is changed"),
 }
 """Messages that are refused, and what the error says."""
@@ -284,3 +326,28 @@ def refused(part: dict[str, Any], road: str, x: np.ndarray, e: np.ndarray) -> di
         except RuntimeError as error:
             found[name] = str(error)
     return found
+
+
+def edge_column(graph: Any, x: np.ndarray, e: np.ndarray) -> list[np.ndarray]:
+    """A message function that changes the user's own column of edges: what it sends, and the column."""
+    w = torch.from_numpy(e.copy())
+    graph.srcdata["x"], graph.edata["w"] = torch.from_numpy(x.copy()), w
+    if isinstance(graph, sar.GraphShardManager):
+        graph.dstdata["x"] = graph.srcdata["x"]
+
+    def send(edges: Any) -> dict[str, Any]:
+        found = edges.data["w"]
+        before = found + 1
+        found.mul_(2)
+        found[:, 0] += 1
+        edges.data["w"].add_(edges.dst["x"])
+        return {"m": before * found + edges.src["x"]}
+
+    fn = sar.function if isinstance(graph, sar.GraphShardManager) else dgl.function
+    graph.update_all(send, fn.sum("m", "out"))
+    found: list[np.ndarray] = numpy([graph.dstdata["out"], graph.edata["w"], w])
+    return found
+
+
+def edge_column_on_worker(part: dict[str, Any], x: np.ndarray, e: np.ndarray) -> list[np.ndarray]:
+    return edge_column(build(part), x, e)

@@ -43,19 +43,34 @@ def anchor() -> Tensor:
     return torch.empty(0, requires_grad=torch.is_grad_enabled())
 
 
+def version(tensor: Tensor) -> Optional[int]:
+    """What torch counted of changes of a tensor in place; of tensors of inference mode it counts none."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def check_version(tensor: Tensor, then: Optional[int]) -> None:
+    """:raises RuntimeError: a tensor was changed in place since its version was ``then``"""
+    if version(tensor) != then:
+        raise RuntimeError(
+            f"a tensor of shape {tuple(tensor.shape)}, from which values of edges are computed, was changed in place "
+            "before they were: change a copy of it, tensor.clone(), or use the operation that returns a new tensor"
+        )
+
+
 class Expr:
     """A value for every edge. Immutable; made by the functions of this module.
+
+    It is computed later than a script writes it. A tensor that was changed in place since then raises an error.
 
     :ivar shape: feature shape, without the dimension of edges
     :ivar dtype: ``torch.float32`` or ``torch.float64``
     :ivar op: ``"load"``, ``"param"``, or the operation
     :ivar args: the expressions it is made of
     :ivar alpha: the number of an operation that takes one
-    :ivar tensor: of loads and parameters
     :ivar side: ``"u"``, ``"v"`` or ``"e"`` of loads, ``"p"`` of parameters
     """
 
-    __slots__ = ("__weakref__", "alpha", "args", "dims", "dtype", "op", "seed", "shape", "side", "tensor")
+    __slots__ = ("__weakref__", "_tensor", "_version", "alpha", "args", "dims", "dtype", "op", "seed", "shape", "side")
 
     def __init__(
         self,
@@ -70,7 +85,25 @@ class Expr:
         seed: int = 0,
     ) -> None:
         self.op, self.shape, self.dtype, self.args, self.alpha = op, tuple(shape), dtype, args, alpha
-        self.tensor, self.side, self.dims, self.seed = tensor, side, dims, seed
+        self.side, self.dims, self.seed = side, dims, seed
+        self._tensor, self._version = tensor, None if tensor is None else version(tensor)
+
+    @property
+    def tensor(self) -> Optional[Tensor]:
+        """Of loads and parameters.
+
+        :raises RuntimeError: it was changed in place
+        """
+        found = self._tensor
+        if found is not None:
+            check_version(found, self._version)
+        return found
+
+    def copy_tensor(self) -> None:
+        """Has a copy of the tensor, which is about to be changed."""
+        assert self._tensor is not None
+        self._tensor = self._tensor.clone()
+        self._version = version(self._tensor)
 
     def __repr__(self) -> str:
         inner = ", ".join(map(repr, self.args)) if self.args else self.side

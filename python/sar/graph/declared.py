@@ -53,7 +53,7 @@ def called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, Any
         return run(*values(args), **values(kwargs))
     own = owner.parameters() if isinstance(owner, nn.Module) else ()
     used: Dict[int, Tensor] = {id(t): t for t in (*outside.parameters, *outside.captured, *own)}
-    call.used = list(used.values())
+    call.uses(list(used.values()))
     made = formed(call, form)
     if made is None:
         raise ValueError("sar.rowwise: the function returned something else than tensors with a row for each edge")

@@ -81,6 +81,10 @@ class BaseEdgeTensor(Tensor):
             wanted = torch.is_grad_enabled() and self.requires_grad
         return None if self._value is None or (wanted and not self._value.requires_grad) else self._value
 
+    def _keep_what_was_read(self) -> None:
+        """Before its values change in place: what was made of them, and is not computed yet, is made of a copy."""
+        raise NotImplementedError
+
     def _take(self, other: Tensor) -> None:
         """Has the values of ``other`` from now on."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sar.autograd.expression import FLOATS, Expr, evaluate
-from sar.autograd.types import Relation
+from sar.autograd.types import Relation, check_version, version
 
 from .base import BaseEdgeTensor
 from .count import EdgeCount, warn_of_count
@@ -61,7 +61,7 @@ class Call(Expr):
     :ivar several: it gives several tensors, each of which another call takes
     """
 
-    __slots__ = ("func", "given", "grad", "in_place", "requires_grad", "several", "used", "view")
+    __slots__ = ("_versions", "func", "given", "grad", "in_place", "requires_grad", "several", "used", "view")
 
     def __init__(self, func: Callable[..., Any], args: Any = (), kwargs: Any = None, in_place: bool = False) -> None:
         self.func, self.given, self.in_place = func, (args, kwargs or {}), in_place
@@ -70,6 +70,17 @@ class Call(Expr):
         self.grad = torch.is_grad_enabled()
         self.requires_grad = self.view = self.several = False
         self.used: List[Tensor] = []
+        self._versions = [(t, version(t)) for t in tensors(self.given)]
+
+    def uses(self, others: Sequence[Tensor]) -> None:
+        """Names what the function uses besides its arguments."""
+        self.used = list(others)
+        self._versions += [(t, version(t)) for t in others]
+
+    def check(self) -> None:
+        """:raises RuntimeError: a tensor that the function uses was changed in place since it was called"""
+        for tensor, then in self._versions:
+            check_version(tensor, then)
 
     def run(self, of: Callable[[Any], Any]) -> Any:
         """Calls the function.
@@ -133,19 +144,21 @@ def needs_grad(x: Expr) -> bool:
     return False
 
 
-def remade(x: Expr, args: Sequence[Expr], shape: Optional[Tuple[int, ...]] = None) -> Expr:
-    """The same operation of other expressions."""
-    shape = x.shape if shape is None else shape
-    return Expr(x.op, shape, x.dtype, tuple(args), x.alpha, x.tensor, x.side, x.dims, x.seed)
+def remade(
+    x: Expr, args: Sequence[Expr], shape: Optional[Tuple[int, ...]] = None, tensor: Optional[Tensor] = None
+) -> Expr:
+    """The same operation of other expressions, or of another tensor."""
+    shape, tensor = x.shape if shape is None else shape, x.tensor if tensor is None else tensor
+    return Expr(x.op, shape, x.dtype, tuple(args), x.alpha, tensor, x.side, x.dims, x.seed)
 
 
 def detached(x: Expr) -> Expr:
     """The same expression of tensors that need no gradient."""
     made: Dict[int, Expr] = {}
     for node in ordered(x):
-        made[id(node)] = remade(node, [made[id(a)] for a in node.args])
-        if node.tensor is not None:
-            made[id(node)].tensor = node.tensor.detach()
+        tensor = node.tensor
+        args = [made[id(a)] for a in node.args]
+        made[id(node)] = remade(node, args) if tensor is None else remade(node, args, tensor=tensor.detach())
     return made[id(x)]
 
 

@@ -101,6 +101,7 @@ def _put(tensor: BaseEdgeTensor, value: Tensor) -> None:
     if kept is None:
         tensor._take(value)
         return
+    tensor._keep_what_was_read()
     with torch.set_grad_enabled(value.requires_grad or torch.is_grad_enabled()):
         kept.copy_(mapped(value, lambda leaf: leaf.materialize() if isinstance(leaf, BaseEdgeTensor) else leaf))
     tensor._take(kept)

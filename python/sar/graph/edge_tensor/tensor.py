@@ -122,6 +122,7 @@ class EdgeTensor(BaseEdgeTensor):
         """
         x = self.computation
         if x.op == "load" and x.side == "e" and x.tensor is not None:
+            self.lies_in(x.tensor)
             return x.tensor
         value = self.kept_value()
         if value is None:
@@ -153,6 +154,11 @@ class EdgeTensor(BaseEdgeTensor):
         """Expressions of the engine that give it side by side; None where there are only calls."""
         return (self._computation,) if self.in_engine else self._parts
 
+    def lies_in(self, column: Tensor) -> None:
+        """Says that changes in place are to reach a tensor, which has the values."""
+        if not column.is_inference():
+            self._value, self._version_of_value = column, column._version
+
     def extended(self, computation: Expr) -> EdgeTensor:
         """A tensor of the same edges with another expression."""
         return EdgeTensor(self._relation, computation, self._edges)
@@ -182,6 +188,10 @@ class EdgeTensor(BaseEdgeTensor):
         refresh(self)
         wrote(self, other)
         return self
+
+    def _keep_what_was_read(self) -> None:
+        if self._computation.op == "load" and self._computation.side == "e":
+            self._computation.copy_tensor()
 
     def _take(self, other: Tensor) -> None:
         """Has the values of another tensor, and requires a gradient if that does, as other tensors do."""
@@ -374,7 +384,11 @@ def _with_values(
     # changes the values, or a copy of them where nobody has seen them
     target: EdgeTensor = args[0]
     seen = target.kept_value()
-    changed = target.materialize().clone() if seen is None else seen
+    if seen is None:
+        changed = target.materialize().clone()
+    else:
+        changed = seen
+        target._keep_what_was_read()
     func(changed, *values(args[1:]), **values(kwargs))
     if seen is not None:
         refresh(target)

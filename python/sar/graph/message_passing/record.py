@@ -86,7 +86,10 @@ class Recording:
         column = self.column((side, name))
         if column.requires_grad and not torch.is_grad_enabled():
             column = self.column((side, name + DETACHED))
-        return EdgeTensor(self.relation, rows(side, column), self)
+        found = EdgeTensor(self.relation, rows(side, column), self)
+        if side == "e":
+            found.lies_in(column)
+        return found
 
     def rows(self, side: str, name: str) -> Tensor:
         """A column picked by edge, computed."""

@@ -39,7 +39,9 @@ class EdgeFunction:
         self._slots: Dict[int, Slot] = {}
         known: Dict[object, Slot] = {}
         for x in self.order:
-            if x.op == "load" and x.tensor is not None:
+            if isinstance(x, Call):
+                x.check()
+            elif x.op == "load" and x.tensor is not None:
                 # a tensor that is read in several places travels once; each side is counted by itself, so that names of
                 # columns that travel do not depend on what workers have of others
                 name = f"{sum(side == x.side for side, _ in known.values()):03d}"
