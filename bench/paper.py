@@ -25,6 +25,8 @@ from record import joined
 from sar._engine import abi
 from sar.cli.output import Failure, stage, table
 from sar.profiling.plan import estimate
+from sar.profiling.plan.layers import costs_of
+from sar.profiling.plan.step import training_step
 from sar.units import size
 
 LAYERS = {
@@ -161,7 +163,8 @@ def planned(made: dict, world: int, layers: list[str]) -> dict[str, int]:
     part = estimate.Part(made["nodes"], made["edges"], made["halo"], features)
     window = abi.default_window(world, made["nodes"])
     width = paper_graph.FEATURES
-    return estimate.estimate_worker(0, part, made["halo"], world, width, layers, 4, window, 2)._asdict()
+    step = training_step(costs_of(layers, width), width)
+    return estimate.estimate_worker(0, part, made["halo"], world, step, 4, window, 2)._asdict()
 
 
 def report(arguments: argparse.Namespace, model: str, found: dict[str, Any]) -> None:

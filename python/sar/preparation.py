@@ -165,9 +165,7 @@ def _relations(given: Any) -> Dict[CanonicalEtype, Sizes]:
             f"prepare: a {type(given).__name__} that is split over workers is wanted: what sar.load gives, or an edge "
             "index of it"
         )
-    return {
-        r.canonical: Sizes(r.num_dst, r.num_edges, sum(pair["send_rows"] for pair in r.boundary())) for r in relations
-    }
+    return {r.canonical: Sizes(r.num_dst, sum(pair["send_rows"] for pair in r.boundary())) for r in relations}
 
 
 def _plans(modules: Dict[str, nn.Module]) -> Dict[str, Plan]:

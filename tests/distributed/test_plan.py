@@ -12,8 +12,7 @@ import pytest
 import sar.cli
 from sar.cli.plan import rate_of
 from sar.profiling.plan import estimate_memory
-from sar.profiling.plan.layers import State, Worker, play
-from sar.profiling.plan.tape import Tape
+from sar.profiling.plan.layers import costs_of
 from tests.distributed import cases_plan
 from tests.support import ROOT, graph_dirs
 from tests.support.graphs import make
@@ -75,9 +74,7 @@ def test_less_is_kept_by_attention_by_columns() -> None:
     (plain,) = estimate_memory(
         None, ["gat:4x64", "elu", "gat:4x40", "mean:4"], in_features=32, num_nodes=1000, num_edges=5000
     )
-    (e,) = estimate_memory(
-        None, ["gat-flatten:4x64", "gat-mean:4x40"], in_features=32, num_nodes=1000, num_edges=5000
-    )
+    (e,) = estimate_memory(None, ["gat-flatten:4x64", "gat-mean:4x40"], in_features=32, num_nodes=1000, num_edges=5000)
     assert e.activations == 1000 * 4 * (256 + 40)
     assert e.scratch == 1000 * 4 * (256 + 40 + 4 * 20 + 4 * 4)
     assert e.parameters == plain.parameters
@@ -101,10 +98,7 @@ def test_traffic_is_what_travels(workers: Workers, kind: str) -> None:
     arguments = [{"part": graph.part(r), "rows": graph.rows(r).stop - graph.rows(r).start} for r in range(graph.world)]
     found = workers.run(cases_plan.traffic, arguments, kind=kind, widths=widths)
     names = [f"sage:{w}" if kind == "sage" else f"{kind}:2x{w // 2}" for w in widths[1:]]
-    state = State(Worker(graph.num_nodes, len(graph.src), 4), widths[0], Tape())
-    for name in names:
-        play(state, name)
-    numbers = sum(count * (2 if back else 1) for count, back in state.moved)
+    numbers = sum(layer.exchanged for layer in costs_of(names, widths[0]))
     boundary = sum(one["boundary"] for one in found)
     sent = sum(one["sent"] for one in found) - 4 * numbers * boundary
     # workers agree on how a layer by columns runs: a few numbers to each other

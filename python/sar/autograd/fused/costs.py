@@ -1,41 +1,142 @@
-"""What the fused layers take. Needs no torch: plans are made without it."""
+"""What layers send, save and take: read by ``sar plan``, ``sar.estimate_memory`` and ``sar.describe``.
+
+Needs no torch: plans are made without it.
+"""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 
 class LayerCost(NamedTuple):
-    """The cost of a fused layer: numbers per local row, except for ``parameters`` and ``exchanges``.
+    """The cost of a layer, in numbers per local row where nothing else is said.
 
-    ``parameters``: numbers in all; ``exchanges``: of each in forward, numbers per boundary row, and whether as many
-    return in backward; ``result``: of its output; ``saves_result``: whether that is saved for backward; ``saved``: what
-    is saved besides the input; ``scratch``: what only the computation takes, in either pass; ``scratch_backward``: in
-    backward besides the gradient of the input, ``None`` where that is the same.
+    ``grad_x`` of the functions that make it: whether the layer's input needs a gradient.
     """
 
-    parameters: int
-    exchanges: List[Tuple[int, bool]]
     result: int
-    saved: int
-    scratch: int
+    parameters: int = 0
+    """Numbers in all."""
+    exchanges: Tuple[Tuple[int, bool], ...] = ()
+    """Of each exchange in forward: numbers per boundary row, and whether as many return in backward."""
+    saves_input: bool = False
     saves_result: bool = False
+    saved: int = 0
+    """What is saved besides input and result."""
+    scratch: int = 0
+    """What the computation takes besides input and result, or besides their gradients; what is saved is in it."""
     scratch_backward: Optional[int] = None
+    """In backward, where that is not the same."""
+    normalizes: bool = False
+    """It is a batch norm."""
+    recomputes: bool = False
+    """Its backward can compute its input anew where a batch norm made that."""
+
+    @property
+    def exchanged(self) -> int:
+        """Numbers that are sent for each boundary row in both passes."""
+        return sum(count * (2 if back else 1) for count, back in self.exchanges)
+
+
+def elementwise(width: int, saves: str = "") -> LayerCost:
+    """An activation or another function of single numbers, which saves its ``"input"``, its ``"result"`` or, as
+    dropout does, a ``"mask"`` of the type of the numbers."""
+    return LayerCost(
+        width, saves_input=saves == "input", saves_result=saves == "result", saved=width if saves == "mask" else 0
+    )
+
+
+def norm(width: int, over_rows: bool = False) -> LayerCost:
+    """Layer norm, or batch norm: alone, or with the activation and dropout after it."""
+    return LayerCost(width, parameters=2 * width, saves_input=True, normalizes=over_rows)
+
+
+def linear(in_features: int, out_features: int) -> LayerCost:
+    return LayerCost(out_features, parameters=(in_features + 1) * out_features, saves_input=True)
+
+
+def neighbour_sum(width: int, grad_x: bool) -> LayerCost:
+    """Without scratch."""
+    return LayerCost(width, exchanges=((width, grad_x),))
+
+
+def gin(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
+    """The sum over neighbours and the row itself, and a product."""
+    return LayerCost(
+        out_features,
+        parameters=(in_features + 1) * out_features,
+        exchanges=((in_features, grad_x),),
+        saved=in_features,
+        scratch=2 * in_features,
+        scratch_backward=max(0, in_features - out_features) if grad_x else 0,
+    )
+
+
+def gcn(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
+    """A mean by degrees of both ends, and the product, whichever is of fewer columns first. Rows scaled are saved, and
+    the factors."""
+    first = product_first(in_features, out_features)
+    return LayerCost(
+        out_features,
+        parameters=(in_features + 1) * out_features,
+        exchanges=((out_features, True) if first else (in_features, grad_x),),
+        saved=in_features + 1 + grad_x,
+        scratch=in_features + (3 if first else 2) * out_features + (0 if first else in_features),
+        scratch_backward=max(0, out_features - (in_features if grad_x else 0)),
+    )
+
+
+def gcn_product_first(in_features: int, out_features: int) -> LayerCost:
+    """PyG's: the product, then the sum, whatever the widths. Without scratch."""
+    return LayerCost(
+        out_features,
+        parameters=(in_features + 1) * out_features,
+        exchanges=((out_features, True),),
+        saves_input=True,
+    )
+
+
+def sage_gcn(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
+    """The mean of neighbours and the row itself, and one product."""
+    first = product_first(in_features, out_features)
+    grad = in_features if grad_x else 0
+    return LayerCost(
+        out_features,
+        parameters=(in_features + 1) * out_features,
+        exchanges=((out_features, True) if first else (in_features, grad_x),),
+        saves_input=first,
+        saved=1 if first else in_features + grad_x,
+        scratch=4 * out_features if first else 3 * in_features + out_features,
+        scratch_backward=max(0, 2 * out_features - grad if first else grad - out_features),
+    )
 
 
 def sage(in_features: int, out_features: int, grad_x: bool) -> LayerCost:
-    """What :func:`sar.autograd.fused.scaled_product.sage_mean` takes. ``grad_x``: whether x needs a gradient."""
+    """What :func:`sar.autograd.fused.scaled_product.sage_mean` takes."""
     first = product_first(in_features, out_features)
     narrower, back = min(in_features, out_features), grad_x or first
     saves_mean = not first and not (grad_x and offers_gradient(in_features, out_features))
     one_pass = first and not grad_x  # the mean beside the product with W_self
     return LayerCost(
+        out_features,
         parameters=2 * in_features * out_features + out_features,
-        exchanges=[(narrower, back)],
-        result=out_features,
+        exchanges=((narrower, back),),
+        saves_input=True,
         saved=in_features if saves_mean else 0,
         scratch=2 * narrower if one_pass else narrower if back else 0,
         scratch_backward=narrower if one_pass else None,
+        recomputes=True,
+    )
+
+
+def sage_steps(in_features: int, out_features: int, grad_x: bool, product_first: bool) -> LayerCost:
+    """The mean and both products one after the other. Without scratch."""
+    return LayerCost(
+        out_features,
+        parameters=2 * in_features * out_features + out_features,
+        exchanges=((out_features, True) if product_first else (in_features, grad_x),),
+        saves_input=True,
+        saved=0 if product_first else in_features,
     )
 
 
@@ -51,17 +152,32 @@ def offers_gradient(in_features: int, out_features: int) -> bool:
 
 
 def gat(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
-    """What :func:`sar.autograd.fused.gat.attend` takes, without the bias. ``grad_x``: whether x needs a gradient."""
+    """What :func:`sar.autograd.fused.gat.attend` takes, and the bias."""
     width = heads * each
     grad = in_features if grad_x else 0
     return LayerCost(
+        width,
         parameters=in_features * width + 3 * width,
-        exchanges=[(width + heads, True), (width + heads, False)],  # sources are fetched again in backward
-        result=width,
-        saved=4 * heads,  # both scores, and maximum and sum of the softmax
-        scratch=width,
-        saves_result=True,
+        exchanges=((width + heads, True), (width + heads, False)),  # sources are fetched again in backward
+        saves_input=True,
+        saved=4 * heads + width,  # both scores, maximum and sum of the softmax, and the result before the bias
         scratch_backward=max(2 * width - grad, width),
+        recomputes=True,
+    )
+
+
+def gatv2(in_features: int, heads: int, each: int, grad_x: bool) -> LayerCost:
+    """The engine keeps maximum and sum per row and head, not what is per edge."""
+    width = heads * each
+    grad = in_features if grad_x else 0
+    saved = 3 * width + 3 * heads  # both products, the result before the bias
+    return LayerCost(
+        width,
+        parameters=2 * in_features * width + 3 * width,
+        exchanges=((width, True), (width, False)),  # fetched again in backward
+        saves_input=True,
+        saved=saved,
+        scratch_backward=max(2 * width - grad, grad - saved),
     )
 
 
@@ -70,14 +186,15 @@ def gat_by_columns(in_features: int, heads: int, each: int, merge: Optional[str]
     width, block = heads * each, columns(in_features, heads, each, merge)
     moved = width + heads * blocks_of_columns(each, block)
     return LayerCost(
+        each if merge == "mean" else width,
         parameters=in_features * width + 3 * width,
         # in backward sources are fetched to recompute the sum, and for gradients
-        exchanges=[(moved, True), (moved, False), (moved, False)],
-        result=each if merge == "mean" else width,
-        saved=0,
+        exchanges=((moved, True), (moved, False), (moved, False)),
+        saves_input=True,
         scratch=2 * heads + 2 * block,
         # scores and their gradients; of a block: W x, the sum, and a gradient of each
         scratch_backward=4 * heads + 4 * block,
+        recomputes=True,
     )
 
 

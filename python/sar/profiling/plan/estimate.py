@@ -7,8 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar._engine import abi
 
-from .layers import State, Worker, play
-from .tape import Tape
+from .layers import costs_of
+from .step import Step, training_step
 
 RUNTIME = 10 << 20
 """What the engine takes for itself, as ``sar.memory_stats()`` counts it: 9 to 12 MiB on the bench graph, for any P."""
@@ -104,46 +104,33 @@ def estimate_memory(
         raise ValueError("the width of the input is unknown: give in_features")
     sends = sum(part.boundary for part in workers) / len(workers)
     window = window_bytes or abi.default_window(len(workers), max(part.nodes for part in workers))
+    step = training_step(costs_of(layers, width), width)
     return [
-        estimate_worker(rank, part, sends, len(workers), width, layers, itemsize, window, held[optimizer])
+        estimate_worker(rank, part, sends, len(workers), step, itemsize, window, held[optimizer])
         for rank, part in enumerate(workers)
     ]
 
 
 def estimate_worker(
-    rank: int,
-    part: Part,
-    sends: float,
-    world: int,
-    width: int,
-    layers: Sequence[str],
-    item: int,
-    window: int,
-    held: int,
+    rank: int, part: Part, sends: float, world: int, step: Step, item: int, window: int, held: int
 ) -> Estimate:
     """The estimate of one worker.
 
     :param part: what it has of the graph
     :param sends: rows that it sends to others in an exchange
-    :param width: of the input
+    :param step: of the model
     :param item: bytes of a number
     :param window: bytes
     :param held: numbers that the optimizer keeps for each parameter
     """
-    tape = Tape()
-    state = State(Worker(part.nodes, part.edges, item), width, tape)
-    for layer in layers:
-        play(state, layer)
-    if state.norm_pending:
-        state.normalize()
-    tape.backward(state.x)
-    weights = state.parameters * item
+    weights = step.parameters * item
     parameters = weights * (2 + held) + (weights if world > 1 else 0)
     structure = _structure(part, sends)
     window = window if world > 1 else 0
-    wire = sum(numbers * (2 if back else 1) for numbers, back in state.moved) * item * sends
+    wire = step.exchanged * item * sends
     if world > 1:
         wire += 2 * (world - 1) / world * weights
+    rows = part.nodes * item
     return Estimate(
         rank=rank,
         structure=structure,
@@ -151,12 +138,12 @@ def estimate_worker(
         window=window,
         runtime=RUNTIME,
         parameters=parameters,
-        activations=tape.saved,
-        scratch=tape.peak - tape.saved,
-        peak=structure + part.features + window + RUNTIME + parameters + tape.peak,
+        activations=step.saved * rows,
+        scratch=(step.peak - step.saved) * rows,
+        peak=structure + part.features + window + RUNTIME + parameters + step.peak * rows,
         sent_per_epoch=int(wire),
-        aggregated=sum(numbers * (2 if back else 1) for numbers, back in state.moved) * part.edges,
-        multiplied=3 * state.parameters * part.nodes,  # forward, and the gradients of input and weights
+        aggregated=step.exchanged * part.edges,
+        multiplied=3 * step.parameters * part.nodes,  # forward, and the gradients of input and weights
     )
 
 

@@ -1,20 +1,19 @@
-"""What single modules of a model send and keep, from their widths: the layers of :mod:`.layers` that they are."""
+"""What single modules of a model send and keep, from their widths."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
-from .layers import State, Worker, play
-from .tape import Tape
+from sar.autograd.fused import costs
+from sar.autograd.fused.costs import LayerCost
 
 __all__ = ["Sizes", "cost"]
 
 
 class Sizes(NamedTuple):
-    """Of one relation of a worker's part of a graph: own nodes, their in-edges, and rows that it sends to others."""
+    """Of one relation of a worker's part of a graph: own nodes, and rows that it sends to others."""
 
     rows: int
-    edges: int
     sent: int
 
 
@@ -24,101 +23,65 @@ def cost(module: Any, sizes: Sizes, fused: bool, grad: bool = True) -> Optional[
     :param fused: whether it runs in one piece
     :param grad: whether its input needs a gradient
     """
-    layer = _layer(module)
-    if layer is None:
+    for kind in type(module).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if kind.__name__ in _KNOWN.get(library, ()):
+            break
+    else:
+        return None
+    try:
+        width, layer = _declared(module, library, kind.__name__, fused, grad)
+        if layer is None or width < 1:
+            return None
+    except (AttributeError, TypeError):  # pairs of widths, and those that are not known before the first row
         return None
     weight = next((p for p in module.parameters() if p.is_floating_point()), None)
     item = 4 if weight is None else weight.element_size()
-    width, steps = layer
-    tape = Tape()
-    state = State(Worker(sizes.rows, sizes.edges, item), width, tape)
-    state.x.needs_grad = grad
-    steps(state, fused)
-    if state.norm_pending:
-        state.normalize()
-    sent = sum(numbers * (2 if back else 1) for numbers, back in state.moved) * item * sizes.sent
-    return sent, tape.kept()
+    saved = layer.saved + width * layer.saves_input + layer.result * layer.saves_result
+    # a layer without parameters saves nothing where its input needs no gradient
+    return layer.exchanged * item * sizes.sent, saved * item * sizes.rows if grad or layer.parameters else 0
 
 
-_Layer = Tuple[int, Callable[[State, bool], None]]
+def _declared(m: Any, library: str, name: str, fused: bool, grad: bool) -> Tuple[Any, Optional[LayerCost]]:
+    """The width of a module's input, and what the layer costs."""
+    found: List[Any] = [next((getattr(m, a) for a in names if hasattr(m, a)), None) for names in _NAMES[library]]
+    width, out, heads, kind = found
+    if name in ("_BatchNorm", "DistributedBN1D"):
+        return width, costs.norm(width)
+    if name == "GINConv":  # the sum over neighbours; what comes after it is a module of its own
+        made = getattr(m, "nn", None) or m.apply_func
+        width = next((one.weight.shape[1] for one in made.modules() if getattr(one, "weight", None) is not None), 0)
+        return width, costs.neighbour_sum(width, grad)
+    if name == "GCNConv":
+        return width, costs.gcn_product_first(width, out)
+    if name == "GraphConv":
+        return width, costs.gcn(width, out, grad)
+    if name == "GATv2Conv":
+        return width, costs.gatv2(width, heads, out, grad)
+    if name == "GATConv":
+        if getattr(m, "memory_efficient", False):
+            return width, costs.gat_by_columns(width, heads, out, m.merge)
+        return width, costs.gat(width, heads, out, grad)
+    if kind == "gcn":
+        return width, costs.sage_gcn(width, out, grad)
+    if kind != "mean":
+        return width, None
+    if fused:
+        return width, costs.sage(width, out, grad)
+    first = costs.product_first(width, out) and library != "torch_geometric"
+    return width, costs.sage_steps(width, out, grad, first)
 
 
-def _layer(module: Any) -> Optional[_Layer]:
-    """The width of a module's input, and what it does; None where it is not known."""
-    for kind in type(module).__mro__:
-        home = kind.__module__.partition(".")[0]
-        make = _KNOWN.get((home, kind.__name__))
-        if make is not None:
-            try:
-                return make(module)
-            except (AttributeError, TypeError):  # pairs of widths, and those that are not known before the first row
-                return None
-    return None
-
-
-def _named(width: Any, name: str) -> Optional[_Layer]:
-    return (width, lambda s, fused: play(s, name)) if isinstance(width, int) and width > 0 else None
-
-
-def _sage(layer: Any, given: Any, out: int, kind: str) -> Optional[_Layer]:
-    def steps(s: State, fused: bool) -> None:
-        if fused or kind != "mean":
-            play(s, f"sage:{out}" if kind == "mean" else f"sage-gcn:{out}")
-            return
-        x, first = s.x, s.width > out and not hasattr(layer, "lin_l")  # PyG's takes the mean first
-        at = out if first else s.width
-        h = s.aggregate(s.linear(x, s.width, out, bias=False) if first else x, at)
-        h = h if first else s.linear(h, s.width, out, bias=False)
-        s.done(s.tape.run([h, s.linear(x, s.width, out)], s.bytes(out), passes=True), out)
-
-    return (given, steps) if isinstance(given, int) and given > 0 and kind in ("mean", "gcn") else None
-
-
-def _gcn_of_pyg(layer: Any) -> Optional[_Layer]:
-    """The product comes first, whatever the widths."""
-
-    def steps(s: State, fused: bool) -> None:
-        out = layer.out_channels
-        h = s.linear(s.x, s.width, out, bias=False)
-        s.done(s.tape.run([s.aggregate(h, out)], s.bytes(out), passes=True), out)
-
-    return (layer.in_channels, steps) if layer.in_channels > 0 else None
-
-
-def _gin(layer: Any) -> Optional[_Layer]:
-    """The sum over neighbours; what comes after it is a module of its own."""
-    made = getattr(layer, "nn", None) or layer.apply_func
-    width = next((m.weight.shape[1] for m in made.modules() if getattr(m, "weight", None) is not None), 0)
-    return (width, lambda s, fused: s.done(s.aggregate(s.x, s.width), s.width)) if width else None
-
-
-def _sage_of_dgl(layer: Any) -> Optional[_Layer]:
-    return _sage(layer, layer._in_src_feats, layer._out_feats, layer._aggre_type)
-
-
-def _gat_of_sar(layer: Any) -> Optional[_Layer]:
-    heads, each = layer.num_heads, layer.out_feats
-    name = f"gat-{layer.merge or 'flatten'}" if layer.memory_efficient else "gat"
-    return _named(layer.src_feats, f"{name}:{heads}x{each}")
-
-
-_KNOWN: Dict[Tuple[str, str], Callable[[Any], Optional[_Layer]]] = {
-    ("dgl", "GraphConv"): lambda m: _named(m._in_feats, f"gcn:{m._out_feats}"),
-    ("dgl", "SAGEConv"): _sage_of_dgl,
-    ("dgl", "GATConv"): lambda m: _named(m._in_src_feats, f"gat:{m._num_heads}x{m._out_feats}"),
-    ("dgl", "GATv2Conv"): lambda m: _named(m._in_src_feats, f"gatv2:{m._num_heads}x{m._out_feats}"),
-    ("dgl", "GINConv"): _gin,
-    ("sar", "GraphConv"): lambda m: _named(m.in_feats, f"gcn:{m.out_feats}"),
-    ("sar", "SAGEConv"): lambda m: _sage(m, m.src_feats, m.out_feats, m.aggregator_type),
-    ("sar", "GATConv"): _gat_of_sar,
-    ("sar", "GATv2Conv"): lambda m: _named(m.src_feats, f"gatv2:{m.num_heads}x{m.out_feats}"),
-    ("sar", "GINConv"): _gin,
-    ("sar", "DistributedBN1D"): lambda m: _named(m.n_feats, "bnact"),
-    ("torch", "_BatchNorm"): lambda m: _named(m.num_features, "bnact"),
-    ("torch_geometric", "GCNConv"): _gcn_of_pyg,
-    ("torch_geometric", "SAGEConv"): lambda m: _sage(m, m.in_channels, m.out_channels, m.aggr),
-    ("torch_geometric", "GATConv"): lambda m: _named(m.in_channels, f"gat:{m.heads}x{m.out_channels}"),
-    ("torch_geometric", "GATv2Conv"): lambda m: _named(m.in_channels, f"gatv2:{m.heads}x{m.out_channels}"),
-    ("torch_geometric", "GINConv"): _gin,
+_KNOWN = {
+    "dgl": ("GraphConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv"),
+    "sar": ("GraphConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv", "DistributedBN1D"),
+    "torch": ("_BatchNorm",),
+    "torch_geometric": ("GCNConv", "SAGEConv", "GATConv", "GATv2Conv", "GINConv"),
 }
-"""By the library and the class."""
+_NAMES = {
+    "dgl": (("_in_src_feats", "_in_feats"), ("_out_feats",), ("_num_heads",), ("_aggre_type",)),
+    "sar": (("src_feats", "in_feats", "n_feats"), ("out_feats",), ("num_heads",), ("aggregator_type",)),
+    "torch": (("num_features",), (), (), ()),
+    "torch_geometric": (("in_channels",), ("out_channels",), ("heads",), ("aggr",)),
+}
+"""Where modules of a library keep the widths of input and result (of a head), how many heads, and the aggregator."""
