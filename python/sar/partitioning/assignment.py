@@ -62,6 +62,7 @@ def _from_parquet(path: str, dataset: Dataset, options: Options) -> np.ndarray:
     with scratch_directory(os.path.join(options.scratch, f".{os.path.basename(path)}.partial")) as spill:
         settings = {"memory_limit": f"{max(64, options.memory >> 21)}MiB", "temp_directory": spill}
         with duckdb.connect(config=settings) as database:
+            database.execute("SET enable_progress_bar = false")  # which writes to standard output
             try:
                 return _Join(database, path, dataset, options.parts).run()
             except duckdb.Error as error:

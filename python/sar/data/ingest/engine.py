@@ -49,6 +49,7 @@ class Engine:
         if threads:
             settings["threads"] = threads
         self._connection = self._duckdb.connect(str(folder / "tables.duckdb"), config=settings)
+        self._connection.execute("SET enable_progress_bar = false")  # which writes to standard output
         # what sorts and hash tables take: with all of the memory, a sort that just does not fit finds out too late
         self._connection.execute(f"SET operator_memory_limit = '{(memory - _OWN_BYTES) >> 21}MiB'")
         self._names = 0
