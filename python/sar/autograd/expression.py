@@ -13,6 +13,7 @@ Feature shapes leave out the first dimension (nodes or edges) and broadcast as D
 
 from __future__ import annotations
 
+from math import prod
 from typing import Dict, Optional, Sequence, Union
 
 import torch
@@ -107,7 +108,7 @@ def binary(op: str, a: Expr, b: Expr) -> Expr:
     if op == "dot" and (not a.shape or not b.shape or a.shape[-1] != b.shape[-1]):
         raise ValueError(f"dot of feature shapes {a.shape} and {b.shape}: the last dimensions must be the same")
     try:
-        shape = tuple(torch.broadcast_shapes(a.shape, b.shape))
+        shape = a.shape if a.shape == b.shape else tuple(torch.broadcast_shapes(a.shape, b.shape))
     except RuntimeError:
         raise ValueError(
             f"{op} of feature shapes {a.shape} and {b.shape}: they are aligned from the right, and each pair of "
@@ -148,10 +149,12 @@ def reshape(a: Expr, shape: Sequence[int]) -> Expr:
 
     :raises ValueError: the number of elements differs
     """
-    try:
-        made = torch.empty(a.shape, device="meta").reshape(tuple(shape)).shape
-    except RuntimeError:
-        raise ValueError(f"a feature shape of {a.shape} cannot become {tuple(shape)}") from None
+    made, count = list(shape), prod(a.shape)
+    known = prod(size for size in made if size != -1)
+    if -1 in made and known:
+        made[made.index(-1)] = count // known
+    if min(made, default=0) < 0 or prod(made) != count:
+        raise ValueError(f"a feature shape of {a.shape} cannot become {tuple(shape)}")
     return a if tuple(made) == a.shape else Expr("reshape", made, a.dtype, (a,))
 
 

@@ -31,6 +31,7 @@ class View(NamedTuple):
 class BaseEdgeTensor(Tensor):
     """A tensor of edges.
 
+    :ivar _computation: what computes it, as of when it was last looked at
     :ivar _value: its values, if they were computed
     :ivar _version_of_value: what torch counted of changes of these in place when they were last looked at
     :ivar _view: how it lies in the memory of another one
@@ -41,6 +42,7 @@ class BaseEdgeTensor(Tensor):
     """
 
     _relation: Relation
+    _computation: Expr
     _value: Optional[Tensor] = None
     _version_of_value: int = 0
     _view: Optional[View] = None
@@ -53,6 +55,11 @@ class BaseEdgeTensor(Tensor):
     def relation(self) -> Relation:
         """Whose edges these are."""
         return self._relation
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the engine computes it."""
+        raise NotImplementedError
 
     @property
     def expr(self) -> Expr:

@@ -1,7 +1,7 @@
 """What the engine computes of the functions of torch that treat each edge by itself.
 
-A handler has the arguments of the function that it stands for, and returns the tensor that extends the expression, or
-``NotImplemented`` for arguments that the engine does not take.
+A handler has the arguments of the function that it stands for, with tensors that the engine computes, and returns the
+tensor that extends the expression, or ``NotImplemented`` for arguments that the engine does not take.
 """
 
 from __future__ import annotations
@@ -29,15 +29,22 @@ __all__ = ["by_element", "on_features"]
 def by_element(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function gives that works element by element, of tensors that the engine computes."""
     handler = BY_ELEMENT.get(name_of(func))
-    return NotImplemented if handler is None else handler(*args, **kwargs)
+    if handler is None:
+        return NotImplemented
+    for x in (*args, *kwargs.values()):
+        if isinstance(x, BaseEdgeTensor) and not x.in_engine:
+            return NotImplemented
+    with torch._C.DisableTorchFunctionSubclass():  # shapes and dtypes are asked for often
+        return handler(*args, **kwargs)
 
 
 def on_features(call: Arguments) -> Any:
     """What sums and changes of shape give that leave the dimension of edges alone."""
-    if call.name in RESHAPES and call.args:
-        return _reshaped(call)
-    handler = {"sum": _sum, "mean": _mean}.get(call.name)
-    return NotImplemented if handler is None else handler(*call.args, **call.kwargs)
+    with torch._C.DisableTorchFunctionSubclass():
+        if call.name in RESHAPES and call.args:
+            return _reshaped(call)
+        handler = {"sum": _sum, "mean": _mean}.get(call.name)
+        return NotImplemented if handler is None else handler(*call.args, **call.kwargs)
 
 
 # ---- arithmetic ------------------------------------------------------------
@@ -52,7 +59,7 @@ def _operand(value: Any, like: BaseEdgeTensor) -> Union[None, float, Expr]:
     features = like.dim() - 1
     if isinstance(value, BaseEdgeTensor):
         same = value.relation is like.relation and value.dtype == like.dtype and value.dim() == like.dim()
-        return value.expr if same else None
+        return value._computation if same else None
     if value.dim() == 0 and not value.is_complex():
         return expression.param(value.to(like.dtype))  # as torch does, a single number does not change the dtype
     if not value.is_floating_point() and not value.is_complex():
@@ -118,7 +125,7 @@ def _rdiv(input: Any, other: Any) -> Any:
 
 
 def _apply(input: Any, op: str, alpha: float = 0.0) -> Any:
-    return input.extended(expression.unary(op, input.expr, alpha))
+    return input.extended(expression.unary(op, input._computation, alpha))
 
 
 def _unary(op: str) -> Callable[..., Any]:
@@ -168,11 +175,11 @@ def _dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or not train or p == 0.0:
         return input
-    return input.extended(expression.dropout(input.expr, p, agreed_seed()))
+    return input.extended(expression.dropout(input._computation, p, agreed_seed()))
 
 
 def _clone(input: Any, **kwargs: Any) -> Any:
-    expr = input.expr
+    expr = input._computation
     if expr.op == "load" and expr.side == "e" and expr.tensor is not None:
         return input.extended(expression.load("e", expr.tensor.clone()))  # what it loads may be changed
     made = input.extended(expr)
@@ -181,7 +188,7 @@ def _clone(input: Any, **kwargs: Any) -> Any:
 
 
 def _detach(input: Any) -> Any:
-    return input.extended(detached(input.expr))
+    return input.extended(detached(input._computation))
 
 
 # ---- shapes of features ----------------------------------------------------
@@ -191,7 +198,7 @@ def _sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if dtype not in (None, input.dtype):
         return NotImplemented
     dims = [d - 1 for d in dims_of(axis if dim is None else dim, input.dim())]
-    return input.extended(expression.total(input.expr, dims, keepdim))
+    return input.extended(expression.total(input._computation, dims, keepdim))
 
 
 def _mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None) -> Any:
@@ -203,7 +210,7 @@ def _mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
 def _reshaped(call: Arguments) -> Any:
     """Other feature dimensions, which torch itself knows."""
     input, *sizes = call.args
-    x = input.expr
+    x = input._computation
     try:
         made = call.func(torch.empty((1, *x.shape), device="meta"), *sizes, **call.kwargs)
     except (RuntimeError, IndexError, TypeError):

@@ -12,13 +12,12 @@ __all__ = ["leaves", "mapped", "tensors"]
 
 def leaves(tree: Any) -> List[Any]:
     """What is neither a sequence nor a dictionary, in order."""
-    found, open_ = [], [tree]
-    while open_:
-        item = open_.pop()
-        if isinstance(item, (list, tuple)):
-            open_.extend(reversed(item))
-        elif isinstance(item, dict):
-            open_.extend(reversed(list(item.values())))
+    if not isinstance(tree, (list, tuple, dict)):
+        return [tree]
+    found = []
+    for item in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(item, (list, tuple, dict)):
+            found += leaves(item)
         else:
             found.append(item)
     return found

@@ -192,9 +192,10 @@ class Entry(NamedTuple):
     def allows(self, call: Arguments) -> bool:
         """Whether a call works row by row."""
         given = call.named(self.names)
-        if any(given.get(name) for name in self.unset) or call.has_edges([given.get(name) for name in self.shared]):
+        unset, shared = ([given.pop(name, None) for name in names] for names in (self.unset, self.shared))
+        if any(unset) or call.has_edges(shared):
             return False
-        operands = [value for name, value in given.items() if name not in self.shared and name not in self.unset]
+        operands = list(given.values())
         n = call.broadcast(operands)
         if n < max(self.least, 1) or (self.exact and n != self.exact):
             return False

@@ -16,6 +16,7 @@ because they run the same code everywhere. Shape, dtype and the like are free.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 import torch
@@ -60,11 +61,10 @@ class EdgeTensor(BaseEdgeTensor):
     :param edges: records functions that the engine does not know. None: they get values
     """
 
-    _computation: Expr
     _edges: Optional[Edges]
-    _parts: Optional[Parts]
+    _parts: Optional[Parts] = None
     """What a call gives is besides: expressions side by side."""
-    _by_rows: Optional[Tuple[bool, Expr]]
+    _by_rows: Optional[Tuple[bool, Expr]] = None
     """What computes it edge by edge, and whether gradients were enabled when that was made."""
 
     @staticmethod
@@ -75,18 +75,14 @@ class EdgeTensor(BaseEdgeTensor):
         shape = (relation.num_edges, *computation.shape)
         self: EdgeTensor = Tensor._make_wrapper_subclass(cls, shape, dtype=computation.dtype, requires_grad=needs)
         self._relation, self._edges, self._computation = relation, edges, computation
-        self._value = self._parts = self._by_rows = None
-        self._watch()
+        if needs:
+            self._watch()
         return self
-
-    def __init__(self, relation: Relation, computation: Expr, edges: Optional[Edges] = None) -> None:
-        pass
 
     def _watch(self) -> None:
         """Has gradients that arrive at the tensor itself raise an error."""
         with torch._C.DisableTorchFunctionSubclass():
-            if self.requires_grad:
-                self.register_hook(_stray)
+            self._backward_hooks = OrderedDict([(-1, _stray)])  # as register_hook does, which takes longer
 
     @property
     def edges(self) -> Optional[Edges]:
@@ -113,7 +109,8 @@ class EdgeTensor(BaseEdgeTensor):
     @property
     def expr(self) -> Expr:
         """The value of each edge as an expression of the engine. Computes what the engine does not."""
-        return self._computation if self.in_engine else load("e", self.materialize())
+        x = self.computation
+        return x if in_engine(x) else load("e", self.materialize())
 
     def materialize(self) -> Tensor:
         """The values, ``[num_edges, ...]``, as an ordinary tensor; differentiable. They are kept for the next reader.
@@ -173,7 +170,7 @@ class EdgeTensor(BaseEdgeTensor):
         # autograd, which makes a view of it, says itself whether that needs a gradient
         made: EdgeTensor = Tensor._make_wrapper_subclass(EdgeTensor, self.shape, dtype=self.dtype)
         made._relation, made._edges, made._computation = self._relation, self._edges, self.computation
-        made._parts, made._by_rows = self._parts, None
+        made._parts = self._parts
         made._value, made._version_of_value = self._value, self._version_of_value
         remember(Tensor.view, (self, (-1, *self.shape[1:])), {}, made)
         return made
@@ -302,30 +299,31 @@ def _applied(func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         return None
     if isinstance(kwargs.get("out"), EdgeTensor):
         return kwargs["out"].become(func(*args, **{key: value for key, value in kwargs.items() if key != "out"}))
-    given = [t for t in tensors((args, kwargs)) if isinstance(t, EdgeTensor)]
     plain, named, inplace = _not_in_place(func, args, kwargs)
-    in_place = bool(args) and isinstance(args[0], EdgeTensor) and (inplace or changes(func))
-    writes = kwargs.get("out") is not None or (changes(func) and not in_place)
-    made = NotImplemented if writes else _lazily(func, plain, named, given, in_place, inplace)
+    changing = changes(func)
+    in_place = (inplace or changing) and bool(args) and isinstance(args[0], EdgeTensor)
+    writes = kwargs.get("out") is not None or (changing and not in_place)
+    made = NotImplemented if writes else engine.by_element(func, plain, named)
     if made is NotImplemented:
-        return _with_values(func, args, kwargs, given, in_place, writes)
+        given = [t for t in tensors((args, kwargs)) if isinstance(t, EdgeTensor)]
+        made = NotImplemented if writes else _lazily(func, plain, named, given, in_place and not inplace)
+        if made is NotImplemented:
+            return _with_values(func, args, kwargs, given, in_place, writes)
     return args[0].become(made) if in_place else made
 
 
-def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool, inplace: bool) -> Any:
+def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place: bool) -> Any:
     """What a function gives, not computed; NotImplemented where it needs values.
 
-    :param inplace: an argument of this name said that it changes the first one
+    :param in_place: the function itself changes its first argument
     """
-    edges, relation = next((t.edges for t in given if t.edges is not None), None), given[0].relation
-    lazy = all(t.in_engine for t in given)
-    made = engine.by_element(func, args, kwargs) if lazy else NotImplemented
-    if made is not NotImplemented:
-        return made
+    relation = given[0].relation
+    lazy = all([t.in_engine for t in given])
     call = rowwise.find(func, args, kwargs, relation.num_edges)
     made = engine.on_features(call) if lazy and call is not None else NotImplemented
     if made is not NotImplemented:
         return made
+    edges = next((t.edges for t in given if t.edges is not None), None)
     if edges is None:
         return NotImplemented
     found = on_nodes(func, args, kwargs) if edges.on_nodes and not in_place else None
@@ -336,7 +334,7 @@ def _lazily(func: Any, args: Any, kwargs: Any, given: List[EdgeTensor], in_place
             "tensors of the edges of two graphs were given to one function: edge_index with and without self loops are "
             "two graphs, for instance"
         )
-    calls = None if call is None else recorded(call, in_place and not inplace)
+    calls = None if call is None else recorded(call, in_place)
     if calls is None:
         return NotImplemented
     if not isinstance(calls, Expr):
