@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes as ct
 import json
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 from sar.config import Config
@@ -353,16 +353,16 @@ def _nothing(dtype: Any) -> Any:
     return library.tensor(torch.empty(0, dtype=dtype))
 
 
-@cache
-def _sum_of(reduce: str, width: int, heads: Optional[int]) -> int:
+@lru_cache(256)
+def _sum_of(reduce: str, width: int, heads: Optional[int]) -> programs.Compiled:
     """The program of a sum of rows, or of rows times weights."""
     weights = [] if heads is None else [{"side": "e", "shape": [heads, 1]}]
     shape = [width] if heads is None else [heads, width // max(1, heads)]
     code = [{"op": "mul", "a": 0, "b": 1}] if weights else []
     operands = [{"side": "u", "shape": shape}, *weights]
     text = {"operands": operands, "code": code, "result": 2 * len(code), "reduce": reduce}
-    return programs.program_create(json.dumps(text))
+    return programs.Compiled(json.dumps(text))
 
 
 def _sum(spec: AggregateSpec, rows: Tensor, e: Optional[Tensor]) -> int:
-    return _sum_of(spec.reduce, rows.shape[1], None if e is None else e.shape[1])
+    return _sum_of(spec.reduce, rows.shape[1], None if e is None else e.shape[1]).handle

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as ct
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from . import library, schedule
+from .native import Native
 from .signatures import DLTensor, SizedStruct
 
 if TYPE_CHECKING:  # commands that open partitions do without torch
@@ -29,6 +31,24 @@ class ProgramCall(SizedStruct):
         ("key_base", ct.c_int64),
     ]
     _keep: Any
+
+
+class Compiled(Native):
+    """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
+    whose backward is still to come."""
+
+    def __init__(self, text: str) -> None:
+        self.handle = program_create(text)
+        self._own(_free, self.handle)
+        info = program_info(self.handle)
+        self.softmaxes: List[int] = info["softmaxes"]
+        self.winner: bool = info["winner"]
+        self.collective: bool = info["collective"]
+
+
+def _free(handle: int) -> None:
+    with contextlib.suppress(Exception):
+        program_free(handle)
 
 
 def program_create(text: str) -> int:

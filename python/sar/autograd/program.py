@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, cast
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sar._engine import programs as abi, schedule, session as _session
-from sar._engine.native import Native
+from sar._engine.programs import Compiled
 
 from . import message, recomputed
 from .double_backward import calling_layer, differentiable_once, refuse_transforms
@@ -19,24 +18,6 @@ from .types import Expr, Relation
 ROWS = {"u": "source nodes", "v": "destination nodes", "e": "in-edges"}
 CLAMPS = ("clamp_min", "clamp_max", "clamp_min_open", "clamp_max_open")
 WITH_ALPHA = ("leaky_relu", "elu", "scale", "shift", "rsub", "pow", "dropout", *CLAMPS)
-
-
-class Compiled(Native):
-    """A program of the engine, freed with the last that refers to it: the table of programs, or a graph of autograd
-    whose backward is still to come."""
-
-    def __init__(self, text: str) -> None:
-        self.handle = abi.program_create(text)
-        self._own(_free, self.handle)
-        info = abi.program_info(self.handle)
-        self.softmaxes: List[int] = info["softmaxes"]
-        self.winner: bool = info["winner"]
-        self.collective: bool = info["collective"]
-
-
-def _free(handle: int) -> None:
-    with contextlib.suppress(Exception):
-        abi.program_free(handle)
 
 
 class Written(NamedTuple):

@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict
 from torch import Tensor, nn
 
 from sar._engine.log import log_once
-from sar.autograd.expression import Expr
 from sar.graph.edge_tensor.calls import Call, fake_tensors, form_of, formed, rows, without_data
 from sar.graph.edge_tensor.nested import mapped, tensors
 from sar.graph.edge_tensor.tensor import EdgeTensor, values
@@ -42,7 +41,11 @@ def called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, Any
     call = Call(run, mapped(args, given), mapped(kwargs, given))
     outside = Outside()
     try:
-        form = _form(call, outside)
+        with fake_tensors():
+            without = {id(x): without_data(x, "cpu") for x in call.args}
+            outside.begin(list(without.values()))
+            with outside:
+                form = form_of(call.run(lambda leaf: without.get(id(leaf), leaf)))
     except Exception as error:
         name = type(owner).__name__ if isinstance(owner, nn.Module) else getattr(owner, "__name__", repr(owner))
         log_once(
@@ -58,17 +61,3 @@ def called(run: Callable[..., Any], owner: Any, args: Any, kwargs: Dict[str, Any
     if made is None:
         raise ValueError("sar.rowwise: the function returned something else than tensors with a row for each edge")
     return mapped(made, lambda x: EdgeTensor(relation, x, edges))
-
-
-def _form(call: Call, outside: Outside) -> Any:
-    """What the function of a call gives, run on tensors without data: so are all that it takes from outside."""
-    with fake_tensors():
-        made: Dict[int, Tensor] = {}
-
-        def given(leaf: Any) -> Any:
-            return made.setdefault(id(leaf), without_data(leaf, "cpu")) if isinstance(leaf, Expr) else leaf
-
-        mapped(call.given, given)
-        outside.begin(list(made.values()))
-        with outside:
-            return form_of(call.run(given))

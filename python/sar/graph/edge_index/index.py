@@ -12,7 +12,7 @@ from sar.graph.refused import refusal
 
 from . import scatter  # noqa: F401  register what is done with rows of an edge index
 from .edges import SplitEdges
-from .loops import LoopMask
+from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
 from .rows import EdgeEnds, handles, last_node, lift, same
 
@@ -105,8 +105,7 @@ def _some(input: SplitEdgeIndex, chosen: Tensor) -> Any:
     edges = input.edges
     if isinstance(chosen, LoopMask) and chosen.edges is edges and not chosen.loops:
         return input.of(edges.without_loops())
-    if isinstance(chosen, LoopMask):
-        chosen = chosen.numbers()
+    chosen = unmasked(chosen)
     if chosen.dtype != torch.bool:
         mask = torch.zeros(edges.num_edges, dtype=torch.bool)
         mask[chosen] = True

@@ -16,7 +16,7 @@ from .edges import SplitEdges
 from .placeholders import SplitNumbers
 from .refusals import refused
 
-__all__ = ["LoopMask"]
+__all__ = ["LoopMask", "unmasked"]
 
 
 class LoopMask(SplitNumbers):
@@ -58,11 +58,16 @@ class LoopMask(SplitNumbers):
         """An entry is true of its edge on any number of workers, so functions get the entries."""
         if changes(func) and isinstance(args[0], LoopMask):
             raise refused(func, args)
-        args, kwargs = mapped((args, kwargs), lambda leaf: leaf.numbers() if isinstance(leaf, LoopMask) else leaf)
+        args, kwargs = unmasked((args, kwargs))
         return func(*args, **kwargs)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"LoopMask({self.numbers()})"
+
+
+def unmasked(tree: Any) -> Any:
+    """The same structure with the entries of masks in their places."""
+    return mapped(tree, lambda leaf: leaf.numbers() if isinstance(leaf, LoopMask) else leaf)
 
 
 def _sum(input: LoopMask, dim: Optional[int] = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

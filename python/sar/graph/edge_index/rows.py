@@ -24,7 +24,7 @@ from sar.graph.edge_tensor.written_softmax import Reduced
 from sar.graph.refused import caller
 
 from .edges import SplitEdges
-from .loops import LoopMask
+from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
 
 __all__ = ["EdgeEnds", "check_size", "lift"]
@@ -320,7 +320,7 @@ _item = _viewed(Tensor.__getitem__)
 def _getitem(input: Any, index: Any) -> Any:
     if not isinstance(input, EdgeEnds):
         return lift(input, 0, index) if _whole(index) else NotImplemented
-    mask = index.numbers() if isinstance(index, LoopMask) else index
+    mask = unmasked(index)
     if type(mask) is Tensor and mask.dtype == torch.bool:
         sources, rows = input.edges.numbers()[:, mask]
         return rows if torch.equal(sources, rows) else NotImplemented  # self loops begin and end at own nodes
