@@ -138,7 +138,8 @@ def needs_grad(x: Expr) -> bool:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.tensor is not None and node.tensor.requires_grad:
+        tensor = node.tensor
+        if tensor is not None and tensor.requires_grad:
             return True
         open_.extend(node.args)
     return False
