@@ -121,14 +121,14 @@ $(DOCS_STAMP): requirements-docs.txt requirements-docs.lock $(VENV_STAMP)
 docs: $(BUILD_STAMP) $(DOCS_STAMP) ## the site, in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m mkdocs build --strict
 
-lint: $(BUILD_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy, and pyright on a script as users write them
+lint: $(BUILD_STAMP) ## gofmt, go vet, staticcheck; ruff, mypy; mypy --strict and pyright on scripts as users write them
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l core capi pybind examples/go bench); test -z "$$unformatted" || { echo "gofmt -w: $$unformatted"; exit 1; }
 	$(GO) vet $(GO_PACKAGES)
 	$(GO) tool staticcheck $(GO_PACKAGES)
 	$(GO) mod tidy -diff
 	$(PY) -m ruff check $(wildcard $(PY_SOURCES))
 	$(PY) -m mypy
-	$(PY) -m mypy --strict --config-file= --cache-dir .mypy_cache/strict tests/typed
+	$(PY) -m mypy --config-file tests/typed/mypy.ini --cache-dir .mypy_cache/strict tests/typed
 	$(PY) -m basedpyright --project tests/typed --pythonpath $(PY)
 	$(PY) docs/_tools/wrap.py --check $(shell git ls-files '*.md')
 

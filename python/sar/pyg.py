@@ -14,14 +14,15 @@ torch_geometric is imported when one of these functions is called.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from .extras import need
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from .graph.edge_index.index import SplitEdgeIndex
+    from .graph.manager import GraphShardManager
     from .integrations.pyg.data import SplitData, SplitHeteroData
+    from .integrations.types import Data, HeteroData
 
 __all__ = ["edge_index", "load", "partition", "restore"]
 
@@ -38,7 +39,13 @@ def load(path: Union[str, os.PathLike[str]]) -> Union[SplitData, SplitHeteroData
 
 
 def partition(
-    data: Any, parts: int, out: Any, *, name: str = "graph", method: Optional[str] = None, seed: int = 0
+    data: Union[Data, HeteroData],
+    parts: int,
+    out: Union[str, os.PathLike[str]],
+    *,
+    name: str = "graph",
+    method: Optional[str] = None,
+    seed: int = 0,
 ) -> str:
     """Cuts a whole graph and writes a partition for each worker, as ``sar partition`` does. Runs on one process, before
     :func:`sar.initialize_comms` or without it.
@@ -66,7 +73,7 @@ def partition(
     return partitioner.partition(data, parts, out, name, method, seed)
 
 
-def edge_index(graph: Any) -> Tensor:
+def edge_index(graph: GraphShardManager) -> SplitEdgeIndex:
     """The edge index of a graph manager, as layers of PyG take it: int64 ``[2, in-edges of own nodes]``.
 
     Layers take tensors of nodes with a row for each own node with it. Functions of torch that would read its numbers

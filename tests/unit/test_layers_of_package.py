@@ -66,13 +66,13 @@ LATE = (
 LIBRARIES = {
     "duckdb": ["sar.data.ingest", "sar.partitioning.assignment"],
     "yaml": ["sar.data.ingest"],
-    "dgl": ["sar.integrations.dgl", "sar.cli.probe"],
+    "dgl": ["sar.integrations.dgl", "sar.integrations.types", "sar.cli.probe"],
     "pyarrow": ["sar.partitioning.parts", "sar.results", "sar.data.ingest"],
     "torchmetrics": ["sar.inference.metrics"],
     "pymetis": ["sar.partitioning.metis", "sar.sampling.batches"],
     "kaminpar": ["sar.partitioning.kaminpar", "sar.partitioning.kaminpar_process"],
     "matplotlib": ["sar.partitioning.report"],
-    "torch_geometric": ["sar.integrations.pyg"],
+    "torch_geometric": ["sar.integrations.pyg", "sar.integrations.types"],
     "safetensors": ["sar.checkpoints.tensor_files"],
 }
 

@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from types import TracebackType
-from typing import Any, Mapping, Optional, Type, Union
+from typing import TYPE_CHECKING, Mapping, Optional, Type, Union
 
 from sar._engine import session as _session
 from sar.distributed.agreement import agree
@@ -15,6 +15,9 @@ from sar.distributed.agreement import agree
 from .load import Checkpoint, load_checkpoint
 from .save import Write
 from .state import Models, Optimizers
+
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
 
 __all__ = ["Checkpointer"]
 
@@ -55,7 +58,7 @@ class Checkpointer:
         model: Models,
         optimizer: Optimizers = None,
         *,
-        graph: Any = None,
+        graph: Optional[GraphShardManager] = None,
         every: Optional[int] = None,
         minutes: Optional[float] = None,
         keep: int = 2,
@@ -88,7 +91,7 @@ class Checkpointer:
         self._saved_at = time.monotonic()
         return load_checkpoint(self.directory, self._model, self._optimizer, graph=self._graph, step=step)
 
-    def step(self, step: int, extra: Any = None) -> bool:
+    def step(self, step: int, extra: object = None) -> bool:
         """Tells that a step is done, and saves a checkpoint where one is due. Collective; call it at every step.
 
         :param step: its number, which :meth:`load` returns
@@ -107,7 +110,7 @@ class Checkpointer:
         self.save(step, extra)
         return True
 
-    def save(self, step: int, extra: Any = None) -> None:
+    def save(self, step: int, extra: object = None) -> None:
         """Saves a checkpoint now. Collective. Waits for the one before.
 
         :raises Exception: what went wrong with the one before, or as :func:`sar.save_checkpoint` does

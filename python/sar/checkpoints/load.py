@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from .files import Reader
 from .placement import RANK, ROWS, Placed, own_nodes
 from .state import Models, Optimizers, misfit, models_of, optimizers_of, shapes_of
 from .tree import decode
+
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
 
 __all__ = ["Checkpoint", "load_checkpoint"]
 
@@ -38,7 +41,7 @@ def load_checkpoint(
     model: Models,
     optimizer: Optimizers = None,
     *,
-    graph: Any = None,
+    graph: Optional[GraphShardManager] = None,
     step: Optional[int] = None,
 ) -> Optional[Checkpoint]:
     """Fills a model and an optimizer from the last checkpoint of a directory, and sets random states. Collective.

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import threading
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Union
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from .placement import SAME, Piece, Placed, own_nodes, pieces, place
 from .state import Models, Optimizers, State, capture
 from .tensor_files import write_tensors
 
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
+
 __all__ = ["save_checkpoint"]
 
 _NAME = "save_checkpoint"
@@ -35,8 +38,8 @@ def save_checkpoint(
     optimizer: Optimizers = None,
     *,
     step: int,
-    extra: Any = None,
-    graph: Any = None,
+    extra: object = None,
+    graph: Optional[GraphShardManager] = None,
     per_node: Optional[Mapping[str, str]] = None,
     keep: int = 2,
 ) -> None:

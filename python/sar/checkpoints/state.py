@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Union
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,16 @@ from .tree import encode
 
 Models = Union[nn.Module, Mapping[str, nn.Module]]
 """A model, or several by name."""
-Optimizers = Union[None, Any, Mapping[str, Any]]
+
+
+class Stateful(Protocol):
+    """An optimizer or a scheduler."""
+
+    def state_dict(self) -> Dict[str, Any]: ...
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> Any: ...
+
+
+Optimizers = Union[None, Stateful, Mapping[str, Stateful]]
 """An optimizer, or several by name: what has ``state_dict`` and ``load_state_dict``, schedulers too."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from sar._engine import allocator, session as _session
 
 from .directory import description_of
 from .partition import TYPE_KEY, PartitionBookMaker, PartitionData, StoredPartition
+from .partition_book import CanonicalEtype, RangePartitionBook
 from .records import ShardEdgesAndFeatures
 
 __all__ = [
@@ -22,6 +23,9 @@ __all__ = [
     "load_dgl_partition_data_from_graph",
     "suffix_key_lookup",
 ]
+
+if TYPE_CHECKING:
+    from sar.integrations.types import DGLGraph, DistGraph, GraphPartitionBook
 
 
 def load_dgl_partition_data(
@@ -69,7 +73,7 @@ def suffix_key_lookup(
     feature_dict: Dict[str, Tensor],
     key: str,
     expand_to_all: bool = False,
-    type_list: Optional[Sequence[Any]] = None,
+    type_list: Optional[Sequence[Union[str, CanonicalEtype]]] = None,
 ) -> Tensor:
     """The feature whose key ends with ``key``, so that ``"features"`` finds ``"_N/features"``.
 
@@ -127,13 +131,13 @@ def full_name(features: Mapping[str, Tensor], key: str) -> str:
 
 
 def create_partition_data(
-    graph: Any,
+    graph: DGLGraph,
     own_partition_idx: int,
     node_features: Dict[str, Tensor],
     edge_features: Dict[str, Tensor],
-    partition_book: Any,
+    partition_book: Union[GraphPartitionBook, RangePartitionBook],
     node_type_list: Sequence[str],
-    edge_type_list: Sequence[Any],
+    edge_type_list: Sequence[CanonicalEtype],
     device: torch.device,
 ) -> PartitionData:
     """Partition data of a graph that ``dgl.distributed.load_partition`` gave.
@@ -190,7 +194,7 @@ def create_partition_data(
     )
 
 
-def load_dgl_partition_data_from_graph(graph: Any, device: torch.device) -> PartitionData:
+def load_dgl_partition_data_from_graph(graph: DistGraph, device: torch.device) -> PartitionData:
     """Partition data of this worker's part of a ``dgl.distributed.DistGraph``, with features of own nodes and edges.
 
     :param graph: the distributed graph; its partition is the one that its partition book names

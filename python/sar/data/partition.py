@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -173,14 +173,14 @@ class PartitionData:
 
     def __init__(
         self,
-        all_shard_edges: Any,
+        all_shard_edges: Union[List[ShardEdgesAndFeatures], Callable[[], List[ShardEdgesAndFeatures]]],
         node_ranges: List[Tuple[int, int]],
         node_features: Dict[str, Tensor],
         node_type_names: List[str],
-        edge_type_names: List[Any],
+        edge_type_names: List[CanonicalEtype],
         partition_book: Any,
         *,
-        edge_features: Any = None,
+        edge_features: Union[None, Dict[str, Tensor], Callable[[], Dict[str, Tensor]]] = None,
         stored: Optional[StoredPartition] = None,
         relation_edges: Optional[List[Tuple[Tensor, Tensor]]] = None,
         readers: Optional[Dict[str, Callable[[], Tensor]]] = None,
@@ -200,20 +200,19 @@ class PartitionData:
     def all_shard_edges(self) -> List[ShardEdgesAndFeatures]:
         if callable(self._shard_edges):
             self._shard_edges = self._shard_edges()
-        shards: List[ShardEdgesAndFeatures] = self._shard_edges
-        return shards
+        return self._shard_edges
 
     @property
-    def partition_book(self) -> Any:
-        self._book = made(self._book)
-        return self._book
+    def partition_book(self) -> RangePartitionBook:
+        book: RangePartitionBook = made(self._book)
+        self._book = book
+        return book
 
     @property
     def edge_features(self) -> Dict[str, Tensor]:
         if callable(self._edge_features):
             self._edge_features = self._edge_features()
-        features: Dict[str, Tensor] = self._edge_features
-        return features
+        return self._edge_features
 
     def edge_readers(self) -> Dict[str, Callable[[], Tensor]]:
         """By name of an edge feature, what gives it; what nobody has read yet stays in its file until then."""
@@ -245,7 +244,7 @@ class PartitionData:
         unknown = [name for name in fields if name not in self._fields]
         if unknown:
             raise ValueError(f"partition data has no field {unknown[0]!r}; there are: {', '.join(self._fields)}")
-        kept = [self._shard_edges, self.node_ranges, self.node_features]
+        kept: List[Any] = [self._shard_edges, self.node_ranges, self.node_features]
         kept += [self.node_type_names, self.edge_type_names, self._book]
         moved = "all_shard_edges" in fields or "node_ranges" in fields
         return PartitionData(

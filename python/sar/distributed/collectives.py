@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Union
 
 import torch
 from torch import Tensor
 
 from sar._engine import abi, communicator, session as _session
 
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
-def all_reduce(red_tensor: Tensor, op: Any = "sum", move_to_comm_device: bool = False) -> None:
+ReduceOp = Union[str, "dist.ReduceOp", "dist.ReduceOp.RedOpType"]
+
+
+def all_reduce(red_tensor: Tensor, op: ReduceOp = "sum", move_to_comm_device: bool = False) -> None:
     """``red_tensor = op over all workers of red_tensor``, in place. Collective.
 
     :param red_tensor: any shape, strides and device; float64, float32, float16, bfloat16, int64, int32, uint8 or bool

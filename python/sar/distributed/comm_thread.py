@@ -36,7 +36,7 @@ class CommThread:
         """
         self._lane.later(functools.partial(self._run, task), self._ended)
 
-    def get_result(self, block: bool = True) -> Any:
+    def get_result(self, block: bool = True) -> object:
         """The oldest result not asked for yet; an exception of a task is raised here.
 
         :param block: wait for it

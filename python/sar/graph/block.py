@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from contextlib import ExitStack, contextmanager
-from typing import Any, Dict, Iterator, List, MutableMapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, MutableMapping, Optional, Union
 
 import torch
 from torch import Tensor
@@ -19,7 +19,10 @@ from .frames import EdgeFrame, check_rows
 from .queries import GraphQueries, OneRelation, edge_ends, refuse_ndata
 from .relation import Relation
 from .state import GraphState
-from .types import Etype, Graph
+from .types import ALL, Edges, Etype, Graph
+
+if TYPE_CHECKING:
+    from .udf.batches import EdgeFunction, NodeFunction, ReduceFunction
 
 
 def distributed_block(graph: Graph) -> Any:
@@ -79,7 +82,11 @@ class DistributedBlock(OneRelation, GraphQueries):
         return EdgeView(self._block, self._columns)
 
     def update_all(
-        self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Optional[Etype] = None
+        self,
+        message_func: EdgeFunction,
+        reduce_func: ReduceFunction,
+        apply_node_func: Optional[NodeFunction] = None,
+        etype: Optional[Etype] = None,
     ) -> None:
         """DGL's ``update_all``; local."""
         from sar.integrations.dgl import graphs as dgl_graphs
@@ -87,7 +94,7 @@ class DistributedBlock(OneRelation, GraphQueries):
         self._bring(message_func)
         self._block.update_all(dgl_graphs.function(message_func), dgl_graphs.function(reduce_func), apply_node_func)
 
-    def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Optional[Etype] = None) -> None:
+    def apply_edges(self, func: EdgeFunction, edges: Edges = ALL, etype: Optional[Etype] = None) -> None:
         """DGL's ``apply_edges``; local."""
         from sar.integrations.dgl import graphs as dgl_graphs
 
@@ -101,7 +108,7 @@ class DistributedBlock(OneRelation, GraphQueries):
             if (key in fields or not fields) and key not in self._block.edata:
                 self._block.edata[key] = self._columns[key]
 
-    def to(self, device: Any, **kwargs: Any) -> DistributedBlock:
+    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> DistributedBlock:
         """The graph itself; it lives in CPU memory.
 
         :raises TypeError: another device than the CPU
@@ -237,16 +244,20 @@ class HeteroDistributedBlock(GraphQueries):
             yield
 
     def update_all(
-        self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Optional[Etype] = None
+        self,
+        message_func: EdgeFunction,
+        reduce_func: ReduceFunction,
+        apply_node_func: Optional[NodeFunction] = None,
+        etype: Optional[Etype] = None,
     ) -> None:
         """DGL's ``update_all`` on one relation; local."""
         self[self.to_canonical_etype(etype)].update_all(message_func, reduce_func, apply_node_func)
 
-    def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Optional[Etype] = None) -> None:
+    def apply_edges(self, func: EdgeFunction, edges: Edges = ALL, etype: Optional[Etype] = None) -> None:
         """DGL's ``apply_edges`` on one relation; local."""
         self[self.to_canonical_etype(etype)].apply_edges(func, edges)
 
-    def to(self, device: Any, **kwargs: Any) -> HeteroDistributedBlock:
+    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> HeteroDistributedBlock:
         """The graph itself; it lives in CPU memory."""
         for block in self._blocks.values():
             block.to(device)

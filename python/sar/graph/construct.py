@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from .manager import GraphShardManager, HeteroGraphShardManager
 from .relation import NativeGraph, Relation
 from .state import GraphState
 from .totals import classes_of
+
+if TYPE_CHECKING:
+    from sar.integrations.types import DistGraph
 
 PRIVATE = frozenset(["_ID", "_TYPE", "inner_node", "inner_edge", "part_id", "reltype"])
 """Columns that DGL's partitions keep for themselves."""
@@ -108,7 +111,7 @@ def construct_mfgs(
     return managers[::-1]
 
 
-def convert_dist_graph(dist_graph: Any) -> GraphShardManager:
+def convert_dist_graph(dist_graph: DistGraph) -> GraphShardManager:
     """The same graph for full-graph operations, out of a ``dgl.distributed.DistGraph`` that is trained on. Collective.
 
     Workers are the trainers of DistDGL, one for each partition: :func:`sar.initialize_comms` is called with the

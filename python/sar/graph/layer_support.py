@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Union, overload
 
 from .refused import refusal, refuse_libraries
 from .relation import Relation
 from .self_loops import with_self_loops, without_self_loops
 from .types import AnyGraph
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["GraphIndex", "LayerSupport"]
 
@@ -23,7 +26,11 @@ class LayerSupport:
         refuse_libraries("graph._graph")
         return GraphIndex(self)
 
-    def formats(self, formats: Any = None) -> Any:
+    @overload
+    def formats(self, formats: None = None) -> Dict[str, List[str]]: ...
+    @overload
+    def formats(self, formats: Union[str, Sequence[str]]) -> Self: ...
+    def formats(self, formats: Union[None, str, Sequence[str]] = None) -> Union[Dict[str, List[str]], Self]:
         """In-edges by destination, in the engine: ``{"created": ["csc"], "not created": []}``, as DGL has it. Asked for
         formats, the graph itself."""
         return {"created": ["csc"], "not created": []} if formats is None else self

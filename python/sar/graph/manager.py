@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from sar._engine import session as _session
 from sar.data.partition import made
-from sar.data.partition_book import CanonicalEtype, canonical
+from sar.data.partition_book import CanonicalEtype, RangePartitionBook, canonical
 
-from .block import distributed_block
+from .block import DistributedBlock, HeteroDistributedBlock, distributed_block
 from .empty_rows import EmptyRows
 from .frames import TypedView
 from .layer_support import LayerSupport
@@ -24,6 +24,11 @@ from .state import GraphState
 from .subgraph import Subgraphs
 from .totals import Totals
 from .types import ALL, Etype
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from sar.integrations.types import DGLGraph
 
 __all__ = ["ALL", "Etype", "GraphShardManager", "HeteroGraphShardManager", "RelationView"]
 
@@ -105,7 +110,7 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
             for edge_frame, edge_columns in saved_edges:
                 edge_frame.restore(edge_columns)
 
-    def local_var(self) -> GraphShardManager:
+    def local_var(self) -> Self:
         """The same graph with columns of its own: what is set there does not appear here."""
         return type(self)(self._state.copy())
 
@@ -121,7 +126,7 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
         """dtype of node and edge numbers."""
         return torch.int64
 
-    def to(self, device: Any, **kwargs: Any) -> GraphShardManager:
+    def to(self, device: Union[str, int, torch.device], **kwargs: object) -> Self:
         """The graph itself; it lives in CPU memory.
 
         :raises TypeError: another device than the CPU
@@ -131,7 +136,7 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
         return self
 
     @property
-    def partition_book(self) -> Any:
+    def partition_book(self) -> RangePartitionBook:
         """DGL's partition book where DGL is installed, else SAR's own."""
         self._state.partition_book = made(self._state.partition_book)
         return self._state.partition_book
@@ -160,9 +165,10 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
         refuse_libraries("graph.edges")
         return super().edges
 
-    def all_edges(self, form: str = "uv", order: str = "eid", etype: Optional[Etype] = None) -> Any:
+    @property
+    def all_edges(self) -> EdgeView:
         refuse_libraries("graph.all_edges")
-        return super().all_edges(form, order, etype)
+        return super().all_edges
 
     # ---- relations, shards, other forms --------------------------------------
 
@@ -194,7 +200,7 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
         return [sizes[q] for q in range(_session.current().world)]
 
     @property
-    def sampling_graph(self) -> Any:
+    def sampling_graph(self) -> DGLGraph:
         """All in-edges of own nodes as a DGL graph of the whole graph's ids, columns of edges included. Collective
         where it is first asked for.
 
@@ -202,7 +208,9 @@ class GraphShardManager(Totals, Subgraphs, Refused, LayerSupport):
         """
         return sampling_graph(self)
 
-    def get_full_partition_graph(self, delete_shard_data: bool = True) -> Any:
+    def get_full_partition_graph(
+        self, delete_shard_data: bool = True
+    ) -> Union[DistributedBlock, HeteroDistributedBlock, GraphShardManager]:
         """The same graph for one-shot aggregation: setting a column of its ``srcdata`` fetches all boundary rows at
         once, and what follows runs on this worker alone, in DGL. Collective.
 
@@ -229,10 +237,11 @@ class HeteroGraphShardManager(GraphShardManager):
     ``graph.edges[relation].data["w"]`` are tensors.
     """
 
-    srcdata: MutableMapping[str, Any]
-    dstdata: MutableMapping[str, Any]
-    ndata: MutableMapping[str, Any]
-    edata: MutableMapping[str, Any]
+    if TYPE_CHECKING:
+        srcdata: MutableMapping[str, Mapping[str, Tensor]]  # type: ignore[assignment]
+        dstdata: MutableMapping[str, Mapping[str, Tensor]]  # type: ignore[assignment]
+        ndata: MutableMapping[str, Mapping[str, Tensor]]  # type: ignore[assignment]
+        edata: MutableMapping[str, Mapping[Etype, Tensor]]  # type: ignore[assignment]
 
 
 class RelationView(OneRelation, GraphShardManager):
@@ -242,8 +251,8 @@ class RelationView(OneRelation, GraphShardManager):
         super().__init__(state)
         self._relations = [relation]
 
-    def local_var(self) -> GraphShardManager:
-        return RelationView(self._state.copy(), self._relations[0])
+    def local_var(self) -> Self:
+        return type(self)(self._state.copy(), self._relations[0])
 
     def get_etype_id(self, etype: Optional[Etype]) -> int:
         self._relation(etype)

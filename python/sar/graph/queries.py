@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, MutableMapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, Literal, MutableMapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 import torch
 from torch import Tensor
@@ -17,7 +17,11 @@ from .degrees import for_caller
 from .refused import refuse_libraries
 from .relation import Relation
 from .state import GraphState, NodeRows
-from .types import ALL, Etype
+from .types import ALL, Edges, Etype
+
+Form = Literal["uv", "eid", "all"]
+Order = Optional[Literal["eid", "srcdst"]]
+Ends = Union[Tensor, Tuple[Tensor, Tensor], Tuple[Tensor, Tensor, Tensor]]
 
 
 class GraphQueries:
@@ -206,7 +210,11 @@ class GraphQueries:
 
     # ---- degrees, nodes, edges -----------------------------------------------
 
-    def in_degrees(self, v: Any = ALL, etype: Optional[Etype] = None) -> Any:
+    @overload
+    def in_degrees(self, v: Edges = ALL, etype: Optional[Etype] = None) -> Tensor: ...
+    @overload
+    def in_degrees(self, v: int, etype: Optional[Etype] = None) -> int: ...
+    def in_degrees(self, v: Union[Edges, int] = ALL, etype: Optional[Etype] = None) -> Union[Tensor, int]:
         """In-degrees of destination rows, int64 ``[num_dst]``; of the rows ``v`` where given, an int for an int.
 
         Collective for ``edges()[0]``, the sources of edges, which may be other workers' nodes.
@@ -217,7 +225,11 @@ class GraphQueries:
         degrees = for_caller(self, relation.degrees(out=False))
         return pick_degrees(degrees, v, relation.canonical[2] if self.src_is_tgt else None)
 
-    def out_degrees(self, u: Any = ALL, etype: Optional[Etype] = None) -> Any:
+    @overload
+    def out_degrees(self, u: Edges = ALL, etype: Optional[Etype] = None) -> Tensor: ...
+    @overload
+    def out_degrees(self, u: int, etype: Optional[Etype] = None) -> int: ...
+    def out_degrees(self, u: Union[Edges, int] = ALL, etype: Optional[Etype] = None) -> Union[Tensor, int]:
         """Out-degrees of source rows over all workers' edges, int64 ``[num_src]``; of the rows ``u`` where given, an
         int for an int.
 
@@ -249,9 +261,10 @@ class GraphQueries:
         """``edges()``: ends of the in-edges; ``edges[relation].data``: their columns."""
         return EdgeView(self)
 
-    def all_edges(self, form: str = "uv", order: str = "eid", etype: Optional[Etype] = None) -> Any:
-        """:attr:`edges` called."""
-        return self.edges(form, order, etype)
+    @property
+    def all_edges(self) -> EdgeView:
+        """:attr:`edges`."""
+        return EdgeView(self)
 
     def column_nodes(self, etype: Optional[Etype] = None) -> Tensor:
         """Node ids, of the whole graph and per type, of the columns that :meth:`all_edges` names: own source rows
@@ -339,7 +352,17 @@ class EdgeView:
     def __init__(self, graph: GraphQueries) -> None:
         self._graph = graph
 
-    def __call__(self, form: str = "uv", order: str = "eid", etype: Optional[Etype] = None) -> Any:
+    @overload
+    def __call__(
+        self, form: Literal["uv"] = "uv", order: Order = "eid", etype: Optional[Etype] = None
+    ) -> Tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(self, form: Literal["eid"], order: Order = "eid", etype: Optional[Etype] = None) -> Tensor: ...
+    @overload
+    def __call__(
+        self, form: Literal["all"], order: Order = "eid", etype: Optional[Etype] = None
+    ) -> Tuple[Tensor, Tensor, Tensor]: ...
+    def __call__(self, form: Form = "uv", order: Order = "eid", etype: Optional[Etype] = None) -> Ends:
         """Ends of the in-edges of own destination rows, int64 ``[num_edges]`` each.
 
         Sources are columns: below ``num_src_nodes`` own source rows, from there on boundary rows of other workers,
@@ -362,7 +385,7 @@ class EdgeView:
             eid = eid[torch.argsort(src[eid], stable=True)]
             src, dst = src[eid], dst[eid]
         src = SourceColumns.of(relation, src)
-        return {"uv": (src, dst), "eid": eid, "all": (src, dst, eid)}[form]
+        return (src, dst) if form == "uv" else eid if form == "eid" else (src, dst, eid)
 
     def __getitem__(self, etype: Etype) -> Space:
         if etype == slice(None):

@@ -3,17 +3,21 @@ on request."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from sar._engine import blocks, session as _session
+from sar.data.partition_book import CanonicalEtype
 from sar.data.records import ShardInfo
 
 from .queries import edge_ends
 from .relation import Relation
 from .types import Graph
+
+if TYPE_CHECKING:
+    from sar.integrations.types import DGLBlock
 
 
 class GraphShard:
@@ -31,7 +35,7 @@ class GraphShard:
         edges: Tuple[Tensor, Tensor],
         src_range: Tuple[int, int],
         tgt_range: Tuple[int, int],
-        edge_type_names: List[Any],
+        edge_type_names: List[CanonicalEtype],
         columns: Dict[str, Tensor],
         info: Optional[ShardInfo] = None,
     ) -> None:
@@ -45,16 +49,16 @@ class GraphShard:
         self.unique_tgt_nodes, self._targets = torch.unique(edges[1], return_inverse=True)
 
     @property
-    def graph(self) -> Any:
+    def graph(self) -> DGLBlock:
         """The edges as a DGL block between the nodes that have some. Needs DGL."""
         return self._block(False)
 
     @property
-    def graph_reverse(self) -> Any:
+    def graph_reverse(self) -> DGLBlock:
         """The same with directions swapped. Needs DGL."""
         return self._block(True)
 
-    def _block(self, swapped: bool) -> Any:
+    def _block(self, swapped: bool) -> DGLBlock:
         from sar.integrations.dgl import graphs as interop
 
         sides = [(self._sources, len(self.unique_src_nodes)), (self._targets, len(self.unique_tgt_nodes))]

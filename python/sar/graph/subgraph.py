@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -20,8 +20,11 @@ from .message_passing.update import MessagePassing, chosen_edges, edge_function,
 from .queries import edge_ends
 from .relation import NativeGraph, Relation
 from .state import GraphState
-from .types import ALL, Etype
-from .udf.batches import Columns, NodeBatch, checked
+from .types import ALL, Edges, Etype
+from .udf.batches import Columns, EdgeBatch, EdgeFunction, NodeBatch, NodeFunction, ReduceFunction, checked
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Subgraphs", "edge_column", "edges_kept_at_random"]
 
@@ -29,13 +32,14 @@ __all__ = ["Subgraphs", "edge_column", "edges_kept_at_random"]
 class Subgraphs(MessagePassing):
     """``remove_edges``, ``send_and_recv`` and filters, for graph managers to inherit."""
 
-    def clone(self) -> Any:
+    def clone(self) -> Self:
         """A copy of the graph with its own columns and edges: setting or removing them in the copy does not change this
         graph. The tensors in the columns are shared."""
-        return self.local_var()  # type: ignore[attr-defined]
+        copy: Self = self.local_var()  # type: ignore[attr-defined]
+        return copy
 
     @uncompiled
-    def remove_edges(self, eids: Any, etype: Optional[Etype] = None, store_ids: bool = False) -> None:
+    def remove_edges(self, eids: Edges, etype: Optional[Etype] = None, store_ids: bool = False) -> None:
         """Removes in-edges of own nodes, in place. Collective: every worker names edges of its own, or none.
 
         Slices ``graph[relation]`` made before keep the edges. Edges that stay keep their order and what attention
@@ -73,10 +77,10 @@ class Subgraphs(MessagePassing):
     @uncompiled
     def send_and_recv(
         self,
-        edges: Any,
-        message_func: Any,
-        reduce_func: Any,
-        apply_node_func: Any = None,
+        edges: Edges,
+        message_func: EdgeFunction,
+        reduce_func: ReduceFunction,
+        apply_node_func: Optional[NodeFunction] = None,
         etype: Optional[Etype] = None,
     ) -> None:
         """Sends messages along some edges and reduces them at their destinations. Collective.
@@ -105,7 +109,9 @@ class Subgraphs(MessagePassing):
             space.results()[name] = _put(space, name, value, reached)
 
     @uncompiled
-    def filter_nodes(self, predicate: Callable[[Any], Tensor], nodes: Any = ALL, ntype: Optional[str] = None) -> Tensor:
+    def filter_nodes(
+        self, predicate: Callable[[NodeBatch], Tensor], nodes: Edges = ALL, ntype: Optional[str] = None
+    ) -> Tensor:
         """Own nodes for which a function returns true; local.
 
         :param predicate: gets a :class:`~sar.graph.udf.batches.NodeBatch` and returns bool ``[nodes]``
@@ -128,7 +134,7 @@ class Subgraphs(MessagePassing):
 
     @uncompiled
     def filter_edges(
-        self, predicate: Callable[[Any], Tensor], edges: Any = ALL, etype: Optional[Etype] = None
+        self, predicate: Callable[[EdgeBatch], Tensor], edges: Edges = ALL, etype: Optional[Etype] = None
     ) -> Tensor:
         """In-edges of own nodes for which a function returns true. Collective.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Protocol, TypeVar, Union
+from typing import Any, List, Optional, Protocol, Sequence, TypeVar, Union
 
 from torch import Tensor
 
@@ -16,6 +16,9 @@ Etype = Union[str, CanonicalEtype]
 
 ALL = "__ALL__"
 """What DGL passes for "every node"."""
+
+Edges = Union[str, Sequence[int], Tensor]
+"""Positions of edges, or of nodes, or a mask; or :data:`ALL`."""
 
 
 class Graph(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -10,6 +10,14 @@ from torch import Tensor
 from sar import function as fn
 from sar.graph.degrees import has_zero_in_degree
 
+if TYPE_CHECKING:
+    from sar.graph.block import DistributedBlock
+    from sar.graph.manager import GraphShardManager
+    from sar.graph.reversed import ReversedGraph
+    from sar.integrations.types import DGLGraph
+
+Graph = Union["GraphShardManager", "DistributedBlock", "ReversedGraph", "DGLGraph"]
+"""What layers run on."""
 Features = Union[Tensor, Tuple[Tensor, Tensor]]
 """Features of sources and destinations; one tensor stands for both, the destinations being its first rows."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from sar.autograd import expression as ex
 from sar.autograd.transpose import sum_to_sources
 from sar.distributed.agreement import agreed_seed
 
-from ._propagate import degree_scale, edge_factor, propagate
+from ._propagate import Graph, degree_scale, edge_factor, propagate
 
 OPERATORS = ("raw", "rw", "gcn", "ppr")
 
@@ -31,7 +31,7 @@ class APPNPConv(nn.Module):
         super().__init__()
         self.k, self.alpha, self.edge_drop = k, alpha, edge_drop
 
-    def forward(self, graph: Any, feat: Tensor, edge_weight: Optional[Tensor] = None) -> Tensor:
+    def forward(self, graph: Graph, feat: Tensor, edge_weight: Optional[Tensor] = None) -> Tensor:
         """Collective in forward and backward.
 
         :param graph: a graph manager; sources and destinations are the same nodes
@@ -49,6 +49,9 @@ class APPNPConv(nn.Module):
             x = self._spread(graph, x * before, edge_weight) * after
             x = (1 - self.alpha) * x + self.alpha * feat
         return x
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _weighted(self, graph: Any, feat: Tensor, edge_weight: Tensor) -> Tuple[Tensor, Tensor]:
         """Factors of sources and of destinations where degrees are sums of weights."""
@@ -71,7 +74,7 @@ class APPNPConv(nn.Module):
 
 
 def sign_features(
-    graph: Any, feat: Tensor, k: int, operator: str = "gcn", alpha: float = 0.2, edge_weight: Optional[Tensor] = None
+    graph: Graph, feat: Tensor, k: int, operator: str = "gcn", alpha: float = 0.2, edge_weight: Optional[Tensor] = None
 ) -> List[Tensor]:
     """The inputs of SIGN (Rossi et al., 2020): ``[feat, B feat, B² feat, …, B^k feat]``. Collective; no gradients.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +94,9 @@ class DistributedBN1D(nn.Module):
         inp = inp.contiguous()
         norm = self._norm(inp)
         return normalized(inp, self.weight, self.bias, norm, norm.recipe)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     @uncompiled
     def _norm(self, inp: Tensor) -> Norm:

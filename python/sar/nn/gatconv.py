@@ -6,7 +6,7 @@ forward or in backward, unless the attention itself is asked for.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, Tuple, Union, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from sar.autograd import expression as ex
 from sar.autograd.fused import gat
 from sar.distributed.agreement import agreed_seed
 
-from ._propagate import Features, edge_factor, first_rows, refuse_zero_in_degree, sizes
+from ._propagate import Features, Graph, edge_factor, first_rows, refuse_zero_in_degree, sizes
 
 Activation = Callable[[Tensor], Tensor]
 Result = Union[Tensor, Tuple[Tensor, Tensor]]
@@ -177,8 +177,20 @@ class GATConv(_Attention):
             if bias is not None:
                 nn.init.zeros_(bias)
 
+    @overload
     def forward(
-        self, graph: Any, feat: Features, edge_weight: Optional[Tensor] = None, get_attention: bool = False
+        self,
+        graph: Graph,
+        feat: Features,
+        edge_weight: Optional[Tensor] = None,
+        get_attention: Literal[False] = False,
+    ) -> Tensor: ...
+    @overload
+    def forward(
+        self, graph: Graph, feat: Features, edge_weight: Optional[Tensor] = None, *, get_attention: Literal[True]
+    ) -> Tuple[Tensor, Tensor]: ...
+    def forward(
+        self, graph: Graph, feat: Features, edge_weight: Optional[Tensor] = None, get_attention: bool = False
     ) -> Result:
         """Collective in forward and backward.
 
@@ -225,6 +237,9 @@ class GATConv(_Attention):
         if self.bias is not None:
             out = out + self.bias.view(self.num_heads, self.out_feats)
         return self._finish(graph, out, factors, get_attention, self.merge)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
 
 class GATv2Conv(_Attention):
@@ -282,7 +297,11 @@ class GATv2Conv(_Attention):
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
 
-    def forward(self, graph: Any, feat: Features, get_attention: bool = False) -> Result:
+    @overload
+    def forward(self, graph: Graph, feat: Features, get_attention: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, graph: Graph, feat: Features, get_attention: Literal[True]) -> Tuple[Tensor, Tensor]: ...
+    def forward(self, graph: Graph, feat: Features, get_attention: bool = False) -> Result:
         """Collective in forward and backward.
 
         :param graph: a graph manager or block of one relation
@@ -308,3 +327,6 @@ class GATv2Conv(_Attention):
         if self.res_fc is not None:
             out = out + self._heads(self.res_fc(own))
         return self._finish(graph, out, factors, get_attention)
+
+    if TYPE_CHECKING:
+        __call__ = forward

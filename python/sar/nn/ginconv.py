@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 import torch
 from torch import Tensor, nn
 
-from ._propagate import Features, as_pair, propagate
+from ._propagate import Features, Graph, as_pair, propagate
 
 REDUCERS = ("sum", "max", "mean")
 
@@ -45,7 +45,7 @@ class GINConv(nn.Module):
         else:
             self.register_buffer("eps", start)
 
-    def forward(self, graph: Any, feat: Features, edge_weight: Optional[Tensor] = None) -> Tensor:
+    def forward(self, graph: Graph, feat: Features, edge_weight: Optional[Tensor] = None) -> Tensor:
         """Collective in forward and backward.
 
         :param graph: a graph manager or block
@@ -59,3 +59,6 @@ class GINConv(nn.Module):
         if self.apply_func is not None:
             out = self.apply_func(out)
         return out if self.activation is None else self.activation(out)
+
+    if TYPE_CHECKING:
+        __call__ = forward

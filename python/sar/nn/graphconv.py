@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 import torch
 from torch import Tensor, nn
 
 from sar.autograd.fused.scaled_product import graph_conv
 
-from ._propagate import Features, as_pair, degree_scale, propagate, refuse_zero_in_degree
+from ._propagate import Features, Graph, as_pair, degree_scale, propagate, refuse_zero_in_degree
 
 
 class GraphConv(nn.Module):
@@ -60,7 +60,7 @@ class GraphConv(nn.Module):
         self.allow_zero_in_degree = set_value
 
     def forward(
-        self, graph: Any, feat: Features, weight: Optional[Tensor] = None, edge_weight: Optional[Tensor] = None
+        self, graph: Graph, feat: Features, weight: Optional[Tensor] = None, edge_weight: Optional[Tensor] = None
     ) -> Tensor:
         """Collective in forward and backward.
 
@@ -94,6 +94,9 @@ class GraphConv(nn.Module):
         if self.bias is not None:
             out = out + self.bias
         return out if self.activation is None else self.activation(out)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def extra_repr(self) -> str:
         return f"in={self.in_feats}, out={self.out_feats}, normalization={self.norm}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
 from sar.data.partition_book import CanonicalEtype
+from sar.graph.block import HeteroDistributedBlock
+from sar.graph.manager import GraphShardManager
 
 from ._propagate import first_rows
 
@@ -28,7 +30,7 @@ class HeteroGraphConv(nn.Module):
 
     def __init__(
         self,
-        mods: Mapping[Any, nn.Module],
+        mods: Union[Mapping[str, nn.Module], Mapping[CanonicalEtype, nn.Module]],
         aggregate: Union[str, Callable[[List[Tensor], str], Tensor]] = "sum",
     ) -> None:
         super().__init__()
@@ -44,7 +46,7 @@ class HeteroGraphConv(nn.Module):
 
     def forward(
         self,
-        graph: Any,
+        graph: Union[GraphShardManager, HeteroDistributedBlock],
         inputs: Union[TypedFeatures, Tuple[TypedFeatures, TypedFeatures]],
         mod_args: Optional[Mapping[str, Sequence[Any]]] = None,
         mod_kwargs: Optional[Mapping[str, Mapping[str, Any]]] = None,
@@ -77,6 +79,9 @@ class HeteroGraphConv(nn.Module):
             )
             results[target].append(out)
         return {t: self._merge(found, t) for t, found in results.items() if found}
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _layer(self, triple: CanonicalEtype) -> nn.Module:
         for key in (str(triple), triple[1]):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABCMeta
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Union
 
 import torch
 from torch import Tensor, nn
 
-from ._propagate import built_in, first_rows
+from sar.graph.udf.batches import EdgeBatch
+
+from ._propagate import Graph, built_in, first_rows
 
 REGULARIZERS = (None, "basis", "bdd")
 
@@ -96,6 +98,9 @@ class TypedLinear(nn.Module):
             return out
         return torch.empty_like(out).index_copy(0, order, out)
 
+    if TYPE_CHECKING:
+        __call__ = forward
+
     def _one(self, x: Tensor, weight: Tensor) -> Tensor:
         """``x W`` for the rows of one type."""
         if self.regularizer != "bdd":
@@ -156,7 +161,7 @@ class RelGraphConv(nn.Module, metaclass=ABCMeta):
             nn.init.xavier_uniform_(self.loop_weight, gain=nn.init.calculate_gain("relu"))
         self.dropout = nn.Dropout(dropout)
 
-    def message(self, edges: Any) -> Dict[str, Tensor]:
+    def message(self, edges: EdgeBatch) -> Dict[str, Tensor]:
         """``norm * x W[type]`` for a block of edges."""
         m = self.linear_r(edges.src["_x"], edges.data["_type"])
         if "_norm" in edges.data:
@@ -165,7 +170,7 @@ class RelGraphConv(nn.Module, metaclass=ABCMeta):
 
     def forward(
         self,
-        g: Any,
+        g: Graph,
         feat: Tensor,
         etypes: Union[Tensor, Sequence[int]],
         norm: Optional[Tensor] = None,
@@ -201,3 +206,6 @@ class RelGraphConv(nn.Module, metaclass=ABCMeta):
             out = self.activation(out)
         dropped: Tensor = self.dropout(out)
         return dropped
+
+    if TYPE_CHECKING:
+        __call__ = forward

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sar import function as fn
 from sar.autograd.fused.scaled_product import sage_conv
 
-from ._propagate import Features, as_pair, first_rows, propagate, sizes
+from ._propagate import Features, Graph, as_pair, first_rows, propagate, sizes
 
 AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
@@ -73,7 +73,7 @@ class SAGEConv(nn.Module):
             nn.init.xavier_uniform_(self.fc_self.weight, gain=gain)
         nn.init.xavier_uniform_(self.fc_neigh.weight, gain=gain)
 
-    def forward(self, graph: Any, feat: Features, edge_weight: Optional[Tensor] = None) -> Tensor:
+    def forward(self, graph: Graph, feat: Features, edge_weight: Optional[Tensor] = None) -> Tensor:
         """Collective in forward and backward.
 
         :param graph: a graph manager or block
@@ -97,6 +97,9 @@ class SAGEConv(nn.Module):
         if self.activation is not None:
             out = self.activation(out)
         return out if self.norm is None else self.norm(out)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _neighbours(self, graph: Any, x: Tensor, own: Tensor, edge_weight: Optional[Tensor]) -> Tensor:
         if self.aggregator_type == "pool":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Optional, Protocol
+from typing import Any, Dict, List, Mapping, Optional, Protocol, TypedDict, Union
+
+from torch import Tensor
 
 from sar._engine import session as _session
 from sar._engine.log import logger
@@ -90,7 +92,11 @@ def tell(record: Mapping[str, Any], of: Optional[int]) -> None:
             told.reader = None
 
 
-def log_epoch(epoch: int, of: Optional[int] = None, **values: Any) -> None:
+Value = Union[float, Tensor, Mapping[str, Union[float, Tensor]]]
+"""A number, or numbers by name."""
+
+
+def log_epoch(epoch: int, of: Optional[int] = None, **values: Value) -> None:
     """Ends an epoch for :func:`sar.metrics` and ``SAR_METRICS``. :meth:`sar.RunLog.epoch` does this too, so call one
     of the two. Sends nothing, so some workers may go without.
 
@@ -104,7 +110,25 @@ def log_epoch(epoch: int, of: Optional[int] = None, **values: Any) -> None:
     tell(_current().epochs.end(epoch, values), of)
 
 
-def metrics() -> Dict[str, Any]:
+class Metrics(TypedDict):
+    """What :func:`metrics` says."""
+
+    rank: int
+    world: int
+    epoch: Optional[int]
+    took: Optional[float]
+    values: Dict[str, Any]
+    phases: Dict[str, float]
+    memory: Dict[str, List[int]]
+    operations: Dict[str, List[float]]
+    sent: Dict[str, int]
+    received: Dict[str, int]
+    waited: Dict[str, float]
+    window: List[int]
+    slowest_peer: Optional[int]
+
+
+def metrics() -> Metrics:
     """What this worker is doing: the last epoch that its script told of (:func:`sar.log_epoch`, :class:`sar.RunLog`),
     and what the engine counts at this moment. Sends nothing; other threads may call it.
 
@@ -119,12 +143,13 @@ def metrics() -> Dict[str, Any]:
     """
     told = _current()
     session, last = told.session, told.last
-    found: Dict[str, Any] = {"rank": session.rank, "world": session.world}
-    found.update({name: last[name] for name in ("epoch", "took", "values", "phases")})
-    found.update(records.measured(session))
-    peer = slowest(found["waited"])
+    measured = records.measured(session)
+    peer = slowest(measured["waited"])
+    found: Any = {"rank": session.rank, "world": session.world}
+    found.update({name: last[name] for name in ("epoch", "took", "values", "phases")}, **measured)
     found["slowest_peer"] = None if peer is None else int(peer)
-    return found
+    made: Metrics = found
+    return made
 
 
 def _current() -> _Told:

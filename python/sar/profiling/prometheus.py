@@ -18,7 +18,7 @@ class PrometheusServer:
     :raises OSError: nothing can listen there
     """
 
-    def __init__(self, host: str, port: int, rank: int, read: Callable[[], Dict[str, Any]]) -> None:
+    def __init__(self, host: str, port: int, rank: int, read: Callable[[], Mapping[str, Any]]) -> None:
         client = need("prometheus_client", "metrics", "SAR_METRICS=prometheus")
         self._core = need("prometheus_client.core", "metrics", "SAR_METRICS=prometheus")
         self._rank, self._read = str(rank), read

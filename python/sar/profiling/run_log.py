@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, ContextManager, Optional, Type, Union
+from typing import ContextManager, Optional, Type, Union
 
 from sar._engine import session as _session
 
 from . import metrics, records
 from .log_files import name_of
+from .metrics import Value
 
 
 class RunLog:
@@ -33,7 +34,7 @@ class RunLog:
     :raises RuntimeError: before :func:`sar.initialize_comms`
     """
 
-    def __init__(self, folder: Union[str, os.PathLike[str]], **settings: Any) -> None:
+    def __init__(self, folder: Union[str, os.PathLike[str]], **settings: object) -> None:
         session = _session.current()
         os.makedirs(folder, exist_ok=True)
         self._file = records.RecordFile(os.path.join(folder, name_of(session.rank)))
@@ -45,7 +46,7 @@ class RunLog:
         time in an inner one would count twice."""
         return self._epochs.phase(name)
 
-    def epoch(self, epoch: int, of: Optional[int] = None, **values: Any) -> None:
+    def epoch(self, epoch: int, of: Optional[int] = None, **values: Value) -> None:
         """Ends an epoch: writes its values, the seconds of its phases, and what the worker holds and has sent.
 
         :param of: see :func:`sar.log_epoch`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Dict, List, Optional, TypedDict
 
 import torch
 
@@ -10,7 +10,65 @@ from sar._engine import abi, allocator, session as _session
 from sar.autograd.fused.eligibility import layer_choices
 
 
-def stats() -> Dict[str, Any]:
+class Peer(TypedDict):
+    """A worker, as :func:`stats` knows it."""
+
+    rank: int
+    host: str
+    pid: int
+    transport: str
+
+
+class Window(TypedDict):
+    """Bytes that may be held at once, are held, and were at most."""
+
+    limit: int
+    live: int
+    peak: int
+
+
+class Link(TypedDict):
+    """What one communicator sent to a peer and received from it."""
+
+    peer: int
+    communicator: str
+    transport: str
+    sent_payload: int
+    sent_bytes: int
+    sent_frames: int
+    recv_payload: int
+    recv_bytes: int
+    recv_frames: int
+    sent_pulled: int
+    sent_home: int
+    sent_pushed: int
+    wait_seconds: float
+
+
+class Operations(TypedDict):
+    """All operations of a kind."""
+
+    count: int
+    seconds: float
+    wait_seconds: float
+    sent_bytes: int
+    recv_bytes: int
+
+
+class Stats(TypedDict):
+    """What :func:`stats` says."""
+
+    rank: int
+    world: int
+    peers: List[Peer]
+    window: Window
+    links: List[Link]
+    operations: Dict[str, Operations]
+    layers: Dict[str, Dict[str, int]]
+    data_plane: Dict[str, Optional[str]]
+
+
+def stats() -> Stats:
     """What travelled so far, and by which way.
 
     The engine's statistics (rank, world, peers, window, links, operations) and ``data_plane``: who carries aggregation,
@@ -26,13 +84,12 @@ def stats() -> Dict[str, Any]:
     room.
     """
     session = _session.current()
-    result = abi.session_stats(session.handle)
     torch_group = None
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch_group = torch.distributed.get_backend()
-    result["layers"] = layer_choices()
-    result["data_plane"] = {"aggregation": "native", "collectives": "native", "torch.distributed": torch_group}
-    return result
+    plane = {"aggregation": "native", "collectives": "native", "torch.distributed": torch_group}
+    found: Stats = {**abi.session_stats(session.handle), "layers": layer_choices(), "data_plane": plane}  # type: ignore[typeddict-item]
+    return found
 
 
 def memory_stats() -> Dict[str, Dict[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -14,13 +14,16 @@ from . import npy, parquet
 from .parquet import Column
 from .rows import OwnRows, own_rows
 
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
+
 __all__ = ["write_rows"]
 
 
 def write_rows(
     path: Union[str, os.PathLike[str]],
     tensor: Union[Tensor, Dict[str, Tensor]],
-    graph: Any,
+    graph: GraphShardManager,
     ntype: Optional[str] = None,
     *,
     ids: Optional[Tensor] = None,

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import Any, Deque, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Deque,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 import torch
 from torch import Tensor
@@ -20,7 +32,18 @@ from .seeds import Seeds, ids_of, own_numbers, rows_by_type
 
 __all__ = ["DataLoader", "DistNeighborSampler", "NodeCollator", "minibatch_partition"]
 
-Fanout = Union[int, Mapping[Any, int]]
+if TYPE_CHECKING:
+    from sar.integrations.types import Block, DGLGraph
+
+
+Fanout = Union[int, Mapping[str, int], Mapping[CanonicalEtype, int]]
+
+
+class Sampler(Protocol):
+    """Makes the blocks of a batch."""
+
+    def sample(self, full_graph_manager: GraphShardManager, seeds: Tensor) -> List[Block]: ...
+
 
 AHEAD = 2
 """Batches that the engine prepares while one is used."""
@@ -74,7 +97,7 @@ class DistNeighborSampler:
             raise ValueError(f"feature_cache_bytes is {feature_cache_bytes}: give a number of bytes, or 0 for no cache")
         self._engine: Optional[Tuple[Any, EngineSampler]] = None
 
-    def sample(self, full_graph_manager: GraphShardManager, seeds: Seeds) -> List[Any]:
+    def sample(self, full_graph_manager: GraphShardManager, seeds: Seeds) -> List[Block]:
         """The blocks of one batch, as many as there are fan-outs. Collective, also for workers without seeds.
 
         :param full_graph_manager: of :func:`sar.construct_full_graph`
@@ -90,7 +113,7 @@ class DistNeighborSampler:
     def _submit(self, graph: GraphShardManager, numbers: Tensor, key: int) -> EngineBatch:
         return self.engine(graph).submit(rows_by_type(graph, numbers), key)
 
-    def _finish(self, batch: EngineBatch) -> List[Any]:
+    def _finish(self, batch: EngineBatch) -> List[Block]:
         """The blocks of a batch, when it is there."""
         try:
             from sar.integrations.dgl import blocks as dgl_blocks
@@ -116,9 +139,7 @@ class DistNeighborSampler:
             raise ValueError("sampling needs the whole graph, with all its relations; this is one relation of it")
         _session.current().follow_config()
         native = graph._relations[0].graph
-        given = columns_of(
-            graph, self.input_node_features, self.output_node_features, self.copy_edata, self.prob
-        )
+        given = columns_of(graph, self.input_node_features, self.output_node_features, self.copy_edata, self.prob)
         cache = self.feature_cache_bytes
         signature = (native.handle, self.replace, self.copy_edata, cache, str(self.fanouts), tuple(map(sign, given)))
         if self._engine is None or self._engine[0] != signature:
@@ -150,7 +171,7 @@ class DistNeighborSampler:
 
 
 def minibatch_partition(
-    sampling_graph: Any,
+    sampling_graph: Union[GraphShardManager, DGLGraph],
     train_nodes: Tensor,
     batch_size: int,
     optimized_batches_cache: Optional[str] = None,
@@ -175,9 +196,7 @@ def minibatch_partition(
     near, place = torch.unique(torch.cat([seeds, *_ends(sampling_graph)]), return_inverse=True)
     n = len(seeds)
     src, dst = place[n:].chunk(2)
-    made = batches.precomputed(
-        place[:n], _positive(batch_size), optimized_batches_cache, lambda: (src, dst, len(near))
-    )
+    made = batches.precomputed(place[:n], _positive(batch_size), optimized_batches_cache, lambda: (src, dst, len(near)))
     return [near[batch] for batch in made]
 
 
@@ -198,15 +217,15 @@ class NodeCollator:
     :param graph_sampler: its ``sample`` makes the blocks
     """
 
-    def __init__(self, full_graph_manager: GraphShardManager, graph_sampler: Any) -> None:
+    def __init__(self, full_graph_manager: GraphShardManager, graph_sampler: Sampler) -> None:
         self.full_graph_manager = full_graph_manager
         self.graph_sampler = graph_sampler
 
-    def collate(self, indices_parts: Sequence[Any]) -> List[Any]:
+    def collate(self, indices_parts: Sequence[Union[int, Tensor]]) -> List[Block]:
         """Blocks of the union of ``indices_parts``: ids, or tensors of ids. Collective."""
         parts = [torch.as_tensor(part).reshape(-1) for part in indices_parts]
         seeds = torch.unique(torch.cat(parts)) if parts else torch.empty(0, dtype=torch.int64)
-        blocks: List[Any] = self.graph_sampler.sample(self.full_graph_manager, seeds)
+        blocks: List[Block] = self.graph_sampler.sample(self.full_graph_manager, seeds)
         return blocks
 
 
@@ -234,7 +253,7 @@ class DataLoader:
         self,
         full_graph_manager: GraphShardManager,
         seed_nodes: Seeds,
-        graph_sampler: Any,
+        graph_sampler: Sampler,
         batch_size: int = 1,
         drop_last: bool = False,
         shuffle: bool = False,
@@ -263,7 +282,7 @@ class DataLoader:
         """Batches of an epoch, the same on every worker."""
         return self._count.batches
 
-    def __iter__(self) -> Iterator[List[Any]]:
+    def __iter__(self) -> Iterator[List[Block]]:
         if self._fixed is not None:
             order = torch.randperm(len(self._fixed)) if self.shuffle else torch.arange(len(self._fixed))
             plan = [self._fixed[i] for i in order.tolist()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
 from sar.units import parse_size
 
@@ -11,10 +11,11 @@ from .progress import Stages, silent
 
 if TYPE_CHECKING:
     from sar.data.graph_directory import GraphDirectory
+    from sar.integrations.types import Data, DGLGraph, HeteroData
 
 
 def ingest(
-    source: Any,
+    source: Union[str, os.PathLike[str], Mapping[str, Any], DGLGraph, Data, HeteroData],
     out: Union[str, os.PathLike[str]],
     *,
     symmetrize: bool = False,

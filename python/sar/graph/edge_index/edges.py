@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Optional
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Optional
 from weakref import WeakSet
 
 import torch
@@ -16,6 +16,9 @@ from sar.graph.edge_tensor.tensor import EdgeTensor
 from sar.graph.queries import edge_ends
 from sar.graph.relation import Relation
 from sar.graph.udf.edge_function import run
+
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
 
 
 class LoopCounts(NamedTuple):
@@ -40,7 +43,7 @@ class SplitEdges:
     alive: ClassVar[WeakSet[SplitEdges]] = WeakSet()
     on_nodes = True
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Optional[GraphShardManager]) -> None:
         self.alive.add(self)
         self._graph = graph
         self._with_loops: Optional[SplitEdges] = None
@@ -48,8 +51,9 @@ class SplitEdges:
         self._loops: Optional[LoopCounts] = None
 
     @property
-    def graph(self) -> Any:
+    def graph(self) -> GraphShardManager:
         """The graph manager."""
+        assert self._graph is not None
         return self._graph
 
     @property
@@ -161,7 +165,7 @@ class _WithoutLoops(SplitEdges):
         self._loops = LoopCounts(True, False)
 
     @property
-    def graph(self) -> Any:
+    def graph(self) -> GraphShardManager:
         if self._graph is None:
             with torch.no_grad():
                 self._graph = self._before.graph.remove_self_loop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from .edges import SplitEdges
 from .loops import LoopMask, unmasked
 from .placeholders import SplitNumbers
 from .rows import EdgeEnds, handles, last_node, lift, same
+
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
 
 __all__ = ["SplitEdgeIndex", "edge_index"]
 
@@ -49,7 +52,7 @@ class SplitEdgeIndex(SplitNumbers):
         return self._flipped
 
     @property
-    def graph(self) -> Any:
+    def graph(self) -> GraphShardManager:
         """The graph manager."""
         return self._edges.graph
 
@@ -66,14 +69,14 @@ class SplitEdgeIndex(SplitNumbers):
         found = self._edges.numbers()
         return found.flip(0) if self._flipped else found
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[EdgeEnds]:
         return iter((self.end(0), self.end(1)))  # torch's own does not ask for overrides
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"SplitEdgeIndex({self.numbers()})"
 
 
-def edge_index(graph: Any) -> SplitEdgeIndex:
+def edge_index(graph: GraphShardManager) -> SplitEdgeIndex:
     """The edge index of a graph manager of one relation.
 
     :raises ValueError: a graph of several relations

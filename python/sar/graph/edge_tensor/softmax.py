@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union, overload
 
 import torch
 from torch import Tensor
@@ -10,22 +10,36 @@ from torch import Tensor
 from sar.autograd import expression
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr, evaluate
+from sar.data.partition_book import CanonicalEtype
 from sar.graph.block import DistributedBlock, HeteroDistributedBlock
 from sar.graph.relation import Relation
+from sar.graph.types import ALL, Edges
 
 from .source_softmax import source_softmax
 from .tensor import EdgeTensor, as_expr
 
 __all__ = ["edge_softmax"]
 
-ALL = "__ALL__"
-"""What DGL passes for "every edge"."""
+if TYPE_CHECKING:
+    from sar.graph.manager import GraphShardManager
+    from sar.graph.reversed import ReversedGraph
+    from sar.integrations.types import DGLGraph
 
-Logits = Union[Tensor, Dict[Any, Tensor]]
+    Graph = Union[GraphShardManager, ReversedGraph, DistributedBlock, HeteroDistributedBlock, DGLGraph]
+
+ByRelation = Union[Dict[str, Tensor], Dict[CanonicalEtype, Tensor]]
 
 
+@overload
+def edge_softmax(graph: Graph, logits: Tensor, eids: Edges = ALL, norm_by: str = "dst") -> Tensor: ...
+@overload
+def edge_softmax(
+    graph: Graph, logits: ByRelation, eids: Edges = ALL, norm_by: str = "dst"
+) -> Dict[CanonicalEtype, Tensor]: ...
 @uncompiled
-def edge_softmax(graph: Any, logits: Logits, eids: Any = ALL, norm_by: str = "dst") -> Logits:
+def edge_softmax(
+    graph: Any, logits: Union[Tensor, ByRelation], eids: Edges = ALL, norm_by: str = "dst"
+) -> Union[Tensor, Dict[CanonicalEtype, Tensor]]:
     """``exp(logits) / sum of exp(logits)`` over the edges of each node, element by element. Collective.
 
     :param graph: a graph manager, or what ``dgl.reverse`` made of one; a graph of DGL, and a graph for one-shot
@@ -46,7 +60,8 @@ def edge_softmax(graph: Any, logits: Logits, eids: Any = ALL, norm_by: str = "ds
     if relations is None or isinstance(graph, (DistributedBlock, HeteroDistributedBlock)):
         from sar.integrations.dgl import fallback as dgl_fallback
 
-        return dgl_fallback.edge_softmax(graph, logits, eids, norm_by)
+        found: Tensor = dgl_fallback.edge_softmax(graph, logits, eids, norm_by)
+        return found
     if getattr(graph, "is_reversed", False):
         norm_by = "src" if norm_by == "dst" else "dst"
     if not isinstance(logits, dict):

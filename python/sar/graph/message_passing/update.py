@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Union
 
 import torch
 from torch import Tensor
@@ -10,15 +10,19 @@ from torch import Tensor
 from sar.autograd import expression, message as messages
 from sar.autograd.compile import uncompiled
 from sar.autograd.expression import Expr
+from sar.data.partition_book import CanonicalEtype
 from sar.graph.edge_tensor.tensor import EdgeTensor, as_expr
 from sar.graph.frames import is_lazy
 from sar.graph.queries import GraphQueries
-from sar.graph.types import ALL, Etype
-from sar.graph.udf.batches import NodeBatch, checked
+from sar.graph.types import ALL, Edges, Etype
+from sar.graph.udf.batches import EdgeFunction, NodeBatch, NodeFunction, ReduceFunction, checked
 
 from . import builtin
 from .cross_reduce import Part, check_cross_reducer, merged, without_messages
 from .edge_space import EdgeSpace
+
+Functions = Sequence[Union[EdgeFunction, ReduceFunction, None]]
+"""Of a relation: a message function, a reduce function, and perhaps one of nodes."""
 
 
 class MessagePassing(GraphQueries):
@@ -27,9 +31,9 @@ class MessagePassing(GraphQueries):
     @uncompiled
     def update_all(
         self,
-        message_func: Any,
-        reduce_func: Any,
-        apply_node_func: Any = None,
+        message_func: EdgeFunction,
+        reduce_func: ReduceFunction,
+        apply_node_func: Optional[NodeFunction] = None,
         etype: Optional[Etype] = None,
     ) -> None:
         """Sends messages along all edges and reduces them at their destinations. Collective.
@@ -55,15 +59,18 @@ class MessagePassing(GraphQueries):
         """
         if etype is None and len(self._relations) > 1:
             received = _all_built_in(message_func, reduce_func)
-            functions: Dict[Etype, Any] = {r.canonical: (message_func, reduce_func) for r in self._relations}
-            self.multi_update_all(functions, received.op, apply_node_func)
+            both: Functions = (message_func, reduce_func)
+            self.multi_update_all({r.canonical: both for r in self._relations}, received.op, apply_node_func)
             return
         space = self._space(etype)
         space.results().update(passed(space, message_func, reduce_func, apply_node_func))
 
     @uncompiled
     def multi_update_all(
-        self, etype_dict: Mapping[Etype, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
+        self,
+        etype_dict: Union[Mapping[str, Functions], Mapping[CanonicalEtype, Functions]],
+        cross_reducer: Union[str, Callable[[List[Tensor]], Tensor]],
+        apply_node_func: Optional[NodeFunction] = None,
     ) -> None:
         """Sends messages over several relations and combines what each node type gets from them. Collective.
 
@@ -103,7 +110,7 @@ class MessagePassing(GraphQueries):
                 self.apply_nodes(apply_node_func, ntype=kind)
 
     @uncompiled
-    def apply_edges(self, func: Any, edges: Any = ALL, etype: Optional[Etype] = None) -> None:
+    def apply_edges(self, func: EdgeFunction, edges: Edges = ALL, etype: Optional[Etype] = None) -> None:
         """Computes columns of edges. Collective.
 
         :param func: a built-in message, whose result is an :class:`~sar.graph.edge_tensor.tensor.EdgeTensor`, or a
@@ -126,7 +133,7 @@ class MessagePassing(GraphQueries):
         space.edge.update(merged_edges(space, results, chosen, picked=sent is None))
 
     @uncompiled
-    def apply_nodes(self, func: Any, v: Any = ALL, ntype: Optional[str] = None) -> None:
+    def apply_nodes(self, func: NodeFunction, v: str = ALL, ntype: Optional[str] = None) -> None:
         """Sets columns of destination nodes to what a function returns for all of them.
 
         :param func: gets a :class:`~sar.graph.udf.batches.NodeBatch` and returns ``{name: [num_dst, ...]}``

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 import torch
 from torch import Tensor
@@ -114,7 +127,8 @@ class NodeBatch:
         mailbox: Optional[Mapping[str, Tensor]] = None,
     ) -> None:
         self._size, self._ids = size, ids
-        self.ntype, self.data, self.mailbox = ntype, data, mailbox
+        self.ntype, self.data = ntype, data
+        self.mailbox: Mapping[str, Tensor] = mailbox  # type: ignore[assignment]  # reduce functions always have one
 
     def nodes(self) -> Tensor:
         """Ids of the nodes, counted per type over all workers, int64 ``[nodes]``."""
@@ -128,10 +142,36 @@ class NodeBatch:
         return self._size
 
 
+# ---- what scripts give -----------------------------------------------------
+
+
+class BuiltIn(Protocol):
+    """A function of :mod:`sar.function` or ``dgl.function``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def out_field(self) -> str: ...
+
+
+EdgeFunction = Union[
+    BuiltIn,
+    Callable[[EdgeBatch], Mapping[str, Tensor]],
+    Callable[[EdgeBatch, ShardInfo], Mapping[str, Tensor]],
+]
+"""A message function; in Python it may ask for ``sar_shard_info``."""
+NodeFunction = Callable[[NodeBatch], Mapping[str, Tensor]]
+"""A function of nodes, in Python."""
+ReduceFunction = Union[BuiltIn, NodeFunction]
+"""A reduce function."""
+
+
 # ---- parameters and shards -------------------------------------------------
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-def message_has_parameters(param_fn: Callable[[Any], Sequence[Tensor]]) -> Callable[[Any], Any]:
+
+def message_has_parameters(param_fn: Callable[[Any], Sequence[Tensor]]) -> Callable[[Function], Function]:
     """Declares the parameters of a message function. They are found without it; scripts for the older package have
     it. ::
 
@@ -145,8 +185,8 @@ def message_has_parameters(param_fn: Callable[[Any], Sequence[Tensor]]) -> Calla
     :returns: a decorator, which returns the function itself
     """
 
-    def decorate(function: Any) -> Any:
-        function.param_foo = param_fn
+    def decorate(function: Function) -> Function:
+        function.param_foo = param_fn  # type: ignore[attr-defined]
         return function
 
     return decorate
