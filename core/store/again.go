@@ -11,9 +11,9 @@ import (
 // PartitionEdges reads the edges of a partition whenever they are needed, and keeps nothing open
 // in between.
 type PartitionEdges struct {
-	path    string
-	part    int
-	options Options
+	path  string
+	part  int
+	flags Flags
 
 	open       sync.Mutex
 	*Partition // while it is open
@@ -21,14 +21,14 @@ type PartitionEdges struct {
 
 // EdgesAgain gives the edges of the partition, which may be closed meanwhile.
 func (p *Partition) EdgesAgain() *PartitionEdges {
-	return &PartitionEdges{path: p.path, part: p.part, options: p.options}
+	return &PartitionEdges{path: p.path, part: p.part, flags: p.flags}
 }
 
 // Open makes the edges readable while use runs. One caller at a time.
 func (s *PartitionEdges) Open(use func() error) error {
 	s.open.Lock()
 	defer s.open.Unlock()
-	p, err := OpenPartition(s.path, s.part, s.options)
+	p, err := OpenPartition(s.path, s.part, s.flags)
 	if err != nil {
 		return err
 	}

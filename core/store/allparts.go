@@ -30,8 +30,8 @@ const edgeRoom = 17
 
 // OpenParts opens all parts of a partitioned graph as one graph, to be written in another
 // format or partitioned anew. It opens the files of all parts.
-func OpenParts(jsonPath string, o Options) (input.Graph, error) {
-	parts, err := openParts(jsonPath, o)
+func OpenParts(jsonPath string, flags Flags) (input.Graph, error) {
+	parts, err := openParts(jsonPath, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func OpenParts(jsonPath string, o Options) (input.Graph, error) {
 	return g, nil
 }
 
-func openParts(jsonPath string, o Options) (parts []*Partition, err error) {
-	for p := 0; p == 0 || p < parts[0].NumParts(); p++ {
-		part, err := OpenPartition(jsonPath, p, o)
+func openParts(jsonPath string, flags Flags) (parts []*Partition, err error) {
+	for p := 0; p == 0 || p < parts[0].book.Parts; p++ {
+		part, err := OpenPartition(jsonPath, p, flags)
 		if err != nil {
 			return nil, errors.Join(err, closeParts(parts))
 		}
@@ -97,11 +97,7 @@ func (g *allParts) describe() error {
 func (g *allParts) features(edge bool, of *input.TypeRows) error {
 	for p, part := range g.parts {
 		var arrays []disk.TensorInfo
-		have := part.NodeFeatures()
-		if edge {
-			have = part.EdgeFeatures()
-		}
-		for _, f := range have {
+		for _, f := range part.Features(edge) {
 			if name, is := strings.CutPrefix(f.Name, of.Name+"/"); is {
 				arrays = append(arrays, disk.TensorInfo{Name: name, DType: f.DType,
 					Shape: append([]int64{of.Rows}, f.Shape[1:]...)})

@@ -43,7 +43,7 @@ func TestDamagedBlocks(t *testing.T) {
 	}
 	half := p.files.Features(false)["_N/half"]
 	storetest.Change(t, feats, half.Offset+half.Bytes()-1, 0x56)
-	reports, err := Verify(path, 0, Options{})
+	reports, err := Verify(path, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestDamagedBlocks(t *testing.T) {
 
 	p = mustOpen(t, path, 0) // headers are whole
 	readAll(t, p, false, "_N/features")
-	err = p.ReadFeature(false, "_N/labels", make([]byte, labels.Bytes()))
+	err = p.Read(false, "_N/labels", make([]byte, labels.Bytes()), labels.DType, labels.Shape)
 	if err == nil || !strings.Contains(err.Error(), `feature "_N/labels"`) ||
 		!strings.Contains(err.Error(), feats+" at bytes ") {
 		t.Errorf("labels: %v", err)
@@ -135,7 +135,7 @@ func TestWithoutChecksums(t *testing.T) {
 		delete(top["part-1"].(map[string]any), "checksums")
 	})
 	same("without checksums")
-	reports, err := Verify(path, 1, Options{})
+	reports, err := Verify(path, 1, 0)
 	if err != nil || len(reports) != 4 {
 		t.Fatalf("%d reports, %v", len(reports), err)
 	}

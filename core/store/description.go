@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -30,9 +29,6 @@ type partConfig struct {
 	size         int64 // of the file
 	sealed       bool  // it has a checksum of its own
 }
-
-// ErrPart is wrapped by the error for a partition number that the graph does not have.
-var ErrPart = errors.New("no such partition")
 
 // partitionFormat is what the description of all parts calls their format.
 const partitionFormat = "SAR partition 1"
@@ -124,10 +120,9 @@ func (d *description) parts(b *graph.Book, part int) {
 	}
 	if d.err == nil && (part < 0 || part >= b.Parts) {
 		if _, d.err = disk.CheckSeal(d.name, d.data); d.err == nil { // else the number of parts is what is damaged
-			d.err = argument.Errorf("%s: partition %d asked for: %w, the graph has %d (0 to %d). Each worker loads the "+
-				"partition of its rank: "+
-				"start %d workers, or partition the graph into as many parts as there are workers", d.name, part, ErrPart, b.Parts,
-				b.Parts-1, b.Parts)
+			d.err = argument.Errorf("%s: partition %d asked for: no such partition, the graph has %d (0 to %d). Each worker "+
+				"loads the partition of its rank: start %d workers, or partition the graph into as many parts as there are "+
+				"workers", d.name, part, b.Parts, b.Parts-1, b.Parts)
 		}
 	}
 }

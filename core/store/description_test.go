@@ -78,7 +78,7 @@ func TestPartitionJSON(t *testing.T) {
 			t.Errorf("%s: %v, want a FormatError with %q", c.what, err, c.want)
 		}
 	}
-	if _, err := OpenPartition("testdata/nowhere.json", 0, Options{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenPartition("testdata/nowhere.json", 0, 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func TestPartitionJSON(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenPartition(path, 0, Options{}); !errors.Is(err, os.ErrNotExist) ||
+	if _, err := OpenPartition(path, 0, 0); !errors.Is(err, os.ErrNotExist) ||
 		!strings.Contains(err.Error(), "graph.dgl") || !strings.Contains(err.Error(), path) {
 		t.Errorf("a missing graph: %v", err)
 	}

@@ -39,21 +39,17 @@ func flips(t *testing.T) int {
 // loadPartition does all that can be done with a partition and returns a hash
 // of what came out.
 func loadPartition(path string, part int) (uint64, error) {
-	p, err := OpenPartition(path, part, Options{})
+	p, err := OpenPartition(path, part, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Close()
 	h := fnv.New64a()
-	fmt.Fprint(h, p.GraphName(), p.NumParts(), p.Part(), *p.Book(), p.LocalCounts(), p.NodeFeatures(), p.EdgeFeatures())
+	fmt.Fprint(h, *p.Book(), p.Info())
 	for _, edge := range []bool{false, true} {
-		infos := p.NodeFeatures()
-		if edge {
-			infos = p.EdgeFeatures()
-		}
-		for _, i := range infos {
+		for _, i := range p.Features(edge) {
 			b := make([]byte, i.Bytes())
-			if err := p.ReadFeature(edge, i.Name, b); err != nil {
+			if err := p.Read(edge, i.Name, b, i.DType, i.Shape); err != nil {
 				return 0, err
 			}
 			h.Write(b)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 	"sar/core/internal/dtypes"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
@@ -47,7 +48,7 @@ func mustInts(t *testing.T, a *disk.Array) []int64 {
 
 func mustOpen(t *testing.T, path string, part int) *Partition {
 	t.Helper()
-	p, err := OpenPartition(path, part, Options{})
+	p, err := OpenPartition(path, part, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +65,15 @@ func TestGolden(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimPrefix(filepath.Dir(path), "testdata/"), func(t *testing.T) {
 			want := reference(t, filepath.Join(filepath.Dir(path), "expected.npz"))
-			parts := mustOpen(t, path, 0).NumParts()
+			parts := mustOpen(t, path, 0).Book().Parts
 			for part := range parts {
 				p := mustOpen(t, path, part)
 				compareGraph(t, p, want, fmt.Sprintf("part%d|", part))
 				compareFeatures(t, p, want, false, fmt.Sprintf("part%d|node|", part))
 				compareFeatures(t, p, want, true, fmt.Sprintf("part%d|edge|", part))
 			}
-			if _, err := OpenPartition(path, parts, Options{}); !errors.Is(err, ErrPart) {
+			var bad *argument.Error
+			if _, err := OpenPartition(path, parts, 0); !errors.As(err, &bad) {
 				t.Errorf("partition %d of %d: %v", parts, parts, err)
 			}
 		})
@@ -170,9 +172,9 @@ func compareGraph(t *testing.T, p *Partition, want map[string]*disk.Array, prefi
 
 func compareFeatures(t *testing.T, p *Partition, want map[string]*disk.Array, edges bool, prefix string) {
 	t.Helper()
-	list := p.NodeFeatures()
+	list := p.Features(false)
 	if edges {
-		list = p.EdgeFeatures()
+		list = p.Features(true)
 	}
 	var names []string
 	for _, info := range list {
@@ -187,7 +189,7 @@ func compareFeatures(t *testing.T, p *Partition, want map[string]*disk.Array, ed
 			t.Errorf("%s: shape %v, want %v", key, info.Shape, w.Shape)
 		}
 		got, ref := make([]byte, info.Bytes()), make([]byte, w.Bytes())
-		if err := p.ReadFeature(edges, info.Name, got); err != nil {
+		if err := p.Read(edges, info.Name, got, info.DType, info.Shape); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.ReadAll(ref); err != nil {
@@ -196,7 +198,7 @@ func compareFeatures(t *testing.T, p *Partition, want map[string]*disk.Array, ed
 		if !bytes.Equal(got, ref) {
 			t.Errorf("%s:\n got % x\nwant % x", key, got, ref)
 		}
-		if err := p.ReadFeature(edges, info.Name, make([]byte, info.Bytes()+1)); err == nil {
+		if err := p.Read(edges, info.Name, make([]byte, info.Bytes()+1), info.DType, info.Shape); err == nil {
 			t.Errorf("%s was read into memory of another size", key)
 		}
 	}

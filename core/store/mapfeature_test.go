@@ -19,13 +19,13 @@ func TestMapFeature(t *testing.T) {
 	p := mustOpen(t, path, 0)
 	before := mem.Stats()[mem.Mapped].Live
 	copies := 0
-	for _, of := range p.NodeFeatures() {
+	for _, of := range p.Features(false) {
 		a := p.files.Features(false)[of.Name]
 		if a.Len == 0 {
 			continue
 		}
 		want := make([]byte, a.Bytes())
-		if err := p.ReadFeature(false, of.Name, want); err != nil {
+		if err := p.Read(false, of.Name, want, of.DType, of.Shape); err != nil {
 			t.Fatal(err)
 		}
 		m, err := p.MapFeature(false, of.Name)

@@ -39,8 +39,8 @@ func TestRefusedKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, open := range map[string]func() error{
-			file:       func() error { _, err := OpenPartition(file, 0, Options{}); return err },
-			part:       func() error { _, err := OpenPartition(path, 0, Options{OutsidePaths: true}); return err },
+			file:       func() error { _, err := OpenPartition(file, 0, 0); return err },
+			part:       func() error { _, err := OpenPartition(path, 0, Outside); return err },
 			" " + file: func() error { _, err := OpenGraph(file); return err },
 		} {
 			var damage *disk.FormatError
@@ -79,18 +79,18 @@ func TestOutsidePaths(t *testing.T) {
 	for what, folder := range map[string]string{"absolute": away + "/part1", "up": relative + "/part1",
 		"a link": "link/part1", "round about": "part0/../" + relative + "/part1"} {
 		name(folder)
-		_, err := OpenPartition(path, 1, Options{})
+		_, err := OpenPartition(path, 1, 0)
 		var damage *disk.FormatError
 		if !errors.As(err, &damage) || damage.File != path || !strings.Contains(err.Error(), filepath.Join(away, "part1")) ||
 			!strings.Contains(err.Error(), "sar.Config.allow_outside_paths") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := OpenPartition(path, 1, Options{OutsidePaths: true}); err != nil {
+		if _, err := OpenPartition(path, 1, Outside); err != nil {
 			t.Errorf("%s, allowed: %v", what, err)
 		}
 	}
 	name("../nowhere")
-	if _, err := OpenPartition(path, 1, Options{}); err == nil || !strings.Contains(err.Error(), "allow_outside_paths") {
+	if _, err := OpenPartition(path, 1, 0); err == nil || !strings.Contains(err.Error(), "allow_outside_paths") {
 		t.Errorf("a file that does not exist, outside: %v", err)
 	}
 	// What stays inside is fine, however it is written and reached.
@@ -110,13 +110,13 @@ func TestOutsidePaths(t *testing.T) {
 		name(folder)
 		for _, by := range []string{path, filepath.Join(away, "dir", "g.json"),
 			filepath.Join(away, "dir", "part0", "..", "g.json")} {
-			if _, err := OpenPartition(by, 1, Options{}); err != nil {
+			if _, err := OpenPartition(by, 1, 0); err != nil {
 				t.Errorf("%s, by %s: %v", folder, by, err)
 			}
 		}
 	}
 	name("part1")
-	if _, err := OpenPartition(filepath.Join(away, "g.json"), 1, Options{}); err != nil {
+	if _, err := OpenPartition(filepath.Join(away, "g.json"), 1, 0); err != nil {
 		t.Errorf("links to the description and to a part: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func withoutSums(t testing.TB, path string) {
 
 // readSAR does with part 0 all that a worker does.
 func readSAR(path string) error {
-	p, err := OpenPartition(path, 0, Options{})
+	p, err := OpenPartition(path, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -49,10 +49,10 @@ func readSAR(path string) error {
 			err = p.RelationEdges(i, make([]int64, n), nil, nil)
 		}
 	}
-	for edge, list := range map[bool][]disk.TensorInfo{false: p.NodeFeatures(), true: p.EdgeFeatures()} {
+	for edge, list := range map[bool][]disk.TensorInfo{false: p.Features(false), true: p.Features(true)} {
 		for _, f := range list {
 			if err == nil {
-				err = p.ReadFeature(edge, f.Name, make([]byte, f.Bytes()))
+				err = p.Read(edge, f.Name, make([]byte, f.Bytes()), f.DType, f.Shape)
 			}
 		}
 	}

@@ -83,18 +83,15 @@ func twoFormats(t testing.TB, open func() input.Graph, assignment []int32, parts
 // samePartition compares all that a partition says of its nodes and edges.
 func samePartition(t *testing.T, a, b *Partition) {
 	t.Helper()
-	if x, y := fmt.Sprint(a.Book().NodeStart, a.Book().EdgeEnd, a.NodeFeatures(), a.EdgeFeatures()),
-		fmt.Sprint(b.Book().NodeStart, b.Book().EdgeEnd, b.NodeFeatures(), b.EdgeFeatures()); x != y {
+	if x, y := fmt.Sprint(a.Book().NodeStart, a.Book().EdgeEnd, a.Features(false), a.Features(true)),
+		fmt.Sprint(b.Book().NodeStart, b.Book().EdgeEnd, b.Features(false), b.Features(true)); x != y {
 		t.Fatalf("%s\nin the other format\n%s", x, y)
 	}
 	for _, edge := range []bool{false, true} {
-		list := a.NodeFeatures()
-		if edge {
-			list = a.EdgeFeatures()
-		}
-		for _, f := range list {
+		for _, f := range a.Features(edge) {
 			x, y := make([]byte, f.Bytes()), make([]byte, f.Bytes())
-			if err := errors.Join(a.ReadFeature(edge, f.Name, x), b.ReadFeature(edge, f.Name, y)); err != nil {
+			err := errors.Join(a.Read(edge, f.Name, x, f.DType, f.Shape), b.Read(edge, f.Name, y, f.DType, f.Shape))
+			if err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(x, y) {
@@ -119,8 +116,8 @@ func samePartition(t *testing.T, a, b *Partition) {
 			}
 		}
 	}
-	if x, y := a.LocalCounts(), b.LocalCounts(); x.InnerNodes != y.InnerNodes || x.InnerEdges != y.InnerEdges ||
-		y.Nodes > x.Nodes {
+	if x, y := a.Info(), b.Info(); x.NumInnerNodes != y.NumInnerNodes || x.NumInnerEdges != y.NumInnerEdges ||
+		y.NumLocalNodes > x.NumLocalNodes {
 		t.Fatalf("%+v and %+v", x, y)
 	}
 }
@@ -246,7 +243,7 @@ func TestSARFormat(t *testing.T) {
 				samePartition(t, a, b)
 				sameStructures(t, a, b)
 				all[0], all[1] = append(all[0], a), append(all[1], b)
-				reports, err := Verify(sar, p, Options{})
+				reports, err := Verify(sar, p, 0)
 				for _, report := range reports {
 					if err = errors.Join(err, errors.Join(report.Damage...)); !report.Summed {
 						t.Errorf("%s has no checksums", report.File)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"sar/core/graph"
+	"sar/core/internal/argument"
 	"sar/core/store/dgl"
 	"sar/core/store/disk"
 	"sar/core/store/npy"
@@ -14,10 +15,10 @@ import (
 
 // Verify reads every file of a partition whole and tells all that is wrong with
 // them, the description of the graph first.
-func Verify(jsonPath string, part int, o Options) ([]disk.FileReport, error) {
+func Verify(jsonPath string, part int, flags Flags) ([]disk.FileReport, error) {
 	top := disk.FileReport{File: jsonPath}
-	cfg, err := openConfig(jsonPath, part, o)
-	if errors.Is(err, ErrPart) {
+	cfg, err := openConfig(jsonPath, part, flags)
+	if bad := (*argument.Error)(nil); errors.As(err, &bad) {
 		return nil, err
 	}
 	if err != nil {
@@ -55,7 +56,7 @@ func Verify(jsonPath string, part int, o Options) ([]disk.FileReport, error) {
 	if !whole {
 		return reports, nil // that files fit each other cannot be judged
 	}
-	if err := readWhole(jsonPath, part, o); err != nil {
+	if err := readWhole(jsonPath, part, flags); err != nil {
 		last := &reports[len(reports)-1]
 		var damage *disk.FormatError
 		for i := range reports {
@@ -106,8 +107,8 @@ func sealed(f *disk.File) ([]disk.Array, error) {
 }
 
 // readWhole does with a partition what loading it does, and forgets it.
-func readWhole(jsonPath string, part int, o Options) error {
-	p, err := OpenPartition(jsonPath, part, o)
+func readWhole(jsonPath string, part int, flags Flags) error {
+	p, err := OpenPartition(jsonPath, part, flags)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func writeExported(src input.Source, to Partitioning, dir string) error {
 	if err := describe(made, to, SARFormat, inner); err != nil {
 		return err
 	}
-	parts, err := openParts(filepath.Join(inner, descriptionFile), Options{})
+	parts, err := openParts(filepath.Join(inner, descriptionFile), 0)
 	if err != nil {
 		return err
 	}

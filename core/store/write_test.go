@@ -100,20 +100,16 @@ func randomGraph(r *rand.Rand, n, edges int) *memGraph {
 
 func readAll(t *testing.T, p *Partition, edge bool, name string) []byte {
 	t.Helper()
-	infos := p.NodeFeatures()
-	if edge {
-		infos = p.EdgeFeatures()
-	}
-	for _, i := range infos {
+	for _, i := range p.Features(edge) {
 		if i.Name == name {
 			b := make([]byte, i.Bytes())
-			if err := p.ReadFeature(edge, name, b); err != nil {
+			if err := p.Read(edge, name, b, i.DType, i.Shape); err != nil {
 				t.Fatal(err)
 			}
 			return b
 		}
 	}
-	t.Fatalf("no feature %q among %v", name, infos)
+	t.Fatalf("no feature %q among %v", name, p.Features(edge))
 	return nil
 }
 
@@ -191,8 +187,9 @@ func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path 
 		t.Fatalf("original ids\n got %v %v\nwant %v %v", nodeOrig, edgeOrig, wantNodes, wantEdges)
 	}
 	for p, part := range open {
-		if part.NumParts() != parts || part.GraphName() != "g" {
-			t.Errorf("%d parts of %q", part.NumParts(), part.GraphName())
+		info := part.Info()
+		if info.NumParts != parts || info.GraphName != "g" {
+			t.Errorf("%d parts of %q", info.NumParts, info.GraphName)
 		}
 		nodes, inner, err := part.Nodes()
 		if err != nil {
@@ -229,7 +226,7 @@ func checkPartitions(t *testing.T, g *memGraph, assign []int32, parts int, path 
 				want++
 			}
 		}
-		if outer != want || part.LocalCounts().Edges != part.LocalCounts().InnerEdges+int64(want) {
+		if outer != want || info.NumLocalEdges != info.NumInnerEdges+int64(want) {
 			t.Errorf("partition %d: %d outer edges, want %d", p, outer, want)
 		}
 		for i := inner; i < len(nodes); i++ {

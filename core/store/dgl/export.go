@@ -18,8 +18,7 @@ import (
 type Exported interface {
 	Book() *graph.Book
 	Nodes() (ids []int64, own int, err error)
-	NodeFeatures() []disk.TensorInfo
-	EdgeFeatures() []disk.TensorInfo
+	Features(edge bool) []disk.TensorInfo
 	Feature(edge bool, name string) (disk.Array, error)
 	// EachEdge yields the edges of a relation with the ids of their ends, in the order of their
 	// own ids, and holds so many at a time.
@@ -133,8 +132,8 @@ func (e *Export) bytes() (n int64) {
 		inner, all := e.numEdges(p)
 		var graph, nodes, edges layout
 		graph.partition(min(e.numNodes(), hi-lo+all+inner), all, e.typed())
-		nodes.tensors(part.NodeFeatures())
-		edges.tensors(part.EdgeFeatures())
+		nodes.tensors(part.Features(false))
+		edges.tensors(part.Features(true))
 		n += graph.size + nodes.size + edges.size + sumsRoom(&graph, &nodes, &edges)
 	}
 	return n
@@ -155,9 +154,9 @@ func (e *Export) part(p int) error {
 		return err
 	}
 	part, dir := e.Parts[p], e.partDir(p)
-	err := exportFeatures(filepath.Join(dir, Files[1].Name), part, false, part.NodeFeatures())
+	err := exportFeatures(filepath.Join(dir, Files[1].Name), part, false)
 	if err == nil {
-		err = exportFeatures(filepath.Join(dir, Files[2].Name), part, true, part.EdgeFeatures())
+		err = exportFeatures(filepath.Join(dir, Files[2].Name), part, true)
 	}
 	sums := map[string]disk.Checksums{}
 	for _, of := range Files {
@@ -172,8 +171,9 @@ func (e *Export) part(p int) error {
 }
 
 // exportFeatures copies features to a file.
-func exportFeatures(path string, part Exported, edge bool, list []disk.TensorInfo) error {
+func exportFeatures(path string, part Exported, edge bool) error {
 	var l layout
+	list := part.Features(edge)
 	at := l.tensors(list)
 	f, err := l.create(path)
 	if err != nil {
