@@ -4,6 +4,7 @@
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -143,6 +144,45 @@ func receive(l transport.Link, self, i, n int) error {
 		return fmt.Errorf("frame %d: %w", i, err)
 	}
 	return nil
+}
+
+// sendAll sends frames of these sizes, the first of which is number first, and receiveAll takes them.
+func sendAll(l transport.Link, from, first int, sizes ...int) error {
+	return each(send, l, from, first, sizes)
+}
+
+func receiveAll(l transport.Link, self, first int, sizes ...int) error {
+	return each(receive, l, self, first, sizes)
+}
+
+func each(do func(l transport.Link, self, i, n int) error, l transport.Link, self, first int, sizes []int) error {
+	for i, n := range sizes {
+		if err := do(l, self, first+i, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// must fails a test with the first of its errors.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := cmp.Or(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantStats holds statistics against frames, payload bytes together, each way.
+func wantStats(t testing.TB, l transport.Link, frames, payload int) {
+	t.Helper()
+	n, bytes := uint64(frames), uint64(payload)
+	want := transport.LinkStats{
+		SentFrames: n, SentPayload: bytes, SentBytes: bytes + n*transport.HeaderSize,
+		RecvFrames: n, RecvPayload: bytes, RecvBytes: bytes + n*transport.HeaderSize,
+	}
+	if l.Stats() != want {
+		t.Errorf("stats %+v, want %+v", l.Stats(), want)
+	}
 }
 
 // all runs the functions at once and reports every error.

@@ -76,16 +76,8 @@ func testDirectFrames(t *testing.T, a, b transport.Direct) {
 		}
 	}
 	all(t, sends(a, 0), receives(a, 0), sends(b, 1), receives(b, 1))
-	frames := uint64(2 * len(sizes))
-	want := transport.LinkStats{
-		SentFrames: frames, SentPayload: uint64(total), SentBytes: uint64(total) + frames*transport.HeaderSize,
-		RecvFrames: frames, RecvPayload: uint64(total), RecvBytes: uint64(total) + frames*transport.HeaderSize,
-	}
-	for _, l := range []transport.Link{a, b} {
-		if l.Stats() != want {
-			t.Errorf("stats %+v, want %+v", l.Stats(), want)
-		}
-	}
+	wantStats(t, a, 2*len(sizes), total)
+	wantStats(t, b, 2*len(sizes), total)
 }
 
 // testDirectMismatch: where the two sides disagree nothing is written.
@@ -106,9 +98,7 @@ func testNotDirect(t *testing.T, a, b transport.Direct) {
 	if err != nil || f.Tag != tagOf(0, 1, 3) || len(f.Payload) != 0 {
 		t.Errorf("Next gave %+v with %d bytes, %v", f.Tag, len(f.Payload), err)
 	}
-	if err := send(b, 1, 0, 16); err != nil {
-		t.Fatal(err)
-	}
+	must(t, send(b, 1, 0, 16))
 	var bad *transport.FrameError
 	if _, err := a.ReceiveInto(make([]byte, 16), soon()); !errors.As(err, &bad) {
 		t.Errorf("an ordinary frame as a direct one: %v", err)

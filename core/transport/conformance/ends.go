@@ -106,20 +106,9 @@ func testCloseWakes(t *testing.T, make Factory) {
 func testCloseDrains(t *testing.T, make Factory) {
 	a, b := pair(t, make, smallLink)
 	max := a.MaxPayload()
-	for i, n := range []int{max, 0, max} {
-		if err := send(a, 0, i, n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sendAll(a, 0, 0, max, 0, max), a.Close())
 	time.Sleep(20 * time.Millisecond)
-	for i, n := range []int{max, 0, max} {
-		if err := receive(b, 1, i, n); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, receiveAll(b, 1, 0, max, 0, max))
 	for range 2 {
 		_, err := b.Next(soon())
 		wantPeerGone(t, err, 0)
@@ -142,23 +131,9 @@ func testCloseDrains(t *testing.T, make Factory) {
 func testCloseWithUnread(t *testing.T, make Factory) {
 	a, b := pair(t, make, 1<<20)
 	max := a.MaxPayload()
-	for i := range 2 {
-		if err := send(a, 0, i, max); err != nil {
-			t.Fatal(err)
-		}
-		if err := send(b, 1, i, max); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sendAll(a, 0, 0, max, max), sendAll(b, 1, 0, max, max), a.Close())
 	time.Sleep(20 * time.Millisecond)
-	for i := range 2 {
-		if err := receive(b, 1, i, max); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, receiveAll(b, 1, 0, max, max))
 	_, err := b.Next(soon())
 	wantPeerGone(t, err, 0)
 }
@@ -169,12 +144,8 @@ func testNothingLeft(t *testing.T, make Factory) {
 	for i := range 5 {
 		links := make(t, 3, smallLink)
 		if i%2 == 0 {
-			if err := send(links[0][1], 0, 0, 100); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := links[2][1].Reserve(10, soon()); err != nil {
-				t.Fatal(err)
-			}
+			_, err := links[2][1].Reserve(10, soon())
+			must(t, send(links[0][1], 0, 0, 100), err)
 		}
 		closeAll(t, links)
 	}

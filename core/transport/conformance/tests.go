@@ -30,33 +30,15 @@ func testFrames(t *testing.T, kind string, make Factory, ranks int) {
 			if l.Peer() != p || l.Properties().Kind != kind || l.MaxPayload() != max {
 				t.Fatalf("link of rank %d to %d says peer %d, kind %q, max %d", r, p, l.Peer(), l.Properties().Kind, l.MaxPayload())
 			}
-			work = append(work, func() error {
-				for i, n := range sizes {
-					if err := send(l, r, i, n); err != nil {
-						return err
-					}
-				}
-				return nil
-			}, func() error {
-				for i, n := range sizes {
-					if err := receive(l, r, i, n); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			work = append(work, func() error { return sendAll(l, r, 0, sizes...) },
+				func() error { return receiveAll(l, r, 0, sizes...) })
 		}
 	}
 	all(t, work...)
-	frames := uint64(len(sizes))
-	want := transport.LinkStats{
-		SentFrames: frames, SentPayload: uint64(payload), SentBytes: uint64(payload) + frames*transport.HeaderSize,
-		RecvFrames: frames, RecvPayload: uint64(payload), RecvBytes: uint64(payload) + frames*transport.HeaderSize,
-	}
 	for _, row := range links {
 		for _, l := range row {
-			if l != nil && l.Stats() != want {
-				t.Fatalf("stats %+v, want %+v", l.Stats(), want)
+			if l != nil {
+				wantStats(t, l, len(sizes), payload)
 			}
 		}
 	}
@@ -69,34 +51,10 @@ func testTwoFramesFit(t *testing.T, make Factory) {
 	max := a.MaxPayload()
 	i := 0
 	for _, before := range []int{0, 1, 64, max / 2, max - 64, max} {
-		steps := []struct {
-			l    transport.Link
-			self int
-		}{{a, 0}, {b, 1}}
-		for _, s := range steps {
-			if err := send(s.l, s.self, i, before); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, s := range steps {
-			if err := receive(s.l, s.self, i, before); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for k := 1; k <= 2; k++ {
-			for _, s := range steps {
-				if err := send(s.l, s.self, i+k, max); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		for k := 1; k <= 2; k++ {
-			for _, s := range steps {
-				if err := receive(s.l, s.self, i+k, max); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+		must(t, send(a, 0, i, before), send(b, 1, i, before))
+		must(t, receive(a, 0, i, before), receive(b, 1, i, before))
+		must(t, sendAll(a, 0, i+1, max, max), sendAll(b, 1, i+1, max, max))
+		must(t, receiveAll(a, 0, i+1, max, max), receiveAll(b, 1, i+1, max, max))
 		i += 3
 	}
 }
@@ -105,23 +63,11 @@ func testTwoFramesFit(t *testing.T, make Factory) {
 func testWrap(t *testing.T, make Factory) {
 	a, b := pair(t, make, 8<<10)
 	max := a.MaxPayload()
-	const frames = 5000
-	size := func(i int) int { return i * 37 % (max + 1) }
-	all(t, func() error {
-		for i := range frames {
-			if err := send(a, 0, i, size(i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, func() error {
-		for i := range frames {
-			if err := receive(b, 1, i, size(i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	var sizes []int
+	for i := range 5000 {
+		sizes = append(sizes, i*37%(max+1))
+	}
+	all(t, func() error { return sendAll(a, 0, 0, sizes...) }, func() error { return receiveAll(b, 1, 0, sizes...) })
 }
 
 // testBackpressure sends far more than fits while nobody reads.
@@ -185,12 +131,7 @@ func testDeadlines(t *testing.T, make Factory) {
 	}
 	// The link is whole after a receive that was too late, and a deadline that
 	// has passed takes what is there.
-	if err := send(a, 0, 7, 100); err != nil {
-		t.Fatal(err)
-	}
-	if err := receive(b, 1, 7, 100); err != nil {
-		t.Fatal(err)
-	}
+	must(t, send(a, 0, 7, 100), receive(b, 1, 7, 100))
 	for {
 		deadline := time.Now().Add(wait)
 		_, err := a.Reserve(a.MaxPayload(), deadline)
@@ -220,11 +161,7 @@ func testMisuse(t *testing.T, make Factory) {
 	if _, err := a.Reserve(500, soon()); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2 {
-		if err := send(a, 0, i, 10); err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, sendAll(a, 0, 0, 10, 10))
 	if _, err := b.Next(soon()); err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +169,7 @@ func testMisuse(t *testing.T, make Factory) {
 		t.Error("Next went through with a frame not released")
 	}
 	b.Release()
-	if err := receive(b, 1, 1, 10); err != nil {
-		t.Fatal(err)
-	}
+	must(t, receive(b, 1, 1, 10))
 }
 
 // testWindow holds a link to the memory it was given.
