@@ -53,9 +53,8 @@ func parseDescription(name string, data []byte, part int) (*partConfig, error) {
 	cfg.book.NodeStart, cfg.book.NodeEnd = d.ranges("node_map", "num_nodes", cfg.book.NodeTypes, cfg.book.Parts)
 	cfg.book.EdgeStart, cfg.book.EdgeEnd = d.ranges("edge_map", "num_edges", relationNames(cfg.book), cfg.book.Parts)
 	if d.err == nil {
-		if err := cfg.book.Finish(); err != nil {
-			d.fail("ranges of ids that fit together", "%v", err)
-		}
+		err := cfg.book.Finish()
+		d.want(err == nil, "ranges of ids that fit together", "%v", err)
 	}
 	d.paths(cfg, fmt.Sprintf("part-%d", part))
 	if d.err == nil { // last, so that what is plainly wrong is called by its name
@@ -64,8 +63,9 @@ func parseDescription(name string, data []byte, part int) (*partConfig, error) {
 	return cfg, d.err
 }
 
-func (d *description) fail(want, got string, args ...any) {
-	if d.err == nil {
+// want holds what was read against what it has to be.
+func (d *description) want(ok bool, want, got string, args ...any) {
+	if !ok && d.err == nil {
 		d.err = disk.Bad(d.name, -1, want, got, args...)
 	}
 }
@@ -83,22 +83,16 @@ func (d *description) decode(raw json.RawMessage, into any, want string) {
 // get decodes the value of a key that has to be there.
 func (d *description) get(key string, into any, want string) {
 	raw, ok := d.keys[key]
-	switch {
-	case !ok:
-		d.fail(fmt.Sprintf("the key %q, %s", key, want), "no such key")
-	case string(raw) == "null":
-		d.fail(fmt.Sprintf("%q to be %s", key, want), "null")
-	default:
-		d.decode(raw, into, fmt.Sprintf("%q to be %s", key, want))
-	}
+	d.want(ok, fmt.Sprintf("the key %q, %s", key, want), "no such key")
+	d.want(string(raw) != "null", fmt.Sprintf("%q to be %s", key, want), "null")
+	d.decode(raw, into, fmt.Sprintf("%q to be %s", key, want))
 }
 
 func (d *description) open() {
 	if err := json.Unmarshal(d.data, &d.keys); err != nil {
 		d.err = disk.JSONError(d.name, 0, "a JSON object", err)
-	} else if d.keys == nil {
-		d.fail("a JSON object", "null")
 	}
+	d.want(d.keys != nil, "a JSON object", "null")
 }
 
 func (d *description) format(cfg *partConfig) {
@@ -106,18 +100,15 @@ func (d *description) format(cfg *partConfig) {
 		var format string
 		d.get("format", &format, "a string")
 		d.get("partitioning", &cfg.partitioning, "a string")
-		if format != partitionFormat || cfg.partitioning == "" {
-			d.fail(fmt.Sprintf("DGL's partition format, or %q", partitionFormat), "%q", format)
-		}
+		d.want(format == partitionFormat && cfg.partitioning != "",
+			fmt.Sprintf("DGL's partition format, or %q", partitionFormat), "%q", format)
 	}
 	d.get("graph_name", &cfg.graphName, "a string")
 }
 
 func (d *description) parts(b *graph.Book, part int) {
 	d.get("num_parts", &b.Parts, "a whole number")
-	if b.Parts < 1 || b.Parts > math.MaxInt32 {
-		d.fail(`"num_parts" to be at least 1`, "%d", b.Parts)
-	}
+	d.want(b.Parts >= 1 && b.Parts <= math.MaxInt32, `"num_parts" to be at least 1`, "%d", b.Parts)
 	if d.err == nil && (part < 0 || part >= b.Parts) {
 		if _, d.err = disk.CheckSeal(d.name, d.data); d.err == nil { // else the number of parts is what is damaged
 			d.err = argument.Errorf("%s: partition %d asked for: no such partition, the graph has %d (0 to %d). Each worker "+
@@ -131,12 +122,10 @@ func (d *description) types(b *graph.Book) {
 	b.NodeTypes = d.typeNames("ntypes", graph.OnlyNodeType)
 	for _, s := range d.typeNames("etypes", graph.OnlyEdgeType.String()) {
 		t, err := graph.ParseEdgeType(s)
-		if err != nil {
-			d.fail(`the keys of "etypes" to be source:relation:destination`, "%q", s)
-		}
+		d.want(err == nil, `the keys of "etypes" to be source:relation:destination`, "%q", s)
 		for _, end := range []string{t.Src, t.Dst} {
 			if !slices.Contains(b.NodeTypes, end) {
-				d.fail(fmt.Sprintf("the node types of relation %q among %q", s, b.NodeTypes), "%q", end)
+				d.want(false, fmt.Sprintf("the node types of relation %q among %q", s, b.NodeTypes), "%q", end)
 			}
 		}
 		b.EdgeTypes = append(b.EdgeTypes, t)
@@ -152,17 +141,14 @@ func (d *description) typeNames(key, only string) []string {
 	want := fmt.Sprintf("%q to give each type its number, from 0 on", key)
 	var numbers map[string]int
 	d.decode(raw, &numbers, want)
-	if len(numbers) == 0 {
-		d.fail(want, "no types")
-	}
+	d.want(len(numbers) > 0, want, "no types")
 	names := make([]string, len(numbers))
 	set := make([]bool, len(numbers))
 	for name, i := range numbers {
-		if i < 0 || i >= len(numbers) || set[i] {
-			d.fail(want, "number %d for %q", i, name)
-			continue
+		fits := i >= 0 && i < len(numbers) && !set[i]
+		if d.want(fits, want, "number %d for %q", i, name); fits {
+			names[i], set[i] = name, true
 		}
-		names[i], set[i] = name, true
 	}
 	return names
 }
@@ -211,26 +197,23 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 	}
 	for name := range byType {
 		if !slices.Contains(types, name) {
-			d.fail(fmt.Sprintf("the types of %q among %q", key, types), "%q", name)
+			d.want(false, fmt.Sprintf("the types of %q among %q", key, types), "%q", name)
 		}
 	}
 	for _, name := range types {
 		var list idRanges
-		if raw, ok := byType[name]; ok {
-			d.decode(raw, &list, fmt.Sprintf("%q of type %q as a list of [start, end]", key, name))
-		} else {
-			d.fail(fmt.Sprintf("ranges of type %q in %q", name, key), "none")
-		}
-		if len(list) != parts {
-			d.fail(fmt.Sprintf("%d ranges of type %q in %q, one for each partition", parts, name, key), "%d", len(list))
-		}
+		raw, ok := byType[name]
+		d.want(ok, fmt.Sprintf("ranges of type %q in %q", name, key), "none")
+		d.decode(raw, &list, fmt.Sprintf("%q of type %q as a list of [start, end]", key, name))
+		d.want(len(list) == parts, fmt.Sprintf("%d ranges of type %q in %q, one for each partition", parts, name, key),
+			"%d", len(list))
 		if d.err != nil {
 			return nil, nil
 		}
 		s, e := make([]int64, parts), make([]int64, parts)
 		for i, r := range list {
 			if len(r) != 2 {
-				d.fail(fmt.Sprintf("[start, end] as range %d of type %q in %q", i, name, key), "%v", r)
+				d.want(false, fmt.Sprintf("[start, end] as range %d of type %q in %q", i, name, key), "%v", r)
 				return nil, nil
 			}
 			s[i], e[i] = r[0], r[1]
@@ -245,15 +228,13 @@ func (d *description) ranges(key, count string, types []string, parts int) (star
 				*s, *e = at, at // where nothing is, it does not matter where
 			}
 			if *s != at || *e < *s {
-				d.fail(fmt.Sprintf("the range of type %q, partition %d in %q to begin at %d, where the one before it ends", name, p,
-					key, at), "[%d, %d]", *s, *e)
+				d.want(false, fmt.Sprintf("the range of type %q, partition %d in %q to begin at %d, where the one before it "+
+					"ends", name, p, key, at), "[%d, %d]", *s, *e)
 			}
 			at = *e
 		}
 	}
-	if at != total {
-		d.fail(fmt.Sprintf("the ranges in %q to cover all %d ids", key, total), "%d", at)
-	}
+	d.want(at == total, fmt.Sprintf("the ranges in %q to cover all %d ids", key, total), "%d", at)
 	return start, end
 }
 
@@ -271,9 +252,7 @@ func (d *description) paths(cfg *partConfig, part string) {
 	cfg.files = map[string]string{}
 	for _, key := range keys {
 		path, _ := found[key].(string)
-		if path == "" || strings.ContainsRune(path, 0) {
-			d.fail(fmt.Sprintf("the path %q in %q", key, part), "%q", path)
-		}
+		d.want(path != "" && !strings.ContainsRune(path, 0), fmt.Sprintf("the path %q in %q", key, part), "%q", path)
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(d.name), filepath.FromSlash(path))
 		}

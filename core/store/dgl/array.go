@@ -30,21 +30,17 @@ func (c *cursor) ndarray(what string) disk.Array {
 	c.magic(magicArray, what)
 	c.exactly(0, "the reserved word of "+what)
 	at := c.off
-	if dev := c.i32("the device of " + what); c.err == nil && dev != deviceCPU {
-		c.fail(at, what+" on the CPU (device type 1)", "device type %d", dev)
-	}
+	dev := c.i32("the device of " + what)
+	c.want(dev == deviceCPU, at, what+" on the CPU (device type 1)", "device type %d", dev)
 	c.i32("the device number of " + what)
 	at = c.off
 	ndim := c.i32("the number of dimensions of " + what)
-	if c.err == nil && (ndim < 0 || ndim > disk.MaxDims) {
-		c.fail(at, fmt.Sprintf("%s of 0 to %d dimensions", what, disk.MaxDims), "%d", ndim)
-	}
+	c.want(ndim >= 0 && ndim <= disk.MaxDims, at, fmt.Sprintf("%s of 0 to %d dimensions", what, disk.MaxDims), "%d",
+		ndim)
 	at = c.off
 	code, bits, lanes := c.u8("the type of "+what), c.u8("the type of "+what), c.u16("the type of "+what)
 	dtype, ok := dtypes.Of(code, bits)
-	if c.err == nil && (!ok || lanes != 1) {
-		c.fail(at, "a known type of numbers of "+what, "code %d, %d bits, %d lanes", code, bits, lanes)
-	}
+	c.want(ok && lanes == 1, at, "a known type of numbers of "+what, "code %d, %d bits, %d lanes", code, bits, lanes)
 	if c.err != nil {
 		return disk.Array{}
 	}
@@ -54,15 +50,12 @@ func (c *cursor) ndarray(what string) disk.Array {
 		shape[i] = c.i64("the shape of " + what)
 	}
 	n, ok := disk.Elements(shape, dtype.Size(), c.left())
-	if c.err == nil && !ok {
-		c.fail(at, fmt.Sprintf("a shape of %s that fits the %d bytes left of the file", what, c.left()), "%v of %s", shape,
-			dtype)
-	}
+	c.want(ok, at, fmt.Sprintf("a shape of %s that fits the %d bytes left of the file", what, c.left()), "%v of %s", shape,
+		dtype)
 	at = c.off
 	size := n * int64(dtype.Size())
-	if nbytes := c.i64("the size of " + what); c.err == nil && nbytes != size {
-		c.fail(at, fmt.Sprintf("%d bytes of %s, %s of shape %v", size, what, dtype, shape), "%d bytes", nbytes)
-	}
+	nbytes := c.i64("the size of " + what)
+	c.want(nbytes == size, at, fmt.Sprintf("%d bytes of %s, %s of shape %v", size, what, dtype, shape), "%d bytes", nbytes)
 	a := disk.Array{File: c.f, Name: what, Offset: c.off, DType: dtype, Shape: shape, Len: n}
 	c.skip(size, what)
 	if c.err != nil {
@@ -83,9 +76,7 @@ func (c *cursor) named(what string) []namedArray {
 	for n := c.count(stringMinBytes+arrayMinBytes, what); n > 0 && c.err == nil; n-- {
 		at := c.off
 		name := c.str("the name of one of " + what)
-		if c.err == nil && seen[name] {
-			c.fail(at, "each name once among "+what, "%q again", name)
-		}
+		c.want(!seen[name], at, "each name once among "+what, "%q again", name)
 		seen[name] = true
 		out = append(out, namedArray{name, c.ndarray(fmt.Sprintf("%q of %s", name, what))})
 	}
@@ -94,9 +85,7 @@ func (c *cursor) named(what string) []namedArray {
 
 // atEnd complains about bytes after the last thing a file should hold.
 func (c *cursor) atEnd() {
-	if c.err == nil && c.left() != 0 {
-		c.fail(c.off, "the end of the file", "%d more bytes", c.left())
-	}
+	c.want(c.left() == 0, c.off, "the end of the file", "%d more bytes", c.left())
 }
 
 // parseTensors reads the headers of what dgl.data.utils.save_tensors wrote.
@@ -106,9 +95,7 @@ func parseTensors(f *disk.File) ([]namedArray, error) {
 	at := c.off
 	n := c.u64("the number of tensors")
 	out := c.named("the tensors")
-	if c.err == nil && n != uint64(len(out)) {
-		c.fail(at, fmt.Sprintf("the number of tensors that follow, %d", len(out)), "%d", n)
-	}
+	c.want(n == uint64(len(out)), at, fmt.Sprintf("the number of tensors that follow, %d", len(out)), "%d", n)
 	c.atEnd()
 	return out, c.err
 }

@@ -23,8 +23,9 @@ type cursor struct {
 
 func newCursor(f *disk.File) *cursor { return &cursor{f: f} }
 
-func (c *cursor) fail(off int64, want, got string, args ...any) {
-	if c.err == nil {
+// want holds what was read at a byte against what it has to be, unless something failed before.
+func (c *cursor) want(ok bool, off int64, want, got string, args ...any) {
+	if !ok && c.err == nil {
 		c.err = c.f.Bad(off, want, got, args...)
 	}
 }
@@ -36,8 +37,7 @@ func (c *cursor) take(n int, what string) []byte {
 	if c.err != nil {
 		return make([]byte, n)
 	}
-	if int64(n) > c.left() {
-		c.fail(c.off, fmt.Sprintf("%d bytes of %s", n, what), "the end of the file after %d", c.left())
+	if c.room(int64(n), what); c.err != nil {
 		return make([]byte, n)
 	}
 	if c.off < c.winOff || c.off+int64(n) > c.winOff+int64(c.winLen) {
@@ -65,34 +65,29 @@ func (c *cursor) i64(what string) int64 { return int64(c.u64(what)) }
 func (c *cursor) boolean(what string) bool {
 	at := c.off
 	v := c.u8(what)
-	if v > 1 {
-		c.fail(at, what+", 0 or 1", "%d", v)
-	}
+	c.want(v <= 1, at, what+", 0 or 1", "%d", v)
 	return v == 1
 }
 
 func (c *cursor) magic(want uint64, what string) {
 	at := c.off
-	if got := c.u64("the magic number of " + what); c.err == nil && got != want {
-		c.fail(at, fmt.Sprintf("the magic number %#016x of %s", want, what), "%#016x", got)
-	}
+	got := c.u64("the magic number of " + what)
+	c.want(got == want, at, fmt.Sprintf("the magic number %#016x of %s", want, what), "%#016x", got)
 }
 
 // exactly reads a u64 that has one legal value.
 func (c *cursor) exactly(want uint64, what string) {
 	at := c.off
-	if got := c.u64(what); c.err == nil && got != want {
-		c.fail(at, fmt.Sprintf("%s %d", what, want), "%d", got)
-	}
+	got := c.u64(what)
+	c.want(got == want, at, fmt.Sprintf("%s %d", what, want), "%d", got)
 }
 
 // count reads the length of a vector whose items take at least itemBytes each.
 func (c *cursor) count(itemBytes int64, what string) int64 {
 	at := c.off
 	n := c.u64("the number of " + what)
-	if c.err == nil && n > uint64(c.left()/itemBytes) {
-		c.fail(at, fmt.Sprintf("a number of %s that fits the %d bytes left of the file", what, c.left()), "%d", n)
-	}
+	c.want(n <= uint64(c.left()/itemBytes), at,
+		fmt.Sprintf("a number of %s that fits the %d bytes left of the file", what, c.left()), "%d", n)
 	if c.err != nil {
 		return 0
 	}
@@ -102,9 +97,7 @@ func (c *cursor) count(itemBytes int64, what string) int64 {
 func (c *cursor) str(what string) string {
 	at := c.off
 	n := c.count(1, "characters of "+what)
-	if c.err == nil && n > disk.MaxName {
-		c.fail(at, fmt.Sprintf("%s of at most %d characters", what, disk.MaxName), "%d", n)
-	}
+	c.want(n <= disk.MaxName, at, fmt.Sprintf("%s of at most %d characters", what, disk.MaxName), "%d", n)
 	if c.err != nil {
 		return ""
 	}
@@ -113,10 +106,13 @@ func (c *cursor) str(what string) string {
 
 // skip moves over n bytes that must be there.
 func (c *cursor) skip(n int64, what string) {
-	if c.err == nil && (n < 0 || n > c.left()) {
-		c.fail(c.off, fmt.Sprintf("%d bytes of %s", n, what), "the end of the file after %d", c.left())
-	}
-	if c.err == nil {
+	if c.room(n, what); c.err == nil {
 		c.off += n
 	}
+}
+
+// room wants n bytes to be there.
+func (c *cursor) room(n int64, what string) {
+	c.want(n >= 0 && n <= c.left(), c.off, fmt.Sprintf("%d bytes of %s", n, what), "the end of the file after %d",
+		c.left())
 }

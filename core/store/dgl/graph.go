@@ -46,16 +46,12 @@ func parseGraphs(f *disk.File) (*graphFile, error) {
 	c.exactly(2, "graph type")
 	at := c.off
 	graphs := c.u64("the number of graphs")
-	if c.err == nil && (graphs < 1 || graphs > uint64(f.Size)) {
-		c.fail(at, "at least one graph", "%d", graphs)
-	}
+	c.want(graphs >= 1 && graphs <= uint64(f.Size), at, "at least one graph", "%d", graphs)
 	c.skip(graphsHeader-c.off, "the header")
 	at = c.off
 	start := c.i64("the place of the first graph")
 	c.named("the labels")
-	if c.err == nil && start != c.off {
-		c.fail(at, fmt.Sprintf("the place of the first graph, %d", c.off), "%d", start)
-	}
+	c.want(start == c.off, at, fmt.Sprintf("the place of the first graph, %d", c.off), "%d", start)
 	g := &graphFile{}
 	c.graph(g)
 	if c.err == nil && graphs == 1 {
@@ -118,14 +114,10 @@ func (c *cursor) graph(g *graphFile) {
 	for n := c.count(stringMinBytes, "names of edge types"); n > 0 && c.err == nil; n-- {
 		g.etypes = append(g.etypes, c.str("the name of an edge type"))
 	}
-	if c.err == nil && (len(g.ndata) != len(g.numNodes) || len(g.ntypes) != len(g.numNodes)) {
-		c.fail(at, "as many node types, names and tables of node data", "%d, %d and %d", len(g.numNodes), len(g.ntypes),
-			len(g.ndata))
-	}
-	if c.err == nil && (len(g.edata) != len(g.relations) || len(g.etypes) != len(g.relations)) {
-		c.fail(at, "as many relations, names and tables of edge data", "%d, %d and %d", len(g.relations), len(g.etypes),
-			len(g.edata))
-	}
+	c.want(len(g.ndata) == len(g.numNodes) && len(g.ntypes) == len(g.numNodes), at,
+		"as many node types, names and tables of node data", "%d, %d and %d", len(g.numNodes), len(g.ntypes), len(g.ndata))
+	c.want(len(g.edata) == len(g.relations) && len(g.etypes) == len(g.relations), at,
+		"as many relations, names and tables of edge data", "%d, %d and %d", len(g.relations), len(g.etypes), len(g.edata))
 }
 
 func (c *cursor) frames(what string) [][]namedArray {
@@ -143,13 +135,10 @@ func (c *cursor) unit(what string) matrix {
 	at := c.off
 	saved := c.i64("the saved format of " + what)
 	c.i64("the allowed formats of " + what)
-	if c.err == nil && (saved>>32) != 1 {
-		c.fail(at, "the saved format of "+what+", marked as such", "%#x", saved)
-	}
+	c.want(saved>>32 == 1, at, "the saved format of "+what+", marked as such", "%#x", saved)
 	formats := saved & 0xffffffff
-	if c.err == nil && (formats == 0 || formats&^(fmtCOO|fmtCSR|fmtCSC) != 0) {
-		c.fail(at, "saved formats of "+what+": COO (1), CSR (2), CSC (4) or a sum of them", "%d", formats)
-	}
+	c.want(formats != 0 && formats&^(fmtCOO|fmtCSR|fmtCSC) == 0, at,
+		"saved formats of "+what+": COO (1), CSR (2), CSC (4) or a sum of them", "%d", formats)
 	var m matrix
 	for _, format := range []int{fmtCOO, fmtCSR, fmtCSC} {
 		if c.err != nil || formats&int64(format) == 0 {
@@ -165,10 +154,10 @@ func (c *cursor) unit(what string) matrix {
 		}
 		if m.format == 0 {
 			m = next
-		} else if c.err == nil && (m.edges != next.edges || m.numSrc != next.numSrc || m.numDst != next.numDst) {
-			c.fail(at, "the same size of "+what+" in each of its formats",
-				"%d x %d with %d edges and %d x %d with %d", m.numSrc, m.numDst, m.edges, next.numSrc, next.numDst, next.edges)
 		}
+		c.want(m.edges == next.edges && m.numSrc == next.numSrc && m.numDst == next.numDst, at,
+			"the same size of "+what+" in each of its formats",
+			"%d x %d with %d edges and %d x %d with %d", m.numSrc, m.numDst, m.edges, next.numSrc, next.numDst, next.edges)
 	}
 	return m
 }
@@ -176,9 +165,7 @@ func (c *cursor) unit(what string) matrix {
 func (c *cursor) dims(what string) (cols, rows int64) {
 	at := c.off
 	cols, rows = c.i64("the number of columns of "+what), c.i64("the number of rows of "+what)
-	if c.err == nil && (cols < 0 || rows < 0) {
-		c.fail(at, "sizes of "+what+" that are not negative", "%d columns, %d rows", cols, rows)
-	}
+	c.want(cols >= 0 && rows >= 0, at, "sizes of "+what+" that are not negative", "%d columns, %d rows", cols, rows)
 	return cols, rows
 }
 
