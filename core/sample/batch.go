@@ -81,7 +81,7 @@ func (s *Sampler) begin(b *Batch) error {
 	for q := range s.g.World {
 		for t := range s.g.Types {
 			s.ask[q].rows[t], s.asked[q].rows[t] = s.ask[q].rows[t][:0], s.asked[q].rows[t][:0]
-			s.place[q][t] = s.place[q][t][:0]
+			s.ask[q].at[t] = s.ask[q].at[t][:0]
 		}
 	}
 	for t, table := range s.tables {

@@ -74,7 +74,7 @@ type cacheUse struct {
 // need are own rows of rank q, and the numbers of their nodes in the batch, that
 // must be fetched: all that are not in the cache.
 func (s *Sampler) need(q, t int) (rows, place []int32) {
-	rows, place = s.ask[q].rows[t], s.place[q][t]
+	rows, place = s.ask[q].rows[t], s.ask[q].at[t]
 	if s.cache == nil {
 		return rows, place
 	}
@@ -82,7 +82,7 @@ func (s *Sampler) need(q, t int) (rows, place []int32) {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
 	room := c.room - len(c.nodes.Nodes)
-	missRows, missPlace := s.missed[q].rows[t][:0], s.missedAt[q][t][:0]
+	missRows, missPlace := s.missed[q].rows[t][:0], s.missed[q].at[t][:0]
 	for i, at := range place {
 		if n := c.nodes.find(nodes[at]); n >= 0 {
 			use.row, use.at = append(use.row, n), append(use.at, at)
@@ -93,7 +93,7 @@ func (s *Sampler) need(q, t int) (rows, place []int32) {
 			use.keep = append(use.keep, at)
 		}
 	}
-	s.missed[q].rows[t], s.missedAt[q][t] = missRows, missPlace
+	s.missed[q].rows[t], s.missed[q].at[t] = missRows, missPlace
 	return missRows, missPlace
 }
 

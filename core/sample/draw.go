@@ -39,7 +39,7 @@ func (s *Sampler) drawing(layer, i int, batch uint64) drawing {
 // stay: those of row k to places [ptr[p], ptr[p+1]) with p = place[k]. Sources
 // are positions. In parallel.
 func (s *Sampler) drawOwn(layer, i int, b *Batch, out *Edges) {
-	rows, place := s.ask[s.g.Rank].rows[s.g.Rels[i].DstType], s.place[s.g.Rank][s.g.Rels[i].DstType]
+	rows, place := s.ask[s.g.Rank].rows[s.g.Rels[i].DstType], s.ask[s.g.Rank].at[s.g.Rels[i].DstType]
 	if s.cfg.Fanouts[layer][i] == 0 {
 		return
 	}

@@ -1,6 +1,9 @@
 package sample
 
-import "sar/core/comm"
+import (
+	"sar/core/comm"
+	"sar/core/kernel"
+)
 
 // gather copies the rows of ids, one after the other.
 func (c *Column) gather(dst []byte, ids []uint32) {
@@ -12,24 +15,10 @@ func (c *Column) gather(dst []byte, ids []uint32) {
 }
 
 // copyRows copies rows of size bytes: row from[i] of src becomes row to[i] of
-// dst. A list that is nil stands for 0, 1, 2, …. In parallel.
+// dst. A list that is nil stands for 0, 1, 2, ….
 func (s *Sampler) copyRows(dst, src []byte, size int, to, from []int32) {
-	n := len(to)
-	if to == nil {
-		n = len(from)
-	}
-	s.tasks(n, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			t, f := i, i
-			if to != nil {
-				t = int(to[i])
-			}
-			if from != nil {
-				f = int(from[i])
-			}
-			copy(dst[t*size:(t+1)*size], src[f*size:(f+1)*size])
-		}
-	})
+	n := max(len(to), len(from))
+	kernel.CopyRows(s.pool, n, kernel.RowsOf(dst, size, to), kernel.RowsOf(src, size, from))
 }
 
 // outputs gathers the columns of the seeds, which are all here.
@@ -73,9 +62,9 @@ func (s *Sampler) inputs(c *comm.Communicator, b *Batch) error {
 	}
 	for q := range s.g.World {
 		for t := range s.tables {
-			s.want[q].rows[t], s.wantAt[q][t] = nil, nil
+			s.want[q].rows[t], s.want[q].at[t] = nil, nil
 			if q != s.g.Rank && len(s.cfg.Inputs[t]) > 0 {
-				s.want[q].rows[t], s.wantAt[q][t] = s.need(q, t)
+				s.want[q].rows[t], s.want[q].at[t] = s.need(q, t)
 			}
 			s.want[q].new[t] = len(s.want[q].rows[t])
 			s.wanted[q].rows[t] = s.wanted[q].rows[t][:0]
@@ -119,7 +108,7 @@ func (s *Sampler) takeInputs(t *rpc, b *Batch) error {
 	}
 	for k := range s.cfg.Inputs {
 		for j, column := range s.cfg.Inputs[k] {
-			s.copyRows(b.Inputs[k][j], column.Rows, column.RowBytes, s.place[me][k], s.ask[me].rows[k])
+			s.copyRows(b.Inputs[k][j], column.Rows, column.RowBytes, s.ask[me].at[k], s.ask[me].rows[k])
 			if s.cache != nil {
 				s.copyRows(b.Inputs[k][j], s.cache.types[k].rows[j], column.RowBytes, s.use[k].at, s.use[k].row)
 			}
@@ -127,7 +116,7 @@ func (s *Sampler) takeInputs(t *rpc, b *Batch) error {
 	}
 	return t.c.ToPeers(func(_, q int) error {
 		for k := range s.cfg.Inputs {
-			place := s.wantAt[q][k]
+			place := s.want[q].at[k]
 			for j, column := range s.cfg.Inputs[k] {
 				err := t.receive(q, len(place), column.RowBytes, func(first, n int, src []byte) error {
 					s.copyRows(b.Inputs[k][j], src, column.RowBytes, place[first:first+n], nil)

@@ -33,7 +33,7 @@ func (s *Sampler) route(key uint64) error {
 				row = id + space[0] - space[q]
 			}
 			s.ask[q].rows[t] = append(s.ask[q].rows[t], int32(row))
-			s.place[q][t] = append(s.place[q][t], int32(n))
+			s.ask[q].at[t] = append(s.ask[q].at[t], int32(n))
 			s.ask[q].new[t]++
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Sampler) allot(b *Batch, layer *Layer, i int) (err error) {
 	for q := range s.got {
 		from, to := s.got[q].entries(i)
 		counts := s.got[q].counts[from:to]
-		for k, dst := range s.place[q][t][:to-from] {
+		for k, dst := range s.ask[q].at[t][:to-from] {
 			ptr[dst+1] = int64(counts[k])
 		}
 	}

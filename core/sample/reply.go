@@ -1,6 +1,10 @@
 package sample
 
-import "sar/core/graph"
+import (
+	"slices"
+
+	"sar/core/graph"
+)
 
 // reply is edges drawn for the rows of a request: relation by relation, in
 // each the rows of its destination type in the order of the request.
@@ -86,7 +90,7 @@ func (s *Sampler) tasks(n int, f func(lo, hi int)) {
 // far as they are of relation i: count edges at place at of the range go to
 // place to of the block. Edges of one row lie side by side in both.
 func (s *Sampler) runs(q, i int, indptr []int64, first, n int, f func(to, at, count int)) {
-	a, place := &s.got[q], s.place[q][s.g.Rels[i].DstType]
+	a, place := &s.got[q], s.ask[q].at[s.g.Rels[i].DstType]
 	lo, hi := a.edges(i)
 	lo, hi = max(lo, first), min(hi, first+n)
 	if lo >= hi {
@@ -104,13 +108,6 @@ func (s *Sampler) runs(q, i int, indptr []int64, first, n int, f func(to, at, co
 
 // after is the row that holds edge e: at[row] <= e < at[row+1].
 func after(at []int64, e int64) int {
-	lo, hi := 0, len(at)-1
-	for hi-lo > 1 {
-		if mid := (lo + hi) / 2; at[mid] <= e {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	i, _ := slices.BinarySearch(at, e+1)
+	return i - 1
 }

@@ -35,14 +35,15 @@ type rpc struct {
 type request struct {
 	key  uint64
 	rows [][]int32
-	new  []int // of rows, the last ones, that travel now
+	at   [][]int32 // the numbers of their nodes in the batch, of what this rank asks for
+	new  []int     // of rows, the last ones, that travel now
 }
 
 // requests are those of all ranks.
 func requests(world, types int) []request {
 	all := make([]request, world)
 	for q := range all {
-		all[q] = request{rows: make([][]int32, types), new: make([]int, types)}
+		all[q] = request{rows: make([][]int32, types), at: make([][]int32, types), new: make([]int, types)}
 	}
 	return all
 }

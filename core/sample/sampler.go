@@ -42,21 +42,18 @@ type Sampler struct {
 	weights []weights // by relation
 	tables  []*table  // by node type
 
-	asked []request   // by rank: what it wants of this one
-	ask   []request   // by rank: what this one wants of it
-	place [][][]int32 // [rank][type]: numbers of the nodes of ask
-	serve []reply     // by rank: what this one sends to it
-	got   []reply     // by rank: what came from it
-	wide  bool        // positions of nodes take 8 bytes on the wire
+	asked []request // by rank: what it wants of this one
+	ask   []request // by rank: what this one wants of it
+	serve []reply   // by rank: what this one sends to it
+	got   []reply   // by rank: what came from it
+	wide  bool      // positions of nodes take 8 bytes on the wire
 
-	want   []request   // by rank: whose features this one wants of it
-	wantAt [][][]int32 // [rank][type]: numbers of the nodes of want
-	wanted []request   // by rank: whose features it wants of this one
+	want   []request // by rank: whose features this one wants of it
+	wanted []request // by rank: whose features it wants of this one
 
-	cache    *Cache // nil: none
-	use      []cacheUse
-	missed   []request // what want points at where there is a cache
-	missedAt [][][]int32
+	cache  *Cache // nil: none
+	use    []cacheUse
+	missed []request // what want points at where there is a cache
 }
 
 // weights of the slots of a relation, in the order of the CSR, and how many of
@@ -116,19 +113,11 @@ func (s *Sampler) prepare() {
 		s.tables[t] = newTable(space, s.g.Rank, few)
 		s.wide = s.wide || s.tables[t].total > math.MaxUint32
 	}
-	s.asked, s.ask, s.place = requests(world, types), requests(world, types), lists(world, types)
-	s.serve, s.got = make([]reply, world), make([]reply, world)
-	s.want, s.wantAt, s.wanted = requests(world, types), lists(world, types), requests(world, types)
-	s.use, s.missed, s.missedAt = make([]cacheUse, types), requests(world, types), lists(world, types)
-}
-
-// lists are empty lists by rank and type.
-func lists(world, types int) [][][]int32 {
-	all := make([][][]int32, world)
-	for q := range all {
-		all[q] = make([][]int32, types)
+	for _, r := range []*[]request{&s.asked, &s.ask, &s.want, &s.wanted, &s.missed} {
+		*r = requests(world, types)
 	}
-	return all
+	s.serve, s.got = make([]reply, world), make([]reply, world)
+	s.use = make([]cacheUse, types)
 }
 
 func (w *weights) fill(rel *graph.Relation, given []float32) error {
