@@ -88,9 +88,8 @@ func init() {
 }
 
 func setThresholds(mmap, trim C.int) {
-	if C.mallopt(C.M_MMAP_THRESHOLD, mmap) == 0 || C.mallopt(C.M_TRIM_THRESHOLD, trim) == 0 {
-		refuse("the C library refused thresholds of %d and %d bytes: its allocator is not glibc's", mmap, trim)
-	}
+	demand(C.mallopt(C.M_MMAP_THRESHOLD, mmap) != 0 && C.mallopt(C.M_TRIM_THRESHOLD, trim) != 0,
+		"the C library refused thresholds of %d and %d bytes: its allocator is not glibc's", mmap, trim)
 }
 
 // sar_pool_stats tells what torch's larger blocks take under the pool; zeros

@@ -61,6 +61,14 @@ func must[T any](v T, err error) T {
 // refuse ends the export since an argument has a wrong value.
 func refuse(format string, args ...any) { need(session.Invalid(format, args...)) }
 
+// demand refuses where what is demanded of an argument is not so. What every call passes refuses by itself, because
+// the arguments of a message that nobody reads take memory too.
+func demand(ok bool, format string, args ...any) {
+	if !ok {
+		refuse(format, args...)
+	}
+}
+
 // refuseType ends the export since a tensor has a wrong dtype or device.
 func refuseType(format string, args ...any) { need(session.WrongType(format, args...)) }
 

@@ -106,9 +106,8 @@ func sar_dataset_fennel(
 		if weights != nil {
 			v := view("weights", weights)
 			all := elements[int32](v)
-			if len(v.shape) != 2 || v.shape[1] != int64(len(a)) {
-				refuse("tensor weights has shape %s, and must have a row of %d numbers for each kind", join(v.shape), len(a))
-			}
+			demand(len(v.shape) == 2 && v.shape[1] == int64(len(a)),
+				"tensor weights has shape %s, and must have a row of %d numbers for each kind", v.shape, len(a))
 			for ; len(all) > 0; all = all[len(a):] {
 				f.Weights = append(f.Weights, all[:len(a)])
 			}

@@ -38,9 +38,7 @@ func sar_fetch_forward(
 	return guard("sar_fetch_forward", func(c *call) {
 		g, cols, from := use(c, h, graphs), vector[int64]("columns", columns), view("x", x)
 		give("agreed", agreed, 0)
-		if flags>>16 != 0 {
-			refuse("flags are %#x: a fetch has 16 of them", flags)
-		}
+		demand(flags>>16 == 0, "flags are %#x: a fetch has 16 of them", flags)
 		to := view("out", out).like(from)
 		*agreed = C.uint32_t(must(g.FetchForward(int(relation), cols, uint16(flags), fetchRows(from), fetchRows(to))))
 	})

@@ -16,9 +16,8 @@ import (
 func sar_graph_build(h, partition C.sar_handle, flags C.uint32_t, out *C.sar_handle) C.sar_status {
 	return guard("sar_graph_build", func(c *call) {
 		p, s := use(c, partition, partitions), use(c, h, sessions)
-		if flags&^C.SAR_GRAPH_EDGE_DATA != 0 {
-			refuse("flags are %#x: there is SAR_GRAPH_EDGE_DATA (%d)", flags, C.SAR_GRAPH_EDGE_DATA)
-		}
+		demand(flags&^C.SAR_GRAPH_EDGE_DATA == 0, "flags are %#x: there is SAR_GRAPH_EDGE_DATA (%d)", flags,
+			C.SAR_GRAPH_EDGE_DATA)
 		create(c, graphs, out, func() (*session.Graph, error) {
 			return s.Build(context.Background(), p, session.BuildFlags(flags))
 		})
@@ -57,9 +56,8 @@ func sar_graph_from_relations(
 // table2D reads a tensor of some rows.
 func table2D(v tensor, rows int) [][]int64 {
 	all := elements[int64](v)
-	if len(v.shape) != 2 || v.shape[0] != int64(rows) {
-		refuse("tensor %s has shape %s, and must have %d rows", v, join(v.shape), rows)
-	}
+	demand(len(v.shape) == 2 && v.shape[0] == int64(rows), "tensor %s has shape %s, and must have %d rows", v, v.shape,
+		rows)
 	out, width := make([][]int64, rows), int(v.shape[1])
 	for i := range out {
 		out[i] = all[i*width : (i+1)*width]
@@ -81,9 +79,7 @@ func sar_graph_num_relations(h C.sar_handle, n *C.int32_t) C.sar_status {
 func sar_graph_relation_info(h C.sar_handle, relation C.int32_t, out *C.sar_relation_info) C.sar_status {
 	return guard("sar_graph_relation_info", func(c *call) {
 		g := use(c, h, graphs)
-		if out == nil {
-			refuse("out is NULL: there is nowhere to put the result")
-		}
+		demand(out != nil, "out is NULL: there is nowhere to put the result")
 		i := must(g.Info(int(relation)))
 		copyOut(unsafe.Pointer(out), unsafe.Pointer(&C.sar_relation_info{
 			num_src: C.int64_t(i.NumSrc), num_dst: C.int64_t(i.NumDst), num_edges: C.int64_t(i.NumEdges),
@@ -124,14 +120,12 @@ func sar_graph_block(
 
 // runs cuts rows where start says.
 func runs(rows, start []int64) [][]int64 {
-	if len(start) == 0 || start[0] != 0 || start[len(start)-1] != int64(len(rows)) {
-		refuse("seed_start must go from 0 to the %d entries of seeds", len(rows))
-	}
+	demand(len(start) > 0 && start[0] == 0 && start[len(start)-1] == int64(len(rows)),
+		"seed_start must go from 0 to the %d entries of seeds", len(rows))
 	out := make([][]int64, len(start)-1)
 	for t := range out {
-		if start[t+1] < start[t] || start[t+1] > int64(len(rows)) {
-			refuse("seed_start[%d] is %d after %d: it must not descend", t+1, start[t+1], start[t])
-		}
+		demand(start[t+1] >= start[t] && start[t+1] <= int64(len(rows)),
+			"seed_start[%d] is %d after %d: it must not descend", t+1, start[t+1], start[t])
 		out[t] = rows[start[t]:start[t+1]]
 	}
 	return out
@@ -141,9 +135,8 @@ func runs(rows, start []int64) [][]int64 {
 func sar_graph_block_counts(h C.sar_handle, dst C.int32_t, out *C.DLTensor) C.sar_status {
 	return guard("sar_graph_block_counts", func(c *call) {
 		g, counts := use(c, h, graphs), vector[int64]("out", out)
-		if n := g.NumNodeTypes(); len(counts) != n {
-			refuse("out has %d entries for %d node types", len(counts), n)
-		}
+		n := g.NumNodeTypes()
+		demand(len(counts) == n, "out has %d entries for %d node types", len(counts), n)
 		for t := range counts {
 			counts[t] = int64(len(must(g.BlockRows(t, dst != 0))))
 		}
@@ -173,9 +166,7 @@ func sar_graph_send_rows(h C.sar_handle, relation, peer C.int32_t, out *C.DLTens
 
 // widen gives the caller numbers that the engine holds in 32 bits.
 func widen(to []int64, from []int32) {
-	if len(to) != len(from) {
-		refuse("out has %d entries, and must have %d", len(to), len(from))
-	}
+	demand(len(to) == len(from), "out has %d entries, and must have %d", len(to), len(from))
 	for i, v := range from {
 		to[i] = int64(v)
 	}

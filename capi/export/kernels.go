@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"sar/core/session"
@@ -50,23 +51,21 @@ func sddmm[T session.Float](a session.CSR, v tensor, g, out *C.DLTensor) {
 func rowsOf[T session.Float](name string, t *C.DLTensor, a session.CSR, x tensor) []T {
 	v := view(name, t).like(x)
 	_, width := x.rows()
-	if n, w := v.rows(); n != a.Rows() || w != width {
-		refuse("%s has shape %s: %d rows of indptr and x of shape %s need [%d, %d]",
-			v, join(v.shape), a.Rows(), join(x.shape), a.Rows(), width)
-	}
+	n, w := v.rows()
+	demand(n == a.Rows() && w == width, "%s has shape %s: %d rows of indptr and x of shape %s need [%d, %d]",
+		v, v.shape, a.Rows(), x.shape, a.Rows(), width)
 	return elements[T](v)
 }
 
 // headsOf is h of a tensor [slots] or [slots, h] of one number per slot and head.
 func headsOf(v tensor, slots int, x tensor) int {
 	n, heads := v.rows()
-	if n != slots || len(v.shape) > 2 {
-		refuse("tensor %s has shape %s: indices of length %d need [%d] or [%d, h]", v, join(v.shape), slots, slots, slots)
-	}
-	if _, width := x.rows(); heads < 1 || width%heads != 0 {
-		refuse("tensor %s has shape %s: its %d heads do not divide the %d columns of x, whose shape is %s",
-			v, join(v.shape), heads, width, join(x.shape))
-	}
+	demand(n == slots && len(v.shape) <= 2, "tensor %s has shape %s: indices of length %d need [%d] or [%d, h]",
+		v, v.shape, slots, slots, slots)
+	_, width := x.rows()
+	demand(heads >= 1 && width%heads == 0,
+		"tensor %s has shape %s: its %d heads do not divide the %d columns of x, whose shape is %s",
+		v, v.shape, heads, width, x.shape)
 	return heads
 }
 
@@ -75,9 +74,8 @@ func headsOf(v tensor, slots int, x tensor) int {
 // reads it once.
 func sparse(indptr, indices *C.DLTensor, columns int, bound string) session.CSR {
 	ptr, col := vector[int64]("indptr", indptr), vector[int32]("indices", indices)
-	if len(ptr) == 0 || ptr[0] != 0 || ptr[len(ptr)-1] != int64(len(col)) {
-		refuse("indptr must begin with 0 and end with %d, the length of indices", len(col))
-	}
+	demand(len(ptr) > 0 && ptr[0] == 0 && ptr[len(ptr)-1] == int64(len(col)),
+		"indptr must begin with 0 and end with %d, the length of indices", len(col))
 	for i := 1; i < len(ptr); i++ {
 		if ptr[i] < ptr[i-1] {
 			refuse("indptr[%d] is %d, below indptr[%d], which is %d", i, ptr[i], i-1, ptr[i-1])
@@ -119,9 +117,7 @@ func sar_matrix_create(
 	indptr, indices *C.sar_const_tensor, numCols C.int64_t, out *C.sar_handle,
 ) C.sar_status {
 	return guard("sar_matrix_create", func(c *call) {
-		if numCols < 0 || numCols > math.MaxInt32 {
-			refuse("num_cols is %d: indices are int32", numCols)
-		}
+		demand(numCols >= 0 && numCols <= math.MaxInt32, "num_cols is %d: indices are int32", numCols)
 		create(c, matrices, out, func() (*session.Matrix, error) {
 			return session.NewMatrix(sparse(indptr, indices, int(numCols), "the matrix has %d columns"), int(numCols))
 		})
@@ -132,9 +128,8 @@ func sar_matrix_create(
 func sar_matrix_spmm(h C.sar_handle, w, x *C.sar_const_tensor, y *C.DLTensor) C.sar_status {
 	return guard("sar_matrix_spmm", func(c *call) {
 		m, v := use(c, h, matrices), view("x", x)
-		if rows, _ := v.rows(); rows != m.Cols {
-			refuse("x has shape %s: a matrix of %d columns needs as many rows", join(v.shape), m.Cols)
-		}
+		rows, _ := v.rows()
+		demand(rows == m.Cols, "x has shape %s: a matrix of %d columns needs as many rows", v.shape, m.Cols)
 		byFloat(v, spmm[float32], spmm[float64])(m.CSR(), v, w, y)
 	})
 }
@@ -218,9 +213,7 @@ func normalizeGrad[T session.Float](v tensor, a norm) {
 // shaped reads a tensor of the shape of x.
 func shaped[T session.Float](name string, t *C.DLTensor, x tensor) []T {
 	v := view(name, t).like(x)
-	if join(v.shape) != join(x.shape) {
-		refuse("%s has shape %s, and x %s: they must be the same", v, join(v.shape), join(x.shape))
-	}
+	demand(slices.Equal(v.shape, x.shape), "%s has shape %s, and x %s: they must be the same", v, v.shape, x.shape)
 	return elements[T](v)
 }
 
@@ -242,8 +235,6 @@ func columnSums(t *C.DLTensor, width int) (first, second []float64) {
 func sized[T session.Float](name string, t *C.DLTensor, n, width int) []T {
 	v := view(name, t)
 	x := matrix[T](v)
-	if x.N != n || x.Width != width {
-		refuse("%s has shape %s, and must be [%d, %d]", v, join(v.shape), n, width)
-	}
+	demand(x.N == n && x.Width == width, "%s has shape %s, and must be [%d, %d]", v, v.shape, n, width)
 	return x.Data
 }

@@ -66,9 +66,9 @@ func sar_partition_map(
 func sar_map_read(h C.sar_handle, first, n C.int64_t, window *C.DLTensor, at *C.int64_t) C.sar_status {
 	return guard("sar_map_read", func(c *call) {
 		m, v := use(c, h, maps), view("window", window)
-		if size := int64(len(m.Data)); first < 0 || n < 0 || int64(first) > size-int64(n) {
-			refuse("bytes %d to %d are outside the %d of the map", first, int64(first)+int64(n), size)
-		}
+		size := int64(len(m.Data))
+		demand(first >= 0 && n >= 0 && int64(first) <= size-int64(n), "bytes %d to %d are outside the %d of the map",
+			first, int64(first)+int64(n), size)
 		give("at", at, C.int64_t(must(m.Read(int64(first), int64(n), v.bytes()))))
 	})
 }
@@ -92,9 +92,8 @@ func sar_partition_edges(h C.sar_handle, relation C.int32_t, src, dst, id *C.DLT
 		n := must(p.NumRelationEdges(int(relation)))
 		read := func(name string, t *C.DLTensor) []int64 {
 			x := optional[int64](name, t)
-			if x != nil && int64(len(x)) != n {
-				refuse("tensor %s has %d entries, and relation %d has %d edges here", name, len(x), relation, n)
-			}
+			demand(x == nil || int64(len(x)) == n, "tensor %s has %d entries, and relation %d has %d edges here", name, len(x),
+				relation, n)
 			return x
 		}
 		need(p.RelationEdges(int(relation), read("src", src), read("dst", dst), read("id", id)))

@@ -46,9 +46,8 @@ func (c *call) program(g, p C.sar_handle, what *C.sar_program_call, operands, st
 		program: use(c, p, programs), graph: use(c, g, graphs), what: copyIn("what", what),
 		operands: operands, state: state,
 	}
-	if r.what.num_seeds < 0 || r.what.num_seeds > 0 && r.what.seeds == nil {
-		refuse("num_seeds is %d, and seeds must point at as many", r.what.num_seeds)
-	}
+	demand(r.what.num_seeds == 0 || r.what.num_seeds > 0 && r.what.seeds != nil,
+		"num_seeds is %d, and seeds must point at as many", r.what.num_seeds)
 	r.keys = optional[int64]("keys", r.what.keys)
 	return r
 }

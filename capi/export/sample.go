@@ -46,9 +46,8 @@ func sar_sampler_create(h C.sar_handle, config *C.sar_const_sample_config, out *
 // fanouts reads a tensor [layers, relations].
 func fanouts(v tensor, relations int) (out [][]int) {
 	numbers := elements[int64](v)
-	if len(v.shape) != 2 || int(v.shape[1]) != relations {
-		refuse("fanouts have shape %s: [layers, relations] with %d relations is needed", join(v.shape), relations)
-	}
+	demand(len(v.shape) == 2 && int(v.shape[1]) == relations,
+		"fanouts have shape %s: [layers, relations] with %d relations is needed", v.shape, relations)
 	for l := range int(v.shape[0]) {
 		layer := make([]int, relations)
 		for i := range layer {
@@ -70,21 +69,15 @@ func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.made != nil {
-			refuse("a column was registered after the first batch")
-		}
+		demand(s.made == nil, "a column was registered after the first batch")
 		if what == C.SAR_SAMPLE_WEIGHT {
 			s.weight(int(kind), v)
 			return
 		}
 		lists := [3][][]session.SampleColumn{s.config.Inputs, s.config.Outputs, s.config.EdgeData}
-		if what < 0 || int(what) >= len(lists) {
-			refuse("what is %d: there are SAR_SAMPLE_INPUT (0) to WEIGHT (3)", what)
-		}
+		demand(what >= 0 && int(what) < len(lists), "what is %d: there are SAR_SAMPLE_INPUT (0) to WEIGHT (3)", what)
 		list := lists[what]
-		if kind < 0 || int(kind) >= len(list) {
-			refuse("type is %d: there are %d", kind, len(list))
-		}
+		demand(kind >= 0 && int(kind) < len(list), "type is %d: there are %d", kind, len(list))
 		list[kind] = append(list[kind], session.SampleColumn{Rows: v.bytes(), RowBytes: size})
 	})
 }
@@ -93,10 +86,8 @@ func sar_sampler_column(h C.sar_handle, what, kind C.int32_t, rows *C.sar_const_
 // edges until they are registered too.
 func (s *sampler) weight(relation int, v tensor) {
 	weights, n := elements[float32](v), s.graph.NumRelations()
-	if relation < 0 || relation >= n || len(v.shape) != 1 {
-		refuse("weights of shape %s for relation %d: one number per edge of one of %d relations is needed",
-			join(v.shape), relation, n)
-	}
+	demand(relation >= 0 && relation < n && len(v.shape) == 1,
+		"weights of shape %s for relation %d: one number per edge of one of %d relations is needed", v.shape, relation, n)
 	if s.config.Weights == nil {
 		s.config.Weights = make([][]float32, n)
 	}
@@ -109,9 +100,8 @@ func sar_sampler_submit(
 ) C.sar_status {
 	return guard("sar_sampler_submit", func(c *call) {
 		s, given := use(c, h, samplers), views("seeds", seeds, numTypes)
-		if n := len(s.config.Inputs); len(given) != n {
-			refuse("seeds are given for %d node types: there are %d", numTypes, n)
-		}
+		n := len(s.config.Inputs)
+		demand(len(given) == n, "seeds are given for %d node types: there are %d", numTypes, n)
 		create(c, batches, out, func() (*session.Batch, error) {
 			rows := make([][]int64, len(given))
 			for t, v := range given {

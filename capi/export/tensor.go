@@ -25,7 +25,7 @@ type tensor struct {
 	name  string
 	place int // in an array of the caller's, else -1
 	dtype session.DType
-	shape []int64
+	shape shape
 	n     int // elements
 	data  unsafe.Pointer
 }
@@ -72,7 +72,7 @@ func viewAt(name string, place int, t *C.DLTensor) tensor {
 		return v // data may be anything, also NULL
 	}
 	if t.data == nil {
-		refuse("tensor %s of shape %s has no data", v, join(v.shape))
+		refuse("tensor %s of shape %s has no data", v, v.shape)
 	}
 	v.data = unsafe.Add(t.data, int(t.byte_offset))
 	if size := uintptr(v.itemSize()); size&(size-1) == 0 && uintptr(v.data)%size != 0 {
@@ -93,7 +93,7 @@ func (v tensor) String() string {
 func (v *tensor) count() {
 	for _, d := range v.shape {
 		if d < 0 {
-			refuse("tensor %s has shape %s", *v, join(v.shape))
+			refuse("tensor %s has shape %s", *v, v.shape)
 		}
 		if d == 0 {
 			v.n = 0
@@ -101,7 +101,7 @@ func (v *tensor) count() {
 	}
 	for _, d := range v.shape {
 		if v.n > 0 && d > math.MaxInt64/16/int64(v.n) {
-			refuse("tensor %s has shape %s, more elements than memory can hold", *v, join(v.shape))
+			refuse("tensor %s has shape %s, more elements than memory can hold", *v, v.shape)
 		}
 		v.n *= int(d)
 	}
@@ -117,7 +117,7 @@ func (v tensor) checkStrides(t *C.DLTensor) {
 	want := int64(1)
 	for i := len(v.shape) - 1; i >= 0; i-- {
 		if v.shape[i] != 1 && strides[i] != want {
-			refuse("tensor %s of shape %s has strides %s: it must be contiguous and row-major", v, join(v.shape), join(strides))
+			refuse("tensor %s of shape %s has strides %s: it must be contiguous and row-major", v, v.shape, shape(strides))
 		}
 		want *= v.shape[i]
 	}
@@ -125,13 +125,10 @@ func (v tensor) checkStrides(t *C.DLTensor) {
 
 func (v tensor) itemSize() int { return v.dtype.Size() }
 
-func join(a []int64) string {
-	parts := make([]string, len(a))
-	for i, x := range a {
-		parts[i] = fmt.Sprint(x)
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
-}
+// shape is the sizes of the dimensions, as users write them.
+type shape []int64
+
+func (s shape) String() string { return strings.ReplaceAll(fmt.Sprint([]int64(s)), " ", ", ") }
 
 // bytes is the memory of the tensor.
 func (v tensor) bytes() []byte { return unsafe.Slice((*byte)(v.data), v.n*v.itemSize()) }
@@ -198,7 +195,7 @@ func vector[T number](name string, t *C.DLTensor) []T { return line[T](view(name
 func line[T number](v tensor) []T {
 	x := elements[T](v)
 	if len(v.shape) != 1 {
-		refuse("tensor %s has shape %s, and must have one dimension", v, join(v.shape))
+		refuse("tensor %s has shape %s, and must have one dimension", v, v.shape)
 	}
 	return x
 }

@@ -27,9 +27,8 @@ func sar_transport_register(transport *C.sar_const_transport) C.sar_status {
 //export sar_transport_library
 func sar_transport_library(name, file *C.sar_const_char) C.sar_status {
 	return guard("sar_transport_library", func(*call) {
-		if !library.Further(text(name), text(file)) {
-			refuse("%q is not a transport that is a library: ucx and mpi are", text(name))
-		}
+		demand(library.Further(text(name), text(file)), "%q is not a transport that is a library: ucx and mpi are",
+			text(name))
 	})
 }
 
