@@ -7,44 +7,16 @@ package pybind
 
 import (
 	"encoding/json"
-	"runtime"
-	"runtime/debug"
 
-	"sar/capi/export"
+	_ "sar/capi/export"
 	"sar/core/session"
 )
 
-// Version is the version of the engine.
-func Version() string { return export.Version }
+// Threads is the number of kernel threads.
+func Threads() int { return session.Threads() }
 
-// SIMD is what kernels use: "scalar", "avx2" or "avx512".
-func SIMD() string { return export.SIMD() }
-
-// MemoryStats is JSON: {"purpose": {"live": bytes, "peak": bytes}, .., "total": ..}.
-func MemoryStats() (string, error) { return text(session.MemoryStats()) }
-
-// Doctor is JSON that describes the engine and its process: version, go, simd,
-// threads, cpus, heap_bytes, transports, modules {path: version}.
-func Doctor() (string, error) {
-	var heap runtime.MemStats
-	runtime.ReadMemStats(&heap)
-	modules := map[string]string{}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			modules[m.Path] = m.Version
-		}
-	}
-	return text(map[string]any{
-		"version":    export.Version,
-		"go":         runtime.Version(),
-		"simd":       export.SIMD(),
-		"threads":    export.Threads(),
-		"cpus":       runtime.NumCPU(),
-		"heap_bytes": heap.HeapSys,
-		"transports": session.Transports(),
-		"modules":    modules,
-	})
-}
+// Transports is JSON: the names of SAR's own transports.
+func Transports() (string, error) { return text(session.Transports()) }
 
 // TraceStart begins to record what the engine does, at most capacity events.
 func TraceStart(capacity int) error { return session.TraceStart(capacity) }

@@ -34,24 +34,16 @@ func sar_memory_stats(json **C.char) C.sar_status {
 //export sar_reset_peaks
 func sar_reset_peaks() { session.ResetPeaks() }
 
-// Threads is the number of kernel threads.
-func Threads() int { return session.Threads() }
-
-// SIMD is the instruction set that kernels use.
-func SIMD() string { return session.SIMD() }
-
 //export sar_set_num_threads
 func sar_set_num_threads(n C.int32_t) C.sar_status {
 	return guard("sar_set_num_threads", func(*call) {
-		if n < 1 {
-			refuse("%d threads: at least 1 is needed", n)
-		}
+		demand(n >= 1, "%d threads: at least 1 is needed", n)
 		session.SetThreads(int(n))
 	})
 }
 
 //export sar_get_num_threads
-func sar_get_num_threads() C.int32_t { return C.int32_t(Threads()) }
+func sar_get_num_threads() C.int32_t { return C.int32_t(session.Threads()) }
 
 // simdNames holds the C strings that sar_simd has returned, which live as long
 // as the process.
@@ -59,7 +51,7 @@ var simdNames sync.Map
 
 //export sar_simd
 func sar_simd() *C.sar_const_char {
-	name := SIMD()
+	name := session.SIMD()
 	if s, ok := simdNames.Load(name); ok {
 		return (*C.sar_const_char)(s.(*C.char))
 	}

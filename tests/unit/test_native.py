@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as ct
-import json
 import subprocess
 import sys
 import threading
@@ -265,18 +264,12 @@ except ValueError as e:
 
 
 def test_one_runtime_for_both_faces() -> None:
-    before = json.loads(native.face().Doctor())["threads"]
+    before = native.face().Threads()
     try:
         native.call("sar_set_num_threads", 3)
-        assert json.loads(native.face().Doctor())["threads"] == 3
+        assert native.face().Threads() == 3
     finally:
         native.call("sar_set_num_threads", before)
-    assert native.face().Version() == native.text_call("sar_version")
-    assert native.face().SIMD() == native.text_call("sar_simd")
-    stats = [json.loads(native.face().MemoryStats()), native.json_call("sar_memory_stats")]
-    for moving in ("resident", "runtime", "total"):
-        assert all(one.pop(moving) for one in stats)  # not the same from call to call
-    assert stats[0] == stats[1]
 
 
 def test_fork_after_first_use_raises() -> None:

@@ -47,7 +47,7 @@ def engine() -> dict[str, Any]:
     return {
         "rows": [("ok", "engine", f"{version}, ABI {ABI_VERSION} ({extension})"), ("ok", "simd", simd)],
         "version": f"sar {sar.__version__}, engine {version}, ABI {ABI_VERSION}",
-        "transports": json.loads(library.face().Doctor())["transports"],
+        "transports": json.loads(library.face().Transports()),
     }
 
 
