@@ -24,16 +24,14 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 			MasterAddr: text(from.master_addr), MasterPort: int(from.master_port),
 			Interface: text(from.interface_name), Transport: text(from.transport), Advertise: text(from.advertise),
 			JobToken: text(from.job_token), Insecure: from.insecure != 0, TLS: from.tls != 0,
-			FirstPort: int(from.first_port), LastPort: int(from.last_port),
+			Ports:     session.Ports{First: int(from.first_port), Last: int(from.last_port)},
 			Start:     duration("start_seconds", from.start_seconds),
 			Liveness:  duration("liveness_seconds", from.liveness_seconds),
 			Operation: duration("operation_seconds", from.operation_seconds),
 			// a goroutine that is called from C is bound to its thread
 			Caller: func() uint64 { return uint64(syscall.Gettid()) },
 		}
-		if cfg.Window < 0 {
-			refuse("window_bytes is %d: it must be positive, or 0 for one that follows the job", cfg.Window)
-		}
+		demand(cfg.Window >= 0, "window_bytes is %d: it must be positive, or 0 for one that follows the job", cfg.Window)
 		// Kernels ignored a SAR_SIMD that they do not know when they were loaded.
 		if want := os.Getenv("SAR_SIMD"); want != "" && want != session.SIMD() {
 			if _, err := session.ChooseSIMD(want); err != nil {
@@ -46,9 +44,8 @@ func sar_session_open(config *C.sar_const_session_config, out *C.sar_handle) C.s
 
 func duration(name string, seconds C.double) time.Duration {
 	s := float64(seconds)
-	if !(s >= 0 && s < math.MaxInt64/float64(time.Second)) { // also NaN
-		refuse("%s is %g: it must be positive, or 0 for the default", name, s)
-	}
+	demand(s >= 0 && s < math.MaxInt64/float64(time.Second), // neither of NaN
+		"%s is %g: it must be positive, or 0 for the default", name, s)
 	return time.Duration(s * float64(time.Second))
 }
 

@@ -21,9 +21,8 @@ func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t
 	return guard("sar_stream_run", func(c *call) {
 		g, w := use(c, h, graphs), copyIn("what", what)
 		give("agreed", agreed, 0)
-		if w.visit == nil {
-			refuse("visit is NULL: there is nothing to call")
-		}
+		demand(w.visit != nil, "visit is NULL: there is nothing to call")
+		demand(w.flags>>16 == 0, "flags are %#x: a stream has 16 of them", uint32(w.flags))
 		s := stream(&w)
 		// Visits run on the thread that called, whose state (as the state of an
 		// interpreter) they need.
@@ -32,7 +31,7 @@ func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t
 		v := newVisitor(&w)
 		defer v.free()
 		s.Visit = v.visit
-		*agreed = C.uint32_t(must(g.Stream(s)))
+		*agreed = C.uint32_t(must(g.Stream(int(w.relation), s)))
 	})
 }
 
@@ -40,7 +39,7 @@ func sar_stream_run(h C.sar_handle, what *C.sar_const_stream, agreed *C.uint32_t
 func stream(w *C.sar_stream) session.Stream {
 	fields := views("fields", w.fields, w.num_fields)
 	s := session.Stream{
-		Relation: int(w.relation), Flags: uint32(w.flags), Fields: make([]session.StreamField, len(fields)),
+		Flags: uint16(w.flags), Fields: make([]session.StreamField, len(fields)),
 		Src: vector[int64]("src", w.src), Dst: vector[int64]("dst", w.dst), Edge: optional[int64]("edge", w.edge),
 	}
 	var home []C.uint8_t

@@ -22,6 +22,9 @@ type Config struct {
 	JobToken    string        // secret of the job; "": of this user, where the job does not leave this host
 	Insecure    bool          // without a token anybody may join
 	TLS         bool          // connections between hosts are encrypted
+	// Window is what all communicators of a session are made with together: bytes of receive buffers, rings
+	// and send staging. 0: as the job needs (session.DefaultWindow).
+	Window int64
 	// Caller tells who calls, such as the number of the thread, by which this package knows that one
 	// who waits in an operation cannot begin another one elsewhere. nil, or 0: not known.
 	Caller func() uint64           `json:"-"`

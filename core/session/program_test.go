@@ -48,7 +48,8 @@ func (c *programCase) extreme() bool {
 }
 
 // runPrograms runs programs one after the other on P workers.
-func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programCase) []programRun[T] {
+func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programCase,
+	how ...Exchange) []programRun[T] {
 	t.Helper()
 	all := make([]programRun[T], len(cases))
 	for n, c := range cases {
@@ -63,6 +64,11 @@ func runPrograms[T Float](t *testing.T, parts int, cfg Config, cases []*programC
 	}
 	var mu sync.Mutex
 	workers(t, parts, cfg, func(s *Session) error {
+		for _, exchange := range how {
+			if err := s.SetExchange(exchange); err != nil {
+				return err
+			}
+		}
 		graphs := map[*whole]*Graph{}
 		for n, c := range cases {
 			src, dst, at := c.g.of(s.Rank())

@@ -25,8 +25,8 @@ func TestPushedPrograms(t *testing.T) {
 				}
 			}
 			transport := []string{"shm", "tcp"}[parts%2]
-			cfg := Config{Transport: transport, Window: 1 << 19, Exchange: ExchangePush}
-			for n, got := range runPrograms[float64](t, parts, cfg, cases) {
+			cfg := Config{Transport: transport, Window: 1 << 19}
+			for n, got := range runPrograms[float64](t, parts, cfg, cases, ExchangePush) {
 				if err := checkCase(rng, cases[n], got); err != nil && !t.Failed() {
 					t.Error(err)
 				}
@@ -67,7 +67,7 @@ func TestPushedInAnOrder(t *testing.T) {
 	run := func(how Exchange, threads int, window int64) programRun[float64] {
 		pool.SetThreads(threads)
 		defer pool.SetThreads(1)
-		return runPrograms[float64](t, parts, Config{Window: window, Exchange: how}, cases)[0]
+		return runPrograms[float64](t, parts, Config{Window: window}, cases, how)[0]
 	}
 	const narrow, wide = 1 << 18, 1 << 24
 	want, got, again := run(ExchangePull, 1, narrow), run(ExchangePush, 1, narrow), run(ExchangePush, 3, narrow)

@@ -22,33 +22,17 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"sar/core/comm"
 	"sar/core/mem"
 	"sar/core/transport/node"
 )
 
-// Config describes the worker. Zero durations and sizes mean the defaults.
-type Config struct {
-	Rank, World int
-	MasterAddr  string
-	MasterPort  int
-	Interface   string // network interface peers connect to
-	Transport   string // "auto", "shm" or "tcp"
-	Advertise   string // host:port to tell peers in place of the listener's own
-	JobToken    string // secret of the job; "": see comm.Config
-	Insecure    bool
-	TLS         bool
-	FirstPort   int // where to listen, rank 0 apart, which listens at MasterPort; 0: at any port
-	LastPort    int
-	Start       time.Duration
-	Liveness    time.Duration
-	Operation   time.Duration
-	Window      int64 // bytes of receive buffers, rings and send staging; 0: as the job needs (DefaultWindow)
-	Exchange    Exchange
-	Caller      func() uint64 // tells who calls, see comm.Config; nil: not known
-}
+// Config describes the worker, Ports where it listens.
+type (
+	Config = comm.Config
+	Ports  = node.Ports
+)
 
 // CommID names a communicator of a session.
 type CommID int
@@ -98,21 +82,14 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err := enough(cfg.Window, cfg.World); err != nil {
 		return nil, err
 	}
-	group, err := join(ctx, comm.Config{
-		Rank: cfg.Rank, World: cfg.World, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
-		Interface: cfg.Interface, Transport: cfg.Transport, Advertise: cfg.Advertise,
-		JobToken: cfg.JobToken, Insecure: cfg.Insecure, TLS: cfg.TLS,
-		Ports: node.Ports{First: cfg.FirstPort, Last: cfg.LastPort},
-		Start: cfg.Start, Liveness: cfg.Liveness, Operation: cfg.Operation,
-		Caller: cfg.Caller, Memory: memoryPeaks,
-	})
+	cfg.Memory = memoryPeaks
+	group, err := join(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	mem.ResetPeak(mem.Window) // an earlier session of the process may have had a larger one
 	s := &Session{group: group, auto: auto, suits: suits}
 	s.window.Store(cfg.Window)
-	s.exchange.Store(int32(cfg.Exchange))
 	for _, c := range []struct {
 		name  string
 		bytes int64

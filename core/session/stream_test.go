@@ -80,11 +80,11 @@ func (c edgeCase) stream(s *Session, g *whole) error {
 		})
 		return nil
 	}
-	flags, err := dg.Stream(what)
+	flags, err := dg.Stream(0, what)
 	if err != nil {
 		return err
 	}
-	if want := uint32(1<<s.World() - 1); flags != want {
+	if want := uint16(1<<s.World() - 1); flags != want {
 		return fmt.Errorf("flags %b, want those of every rank, %b", flags, want)
 	}
 	what.Fields[0].Float, what.Fields[0].Grad = 8, asBytes(gradU)
@@ -97,7 +97,7 @@ func (c edgeCase) stream(s *Session, g *whole) error {
 		})
 		return nil
 	}
-	if _, err := dg.Stream(what); err != nil {
+	if _, err := dg.Stream(0, what); err != nil {
 		return err
 	}
 	if err := closeTo("out", out, wantOut[lo:hi], 1e-12); err != nil {
