@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"core/trace":              {},
 	"core/internal/bitset":    {"core/mem"},
 	"core/trust":              {"core/internal/limits"},
-	"core/graph":              {"core/mem", "core/internal/ascending", "core/internal/bitset"},
+	"core/graph":              {"core/mem", "core/internal/ascending", "core/internal/bitset", "core/internal/parallel"},
 	"core/kernel":             {"core/mem", "core/internal/vec", "core/internal/ascending", "core/internal/view"},
 	"core/transport":          {"core/trust", "core/mem", "core/internal/limits", "core/internal/freeport"},
 	"core/comm": {"core/transport", "core/trust", "core/mem", "core/internal/vec", "core/internal/limits",
@@ -57,8 +57,8 @@ var allowed = map[string][]string{
 		"core/graph", "core/mem",
 		"core/internal/argument", "core/internal/bitset", "core/internal/dtypes"},
 	"core/store/storetest": {"core/store/disk"},
-	"core/partition": {"core/graph", "core/mem", "core/internal/bitset", "core/internal/parallel",
-		"core/internal/view"},
+	"core/partition": {"core/graph", "core/mem", "core/internal/argument", "core/internal/bitset",
+		"core/internal/parallel", "core/internal/view"},
 	"core/session": {"core/topology", "core/exchange", "core/expr", "core/sample", "core/kernel", "core/graph",
 		"core/comm", "core/transport",
 		"core/store", "core/partition", "core/mem", "core/internal/vec", "core/internal/argument", "core/internal/bitset",
@@ -248,7 +248,7 @@ func TestCheckFinds(t *testing.T) {
 		"core/exchange/e.go imports sar/core/transport; core/exchange may import [core/graph core/kernel core/expr " +
 			"core/comm core/mem core/internal/view core/trace]",
 		"core/graph/b.go imports sar/core/kernel; core/graph may import [core/mem core/internal/ascending " +
-			"core/internal/bitset]",
+			"core/internal/bitset core/internal/parallel]",
 		"core/graph/sub/c.go imports sar/core/comm;",
 		"core/mem/f.go uses cgo",
 		"core/new/i.go imports sar/core/mem, and no line",

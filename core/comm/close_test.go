@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"sar/core/internal/freeport"
+	"sar/core/transport"
 )
 
 // holding is two ranks, the first of which is in an operation and has a frame of
 // the second one.
-func holding(t *testing.T, caller uint64) (groups []*Group, op *Op, frame Frame, want []byte) {
+func holding(t *testing.T, caller uint64) (groups []*Group, op *Op, frame transport.Frame, want []byte) {
 	t.Helper()
 	groups, err := Local(Config{World: 2, Caller: func() uint64 { return caller }})
 	if err != nil {
@@ -45,7 +46,7 @@ func holding(t *testing.T, caller uint64) (groups []*Group, op *Op, frame Frame,
 }
 
 // readable compares what may have been unmapped.
-func readable(frame Frame, want []byte) (err error) {
+func readable(frame transport.Frame, want []byte) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {

@@ -114,14 +114,6 @@ func now() time.Duration { return time.Since(started) }
 func (g *Group) Rank() int  { return g.cfg.Rank }
 func (g *Group) World() int { return g.cfg.World }
 
-// Endpoint is where rank r can be reached.
-func (g *Group) Endpoint(r int) transport.Endpoint {
-	if r == g.cfg.Rank {
-		return g.self
-	}
-	return g.peers[r].Endpoint
-}
-
 func (g *Group) communicators() []*Communicator {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -353,7 +353,7 @@ func TestTwoPortsForTwoWorkers(t *testing.T) {
 	first := freeport.Find()
 	cfgs := configs(first, 2, func(c *Config) { c.Transport, c.Ports = "tcp", node.Ports{First: first, Last: first + 1} })
 	noErrors(t, joinAll(t, cfgs, func(g *Group) error {
-		if at, want := g.Endpoint(g.Rank()).TCP, fmt.Sprintf("127.0.0.1:%d", first+g.Rank()); at != want {
+		if at, want := g.self.TCP, fmt.Sprintf("127.0.0.1:%d", first+g.Rank()); at != want {
 			return fmt.Errorf("rank %d listens at %s, not at %s", g.Rank(), at, want)
 		}
 		c, err := g.NewCommunicator("c", 1<<20)

@@ -12,9 +12,6 @@ import (
 	"sar/core/transport"
 )
 
-// Frame is what came from a peer, until Release.
-type Frame = transport.Frame
-
 // Op is one operation on a communicator. Its methods may be called by a sender
 // and a receiver at once; End comes after both.
 type Op struct {

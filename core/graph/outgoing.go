@@ -131,7 +131,7 @@ func (o *Outgoing) Put(k int, row int32) {
 // Sort brings the rows of every source into ascending order, once all are there.
 func (o *Outgoing) Sort(threads int) {
 	n := len(o.Ptr.Data) - 1
-	parallel(max(1, min(threads, n)), func(t int) {
+	each(max(1, min(threads, n)), func(t int) {
 		of := max(1, min(threads, n))
 		for i := n * t / of; i < n*(t+1)/of; i++ {
 			k0, k1 := o.Ptr.Data[i], o.Ptr.Data[i+1]

@@ -139,7 +139,7 @@ func (s side) check(outers, inners, threads int) (digest uint64, err error) {
 	}
 	var sum atomic.Uint64
 	var first atomic.Pointer[MisfitError]
-	parallel(threads, func(t int) {
+	each(threads, func(t int) {
 		var own uint64
 		for i := outers * t / threads; i < outers*(t+1)/threads; i++ {
 			begin, end := ptr[i], ptr[i+1]
@@ -219,7 +219,7 @@ func byKey(key, columns []int32, first int32, to []int32) {
 
 // deriveRowEdge makes RowEdge from Key.
 func (r *Structure) deriveRowEdge() {
-	parallel(r.threads, func(t int) {
+	each(r.threads, func(t int) {
 		for i := r.NumDst * t / r.threads; i < r.NumDst*(t+1)/r.threads; i++ {
 			begin, end := r.RowPtr.Data[i], r.RowPtr.Data[i+1]
 			byKey(r.Key.Data, r.Col.Data[begin:end], begin, r.RowEdge.Data[begin:end])

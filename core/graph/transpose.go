@@ -2,8 +2,8 @@ package graph
 
 import (
 	"sort"
-	"sync"
 
+	"sar/core/internal/parallel"
 	"sar/core/mem"
 )
 
@@ -38,13 +38,13 @@ func transpose(a, b compressed, threads int) error {
 	bound := func(t int) int { return int(int64(edges) * int64(t) / int64(threads)) }
 
 	// The last thread needs no count of its own.
-	parallel(threads-1, func(t int) {
+	each(threads-1, func(t int) {
 		next := cursor(t + 1)
 		for _, j := range a.idx[bound(t):bound(t+1)] {
 			next[j]++
 		}
 	})
-	parallel(threads, func(part int) {
+	each(threads, func(part int) {
 		for j := outers * part / threads; j < outers*(part+1)/threads; j++ {
 			at := b.ptr[j]
 			for t := 0; t < threads; t++ {
@@ -53,7 +53,7 @@ func transpose(a, b compressed, threads int) error {
 			}
 		}
 	})
-	parallel(threads, func(t int) {
+	each(threads, func(t int) {
 		next, k, end := cursor(t), bound(t), bound(t+1)
 		for i := sort.Search(len(a.ptr), func(i int) bool { return int(a.ptr[i]) > k }) - 1; k < end; i++ {
 			for stop := min(int(a.ptr[i+1]), end); k < stop; k++ {
@@ -72,15 +72,7 @@ func transpose(a, b compressed, threads int) error {
 	return nil
 }
 
-// parallel calls f(0..n-1), each in a goroutine of its own, and waits.
-func parallel(n int, f func(i int)) {
-	if n == 1 {
-		f(0)
-		return
-	}
-	var wg sync.WaitGroup
-	for i := 0; i < n; i++ {
-		wg.Go(func() { f(i) })
-	}
-	wg.Wait()
+// each calls f(0..n-1), each in a goroutine of its own, and waits.
+func each(n int, f func(i int)) {
+	_ = parallel.Each(n, n, func(_, i int) error { f(i); return nil })
 }

@@ -136,12 +136,4 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%q gives %d", text, n)
 		}
 	}
-	if u, kept := Tensors(); u != (Usage{}) || kept != 0 {
-		t.Errorf("nobody counts tensors, but there are %+v, %d", u, kept)
-	}
-	SetTensors(func() (Usage, int64) { return Usage{1, 3}, 2 })
-	defer tensors.Store(nil)
-	if u, kept := Tensors(); u != (Usage{1, 3}) || kept != 2 {
-		t.Errorf("%+v, %d", u, kept)
-	}
 }

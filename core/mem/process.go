@@ -7,23 +7,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"sync"
-	"sync/atomic"
 )
-
-// tensors tells what the caller's own large blocks take, where somebody counts them.
-var tensors atomic.Pointer[func() (used Usage, kept int64)]
-
-// SetTensors names what counts the caller's tensors. They are not the engine's
-// and do not count in Total.
-func SetTensors(f func() (used Usage, kept int64)) { tensors.Store(&f) }
-
-// Tensors returns what the caller's tensors take, and what is kept of freed ones.
-func Tensors() (used Usage, kept int64) {
-	if f := tensors.Load(); f != nil {
-		return (*f)()
-	}
-	return Usage{}, 0
-}
 
 // Resident returns the resident size of the process, shared memory included:
 // now and at most. Zeros where the system does not tell.

@@ -46,8 +46,5 @@ func NormalizeSums[T Float](g, x []T, s Standard[T], plain, along []float64) {
 	kernel.NormalizeSums(pool, g, x, s, plain, along)
 }
 
-// SetTensors has MemoryStats ask report for what tensors take, and for what is kept of freed ones.
-func SetTensors(report func() (Usage, int64)) { mem.SetTensors(report) }
-
 // ResetPeaks begins anew to look for the most that was held.
 func ResetPeaks() { mem.ResetPeaks() }

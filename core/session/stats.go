@@ -1,6 +1,7 @@
 package session
 
 import (
+	"sync/atomic"
 	"time"
 
 	"sar/core/comm"
@@ -30,12 +31,22 @@ func (s *Session) Stats() Stats {
 // Usage is the size of one purpose of memory, now and at most.
 type Usage = mem.Usage
 
+// tensors tells what the caller's own large blocks take, where somebody counts them.
+var tensors atomic.Pointer[func() (used Usage, kept int64)]
+
+// SetTensors has MemoryStats ask report for what tensors take, and for what is kept of freed ones.
+func SetTensors(report func() (used Usage, kept int64)) { tensors.Store(&report) }
+
 // MemoryStats returns the engine's memory by purpose, and "total"; beside it
 // "tensors", the caller's where they are counted, "kept", what is kept of freed
 // ones, and "resident", the process as a whole.
 func MemoryStats() map[string]Usage {
 	mem.CountRuntime()
-	used, kept := mem.Tensors()
+	var used Usage
+	var kept int64
+	if report := tensors.Load(); report != nil {
+		used, kept = (*report)()
+	}
 	out := map[string]Usage{"total": mem.Total(), "tensors": used, "kept": {Live: kept, Peak: kept},
 		"resident": mem.Resident()}
 	for p, u := range mem.Stats() {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,10 +45,7 @@ func (d Directory) Write(t testing.TB, dir string) string {
 
 // With is a copy in which one file is another.
 func (d Directory) With(name string, data []byte) Directory {
-	out := Directory{}
-	for k, v := range d {
-		out[k] = v
-	}
+	out := maps.Clone(d)
 	out[name] = data
 	return out
 }
