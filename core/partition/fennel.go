@@ -1,8 +1,9 @@
 package partition
 
 import (
-	"fmt"
 	"runtime"
+
+	"sar/core/internal/argument"
 )
 
 // Fennel assigns nodes one after the other, as they come from disk, each to the part
@@ -89,26 +90,28 @@ func (f Fennel) start(assignment []int32, graph Neighbours) (*fennel, error) {
 	if err := checkParts(f.Parts); err != nil {
 		return nil, err
 	}
-	f.Groups = max(1, f.Groups)
+	if f.Groups == 0 {
+		f.Groups = 1
+	}
 	if f.Passes == 0 {
 		f.Passes = 10
 	}
 	nodes := graph.NumNodes()
 	switch {
-	case f.Parts%f.Groups != 0:
-		return nil, fmt.Errorf("%d parts cannot be in %d groups of equal size", f.Parts, f.Groups)
+	case f.Groups < 0 || f.Parts%f.Groups != 0:
+		return nil, argument.Errorf("%d parts cannot be in %d groups of equal size", f.Parts, f.Groups)
 	case int64(len(assignment)) != nodes:
-		return nil, fmt.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
+		return nil, argument.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), nodes)
 	case !(f.Imbalance >= 0 && f.Imbalance < 1e6):
-		return nil, fmt.Errorf("an imbalance of %v: expected a share such as 0.03", f.Imbalance)
+		return nil, argument.Errorf("an imbalance of %v: expected a share such as 0.03", f.Imbalance)
 	case f.Passes < 0:
-		return nil, fmt.Errorf("%d passes: expected at least 1", f.Passes)
+		return nil, argument.Errorf("%d passes: expected at least 1", f.Passes)
 	}
 	w := &fennel{Fennel: f, assignment: assignment, inGroup: f.Parts / f.Groups}
 	members := make([]int64, f.Groups)
 	for v, p := range assignment {
 		if p >= 0 || int(-1-p) >= f.Groups {
-			return nil, fmt.Errorf("node %d is marked %d at the start; expected -1 to %d", v, p, -f.Groups)
+			return nil, argument.Errorf("node %d is marked %d at the start; expected -1 to %d", v, p, -f.Groups)
 		}
 		members[-1-p]++
 	}

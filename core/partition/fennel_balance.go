@@ -1,8 +1,9 @@
 package partition
 
 import (
-	"fmt"
 	"math"
+
+	"sar/core/internal/argument"
 )
 
 // constraint is one weight of nodes, and what each part has of it.
@@ -25,12 +26,12 @@ func (w *fennel) constrain(weight []int32, members []int64) (*constraint, error)
 	sums := members
 	if weight != nil {
 		if len(weight) != len(w.assignment) {
-			return nil, fmt.Errorf("weights of %d nodes for a graph of %d", len(weight), len(w.assignment))
+			return nil, argument.Errorf("weights of %d nodes for a graph of %d", len(weight), len(w.assignment))
 		}
 		sums = make([]int64, w.Groups)
 		for v, x := range weight {
 			if x < 0 {
-				return nil, fmt.Errorf("node %d weighs %d; expected 0 or more", v, x)
+				return nil, argument.Errorf("node %d weighs %d; expected 0 or more", v, x)
 			}
 			sums[-1-w.assignment[v]] += int64(x)
 		}

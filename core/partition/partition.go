@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -42,7 +43,7 @@ func each(edges Edges, visit func(src, dst []int64) error) error {
 
 func checkParts(parts int) error {
 	if parts < 1 {
-		return fmt.Errorf("%d parts: expected at least 1", parts)
+		return argument.Errorf("%d parts: expected at least 1", parts)
 	}
 	return nil
 }

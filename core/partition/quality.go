@@ -1,8 +1,7 @@
 package partition
 
 import (
-	"fmt"
-
+	"sar/core/internal/argument"
 	"sar/core/mem"
 )
 
@@ -33,7 +32,7 @@ func Quality(edges Edges, assignment []int32, parts int) (Report, error) {
 	}
 	n := edges.NumNodes()
 	if int64(len(assignment)) != n {
-		return r, fmt.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), n)
+		return r, argument.Errorf("an assignment of %d nodes for a graph of %d", len(assignment), n)
 	}
 	r.Nodes, r.Edges = make([]int64, parts), make([]int64, parts)
 	r.Boundary, r.Between = make([][]int64, parts), make([][]int64, parts)
@@ -42,7 +41,7 @@ func Quality(edges Edges, assignment []int32, parts int) (Report, error) {
 	}
 	for i, p := range assignment {
 		if p < 0 || int(p) >= parts {
-			return r, fmt.Errorf("node %d is assigned to part %d; expected one in [0, %d)", i, p, parts)
+			return r, argument.Errorf("node %d is assigned to part %d; expected one in [0, %d)", i, p, parts)
 		}
 		r.Nodes[p]++
 	}

@@ -78,14 +78,8 @@ func (d *Dataset) Undirect(dir string, memory int64, progress Progress) error {
 
 // Fennel assigns the nodes, after Undirect.
 func (d *Dataset) Fennel(f Fennel, assignment []int32) error {
-	if err := d.checkSizes(f.Parts, assignment); err != nil {
-		return err
-	}
 	if err := d.needUndirected(); err != nil {
 		return err
-	}
-	if f.Groups < 0 || f.Groups > 0 && f.Parts%f.Groups != 0 {
-		return Invalid("%d parts cannot be in %d groups of equal size", f.Parts, f.Groups)
 	}
 	return d.damaged(f.Assign(assignment, d.undirected))
 }

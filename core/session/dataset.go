@@ -1,8 +1,6 @@
 package session
 
 import (
-	"errors"
-
 	"sar/core/partition"
 	"sar/core/store"
 	"sar/core/store/input"
@@ -123,21 +121,11 @@ func (d *Dataset) Assign(method Method, parts int, seed uint64, assignment []int
 
 // Quality judges an assignment.
 func (d *Dataset) Quality(assignment []int32, parts int) (partition.Report, error) {
-	if err := d.checkAssignment(parts, assignment); err != nil {
-		return partition.Report{}, err
-	}
 	return partition.Quality(d, assignment, parts)
 }
 
-// WriteOptions say how parts are written (store.Partitioning).
-type WriteOptions struct {
-	Name   string            `json:"name"`
-	Method string            `json:"method"`
-	Format string            `json:"format"`
-	Memory int64             `json:"memory"`
-	IDs    map[string]string `json:"ids"`
-	IDsDir string            `json:"ids_dir"`
-}
+// WriteOptions say how parts are written. WriteParts is given all that is not in their JSON.
+type WriteOptions = store.Partitioning
 
 // edgeHolder is a graph that holds edges while it is read: a partitioned one.
 type edgeHolder interface{ LimitMemory(bytes int64) }
@@ -168,51 +156,8 @@ func (d *Dataset) WriteParts(assignment []int32, parts int, dir string, o WriteO
 		parts.LimitMemory(o.Memory / heldShare)
 		o.Memory -= o.Memory / heldShare
 	}
-	source := &stoppable{Graph: d.Graph}
-	p := store.Partitioning{
-		Assignment: assignment, Parts: parts, Dir: dir, Name: o.Name, Method: o.Method,
-		Format: o.Format, Memory: o.Memory, IDs: o.IDs, IDsDir: o.IDsDir,
-	}
-	if progress != nil {
-		p.Progress = func(done, total int64) { source.stop = errors.Join(source.stop, progress(done, total)) }
-	}
-	return store.WritePartitions(source, p)
-}
-
-// stoppable is a graph that cannot be read any more once there is a reason to stop.
-type stoppable struct {
-	input.Graph
-	stop error
-}
-
-// EdgesBatch implements input.Source.
-func (s *stoppable) EdgesBatch(yield func(first int64, src, dst []int64) error) error {
-	return s.Graph.EdgesBatch(func(first int64, src, dst []int64) error {
-		if s.stop != nil {
-			return s.stop
-		}
-		return yield(first, src, dst)
-	})
-}
-
-// ReadRows implements input.Source.
-func (s *stoppable) ReadRows(edge bool, kind int, name string, first int64, dst []byte) error {
-	if s.stop != nil {
-		return s.stop
-	}
-	return s.Graph.ReadRows(edge, kind, name, first, dst)
-}
-
-func (d *Dataset) checkAssignment(parts int, assignment []int32) error {
-	if err := d.checkSizes(parts, assignment); err != nil {
-		return err
-	}
-	for node, p := range assignment {
-		if p < 0 || int(p) >= parts {
-			return Invalid("assignment[%d] is %d: partitions are 0 to %d", node, p, parts-1)
-		}
-	}
-	return nil
+	o.Assignment, o.Parts, o.Dir, o.Progress = assignment, parts, dir, progress
+	return store.WritePartitions(d.Graph, o)
 }
 
 func (d *Dataset) checkSizes(parts int, assignment []int32) error {

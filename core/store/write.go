@@ -28,23 +28,9 @@ const DefaultMemory = 4 << 30
 // edgeShare is one over the share of the memory that a partitioned graph holds edges in.
 const edgeShare = 8
 
-// Partitioning says how a graph is split and where it is written.
-type Partitioning struct {
-	Assignment []int32 // [nodes] the partition of each
-	Parts      int
-	Dir, Name  string // dir/name.json is the description
-	Method     string // how the assignment was made, for the description
-	// Progress, where not nil, is called now and then with done of total, which never fall.
-	Progress func(done, total int64)
-
-	Format string // "dgl", which "" is too, or "sar"
-	Memory int64  // bytes that writing may take, Assignment among them; 0: 4 GiB
-	// IDs are the names of Parquet files of the users' ids, by node type, and IDsDir the
-	// directory with part<p>/<name> of each part, in the file system of Dir. They are moved
-	// into the parts.
-	IDs    map[string]string
-	IDsDir string
-}
+// Partitioning says how a graph is split and where it is written: Dir/<Name>.json is the description.
+// Memory of 0 is DefaultMemory.
+type Partitioning = sar.Plan
 
 // WritePartitions splits a graph: node i goes to partition Assignment[i]. It writes
 // dir/name.json and, for each part, part<p>/part.json with arrays as .npy files, ready for
@@ -79,10 +65,12 @@ func WritePartitions(src input.Source, to Partitioning) error {
 		return err
 	}
 	defer scratch.remove()
+	plan := to
+	plan.Dir = scratch.path
 	if to.Format == SARFormat {
-		err = writeParts(src, to, scratch.path, to.Progress)
+		_, err = writeParts(src, plan)
 	} else {
-		err = writeExported(src, to, scratch.path)
+		err = writeExported(src, plan)
 	}
 	if err != nil {
 		return fmt.Errorf("writing partitions to %s: %w", to.Dir, err)
@@ -93,43 +81,39 @@ func WritePartitions(src input.Source, to Partitioning) error {
 // descriptionFile is what the description is called until it is published.
 const descriptionFile = "config.json"
 
-// writeParts writes parts in SAR's format, and their description, to a directory.
-func writeParts(src input.Source, to Partitioning, dir string, progress func(done, total int64)) error {
-	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: dir, Memory: to.Memory,
-		IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
-	if err != nil {
-		return err
+// writeParts writes parts in SAR's format, and their description.
+func writeParts(src input.Source, to Partitioning) (*sar.Written, error) {
+	made, err := sar.Write(src, to)
+	if err == nil {
+		err = describe(made, to, SARFormat)
 	}
-	return describe(made, to, SARFormat, dir)
+	return made, err
 }
 
-// writeExported writes parts in SAR's format, and what they say in DGL's, with the description
-// of that, to a directory.
-func writeExported(src input.Source, to Partitioning, dir string) error {
-	inner := filepath.Join(dir, SARFormat)
-	if err := os.Mkdir(inner, 0o775); err != nil {
+// writeExported writes parts in SAR's format, and what they say in DGL's, with the description of that.
+func writeExported(src input.Source, to Partitioning) error {
+	inner := to
+	inner.Dir = filepath.Join(to.Dir, SARFormat)
+	if err := os.Mkdir(inner.Dir, 0o775); err != nil {
 		return err
 	}
-	progress := func(int64, int64) {}
+	progress := func(int64, int64) error { return nil }
 	var work int64
 	if to.Progress != nil {
-		progress = func(done, total int64) { work = total; to.Progress(done, 2*total) }
+		progress = func(done, total int64) error { work = total; return to.Progress(done, 2*total) }
 	}
-	made, err := sar.Write(src, sar.Plan{Assignment: to.Assignment, Parts: to.Parts, Dir: inner, Memory: to.Memory,
-		IDs: to.IDs, IDsDir: to.IDsDir, Progress: progress})
+	inner.Progress = progress
+	made, err := writeParts(src, inner)
 	if err != nil {
 		return err
 	}
-	if err := describe(made, to, SARFormat, inner); err != nil {
-		return err
-	}
-	parts, err := openParts(filepath.Join(inner, descriptionFile), 0)
+	parts, err := openParts(filepath.Join(inner.Dir, descriptionFile), 0)
 	if err != nil {
 		return err
 	}
 	defer closeParts(parts)
-	e := dgl.Export{Dir: dir, Room: max(1, to.Memory/2/edgeRoom),
-		Done: func(p int) { progress(work+work*int64(p+1)/int64(to.Parts), work) }}
+	e := dgl.Export{Dir: to.Dir, Room: max(1, to.Memory/2/edgeRoom),
+		Done: func(p int) error { return progress(work+work*int64(p+1)/int64(to.Parts), work) }}
 	for _, p := range parts {
 		e.Parts = append(e.Parts, p)
 	}
@@ -138,12 +122,13 @@ func writeExported(src input.Source, to Partitioning, dir string) error {
 	}
 	for _, p := range parts {
 		for _, file := range p.IDs() {
-			if err := os.Rename(file, filepath.Join(dir, fmt.Sprintf("part%d", p.Part()), filepath.Base(file))); err != nil {
+			to := filepath.Join(to.Dir, fmt.Sprintf("part%d", p.Part()), filepath.Base(file))
+			if err := os.Rename(file, to); err != nil {
 				return err
 			}
 		}
 	}
-	return describe(made, to, DGLFormat, dir)
+	return describe(made, to, DGLFormat)
 }
 
 func checkWrite(src input.Source, to Partitioning) error {
@@ -170,8 +155,8 @@ func checkWrite(src input.Source, to Partitioning) error {
 	return nil
 }
 
-// describe writes the description of all parts to a directory, with the keys in DGL's order.
-func describe(of *sar.Written, to Partitioning, format, dir string) error {
+// describe writes the description of all parts, with the keys in DGL's order.
+func describe(of *sar.Written, to Partitioning, format string) error {
 	var top disk.Object[any]
 	if format == SARFormat {
 		top.Set("format", partitionFormat)
@@ -204,7 +189,7 @@ func describe(of *sar.Written, to Partitioning, format, dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, descriptionFile), text, 0o664)
+	return os.WriteFile(filepath.Join(to.Dir, descriptionFile), text, 0o664)
 }
 
 // publish moves what was written to its place, the JSON last.

@@ -135,11 +135,12 @@ func TestRoundTrip(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "new")
 			last, total := int64(-1), int64(0)
 			err := writeSingle(g, Partitioning{Assignment: assign, Parts: c.parts, Dir: dir, Name: "g", Method: "random",
-				Progress: func(done, all int64) {
+				Progress: func(done, all int64) error {
 					if done < last || done > all {
 						t.Errorf("progress %d of %d after %d", done, all, last)
 					}
 					last, total = done, all
+					return nil
 				}})
 			if err != nil {
 				t.Fatal(err)

@@ -30,8 +30,8 @@ type Exported interface {
 type Export struct {
 	Parts []Exported
 	Dir   string
-	Room  int64       // how many edges of a part are held at a time
-	Done  func(p int) // is told of each part that is written
+	Room  int64             // how many edges of a part are held at a time
+	Done  func(p int) error // is told of each part that is written
 
 	book     *graph.Book
 	crossing []*crossings
@@ -70,7 +70,9 @@ func (e *Export) Write() (err error) {
 		if err := e.part(p); err != nil {
 			return err
 		}
-		e.Done(p)
+		if err := e.Done(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -69,8 +69,7 @@ func (s *writer) describe() error {
 			return err
 		}
 	}
-	s.progress(s.total)
-	return nil
+	return s.progress(s.total)
 }
 
 // names lists the files of a part.

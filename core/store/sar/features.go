@@ -67,10 +67,12 @@ func (s *writer) writeNodeFeatures() error {
 			err := s.spread(s.rowsOf(&s.node, t), a, made(a.Name), name, func(out []*disk.Appender) error {
 				return s.scatterRows(false, t, a, 0, assign, out)
 			})
+			if err == nil {
+				err = s.progress(of.Rows)
+			}
 			if err != nil {
 				return err
 			}
-			s.progress(of.Rows)
 		}
 		if of.KeepsIDs() {
 			continue
@@ -169,7 +171,9 @@ func (s *writer) appendEdgeRows(relation int, t disk.TensorInfo, out []*disk.App
 			for _, d := range dst[lo:hi] {
 				to = append(to, s.to.Assignment[d])
 			}
-			s.progress(hi - lo)
+			if err := s.progress(hi - lo); err != nil {
+				return err
+			}
 			return s.scatterRows(true, r, t, first+lo-s.edge.first[r], to, out)
 		})
 	})

@@ -143,8 +143,7 @@ func (s *writer) fillWindow(w []segment, slots int64) error {
 			return err
 		}
 	}
-	s.progress(slots)
-	return nil
+	return s.progress(slots)
 }
 
 // writeWindow writes the edges that were placed, and makes slots counts again.

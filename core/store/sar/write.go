@@ -56,17 +56,23 @@ type relationWriter struct {
 	sends   [][]int64
 }
 
-// Plan says how a graph is split and where its parts are made.
+// Plan says how a graph is split, and how its parts are written. What callers may choose is in JSON.
 type Plan struct {
-	Assignment []int32 // [nodes] the part of each
-	Parts      int
-	Dir        string // part p is written to Dir/part<p>, which is not there yet
-	Memory     int64  // bytes that writing may take, Assignment among them
-	// IDs are the names of files of the users' ids, by node type, which are moved into the parts
-	// from IDsDir/part<p>.
-	IDs      map[string]string
-	IDsDir   string
-	Progress func(done, total int64) // where not nil, it is called now and then; done never falls
+	Assignment []int32 `json:"-"`      // [nodes] the part of each
+	Parts      int     `json:"-"`      //
+	Dir        string  `json:"-"`      // Write makes part p in Dir/part<p>, which is not there yet
+	Memory     int64   `json:"memory"` // bytes that writing may take, Assignment among them
+	// IDs are the names of Parquet files of the users' ids, by node type, which are moved into the parts
+	// from IDsDir/part<p>, in the file system of Dir.
+	IDs    map[string]string `json:"ids"`
+	IDsDir string            `json:"ids_dir"`
+	// Progress, where not nil, is called now and then with done of total, which never fall. Its error ends the work.
+	Progress func(done, total int64) error `json:"-"`
+
+	// Of the description of all parts, which package store writes: Dir/<Name>.json.
+	Name   string `json:"name"`
+	Method string `json:"method"` // how the assignment was made
+	Format string `json:"format"` // "dgl", which "" is too, or "sar"
 }
 
 // Written is what the description of all parts says of them.
@@ -113,11 +119,12 @@ func (s *writer) free() {
 
 func (s *writer) partDir(p int) string { return filepath.Join(s.to.Dir, fmt.Sprintf("part%d", p)) }
 
-func (s *writer) progress(n int64) {
+func (s *writer) progress(n int64) error {
 	s.done = min(s.done+n, s.total)
-	if s.to.Progress != nil {
-		s.to.Progress(s.done, s.total)
+	if s.to.Progress == nil {
+		return nil
 	}
+	return s.to.Progress(s.done, s.total)
 }
 
 // block is the buffer of one of n open regions: 32 MiB in all, as far as that goes.
@@ -155,7 +162,9 @@ func (s *writer) numberNodes() (err error) {
 		}
 		s.base = append(s.base, base)
 	}
-	s.progress(s.nodes)
+	if err = s.progress(s.nodes); err != nil {
+		return err
+	}
 	if s.column, err = mem.Make[int32](mem.Scratch, int(largest)); err != nil {
 		return err
 	}
@@ -187,7 +196,9 @@ func (s *writer) countEdges() error {
 		s.rels = append(s.rels, r)
 	}
 	err := s.src.EdgesBatch(func(first int64, src, dst []int64) error {
-		s.progress(int64(len(src)))
+		if err := s.progress(int64(len(src))); err != nil {
+			return err
+		}
 		return s.edge.runs(first, int64(len(src)), func(r int, lo, hi int64) error {
 			s.rels[r].count(s.id.Data, src[lo:hi], dst[lo:hi])
 			return nil
@@ -251,7 +262,9 @@ func (s *writer) finishParts() error {
 			if err := s.finish(p, i); err != nil {
 				return err
 			}
-			s.progress(s.edge.count[p][i])
+			if err := s.progress(s.edge.count[p][i]); err != nil {
+				return err
+			}
 		}
 		for t := range s.node.list {
 			s.halo.Clear()
