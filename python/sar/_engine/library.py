@@ -10,6 +10,7 @@ A Go runtime does not survive a fork: in a child of a process that has used the 
 from __future__ import annotations
 
 import ctypes as ct
+import functools
 import importlib
 import json
 import os
@@ -155,6 +156,21 @@ def string_call(name: str, *args: Any) -> str:
         return ct.string_at(out.value or 0).decode()
     finally:
         engine.functions["sar_free_string"](out)
+
+
+def calls(name: str) -> Callable[..., None]:
+    """:func:`call` of one function."""
+    return lambda *args: call(name, *args)
+
+
+def makes(name: str) -> Callable[..., int]:
+    """:func:`made` of one function."""
+    return functools.partial(made, name)
+
+
+def json_of(name: str) -> Callable[..., Any]:
+    """:func:`json_call` of one function."""
+    return functools.partial(json_call, name)
 
 
 def _error(engine: _Engine, status: int) -> BaseException:
