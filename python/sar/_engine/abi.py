@@ -167,6 +167,17 @@ def _partition_flags() -> int:
 
 partition_close = calls("sar_partition_close")
 partition_info = json_of("sar_partition_info")
+
+
+def part_info(json_path: str, part: int) -> Dict[str, Any]:
+    """What one part of a partition directory holds."""
+    partition = partition_open(json_path, part)
+    try:
+        return partition_info(partition)
+    finally:
+        partition_close(partition)
+
+
 partition_read = calls("sar_partition_read")  # partition, whether of edges, name, tensor to fill
 partition_count_edges = makes("sar_partition_count_edges")  # partition, relation
 partition_edges = calls("sar_partition_edges")  # partition, relation, and to fill: sources, destinations, ids

@@ -212,6 +212,8 @@ def argument(value: Any) -> Any:
         return ct.byref(value)
     if isinstance(value, (list, tuple)):
         return tensors(value)
+    if hasattr(value, "__array_interface__") and value.shape:  # an array of numpy, and no number
+        return tensor(value)
     return value
 
 
