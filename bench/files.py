@@ -34,7 +34,7 @@ def make(folder: str, nodes: int, edges: int, features: int) -> tuple[str, str]:
     np.savez(graph, edge_index=ends, x=rng.standard_normal((nodes, features), dtype=np.float32))
     with Dataset(graph) as dataset:
         begin = time.perf_counter()
-        dataset.write(np.zeros(nodes, np.int32), 1, folder, "g", "none")
+        dataset.write_parts(np.zeros(nodes, np.int32), 1, folder, {"name": "g", "method": "none"})
         print(f"sar partition wrote the part in {time.perf_counter() - begin:.1f} s", flush=True)
     os.remove(graph)
     with_sums, without = os.path.join(folder, "g.json"), os.path.join(folder, "plain.json")

@@ -114,7 +114,9 @@ def test_too_many_dimensions(json_file: Path) -> None:
 def test_feature_rows_that_are_not_the_partitions_nodes(json_file: Path) -> None:
     here, there = (json_file.parent / part / "node_feat.dgl" for part in ("part0", "part1"))
     with Dataset(graph_file(json_file.parent / "h.npz")) as dataset:
-        dataset.write((np.arange(N) >= 11).astype(np.int32), PARTS, str(json_file.parent / "h"), "h", "random")
+        dataset.write_parts(
+            (np.arange(N) >= 11).astype(np.int32), PARTS, str(json_file.parent / "h"), {"name": "h", "method": "random"}
+        )
     shutil.copy(json_file.parent / "h" / "part0" / "node_feat.dgl", here)  # 11 rows for 15 nodes
     damaged(json_file, "node_feat.dgl", '15.*"_N/features".*, found .*11')
     load(json_file, 1)
@@ -235,9 +237,9 @@ def test_arguments_of_partitioning(tmp_path: Path) -> None:
             (fine.astype(np.int64), 1, "g", TypeError, "assignment is int64, and must be int32"),
         ):
             with pytest.raises(error, match=says):
-                dataset.write(assignment, parts, str(tmp_path / "out"), name, "random")
+                dataset.write_parts(assignment, parts, str(tmp_path / "out"), {"name": name, "method": "random"})
         assert not (tmp_path / "out").exists()
         with pytest.raises(NotADirectoryError, match="g.npz"):
-            dataset.write(fine, 1, str(tmp_path / "g.npz"), "g", "random")
+            dataset.write_parts(fine, 1, str(tmp_path / "g.npz"), {"name": "g", "method": "random"})
         with pytest.raises(ValueError, match='no partitioning method "best": there are random, contiguous and stored'):
             dataset.assign("best", 2, 0)

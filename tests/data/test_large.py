@@ -58,7 +58,7 @@ with Dataset(sys.argv[1]) as dataset:
         dataset.add_self_loops()
     assignment = dataset.assign("random", 4, 0)
     dataset.quality(assignment, 4)
-    dataset.write(assignment, 4, sys.argv[2], "g", "random")
+    dataset.write_parts(assignment, 4, sys.argv[2], {"name": "g", "method": "random"})
     print(resident()["peak"] - before)
 """
 
@@ -92,7 +92,7 @@ def test_a_hub_and_a_worker_without_nodes(tmp_path: Path, pool: object, empty: i
     arrays = np.load(path)
     assignment = np.random.default_rng(1).choice([p for p in range(4) if p != empty], nodes).astype(np.int32)
     with Dataset(str(path)) as dataset:
-        dataset.write(assignment, 4, str(tmp_path), "g", "random")
+        dataset.write_parts(assignment, 4, str(tmp_path), {"name": "g", "method": "random"})
     grad = np.random.default_rng(2).standard_normal((nodes, 16)).astype(np.float32)
 
     src, dst = (torch.from_numpy(ends.astype(np.int64)) for ends in arrays["edge_index"])

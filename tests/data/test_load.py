@@ -71,7 +71,7 @@ def test_what_the_files_hold(few: Workers, which: str, form: Any, cut: Any, tmp_
         np.savez(tmp_path / "small.npz", **arrays)
         with Dataset(str(tmp_path / "small.npz")) as dataset:
             owner = np.arange(NODES, dtype=np.int32) % max(1, few.world - 1)
-            dataset.write(owner, few.world, path, "small", "random")
+            dataset.write_parts(owner, few.world, path, {"name": "small", "method": "random"})
     else:
         path = cut(arrays, few.world)
     found = few.run(form, path=path)

@@ -104,7 +104,7 @@ def test_a_part_without_nodes(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     np.savez(tmp_path / "g.npz", edge_index=rng.integers(0, N, (2, E)), features=rng.random((N, 3), dtype=np.float32))
     with Dataset(str(tmp_path / "g.npz")) as dataset:
-        dataset.write(np.zeros(N, np.int32), 2, str(tmp_path), "g", "given")
+        dataset.write_parts(np.zeros(N, np.int32), 2, str(tmp_path), {"name": "g", "method": "given"})
     x = load(str(tmp_path / "g.json"), 1, True).node_features["_N/features"]
     assert x.shape == (0, 3) and x.dtype == torch.float32
 

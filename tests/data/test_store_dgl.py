@@ -153,7 +153,7 @@ def test_dgl_loads_features_of_all_kinds_and_an_empty_part(tmp_path: Path, empty
     save(tmp_path / "little.npz", edge_index=np.stack([src, dst]), **arrays)
     assignment = rng.choice([p for p in range(parts) if p != empty], n).astype(np.int32)
     with Dataset(str(tmp_path / "little.npz")) as dataset:
-        dataset.write(assignment, parts, str(tmp_path / "out"), "little", "random")
+        dataset.write_parts(assignment, parts, str(tmp_path / "out"), {"name": "little", "method": "random"})
     for part in range(parts):
         Whole(src, dst, nodes, edges, n).cut(assignment).check(tmp_path / "out" / "little.json", part)
 

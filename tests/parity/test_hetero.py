@@ -199,7 +199,7 @@ def write(where: Path, world: int) -> tuple[Any, hetero.Cut, Any]:
         assert dataset.info["node_types"] == [{"name": k, "rows": n} for k, n in hetero.KINDS.items()]
         assert [t["name"] for t in dataset.info["edge_types"]] == [":".join(t) for t in hetero.TRIPLES]
         owner = np.concatenate([cut.owner[kind] for kind in hetero.KINDS]).astype(np.int32)
-        dataset.write(owner, world, str(where), "typed", "random")
+        dataset.write_parts(owner, world, str(where), {"name": "typed", "method": "random"})
     return ends, cut, graph
 
 
@@ -286,7 +286,9 @@ def test_bad_files(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     arrays = {"paper:cites:paper/edge_index": np.zeros((2, 2), np.int64)} | change
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(sar.FormatError, match=words), Dataset(str(tmp_path / "bad.npz")) as dataset:
-        dataset.write(np.zeros(dataset.num_nodes, np.int32), 1, str(tmp_path), "bad", "random")
+        dataset.write_parts(
+            np.zeros(dataset.num_nodes, np.int32), 1, str(tmp_path), {"name": "bad", "method": "random"}
+        )
 
 
 def test_eight_workers(pool: Pool) -> None:

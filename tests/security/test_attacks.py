@@ -113,7 +113,7 @@ def test_workers_of_this_job_that_are_wrong() -> None:
         job.start(0)
         job.await_listener()
         limits = {"start_seconds": 2.0, "liveness_seconds": 5.0, "operation_seconds": 5.0, "window_bytes": 0}
-        place: dict[str, Any] = {"interface": None, "transport": "tcp", "advertise": None, **limits}
+        place: dict[str, Any] = {"interface_name": None, "transport": "tcp", "advertise": None, **limits}
 
         def join(rank: int, world: int, token: str = TOKEN, **more: Any) -> str:
             with pytest.raises(RendezvousError) as caught:

@@ -29,7 +29,9 @@ def partition(folder: Path, parts: int = PARTS, *, checksums: bool = False) -> P
     """A graph in parts. Without checksums, as from DGL: they would notice all damage, before what reads the files can
     show what it does about it."""
     with Dataset(graph_file(folder / "g.npz")) as dataset:
-        dataset.write((np.arange(N) % parts).astype(np.int32), parts, str(folder), "g", "random")
+        dataset.write_parts(
+            (np.arange(N) % parts).astype(np.int32), parts, str(folder), {"name": "g", "method": "random"}
+        )
     if not checksums:
         description = json.loads((folder / "g.json").read_text())
         del description["checksum"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 from sar.config import Config
 
 from . import library, programs, schedule
+from .library import calls, json_of, makes
 from .signatures import SizedStruct
 
 if TYPE_CHECKING:
@@ -77,67 +78,29 @@ class RelationInfo(SizedStruct):
 
 # ---- process ---------------------------------------------------------------
 
-
-def set_num_threads(n: int) -> None:
-    library.call("sar_set_num_threads", n)
-
-
-def set_allocator(policy: int) -> None:
-    library.call("sar_set_allocator", policy)
+set_num_threads = calls("sar_set_num_threads")
+set_allocator = calls("sar_set_allocator")
+pool_stats = json_of("sar_pool_stats")
+memory_stats = json_of("sar_memory_stats")
 
 
 def pool_trim() -> None:
     library._function("sar_pool_trim")[1]()
 
 
-def pool_stats() -> Dict[str, int]:
-    found: Dict[str, int] = library.json_call("sar_pool_stats")
-    return found
-
-
-def memory_stats() -> Dict[str, Any]:
-    return library.json_call("sar_memory_stats")
-
-
 # ---- session ---------------------------------------------------------------
 
 
-def session_open(
-    rank: int,
-    world: int,
-    master_addr: str,
-    master_port: int,
-    interface: Optional[str],
-    transport: Optional[str],
-    advertise: Optional[str],
-    start_seconds: float,
-    liveness_seconds: float,
-    operation_seconds: float,
-    window_bytes: int,
-    job_token: str = "",
-    insecure: bool = False,
-    tls: bool = False,
-    ports: Optional[range] = None,
-) -> int:
-    config = SessionConfig(
-        rank,
-        world,
-        master_addr,
-        master_port,
-        interface,
-        transport,
-        advertise,
-        start_seconds,
-        liveness_seconds,
-        operation_seconds,
-        window_bytes,
-        job_token,
-        insecure,
-        tls,
-        ports[0] if ports else 0,
-        ports[-1] if ports else 0,
-    )
-    return library.made("sar_session_open", config)
+def session_open(*values: Any, **named: Any) -> int:
+    """Opens a session of the values of :class:`SessionConfig` after its size, in order or by name."""
+    return library.made("sar_session_open", SessionConfig(*values, **named))
+
+
+session_close = calls("sar_session_close")
+session_set_window = calls("sar_session_set_window")
+session_memory = json_of("sar_session_memory")  # session, seconds to wait
+session_stats = json_of("sar_session_stats")
+transport_library = calls("sar_transport_library")  # ucx or mpi, the file to open where the system has no such library
 
 
 def job_token(public_id: str) -> str:
@@ -145,26 +108,13 @@ def job_token(public_id: str) -> str:
     return library.string_call("sar_job_token", public_id)
 
 
-def transport_library(name: str, file: str) -> None:
-    """Tells of a file to open for the transport ``ucx`` or ``mpi`` where the system has no such library."""
-    library.call("sar_transport_library", name, file)
-
-
 def transport_probe(name: str) -> str:
     """What a transport that is a library would use here. ValueError, with the reason, where it cannot be used."""
     return library.string_call("sar_transport_probe", name)
 
 
-def session_close(session: int) -> None:
-    library.call("sar_session_close", session)
-
-
 def session_abort(session: int, message: str) -> None:
     library.call("sar_session_abort", session, message.encode("utf-8", "replace"))
-
-
-def session_set_window(session: int, window_bytes: int) -> None:
-    library.call("sar_session_set_window", session, window_bytes)
 
 
 EXCHANGES = ("auto", "pull", "push")
@@ -179,14 +129,6 @@ def default_window(world: int, nodes: int) -> int:
     return int(library._function("sar_default_window")[1](world, nodes))
 
 
-def session_memory(session: int, wait_seconds: float) -> Dict[str, Any]:
-    return library.json_call("sar_session_memory", session, wait_seconds)
-
-
-def session_stats(session: int) -> Dict[str, Any]:
-    return library.json_call("sar_session_stats", session)
-
-
 def session_value(session: int, request: Dict[str, Any]) -> Dict[str, Any]:
     """Asks for something of the values that rank 0 keeps for all ranks."""
     found: Dict[str, Any] = library.json_call("sar_session_value", session, json.dumps(request))
@@ -197,30 +139,13 @@ def all_reduce(session: int, comm: int, tensor: Tensor, op: str) -> None:
     library.call("sar_all_reduce", session, comm, tensor, REDUCE_OPS[op])
 
 
-def broadcast(session: int, comm: int, tensor: Tensor, root: int) -> None:
-    library.call("sar_broadcast", session, comm, tensor, root)
-
-
-def barrier(session: int, comm: int) -> None:
-    library.call("sar_barrier", session, comm)
+broadcast = calls("sar_broadcast")  # session, communicator, tensor, root
+barrier = calls("sar_barrier")  # session, communicator
+exchange_pair = calls("sar_exchange_pair")  # session, communicator, rank to send to, tensor, rank to hear from, tensor
 
 
 def all_to_all(session: int, comm: int, send: Sequence[Tensor], recv: Sequence[Tensor]) -> None:
     library.call("sar_all_to_all", session, comm, send, recv, len(send))
-
-
-def exchange_pair(
-    session: int, comm: int, send_to: int, send: Optional[Tensor], recv_from: int, recv: Optional[Tensor]
-) -> None:
-    library.call(
-        "sar_exchange_pair",
-        session,
-        comm,
-        send_to,
-        send,
-        recv_from,
-        recv,
-    )
 
 
 # ---- partitions ------------------------------------------------------------
@@ -240,55 +165,37 @@ def _partition_flags() -> int:
     return PARTITION_OUTSIDE if Config.allow_outside_paths else 0
 
 
-def partition_close(partition: int) -> None:
-    library.call("sar_partition_close", partition)
+partition_close = calls("sar_partition_close")
+partition_info = json_of("sar_partition_info")
 
 
-def partition_info(partition: int) -> Dict[str, Any]:
-    return library.json_call("sar_partition_info", partition)
+def part_info(json_path: str, part: int) -> Dict[str, Any]:
+    """What one part of a partition directory holds."""
+    partition = partition_open(json_path, part)
+    try:
+        return partition_info(partition)
+    finally:
+        partition_close(partition)
 
 
-def partition_read(partition: int, edge: bool, name: str, out: Tensor) -> None:
-    library.call("sar_partition_read", partition, edge, name, out)
-
-
-def partition_count_edges(partition: int, relation: int) -> int:
-    return library.made("sar_partition_count_edges", partition, relation)
-
-
-def partition_edges(
-    partition: int, relation: int, src: Optional[Tensor], dst: Optional[Tensor], ids: Optional[Tensor]
-) -> None:
-    library.call("sar_partition_edges", partition, relation, src, dst, ids)
+partition_read = calls("sar_partition_read")  # partition, whether of edges, name, tensor to fill
+partition_count_edges = makes("sar_partition_count_edges")  # partition, relation
+partition_edges = calls("sar_partition_edges")  # partition, relation, and to fill: sources, destinations, ids
 
 
 # ---- graphs ----------------------------------------------------------------
 
-
-def graph_build(session: int, partition: int, flags: int) -> int:
-    return library.made("sar_graph_build", session, partition, flags)
-
-
-def graph_from_edges(session: int, node_start: Tensor, src: Tensor, dst: Tensor) -> int:
-    return library.made("sar_graph_from_edges", session, node_start, src, dst)
-
-
-def graph_free(graph: int) -> None:
-    library.call("sar_graph_free", graph)
+graph_build = makes("sar_graph_build")  # session, partition, flags
+graph_from_edges = makes("sar_graph_from_edges")  # session, first nodes of all workers, sources, destinations
+graph_free = calls("sar_graph_free")
+graph_boundary = json_of("sar_graph_boundary")  # graph, relation
+graph_degrees = calls("sar_graph_degrees")  # graph, relation, whether out-degrees, tensor to fill
 
 
 def graph_relation_info(graph: int, relation: int) -> RelationInfo:
     info = RelationInfo()
     library.call("sar_graph_relation_info", graph, relation, info)
     return info
-
-
-def graph_boundary(graph: int, relation: int) -> List[Dict[str, int]]:
-    return library.json_call("sar_graph_boundary", graph, relation)
-
-
-def graph_degrees(graph: int, relation: int, out_degrees: bool, out: Tensor) -> None:
-    library.call("sar_graph_degrees", graph, relation, out_degrees, out)
 
 
 # ---- message passing -------------------------------------------------------

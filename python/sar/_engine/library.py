@@ -10,6 +10,7 @@ A Go runtime does not survive a fork: in a child of a process that has used the 
 from __future__ import annotations
 
 import ctypes as ct
+import functools
 import importlib
 import json
 import os
@@ -157,6 +158,21 @@ def string_call(name: str, *args: Any) -> str:
         engine.functions["sar_free_string"](out)
 
 
+def calls(name: str) -> Callable[..., None]:
+    """:func:`call` of one function."""
+    return lambda *args: call(name, *args)
+
+
+def makes(name: str) -> Callable[..., int]:
+    """:func:`made` of one function."""
+    return functools.partial(made, name)
+
+
+def json_of(name: str) -> Callable[..., Any]:
+    """:func:`json_call` of one function."""
+    return functools.partial(json_call, name)
+
+
 def _error(engine: _Engine, status: int) -> BaseException:
     """The exception for the last error of this thread."""
     info = ErrorInfo(ct.sizeof(ErrorInfo))
@@ -196,6 +212,8 @@ def argument(value: Any) -> Any:
         return ct.byref(value)
     if isinstance(value, (list, tuple)):
         return tensors(value)
+    if hasattr(value, "__array_interface__") and value.shape:  # an array of numpy, and no number
+        return tensor(value)
     return value
 
 

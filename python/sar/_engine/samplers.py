@@ -8,6 +8,7 @@ from typing import Sequence, Tuple
 from torch import Tensor
 
 from . import library
+from .library import calls
 from .signatures import SizedStruct
 
 INPUT, OUTPUT, EDGE, WEIGHT = 0, 1, 2, 3
@@ -29,6 +30,12 @@ class SampleConfig(SizedStruct):
     ]
 
 
+sampler_column = calls("sar_sampler_column")  # sampler, what for, type, rows, whose memory lasts until it is freed
+sampler_free = calls("sar_sampler_free")
+batch_wait = calls("sar_batch_wait")
+batch_free = calls("sar_batch_free")
+
+
 def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool, cache_bytes: int) -> int:
     """``fanouts``: int64 ``[layers, relations]``."""
     view = library.tensor(fanouts)
@@ -36,40 +43,13 @@ def sampler_create(graph: int, fanouts: Tensor, replace: bool, edge_ids: bool, c
     return library.made("sar_sampler_create", graph, config)
 
 
-def sampler_column(sampler: int, what: int, kind: int, rows: Tensor) -> None:
-    """The memory of ``rows`` must last until :func:`sampler_free` returns."""
-    library.call("sar_sampler_column", sampler, what, kind, rows)
-
-
 def sampler_submit(sampler: int, seeds: Sequence[Tensor], key: int) -> int:
     """``seeds``: own rows, int64, for each node type. Returns a batch."""
     return library.made("sar_sampler_submit", sampler, seeds, len(seeds), key)
 
 
-def sampler_free(sampler: int) -> None:
-    library.call("sar_sampler_free", sampler)
-
-
-def batch_wait(batch: int) -> None:
-    library.call("sar_batch_wait", batch)
-
-
 def batch_array(batch: int, layer: int, what: int, kind: int, column: int = 0) -> Tuple[int, int, int]:
     """Address (0 where there is nothing), bytes, and of ``NODES`` the number of destination nodes."""
     data, size, num_dst = ct.c_void_p(), ct.c_int64(), ct.c_int64()
-    library.call(
-        "sar_batch_array",
-        batch,
-        layer,
-        what,
-        kind,
-        column,
-        ct.byref(data),
-        ct.byref(size),
-        ct.byref(num_dst),
-    )
+    library.call("sar_batch_array", batch, layer, what, kind, column, *map(ct.byref, (data, size, num_dst)))
     return data.value or 0, size.value, num_dst.value
-
-
-def batch_free(batch: int) -> None:
-    library.call("sar_batch_free", batch)

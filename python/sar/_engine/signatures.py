@@ -34,10 +34,14 @@ class DLTensor(ct.Structure):
 
 
 class SizedStruct(ct.Structure):
-    """A struct of ``sar.h`` that begins with its own size: made of the values of the fields after it."""
+    """A struct of ``sar.h`` that begins with its own size: made of the values of the fields after it, in order or by
+    name."""
 
-    def __init__(self, *values: Any) -> None:
-        super().__init__(ct.sizeof(self), *(v.encode() if isinstance(v, str) else v for v in values))
+    def __init__(self, *values: Any, **named: Any) -> None:
+        def sent(value: Any) -> Any:
+            return value.encode() if isinstance(value, str) else value
+
+        super().__init__(ct.sizeof(self), *map(sent, values), **{name: sent(v) for name, v in named.items()})
 
 
 class ErrorInfo(ct.Structure):

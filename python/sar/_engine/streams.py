@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 from torch import Tensor
 
 from . import library, schedule
+from .library import calls
 from .signatures import DLTensor, SizedStruct
 
 
@@ -107,10 +108,7 @@ def fetch_backward(
     library.call("sar_fetch_backward", graph, relation, columns, grad_out, grad_x)
 
 
-def graph_in_edges(
-    graph: int, relation: int, rows: Tensor, indptr: Tensor, columns: Optional[Tensor], edges: Optional[Tensor]
-) -> None:
-    library.call("sar_graph_in_edges", graph, relation, rows, indptr, columns, edges)
+graph_in_edges = calls("sar_graph_in_edges")  # graph, relation, rows, and to fill: indptr, columns, edges
 
 
 def graph_columns(graph: int, relation: int, owner: Optional[Tensor], row: Optional[Tensor]) -> None:

@@ -27,8 +27,9 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from sar._engine.abi import part_info
     from sar.data.directory import description_of, id_files
-    from sar.partitioning.dataset import Dataset, partition_info
+    from sar.partitioning.dataset import Dataset
     from sar.partitioning.parts import PartsOptions, memory_to_write, write_parts
 
     path = description_of(arguments.json)
@@ -38,8 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if os.path.exists(arguments.out) and os.path.samefile(arguments.out, os.path.dirname(path) or "."):
         raise Failure("--out is the directory of the parts: give another one", 2)
     refuse_to_overwrite(arguments.out, name)
-    first = partition_info(path, 0)
-    parts = first["num_parts"]
+    parts = part_info(path, 0)["num_parts"]
     with Dataset(path) as dataset:
         least = dataset.least_memory(parts, arguments.format)
         memory = arguments.memory or memory_to_write(dataset, parts, arguments.format)
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         assignment = dataset.assign("stored", parts, 0)
         with stage(f"writing {parts} parts to {arguments.out}") as step:
             options = PartsOptions(name, "converted", arguments.format, memory)
-            ids = [id_files(path, part, partition_info(path, part)) for part in range(parts)]
+            ids = [id_files(path, part, part_info(path, part)) for part in range(parts)]
             write_parts(dataset, assignment, parts, arguments.out, options, step.progress, ids)
     print(f"wrote {os.path.join(arguments.out, name + '.json')}")
     return 0

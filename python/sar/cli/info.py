@@ -40,10 +40,10 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from sar._engine.abi import part_info
     from sar.config import Config
     from sar.data.directory import description_of
     from sar.data.graph_directory import is_graph_directory
-    from sar.partitioning.dataset import partition_info
 
     if is_graph_directory(arguments.json):
         if arguments.verify:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.verify:
         return verify(path, arguments.as_json)
     description, count = read_description(path)
-    parts = [partition_info(path, part) for part in range(count)]
+    parts = [part_info(path, part) for part in range(count)]
     if arguments.as_json:
         print(json.dumps({"description": description, "parts": parts}))
         return 0

@@ -88,6 +88,15 @@ def id_files(description: str, part: int, info: Mapping[str, Any]) -> dict[str, 
     return {kind: path for kind, path in files.items() if os.path.isfile(path)}
 
 
+def sync_directory(path: Union[str, os.PathLike[str]]) -> None:
+    """Has names that changed in a directory outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def scratch_directory(path: str) -> Iterator[str]:
     """Makes a directory, empty, and removes it at the end with all that is in it. What a process left there that was

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes as ct
 import json
 import os
 from dataclasses import dataclass, field
@@ -74,9 +73,7 @@ class GraphDirectory:
         self.file = str(self.path / DESCRIPTION)
         if not self.path.is_dir():
             raise FormatError(f"{given}: expected the directory of a graph, as `sar ingest` writes it", str(given))
-        handle = ct.c_uint64()
-        library.call("sar_dataset_open", os.fsencode(self.path), ct.byref(handle))
-        library.call("sar_dataset_close", handle)
+        library.call("sar_dataset_close", library.made("sar_dataset_open", os.fsencode(self.path)))
         with open_regular(self.file) as opened:
             content = json.load(opened)
         self.name = str(content.get("name", self.path.name))

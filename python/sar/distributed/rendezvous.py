@@ -189,10 +189,10 @@ def settings(start: float, operation: float) -> Dict[str, Any]:
     :param operation: seconds for any one operation
     :raises ValueError: a variable of the environment makes no sense
     """
-    transport = os.environ.get("SAR_TRANSPORT")
+    transport, ports = os.environ.get("SAR_TRANSPORT"), network.port_range()
     libraries.announce(transport)
     return {
-        "interface": os.environ.get("SAR_SOCKET_NAME"),
+        "interface_name": os.environ.get("SAR_SOCKET_NAME"),
         "transport": transport,
         "advertise": os.environ.get("SAR_ADVERTISE"),
         "start_seconds": start,
@@ -201,7 +201,8 @@ def settings(start: float, operation: float) -> Dict[str, Any]:
         "window_bytes": int(Config.window_bytes or 0),
         "insecure": network.flag("SAR_INSECURE"),
         "tls": network.flag("SAR_TLS"),
-        "ports": network.port_range(),
+        "first_port": ports[0] if ports else 0,
+        "last_port": ports[-1] if ports else 0,
     }
 
 

@@ -1,9 +1,8 @@
 """``SAR_TRANSPORT=torch``: links between workers carried by ``torch.distributed``, whatever its backend.
 
 Messages are ``isend`` and ``irecv`` of CPU tensors over memory of the engine's, with a tag for each link and direction.
-They are issued by one thread, in the order in which they were posted, all that have come together in one turn. Two
-threads for each link wait for what was sent and received, since torch can neither wait for several operations nor
-take one back.
+They are issued by one thread, in the order in which they were posted. Two threads for each link wait for what was sent
+and received, since torch can neither wait for several operations nor take one back.
 """
 
 from __future__ import annotations
@@ -125,18 +124,8 @@ class _Worker:
         self.closed.set()
 
     def _issue(self) -> None:
-        while True:
-            batch = [self.posted.get()]
-            try:
-                while True:
-                    batch.append(self.posted.get_nowait())
-            except queue.Empty:
-                pass
-            for post in batch:
-                if post is None:
-                    return
-                link, sends, message = post
-                link.issue(sends, message)
+        for link, sends, message in iter(self.posted.get, None):
+            link.issue(sends, message)
 
 
 class _Link:

@@ -10,20 +10,19 @@ from typing import Any, Optional
 
 import numpy as np
 
-from sar._engine import abi, library
+from sar._engine import library
 from sar._engine.signatures import Progress
 
 Report = Callable[[int, int], None]
 """Hears how much is done, and of how much."""
+_SEEDS = 2**64 - 1
 
 
 class Dataset:
     """A graph directory, or a graph in an ``.npz`` file. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, path: str) -> None:
-        handle = ct.c_uint64()
-        library.call("sar_dataset_open", os.fsencode(path), ct.byref(handle))
-        self._handle = handle
+        self._handle = library.made("sar_dataset_open", os.fsencode(path))
         self._describe()
 
     def __enter__(self) -> Dataset:
@@ -56,26 +55,19 @@ class Dataset:
         """
         length = ct.c_int64()
         offsets = np.empty(self.num_nodes + 1, np.int64)
-        library.call("sar_dataset_adjacency", self._handle, _view(offsets), None, ct.byref(length))
+        library.call("sar_dataset_adjacency", self._handle, offsets, None, ct.byref(length))
         if length.value > np.iinfo(index).max:
             raise ValueError(
                 f"{length.value} neighbours do not fit {np.dtype(index).name}: a METIS with 64-bit indices is needed"
             )
         neighbours = np.empty(length.value, index)
-        library.call("sar_dataset_adjacency", self._handle, _view(offsets), _view(neighbours), ct.byref(length))
+        library.call("sar_dataset_adjacency", self._handle, offsets, neighbours, ct.byref(length))
         return offsets.astype(index, copy=False), neighbours
 
     def assign(self, method: str, parts: int, seed: int) -> np.ndarray:
         """The part of each node, int32 [num_nodes], by ``"random"`` or ``"contiguous"``."""
         assignment = np.empty(self.num_nodes, np.int32)
-        library.call(
-            "sar_dataset_assign",
-            self._handle,
-            method.encode(),
-            ct.c_int32(parts),
-            ct.c_uint64(seed & (2**64 - 1)),
-            _view(assignment),
-        )
+        library.call("sar_dataset_assign", self._handle, method, parts, seed & _SEEDS, assignment)
         return assignment
 
     def weights(self, kind: str, out: np.ndarray) -> None:
@@ -84,13 +76,13 @@ class Dataset:
 
         :raises ValueError: the graph has no train_mask
         """
-        library.call("sar_dataset_weights", self._handle, kind.encode(), _view(out))
+        library.call("sar_dataset_weights", self._handle, kind, out)
 
     def undirect(self, scratch: str, memory: int, progress: Optional[Report] = None) -> None:
         """Prepares :meth:`fennel`, :meth:`write_parhip` and :meth:`adjacency`. A graph directory of one type whose
         edges all go both ways is read as it is. Any other graph is sorted in files without names in the directory
         ``scratch``, with ``memory`` bytes and 8 a node."""
-        _call("sar_dataset_undirect", progress, self._handle, os.fsencode(scratch), ct.c_int64(memory))
+        _call("sar_dataset_undirect", progress, self._handle, os.fsencode(scratch), memory)
 
     def fennel(
         self,
@@ -109,10 +101,8 @@ class Dataset:
         :param weights: int32 ``[kinds, num_nodes]``; of each kind, no part has more than ``1 + imbalance`` times the
             mean, where that can be
         """
-        _call(
-            *("sar_dataset_fennel", progress, self._handle, ct.c_int32(parts), ct.c_int32(groups)),
-            *(ct.c_double(imbalance), ct.c_uint64(seed & (2**64 - 1)), _optional_view(weights), _view(assignment)),
-        )
+        numbers = parts, groups, imbalance, seed & _SEEDS
+        _call("sar_dataset_fennel", progress, self._handle, *numbers, weights, assignment)
 
     def write_parhip(
         self, path: str, weights: Optional[np.ndarray], assignment: Optional[np.ndarray] = None, part: int = 0
@@ -123,30 +113,14 @@ class Dataset:
         :return: nodes and neighbours in the file; an edge is two neighbours
         """
         nodes, neighbours = ct.c_int64(), ct.c_int64()
-        library.call(
-            *("sar_dataset_parhip", self._handle, os.fsencode(path), _optional_view(weights)),
-            *(_optional_view(assignment), ct.c_int32(part), ct.byref(nodes), ct.byref(neighbours)),
-        )
+        given = os.fsencode(path), weights, assignment, part
+        library.call("sar_dataset_parhip", self._handle, *given, ct.byref(nodes), ct.byref(neighbours))
         return nodes.value, neighbours.value
 
     def quality(self, assignment: np.ndarray, parts: int) -> dict[str, Any]:
         """Cut edges, balance, and ``boundary[p][q]``: the rows of q that p reads."""
-        result: dict[str, Any] = library.json_call(
-            "sar_dataset_quality", self._handle, _view(assignment), ct.c_int32(parts)
-        )
+        result: dict[str, Any] = library.json_call("sar_dataset_quality", self._handle, assignment, parts)
         return result
-
-    def write(
-        self,
-        assignment: np.ndarray,
-        parts: int,
-        directory: str,
-        name: str,
-        method: str,
-        progress: Optional[Report] = None,
-    ) -> None:
-        """Writes DGL's partition format: ``directory/name.json`` and ``directory/part<i>/``."""
-        self.write_parts(assignment, parts, directory, {"name": name, "method": method}, progress)
 
     def write_parts(
         self,
@@ -160,16 +134,12 @@ class Dataset:
 
         :param options: those of ``sar_dataset_write_parts``, as sar.h has them
         """
-        _call(
-            *("sar_dataset_write_parts", progress, self._handle, _view(assignment), ct.c_int32(parts)),
-            *(os.fsencode(directory), json.dumps(options).encode()),
-        )
+        given = assignment, parts, os.fsencode(directory), json.dumps(options)
+        _call("sar_dataset_write_parts", progress, self._handle, *given)
 
     def least_memory(self, parts: int, format: str) -> int:
         """The least ``memory`` option of :meth:`write_parts` for parts of equal sizes."""
-        least = ct.c_int64()
-        library.call("sar_dataset_least_memory", self._handle, ct.c_int32(parts), format.encode(), ct.byref(least))
-        return least.value
+        return library.made("sar_dataset_least_memory", self._handle, parts, format)
 
 
 def _call(name: str, progress: Optional[Report], *arguments: Any) -> None:
@@ -192,20 +162,3 @@ def _call(name: str, progress: Optional[Report], *arguments: Any) -> None:
             raise
     if raised:
         raise raised[0]
-
-
-def partition_info(path: str, part: int) -> dict[str, Any]:
-    """What one part of a partition directory holds."""
-    handle = abi.partition_open(path, part)
-    try:
-        return abi.partition_info(handle)
-    finally:
-        abi.partition_close(handle)
-
-
-def _view(array: np.ndarray) -> Any:
-    return ct.byref(library.tensor(array))
-
-
-def _optional_view(array: Optional[np.ndarray]) -> Any:
-    return None if array is None else _view(array)

@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 
+from sar.data.directory import sync_directory
 from sar.distributed.network import awaited
 from sar.extras import need
 from sar.units import size
@@ -47,15 +48,6 @@ def name_of(rank: int, world: int) -> str:
 def parts_in(path: str) -> List[str]:
     """Names of the files of workers in a directory, in order."""
     return sorted(name for name in os.listdir(path) if PART.fullmatch(name))
-
-
-def sync_directory(path: str) -> None:
-    """Has names that changed in a directory outlast a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def want_room(directory: str, needed: int) -> None:

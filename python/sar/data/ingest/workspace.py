@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Union
 
-from sar.data.directory import scratch_directory
+from sar.data.directory import scratch_directory, sync_directory
 
 from .progress import Stages
 
@@ -25,10 +25,10 @@ class Workspace(NamedTuple):
     def publish(self) -> None:
         """Gives the result its name."""
         for folder in (self.graph, *sorted(p for p in self.graph.rglob("*") if p.is_dir())):
-            _sync(folder)
+            sync_directory(folder)
         _check_free(self.out)
         os.rename(self.graph, self.out)
-        _sync(self.out.parent)
+        sync_directory(self.out.parent)
 
 
 @contextlib.contextmanager
@@ -72,11 +72,3 @@ def _check_free(out: Path) -> None:
             )
     elif out.exists() or out.is_symlink():
         raise FileExistsError(f"{out} exists and is not a directory: give another directory as --out")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

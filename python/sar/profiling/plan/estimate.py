@@ -168,11 +168,7 @@ def _from_files(path: str, itemsize: int, mapped: bool) -> tuple[List[Part], int
     parts: List[Part] = []
     width, count = 0, 1
     while len(parts) < count:
-        handle = abi.partition_open(path, len(parts))
-        try:
-            info: Dict[str, Any] = abi.partition_info(handle)
-        finally:
-            abi.partition_close(handle)
+        info = abi.part_info(path, len(parts))
         count = int(info["num_parts"])
         ranges = [spans[len(parts)] for spans in info["edge_ranges"].values()]
         features = info["node_features"]
