@@ -164,13 +164,6 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     explainer = Explainer(model, GNNExplainer(epochs=1), "model", config, "attributes", "object")
 
-    class Explained(pyg.MessagePassing):  # type: ignore[name-defined, misc]
-        def forward(self, x: Any, edge_index: Any) -> Any:
-            return self.propagate(edge_index, x=x)
-
-    layer = Explained()
-    layer.explain = True
-    layer._edge_mask, layer._loop_mask, layer._apply_sigmoid = torch.ones(n), torch.ones(n) > 0, True
     way = "paper", "cites", "paper"
     tried: dict[str, Callable[[], Any]] = {
         "is_undirected": lambda: utils.is_undirected(index),
@@ -188,7 +181,7 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "dropout_node, relabelled": lambda: utils.dropout_node(index, relabel_nodes=True),
         "NeighborLoader": lambda: loader.NeighborLoader(data, [-1], batch_size=4),
         "ClusterData": lambda: loader.ClusterData(data, 2),
-        "inference": lambda: model.eval().inference(data),
+        "RandomNodeLoader": lambda: next(iter(loader.RandomNodeLoader(data, 2))),
         "TopKPooling": lambda: pyg.TopKPooling(IN)(x, index),
         "SAGPooling": lambda: pyg.SAGPooling(IN)(x, index),
         "GraphUNet": lambda: pyg.GraphUNet(IN, 4, OUT, 2)(x, index),
@@ -209,7 +202,6 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "dropout_edge": lambda: utils.dropout_edge(index, force_undirected=True),
         "MetaPath2Vec": lambda: pyg.MetaPath2Vec({way: index}, 4, [way], 3, 2),
         "Explainer": lambda: explainer(x, index),
-        "explain": lambda: layer(x, index),
         "change in place": lambda: index.add_(1),
         "edges of another graph": lambda: pyg.GCNConv(IN, OUT)(x, graph_index(part), torch.ones(n + 1)),
         "rows of other nodes": lambda: pyg.GATConv(IN, OUT)(torch.ones(rows + 1, IN), index),

@@ -100,7 +100,7 @@ def worker(part: dict[str, Any], given: dict[str, np.ndarray]) -> dict[str, Any]
 
 
 def refused(part: dict[str, Any], names: list[str]) -> dict[str, str]:
-    """What each says. None comes so far as to look at how it was made."""
+    """What each says. None but AddGPSE comes so far as to look at how it was made."""
     import torch_geometric.transforms as T
     from torch_geometric.data import Data, HeteroData
 
@@ -115,7 +115,9 @@ def refused(part: dict[str, Any], names: list[str]) -> dict[str, str]:
         typed["_N", "_E", "_N"].edge_index = index
         for one in (data, typed):
             try:
-                kind.__new__(kind)(one)
+                transform = kind.__new__(kind)
+                transform.use_vn = False
+                transform(one)
                 said[name] = "nothing"
             except sar.WholeGraphError as error:
                 said[name] = str(error)

@@ -75,7 +75,6 @@ def test_refused(two: Workers) -> None:
     texts = {
         "MetaPath2Vec": "walks",
         "Explainer": "explain",
-        "explain": "explain",
         "change in place": "before it is partitioned",
         "RandomLinkSplit": "of the whole graph",
         "edges of another graph": "a row for each in-edge of own nodes",
@@ -87,11 +86,10 @@ def test_refused(two: Workers) -> None:
         "subgraph, relabelled": "relabel_nodes=False",
         "dropout_node, relabelled": "relabel_nodes=False",
         "NeighborLoader": "sar.DistNeighborSampler",
-        "ClusterData": "sar.DistNeighborSampler",
+        **dict.fromkeys(["ClusterData", "RandomNodeLoader"], "sar.DistNeighborSampler"),
         "homophily": "use 'edge' or 'node'",
         **dict.fromkeys(["TopKPooling", "SAGPooling", "GraphUNet"], "global_add_pool"),
         "SGFormer": "attend to the nodes of all workers",
-        "inference": "call model(data.x, data.edge_index)",
     }
     for said in two.run(cases.refused, [{"part": graph.part(rank)} for rank in range(2)]):
         for name, text in said.items():

@@ -32,6 +32,7 @@ from sar.autograd.fused.gat import Rounding, attend
 from sar.autograd.fused.linear import computed_again
 from sar.autograd.fused.scaled_product import normalized_sum, sage_mean
 from sar.graph.edge_index.index import SplitEdgeIndex
+from sar.graph.edge_index.refusals import check_readers
 from sar.graph.edge_tensor.tensor import EdgeTensor
 
 __all__ = ["METHODS", "UNFIT", "product_is_narrower"]
@@ -190,6 +191,7 @@ def _attention(
 
 def _is_plain(edge_index: SplitEdgeIndex) -> bool:
     """Whether messages go from own and other nodes to own nodes, and nothing computes in little memory."""
+    check_readers()  # nothing else here reads the edge index
     return not edge_index.flipped and edge_index.edges.square and not low_memory.active()
 
 

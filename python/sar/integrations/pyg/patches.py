@@ -101,7 +101,6 @@ def restore() -> None:
 
 EDGES = "reductions over edges in one piece, in the engine"
 ALL_NODES = "the nodes of all workers"
-WHOLE = "refused: needs the whole graph"
 
 FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], str, Callable[..., Any]]] = [
     (EDGES, None, ("nn.aggr", "nn.conv", "nn.norm"), "utils.scatter", reductions.scatter),
@@ -130,7 +129,6 @@ METHODS: List[Tuple[str, Optional[Concerned], Dict[str, Callable[..., Any]]]] = 
     (ALL_NODES, hetero.inside_han_conv, {"nn.conv.han_conv.group": hetero.group}),
     (ALL_NODES, over_nodes.concerned, {**over_nodes.METHODS, **all_nodes.OVER_NODES}),
     ("widths of a type of which a worker has no rows", hetero.without_rows, hetero.WIDTHS),
-    (WHOLE, scripts.any_split, scripts.METHODS),
     ("transforms of data: the nodes of all workers, or refused", transforms.concerned, transforms.METHODS),
     ("pairs of nodes of split graphs", super_gat.concerned, super_gat.SAMPLING),
     ("the loss of all workers", super_gat.on_split_graph, super_gat.LOSS),

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data.data import BaseData
 
 from sar.autograd.compile import uncompiled
 from sar.errors import WholeGraphError
 from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
-from sar.graph.edge_index.placeholders import SplitNumbers
 from sar.graph.edge_index.reduce import reduced
 from sar.graph.edge_index.rows import check_size, lift
-from sar.graph.edge_tensor.tensor import EdgeTensor, values
+from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import graph_reduce
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = [
-    "ATTENTION",
-    "BEFORE",
-    "METHODS",
-    "WHOLE",
-    "any_split",
-    "dropout_edge",
-    "dropout_node",
-    "homophily",
-    "subgraph",
-]
-
-
-def any_split(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-    """Whether an argument is of a split graph: its edge index, a dictionary of them, a row of one, data with one, or a
-    message."""
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, BaseData):
-            found: Any = [store.get("edge_index") for store in value.edge_stores]
-        else:
-            found = value.values() if isinstance(value, dict) else [value]
-        for item in found:
-            if isinstance(item, (SplitNumbers, EdgeTensor)):
-                return True
-    return False
+__all__ = ["BEFORE", "WHOLE", "dropout_edge", "dropout_node", "homophily", "subgraph"]
 
 
 def dropout_edge(
@@ -140,13 +114,6 @@ def homophily(original: Any, edge_index: Any, y: Tensor, batch: Optional[Tensor]
     return float(graph_reduce(entries, same, "mean"))
 
 
-def _refusing(name: str, instead: str) -> Callable[..., Any]:
-    def method(original: Any, *args: Any, **kwargs: Any) -> None:
-        raise WholeGraphError(name, instead)
-
-    return method
-
-
 BEFORE = "it needs the edges of the whole graph, which are on several workers: apply it before the graph is partitioned"
 ATTENTION = (
     "its nodes attend to the nodes of all workers, which is not computed for this model: use layers of GPSConv with "
@@ -172,10 +139,6 @@ _LOADER = (
     "their neighbours, and `sar infer` does so from a checkpoint; sar.DataLoader with sar.DistNeighborSampler draws "
     "batches"
 )
-_INFERENCE = (
-    "it computes a layer from batches of nodes: call model(data.x, data.edge_index) under torch.no_grad(), or use `sar "
-    "infer`"
-)
 _WALKS = (
     "it draws random walks over the whole graph, whose edges are on several workers. Train it before the graph is "
     "partitioned, and give its embeddings as columns of nodes"
@@ -193,6 +156,10 @@ OWN_WAYS = {
 
 WHOLE: Dict[str, Tuple[str, str]] = {
     "explain.Explainer.__call__": ("Explainer", _EXPLAIN),
+    "loader.RandomNodeLoader.collate_fn": ("RandomNodeLoader", _LOADER),
+    "nn.SGFormer.forward": ("torch_geometric.nn.SGFormer", ATTENTION),
+    "nn.Polynormer.forward": ("torch_geometric.nn.Polynormer", ATTENTION),
+    "transforms.AddGPSE.__call__": ("torch_geometric.transforms.AddGPSE", BEFORE),
     "data.HeteroData.to_homogeneous": ("torch_geometric.data.HeteroData.to_homogeneous", BEFORE),
     **{f"loader.{name}.__init__": (name, _LOADER) for name in LOADERS},
     **{f"nn.{name}.forward": (f"torch_geometric.nn.{name}", WAYS.get(name, BEFORE)) for name in MODELS},
@@ -201,14 +168,4 @@ WHOLE: Dict[str, Tuple[str, str]] = {
     "nn.Node2Vec.__init__": ("Node2Vec", _WALKS),
     "nn.MetaPath2Vec.__init__": ("MetaPath2Vec", _WALKS),
 }
-"""Methods in which tensors of a split graph raise an error: what they are called there, and what to do instead."""
-
-METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.MessagePassing.explain_message": _refusing("explain_message", _EXPLAIN),
-    "loader.RandomNodeLoader.__init__": _refusing("RandomNodeLoader", _LOADER),
-    "nn.models.basic_gnn.BasicGNN.inference": _refusing("inference(loader)", _INFERENCE),
-    "nn.SGFormer.forward": _refusing("torch_geometric.nn.SGFormer", ATTENTION),
-    "nn.Polynormer.forward": _refusing("torch_geometric.nn.Polynormer", ATTENTION),
-}
-"""Methods of torch_geometric, each replaced by a function of the original and its arguments: those that would not read
-the edges, or call layers that need not."""
+"""Functions in which tensors of a split graph raise an error: what they are called there, and what to do instead."""

@@ -17,6 +17,7 @@ from sar._engine import abi, session as _session
 from sar.distributed.agreement import agreed_seed
 from sar.errors import WholeGraphError
 from sar.graph.edge_index.placeholders import SplitNumbers
+from sar.graph.edge_index.refusals import check_readers
 from sar.graph.edge_tensor.tensor import values
 
 __all__ = ["METHODS", "OWN_ROWS", "REFUSED", "SPECIAL", "concerned"]
@@ -105,6 +106,7 @@ SPECIAL: Dict[str, Callable[..., Any]] = {
 
 
 def _transform(original: Any, transform: Any, data: Any) -> Any:
+    check_readers()
     name = _name(transform)
     if name is None or name in OWN_ROWS:
         return original(transform, data)
@@ -131,7 +133,5 @@ def concerned(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
     return any(_is_split(value) for value in (*args, *kwargs.values()))
 
 
-METHODS: Dict[str, Callable[..., Any]] = {
-    f"transforms.{kind}.__call__": _transform for kind in ("BaseTransform", "AddGPSE")
-}
+METHODS: Dict[str, Callable[..., Any]] = {"transforms.BaseTransform.__call__": _transform}
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
