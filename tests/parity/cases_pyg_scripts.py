@@ -176,7 +176,6 @@ def refused(part: dict[str, Any]) -> dict[str, str]:
         "contains_isolated_nodes": lambda: utils.contains_isolated_nodes(index),
         "has_isolated_nodes": data.has_isolated_nodes,
         "remove_isolated_nodes": lambda: utils.remove_isolated_nodes(index),
-        "subgraph": lambda: utils.subgraph(torch.arange(rows), index),
         "subgraph, relabelled": lambda: utils.subgraph(torch.ones(rows) > 0, index, relabel_nodes=True),
         "dropout_node, relabelled": lambda: utils.dropout_node(index, relabel_nodes=True),
         "NeighborLoader": lambda: loader.NeighborLoader(data, [-1], batch_size=4),

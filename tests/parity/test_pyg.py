@@ -156,8 +156,8 @@ def test_replaced_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     sar.pyg.restore()
     assert gat.softmax is utils.softmax is mine["held"] is mine["late"] is plain and utils.dropout_edge is drop
     assert not any(one.owner.startswith("torch_geometric") for one in sar.replaced())
-    monkeypatch.delattr(utils, "degree")
-    with pytest.raises(RuntimeError, match=r"has no torch_geometric.utils.degree.*patch_pyg = False"):
+    monkeypatch.delattr(utils, "homophily")
+    with pytest.raises(RuntimeError, match=r"has no torch_geometric.utils.homophily.*patch_pyg = False"):
         patches.adapt()
     assert utils.dropout_edge is drop
     monkeypatch.setattr(sar.Config, "patch_pyg", False)

@@ -164,6 +164,11 @@ def _cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     return given[0].of(edges.with_loops())
 
 
+def _new(function: Any) -> Any:
+    """``edge_index.new_ones(n)`` and its like: an ordinary tensor."""
+    return lambda input, *args, **kwargs: function(torch.empty(0, dtype=input.dtype), *args, **kwargs)
+
+
 def _max(input: Any, *args: Any, **kwargs: Any) -> Any:
     return last_node([input.edges.rows(side) for side in "uv"], *args, **kwargs)
 
@@ -178,6 +183,7 @@ SplitEdgeIndex.handlers = {
     torch.flip: _flip,
     torch.cat: _cat,
     **dict.fromkeys([Tensor.max, torch.max], _max),
+    **{make: _new(make) for make in (Tensor.new_ones, Tensor.new_zeros, Tensor.new_empty, Tensor.new_full)},
     **dict.fromkeys([Tensor.to, Tensor.long, Tensor.contiguous, Tensor.cpu, Tensor.clone, Tensor.detach], same),
 }
 """Functions of torch with an edge index among their arguments."""

@@ -105,12 +105,9 @@ ALL_NODES = "the nodes of all workers"
 FUNCTIONS: List[Tuple[str, Optional[Concerned], Tuple[str, ...], str, Callable[..., Any]]] = [
     (EDGES, None, ("nn.aggr", "nn.conv", "nn.norm"), "utils.scatter", reductions.scatter),
     (EDGES, None, ("nn.aggr", "nn.conv"), "utils.softmax", reductions.softmax),
-    (EDGES, None, ("nn.aggr",), "utils.degree", reductions.degree),
     (EDGES, None, ("nn",), "nn.conv.gcn_conv.gcn_norm", layers.gcn_norm),
     ("the same edges for any number of workers", None, ("utils", "nn"), "utils.dropout_edge", scripts.dropout_edge),
-    ("refused: new numbers of nodes", None, ("utils",), "utils.dropout_node", scripts.dropout_node),
     (ALL_NODES, None, ("utils",), "utils.homophily", scripts.homophily),
-    ("refused: all but a mask of nodes", None, ("utils",), "utils.subgraph", scripts.subgraph),
     *((ALL_NODES, over_nodes.concerned, ("nn",), path, pool) for path, pool in over_nodes.POOLS.items()),
 ]
 """Functions of torch_geometric: why they are replaced, for which calls if not those with tensors of a split graph, in

@@ -18,7 +18,7 @@ from sar.graph.edge_tensor.tensor import as_expr, values
 from sar.graph.node_batch import NodeBatch, reduce_by_graph, softmax_by_graph
 from sar.graph.refused import refusal
 
-__all__ = ["SORTED", "aggregate_sorted", "degree", "scatter", "softmax"]
+__all__ = ["SORTED", "aggregate_sorted", "scatter", "softmax"]
 
 PADDED: Tuple[Any, ...] = tuple(
     getattr(aggr, name)
@@ -72,13 +72,6 @@ def _softmax_at(index: EdgeEnds, src: Tensor) -> Tensor:
     if index.side == "u":
         return source_softmax([edges.relation], [src])[0]
     return edges.tensor(expression.softmax(as_expr(src, "e")))
-
-
-def degree(original: Any, index: Any, num_nodes: Optional[int] = None, dtype: Optional[torch.dtype] = None) -> Tensor:
-    if not isinstance(index, EdgeEnds):
-        return original(index, num_nodes, dtype)
-    check_size(index, num_nodes)
-    return index.edges.relation.degrees(out=index.side == "u").to(dtype or torch.get_default_dtype())
 
 
 def _destinations(index: EdgeEnds) -> Tensor:

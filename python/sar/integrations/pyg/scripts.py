@@ -12,12 +12,12 @@ from sar.errors import WholeGraphError
 from sar.graph.counts import counts
 from sar.graph.edge_index.index import SplitEdgeIndex
 from sar.graph.edge_index.reduce import reduced
-from sar.graph.edge_index.rows import check_size, lift
+from sar.graph.edge_index.rows import lift
 from sar.graph.edge_tensor.tensor import values
 from sar.graph.readout import graph_reduce
 from sar.graph.subgraph import edges_kept_at_random
 
-__all__ = ["BEFORE", "WHOLE", "dropout_edge", "dropout_node", "homophily", "subgraph"]
+__all__ = ["BEFORE", "WHOLE", "dropout_edge", "homophily"]
 
 
 def dropout_edge(
@@ -40,57 +40,6 @@ def dropout_edge(
     mask = edges_kept_at_random(edge_index.edges.relation, p)
     chosen: Tensor = edge_index[:, mask]
     return chosen, mask
-
-
-def subgraph(
-    original: Any,
-    subset: Any,
-    edge_index: Any,
-    edge_attr: Optional[Tensor] = None,
-    relabel_nodes: bool = False,
-    num_nodes: Optional[int] = None,
-    *,
-    return_edge_mask: bool = False,
-) -> Any:
-    """The edges between nodes of a mask. Collective."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(subset, edge_index, edge_attr, relabel_nodes, num_nodes, return_edge_mask=return_edge_mask)
-    if relabel_nodes or not isinstance(subset, Tensor) or subset.dtype != torch.bool:
-        raise WholeGraphError(
-            "subgraph of such nodes",
-            "it takes a mask, bool with an entry for each own node, and relabel_nodes=False. For other subsets apply "
-            "it before the graph is partitioned",
-        )
-    edges = edge_index.edges
-    check_size(edge_index.end(1), num_nodes)
-    if not edges.square or len(subset) != edges.rows("v"):
-        raise ValueError(f"a mask of {len(subset)} nodes was given, and this worker owns {edges.rows('v')}")
-    ends = edge_index.end(0), edge_index.end(1)
-    mask = torch.stack([lift(subset.long(), 0, end) for end in ends]).all(0)
-    kept: Tensor = edge_index[:, mask]
-    edge_attr = None if edge_attr is None else edge_attr[mask]
-    return (kept, edge_attr, mask) if return_edge_mask else (kept, edge_attr)
-
-
-def dropout_node(
-    original: Any,
-    edge_index: Any,
-    p: float = 0.5,
-    num_nodes: Optional[int] = None,
-    training: bool = True,
-    relabel_nodes: bool = False,
-) -> Any:
-    """Each worker draws which of its nodes stay. Collective."""
-    if not isinstance(edge_index, SplitEdgeIndex):
-        return original(edge_index, p, num_nodes, training, relabel_nodes)
-    if not 0 <= p <= 1:
-        raise ValueError(f"Dropout probability has to be between 0 and 1 (got {p})")
-    edges = edge_index.edges
-    if not training or p == 0:
-        return edge_index, torch.ones(edges.num_edges, dtype=torch.bool), torch.ones(edges.rows("v"), dtype=torch.bool)
-    stay = torch.rand(edges.rows("v")) > p
-    kept, _, mask = subgraph(None, stay, edge_index, None, relabel_nodes, num_nodes, return_edge_mask=True)
-    return kept, mask, stay
 
 
 @uncompiled
