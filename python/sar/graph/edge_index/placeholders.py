@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sar._engine.native import refuse_pickle, shared
 from sar.autograd.compile import uncompiled
+from sar.graph.refused import caller
 
 from .edges import SplitEdges
 from .refusals import QUIET, check_readers, refused
@@ -17,6 +18,8 @@ __all__ = ["SplitNumbers"]
 
 _THE_SAME = frozenset([torch.ops.aten.detach.default, torch.ops.aten.alias.default])
 _COUNTS = frozenset([Tensor.numel, Tensor.nelement, torch.numel])
+_COUNT_OWN = frozenset(["torch_geometric.nn.conv.wl_conv_continuous.forward"])
+"""Functions that make a tensor with a row for each edge."""
 
 
 @shared
@@ -53,7 +56,8 @@ class SplitNumbers(Tensor):
     ) -> Any:
         kwargs = kwargs or {}
         if func in _COUNTS:
-            return args[0].per_edge * args[0].edges.num_edges_global
+            edges = args[0].edges
+            return args[0].per_edge * (edges.num_edges if caller() in _COUNT_OWN else edges.num_edges_global)
         if func in QUIET:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)

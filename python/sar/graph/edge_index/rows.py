@@ -155,6 +155,7 @@ def last_node(counts: Sequence[int], *args: Any, **kwargs: Any) -> Any:
 
 
 COUNT_NODES = frozenset(["torch_geometric.utils.num_nodes.maybe_num_nodes", "torch_geometric.utils._scatter.scatter"])
+COUNT_NODES |= {"torch_geometric.nn.conv.hypergraph_conv.forward"}
 COUNT_NODES |= {"torch_geometric.nn.aggr.base.__call__"}  # which asks after an error, for one that says more
 
 

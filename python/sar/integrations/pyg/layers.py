@@ -63,38 +63,5 @@ def _cheb_conv(
     return original(layer, x, edge_index, edge_weight, batch, lambda_max)
 
 
-def _hypergraph_conv(
-    original: Any,
-    layer: Any,
-    x: Tensor,
-    hyperedge_index: Any,
-    hyperedge_weight: Optional[Tensor] = None,
-    hyperedge_attr: Optional[Tensor] = None,
-    num_edges: Optional[int] = None,
-) -> Tensor:
-    """PyG counts hyperedges by the largest number among them."""
-    if isinstance(hyperedge_index, SplitEdgeIndex) and num_edges is None:
-        num_edges = hyperedge_index.edges.rows("v")
-    return original(layer, x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
-
-
-def _wl_conv_continuous(
-    original: Any,
-    layer: Any,
-    x: Any,
-    edge_index: Any,
-    edge_weight: Optional[Tensor] = None,
-    size: Any = None,
-) -> Tensor:
-    """Where weights are not given, PyG makes one for each element of ``edge_index[1]``: here those of all workers."""
-    if isinstance(edge_index, SplitEdgeIndex) and edge_weight is None:
-        edge_weight = (x if isinstance(x, Tensor) else x[0]).new_ones(edge_index.shape[1])
-    return original(layer, x, edge_index, edge_weight, size)
-
-
-METHODS: Dict[str, Callable[..., Any]] = {
-    "nn.ChebConv.forward": _cheb_conv,
-    "nn.HypergraphConv.forward": _hypergraph_conv,
-    "nn.WLConvContinuous.forward": _wl_conv_continuous,
-}
+METHODS: Dict[str, Callable[..., Any]] = {"nn.ChebConv.forward": _cheb_conv}
 """Methods of torch_geometric, each replaced by a function of the original and its arguments."""
